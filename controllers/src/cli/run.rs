@@ -1,0 +1,328 @@
+//! `pod-safety run`: the controllers.
+//!
+//! Flags keep kube-controller-manager's names and defaults where it has them, so
+//! that a command line can be carried over.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{ArgAction, Args as ClapArgs, ValueEnum};
+use pod_safety::instance::{self, Config};
+use pod_safety::pod_gc;
+use pod_safety::registry::{self, BadControllers};
+use pod_safety_shared::client::{ConnectOptions, Connection};
+use pod_safety_shared::clock::Env;
+use pod_safety_shared::drive::Mode;
+use pod_safety_shared::lease::{BadTiming, LeaseConfig};
+use pod_safety_shared::metrics::Metrics;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::{duration, logging};
+
+/// Threads that run the process: one reads the watches while another writes.
+const THREADS: usize = 2;
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// A kubeconfig file. Default: the pod's service account; outside a cluster $KUBECONFIG, else ~/.kube/config
+    #[arg(long, value_name = "FILE", env = "POD_SAFETY_KUBECONFIG", help_heading = "Cluster")]
+    kubeconfig: Option<PathBuf>,
+
+    /// A context of the kubeconfig other than its current one
+    #[arg(long, value_name = "NAME", env = "POD_SAFETY_CONTEXT", help_heading = "Cluster")]
+    context: Option<String>,
+
+    /// How far controllers go
+    #[arg(long, value_enum, default_value_t = ModeArg::Guard, env = "POD_SAFETY_MODE", help_heading = "Controllers")]
+    mode: ModeArg,
+
+    /// Which controllers run: a name switches one on, -name off, * all others. kube-controller-manager's names work too
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "*",
+        allow_hyphen_values = true,
+        env = "POD_SAFETY_CONTROLLERS",
+        help_heading = "Controllers"
+    )]
+    controllers: Vec<String>,
+
+    /// Terminated pods above this number are collected, evicted ones first, then the oldest. 0 or less: never
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 12_500,
+        allow_hyphen_values = true,
+        env = "POD_SAFETY_TERMINATED_POD_GC_THRESHOLD",
+        help_heading = "Pod garbage collection"
+    )]
+    terminated_pod_gc_threshold: i32,
+
+    /// For how long a node must have been missing, with its kubelet silent, before its pods are removed
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "40s",
+        value_parser = duration::parse,
+        allow_hyphen_values = true,
+        env = "POD_SAFETY_POD_GC_QUARANTINE",
+        help_heading = "Pod garbage collection"
+    )]
+    pod_gc_quarantine: Duration,
+
+    /// Take the taint node.kubernetes.io/out-of-service on a node that is not Ready for proof that it is off,
+    /// as kube-controller-manager does. A wrong taint then costs data: two copies of a pod may run
+    #[arg(
+        long,
+        default_value_t = false,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
+        env = "POD_SAFETY_TRUST_OUT_OF_SERVICE_TAINT",
+        help_heading = "Pod garbage collection"
+    )]
+    trust_out_of_service_taint: bool,
+
+    #[command(flatten)]
+    election: ElectionArgs,
+
+    /// Where /livez, /readyz, /metrics and /debug are served
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "0.0.0.0:8080",
+        env = "POD_SAFETY_ADMIN_ADDRESS",
+        help_heading = "Observation"
+    )]
+    admin_address: SocketAddr,
+
+    /// How logs are written
+    #[arg(long, value_enum, default_value_t = logging::Format::Text, env = "POD_SAFETY_LOG_FORMAT", help_heading = "Observation")]
+    log_format: logging::Format,
+
+    /// How much is logged
+    #[arg(long, value_enum, default_value_t = logging::Level::Info, env = "POD_SAFETY_LOG_LEVEL", help_heading = "Observation")]
+    log_level: logging::Level,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Leader election")]
+struct ElectionArgs {
+    /// Write only while holding the lease. Off: this process must be the only one
+    #[arg(
+        long,
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
+        env = "POD_SAFETY_LEADER_ELECT"
+    )]
+    leader_elect: bool,
+
+    /// For how long others wait after the leader's last renewal
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_LEADER_ELECT_LEASE_DURATION")]
+    leader_elect_lease_duration: Duration,
+
+    /// For how long the leader writes after its last renewal
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_LEADER_ELECT_RENEW_DEADLINE")]
+    leader_elect_renew_deadline: Duration,
+
+    /// How often renewing or taking the lease is tried
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_LEADER_ELECT_RETRY_PERIOD")]
+    leader_elect_retry_period: Duration,
+
+    /// The kind of lock; only leases exist
+    #[arg(long, value_enum, default_value_t = Lock::Leases, env = "POD_SAFETY_LEADER_ELECT_RESOURCE_LOCK")]
+    leader_elect_resource_lock: Lock,
+
+    /// The name of the lease
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "pod-safety",
+        env = "POD_SAFETY_LEADER_ELECT_RESOURCE_NAME"
+    )]
+    leader_elect_resource_name: String,
+
+    /// The namespace of the lease
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        default_value = "kube-system",
+        env = "POD_SAFETY_LEADER_ELECT_RESOURCE_NAMESPACE"
+    )]
+    leader_elect_resource_namespace: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ModeArg {
+    /// Decide and report, write nothing
+    Observe,
+    /// Act with proof, beside kube-controller-manager's own controllers
+    Guard,
+    /// Act with proof, in place of kube-controller-manager's
+    Replace,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Lock {
+    Leases,
+}
+
+/// Flags that are well-formed one by one but not together.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BadFlags {
+    /// `--controllers`.
+    #[error("invalid value for '--controllers <LIST>'")]
+    Controllers(#[source] BadControllers),
+    /// The timing of the lease.
+    #[error("leader election cannot work")]
+    Timing(#[source] BadTiming),
+    /// A name that the API cannot have.
+    #[error(
+        "invalid value {value:?} for '--{flag}': not a Kubernetes name; allowed are lower-case letters, digits, '-' and '.'"
+    )]
+    Name {
+        /// The flag.
+        flag: &'static str,
+        /// The value.
+        value: String,
+    },
+}
+
+impl Args {
+    pub(super) fn main(self) -> anyhow::Result<()> {
+        let (log_format, log_level) = (self.log_format, self.log_level);
+        let connect = ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
+        let identity = identity();
+        let config = self.into_config(&identity)?;
+        logging::start(log_format, log_level);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .enable_all()
+            .build()
+            .context("starting threads")?;
+        let done = runtime.block_on(run(config, &connect));
+        // Watches never end by themselves; nothing of ours is left to wait for.
+        runtime.shutdown_background();
+        done
+    }
+
+    /// Takes every flag by name, so that one that nobody reads does not compile.
+    fn into_config(self, identity: &str) -> Result<Config, BadFlags> {
+        let Self {
+            kubeconfig: _,
+            context: _,
+            mode,
+            controllers,
+            terminated_pod_gc_threshold,
+            pod_gc_quarantine,
+            trust_out_of_service_taint,
+            election,
+            admin_address,
+            log_format: _,
+            log_level: _,
+        } = self;
+        let pod_gc = pod_gc::Config {
+            terminated_threshold: usize::try_from(terminated_pod_gc_threshold)
+                .ok()
+                .filter(|&threshold| threshold > 0),
+            quarantine: pod_gc_quarantine,
+            trust_out_of_service_taint,
+        };
+        Ok(Config {
+            controllers: registry::wanted(&controllers).map_err(BadFlags::Controllers)?,
+            mode: match mode {
+                ModeArg::Observe => Mode::Observe,
+                ModeArg::Guard => Mode::Guard,
+                ModeArg::Replace => Mode::Replace,
+            },
+            lease: election.into_lease(identity)?,
+            pod_gc,
+            admin: Some(admin_address),
+            identity: identity.to_owned(),
+        })
+    }
+}
+
+impl ElectionArgs {
+    fn into_lease(self, identity: &str) -> Result<Option<LeaseConfig>, BadFlags> {
+        let Self {
+            leader_elect,
+            leader_elect_lease_duration,
+            leader_elect_renew_deadline,
+            leader_elect_retry_period,
+            leader_elect_resource_lock: Lock::Leases,
+            leader_elect_resource_name,
+            leader_elect_resource_namespace,
+        } = self;
+        let lease = LeaseConfig {
+            namespace: kubernetes_name("leader-elect-resource-namespace", leader_elect_resource_namespace)?,
+            name: kubernetes_name("leader-elect-resource-name", leader_elect_resource_name)?,
+            identity: identity.to_owned(),
+            lease_duration: leader_elect_lease_duration,
+            renew_deadline: leader_elect_renew_deadline,
+            retry_period: leader_elect_retry_period,
+        };
+        lease.check().map_err(BadFlags::Timing)?;
+        Ok(leader_elect.then_some(lease))
+    }
+}
+
+/// RFC 1123, as far as it keeps a path a path.
+fn kubernetes_name(flag: &'static str, value: String) -> Result<String, BadFlags> {
+    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
+    let good = (1..=253).contains(&value.len())
+        && value.bytes().all(legal)
+        && !value.starts_with(['-', '.'])
+        && !value.ends_with(['-', '.']);
+    if good { Ok(value) } else { Err(BadFlags::Name { flag, value }) }
+}
+
+/// A number that no other process has, from the operating system.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+/// The pod's name (its host name), and a number that tells its restarts apart.
+fn identity() -> String {
+    let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
+    let host = host.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
+    format!("{}_{:016x}", host.as_deref().map_or("pod-safety", str::trim), random())
+}
+
+async fn run(config: Config, connect: &ConnectOptions) -> anyhow::Result<()> {
+    let metrics = Metrics::new().context("setting up metrics")?;
+    let env = Env::real(random());
+    let connection = Connection::open(connect, env.clone(), metrics.client.clone()).await?;
+    let (tell, stop) = watch::channel(false);
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let names: Vec<_> = config.controllers.iter().map(|name| name.ours()).collect();
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), mode = config.mode.name(), controllers = names.join(","), identity = %config.identity, "starts");
+    let work = instance::run(config, connection, env, metrics, stop);
+    tokio::pin!(work);
+    let told = async {
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    };
+    tokio::select! {
+        biased;
+        done = &mut work => return done.map_err(anyhow::Error::from),
+        signal = told => tracing::info!(signal, "stops: finishing what is under way"),
+    }
+    let _nobody_listens = tell.send(true);
+    work.await?;
+    tracing::info!("stopped");
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! `pod-safety version`.
+
+use clap::{Args as ClapArgs, ValueEnum};
+use serde::Serialize;
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    version: &'static str,
+    /// The commit, where the build knew it.
+    revision: Option<&'static str>,
+    /// The Kubernetes versions that this one was made for.
+    kubernetes: &'static str,
+}
+
+const VERSION: Version = Version {
+    version: env!("CARGO_PKG_VERSION"),
+    revision: option_env!("POD_SAFETY_REVISION"),
+    kubernetes: "1.33-1.37",
+};
+
+impl Args {
+    pub(super) fn main(&self) -> std::io::Result<()> {
+        let text = match self.output {
+            Output::Text => {
+                let revision = VERSION.revision.map(|revision| format!(" ({revision})")).unwrap_or_default();
+                format!("pod-safety {}{revision}, for Kubernetes {}\n", VERSION.version, VERSION.kubernetes)
+            }
+            Output::Json => format!("{}\n", serde_json::to_string(&VERSION).map_err(std::io::Error::other)?),
+        };
+        super::print(text.as_bytes())
+    }
+}

@@ -1,0 +1,185 @@
+//! One running process, put together: feeds, cache, authority, loops, leadership
+//! and admin server. It touches the world only through what it is given, so that
+//! a simulation can run many of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::admin::{Admin, AdminError, Beats};
+use pod_safety_shared::authority::{Authority, Parts, Policy};
+use pod_safety_shared::cache::{Cache, follow};
+use pod_safety_shared::client::Connection;
+use pod_safety_shared::clock::Env;
+use pod_safety_shared::drive::{Around, Drive, Holds, Mode};
+use pod_safety_shared::events::Recorder;
+use pod_safety_shared::lease::{Elector, Leadership, LeaseConfig};
+use pod_safety_shared::metrics::{Metrics, MetricsError};
+use pod_safety_shared::record::Journal;
+use tokio::sync::watch;
+
+use crate::pod_gc::{self, PodGc};
+use crate::registry::Name;
+
+/// How long a shutdown waits for requests that are under way. Each of them ends
+/// by itself with the leader's term, which is shorter.
+const DRAIN: Duration = Duration::from_secs(15);
+
+/// Under which name Events and metrics speak.
+const COMPONENT: &str = "pod-safety";
+
+/// What one process runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which controllers.
+    pub controllers: Vec<Name>,
+    /// How far they go.
+    pub mode: Mode,
+    /// By which lease; `None`: this process is alone.
+    pub lease: Option<LeaseConfig>,
+    /// The collector's own settings.
+    pub pod_gc: pod_gc::Config,
+    /// Where the admin server listens; `None`: nowhere.
+    pub admin: Option<std::net::SocketAddr>,
+    /// Who this process is, in Events.
+    pub identity: String,
+}
+
+/// Why a process does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A mistake in this program.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// The admin server has no place.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+}
+
+/// The parts that live as long as the process.
+struct Running {
+    env: Env,
+    authority: Arc<Authority>,
+    leadership: Arc<Leadership>,
+    stop: watch::Receiver<bool>,
+}
+
+/// Runs until `stop` is set, then finishes what is under way and gives the lease
+/// back.
+///
+/// # Errors
+/// Why it could not start.
+pub async fn run(
+    config: Config,
+    connection: Connection,
+    env: Env,
+    metrics: Metrics,
+    stop: watch::Receiver<bool>,
+) -> Result<(), StartError> {
+    let journal = Arc::new(Journal::default());
+    let cache = Arc::new(Cache::default());
+    let events = Recorder::new(env.clone(), metrics.authority.clone());
+    let holds = Holds::new(Arc::clone(&journal), events.clone(), metrics.registry())?;
+    let leadership = if config.lease.is_some() || config.mode == Mode::Observe {
+        Leadership::none()
+    } else {
+        Leadership::alone()
+    };
+    let beats = Beats::default();
+    if let Some(address) = config.admin {
+        let listener = Admin::bind(address).await?;
+        tracing::info!(address = %listener.local_addr().map_or(address, |bound| bound), "admin server listens");
+        let admin = Admin {
+            env: env.clone(),
+            kinds: PodGc::KINDS.to_vec(),
+            cache: Arc::clone(&cache),
+            metrics: metrics.clone(),
+            journal: Arc::clone(&journal),
+            holds: Arc::clone(&holds),
+            leadership: Arc::clone(&leadership),
+            beats: beats.clone(),
+        };
+        env.spawner.spawn("admin", Box::pin(admin.serve(listener)));
+    }
+    let policy = Policy {
+        quarantine: config.pod_gc.quarantine,
+        trust_out_of_service_taint: config.pod_gc.trust_out_of_service_taint,
+    };
+    let authority = Authority::start(Parts {
+        connection: connection.clone(),
+        cache: Arc::clone(&cache),
+        env: env.clone(),
+        policy,
+        leadership: Arc::clone(&leadership),
+        journal: Arc::clone(&journal),
+        events: events.clone(),
+        metrics: metrics.authority.clone(),
+    });
+    let around = Around {
+        cache: Arc::clone(&cache),
+        authority: Arc::clone(&authority),
+        env: env.clone(),
+        mode: config.mode,
+        journal,
+        holds,
+    };
+    let running = Running { env: env.clone(), authority, leadership, stop };
+    start_controllers(&config, &around, &metrics, &beats, &running)?;
+    follow(PodGc::KINDS, &connection, &cache, &env, &metrics.cache);
+    if config.mode != Mode::Observe {
+        env.spawner.spawn(
+            "events",
+            Box::pin(events.write_for_ever(connection.clone(), COMPONENT, config.identity.clone())),
+        );
+    }
+    lead(config, connection, metrics, running).await;
+    Ok(())
+}
+
+fn start_controllers(
+    config: &Config,
+    around: &Around,
+    metrics: &Metrics,
+    beats: &Beats,
+    running: &Running,
+) -> Result<(), MetricsError> {
+    if config.controllers.contains(&Name::PodGc) {
+        around.holds.announce(PodGc::NAME);
+        let controller = PodGc::new(config.pod_gc.clone(), metrics.registry())?;
+        let drive = Drive::new(controller, around.clone());
+        let beat = beats.of(PodGc::NAME, running.env.now());
+        let (leads, stop) = (running.leadership.changes(), running.stop.clone());
+        running.env.spawner.spawn(PodGc::NAME, Box::pin(drive.run(beat, leads, stop)));
+    }
+    Ok(())
+}
+
+/// Leads when it can, until the process is told to stop.
+async fn lead(config: Config, connection: Connection, metrics: Metrics, running: Running) {
+    let Running { env, authority, leadership, mut stop } = running;
+    let elects = config.lease.filter(|_| config.mode != Mode::Observe);
+    let Some(lease) = elects else {
+        let _closed = stop.wait_for(|stop| *stop).await;
+        return;
+    };
+    let mut elector =
+        Elector::new(lease, connection, env.clone(), metrics.lease.clone(), Arc::clone(&leadership));
+    let mut changes = leadership.changes();
+    let abandoner = Arc::clone(&authority);
+    env.spawner.spawn(
+        "abandon",
+        Box::pin(async move {
+            // A lost leader's queue is the next leader's business.
+            while changes.changed().await.is_ok() {
+                if !*changes.borrow_and_update() {
+                    abandoner.abandon();
+                }
+            }
+        }),
+    );
+    elector.run(&mut stop).await;
+    elector.resign();
+    authority.abandon();
+    if env.until(env.now() + DRAIN, authority.drained()).await.is_some() {
+        elector.release().await;
+    }
+}

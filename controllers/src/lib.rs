@@ -1,0 +1,12 @@
+//! The controllers of pod-safety, one folder each and all of one shape:
+//!
+//! `mod.rs` (duty, inputs, intents, invariants) · `decide.rs` (pure) · `run.rs`
+//! (wiring) · `metrics.rs` · `tests.rs`.
+//!
+//! This crate has no Kubernetes client and cannot get one (see `deny.toml`):
+//! what it wants done it says in [`pod_safety_shared::authority::Intent`]s.
+#![forbid(unsafe_code)]
+
+pub mod instance;
+pub mod pod_gc;
+pub mod registry;

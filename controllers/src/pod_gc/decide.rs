@@ -1,0 +1,182 @@
+//! What to collect. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::authority::{Claim, Force, Hold, Intent};
+use pod_safety_shared::cache::{Lookup, SignOfLife, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::model::{Kind, Node, Phase, Pod, Readiness, Uid};
+
+/// How many terminated pods are asked for at once. They leave at a few hundred a
+/// second, so the next look comes long before these are done.
+const TERMINATED_AT_ONCE: usize = 2_000;
+
+/// How many held pods of one rule are shown. A person reads the first few.
+const HOLDS_SHOWN: usize = 100;
+
+/// A missing node is looked at this often, so that a sign of life shows up soon.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// What is decided about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// The pods bound to the node of this name.
+    Node(Arc<str>),
+    /// A pod that no node took.
+    Unscheduled(Uid),
+    /// The terminated pods of the whole cluster.
+    Terminated,
+}
+
+/// What an operator decided.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Terminated pods above this number are collected; `None` switches the rule off.
+    pub terminated_threshold: Option<usize>,
+    /// For how long a node must have been missing.
+    pub quarantine: Duration,
+    /// Take the out-of-service taint for proof, as KCM does.
+    pub trust_out_of_service_taint: bool,
+}
+
+/// Decides about one key.
+#[must_use]
+pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decision {
+    let needed: &[Kind] = match key {
+        Key::Node(_) => &[Kind::Pods, Kind::Nodes, Kind::NodeLeases],
+        Key::Terminated => &[Kind::Pods, Kind::Nodes],
+        Key::Unscheduled(_) => &[Kind::Pods],
+    };
+    for kind in needed {
+        if let Err(hold) = view.fresh(*kind, now) {
+            return Decision::hold(Subject::Everything, hold).and_recheck_at(now + LOOK_AGAIN);
+        }
+    }
+    match key {
+        Key::Node(name) => match view.node(name) {
+            Lookup::Known(node) => out_of_service(node, view, config),
+            Lookup::Unknown(why) if view.pods_on(name).next().is_some() => {
+                let hold = Hold::NodeUnreadable { node: Arc::clone(name), why: why.to_owned() };
+                Decision::hold(Subject::Node(Arc::clone(name)), hold)
+            }
+            Lookup::Unknown(_) => Decision::default(),
+            Lookup::Absent => orphaned(name, view, now, config),
+        },
+        Key::Unscheduled(uid) => view.pod(uid).map_or_else(Decision::default, unscheduled),
+        Key::Terminated => config
+            .terminated_threshold
+            .map_or_else(Decision::default, |threshold| terminated(view, threshold)),
+    }
+}
+
+/// The pods of a node that does not exist.
+fn orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decision {
+    let Some(absence) = view.absence(name) else { return Decision::default() };
+    let ask =
+        || Decision { intents: vec![Intent::Witness { node: Arc::clone(name) }], ..Decision::default() };
+    let Some(witness) = &absence.witness else { return ask() };
+    if let Some(SignOfLife { sign, at }) = view.last_sign_of_life(name)
+        && at >= witness.asked_at()
+    {
+        // Only a read taken after the kubelet fell silent can start a quarantine.
+        let quiet = at + config.quarantine;
+        let mut decision = if now >= quiet { ask() } else { Decision::default() };
+        let hold = Hold::KubeletAlive { node: Arc::clone(name), sign, ago: now.since(at) };
+        decision.holds = view
+            .pods_on(name)
+            .take(HOLDS_SHOWN)
+            .map(|pod| (Subject::Pod(pod.key.clone()), hold.clone()))
+            .collect();
+        return decision
+            .and_recheck_at(quiet.max(now).min(now + LOOK_AGAIN).max(now + Duration::from_secs(1)));
+    }
+    let ends = witness.answered_at() + config.quarantine;
+    if now < ends {
+        let hold = Hold::Quarantine { node: Arc::clone(name), left: ends.since(now) };
+        return Decision::hold(Subject::Node(Arc::clone(name)), hold)
+            .and_recheck_at(ends.min(now + LOOK_AGAIN));
+    }
+    let mut decision = Decision::default();
+    for pod in view.pods_on(name) {
+        force(&mut decision, pod, Claim::NodeGone { node: Arc::clone(name) });
+    }
+    decision
+}
+
+/// The terminating pods of a node that somebody declared out of service.
+fn out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decision {
+    let mut decision = Decision::default();
+    if !node.out_of_service {
+        return decision;
+    }
+    for pod in view.pods_on(&node.name).filter(|pod| pod.deletion.is_some()) {
+        let name = Arc::clone(&node.name);
+        if node.readiness == Readiness::Ready {
+            decision.holds.push((Subject::Pod(pod.key.clone()), Hold::OutOfServiceButReady { node: name }));
+        } else if config.trust_out_of_service_taint {
+            force(&mut decision, pod, Claim::OutOfService { node: name });
+        } else {
+            decision.holds.push((Subject::Pod(pod.key.clone()), Hold::OutOfServiceUnproved { node: name }));
+        }
+    }
+    decision
+}
+
+/// A pod that was asked to end before any node took it.
+fn unscheduled(pod: &Pod) -> Decision {
+    let mut decision = Decision::default();
+    if pod.node.is_none() && pod.deletion.is_some() {
+        force(&mut decision, pod, Claim::NeverScheduled);
+    }
+    decision
+}
+
+/// The oldest terminated pods above the threshold. One that cannot be proved
+/// ended keeps counting, but does not keep the others waiting.
+fn terminated(view: &View<'_>, threshold: usize) -> Decision {
+    let mut decision = Decision::default();
+    let wanted = view.terminated_count().saturating_sub(threshold).min(TERMINATED_AT_ONCE);
+    if wanted == 0 {
+        return decision;
+    }
+    for pod in view.terminated().filter(|pod| !belongs_to_its_node(pod, view)) {
+        if decision.intents.len() == wanted {
+            break;
+        }
+        let hold = if pod.phase == Phase::Other {
+            Hold::PhaseUnreadable
+        } else if pod.running {
+            Hold::TerminalButRunning
+        } else {
+            force(&mut decision, pod, Claim::KubeletTerminated);
+            continue;
+        };
+        if decision.holds.len() < HOLDS_SHOWN {
+            decision.holds.push((Subject::Pod(pod.key.clone()), hold));
+        }
+    }
+    decision
+}
+
+/// Whether the rules about nodes decide on this pod: its node is missing, cannot
+/// be read, or was declared out of service.
+fn belongs_to_its_node(pod: &Pod, view: &View<'_>) -> bool {
+    pod.node.as_ref().is_some_and(|name| match view.node(name) {
+        Lookup::Known(node) => node.out_of_service && pod.deletion.is_some(),
+        Lookup::Unknown(_) | Lookup::Absent => true,
+    })
+}
+
+/// Asks for the pod, unless only its finalizers keep it.
+fn force(decision: &mut Decision, pod: &Pod, claim: Claim) {
+    if pod.waits_for_finalizers() {
+        if decision.holds.len() < HOLDS_SHOWN {
+            let finalizers = pod.finalizers.iter().map(|name| name.to_string()).collect();
+            decision.holds.push((Subject::Pod(pod.key.clone()), Hold::Finalizers { finalizers }));
+        }
+    } else {
+        decision.intents.push(Intent::Force(Force::new(pod, claim)));
+    }
+}

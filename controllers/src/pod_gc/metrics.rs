@@ -1,0 +1,64 @@
+//! KCM's two metrics under KCM's names, labels included.
+
+use pod_safety_shared::authority::{ClaimKind, Force, Outcome};
+use pod_safety_shared::metrics::MetricsError;
+use prometheus::{IntCounterVec, Opts, Registry};
+
+/// What Prometheus learns of the collector.
+#[derive(Clone, Debug)]
+pub(super) struct PodGcMetrics {
+    deleted: IntCounterVec,
+    errors: IntCounterVec,
+}
+
+impl PodGcMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let labels = &["namespace", "reason"];
+        let deleted = IntCounterVec::new(
+            Opts::new(
+                "pod_gc_collector_force_delete_pods_total",
+                "Pods that the collector force deleted, or tried to and failed, as kube-controller-manager counts them.",
+            ),
+            labels,
+        )?;
+        let errors = IntCounterVec::new(
+            Opts::new(
+                "pod_gc_collector_force_delete_pod_errors_total",
+                "Force deletions that failed with an error of the API server.",
+            ),
+            labels,
+        )?;
+        registry.register(Box::new(deleted.clone()))?;
+        registry.register(Box::new(errors.clone()))?;
+        Ok(Self { deleted, errors })
+    }
+
+    /// A refusal for want of evidence is no attempt: it is counted by the authority.
+    pub(super) fn ended(&self, force: &Force, outcome: &Outcome) {
+        let labels = &[&*force.pod.namespace, reason(force.claim.kind())];
+        match outcome {
+            Outcome::Released(_) | Outcome::FinalizersRemain(_) => {
+                self.deleted.with_label_values(labels).inc()
+            }
+            Outcome::Failed(_) => {
+                self.deleted.with_label_values(labels).inc();
+                self.errors.with_label_values(labels).inc();
+            }
+            Outcome::Gone
+            | Outcome::Changed
+            | Outcome::Refused(_)
+            | Outcome::Expired
+            | Outcome::NotLeader => {}
+        }
+    }
+}
+
+/// KCM's word for the rule.
+const fn reason(kind: ClaimKind) -> &'static str {
+    match kind {
+        ClaimKind::NodeGone => "orphaned",
+        ClaimKind::NeverScheduled => "unscheduled",
+        ClaimKind::KubeletTerminated => "terminated",
+        ClaimKind::OutOfService => "out-of-service",
+    }
+}

@@ -1,0 +1,31 @@
+//! # Pod garbage collection
+//!
+//! **Duty.** Remove the API objects of pods whose processes cannot run, and of no
+//! others: the only controller that asks for force deletion.
+//!
+//! **Inputs.** Pods, nodes, the Leases of nodes; first quorum reads of missing
+//! nodes (from the authority).
+//!
+//! **Intents.**
+//!
+//! | rule | belief | claim | KCM's metric reason |
+//! |---|---|---|---|
+//! | orphaned | the node has been missing for the quarantine and its kubelet is silent | `NodeGone` | `orphaned` |
+//! | out of service | terminating, on a node that is not Ready and carries the taint, *if* the operator trusts the taint | `OutOfService` | `out-of-service` |
+//! | unscheduled | terminating, and no node ever took it | `NeverScheduled` | `unscheduled` |
+//! | terminated | more than the threshold have ended; evicted ones first, then the oldest | `KubeletTerminated` | `terminated` |
+//!
+//! **Invariants.** A belief is never an act: the authority verifies each claim by
+//! live reads. A node that cannot be read is not missing. A quarantine starts
+//! anew with every sign of life. The same rules as kube-controller-manager's
+//! PodGC (`pkg/controller/podgc`), but for its holes H-1, H-3, H-4 and H-5.
+
+mod decide;
+mod metrics;
+mod run;
+
+pub use decide::{Config, Key, decide};
+pub use run::PodGc;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! The wiring: what wakes the decisions, and who counts their outcomes.
+
+use std::sync::Arc;
+
+use pod_safety_shared::authority::{Force, Outcome};
+use pod_safety_shared::cache::{Change, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Controller, Decision};
+use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::model::{Kind, Pod};
+use prometheus::Registry;
+
+use super::metrics::PodGcMetrics;
+use super::{Config, Key, decide};
+
+/// The controller.
+#[derive(Debug)]
+pub struct PodGc {
+    config: Config,
+    metrics: PodGcMetrics,
+}
+
+impl PodGc {
+    /// Its name in logs, metrics and records.
+    pub const NAME: &'static str = "pod-gc";
+
+    /// What it must know of the cluster.
+    pub const KINDS: &'static [Kind] = &[Kind::Pods, Kind::Nodes, Kind::NodeLeases];
+
+    /// A controller by `config`.
+    ///
+    /// # Errors
+    /// Two metrics of one name: a mistake in this program.
+    pub fn new(config: Config, registry: &Registry) -> Result<Self, MetricsError> {
+        Ok(Self { config, metrics: PodGcMetrics::register(registry)? })
+    }
+}
+
+/// Whether a change of a pod can change a decision about its node. Status noise
+/// of healthy pods on healthy nodes must not cost a decision each.
+fn matters_to_node(before: Option<&Pod>, after: Option<&Pod>) -> bool {
+    match (before, after) {
+        (Some(before), Some(after)) => {
+            before.node != after.node
+                || after.deletion.is_some()
+                || before.deletion != after.deletion
+                || before.phase != after.phase
+        }
+        (None, Some(_)) | (Some(_), None) => true,
+        (None, None) => false,
+    }
+}
+
+impl Controller for PodGc {
+    type Key = Key;
+
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        Self::KINDS
+    }
+
+    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Key)) {
+        match change {
+            Change::Pod { before, after } => {
+                if matters_to_node(*before, *after) {
+                    for node in [before, after].into_iter().flatten().filter_map(|pod| pod.node.as_ref()) {
+                        mark(Key::Node(Arc::clone(node)));
+                    }
+                }
+                for pod in [before, after].into_iter().flatten() {
+                    if pod.node.is_none() && pod.deletion.is_some() {
+                        mark(Key::Unscheduled(pod.key.uid.clone()));
+                    }
+                    if pod.phase.counts_as_terminated() {
+                        mark(Key::Terminated);
+                    }
+                }
+            }
+            Change::Node { name } => mark(Key::Node(Arc::clone(name))),
+            // A heartbeat matters for missing nodes only; those are looked at by
+            // the clock, and the authority looks once more before it acts.
+            Change::Heartbeat { .. } | Change::Listed(_) => {}
+        }
+    }
+
+    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Key)) {
+        view.nodes_named_by_pods().for_each(|node| mark(Key::Node(Arc::clone(node))));
+        view.terminating_unscheduled().for_each(|pod| mark(Key::Unscheduled(pod.key.uid.clone())));
+        mark(Key::Terminated);
+    }
+
+    fn decide(&self, key: &Key, view: &View<'_>, now: Mono) -> Decision {
+        decide(key, view, now, &self.config)
+    }
+
+    fn ended(&self, force: &Force, outcome: &Outcome) {
+        self.metrics.ended(force, outcome);
+    }
+}

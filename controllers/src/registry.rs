@@ -1,0 +1,173 @@
+//! Which controllers there are, by what names, and which of them are wanted.
+
+/// A controller of this project, in this version or to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Name {
+    /// Pod garbage collection.
+    PodGc,
+    /// Disruption budgets.
+    Disruption,
+    /// Node loss.
+    NodeLifecycle,
+    /// Eviction by taint.
+    TaintEviction,
+    /// Fencing.
+    Fencing,
+    /// Exclusive volumes.
+    VolumeGuard,
+}
+
+/// Why a list of controllers cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadControllers {
+    /// Nobody knows it.
+    #[error("{0:?} is not in the list of known controllers: {known}; a '-' before a name switches it off, '*' means all", known = known())]
+    Unknown(String),
+    /// Asked for by name, but not in this version.
+    #[error("{} is not part of this version, which has: {present}", .0.ours(), present = present())]
+    NotInThisVersion(Name),
+    /// Nothing is left to run.
+    #[error("no controller is left to run; this version has: {present}", present = present())]
+    None,
+}
+
+impl Name {
+    /// Every controller, in the order of their issues.
+    pub const ALL: [Self; 6] = [
+        Self::PodGc,
+        Self::Disruption,
+        Self::NodeLifecycle,
+        Self::TaintEviction,
+        Self::Fencing,
+        Self::VolumeGuard,
+    ];
+
+    /// Our name.
+    #[must_use]
+    pub const fn ours(self) -> &'static str {
+        match self {
+            Self::PodGc => "pod-gc",
+            Self::Disruption => "disruption",
+            Self::NodeLifecycle => "node-lifecycle",
+            Self::TaintEviction => "taint-eviction",
+            Self::Fencing => "fencing",
+            Self::VolumeGuard => "volume-guard",
+        }
+    }
+
+    /// kube-controller-manager's name and alias for the twin that this replaces.
+    #[must_use]
+    pub const fn of_kcm(self) -> &'static [&'static str] {
+        match self {
+            Self::PodGc => &["pod-garbage-collector-controller", "podgc"],
+            Self::Disruption => &["disruption-controller"],
+            Self::NodeLifecycle => &["node-lifecycle-controller", "nodelifecycle"],
+            Self::TaintEviction => &["taint-eviction-controller"],
+            Self::Fencing | Self::VolumeGuard => &[],
+        }
+    }
+
+    /// Whether this version has it.
+    #[must_use]
+    pub const fn is_present(self) -> bool {
+        match self {
+            Self::PodGc => true,
+            Self::Disruption
+            | Self::NodeLifecycle
+            | Self::TaintEviction
+            | Self::Fencing
+            | Self::VolumeGuard => false,
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|name| name.ours() == word || name.of_kcm().contains(&word))
+    }
+}
+
+fn known() -> String {
+    let describe = |name: Name| match name.of_kcm() {
+        [] => name.ours().to_owned(),
+        twins => format!("{} (or {})", name.ours(), twins.join(", ")),
+    };
+    Name::ALL.map(describe).join(", ")
+}
+
+fn present() -> String {
+    Name::ALL.into_iter().filter(|name| name.is_present()).map(Name::ours).collect::<Vec<_>>().join(", ")
+}
+
+/// Reads `--controllers` as kube-controller-manager does: a name switches one
+/// on, `-name` off, `*` all others.
+///
+/// # Errors
+/// An unknown name, one that this version does not have, or nothing left to run.
+pub fn wanted(words: &[String]) -> Result<Vec<Name>, BadControllers> {
+    let mut on = Vec::new();
+    let mut off = Vec::new();
+    let mut all = false;
+    for word in words.iter().map(|word| word.trim()) {
+        if word == "*" {
+            all = true;
+        } else if let Some(rest) = word.strip_prefix('-') {
+            off.push(Name::parse(rest).ok_or_else(|| BadControllers::Unknown(word.to_owned()))?);
+        } else {
+            let name = Name::parse(word).ok_or_else(|| BadControllers::Unknown(word.to_owned()))?;
+            if !name.is_present() {
+                return Err(BadControllers::NotInThisVersion(name));
+            }
+            on.push(name);
+        }
+    }
+    let wanted = |name: &Name| name.is_present() && (on.contains(name) || (all && !off.contains(name)));
+    let list: Vec<Name> = Name::ALL.into_iter().filter(wanted).collect();
+    if list.is_empty() { Err(BadControllers::None) } else { Ok(list) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &str) -> Result<Vec<Name>, BadControllers> {
+        wanted(&words.split(',').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_star_means_all_that_this_version_has() {
+        assert_eq!(of("*"), Ok(vec![Name::PodGc]));
+        assert_eq!(of("*,-disruption,-volume-guard"), Ok(vec![Name::PodGc]));
+    }
+
+    #[test]
+    fn kcms_names_and_aliases_are_ours_too() {
+        for name in ["pod-gc", "pod-garbage-collector-controller", "podgc"] {
+            assert_eq!(of(name), Ok(vec![Name::PodGc]), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_wins_over_its_own_switching_off_as_in_kcm() {
+        assert_eq!(of("pod-gc,-pod-gc"), Ok(vec![Name::PodGc]));
+    }
+
+    #[test]
+    fn an_unknown_name_is_named_with_what_is_known() {
+        let said = of("*,nosuch").unwrap_err().to_string();
+        assert!(
+            said.starts_with(r#""nosuch" is not in the list of known controllers: pod-gc (or pod-garbage"#),
+            "{said}"
+        );
+        assert_eq!(of("*,-nosuch"), Err(BadControllers::Unknown("-nosuch".to_owned())));
+    }
+
+    #[test]
+    fn what_is_not_built_yet_is_refused_rather_than_ignored() {
+        let said = of("disruption").unwrap_err().to_string();
+        assert_eq!(said, "disruption is not part of this version, which has: pod-gc");
+    }
+
+    #[test]
+    fn nothing_to_run_is_an_error() {
+        assert_eq!(of("*,-pod-gc"), Err(BadControllers::None));
+    }
+}

@@ -1,0 +1,231 @@
+//! The admin server: `/livez`, `/readyz`, `/metrics`, `/debug/cache` and
+//! `/debug/decisions`. Read only; it has no route that changes anything.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::cache::Cache;
+use crate::clock::{Env, Mono};
+use crate::drive::{HeldNow, Holds};
+use crate::lease::Leadership;
+use crate::metrics::Metrics;
+use crate::model::Kind;
+use crate::record::{Journal, Record};
+
+/// A loop that has not turned for this long is stuck: six of its beats.
+const STUCK_AFTER: Duration = Duration::from_secs(120);
+
+/// Why the admin server does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// The address is taken or not ours.
+    #[error("listening on --admin-address={address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Which loops turned when.
+#[derive(Clone, Debug, Default)]
+pub struct Beats(Arc<Mutex<BTreeMap<&'static str, Mono>>>);
+
+impl Beats {
+    /// The beat of one loop, which counts as alive from `now`.
+    #[must_use]
+    pub fn of(&self, name: &'static str, now: Mono) -> Beat {
+        self.0.lock().insert(name, now);
+        Beat { beats: self.clone(), name }
+    }
+
+    fn stuck(&self, now: Mono) -> Vec<(&'static str, Duration)> {
+        let beats = self.0.lock();
+        let silent = beats.iter().map(|(name, at)| (*name, now.since(*at)));
+        silent.filter(|(_, silent)| *silent > STUCK_AFTER).collect()
+    }
+}
+
+/// The beat of one loop.
+#[derive(Clone, Debug)]
+pub struct Beat {
+    beats: Beats,
+    name: &'static str,
+}
+
+impl Beat {
+    /// The loop turned.
+    pub fn at(&self, now: Mono) {
+        self.beats.0.lock().insert(self.name, now);
+    }
+}
+
+/// What the admin server shows.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// Time.
+    pub env: Env,
+    /// The kinds that this process follows.
+    pub kinds: Vec<Kind>,
+    /// The cache.
+    pub cache: Arc<Cache>,
+    /// The metrics.
+    pub metrics: Metrics,
+    /// What was decided and done.
+    pub journal: Arc<Journal>,
+    /// What is held.
+    pub holds: Arc<Holds>,
+    /// Whether we lead.
+    pub leadership: Arc<Leadership>,
+    /// Which loops are alive.
+    pub beats: Beats,
+}
+
+impl Admin {
+    /// Binds `address`.
+    ///
+    /// # Errors
+    /// The address is taken or not ours.
+    pub async fn bind(address: SocketAddr) -> Result<tokio::net::TcpListener, AdminError> {
+        tokio::net::TcpListener::bind(address).await.map_err(|source| AdminError::Listen { address, source })
+    }
+
+    /// Answers on `listener` for ever.
+    pub async fn serve(self, listener: tokio::net::TcpListener) {
+        if let Err(error) = axum::serve(listener, self.router()).await {
+            tracing::error!(%error, "the admin server ended");
+        }
+    }
+
+    /// The routes.
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/livez", get(livez))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics))
+            .route("/debug/cache", get(debug_cache))
+            .route("/debug/decisions", get(debug_decisions))
+            .fallback(|| async {
+                (StatusCode::NOT_FOUND, "try /livez /readyz /metrics /debug/cache /debug/decisions\n")
+            })
+            .with_state(self)
+    }
+}
+
+async fn livez(State(admin): State<Admin>) -> (StatusCode, String) {
+    let stuck = admin.beats.stuck(admin.env.now());
+    if stuck.is_empty() {
+        return (StatusCode::OK, "ok\n".to_owned());
+    }
+    let lines =
+        stuck.iter().map(|(name, silent)| format!("[-]{name} has not turned for {}s\n", silent.as_secs()));
+    (StatusCode::INTERNAL_SERVER_ERROR, lines.collect())
+}
+
+/// Ready: every kind was listed and is heard of. A standby is ready too.
+async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
+    let now = admin.env.now();
+    let guard = admin.cache.read();
+    let view = guard.view();
+    let mut code = StatusCode::OK;
+    let mut body = String::new();
+    for kind in &admin.kinds {
+        match view.fresh(*kind, now) {
+            Ok(()) => body.push_str(&format!("[+]{} ok\n", kind.resource())),
+            Err(hold) => {
+                code = StatusCode::SERVICE_UNAVAILABLE;
+                let trouble =
+                    view.state(*kind).trouble.as_ref().map(|trouble| format!(" ({})", trouble.message));
+                body.push_str(&format!("[-]{}: {hold}{}\n", kind.resource(), trouble.unwrap_or_default()));
+            }
+        }
+    }
+    (code, body)
+}
+
+async fn metrics(State(admin): State<Admin>) -> Response {
+    match admin.metrics.page() {
+        Ok(page) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], page).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CacheDump {
+    leads: bool,
+    kinds: BTreeMap<&'static str, KindDump>,
+    missing_nodes: Vec<MissingNode>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct KindDump {
+    synced: bool,
+    objects: usize,
+    undecodable: usize,
+    last_contact_seconds_ago: Option<u64>,
+    trouble: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MissingNode {
+    node: Arc<str>,
+    missing_for_seconds: u64,
+    first_quorum_read_seconds_ago: Option<u64>,
+    pods: usize,
+}
+
+async fn debug_cache(State(admin): State<Admin>) -> Json<CacheDump> {
+    let now = admin.env.now();
+    let guard = admin.cache.read();
+    let view = guard.view();
+    let kinds = admin.kinds.iter().map(|kind| {
+        let (state, (objects, undecodable)) = (view.state(*kind), view.count(*kind));
+        let dump = KindDump {
+            synced: state.synced,
+            objects,
+            undecodable,
+            last_contact_seconds_ago: state.last_contact.map(|at| now.since(at).as_secs()),
+            trouble: state.trouble.as_ref().map(|trouble| trouble.message.clone()),
+        };
+        (kind.resource(), dump)
+    });
+    let missing_nodes = view.absences().map(|(node, absence)| MissingNode {
+        node: Arc::clone(node),
+        missing_for_seconds: now.since(absence.since).as_secs(),
+        first_quorum_read_seconds_ago: absence
+            .witness
+            .as_ref()
+            .map(|witness| now.since(witness.answered_at()).as_secs()),
+        pods: view.pods_on(node).count(),
+    });
+    Json(CacheDump {
+        leads: admin.leadership.term(now).is_some(),
+        kinds: kinds.collect(),
+        missing_nodes: missing_nodes.collect(),
+    })
+}
+
+#[derive(Serialize)]
+struct DecisionDump {
+    holds: Vec<HeldNow>,
+    records: Vec<Record>,
+}
+
+async fn debug_decisions(State(admin): State<Admin>) -> Json<DecisionDump> {
+    Json(DecisionDump { holds: admin.holds.now(), records: admin.journal.last() })
+}

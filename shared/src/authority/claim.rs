@@ -1,0 +1,92 @@
+//! What a controller may believe from its cache. Anybody can make a claim;
+//! nothing follows from it until `verify` has looked.
+
+use std::sync::Arc;
+
+use crate::model::{Pod, PodKey, Rv};
+
+/// Why a pod's processes cannot run, as a controller believes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Claim {
+    /// The node that it is bound to does not exist any more.
+    NodeGone {
+        /// The node's name.
+        node: Arc<str>,
+    },
+    /// No node ever took it.
+    NeverScheduled,
+    /// Its kubelet reported that all of its containers ended.
+    KubeletTerminated,
+    /// Somebody asserts by taint that its node is off.
+    OutOfService {
+        /// The node's name.
+        node: Arc<str>,
+    },
+}
+
+/// The kinds of claims: closed, for metrics and turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClaimKind {
+    /// [`Claim::NodeGone`].
+    NodeGone,
+    /// [`Claim::NeverScheduled`].
+    NeverScheduled,
+    /// [`Claim::KubeletTerminated`].
+    KubeletTerminated,
+    /// [`Claim::OutOfService`].
+    OutOfService,
+}
+
+impl Claim {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> ClaimKind {
+        match self {
+            Self::NodeGone { .. } => ClaimKind::NodeGone,
+            Self::NeverScheduled => ClaimKind::NeverScheduled,
+            Self::KubeletTerminated => ClaimKind::KubeletTerminated,
+            Self::OutOfService { .. } => ClaimKind::OutOfService,
+        }
+    }
+
+    /// The node that it speaks of.
+    #[must_use]
+    pub const fn node(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::NodeGone { node } | Self::OutOfService { node } => Some(node),
+            Self::NeverScheduled | Self::KubeletTerminated => None,
+        }
+    }
+}
+
+/// The wish to remove one incarnation of a pod, at the version that was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Force {
+    /// Which pod.
+    pub pod: PodKey,
+    /// The version on which the belief rests. Any other makes it void.
+    pub rv: Rv,
+    /// The belief.
+    pub claim: Claim,
+}
+
+impl Force {
+    /// The wish to remove `pod` because of `claim`.
+    #[must_use]
+    pub fn new(pod: &Pod, claim: Claim) -> Self {
+        Self { pod: pod.key.clone(), rv: pod.rv, claim }
+    }
+}
+
+/// What a decision wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// Take the first quorum read of a node that the cache misses. Reads only:
+    /// standbys do it too, so that a quarantine survives a change of leader.
+    Witness {
+        /// The node's name.
+        node: Arc<str>,
+    },
+    /// Remove a pod, if there is evidence.
+    Force(Force),
+}

@@ -1,0 +1,81 @@
+//! Evidence: that the processes of one pod cannot run.
+//!
+//! It has no public constructor, cannot be cloned, and is consumed by the one
+//! act that it permits:
+//!
+//! ```compile_fail,E0451
+//! use pod_safety_shared::authority::{Evidence, EvidenceKind};
+//! let forged = Evidence { kind: EvidenceKind::NeverScheduled };
+//! ```
+//!
+//! ```compile_fail,E0599
+//! fn twice(evidence: pod_safety_shared::authority::Evidence) {
+//!     let second = evidence.clone();
+//! }
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Mono;
+use crate::model::{PodKey, Rv};
+
+/// For how long after its reads evidence about a node may be used. A machine
+/// that boots needs longer to register (design, fencing §5.3 d), and a batch of
+/// writes to a healthy API server needs less.
+pub(super) const VALID_FOR: Duration = Duration::from_secs(2);
+
+/// The kinds of evidence. Closed: it labels metrics.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvidenceKind {
+    /// Two quorum reads, a quarantine apart, did not find the node, and its
+    /// kubelet gave no sign of life in between.
+    #[error("node {node} does not exist: two quorum reads {}s apart did not find it, and its Lease was not renewed since", apart.as_secs())]
+    NodeGone {
+        /// The node's name.
+        node: Arc<str>,
+        /// The time between the reads.
+        apart: Duration,
+    },
+    /// The pod was never bound to a node.
+    #[error("no node ever took the pod")]
+    NeverScheduled,
+    /// The kubelet reported the end of every container.
+    #[error("the kubelet reported that every container of the pod ended")]
+    KubeletTerminated,
+    /// A person or a program vouches by taint, and our policy takes their word.
+    #[error(
+        "node {node} is not Ready and carries the taint node.kubernetes.io/out-of-service, which --trust-out-of-service-taint takes for proof"
+    )]
+    Asserted {
+        /// The node's name.
+        node: Arc<str>,
+    },
+}
+
+impl EvidenceKind {
+    /// Its name in metrics, Events and programs.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::NodeGone { .. } => "NodeGone",
+            Self::NeverScheduled => "NeverScheduled",
+            Self::KubeletTerminated => "KubeletTerminated",
+            Self::Asserted { .. } => "Asserted",
+        }
+    }
+}
+
+/// Evidence for one pod at one version.
+#[derive(Debug)]
+pub struct Evidence {
+    pub(super) kind: EvidenceKind,
+    pub(super) pod: PodKey,
+    pub(super) rv: Rv,
+    /// The pod's phase is terminal already: no PATCH is needed.
+    pub(super) terminal: bool,
+    /// `metadata.generation`, for `observedGeneration`.
+    pub(super) generation: i64,
+    /// After this it proves nothing.
+    pub(super) expires: Mono,
+}

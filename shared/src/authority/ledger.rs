@@ -1,0 +1,158 @@
+//! What is already being done, was just done, or failed too recently to be
+//! tried again. The one owner of retries.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::clock::Mono;
+use crate::model::{Rv, Uid};
+
+/// How long a pod that was removed is not asked for again while the watch has
+/// not caught up.
+const SETTLED_FOR: Duration = Duration::from_secs(30);
+
+/// The first pause after a failure, doubled each time up to the last.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause between two tries of one pod.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// After this long without a try a failure is forgotten.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+#[derive(Debug)]
+enum Entry {
+    /// Queued, or being carried out.
+    Busy,
+    /// Removed; the cache has yet to show it.
+    Settled { until: Mono },
+    /// Failed at this version, to be tried again.
+    Paused { rv: Rv, failures: u32, until: Mono },
+}
+
+/// Whether an intent may be taken on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Yes; it counts as busy from now on.
+    Admitted,
+    /// It is being done, or just was.
+    Busy,
+    /// Not before this.
+    Paused(Mono),
+}
+
+/// Intents by the UID of their pod.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    entries: BTreeMap<Uid, Entry>,
+    failures: BTreeMap<Uid, u32>,
+}
+
+impl Ledger {
+    pub(super) fn admit(&mut self, uid: &Uid, rv: Rv, now: Mono) -> Admission {
+        match self.entries.get(uid) {
+            Some(Entry::Busy) => return Admission::Busy,
+            Some(Entry::Settled { until }) if now < *until => return Admission::Busy,
+            // A failure at another version says nothing about this one.
+            Some(Entry::Paused { rv: failed, until, .. }) if *failed == rv && now < *until => {
+                return Admission::Paused(*until);
+            }
+            Some(Entry::Paused { failures, .. }) => {
+                let failures = *failures;
+                self.failures.insert(uid.clone(), failures);
+            }
+            Some(Entry::Settled { .. }) | None => {}
+        }
+        self.entries.insert(uid.clone(), Entry::Busy);
+        Admission::Admitted
+    }
+
+    /// It is removed.
+    pub(super) fn settled(&mut self, uid: &Uid, now: Mono) {
+        self.failures.remove(uid);
+        self.entries.insert(uid.clone(), Entry::Settled { until: now + SETTLED_FOR });
+    }
+
+    /// It failed; gives back when it may be tried again.
+    pub(super) fn failed(&mut self, uid: &Uid, rv: Rv, at_least: Duration, now: Mono) -> Mono {
+        let failures = self.failures.remove(uid).unwrap_or(0);
+        let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE).max(at_least);
+        let until = now + pause;
+        self.entries.insert(uid.clone(), Entry::Paused { rv, failures: failures.saturating_add(1), until });
+        until
+    }
+
+    /// It was not even tried.
+    pub(super) fn released(&mut self, uid: &Uid) {
+        self.entries.remove(uid);
+    }
+
+    pub(super) fn tidy(&mut self, now: Mono) {
+        self.entries.retain(|_, entry| match entry {
+            Entry::Busy => true,
+            Entry::Settled { until } => now < *until,
+            Entry::Paused { until, .. } => now.since(*until) < FORGET_AFTER,
+        });
+        let entries = &self.entries;
+        self.failures.retain(|uid, _| entries.contains_key(uid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Mono {
+        Mono::from_start(Duration::from_secs(seconds))
+    }
+
+    fn rv(text: &str) -> Rv {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_pod_is_in_one_pair_of_hands() {
+        let mut ledger = Ledger::default();
+        let uid = Uid::new("a").unwrap();
+        assert_eq!(ledger.admit(&uid, rv("1"), at(0)), Admission::Admitted);
+        assert_eq!(ledger.admit(&uid, rv("2"), at(1)), Admission::Busy);
+        ledger.settled(&uid, at(1));
+        assert_eq!(ledger.admit(&uid, rv("3"), at(30)), Admission::Busy);
+        assert_eq!(ledger.admit(&uid, rv("3"), at(31)), Admission::Admitted);
+    }
+
+    #[test]
+    fn failures_at_one_version_pause_longer_each_time_and_a_new_version_waits_for_nobody() {
+        let mut ledger = Ledger::default();
+        let uid = Uid::new("a").unwrap();
+        let mut now = at(0);
+        for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
+            assert_eq!(ledger.admit(&uid, rv("1"), now), Admission::Admitted);
+            let until = ledger.failed(&uid, rv("1"), Duration::ZERO, now);
+            assert_eq!(until.since(now), Duration::from_secs(pause));
+            assert_eq!(ledger.admit(&uid, rv("1"), now), Admission::Paused(until));
+            now = until;
+        }
+        assert_eq!(ledger.admit(&uid, rv("2"), at(0)), Admission::Admitted);
+    }
+
+    #[test]
+    fn the_api_servers_own_wish_for_a_pause_is_kept() {
+        let mut ledger = Ledger::default();
+        let uid = Uid::new("a").unwrap();
+        ledger.admit(&uid, rv("1"), at(0));
+        assert_eq!(ledger.failed(&uid, rv("1"), Duration::from_secs(7), at(0)), at(7));
+    }
+
+    #[test]
+    fn tidying_forgets_what_is_over_and_nothing_that_is_not() {
+        let mut ledger = Ledger::default();
+        let (busy, settled, failed) =
+            (Uid::new("a").unwrap(), Uid::new("b").unwrap(), Uid::new("c").unwrap());
+        for uid in [&busy, &settled, &failed] {
+            ledger.admit(uid, rv("1"), at(0));
+        }
+        ledger.settled(&settled, at(0));
+        ledger.failed(&failed, rv("1"), Duration::ZERO, at(0));
+        ledger.tidy(at(700));
+        assert_eq!(ledger.entries.keys().collect::<Vec<_>>(), [&busy]);
+    }
+}

@@ -1,0 +1,41 @@
+//! The deletion authority: the only code that writes to the cluster.
+//!
+//! Small enough to be read whole by whoever must trust it. The order to read in:
+//!
+//! | file | says |
+//! |---|---|
+//! | `claim` | what a controller may *believe* from its cache |
+//! | `hold` | why it does nothing instead |
+//! | `witness` | the first quorum read of a missing node |
+//! | `verify` | live reads that turn a claim into evidence, or refuse |
+//! | `evidence` | what only `verify` can make and only `act` can consume |
+//! | `act` | PATCH and DELETE by compare-and-swap, within the leader's term |
+//! | `queue`, `ledger` | whose turn it is, and what is already being done |
+//! | `writer` | the pool that ties them together |
+//!
+//! Claim ≠ evidence is the heart: `decide` may claim anything, and nothing
+//! follows from it. Five independent locks keep it so, each with a test: the
+//! crate graph (controllers cannot name a client), privacy and move
+//! ([`Evidence`] has no public constructor and is consumed by value),
+//! compile-fail tests, clippy's banned methods, and the layer
+//! [`crate::client::Guard`] that reads what would go over the wire.
+
+mod act;
+mod claim;
+mod evidence;
+mod hold;
+mod ledger;
+mod permit;
+mod queue;
+mod verify;
+mod witness;
+mod writer;
+
+pub use act::Outcome;
+pub use claim::{Claim, ClaimKind, Force, Intent};
+pub use evidence::{Evidence, EvidenceKind};
+pub use hold::Hold;
+pub(crate) use permit::Permit;
+pub use verify::Refusal;
+pub use witness::Witness;
+pub use writer::{Authority, Owner, Parts, Policy, Submitted, WRITERS};

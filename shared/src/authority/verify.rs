@@ -1,0 +1,246 @@
+//! Live reads that turn a claim into evidence, or refuse.
+//!
+//! Danger note: this is the judge. Everything that a claim says is looked up
+//! again, in the cache by UID and at the API server by quorum read; the claim
+//! only says where to look. What cannot be read is a refusal.
+//!
+//! About a pod itself no extra read is needed: its evidence is bound to the
+//! resourceVersion at which the cache saw it, and every write that follows
+//! carries that version, so the API server's compare-and-swap *is* the quorum
+//! read, at the moment of the act.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::claim::{Claim, Force};
+use super::evidence::{Evidence, EvidenceKind, VALID_FOR};
+use super::witness::{LeaseSample, Witness, look};
+use super::writer::Policy;
+use crate::cache::{Cache, Sign};
+use crate::client::{ApiError, Connection};
+use crate::clock::{Env, Mono};
+use crate::model::{Kind, OUT_OF_SERVICE_TAINT, Pod};
+use crate::wire;
+
+/// Why there is no evidence.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The pod is not as the claim saw it.
+    #[error("the pod changed since the decision")]
+    PodChanged,
+    /// The claim does not fit the pod.
+    #[error("the pod does not fit the claim: {0}")]
+    DoesNotFit(&'static str),
+    /// Nobody took the first read, or it was refuted.
+    #[error("there is no first quorum read of the missing node yet")]
+    NoWitness,
+    /// The first read is too young.
+    #[error("the quarantine has {}s to go", left.as_secs())]
+    QuarantineNotOver {
+        /// How long.
+        left: Duration,
+    },
+    /// The node is there.
+    #[error("a quorum read found the node")]
+    NodeExists,
+    /// The kubelet lives.
+    #[error("the kubelet gave a sign of life after the first read ({0:?})")]
+    KubeletAlive(Sign),
+    /// Heartbeats cannot be seen, so none can be said to be missing.
+    #[error("the Leases of nodes cannot be followed")]
+    HeartbeatsUnseen,
+    /// Policy does not take a taint for proof.
+    #[error("--trust-out-of-service-taint is off")]
+    TaintNotTrusted,
+    /// The node does not carry the taint, or is Ready.
+    #[error("a quorum read found the node Ready, or without the taint")]
+    InService,
+    /// A live read failed.
+    #[error("a live read failed")]
+    Read(#[source] ApiError),
+}
+
+impl Refusal {
+    /// The reason in one CamelCase word.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::PodChanged => "PodChanged",
+            Self::DoesNotFit(_) => "DoesNotFit",
+            Self::NoWitness => "NoWitness",
+            Self::QuarantineNotOver { .. } => "QuarantineNotOver",
+            Self::NodeExists => "NodeExists",
+            Self::KubeletAlive(_) => "KubeletAlive",
+            Self::HeartbeatsUnseen => "HeartbeatsUnseen",
+            Self::TaintNotTrusted => "TaintNotTrusted",
+            Self::InService => "InService",
+            Self::Read(_) => "ReadFailed",
+        }
+    }
+
+    /// Whether it refutes the first read: the quarantine starts anew.
+    const fn refutes_witness(&self) -> bool {
+        matches!(self, Self::NodeExists | Self::KubeletAlive(_))
+    }
+}
+
+/// What live reads showed of a node, good for every pod of it until it expires.
+pub(super) struct NodeProof {
+    kind: EvidenceKind,
+    expires: Mono,
+}
+
+/// The judge, for one batch of claims about one node.
+pub(super) struct Verifier<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) cache: &'a Cache,
+    pub(super) env: &'a Env,
+    pub(super) policy: &'a Policy,
+    /// The proof that the previous claim of this batch earned.
+    pub(super) proof: Option<NodeProof>,
+}
+
+impl Verifier<'_> {
+    /// Judges one claim.
+    pub(super) async fn verify(&mut self, force: &Force) -> Result<Evidence, Refusal> {
+        let facts = self.pod_facts(force)?;
+        let (kind, expires) = match &force.claim {
+            Claim::NeverScheduled => (EvidenceKind::NeverScheduled, facts.seen + VALID_FOR),
+            Claim::KubeletTerminated => (EvidenceKind::KubeletTerminated, facts.seen + VALID_FOR),
+            Claim::NodeGone { node } => self.node_proof(node, NodeClaim::Gone).await?,
+            Claim::OutOfService { node } => self.node_proof(node, NodeClaim::OutOfService).await?,
+        };
+        let Facts { terminal, generation, seen: _ } = facts;
+        Ok(Evidence { kind, pod: force.pod.clone(), rv: force.rv, terminal, generation, expires })
+    }
+
+    /// Looks the pod up by UID and checks that the claim fits it.
+    fn pod_facts(&self, force: &Force) -> Result<Facts, Refusal> {
+        let guard = self.cache.read();
+        let pod = guard.view().pod(&force.pod.uid).filter(|pod| pod.rv == force.rv && pod.key == force.pod);
+        let pod = pod.ok_or(Refusal::PodChanged)?;
+        fits(&force.claim, pod).map_err(Refusal::DoesNotFit)?;
+        Ok(Facts { terminal: pod.phase.is_terminal(), generation: pod.generation, seen: self.env.now() })
+    }
+
+    async fn node_proof(
+        &mut self,
+        node: &Arc<str>,
+        claim: NodeClaim,
+    ) -> Result<(EvidenceKind, Mono), Refusal> {
+        let fresh = |proof: &NodeProof| proof.expires > self.env.now();
+        if !self.proof.as_ref().is_some_and(fresh) {
+            self.proof = None;
+            let proof = match claim {
+                NodeClaim::Gone => self.node_gone(node).await,
+                NodeClaim::OutOfService => self.out_of_service(node).await,
+            };
+            if proof.as_ref().is_err_and(Refusal::refutes_witness) {
+                self.cache.refuted(node);
+            }
+            self.proof = Some(proof?);
+        }
+        self.proof.as_ref().map(|proof| (proof.kind.clone(), proof.expires)).ok_or(Refusal::NoWitness)
+    }
+
+    /// Evidence NodeGone: a second quorum read a quarantine after the first, and
+    /// no sign of life in between, neither on the watch nor in the Lease itself.
+    async fn node_gone(&self, node: &Arc<str>) -> Result<NodeProof, Refusal> {
+        let witness = self.witness(node)?;
+        let look = look(self.connection, self.env, node).await.map_err(Refusal::Read)?;
+        if look.node.is_some() {
+            return Err(Refusal::NodeExists);
+        }
+        // A Lease that went meanwhile was collected with its Node. One that came,
+        // or moved, was written by a kubelet.
+        let unmoved = look.lease == LeaseSample::Absent || look.lease == *witness.lease();
+        if !unmoved {
+            return Err(Refusal::KubeletAlive(Sign::LeaseRenewed));
+        }
+        // Once more, for what the watch brought while we read.
+        let witness = self.witness(node)?;
+        let apart = look.asked_at.since(witness.answered_at());
+        let kind = EvidenceKind::NodeGone { node: Arc::clone(node), apart };
+        Ok(NodeProof { kind, expires: look.asked_at + VALID_FOR })
+    }
+
+    /// The first read of a node that is missing still, old enough and unrefuted.
+    fn witness(&self, node: &str) -> Result<Witness, Refusal> {
+        let now = self.env.now();
+        let guard = self.cache.read();
+        let view = guard.view();
+        view.fresh(Kind::NodeLeases, now).map_err(|_hold| Refusal::HeartbeatsUnseen)?;
+        let witness =
+            view.absence(node).and_then(|absence| absence.witness.as_ref()).ok_or(Refusal::NoWitness)?;
+        let age = now.since(witness.answered_at());
+        if age < self.policy.quarantine {
+            return Err(Refusal::QuarantineNotOver { left: self.policy.quarantine.saturating_sub(age) });
+        }
+        match view.last_sign_of_life(node) {
+            Some(sign) if sign.at >= witness.asked_at() => Err(Refusal::KubeletAlive(sign.sign)),
+            _ => Ok(witness.clone()),
+        }
+    }
+
+    /// Evidence Asserted: somebody's word, checked for what can be checked.
+    async fn out_of_service(&self, node: &Arc<str>) -> Result<NodeProof, Refusal> {
+        if !self.policy.trust_out_of_service_taint {
+            return Err(Refusal::TaintNotTrusted);
+        }
+        let look = look(self.connection, self.env, node).await.map_err(Refusal::Read)?;
+        let Some(read) = look.node else { return Err(Refusal::InService) };
+        if !carries_taint(&read) || is_ready(&read) {
+            return Err(Refusal::InService);
+        }
+        Ok(NodeProof {
+            kind: EvidenceKind::Asserted { node: Arc::clone(node) },
+            expires: look.answered_at + VALID_FOR,
+        })
+    }
+}
+
+enum NodeClaim {
+    Gone,
+    OutOfService,
+}
+
+struct Facts {
+    terminal: bool,
+    generation: i64,
+    seen: Mono,
+}
+
+/// Whether the pod, as the cache has it at the claimed version, can be what the
+/// claim says.
+fn fits(claim: &Claim, pod: &Pod) -> Result<(), &'static str> {
+    match claim {
+        Claim::NeverScheduled if pod.node.is_some() => Err("it is bound to a node"),
+        Claim::NeverScheduled | Claim::OutOfService { .. } if pod.deletion.is_none() => {
+            Err("it is not terminating")
+        }
+        Claim::KubeletTerminated if !pod.phase.is_terminal() => Err("its phase is not terminal"),
+        Claim::KubeletTerminated if pod.running => Err("a container of it runs"),
+        Claim::NodeGone { node } | Claim::OutOfService { node } if pod.node.as_ref() != Some(node) => {
+            Err("it is bound to another node")
+        }
+        Claim::NeverScheduled
+        | Claim::KubeletTerminated
+        | Claim::NodeGone { .. }
+        | Claim::OutOfService { .. } => Ok(()),
+    }
+}
+
+fn carries_taint(node: &wire::Node) -> bool {
+    let mut taints = node.spec.iter().flat_map(|spec| &spec.taints);
+    taints.any(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT))
+}
+
+fn is_ready(node: &wire::Node) -> bool {
+    let mut conditions = node.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| {
+        condition.r#type.as_deref() == Some("Ready") && condition.status.as_deref() == Some("True")
+    })
+}
+
+#[cfg(test)]
+mod tests;

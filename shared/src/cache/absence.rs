@@ -1,0 +1,53 @@
+//! Nodes that pods name and that are not there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::authority::Witness;
+use crate::clock::Mono;
+
+/// That a node is missing, and what a quorum read said of it.
+#[derive(Clone, Debug)]
+pub struct Absence {
+    /// Since when this process has missed it, without a break.
+    pub since: Mono,
+    /// The first quorum read in that time, if it was taken and not refuted.
+    pub witness: Option<Witness>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Absences(BTreeMap<Arc<str>, Absence>);
+
+impl Absences {
+    /// A node that comes back, or that no pod names any more, loses its record:
+    /// its next absence is another one.
+    pub(super) fn set(&mut self, name: &Arc<str>, missing: bool, now: Mono) {
+        if !missing {
+            self.0.remove(name);
+        } else if !self.0.contains_key(name) {
+            self.0.insert(Arc::clone(name), Absence { since: now, witness: None });
+        }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Absence> {
+        self.0.get(name)
+    }
+
+    pub(super) fn witnessed(&mut self, name: &str, witness: Witness) {
+        if let Some(absence) = self.0.get_mut(name)
+            && witness.asked_at() >= absence.since
+        {
+            absence.witness = Some(witness);
+        }
+    }
+
+    pub(super) fn refuted(&mut self, name: &str) {
+        if let Some(absence) = self.0.get_mut(name) {
+            absence.witness = None;
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Absence)> {
+        self.0.iter()
+    }
+}

@@ -1,0 +1,262 @@
+//! List and watch: one feed per kind keeps the cache as the API server has it.
+//!
+//! Why not kube's watcher: it speaks JSON only, and listing 150,000 pods costs
+//! the API server twice as much as JSON; it fails a whole page for one
+//! undecodable object; and what vanished during a relist goes unreported.
+//!
+//! Invariants: lists are consistent reads (no `resourceVersion=0`); a watch goes
+//! on from the last version seen, bookmarks included; a version that is too old
+//! (410) means a new list, whose gaps are removals; a stream that is silent for
+//! longer than a bookmark takes is dead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::object::{Object, Undecodable};
+use super::{Cache, Trouble};
+use crate::client::{ApiError, Call, Connection};
+use crate::clock::{Env, Mono};
+use crate::metrics::CacheMetrics;
+use crate::model::{Kind, Node, NodeLease, Pod, Uid};
+use crate::record::error_chain;
+use crate::wire::{Event, OnlyMeta, Raw};
+
+/// Objects of one page of a list. A page is held in memory twice for a moment
+/// (bytes and what is read of them); a typical pod has 4 KiB on the wire.
+const PAGE: usize = 1_000;
+
+/// A watch asks to be ended after this long, and up to as long again, so that
+/// watches spread over API servers that come back (client-go does the same).
+const WATCH_AT_LEAST: Duration = Duration::from_secs(300);
+
+/// Bookmarks come each minute; half a minute more is not chance.
+const WATCH_SILENCE: Duration = Duration::from_secs(90);
+
+/// The first pause after a failure, doubled each time up to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause: a returning API server is found again within this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
+/// How often a lasting trouble is logged again.
+const LOG_AGAIN: Duration = Duration::from_secs(60);
+
+/// Starts one feed for each of `kinds`. They run until the process ends.
+pub fn follow(
+    kinds: &[Kind],
+    connection: &Connection,
+    cache: &Arc<Cache>,
+    env: &Env,
+    metrics: &CacheMetrics,
+) {
+    for kind in kinds {
+        let (connection, cache, metrics) = (connection.clone(), Arc::clone(cache), metrics.clone());
+        metrics.synced(*kind, false);
+        let task: crate::clock::Task = match kind {
+            Kind::Pods => Box::pin(Feed::<Pod>::new(connection, cache, env.clone(), metrics).run()),
+            Kind::Nodes => Box::pin(Feed::<Node>::new(connection, cache, env.clone(), metrics).run()),
+            Kind::NodeLeases => {
+                Box::pin(Feed::<NodeLease>::new(connection, cache, env.clone(), metrics).run())
+            }
+        };
+        env.spawner.spawn(kind.resource(), task);
+    }
+}
+
+/// Why a watch ended.
+enum End {
+    /// In good order, or its time was up.
+    Over,
+    /// It must be listed again, for the history is gone or unreadable.
+    Relist(&'static str),
+    /// Something failed; the watch can be opened again where it stopped.
+    Failed(ApiError),
+    /// Nothing came for longer than a bookmark takes.
+    Silent,
+}
+
+struct Feed<T> {
+    connection: Connection,
+    cache: Arc<Cache>,
+    env: Env,
+    metrics: CacheMetrics,
+    /// Where the next watch goes on; `None` before the first list and after 410.
+    version: Option<String>,
+    pause: Duration,
+    logged: Option<Mono>,
+    kind: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Object> Feed<T> {
+    fn new(connection: Connection, cache: Arc<Cache>, env: Env, metrics: CacheMetrics) -> Self {
+        let kind = std::marker::PhantomData;
+        Self { connection, cache, env, metrics, version: None, pause: FIRST_PAUSE, logged: None, kind }
+    }
+
+    async fn run(mut self) {
+        loop {
+            let Some(version) = self.version.clone() else {
+                match self.list().await {
+                    Ok(version) => self.recovered(version),
+                    Err(error) => self.trouble("list", &error).await,
+                }
+                continue;
+            };
+            match self.watch(&version).await {
+                End::Over => {}
+                End::Relist(why) => {
+                    tracing::info!(resource = T::KIND.resource(), why, "listing again");
+                    self.version = None;
+                }
+                End::Silent => {
+                    tracing::info!(resource = T::KIND.resource(), "the watch fell silent; opening it again")
+                }
+                End::Failed(error) => self.trouble("watch", &error).await,
+            }
+        }
+    }
+
+    fn recovered(&mut self, version: String) {
+        self.version = Some(version);
+        let (objects, undecodable) = self.cache.read().view().count(T::KIND);
+        tracing::info!(resource = T::KIND.resource(), objects, undecodable, "listed");
+        self.metrics.listed(T::KIND);
+        self.metrics.synced(T::KIND, true);
+    }
+
+    /// Says what is wrong, once and then once a minute, and waits.
+    async fn trouble(&mut self, verb: &'static str, error: &ApiError) {
+        let message = error_chain(error);
+        self.metrics.failed(T::KIND, error.category());
+        self.cache.troubled(
+            T::KIND,
+            Trouble {
+                category: error.category(),
+                message: format!("{verb} {}: {message}", T::KIND.resource()),
+            },
+        );
+        let now = self.env.now();
+        if self.logged.is_none_or(|logged| now.since(logged) >= LOG_AGAIN) {
+            self.logged = Some(now);
+            tracing::warn!(resource = T::KIND.resource(), verb, error = %message, "cannot follow this resource; trying again");
+        }
+        self.env.sleep(self.env.jitter(self.pause, 0.5)).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+
+    fn heard(&mut self) {
+        self.cache.heard(T::KIND, self.env.now());
+        self.metrics.heard(T::KIND, self.env.clock.wall());
+        self.pause = FIRST_PAUSE;
+        self.logged = None;
+    }
+
+    fn count(&self) {
+        let (objects, undecodable) = self.cache.read().view().count(T::KIND);
+        self.metrics.counted(T::KIND, objects, undecodable);
+    }
+
+    async fn list(&mut self) -> Result<String, ApiError> {
+        self.cache.begin_list::<T>();
+        let mut token = String::new();
+        loop {
+            let mut path = format!("{}?limit={PAGE}", T::KIND.path());
+            if !token.is_empty() {
+                path.push_str("&continue=");
+                path.push_str(&token);
+            }
+            let page = self.connection.page(Call::get(path)).await?;
+            for raw in &page.items {
+                self.apply(raw);
+            }
+            self.heard();
+            self.count();
+            if page.continue_token.is_empty() {
+                self.cache.end_list::<T>(self.env.now());
+                self.count();
+                return Ok(page.resource_version);
+            }
+            token = page.continue_token;
+        }
+    }
+
+    async fn watch(&mut self, version: &str) -> End {
+        let seconds = self.env.jitter(WATCH_AT_LEAST, 1.0).as_secs();
+        let path = format!(
+            "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={version}",
+            T::KIND.path()
+        );
+        let mut stream = match self.connection.watch(Call::get(path)).await {
+            Ok(stream) => stream,
+            Err(error) if error.code() == Some(410) => return End::Relist("the version is too old"),
+            Err(error) => return End::Failed(error),
+        };
+        self.heard();
+        loop {
+            let event = match self.env.until(self.env.now() + WATCH_SILENCE, stream.next()).await {
+                None => return End::Silent,
+                Some(Ok(None)) => return End::Over,
+                // After a broken frame nothing behind it can be told apart.
+                Some(Err(ApiError::Undecodable(_))) => return End::Relist("the watch became unreadable"),
+                Some(Err(error)) => return End::Failed(error),
+                Some(Ok(Some(event))) => event,
+            };
+            self.heard();
+            if let Some(end) = self.take(event) {
+                return end;
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) -> Option<End> {
+        match event {
+            Event::Applied(raw) => {
+                if let Some(version) = self.apply(&raw) {
+                    self.version = Some(version);
+                }
+                self.count();
+                None
+            }
+            Event::Bookmark(raw) => {
+                if let Ok(OnlyMeta { metadata: Some(meta) }) = raw.decode() {
+                    self.version = meta.resource_version.or(self.version.take());
+                }
+                None
+            }
+            Event::Deleted(raw) => {
+                let meta = raw.decode::<OnlyMeta>().ok().and_then(|only| only.metadata).unwrap_or_default();
+                let Some(uid) = meta.uid.as_deref().and_then(Uid::new) else {
+                    return Some(End::Relist("a removal does not say of what"));
+                };
+                self.cache.remove::<T>(&uid, self.env.now());
+                self.count();
+                self.version = meta.resource_version.or(self.version.take());
+                None
+            }
+            Event::Error(status) if status.code == Some(410) => Some(End::Relist("the history is gone")),
+            Event::Error(status) => {
+                let code = status.code.and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
+                let (reason, message) =
+                    (status.reason.unwrap_or_default(), status.message.unwrap_or_default());
+                Some(End::Failed(ApiError::Refused { code, reason, message, retry_after: None }))
+            }
+        }
+    }
+
+    /// Puts the object into the cache; gives back its version.
+    fn apply(&self, raw: &Raw) -> Option<String> {
+        let now = self.env.now();
+        match raw.decode::<T::Wire>() {
+            Ok(wire) => {
+                let version = T::meta(&wire).and_then(|meta| meta.resource_version.clone());
+                self.cache.apply::<T>(wire, now);
+                version
+            }
+            Err(error) => {
+                let undecodable = Undecodable::of(raw, error_chain(&error));
+                tracing::warn!(resource = T::KIND.resource(), object = ?undecodable, "an object cannot be decoded; it counts as unknown");
+                self.cache.apply_undecodable::<T>(undecodable, now);
+                None
+            }
+        }
+    }
+}

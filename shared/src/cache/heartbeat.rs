@@ -1,0 +1,64 @@
+//! When each kubelet was last seen to renew its Lease, by our own clock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Mono;
+use crate::model::NodeLease;
+
+/// How long the record of a deleted Lease is kept. A Lease is collected soon
+/// after its Node, while the question whether it was renewed in between is asked
+/// one quarantine later; ten minutes cover any sensible quarantine.
+const KEEP_GONE: Duration = Duration::from_secs(600);
+
+/// What is known of one kubelet's heartbeat.
+#[derive(Clone, Debug)]
+pub struct Heartbeat {
+    /// When we saw the Lease renewed, or appear anew. `None`: it has not moved
+    /// since we began to look, which says nothing about before.
+    pub renewed_at: Option<Mono>,
+    /// When we saw the Lease go.
+    pub gone_at: Option<Mono>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Heartbeats(BTreeMap<Arc<str>, Heartbeat>);
+
+impl Heartbeats {
+    /// Notes `after`; gives back whether it is a sign of life. `synced`: the
+    /// Leases had been listed before, so one that is new to us was just made.
+    pub(super) fn applied(
+        &mut self,
+        before: Option<&NodeLease>,
+        after: &NodeLease,
+        synced: bool,
+        now: Mono,
+    ) -> bool {
+        let moved = match before {
+            Some(before) => before.renewed != after.renewed || before.uid != after.uid,
+            None => synced,
+        };
+        let beat =
+            self.0.entry(Arc::clone(&after.name)).or_insert(Heartbeat { renewed_at: None, gone_at: None });
+        beat.gone_at = None;
+        if moved {
+            beat.renewed_at = Some(now);
+        }
+        moved
+    }
+
+    pub(super) fn gone(&mut self, name: &str, now: Mono) {
+        if let Some(beat) = self.0.get_mut(name) {
+            beat.gone_at = Some(now);
+        }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Heartbeat> {
+        self.0.get(name)
+    }
+
+    pub(super) fn tidy(&mut self, now: Mono) {
+        self.0.retain(|_, beat| beat.gone_at.is_none_or(|gone| now.since(gone) < KEEP_GONE));
+    }
+}

@@ -1,0 +1,138 @@
+//! An index for every question that a decision asks: no scans.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::clock::Mono;
+use crate::model::{Pod, Uid};
+
+/// KCM's order of collection: evicted pods first, then the oldest, then by name
+/// (`byEvictionAndCreationTimestamp`); the UID makes it total.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct CollectionOrder {
+    not_evicted: bool,
+    created: i64,
+    name: Arc<str>,
+    uid: Uid,
+}
+
+impl CollectionOrder {
+    fn of(pod: &Pod) -> Self {
+        Self {
+            not_evicted: !pod.evicted,
+            created: pod.created,
+            name: Arc::clone(&pod.key.name),
+            uid: pod.key.uid.clone(),
+        }
+    }
+}
+
+/// Indexes over pods.
+#[derive(Debug, Default)]
+pub(super) struct PodIndex {
+    by_node: BTreeMap<Arc<str>, BTreeSet<Uid>>,
+    terminated: BTreeSet<CollectionOrder>,
+    terminating_unscheduled: BTreeSet<Uid>,
+    /// When the last mirror pod of a node appeared.
+    mirrors: BTreeMap<Arc<str>, Mono>,
+}
+
+impl PodIndex {
+    pub(super) fn add(&mut self, pod: &Pod) {
+        let uid = pod.uid();
+        match &pod.node {
+            Some(node) => {
+                self.by_node.entry(Arc::clone(node)).or_default().insert(uid.clone());
+                if pod.mirror {
+                    let seen = self.mirrors.entry(Arc::clone(node)).or_insert(pod.first_seen);
+                    *seen = (*seen).max(pod.first_seen);
+                }
+            }
+            None if pod.deletion.is_some() => {
+                self.terminating_unscheduled.insert(uid.clone());
+            }
+            None => {}
+        }
+        if pod.phase.counts_as_terminated() {
+            self.terminated.insert(CollectionOrder::of(pod));
+        }
+    }
+
+    pub(super) fn remove(&mut self, pod: &Pod) {
+        let uid = pod.uid();
+        match &pod.node {
+            Some(node) => {
+                if let Some(pods) = self.by_node.get_mut(node) {
+                    pods.remove(uid);
+                    if pods.is_empty() {
+                        self.by_node.remove(node);
+                        self.mirrors.remove(node);
+                    }
+                }
+            }
+            None => {
+                self.terminating_unscheduled.remove(uid);
+            }
+        }
+        if pod.phase.counts_as_terminated() {
+            self.terminated.remove(&CollectionOrder::of(pod));
+        }
+    }
+
+    pub(super) fn on_node<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a Uid> + use<'a> {
+        self.by_node.get(node).into_iter().flatten()
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_node.keys()
+    }
+
+    pub(super) fn terminated(&self) -> impl Iterator<Item = &Uid> {
+        self.terminated.iter().map(|order| &order.uid)
+    }
+
+    pub(super) fn terminated_count(&self) -> usize {
+        self.terminated.len()
+    }
+
+    pub(super) fn terminating_unscheduled(&self) -> impl Iterator<Item = &Uid> {
+        self.terminating_unscheduled.iter()
+    }
+
+    pub(super) fn last_mirror(&self, node: &str) -> Option<Mono> {
+        self.mirrors.get(node).copied()
+    }
+}
+
+/// Which node incarnations stand under a name: one, but for the moments of a
+/// re-registration seen out of order.
+#[derive(Debug, Default)]
+pub(super) struct NodeIndex(BTreeMap<Arc<str>, BTreeSet<Uid>>);
+
+impl NodeIndex {
+    pub(super) fn add(&mut self, name: &Arc<str>, uid: &Uid) {
+        self.0.entry(Arc::clone(name)).or_default().insert(uid.clone());
+    }
+
+    pub(super) fn remove(&mut self, name: &str, uid: &Uid) {
+        if let Some(uids) = self.0.get_mut(name) {
+            uids.remove(uid);
+            if uids.is_empty() {
+                self.0.remove(name);
+            }
+        }
+    }
+
+    /// For the rare removals; a map back would cost more than it saves.
+    pub(super) fn name_of(&self, uid: &Uid) -> Option<Arc<str>> {
+        self.0.iter().find(|(_, uids)| uids.contains(uid)).map(|(name, _)| Arc::clone(name))
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    pub(super) fn uids<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Uid> + use<'a> {
+        self.0.get(name).into_iter().flatten()
+    }
+}

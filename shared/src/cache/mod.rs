@@ -1,0 +1,222 @@
+//! The one informer cache.
+//!
+//! Duty: hold what the API server last said, by UID, with an index for every
+//! question that a decision asks, and know how far that can be believed (sync
+//! state, last contact, objects that could not be read).
+//!
+//! Invariants: an object that cannot be decoded stays as *unknown*, it does not
+//! vanish; what vanished during a relist is reported as removed, by UID; a change
+//! that alters nothing but the resourceVersion wakes nobody; kinds are not
+//! mutually consistent, so a pod may name a node that is not known yet.
+
+mod absence;
+mod feed;
+mod heartbeat;
+mod index;
+mod object;
+mod sync;
+mod table;
+mod view;
+
+use std::sync::Arc;
+
+use parking_lot::{RwLock, RwLockReadGuard};
+
+pub use absence::Absence;
+pub use feed::follow;
+pub use heartbeat::Heartbeat;
+pub(crate) use object::{Object, Undecodable};
+pub use sync::{KindState, Trouble};
+pub use view::{Lookup, STALE_AFTER, Sign, SignOfLife, View};
+
+use crate::authority::Witness;
+use crate::clock::Mono;
+use crate::model::{Interner, Kind, Node, NodeLease, Pod};
+use absence::Absences;
+use heartbeat::Heartbeats;
+use index::{NodeIndex, PodIndex};
+use table::Table;
+
+/// What changed, for those who keep dirty keys. It says where to look, never
+/// what to believe.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// A pod appeared, changed or went.
+    Pod {
+        /// As it was.
+        before: Option<&'a Pod>,
+        /// As it is.
+        after: Option<&'a Pod>,
+    },
+    /// A node appeared, changed or went, or became unreadable.
+    Node {
+        /// Its name.
+        name: &'a Arc<str>,
+    },
+    /// A node's Lease was renewed, appeared or went.
+    Heartbeat {
+        /// The node's name.
+        name: &'a Arc<str>,
+    },
+    /// A kind was listed in full for the first time, or again.
+    Listed(Kind),
+}
+
+/// Hears of changes while the cache is locked: mark and return.
+pub trait Subscriber: Send + Sync + 'static {
+    /// Marks what `change` may affect.
+    fn changed(&self, change: Change<'_>);
+}
+
+/// The cache. Shared by reference; writes take microseconds.
+#[derive(Default)]
+pub struct Cache {
+    inner: RwLock<Inner>,
+    subscribers: RwLock<Vec<Arc<dyn Subscriber>>>,
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Inner {
+    pods: Table<Pod>,
+    pod_index: PodIndex,
+    nodes: Table<Node>,
+    node_index: NodeIndex,
+    leases: Table<NodeLease>,
+    heartbeats: Heartbeats,
+    absences: Absences,
+    kinds: sync::Kinds,
+    interner: Interner,
+}
+
+/// A read guard: while it lives, the cache does not change.
+pub struct ViewGuard<'a>(RwLockReadGuard<'a, Inner>);
+
+impl std::fmt::Debug for ViewGuard<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ViewGuard").finish_non_exhaustive()
+    }
+}
+
+impl ViewGuard<'_> {
+    /// What decisions see.
+    #[must_use]
+    pub fn view(&self) -> View<'_> {
+        View::new(&self.0)
+    }
+}
+
+impl Cache {
+    /// Adds a listener. Those who subscribe late must look at everything once.
+    pub fn subscribe(&self, subscriber: Arc<dyn Subscriber>) {
+        self.subscribers.write().push(subscriber);
+    }
+
+    /// Reads. Do not hold the guard across an await.
+    #[must_use]
+    pub fn read(&self) -> ViewGuard<'_> {
+        ViewGuard(self.inner.read())
+    }
+
+    /// The object as it now is.
+    pub(crate) fn apply<T: Object>(&self, wire: T::Wire, now: Mono) {
+        let mut inner = self.inner.write();
+        match T::project(wire, &mut inner.interner, now) {
+            Ok(object) => T::put(&mut inner, object, now, &mut |change| self.tell(change)),
+            Err(undecodable) => {
+                T::put_undecodable(&mut inner, undecodable, now, &mut |change| self.tell(change))
+            }
+        }
+    }
+
+    /// An object that could not be read at all or in part.
+    pub(crate) fn apply_undecodable<T: Object>(&self, undecodable: Undecodable, now: Mono) {
+        let mut inner = self.inner.write();
+        T::put_undecodable(&mut inner, undecodable, now, &mut |change| self.tell(change));
+    }
+
+    /// The object with this UID went.
+    pub(crate) fn remove<T: Object>(&self, uid: &crate::model::Uid, now: Mono) {
+        T::take(&mut self.inner.write(), uid, now, &mut |change| self.tell(change));
+    }
+
+    /// A list begins: what it does not name is gone at its end.
+    pub(crate) fn begin_list<T: Object>(&self) {
+        T::table(&mut self.inner.write()).begin_list();
+    }
+
+    /// A list ended: removes what it did not name and counts the kind as synced.
+    pub(crate) fn end_list<T: Object>(&self, now: Mono) {
+        let mut inner = self.inner.write();
+        let tell = &mut |change: Change<'_>| self.tell(change);
+        for uid in T::table(&mut inner).unlisted() {
+            T::take(&mut inner, &uid, now, tell);
+        }
+        let first = inner.kinds.listed(T::KIND, now);
+        if T::KIND == Kind::Nodes && first {
+            inner.notice_absences(now);
+        }
+        inner.interner.shrink();
+        tell(Change::Listed(T::KIND));
+    }
+
+    /// The API server said something about this kind.
+    pub(crate) fn heard(&self, kind: Kind, now: Mono) {
+        self.inner.write().kinds.heard(kind, now);
+    }
+
+    /// The feed of this kind is in trouble.
+    pub(crate) fn troubled(&self, kind: Kind, trouble: Trouble) {
+        self.inner.write().kinds.troubled(kind, trouble);
+    }
+
+    /// Keeps what a quorum read said of a node that the cache misses. Without
+    /// effect if the node is back.
+    pub(crate) fn witnessed(&self, node: &str, witness: Witness) {
+        self.inner.write().absences.witnessed(node, witness);
+    }
+
+    /// Forgets what a quorum read said: it has been refuted.
+    pub(crate) fn refuted(&self, node: &str) {
+        self.inner.write().absences.refuted(node);
+    }
+
+    /// Forgets what nobody can ask for any more.
+    pub fn tidy(&self, now: Mono) {
+        let mut inner = self.inner.write();
+        inner.heartbeats.tidy(now);
+        inner.interner.shrink();
+    }
+
+    fn tell(&self, change: Change<'_>) {
+        for subscriber in self.subscribers.read().iter() {
+            subscriber.changed(change);
+        }
+    }
+}
+
+impl Inner {
+    /// Every node that some pod names and nobody knows.
+    fn notice_absences(&mut self, now: Mono) {
+        for name in self.pod_index.nodes() {
+            self.absences.set(name, !self.node_index.contains(name), now);
+        }
+    }
+
+    /// Looks again whether this node is named by pods and missing. Before the
+    /// nodes were listed nothing can be said to be missing.
+    fn recheck_absence(&mut self, name: &Arc<str>, now: Mono) {
+        let missing = self.kinds.state(Kind::Nodes).synced
+            && !self.node_index.contains(name)
+            && self.pod_index.on_node(name).next().is_some();
+        self.absences.set(name, missing, now);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,330 @@
+//! What it takes to be followed by the cache: projection from the wire, and the
+//! upkeep of the indexes.
+
+use std::sync::Arc;
+
+use super::table::{Entry, Table};
+use super::{Change, Inner};
+use crate::clock::Mono;
+use crate::model::{
+    BadRv, Deletion, Interner, Kind, MIRROR_ANNOTATION, Node, NodeLease, OUT_OF_SERVICE_TAINT, Phase, Pod,
+    PodKey, Readiness, Rv, Uid,
+};
+use crate::wire;
+
+/// Who hears of changes.
+pub(super) type Tell<'t> = &'t mut dyn FnMut(Change<'_>);
+
+/// Why an object cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ProjectError {
+    /// A field without which nothing can be said.
+    #[error("{0} is missing or empty")]
+    Missing(&'static str),
+    /// A version that is no number.
+    #[error(transparent)]
+    Version(#[from] BadRv),
+    /// A moment beyond the calendar.
+    #[error("{0} is not a time")]
+    Time(&'static str),
+}
+
+/// An object that is there but cannot be read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Undecodable {
+    /// Its identity, if that much could be read.
+    pub(super) uid: Option<Uid>,
+    /// Its name, if that much could be read.
+    pub(super) name: Option<String>,
+    /// What is wrong with it.
+    pub(super) why: String,
+}
+
+impl Undecodable {
+    /// Reads what can be read of `raw`.
+    pub(super) fn of(raw: &wire::Raw, why: String) -> Self {
+        let meta = raw.decode::<wire::OnlyMeta>().ok().and_then(|only| only.metadata).unwrap_or_default();
+        Self { uid: meta.uid.as_deref().and_then(Uid::new), name: meta.name, why }
+    }
+
+    fn from_meta(meta: &wire::ObjectMeta, error: &ProjectError) -> Self {
+        Self { uid: meta.uid.as_deref().and_then(Uid::new), name: meta.name.clone(), why: error.to_string() }
+    }
+}
+
+/// A kind that the cache follows. Sealed: the cache's own indexes hang on it.
+pub(crate) trait Object: Sized + Send + Sync + 'static {
+    /// What the API server sends.
+    type Wire: prost::Message + Default + serde::de::DeserializeOwned + Send;
+    /// The kind.
+    const KIND: Kind;
+
+    /// Keeps the fields that decisions read.
+    ///
+    /// # Errors
+    /// What could be read of an object that lacks one of them.
+    fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable>;
+
+    /// The metadata on the wire, for removals and for the version to go on from.
+    fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta>;
+
+    /// All objects of this kind.
+    fn table(inner: &mut Inner) -> &mut Table<Self>;
+    /// Keeps `object` and its indexes, and tells if it differs from what was there.
+    fn put(inner: &mut Inner, object: Self, now: Mono, tell: Tell<'_>);
+    /// Keeps that there is something unreadable.
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>);
+    /// Forgets the object and tells.
+    fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>);
+}
+
+struct Identity {
+    uid: Uid,
+    rv: Rv,
+    name: String,
+}
+
+fn identity(meta: &wire::ObjectMeta) -> Result<Identity, ProjectError> {
+    let text = |field: &Option<String>, name| {
+        field.clone().filter(|text| !text.is_empty()).ok_or(ProjectError::Missing(name))
+    };
+    Ok(Identity {
+        uid: meta.uid.as_deref().and_then(Uid::new).ok_or(ProjectError::Missing("metadata.uid"))?,
+        rv: text(&meta.resource_version, "metadata.resourceVersion")?.parse()?,
+        name: text(&meta.name, "metadata.name")?,
+    })
+}
+
+fn project_pod(
+    meta: &wire::ObjectMeta,
+    spec: wire::PodSpec,
+    status: &wire::PodStatus,
+    interner: &mut Interner,
+    now: Mono,
+) -> Result<Pod, ProjectError> {
+    let Identity { uid, rv, name } = identity(meta)?;
+    let namespace = meta
+        .namespace
+        .as_deref()
+        .filter(|text| !text.is_empty())
+        .ok_or(ProjectError::Missing("metadata.namespace"))?;
+    let reports = status
+        .container_statuses
+        .iter()
+        .chain(&status.init_container_statuses)
+        .chain(&status.ephemeral_container_statuses);
+    let running = reports.filter_map(|report| report.state.as_ref()).any(|state| state.running.is_some());
+    let deletion = meta
+        .deletion_timestamp
+        .map(|at| Deletion { at: at.whole_seconds(), grace: meta.deletion_grace_period_seconds });
+    Ok(Pod {
+        key: PodKey { namespace: interner.intern(namespace), name: name.into(), uid },
+        rv,
+        generation: meta.generation.unwrap_or(0),
+        created: meta.creation_timestamp.map_or(0, wire::Time::whole_seconds),
+        node: spec.node_name.filter(|node| !node.is_empty()).map(|node| interner.intern(&node)),
+        phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
+        evicted: status.reason.as_deref() == Some("Evicted"),
+        running,
+        mirror: meta.annotations.iter().any(|entry| entry.key == MIRROR_ANNOTATION),
+        deletion,
+        finalizers: meta.finalizers.iter().map(|name| name.as_str().into()).collect(),
+        first_seen: now,
+    })
+}
+
+impl Object for Pod {
+    type Wire = wire::Pod;
+    const KIND: Kind = Kind::Pods;
+
+    fn project(wire: wire::Pod, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
+        let meta = wire.metadata.unwrap_or_default();
+        project_pod(&meta, wire.spec.unwrap_or_default(), &wire.status.unwrap_or_default(), interner, now)
+            .map_err(|error| Undecodable::from_meta(&meta, &error))
+    }
+
+    fn meta(wire: &wire::Pod) -> Option<&wire::ObjectMeta> {
+        wire.metadata.as_ref()
+    }
+
+    fn table(inner: &mut Inner) -> &mut Table<Self> {
+        &mut inner.pods
+    }
+
+    fn put(inner: &mut Inner, mut pod: Self, now: Mono, tell: Tell<'_>) {
+        let uid = pod.uid().clone();
+        let before = match inner.pods.take(&uid) {
+            Some(Entry::Known(before)) => Some(before),
+            Some(Entry::Undecodable(_)) | None => None,
+        };
+        if let Some(before) = &before {
+            pod.first_seen = before.first_seen;
+            inner.pod_index.remove(before);
+        }
+        inner.pod_index.add(&pod);
+        let noise = before.as_ref().is_some_and(|before| *before == Self { rv: before.rv, ..pod.clone() });
+        let nodes: Vec<Arc<str>> = before.iter().chain([&pod]).filter_map(|pod| pod.node.clone()).collect();
+        if !noise {
+            tell(Change::Pod { before: before.as_ref(), after: Some(&pod) });
+        }
+        inner.pods.put(uid, Entry::Known(pod));
+        for node in nodes {
+            inner.recheck_absence(&node, now);
+        }
+    }
+
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
+        let Some(uid) = undecodable.uid else { return inner.pods.put_unidentified() };
+        Self::take(inner, &uid, now, tell);
+        inner.pods.put(uid, Entry::Undecodable(undecodable.why.into()));
+    }
+
+    fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
+        if let Some(Entry::Known(pod)) = inner.pods.take(uid) {
+            inner.pod_index.remove(&pod);
+            if let Some(node) = &pod.node {
+                inner.recheck_absence(node, now);
+            }
+            tell(Change::Pod { before: Some(&pod), after: None });
+        }
+    }
+}
+
+fn project_node(
+    meta: &wire::ObjectMeta,
+    spec: &wire::NodeSpec,
+    status: &wire::NodeStatus,
+    interner: &mut Interner,
+) -> Result<Node, ProjectError> {
+    let Identity { uid, rv, name } = identity(meta)?;
+    let ready = status.conditions.iter().find(|condition| condition.r#type.as_deref() == Some("Ready"));
+    let readiness = ready.map_or(Readiness::Missing, |ready| match ready.status.as_deref() {
+        Some("True") => Readiness::Ready,
+        Some("False") => Readiness::NotReady,
+        _ => Readiness::Unknown,
+    });
+    let out_of_service = spec.taints.iter().any(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT));
+    Ok(Node { name: interner.intern(&name), uid, rv, readiness, out_of_service })
+}
+
+impl Object for Node {
+    type Wire = wire::Node;
+    const KIND: Kind = Kind::Nodes;
+
+    fn project(wire: wire::Node, interner: &mut Interner, _now: Mono) -> Result<Self, Undecodable> {
+        let meta = wire.metadata.unwrap_or_default();
+        project_node(&meta, &wire.spec.unwrap_or_default(), &wire.status.unwrap_or_default(), interner)
+            .map_err(|error| Undecodable::from_meta(&meta, &error))
+    }
+
+    fn meta(wire: &wire::Node) -> Option<&wire::ObjectMeta> {
+        wire.metadata.as_ref()
+    }
+
+    fn table(inner: &mut Inner) -> &mut Table<Self> {
+        &mut inner.nodes
+    }
+
+    fn put(inner: &mut Inner, node: Self, now: Mono, tell: Tell<'_>) {
+        let (uid, name) = (node.uid.clone(), Arc::clone(&node.name));
+        let rv = node.rv;
+        let before = inner.nodes.put(uid.clone(), Entry::Known(node));
+        let noise = match (&before, inner.nodes.known(&uid)) {
+            (Some(Entry::Known(before)), Some(after)) => Self { rv, ..before.clone() } == *after,
+            _ => false,
+        };
+        inner.node_index.add(&name, &uid);
+        inner.recheck_absence(&name, now);
+        if !noise {
+            tell(Change::Node { name: &name });
+        }
+    }
+
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
+        let (Some(uid), Some(name)) = (undecodable.uid, undecodable.name) else {
+            return inner.nodes.put_unidentified();
+        };
+        let name = inner.interner.intern(&name);
+        inner.nodes.put(uid.clone(), Entry::Undecodable(undecodable.why.into()));
+        inner.node_index.add(&name, &uid);
+        inner.recheck_absence(&name, now);
+        tell(Change::Node { name: &name });
+    }
+
+    fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
+        if inner.nodes.take(uid).is_none() {
+            return;
+        }
+        // An undecodable node has no name of its own here; its index entry has.
+        let Some(name) = inner.node_index.name_of(uid) else { return };
+        inner.node_index.remove(&name, uid);
+        inner.recheck_absence(&name, now);
+        tell(Change::Node { name: &name });
+    }
+}
+
+fn project_lease(
+    meta: &wire::ObjectMeta,
+    spec: &wire::LeaseSpec,
+    interner: &mut Interner,
+) -> Result<NodeLease, ProjectError> {
+    let Identity { uid, rv, name } = identity(meta)?;
+    let renewed = spec
+        .renew_time
+        .map(|time| time.timestamp().ok_or(ProjectError::Time("spec.renewTime")))
+        .transpose()?;
+    Ok(NodeLease { name: interner.intern(&name), uid, rv, renewed })
+}
+
+impl Object for NodeLease {
+    type Wire = wire::Lease;
+    const KIND: Kind = Kind::NodeLeases;
+
+    fn project(wire: wire::Lease, interner: &mut Interner, _now: Mono) -> Result<Self, Undecodable> {
+        let meta = wire.metadata.unwrap_or_default();
+        project_lease(&meta, &wire.spec.unwrap_or_default(), interner)
+            .map_err(|error| Undecodable::from_meta(&meta, &error))
+    }
+
+    fn meta(wire: &wire::Lease) -> Option<&wire::ObjectMeta> {
+        wire.metadata.as_ref()
+    }
+
+    fn table(inner: &mut Inner) -> &mut Table<Self> {
+        &mut inner.leases
+    }
+
+    fn put(inner: &mut Inner, lease: Self, now: Mono, tell: Tell<'_>) {
+        let name = Arc::clone(&lease.name);
+        let synced = inner.kinds.state(Kind::NodeLeases).synced;
+        let before = inner.leases.put(lease.uid.clone(), Entry::Known(lease.clone()));
+        let known = match &before {
+            Some(Entry::Known(before)) => Some(before),
+            // What we could not read before may have been the same: no sign of life.
+            Some(Entry::Undecodable(_)) => Some(&lease),
+            None => None,
+        };
+        if inner.heartbeats.applied(known, &lease, synced, now) {
+            tell(Change::Heartbeat { name: &name });
+        }
+    }
+
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
+        let (Some(uid), Some(name)) = (undecodable.uid, undecodable.name) else {
+            return inner.leases.put_unidentified();
+        };
+        // Unknown is not absent: somebody wrote it, which may be a kubelet.
+        let name = inner.interner.intern(&name);
+        let unreadable = Self { name: Arc::clone(&name), uid: uid.clone(), rv: Rv::default(), renewed: None };
+        inner.heartbeats.applied(None, &unreadable, true, now);
+        inner.leases.put(uid, Entry::Undecodable(undecodable.why.into()));
+        tell(Change::Heartbeat { name: &name });
+    }
+
+    fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
+        if let Some(Entry::Known(lease)) = inner.leases.take(uid) {
+            inner.heartbeats.gone(&lease.name, now);
+            tell(Change::Heartbeat { name: &lease.name });
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! How far each kind can be believed.
+
+use crate::clock::Mono;
+use crate::model::Kind;
+
+/// What stands in the way of a feed, in words for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// A stable class, for metrics.
+    pub category: &'static str,
+    /// The error with its causes.
+    pub message: String,
+}
+
+/// The state of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct KindState {
+    /// Listed in full at least once.
+    pub synced: bool,
+    /// When the API server last said anything on it, bookmarks included.
+    pub last_contact: Option<Mono>,
+    /// Why nothing comes, if nothing comes.
+    pub trouble: Option<Trouble>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Kinds([KindState; Kind::ALL.len()]);
+
+impl Kinds {
+    pub(super) const fn state(&self, kind: Kind) -> &KindState {
+        match (&self.0, kind) {
+            ([pods, _, _], Kind::Pods) => pods,
+            ([_, nodes, _], Kind::Nodes) => nodes,
+            ([_, _, leases], Kind::NodeLeases) => leases,
+        }
+    }
+
+    const fn state_mut(&mut self, kind: Kind) -> &mut KindState {
+        match (&mut self.0, kind) {
+            ([pods, _, _], Kind::Pods) => pods,
+            ([_, nodes, _], Kind::Nodes) => nodes,
+            ([_, _, leases], Kind::NodeLeases) => leases,
+        }
+    }
+
+    pub(super) fn heard(&mut self, kind: Kind, now: Mono) {
+        let state = self.state_mut(kind);
+        state.last_contact = Some(now);
+        state.trouble = None;
+    }
+
+    pub(super) fn troubled(&mut self, kind: Kind, trouble: Trouble) {
+        self.state_mut(kind).trouble = Some(trouble);
+    }
+
+    /// Gives back whether this was the first time.
+    pub(super) fn listed(&mut self, kind: Kind, now: Mono) -> bool {
+        self.heard(kind, now);
+        !std::mem::replace(&mut self.state_mut(kind).synced, true)
+    }
+}

@@ -1,0 +1,95 @@
+//! Objects of one kind by UID, with the mark that makes relists diffable.
+
+use std::collections::BTreeMap;
+
+use crate::model::Uid;
+
+/// An object, or that there is one which cannot be read.
+#[derive(Clone, Debug)]
+pub(super) enum Entry<T> {
+    Known(T),
+    Undecodable(Box<str>),
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    /// The list that last named this object.
+    list: u32,
+    entry: Entry<T>,
+}
+
+/// All objects of one kind.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    slots: BTreeMap<Uid, Slot<T>>,
+    list: u32,
+    undecodable: usize,
+    /// Objects of the current list that cannot even be told apart.
+    unidentified: usize,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { slots: BTreeMap::new(), list: 0, undecodable: 0, unidentified: 0 }
+    }
+}
+
+impl<T> Table<T> {
+    pub(super) fn get(&self, uid: &Uid) -> Option<&Entry<T>> {
+        self.slots.get(uid).map(|slot| &slot.entry)
+    }
+
+    pub(super) fn known(&self, uid: &Uid) -> Option<&T> {
+        match self.get(uid)? {
+            Entry::Known(object) => Some(object),
+            Entry::Undecodable(_) => None,
+        }
+    }
+
+    /// Replaces the object and gives back what was there.
+    pub(super) fn put(&mut self, uid: Uid, entry: Entry<T>) -> Option<Entry<T>> {
+        self.undecodable += usize::from(matches!(entry, Entry::Undecodable(_)));
+        let before = self.slots.insert(uid, Slot { list: self.list, entry }).map(|slot| slot.entry);
+        self.undecodable -= usize::from(matches!(before, Some(Entry::Undecodable(_))));
+        before
+    }
+
+    pub(super) fn take(&mut self, uid: &Uid) -> Option<Entry<T>> {
+        let taken = self.slots.remove(uid).map(|slot| slot.entry);
+        self.undecodable -= usize::from(matches!(taken, Some(Entry::Undecodable(_))));
+        taken
+    }
+
+    pub(super) fn put_unidentified(&mut self) {
+        self.unidentified += 1;
+    }
+
+    pub(super) fn begin_list(&mut self) {
+        self.list = self.list.wrapping_add(1);
+        self.unidentified = 0;
+    }
+
+    /// What the current list did not name.
+    pub(super) fn unlisted(&self) -> Vec<Uid> {
+        self.slots.iter().filter(|(_, slot)| slot.list != self.list).map(|(uid, _)| uid.clone()).collect()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.values().filter_map(|slot| match &slot.entry {
+            Entry::Known(object) => Some(object),
+            Entry::Undecodable(_) => None,
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) const fn undecodable(&self) -> usize {
+        self.undecodable + self.unidentified
+    }
+
+    pub(super) const fn unidentified(&self) -> usize {
+        self.unidentified
+    }
+}

@@ -1,0 +1,180 @@
+//! What a decision sees of the cache.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::absence::Absence;
+use super::table::Entry;
+use super::{Inner, KindState};
+use crate::authority::Hold;
+use crate::clock::Mono;
+use crate::model::{Kind, Node, Pod, Uid};
+
+/// How long a kind may be silent before nothing is decided from it. The API
+/// server sends a bookmark each minute on a watch where nothing happens; two
+/// lost ones and a half are not chance.
+pub const STALE_AFTER: Duration = Duration::from_secs(150);
+
+/// The answer to a question by name. Unknown is not absent.
+#[derive(Clone, Copy, Debug)]
+pub enum Lookup<'a, T> {
+    /// It is there.
+    Known(&'a T),
+    /// Something is there, or may be, and cannot be read.
+    Unknown(&'a str),
+    /// The API server listed everything and did not name it.
+    Absent,
+}
+
+/// What showed that a kubelet lives although its Node is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// Its Lease was renewed.
+    LeaseRenewed,
+    /// It created a mirror pod.
+    MirrorPodCreated,
+}
+
+/// A sign of life and when we saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignOfLife {
+    /// What showed it.
+    pub sign: Sign,
+    /// When we saw it.
+    pub at: Mono,
+}
+
+/// The cache at one moment.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    inner: &'a Inner,
+}
+
+impl std::fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").finish_non_exhaustive()
+    }
+}
+
+impl<'a> View<'a> {
+    pub(crate) const fn new(inner: &'a Inner) -> Self {
+        Self { inner }
+    }
+
+    /// Whether this kind can be believed now.
+    ///
+    /// # Errors
+    /// The reason to hold: not listed yet, or silent for too long.
+    pub fn fresh(&self, kind: Kind, now: Mono) -> Result<(), Hold> {
+        let state = self.state(kind);
+        match state.last_contact {
+            Some(contact) if state.synced => {
+                let silent = now.since(contact);
+                if silent > STALE_AFTER { Err(Hold::Stale { kind, silent }) } else { Ok(()) }
+            }
+            _ => Err(Hold::NotSynced { kind }),
+        }
+    }
+
+    /// How far this kind can be believed.
+    #[must_use]
+    pub fn state(&self, kind: Kind) -> &'a KindState {
+        self.inner.kinds.state(kind)
+    }
+
+    /// The pod with this UID, if it is there and readable.
+    #[must_use]
+    pub fn pod(&self, uid: &Uid) -> Option<&'a Pod> {
+        self.inner.pods.known(uid)
+    }
+
+    /// The readable pods bound to this node name.
+    pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.pod_index.on_node(node).filter_map(|uid| pods.known(uid))
+    }
+
+    /// Every node name that some pod is bound to.
+    pub fn nodes_named_by_pods(&self) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
+        self.inner.pod_index.nodes()
+    }
+
+    /// Pods that count as terminated, in KCM's order of collection.
+    pub fn terminated(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.pod_index.terminated().filter_map(|uid| pods.known(uid))
+    }
+
+    /// How many pods count as terminated.
+    #[must_use]
+    pub fn terminated_count(&self) -> usize {
+        self.inner.pod_index.terminated_count()
+    }
+
+    /// Pods that were asked to end before any node took them.
+    pub fn terminating_unscheduled(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.pod_index.terminating_unscheduled().filter_map(|uid| pods.known(uid))
+    }
+
+    /// The node of this name.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Lookup<'a, Node> {
+        // Two incarnations under one name: the younger one has the higher version.
+        let mut found = None;
+        for uid in self.inner.node_index.uids(name) {
+            match self.inner.nodes.get(uid) {
+                Some(Entry::Known(node)) if found.is_none_or(|other: &Node| other.rv < node.rv) => {
+                    found = Some(node)
+                }
+                Some(Entry::Known(_)) | None => {}
+                Some(Entry::Undecodable(why)) => return Lookup::Unknown(why),
+            }
+        }
+        match found {
+            Some(node) => Lookup::Known(node),
+            None if self.inner.nodes.unidentified() > 0 => {
+                Lookup::Unknown("some nodes cannot be decoded, not even their names")
+            }
+            None if !self.state(Kind::Nodes).synced => Lookup::Unknown("nodes are not listed yet"),
+            None => Lookup::Absent,
+        }
+    }
+
+    /// That this node is named by pods and missing.
+    #[must_use]
+    pub fn absence(&self, node: &str) -> Option<&'a Absence> {
+        self.inner.absences.get(node)
+    }
+
+    /// Every node that is named by pods and missing.
+    pub fn absences(&self) -> impl Iterator<Item = (&'a Arc<str>, &'a Absence)> + use<'a> {
+        self.inner.absences.iter()
+    }
+
+    /// The last sign that the kubelet of this node lives, whether its Node is
+    /// there or not.
+    #[must_use]
+    pub fn last_sign_of_life(&self, node: &str) -> Option<SignOfLife> {
+        let lease = self.inner.heartbeats.get(node).and_then(|beat| beat.renewed_at);
+        let lease = lease.map(|at| SignOfLife { sign: Sign::LeaseRenewed, at });
+        let mirror =
+            self.inner.pod_index.last_mirror(node).map(|at| SignOfLife { sign: Sign::MirrorPodCreated, at });
+        [lease, mirror].into_iter().flatten().max_by_key(|sign| sign.at)
+    }
+
+    /// How many objects of a kind there are, and how many of them are unreadable.
+    #[must_use]
+    pub fn count(&self, kind: Kind) -> (usize, usize) {
+        match kind {
+            Kind::Pods => (self.inner.pods.len(), self.inner.pods.undecodable()),
+            Kind::Nodes => (self.inner.nodes.len(), self.inner.nodes.undecodable()),
+            Kind::NodeLeases => (self.inner.leases.len(), self.inner.leases.undecodable()),
+        }
+    }
+
+    /// Every readable pod, by UID: for sweeps and debugging, not for decisions.
+    pub fn all_pods(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        self.inner.pods.iter()
+    }
+}

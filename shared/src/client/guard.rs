@@ -1,0 +1,196 @@
+//! Lock 5 of the deletion authority: a layer below everything that sends.
+//!
+//! Danger note: this layer does not decide whether a force delete is right. It
+//! refuses every request that could take a pod's name away from processes which
+//! may still run, unless [`crate::authority`] attached a [`Permit`] to exactly
+//! that request. It reads the bytes that would go out, so no mistake above it
+//! can talk it round.
+
+use std::task::{Context, Poll};
+
+use futures::FutureExt;
+use futures::future::Either;
+use http::{Method, Request};
+use kube::client::Body;
+use serde::Deserialize;
+use tower::{BoxError, Layer, Service};
+
+use super::shape::{Resource, Shape};
+use crate::authority::Permit;
+
+/// Why a request was not sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GuardRefusal {
+    /// It would remove a pod at once, or could.
+    #[error(
+        "refused to send {method} {path}: it can remove a pod at once and carries no permit of the deletion authority"
+    )]
+    RemovesPod {
+        /// The verb.
+        method: Method,
+        /// The path.
+        path: String,
+    },
+    /// It would delete by name, or a whole collection.
+    #[error(
+        "refused to send {method} {path}: a deletion must name one object and carry its UID as a precondition"
+    )]
+    NoIdentity {
+        /// The verb.
+        method: Method,
+        /// The path.
+        path: String,
+    },
+    /// It may be answered from the past.
+    #[error(
+        "refused to send {method} {path}: resourceVersion=0 may be answered from an arbitrarily old cache"
+    )]
+    StaleRead {
+        /// The verb.
+        method: Method,
+        /// The path.
+        path: String,
+    },
+    /// Its body cannot be looked into.
+    #[error("refused to send {method} {path}: its body is not plain JSON in memory")]
+    OpaqueBody {
+        /// The verb.
+        method: Method,
+        /// The path.
+        path: String,
+    },
+}
+
+/// Puts a [`Guard`] round a service.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GuardLayer;
+
+impl<S> Layer<S> for GuardLayer {
+    type Service = Guard<S>;
+    fn layer(&self, inner: S) -> Guard<S> {
+        Guard { inner }
+    }
+}
+
+/// A service that refuses unpermitted deletions.
+#[derive(Clone, Debug)]
+pub struct Guard<S> {
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for Guard<S>
+where
+    S: Service<Request<Body>>,
+    S::Error: Into<BoxError>,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = Either<
+        futures::future::Ready<Result<S::Response, BoxError>>,
+        futures::future::ErrInto<S::Future, BoxError>,
+    >;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        use futures::TryFutureExt;
+        match check(&request) {
+            Ok(()) => Either::Right(self.inner.call(request).err_into()),
+            Err(refusal) => Either::Left(futures::future::ready(Err(Box::new(refusal)))),
+        }
+    }
+}
+
+/// The fields of any body that can make a request dangerous.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Dangers {
+    grace_period_seconds: Option<i64>,
+    preconditions: Option<Preconditions>,
+    delete_options: Option<Box<Dangers>>,
+    status: Option<StatusField>,
+    metadata: Option<MetadataField>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Preconditions {
+    uid: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StatusField {
+    phase: Option<serde_json::Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct MetadataField {
+    finalizers: Option<serde_json::Value>,
+}
+
+/// Decides from what would go over the wire.
+fn check(request: &Request<Body>) -> Result<(), GuardRefusal> {
+    let (method, path) = (request.method(), request.uri().path());
+    let shape = Shape::of(path);
+    let refused = |make: fn(Method, String) -> GuardRefusal| Err(make(method.clone(), path.to_owned()));
+    if *method == Method::GET {
+        let stale = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.split('&').any(|pair| pair == "resourceVersion=0"));
+        return if stale { refused(|method, path| GuardRefusal::StaleRead { method, path }) } else { Ok(()) };
+    }
+    let harmless = matches!(shape.resource, Resource::Leases | Resource::Events) && *method != Method::DELETE;
+    if harmless {
+        return Ok(());
+    }
+    let Some(dangers) = read_body(request.body()) else {
+        return refused(|method, path| GuardRefusal::OpaqueBody { method, path });
+    };
+    if *method == Method::DELETE && (shape.name.is_none() || !names_identity(&dangers)) {
+        return refused(|method, path| GuardRefusal::NoIdentity { method, path });
+    }
+    let permitted = request.extensions().get::<Permit>().is_some();
+    if removes(method, shape.resource, &dangers) && !permitted {
+        return refused(|method, path| GuardRefusal::RemovesPod { method, path });
+    }
+    Ok(())
+}
+
+fn names_identity(dangers: &Dangers) -> bool {
+    dangers.preconditions.as_ref().and_then(|given| given.uid.as_ref()).is_some_and(|uid| !uid.is_empty())
+}
+
+/// Whether the request can end in the removal of a pod that still runs. A
+/// missing grace counts as zero, for a terminal phase makes it so.
+fn removes(method: &Method, resource: Resource, dangers: &Dangers) -> bool {
+    let graceful = |options: &Dangers| options.grace_period_seconds.is_some_and(|grace| grace >= 1);
+    match resource {
+        Resource::Pods if *method == Method::DELETE => !graceful(dangers),
+        Resource::PodEviction => !dangers.delete_options.as_deref().is_some_and(graceful),
+        // Removing the last finalizer of a terminating object removes it.
+        Resource::Pods => dangers.metadata.as_ref().is_some_and(|metadata| metadata.finalizers.is_some()),
+        // Nobody but this process's authority may call a pod finished.
+        Resource::PodStatus => dangers.status.as_ref().is_some_and(|status| status.phase.is_some()),
+        // Deleting a Node or an attachment gives its pods or its volume away.
+        Resource::Nodes | Resource::VolumeAttachments => *method == Method::DELETE,
+        Resource::Leases | Resource::Events | Resource::Other => false,
+    }
+}
+
+/// `None` if the body cannot be looked into. JSON only: what this process writes
+/// is JSON, and an unread body must not pass.
+fn read_body(body: &Body) -> Option<Dangers> {
+    let bytes = body.try_clone()?.collect_bytes().now_or_never()?.ok()?;
+    if bytes.is_empty() {
+        return Some(Dangers::default());
+    }
+    serde_json::from_slice(&bytes).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! One request, and every way in which it can end.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use kube::client::Body;
+
+use super::READ_TIMEOUT;
+use super::guard::GuardRefusal;
+use crate::authority::Permit;
+use crate::clock::Mono;
+use crate::wire::{Encoding, PROTOBUF_FIRST, Raw, Status, WireError};
+
+/// The verbs that this process uses, with the media type of their body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Read.
+    Get,
+    /// Create.
+    Post,
+    /// Replace.
+    Put,
+    /// Strategic merge patch.
+    Patch,
+    /// Delete.
+    Delete,
+}
+
+impl Method {
+    const fn http(self) -> http::Method {
+        match self {
+            Self::Get => http::Method::GET,
+            Self::Post => http::Method::POST,
+            Self::Put => http::Method::PUT,
+            Self::Patch => http::Method::PATCH,
+            Self::Delete => http::Method::DELETE,
+        }
+    }
+
+    const fn content_type(self) -> &'static str {
+        match self {
+            Self::Patch => "application/strategic-merge-patch+json",
+            Self::Get | Self::Post | Self::Put | Self::Delete => "application/json",
+        }
+    }
+}
+
+/// One request.
+#[derive(Debug)]
+pub struct Call {
+    method: Method,
+    path: String,
+    body: Vec<u8>,
+    deadline: Option<Mono>,
+    permit: Option<Permit>,
+}
+
+impl Call {
+    /// Reads `path`, query included.
+    #[must_use]
+    pub fn get(path: impl Into<String>) -> Self {
+        Self { method: Method::Get, path: path.into(), body: Vec::new(), deadline: None, permit: None }
+    }
+
+    /// Writes `body` to `path`. Only this crate can.
+    pub(crate) fn write(method: Method, path: impl Into<String>, body: &serde_json::Value) -> Self {
+        Self { method, path: path.into(), body: body.to_string().into_bytes(), deadline: None, permit: None }
+    }
+
+    /// Gives up at `deadline` if that comes before the usual timeout.
+    #[must_use]
+    pub fn by(mut self, deadline: Mono) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Lets the request through the guard.
+    pub(crate) fn permitted(mut self, permit: Permit) -> Self {
+        self.permit = Some(permit);
+        self
+    }
+
+    pub(super) fn deadline_from(&self, now: Mono) -> Mono {
+        let usual = now + READ_TIMEOUT;
+        self.deadline.map_or(usual, |deadline| deadline.min(usual))
+    }
+
+    pub(super) fn into_request(self) -> Result<Request<Body>, ApiError> {
+        let mut request = Request::builder().method(self.method.http()).uri(&self.path);
+        if self.method == Method::Get {
+            request = request.header(ACCEPT, PROTOBUF_FIRST);
+        } else {
+            // Answers to writes are read for one field; JSON spares them the envelope.
+            request =
+                request.header(ACCEPT, "application/json").header(CONTENT_TYPE, self.method.content_type());
+        }
+        if let Some(permit) = self.permit {
+            request = request.extension(permit);
+        }
+        request.body(Body::from(self.body)).map_err(|source| ApiError::BadPath { path: self.path, source })
+    }
+}
+
+/// How a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The API server refused it; nothing was changed.
+    #[error("the API server answered {code} {reason}: {message}")]
+    Refused {
+        /// The HTTP code.
+        code: u16,
+        /// The API's reason; empty if the answer was not the API's.
+        reason: String,
+        /// The API's message, or the start of the plain answer.
+        message: String,
+        /// When to come back.
+        retry_after: Option<Duration>,
+    },
+    /// Our own guard refused to send it.
+    #[error(transparent)]
+    Guard(GuardRefusal),
+    /// No answer in time. A write may or may not have been applied.
+    #[error("no answer from the API server within {after:?}")]
+    TimedOut {
+        /// How long we waited.
+        after: Duration,
+    },
+    /// The connection failed. A write may or may not have been applied.
+    #[error("talking to the API server")]
+    Transport(#[source] kube::Error),
+    /// The answer's body broke off or is too large.
+    #[error("reading the API server's answer")]
+    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The answer is of another shape than asked for.
+    #[error("decoding the API server's answer")]
+    Undecodable(#[source] WireError),
+    /// The answer is neither JSON nor protobuf.
+    #[error("the API server answered with the content type {0:?}")]
+    ContentType(String),
+    /// A name that cannot be part of a URL.
+    #[error("no request can be made for the path {path:?}")]
+    BadPath {
+        /// The path.
+        path: String,
+        /// Why.
+        #[source]
+        source: http::Error,
+    },
+}
+
+impl ApiError {
+    pub(super) fn from_kube(source: kube::Error) -> Self {
+        match source {
+            kube::Error::Service(inner) => match inner.downcast::<GuardRefusal>() {
+                Ok(refusal) => Self::Guard(*refusal),
+                Err(inner) => Self::Transport(kube::Error::Service(inner)),
+            },
+            other => Self::Transport(other),
+        }
+    }
+
+    pub(super) fn refused(code: http::StatusCode, encoding: Encoding, body: Bytes) -> Self {
+        let status: Option<Status> =
+            Raw::from_body(encoding, body.clone()).ok().and_then(|raw| raw.decode().ok());
+        let status = status.unwrap_or_default();
+        let details = status.details.unwrap_or_default();
+        let plain =
+            || String::from_utf8_lossy(body.get(..200.min(body.len())).unwrap_or_default()).trim().to_owned();
+        let mut message = status.message.unwrap_or_else(plain);
+        for cause in details.causes.iter().filter_map(|cause| cause.message.as_deref()) {
+            message = format!("{message} ({cause})");
+        }
+        let seconds = details.retry_after_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        Self::Refused {
+            code: code.as_u16(),
+            reason: status.reason.unwrap_or_default(),
+            message,
+            retry_after: seconds.filter(|&seconds| seconds > 0).map(Duration::from_secs),
+        }
+    }
+
+    /// The API server's code, if it refused.
+    #[must_use]
+    pub const fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// The object is not there.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        // A 404 without a reason is a wrong path or a proxy, not the word of the
+        // registry on this object: unknown, not absent.
+        matches!(self, Self::Refused { code: 404, reason, .. } if reason == "NotFound")
+    }
+
+    /// The object is not as the precondition says. A UID in a patch that does not
+    /// match is answered 422 "field is immutable" by some versions.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        match self {
+            Self::Refused { code: 409, .. } => true,
+            Self::Refused { code: 422, message, .. } => message.contains("metadata.uid"),
+            _ => false,
+        }
+    }
+
+    /// Whether a write may have been applied although this error came back.
+    #[must_use]
+    pub const fn outcome_unknown(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => *code >= 500,
+            Self::Guard(_) | Self::BadPath { .. } => false,
+            Self::TimedOut { .. }
+            | Self::Transport(_)
+            | Self::Body(_)
+            | Self::Undecodable(_)
+            | Self::ContentType(_) => true,
+        }
+    }
+
+    /// A stable class for metrics.
+    #[must_use]
+    pub const fn category(&self) -> &'static str {
+        match self {
+            Self::Refused { code: 401, .. } => "unauthenticated",
+            Self::Refused { code: 403, .. } => "forbidden",
+            Self::Refused { code: 404, .. } => "not_found",
+            Self::Refused { code: 409, .. } => "conflict",
+            Self::Refused { code: 410, .. } => "expired",
+            Self::Refused { code: 422, .. } => "invalid",
+            Self::Refused { code: 429, .. } => "too_many_requests",
+            Self::Refused { code: 500..=599, .. } => "server",
+            Self::Refused { .. } => "refused",
+            Self::Guard(_) => "guard",
+            Self::TimedOut { .. } => "timeout",
+            Self::Transport(_) => "transport",
+            Self::Body(_) | Self::Undecodable(_) | Self::ContentType(_) => "undecodable",
+            Self::BadPath { .. } => "bad_path",
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a request is about, read from its path.
+
+/// The resources that this process touches, subresources included. Closed,
+/// because it labels metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// `pods`.
+    Pods,
+    /// `pods/status`.
+    PodStatus,
+    /// `pods/eviction`.
+    PodEviction,
+    /// `nodes`.
+    Nodes,
+    /// `leases`.
+    Leases,
+    /// `events`.
+    Events,
+    /// `volumeattachments`.
+    VolumeAttachments,
+    /// Anything else.
+    Other,
+}
+
+impl Resource {
+    /// The name in metrics and messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pods => "pods",
+            Self::PodStatus => "pods/status",
+            Self::PodEviction => "pods/eviction",
+            Self::Nodes => "nodes",
+            Self::Leases => "leases",
+            Self::Events => "events",
+            Self::VolumeAttachments => "volumeattachments",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// A path taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape<'a> {
+    /// What it is about.
+    pub resource: Resource,
+    /// Which one; `None` means the whole collection.
+    pub name: Option<&'a str>,
+}
+
+impl<'a> Shape<'a> {
+    /// Reads a path such as `/api/v1/namespaces/NS/pods/NAME/status`.
+    #[must_use]
+    pub fn of(path: &'a str) -> Self {
+        let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
+        let group = match parts.next() {
+            Some("api") => "",
+            Some("apis") => parts.next().unwrap_or_default(),
+            _ => return Self { resource: Resource::Other, name: None },
+        };
+        let _version = parts.next();
+        if parts.peek() == Some(&"namespaces") {
+            parts.next();
+            parts.next();
+        }
+        let (plural, name, subresource) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+        let resource = match (group, plural, subresource) {
+            ("", "pods", None) => Resource::Pods,
+            ("", "pods", Some("status")) => Resource::PodStatus,
+            ("", "pods", Some("eviction")) => Resource::PodEviction,
+            ("", "nodes", None) => Resource::Nodes,
+            ("coordination.k8s.io", "leases", None) => Resource::Leases,
+            ("" | "events.k8s.io", "events", None) => Resource::Events,
+            ("storage.k8s.io", "volumeattachments", None) => Resource::VolumeAttachments,
+            _ => Resource::Other,
+        };
+        Self { resource, name }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_taken_apart() {
+        for (path, resource, name) in [
+            ("/api/v1/pods", Resource::Pods, None),
+            ("/api/v1/namespaces/ns/pods/a", Resource::Pods, Some("a")),
+            ("/api/v1/namespaces/ns/pods/a/status", Resource::PodStatus, Some("a")),
+            ("/api/v1/namespaces/ns/pods/a/eviction", Resource::PodEviction, Some("a")),
+            ("/api/v1/namespaces/ns/pods/a/exec", Resource::Other, Some("a")),
+            ("/api/v1/nodes/n", Resource::Nodes, Some("n")),
+            ("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x", Resource::Leases, Some("x")),
+            ("/apis/storage.k8s.io/v1/volumeattachments/v", Resource::VolumeAttachments, Some("v")),
+            ("/apis/example.com/v1/pods/a", Resource::Other, Some("a")),
+            ("/readyz", Resource::Other, None),
+            ("", Resource::Other, None),
+        ] {
+            assert_eq!(Shape::of(path), Shape { resource, name }, "{path}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Time, tasks and chance, injected.
+//!
+//! Duty: the only place that reads a clock or starts a task, so that a
+//! simulation can own both. Monotonic time ([`Mono`]) is for every deadline and
+//! every hold; wall time is only ever written down for people.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+/// A moment on this process's monotonic clock: time since the clock was made.
+/// It never jumps and means nothing in another process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Mono(Duration);
+
+impl Mono {
+    /// The moment `since_start` after the clock was made.
+    #[must_use]
+    pub const fn from_start(since_start: Duration) -> Self {
+        Self(since_start)
+    }
+
+    /// How long after the clock was made this moment lies.
+    #[must_use]
+    pub const fn since_start(self) -> Duration {
+        self.0
+    }
+
+    /// The time from `earlier` to `self`; zero if `earlier` lies later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl std::ops::Add<Duration> for Mono {
+    type Output = Self;
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(rhs))
+    }
+}
+
+impl fmt::Debug for Mono {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "+{:.3}s", self.0.as_secs_f64())
+    }
+}
+
+/// A future that the [`Spawner`] runs.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The two clocks of a host.
+pub trait Clock: Send + Sync + 'static {
+    /// Monotonic time, for deadlines.
+    fn mono(&self) -> Mono;
+    /// Wall time, for people. May jump in either direction at any moment.
+    fn wall(&self) -> Timestamp;
+    /// Completes at `deadline`, at once if that has passed.
+    fn sleep_until(&self, deadline: Mono) -> Task;
+}
+
+/// Starts tasks. A simulation pauses and drops them with their host.
+pub trait Spawner: Send + Sync + 'static {
+    /// Runs `task` to its end in the background. `name` is for people.
+    fn spawn(&self, name: &'static str, task: Task);
+}
+
+/// Chance, for jitter only. No decision depends on it.
+pub trait Rng: Send + Sync + 'static {
+    /// A number in `0.0..1.0`.
+    fn unit(&self) -> f64;
+}
+
+/// What a process gets from the world besides its cluster: time, tasks, chance.
+#[derive(Clone)]
+pub struct Env {
+    /// The clocks.
+    pub clock: Arc<dyn Clock>,
+    /// The task starter.
+    pub spawner: Arc<dyn Spawner>,
+    /// The source of jitter.
+    pub rng: Arc<dyn Rng>,
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env").finish_non_exhaustive()
+    }
+}
+
+impl Env {
+    /// The real world: tokio's clock and tasks, chance seeded by `seed`.
+    #[must_use]
+    pub fn real(seed: u64) -> Self {
+        let real = Arc::new(Real::new(seed));
+        Self { clock: Arc::<Real>::clone(&real), spawner: Arc::<Real>::clone(&real), rng: real }
+    }
+
+    /// Monotonic now.
+    #[must_use]
+    pub fn now(&self) -> Mono {
+        self.clock.mono()
+    }
+
+    /// Completes after `span`.
+    pub async fn sleep(&self, span: Duration) {
+        self.clock.sleep_until(self.now() + span).await;
+    }
+
+    /// `span` lengthened by up to `fraction` of itself.
+    #[must_use]
+    pub fn jitter(&self, span: Duration, fraction: f64) -> Duration {
+        span.mul_f64(1.0 + self.rng.unit() * fraction)
+    }
+
+    /// Runs `work` until `deadline`; `None` means that the deadline came first
+    /// and `work` was dropped.
+    pub async fn until<T>(&self, deadline: Mono, work: impl Future<Output = T> + Send) -> Option<T> {
+        let sleep = self.clock.sleep_until(deadline);
+        futures::pin_mut!(work);
+        match futures::future::select(work, sleep).await {
+            futures::future::Either::Left((value, _)) => Some(value),
+            futures::future::Either::Right(((), _)) => None,
+        }
+    }
+}
+
+/// The real world. Under tokio's paused test clock its monotonic clock is the
+/// paused one.
+struct Real {
+    start: tokio::time::Instant,
+    random: Mutex<u64>,
+}
+
+impl Real {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
+    fn new(seed: u64) -> Self {
+        Self { start: tokio::time::Instant::now(), random: Mutex::new(seed | 1) }
+    }
+}
+
+impl Clock for Real {
+    fn mono(&self) -> Mono {
+        Mono(self.start.elapsed())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    fn wall(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn sleep_until(&self, deadline: Mono) -> Task {
+        Box::pin(tokio::time::sleep_until(self.start + deadline.0))
+    }
+}
+
+impl Spawner for Real {
+    #[expect(clippy::disallowed_methods, reason = "the one place that starts tasks")]
+    fn spawn(&self, _name: &'static str, task: Task) {
+        tokio::spawn(task);
+    }
+}
+
+impl Rng for Real {
+    /// `xorshift64*` (Vigna 2016): enough for jitter, and no dependency.
+    fn unit(&self) -> f64 {
+        let mut state = self.random.lock();
+        *state ^= *state >> 12;
+        *state ^= *state << 25;
+        *state ^= *state >> 27;
+        let high = (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) as u32;
+        f64::from(high) / (f64::from(u32::MAX) + 1.0)
+    }
+}

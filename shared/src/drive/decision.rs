@@ -1,0 +1,71 @@
+//! What a decision is.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::authority::{Hold, Intent};
+use crate::clock::Mono;
+use crate::model::PodKey;
+
+/// How far a controller goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Decides and reports, writes nothing.
+    Observe,
+    /// Acts with proof, beside kube-controller-manager's own controllers.
+    Guard,
+    /// Acts with proof, in place of kube-controller-manager's.
+    Replace,
+}
+
+impl Mode {
+    /// Its word on the command line and in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Observe => "observe",
+            Self::Guard => "guard",
+            Self::Replace => "replace",
+        }
+    }
+}
+
+/// What a hold is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Subject {
+    /// One pod.
+    Pod(PodKey),
+    /// Every pod of a node.
+    Node(Arc<str>),
+    /// The controller as a whole.
+    Everything,
+}
+
+/// What should happen about one key, now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// What to do.
+    pub intents: Vec<Intent>,
+    /// What not to do, and why.
+    pub holds: Vec<(Subject, Hold)>,
+    /// When to decide again even if nothing happens.
+    pub recheck_at: Option<Mono>,
+}
+
+impl Decision {
+    /// A decision to do nothing because of `hold`.
+    #[must_use]
+    pub fn hold(subject: Subject, hold: Hold) -> Self {
+        Self { holds: vec![(subject, hold)], ..Self::default() }
+    }
+
+    /// Also decides again at `when`, or at an earlier moment already set.
+    #[must_use]
+    pub fn and_recheck_at(mut self, when: Mono) -> Self {
+        self.recheck_at = Some(self.recheck_at.map_or(when, |earlier| earlier.min(when)));
+        self
+    }
+}

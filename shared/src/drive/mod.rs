@@ -1,0 +1,256 @@
+//! The one loop: dirty keys, deadlines and sweeps become decisions; decisions
+//! become acts, holds and records.
+//!
+//! A wake-up carries no facts. An event marks a key, a deadline marks a key, a
+//! sweep marks all of them, and what follows is the same `decide`. Nothing here
+//! retries: whoever decides again is the retry.
+
+mod decision;
+mod dirty;
+mod holds;
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+pub use decision::{Decision, Mode, Subject};
+use dirty::Dirty;
+pub use holds::{HeldNow, Holds};
+
+use crate::admin::Beat;
+use crate::authority::{Authority, Force, Intent, Outcome, Owner, Submitted};
+use crate::cache::{Cache, Change, Subscriber, View};
+use crate::clock::{Env, Mono};
+use crate::model::{Kind, Uid};
+use crate::record::{Action, Journal, Record};
+
+/// How often everything is decided anew, to repair what a lost event left.
+const SWEEP: Duration = Duration::from_secs(300);
+
+/// After a round the next one waits this long, so that the thirty events of one
+/// node are one decision and not thirty.
+const COALESCE: Duration = Duration::from_millis(10);
+
+/// How many keys are decided while the cache is locked for reading.
+const ROUND: usize = 128;
+
+/// The loop shows at least this often that it is alive.
+const BEAT: Duration = Duration::from_secs(20);
+
+/// A controller: what wakes it, and what it decides. It has no client, no clock
+/// and no memory of its own.
+pub trait Controller: Send + Sync + 'static {
+    /// What it decides about.
+    type Key: Ord + Clone + Debug + Send + Sync + 'static;
+
+    /// Its name in logs, metrics and records.
+    fn name(&self) -> &'static str;
+
+    /// The kinds that must have been listed before it decides anything.
+    fn kinds(&self) -> &'static [Kind];
+
+    /// Marks the keys that `change` may affect.
+    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Self::Key));
+
+    /// Marks every key that there is.
+    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Self::Key));
+
+    /// Decides. Pure: the same view, time and configuration give the same decision.
+    fn decide(&self, key: &Self::Key, view: &View<'_>, now: Mono) -> Decision;
+
+    /// The authority ended an intent of this controller.
+    fn ended(&self, force: &Force, outcome: &Outcome);
+}
+
+/// What a loop works with.
+#[derive(Clone, Debug)]
+pub struct Around {
+    /// What decisions see.
+    pub cache: Arc<Cache>,
+    /// Who acts.
+    pub authority: Arc<Authority>,
+    /// Time and tasks.
+    pub env: Env,
+    /// Whether anything is done at all.
+    pub mode: Mode,
+    /// Where decisions are written down.
+    pub journal: Arc<Journal>,
+    /// What is held now, for people and metrics.
+    pub holds: Arc<Holds>,
+}
+
+/// The loop of one controller.
+pub struct Drive<C: Controller> {
+    controller: Arc<C>,
+    around: Around,
+    dirty: Arc<Dirty<C::Key>>,
+    /// In `observe`: what was said already.
+    announced: Mutex<BTreeSet<Uid>>,
+}
+
+impl<C: Controller> Debug for Drive<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Drive").field("controller", &self.controller.name()).finish_non_exhaustive()
+    }
+}
+
+/// Marks keys when the cache changes.
+struct Marker<C: Controller> {
+    controller: Arc<C>,
+    dirty: Arc<Dirty<C::Key>>,
+}
+
+impl<C: Controller> Subscriber for Marker<C> {
+    fn changed(&self, change: Change<'_>) {
+        if matches!(change, Change::Listed(_)) {
+            self.dirty.mark_all();
+        } else {
+            self.controller.touched(&change, &mut |key| self.dirty.mark(key));
+        }
+    }
+}
+
+/// Who asked for an intent: a key of a controller.
+struct Asker<C: Controller> {
+    controller: Arc<C>,
+    dirty: Arc<Dirty<C::Key>>,
+    key: C::Key,
+}
+
+impl<C: Controller> Owner for Asker<C> {
+    fn controller(&self) -> &'static str {
+        self.controller.name()
+    }
+    fn ended(&self, force: &Force, outcome: &Outcome) {
+        self.controller.ended(force, outcome);
+    }
+    fn wake_at(&self, when: Mono) {
+        self.dirty.mark_at(self.key.clone(), when);
+    }
+}
+
+impl<C: Controller> Drive<C> {
+    /// A loop that listens from now on.
+    #[must_use]
+    pub fn new(controller: C, around: Around) -> Self {
+        let (controller, dirty) = (Arc::new(controller), Arc::new(Dirty::default()));
+        let marker = Marker { controller: Arc::clone(&controller), dirty: Arc::clone(&dirty) };
+        around.cache.subscribe(Arc::new(marker));
+        dirty.mark_all();
+        Self { controller, around, dirty, announced: Mutex::default() }
+    }
+
+    /// Runs until `stop` is set. `leads` wakes the loop when leadership is gained.
+    pub async fn run(self, beat: Beat, mut leads: watch::Receiver<bool>, mut stop: watch::Receiver<bool>) {
+        let env = self.around.env.clone();
+        let mut sweep = env.now() + SWEEP;
+        loop {
+            let now = env.now();
+            beat.at(now);
+            if now >= sweep {
+                sweep = now + SWEEP;
+                self.tidy(now);
+            }
+            if leads.has_changed().unwrap_or(false) && *leads.borrow_and_update() {
+                self.dirty.mark_all();
+            }
+            let decided = self.round(now);
+            let until = if decided {
+                now + COALESCE
+            } else {
+                sweep.min(now + BEAT).min(self.dirty.next_due().unwrap_or(sweep))
+            };
+            let news = async {
+                if decided {
+                    std::future::pending().await
+                } else {
+                    futures::future::select(Box::pin(self.dirty.news()), Box::pin(leads.changed())).await
+                }
+            };
+            let wait = env
+                .until(until, futures::future::select(Box::pin(stop.wait_for(|stop| *stop)), Box::pin(news)));
+            if let Some(futures::future::Either::Left(_)) = wait.await {
+                return;
+            }
+        }
+    }
+
+    fn tidy(&self, now: Mono) {
+        self.around.cache.tidy(now);
+        self.around.authority.tidy();
+        let guard = self.around.cache.read();
+        let view = guard.view();
+        self.announced.lock().retain(|uid| view.pod(uid).is_some());
+        self.dirty.mark_all();
+    }
+
+    /// Decides what is dirty; gives back whether there was anything.
+    fn round(&self, now: Mono) -> bool {
+        let decisions = {
+            let guard = self.around.cache.read();
+            let view = guard.view();
+            if !self.controller.kinds().iter().all(|kind| view.state(*kind).synced) {
+                return false;
+            }
+            if self.dirty.take_all() {
+                self.controller.all(&view, &mut |key| self.dirty.mark(key));
+            }
+            let keys = self.dirty.take(ROUND, now);
+            keys.into_iter().map(|key| (self.controller.decide(&key, &view, now), key)).collect::<Vec<_>>()
+        };
+        let any = !decisions.is_empty();
+        for (decision, key) in decisions {
+            self.carry_out(key, decision);
+        }
+        any
+    }
+
+    fn carry_out(&self, key: C::Key, decision: Decision) {
+        let Decision { intents, holds, recheck_at } = decision;
+        let text = format!("{key:?}");
+        self.around.holds.replace(self.controller.name(), &text, holds, &self.around.env);
+        if let Some(when) = recheck_at {
+            self.dirty.mark_at(key.clone(), when);
+        }
+        if intents.is_empty() {
+            return;
+        }
+        let asker = Asker {
+            controller: Arc::clone(&self.controller),
+            dirty: Arc::clone(&self.dirty),
+            key: key.clone(),
+        };
+        let owner: Arc<dyn Owner> = Arc::new(asker);
+        for intent in intents {
+            match (intent, self.around.mode) {
+                (Intent::Force(force), Mode::Observe) => self.announce(&force),
+                (intent, Mode::Observe | Mode::Guard | Mode::Replace) => {
+                    match self.around.authority.submit(intent, &owner) {
+                        Submitted::Later(when) => self.dirty.mark_at(key.clone(), when),
+                        Submitted::Accepted | Submitted::NotLeading => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says once what would have been done.
+    fn announce(&self, force: &Force) {
+        if !self.announced.lock().insert(force.pod.uid.clone()) {
+            return;
+        }
+        self.around.journal.write(Record {
+            at: self.around.env.clock.wall(),
+            controller: self.controller.name(),
+            action: Action::WouldForceDelete,
+            pod: Some(force.pod.clone()),
+            node: force.claim.node().cloned(),
+            reason: "ObserveMode",
+            message: format!("would verify and force delete: {:?}", force.claim),
+        });
+    }
+}

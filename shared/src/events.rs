@@ -1,0 +1,134 @@
+//! Kubernetes Events: what people see in `kubectl describe` and `kubectl events`.
+//!
+//! Best effort, and never in the way: Events are written one after another by a
+//! task of their own, so that a storm of deletions keeps the API server's
+//! attention; what does not fit is dropped and counted. The record that nothing
+//! may lose is the journal's log line.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::client::{Call, Connection, Method};
+use crate::clock::{Env, Mono};
+use crate::metrics::AuthorityMetrics;
+use crate::model::PodKey;
+use crate::record::error_chain;
+
+/// How many Events may wait: those of one large burst.
+const LIMIT: usize = 4_096;
+
+/// The same Event on the same pod is not repeated within this time.
+const SAME_AGAIN: Duration = Duration::from_secs(600);
+
+/// How severe an Event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// For information.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+/// One Event on a pod.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// On which pod.
+    pub pod: PodKey,
+    /// How severe.
+    pub kind: EventType,
+    /// The reason, one CamelCase word.
+    pub reason: &'static str,
+    /// The sentence.
+    pub message: String,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    events: VecDeque<Event>,
+    said: BTreeMap<(PodKey, &'static str), Mono>,
+}
+
+/// Takes Events and writes them when there is time.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    waiting: Arc<Mutex<Waiting>>,
+    news: Arc<Notify>,
+    env: Env,
+    metrics: AuthorityMetrics,
+}
+
+impl Recorder {
+    /// A recorder whose Events wait until [`Recorder::write_for_ever`] runs.
+    #[must_use]
+    pub fn new(env: Env, metrics: AuthorityMetrics) -> Self {
+        Self { waiting: Arc::default(), news: Arc::default(), env, metrics }
+    }
+
+    /// Takes an Event, unless the same was said of late or too many wait.
+    pub fn record(&self, event: Event) {
+        let now = self.env.now();
+        let mut waiting = self.waiting.lock();
+        if waiting.events.len() >= LIMIT {
+            self.metrics.events_dropped.inc();
+            return;
+        }
+        let said = (event.pod.clone(), event.reason);
+        if waiting.said.get(&said).is_some_and(|at| now.since(*at) < SAME_AGAIN) {
+            return;
+        }
+        if waiting.said.len() >= 2 * LIMIT {
+            waiting.said.retain(|_, at| now.since(*at) < SAME_AGAIN);
+        }
+        waiting.said.insert(said, now);
+        waiting.events.push_back(event);
+        drop(waiting);
+        self.news.notify_one();
+    }
+
+    /// Writes what comes, for ever.
+    pub async fn write_for_ever(self, connection: Connection, component: &'static str, instance: String) {
+        loop {
+            let next = self.waiting.lock().events.pop_front();
+            match next {
+                None => self.news.notified().await,
+                Some(event) => {
+                    let call = self.call(&event, component, &instance);
+                    if let Err(error) = connection.send(call).await {
+                        self.metrics.events_dropped.inc();
+                        tracing::debug!(pod = %event.pod, reason = event.reason, error = %error_chain(&error), "an Event was not written");
+                    }
+                }
+            }
+        }
+    }
+
+    fn call(&self, event: &Event, component: &'static str, instance: &str) -> Call {
+        let Event { pod, kind, reason, message } = event;
+        let wall = self.env.clock.wall();
+        // client-go's naming: the object and a number that does not repeat.
+        let name = format!("{}.{:x}", pod.name, wall.as_nanosecond());
+        let body = json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": { "name": name, "namespace": pod.namespace },
+            "involvedObject": { "apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid },
+            "type": match kind { EventType::Normal => "Normal", EventType::Warning => "Warning" },
+            "reason": reason,
+            "message": message,
+            "action": reason,
+            "count": 1,
+            "firstTimestamp": format!("{wall:.0}"),
+            "lastTimestamp": format!("{wall:.0}"),
+            "eventTime": format!("{wall:.6}"),
+            "source": { "component": component },
+            "reportingComponent": component,
+            "reportingInstance": instance,
+        });
+        Call::write(Method::Post, format!("/api/v1/namespaces/{}/events", pod.namespace), &body)
+    }
+}

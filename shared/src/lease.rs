@@ -1,0 +1,386 @@
+//! Leadership: one process writes at a time.
+//!
+//! The rules are client-go's. A lease held by somebody else may be taken when it
+//! has not changed for its own duration *since we saw it change*, on our
+//! monotonic clock; times written by others are never compared with ours. A
+//! leader counts its term from before it *sent* the renewal that succeeded, and
+//! stops writing a renew deadline later, which is shorter than the duration for
+//! which others wait: so writes end before the next leader can start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::client::{ApiError, Call, Connection, Method};
+use crate::clock::{Env, Mono};
+use crate::metrics::LeaseMetrics;
+use crate::record::error_chain;
+use crate::wire;
+
+/// Client-go's margin: a renewal must fit into the deadline with its jitter.
+const JITTER: f64 = 1.2;
+
+/// How often a lasting trouble, or another's long leadership, is logged again.
+const LOG_AGAIN: Duration = Duration::from_secs(60);
+
+/// Which lease, and by what timing.
+#[derive(Clone, Debug)]
+pub struct LeaseConfig {
+    /// The namespace of the Lease.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Who we are; unique to this process.
+    pub identity: String,
+    /// For how long others wait after our last renewal.
+    pub lease_duration: Duration,
+    /// For how long after our last renewal we write.
+    pub renew_deadline: Duration,
+    /// How often we try.
+    pub retry_period: Duration,
+}
+
+/// Timing by which two could write at once, or none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTiming {
+    /// Others would start while we still write.
+    #[error(
+        "--leader-elect-lease-duration={lease:?} must be longer than --leader-elect-renew-deadline={renew:?}: a leader must stop before the next one starts"
+    )]
+    LeaseTooShort {
+        /// The duration.
+        lease: Duration,
+        /// The deadline.
+        renew: Duration,
+    },
+    /// A single try would not fit into the deadline.
+    #[error(
+        "--leader-elect-renew-deadline={renew:?} must be longer than 1.2 times --leader-elect-retry-period={retry:?}: otherwise a leader gives up before its second try"
+    )]
+    RenewTooShort {
+        /// The deadline.
+        renew: Duration,
+        /// The period.
+        retry: Duration,
+    },
+    /// The API counts whole seconds, at least one.
+    #[error("--leader-elect-lease-duration={lease:?} must be at least 1s")]
+    LeaseBelowOneSecond {
+        /// The duration.
+        lease: Duration,
+    },
+}
+
+impl LeaseConfig {
+    /// Checks the timing as client-go does.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words for a person.
+    pub fn check(&self) -> Result<(), BadTiming> {
+        let Self { lease_duration: lease, renew_deadline: renew, retry_period: retry, .. } = *self;
+        if lease < Duration::from_secs(1) {
+            return Err(BadTiming::LeaseBelowOneSecond { lease });
+        }
+        if lease <= renew {
+            return Err(BadTiming::LeaseTooShort { lease, renew });
+        }
+        if renew <= retry.mul_f64(JITTER) {
+            return Err(BadTiming::RenewTooShort { renew, retry });
+        }
+        Ok(())
+    }
+
+    fn collection(&self) -> String {
+        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace)
+    }
+}
+
+/// A stretch of time in which this process may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    ends: Mono,
+}
+
+impl Term {
+    /// When the right to write ends, unless it is renewed.
+    #[must_use]
+    pub const fn ends(&self) -> Mono {
+        self.ends
+    }
+}
+
+/// Whether this process leads.
+#[derive(Debug)]
+pub struct Leadership {
+    term: Mutex<Option<Term>>,
+    leads: watch::Sender<bool>,
+}
+
+impl Leadership {
+    /// Nobody leads yet.
+    #[must_use]
+    pub fn none() -> Arc<Self> {
+        Arc::new(Self { term: Mutex::new(None), leads: watch::Sender::new(false) })
+    }
+
+    /// Without election this process leads for ever.
+    #[must_use]
+    pub fn alone() -> Arc<Self> {
+        let ends = Mono::from_start(Duration::MAX);
+        Arc::new(Self { term: Mutex::new(Some(Term { ends })), leads: watch::Sender::new(true) })
+    }
+
+    /// The term, if it lasts at `now`. Ask right before each write.
+    #[must_use]
+    pub fn term(&self, now: Mono) -> Option<Term> {
+        self.term.lock().filter(|term| now < term.ends)
+    }
+
+    /// Hears of gains and losses. A loss may be heard late; [`Leadership::term`] is exact.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<bool> {
+        self.leads.subscribe()
+    }
+
+    fn set(&self, term: Option<Term>) {
+        *self.term.lock() = term;
+        self.leads.send_if_modified(|leads| std::mem::replace(leads, term.is_some()) != term.is_some());
+    }
+}
+
+/// The lease as we last saw it.
+#[derive(Clone, Debug)]
+struct Observed {
+    version: String,
+    holder: String,
+    duration: Duration,
+    transitions: i32,
+    /// When we first saw it like this.
+    since: Mono,
+}
+
+enum Attempt {
+    /// We hold it, by a renewal that was sent at this moment.
+    Held(Mono),
+    /// Somebody else does.
+    HeldBy(String),
+}
+
+/// Takes and keeps the lease.
+#[derive(Debug)]
+pub struct Elector {
+    config: LeaseConfig,
+    connection: Connection,
+    env: Env,
+    metrics: LeaseMetrics,
+    leadership: Arc<Leadership>,
+    observed: Option<Observed>,
+    logged: Option<(String, Mono)>,
+}
+
+impl Elector {
+    /// An elector that has not tried yet.
+    #[must_use]
+    pub fn new(
+        config: LeaseConfig,
+        connection: Connection,
+        env: Env,
+        metrics: LeaseMetrics,
+        leadership: Arc<Leadership>,
+    ) -> Self {
+        metrics.leads(&config.name, false);
+        Self { config, connection, env, metrics, leadership, observed: None, logged: None }
+    }
+
+    /// Tries for ever, until `stop` is set. Does not give the lease back: see
+    /// [`Elector::release`].
+    pub async fn run(&mut self, stop: &mut watch::Receiver<bool>) {
+        loop {
+            let tried = self.attempt().await;
+            self.settle(tried);
+            let leads = self.leadership.term(self.env.now()).is_some();
+            let pause = if leads {
+                self.config.retry_period
+            } else {
+                self.env.jitter(self.config.retry_period, JITTER - 1.0)
+            };
+            let stopped = self.env.until(self.env.now() + pause, stop.wait_for(|stop| *stop)).await;
+            if stopped.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Stops writing. After this the authority may still be finishing requests.
+    pub fn resign(&mut self) {
+        if self.leadership.term(self.env.now()).is_some() {
+            tracing::info!(identity = %self.config.identity, "stops leading");
+            self.lost();
+        }
+    }
+
+    /// Gives the lease back so that the next leader need not wait. Only after
+    /// the last write has ended.
+    pub async fn release(&mut self) {
+        let Some(observed) = self.observed.clone().filter(|observed| observed.holder == self.config.identity)
+        else {
+            return;
+        };
+        let mut spec = self.spec(observed.transitions);
+        spec["holderIdentity"] = Value::Null;
+        // client-go writes one second: whoever looks may take it at once.
+        spec["leaseDurationSeconds"] = json!(1);
+        if let Err(error) = self.write(&observed, &spec).await {
+            tracing::warn!(error = %error_chain(&error), "could not give the lease back; the next leader waits for its end");
+        }
+    }
+
+    fn settle(&mut self, tried: Result<Attempt, ApiError>) {
+        let now = self.env.now();
+        let led = *self.leadership.leads.borrow();
+        match tried {
+            Ok(Attempt::Held(sent)) => {
+                self.leadership.set(Some(Term { ends: sent + self.config.renew_deadline }));
+                if !led {
+                    tracing::info!(identity = %self.config.identity, lease = %self.config.name, "leads");
+                    self.metrics.leads(&self.config.name, true);
+                    self.metrics.changed(true);
+                    self.logged = None;
+                }
+                return;
+            }
+            Ok(Attempt::HeldBy(holder)) => {
+                if led {
+                    tracing::warn!(holder, "another process took the lease; stops writing");
+                    self.lost();
+                }
+                self.log(now, format!("{holder} leads; this process stands by"));
+            }
+            Err(error) => self.log(now, format!("cannot renew or take the lease: {}", error_chain(&error))),
+        }
+        if led && self.leadership.term(now).is_none() {
+            tracing::warn!("the lease could not be renewed in time; stops writing");
+            self.lost();
+        }
+    }
+
+    fn lost(&self) {
+        self.leadership.set(None);
+        self.metrics.leads(&self.config.name, false);
+        self.metrics.changed(false);
+    }
+
+    fn log(&mut self, now: Mono, message: String) {
+        let again =
+            self.logged.as_ref().is_none_or(|(said, at)| *said != message || now.since(*at) >= LOG_AGAIN);
+        if again {
+            tracing::info!(lease = %self.config.name, namespace = %self.config.namespace, "{message}");
+            self.logged = Some((message, now));
+        }
+    }
+
+    /// One try: renew without asking if we hold it, else look first.
+    async fn attempt(&mut self) -> Result<Attempt, ApiError> {
+        let ours = self.observed.clone().filter(|observed| observed.holder == self.config.identity);
+        if let Some(observed) = ours {
+            match self.take(&observed, observed.transitions).await {
+                Err(error) if error.is_changed() || error.is_not_found() => {}
+                tried => return tried,
+            }
+        }
+        self.look().await?;
+        let Some(observed) = self.observed.clone() else { return self.create().await };
+        let expired = self.env.now().since(observed.since) >= observed.duration;
+        if observed.holder == self.config.identity {
+            self.take(&observed, observed.transitions).await
+        } else if observed.holder.is_empty() || expired {
+            self.take(&observed, observed.transitions.saturating_add(1)).await
+        } else {
+            Ok(Attempt::HeldBy(observed.holder))
+        }
+    }
+
+    /// Reads the lease; an unchanged one keeps the moment at which we first saw it.
+    async fn look(&mut self) -> Result<(), ApiError> {
+        let path = format!("{}/{}", self.config.collection(), self.config.name);
+        match self.connection.send(Call::get(path).by(self.call_deadline())).await {
+            Ok(raw) => self.observe(raw.decode().map_err(ApiError::Undecodable)?),
+            Err(error) if error.is_not_found() => self.observed = None,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn observe(&mut self, lease: wire::Lease) {
+        let spec = lease.spec.unwrap_or_default();
+        let version = lease.metadata.and_then(|meta| meta.resource_version).unwrap_or_default();
+        if self.observed.as_ref().is_some_and(|known| known.version == version) {
+            return;
+        }
+        let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        self.observed = Some(Observed {
+            version,
+            holder: spec.holder_identity.unwrap_or_default(),
+            // A lease without a duration was not written by any elector.
+            duration: seconds.map_or(self.config.lease_duration, Duration::from_secs),
+            transitions: spec.lease_transitions.unwrap_or(0),
+            since: self.env.now(),
+        });
+    }
+
+    async fn take(&mut self, observed: &Observed, transitions: i32) -> Result<Attempt, ApiError> {
+        let sent = self.env.now();
+        let mut spec = self.spec(transitions);
+        if observed.holder != self.config.identity {
+            spec["acquireTime"] = spec["renewTime"].clone();
+        }
+        let lease = self.write(observed, &spec).await?;
+        self.observe(lease);
+        Ok(Attempt::Held(sent))
+    }
+
+    /// Compare-and-swap: fails if the lease changed since it was observed. A
+    /// patch, so that fields which we do not know survive.
+    async fn write(&self, observed: &Observed, spec: &Value) -> Result<wire::Lease, ApiError> {
+        let body = json!({ "metadata": { "resourceVersion": observed.version }, "spec": spec });
+        let path = format!("{}/{}", self.config.collection(), self.config.name);
+        let call = Call::write(Method::Patch, path, &body).by(self.call_deadline());
+        self.connection.send(call).await?.decode().map_err(ApiError::Undecodable)
+    }
+
+    async fn create(&mut self) -> Result<Attempt, ApiError> {
+        let sent = self.env.now();
+        let mut spec = self.spec(0);
+        spec["acquireTime"] = spec["renewTime"].clone();
+        let body = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": { "name": self.config.name, "namespace": self.config.namespace },
+            "spec": spec,
+        });
+        let call = Call::write(Method::Post, self.config.collection(), &body).by(self.call_deadline());
+        let lease = self.connection.send(call).await?.decode().map_err(ApiError::Undecodable)?;
+        self.observe(lease);
+        Ok(Attempt::Held(sent))
+    }
+
+    fn spec(&self, transitions: i32) -> Value {
+        json!({
+            "holderIdentity": self.config.identity,
+            "leaseDurationSeconds": self.config.lease_duration.as_secs(),
+            "renewTime": format!("{:.6}", self.env.clock.wall()),
+            "leaseTransitions": transitions,
+        })
+    }
+
+    /// Half the renew deadline: after one lost answer there is time for another try.
+    fn call_deadline(&self) -> Mono {
+        self.env.now() + self.config.renew_deadline / 2
+    }
+}
+
+#[cfg(test)]
+mod tests;

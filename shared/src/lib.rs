@@ -1,0 +1,35 @@
+//! Everything that two controllers of pod-safety need, and the only crate that
+//! may talk to a cluster.
+//!
+//! ```text
+//! apiserver ─ one watch per kind ─► wire (partial) ─► model ─► cache ─► dirty keys ─► decide ─► authority ─► apiserver
+//! ```
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`model`] | lean domain types; identities as newtypes |
+//! | [`wire`] | the fields of API objects that somebody reads, as JSON and as protobuf |
+//! | [`client`] | connection, deadlines, audit, and the layer that refuses unpermitted deletions |
+//! | [`cache`] | the one informer cache: feed, store, indexes, view |
+//! | [`authority`] | claim, evidence, verify, act: the only code that writes to the cluster |
+//! | [`drive`] | the one loop: dirty keys, deadlines and sweeps become decisions, decisions become acts |
+//! | [`lease`] | leadership by client-go's rules |
+//! | [`record`] | what was decided and done, for people and for checkers |
+//! | [`clock`] | time, tasks and chance, injected |
+//! | [`metrics`], [`admin`] | what Prometheus and a person with `curl` can see |
+#![forbid(unsafe_code)]
+
+pub mod admin;
+pub mod authority;
+pub mod cache;
+pub mod client;
+pub mod clock;
+pub mod drive;
+pub mod events;
+pub mod lease;
+pub mod metrics;
+pub mod model;
+pub mod record;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod wire;

@@ -1,0 +1,265 @@
+//! Metrics: an owned registry, and the metrics of the shared parts.
+//!
+//! Labels come from closed enums. The one exception is KCM's own
+//! `pod_gc_collector_*` pair, whose `namespace` label is part of its interface.
+
+use std::time::Duration;
+
+use prometheus::{
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
+
+use crate::client::Resource;
+use crate::model::Kind;
+
+/// Why the page of metrics could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("registering or writing metrics")]
+pub struct MetricsError(#[from] prometheus::Error);
+
+/// The registry of one process. No globals: a simulation runs many.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// The client's.
+    pub client: ClientMetrics,
+    /// The cache's.
+    pub cache: CacheMetrics,
+    /// Leadership's.
+    pub lease: LeaseMetrics,
+    /// The authority's.
+    pub authority: AuthorityMetrics,
+}
+
+impl Metrics {
+    /// A registry with the metrics of the shared parts, the process's own and
+    /// `pod_safety_build_info`.
+    ///
+    /// # Errors
+    /// Two metrics of one name: a mistake in this program.
+    pub fn new() -> Result<Self, MetricsError> {
+        let registry = Registry::new();
+        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        let build = IntGaugeVec::new(
+            Opts::new("pod_safety_build_info", "Constant 1, labelled with the version that runs."),
+            &["version"],
+        )?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        registry.register(Box::new(build))?;
+        Ok(Self {
+            client: ClientMetrics::register(&registry)?,
+            cache: CacheMetrics::register(&registry)?,
+            lease: LeaseMetrics::register(&registry)?,
+            authority: AuthorityMetrics::register(&registry)?,
+            registry,
+        })
+    }
+
+    /// Where a controller registers its own.
+    #[must_use]
+    pub const fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The page that Prometheus scrapes, in its text format.
+    ///
+    /// # Errors
+    /// Two metrics that contradict each other: a mistake in this program.
+    pub fn page(&self) -> Result<Vec<u8>, MetricsError> {
+        let mut page = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut page)?;
+        Ok(page)
+    }
+}
+
+/// Requests to the API server.
+#[derive(Clone, Debug)]
+pub struct ClientMetrics {
+    requests: IntCounterVec,
+    durations: HistogramVec,
+}
+
+impl ClientMetrics {
+    fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let requests = IntCounterVec::new(
+            Opts::new("pod_safety_api_requests_total", "Requests to the API server. Code 0: no answer."),
+            &["verb", "resource", "code"],
+        )?;
+        let durations = HistogramVec::new(
+            HistogramOpts::new(
+                "pod_safety_api_request_duration_seconds",
+                "Time until the API server began to answer.",
+            )
+            .buckets(vec![0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0]),
+            &["verb", "resource"],
+        )?;
+        registry.register(Box::new(requests.clone()))?;
+        registry.register(Box::new(durations.clone()))?;
+        Ok(Self { requests, durations })
+    }
+
+    pub(crate) fn answered(&self, verb: &str, resource: Resource, code: u16, took: Duration) {
+        self.requests.with_label_values(&[verb, resource.name(), &code.to_string()]).inc();
+        self.durations.with_label_values(&[verb, resource.name()]).observe(took.as_secs_f64());
+    }
+}
+
+/// The cache.
+#[derive(Clone, Debug)]
+pub struct CacheMetrics {
+    objects: IntGaugeVec,
+    undecodable: IntGaugeVec,
+    synced: IntGaugeVec,
+    last_contact: GaugeVec,
+    relists: IntCounterVec,
+    failures: IntCounterVec,
+}
+
+impl CacheMetrics {
+    fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let gauge = |name: &str, help: &str| -> Result<IntGaugeVec, MetricsError> {
+            let made = IntGaugeVec::new(Opts::new(name, help), &["resource"])?;
+            registry.register(Box::new(made.clone()))?;
+            Ok(made)
+        };
+        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, MetricsError> {
+            let made = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(made.clone()))?;
+            Ok(made)
+        };
+        let last_contact = GaugeVec::new(
+            Opts::new(
+                "pod_safety_last_watch_timestamp_seconds",
+                "When the API server last said anything on this resource.",
+            ),
+            &["resource"],
+        )?;
+        registry.register(Box::new(last_contact.clone()))?;
+        Ok(Self {
+            objects: gauge("pod_safety_cache_objects", "Objects in the cache.")?,
+            undecodable: gauge(
+                "pod_safety_cache_undecodable_objects",
+                "Objects that could not be decoded; they are never acted on.",
+            )?,
+            synced: gauge("pod_safety_cache_synced", "1 once the resource was listed in full.")?,
+            last_contact,
+            relists: counter(
+                "pod_safety_cache_lists_total",
+                "Full lists of the resource: one at start, more after lost watches.",
+                &["resource"],
+            )?,
+            failures: counter(
+                "pod_safety_cache_watch_failures_total",
+                "Lists and watches that failed.",
+                &["resource", "error"],
+            )?,
+        })
+    }
+
+    pub(crate) fn counted(&self, kind: Kind, objects: usize, undecodable: usize) {
+        self.objects.with_label_values(&[kind.resource()]).set(i64::try_from(objects).unwrap_or(i64::MAX));
+        self.undecodable
+            .with_label_values(&[kind.resource()])
+            .set(i64::try_from(undecodable).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn synced(&self, kind: Kind, synced: bool) {
+        self.synced.with_label_values(&[kind.resource()]).set(i64::from(synced));
+    }
+
+    pub(crate) fn heard(&self, kind: Kind, wall: jiff::Timestamp) {
+        self.last_contact.with_label_values(&[kind.resource()]).set(wall.as_duration().as_secs_f64());
+    }
+
+    pub(crate) fn listed(&self, kind: Kind) {
+        self.relists.with_label_values(&[kind.resource()]).inc();
+    }
+
+    pub(crate) fn failed(&self, kind: Kind, category: &str) {
+        self.failures.with_label_values(&[kind.resource(), category]).inc();
+    }
+}
+
+/// Leadership.
+#[derive(Clone, Debug)]
+pub struct LeaseMetrics {
+    master: IntGaugeVec,
+    changes: IntCounterVec,
+}
+
+impl LeaseMetrics {
+    fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let master = IntGaugeVec::new(
+            Opts::new("leader_election_master_status", "1 while this process holds the named lease."),
+            &["name"],
+        )?;
+        let changes = IntCounterVec::new(
+            Opts::new("pod_safety_leader_changes_total", "Times this process gained or lost the lease."),
+            &["change"],
+        )?;
+        registry.register(Box::new(master.clone()))?;
+        registry.register(Box::new(changes.clone()))?;
+        Ok(Self { master, changes })
+    }
+
+    pub(crate) fn leads(&self, name: &str, leads: bool) {
+        self.master.with_label_values(&[name]).set(i64::from(leads));
+    }
+
+    pub(crate) fn changed(&self, gained: bool) {
+        self.changes.with_label_values(&[if gained { "gained" } else { "lost" }]).inc();
+    }
+}
+
+/// The deletion authority.
+#[derive(Clone, Debug)]
+pub struct AuthorityMetrics {
+    pub(crate) queued: IntGauge,
+    pub(crate) in_flight: IntGauge,
+    pub(crate) outcomes: IntCounterVec,
+    pub(crate) releases: IntCounterVec,
+    pub(crate) refusals: IntCounterVec,
+    pub(crate) events_dropped: IntGauge,
+}
+
+impl AuthorityMetrics {
+    fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let gauge = |name: &str, help: &str| -> Result<IntGauge, MetricsError> {
+            let made = IntGauge::with_opts(Opts::new(name, help))?;
+            registry.register(Box::new(made.clone()))?;
+            Ok(made)
+        };
+        let counter = |name: &str, help: &str, label: &str| -> Result<IntCounterVec, MetricsError> {
+            let made = IntCounterVec::new(Opts::new(name, help), &[label])?;
+            registry.register(Box::new(made.clone()))?;
+            Ok(made)
+        };
+        Ok(Self {
+            queued: gauge("pod_safety_authority_queued_intents", "Intents that wait for their turn.")?,
+            in_flight: gauge(
+                "pod_safety_authority_intents_in_flight",
+                "Intents that are being carried out.",
+            )?,
+            outcomes: counter(
+                "pod_safety_authority_outcomes_total",
+                "Intents carried out, by how they ended.",
+                "outcome",
+            )?,
+            releases: counter(
+                "pod_safety_releases_total",
+                "Pods force deleted, by the evidence for it.",
+                "evidence",
+            )?,
+            refusals: counter(
+                "pod_safety_evidence_refusals_total",
+                "Claims for which live reads gave no evidence, by what they showed.",
+                "reason",
+            )?,
+            events_dropped: gauge(
+                "pod_safety_events_dropped",
+                "Kubernetes Events that were not written because too many waited.",
+            )?,
+        })
+    }
+}

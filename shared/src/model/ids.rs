@@ -1,0 +1,179 @@
+//! Identities. An object is its UID; a name is only where to find it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+
+/// The UID of an object, exactly as the API server wrote it.
+///
+/// Nearly all are canonical UUIDs and take 16 bytes; mirror pods carry a
+/// 32-digit hash and others may carry anything, so the text form is kept too.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uid(Repr);
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Repr {
+    Uuid([u8; 16]),
+    Text(Box<str>),
+}
+
+/// Where a canonical UUID has its dashes.
+const DASHES: [usize; 4] = [8, 13, 18, 23];
+
+impl Uid {
+    /// Keeps `text` as an identity. The empty string is no identity.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return None;
+        }
+        Some(Self(parse_uuid(text).map_or_else(|| Repr::Text(text.into()), Repr::Uuid)))
+    }
+}
+
+/// Only the canonical lower-case form, so that printing gives back every byte.
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let bytes = text.as_bytes();
+    if bytes.len() != 36 {
+        return None;
+    }
+    let mut out = [0_u8; 16];
+    let mut digits = 0;
+    for (at, &byte) in bytes.iter().enumerate() {
+        if DASHES.contains(&at) {
+            if byte != b'-' {
+                return None;
+            }
+            continue;
+        }
+        let value = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return None,
+        };
+        let slot = out.get_mut(digits / 2)?;
+        *slot = (*slot << 4) | value;
+        digits += 1;
+    }
+    Some(out)
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Text(text) => f.write_str(text),
+            Repr::Uuid(bytes) => {
+                for (at, byte) in bytes.iter().enumerate() {
+                    if matches!(at, 4 | 6 | 8 | 10) {
+                        f.write_str("-")?;
+                    }
+                    write!(f, "{byte:02x}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Serialize for Uid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A resourceVersion. Decimal and comparable since Kubernetes 1.35 (KEP-5504),
+/// and decimal in practice since ever; anything else makes its object unknown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Rv(u64);
+
+/// A resourceVersion that is not a positive decimal number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("resourceVersion {0:?} is not a positive decimal number")]
+pub struct BadRv(pub String);
+
+impl std::str::FromStr for Rv {
+    type Err = BadRv;
+    fn from_str(text: &str) -> Result<Self, BadRv> {
+        match text.parse::<u64>() {
+            // A leading zero or sign would not print back to the same text.
+            Ok(number) if number > 0 && !text.starts_with(['0', '+']) => Ok(Self(number)),
+            _ => Err(BadRv(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Rv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Debug for Rv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Serialize for Rv {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// One incarnation of a pod: where it is, and who it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct PodKey {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+    /// The identity.
+    pub uid: Uid,
+}
+
+impl fmt::Display for PodKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_empty_uid_is_no_identity() {
+        assert_eq!(Uid::new(""), None);
+    }
+
+    #[test]
+    fn a_uuid_in_capitals_is_another_identity() {
+        let lower = Uid::new("0b5e2f3a-0000-4000-8000-00000000000a").unwrap();
+        let upper = Uid::new("0B5E2F3A-0000-4000-8000-00000000000A").unwrap();
+        assert_ne!(lower, upper);
+        assert_eq!(upper.to_string(), "0B5E2F3A-0000-4000-8000-00000000000A");
+    }
+
+    #[test]
+    fn resource_versions_are_positive_decimals() {
+        for bad in ["", "0", "01", "+1", "-1", "1a", " 1", "99999999999999999999999"] {
+            assert!(bad.parse::<Rv>().is_err(), "{bad:?}");
+        }
+        assert_eq!("10".parse::<Rv>().unwrap().to_string(), "10");
+    }
+
+    proptest! {
+        #[test]
+        fn a_uid_prints_back_every_byte(text in "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|.{1,40}") {
+            prop_assert_eq!(Uid::new(&text).unwrap().to_string(), text);
+        }
+    }
+}

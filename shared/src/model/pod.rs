@@ -1,0 +1,107 @@
+//! A pod as decisions see it.
+
+use std::sync::Arc;
+
+use super::{PodKey, Rv, Uid};
+use crate::clock::Mono;
+
+/// The annotation by which a kubelet marks the API's copy of a static pod.
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// `status.phase`. `Other` keeps KCM's reading: what is neither Pending, Running
+/// nor Unknown counts as terminated for its collector, but proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Not all containers were started yet.
+    Pending,
+    /// At least one container runs or restarts.
+    Running,
+    /// All containers ended well.
+    Succeeded,
+    /// All containers ended, one badly; or somebody wrote so.
+    Failed,
+    /// The kubelet could not be asked.
+    Unknown,
+    /// Empty, or a word that this version does not know.
+    Other,
+}
+
+impl Phase {
+    /// Reads the API's word.
+    #[must_use]
+    pub fn parse(word: &str) -> Self {
+        match word {
+            "Pending" => Self::Pending,
+            "Running" => Self::Running,
+            "Succeeded" => Self::Succeeded,
+            "Failed" => Self::Failed,
+            "Unknown" => Self::Unknown,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether a default DELETE removes a pod of this phase at once
+    /// (`podStrategy.CheckGracefulDelete`).
+    #[must_use]
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+
+    /// KCM's `isPodTerminated`, which counts toward the threshold.
+    #[must_use]
+    pub const fn counts_as_terminated(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Other)
+    }
+}
+
+/// That somebody asked the pod to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deletion {
+    /// `deletionTimestamp`, seconds of the API server's clock.
+    pub at: i64,
+    /// `deletionGracePeriodSeconds`. Zero: only finalizers keep the object.
+    pub grace: Option<i64>,
+}
+
+/// A pod as decisions see it, some two hundred bytes with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// Where and who.
+    pub key: PodKey,
+    /// The version that was read.
+    pub rv: Rv,
+    /// `metadata.generation`, for `observedGeneration`.
+    pub generation: i64,
+    /// `creationTimestamp`, seconds of the API server's clock.
+    pub created: i64,
+    /// The node that it is bound to.
+    pub node: Option<Arc<str>>,
+    /// Its phase.
+    pub phase: Phase,
+    /// `status.reason` is `Evicted`: the kubelet threw it out.
+    pub evicted: bool,
+    /// Some container's last report says running.
+    pub running: bool,
+    /// The API's copy of a static pod.
+    pub mirror: bool,
+    /// Set when deletion was asked for.
+    pub deletion: Option<Deletion>,
+    /// What keeps the object after its deletion.
+    pub finalizers: Box<[Box<str>]>,
+    /// When this process first saw this incarnation.
+    pub first_seen: Mono,
+}
+
+impl Pod {
+    /// The identity.
+    #[must_use]
+    pub const fn uid(&self) -> &Uid {
+        &self.key.uid
+    }
+
+    /// Removed as far as anybody but the owners of its finalizers is concerned.
+    #[must_use]
+    pub fn waits_for_finalizers(&self) -> bool {
+        !self.finalizers.is_empty() && self.deletion.is_some_and(|deletion| deletion.grace == Some(0))
+    }
+}

@@ -1,0 +1,112 @@
+//! What was decided and done: for people, and for checkers.
+//!
+//! Every act of the authority and every hold becomes one [`Record`]: a log line,
+//! an entry of `/debug/decisions`, a metric, and where it matters an Event.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::model::PodKey;
+
+/// How many records `/debug/decisions` keeps: a burst of a thousand pods and its
+/// prelude, in about half a megabyte.
+const KEEP: usize = 1_024;
+
+/// One thing that was decided or done.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// When, by our wall clock: for people only.
+    pub at: Timestamp,
+    /// Which controller decided.
+    pub controller: &'static str,
+    /// What was done or withheld.
+    pub action: Action,
+    /// To which pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<PodKey>,
+    /// On which node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<Arc<str>>,
+    /// The reason, one CamelCase word.
+    pub reason: &'static str,
+    /// The reason in a sentence, with its numbers.
+    pub message: String,
+}
+
+/// What became of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Action {
+    /// Deliberately nothing.
+    Held,
+    /// It would have been done, but the mode is `observe`.
+    WouldForceDelete,
+    /// The evidence was not there.
+    Refused,
+    /// The pod was removed, by the evidence named.
+    ForceDeleted,
+    /// It was tried and failed; it will be decided again.
+    Failed,
+    /// The object had changed or gone; nothing was done.
+    Dropped,
+}
+
+/// The last records, oldest first.
+#[derive(Debug, Default)]
+pub struct Journal(Mutex<VecDeque<Record>>);
+
+impl Journal {
+    /// Keeps `record`, and writes the log line of what changed something.
+    pub fn write(&self, record: Record) {
+        log(&record);
+        let mut records = self.0.lock();
+        if records.len() == KEEP {
+            records.pop_front();
+        }
+        records.push_back(record);
+    }
+
+    /// The last records, oldest first.
+    #[must_use]
+    pub fn last(&self) -> Vec<Record> {
+        self.0.lock().iter().cloned().collect()
+    }
+}
+
+fn log(record: &Record) {
+    let Record { controller, action, pod, node, reason, message, at: _ } = record;
+    let (name, uid) =
+        pod.as_ref().map_or((None, None), |pod| (Some(pod.to_string()), Some(pod.uid.to_string())));
+    let (name, uid, node) = (name.as_deref(), uid.as_deref(), node.as_deref());
+    match action {
+        Action::ForceDeleted | Action::Held | Action::WouldForceDelete => {
+            tracing::info!(controller, ?action, pod = name, uid, node, reason, "{message}");
+        }
+        Action::Refused | Action::Failed => {
+            tracing::warn!(controller, ?action, pod = name, uid, node, reason, "{message}")
+        }
+        Action::Dropped => tracing::debug!(controller, ?action, pod = name, uid, node, reason, "{message}"),
+    }
+}
+
+/// An error with its causes in one line, each said once.
+#[must_use]
+pub fn error_chain(error: &(dyn Error + 'static)) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        // Some libraries repeat their cause in their own text.
+        if !line.contains(&text) {
+            line.push_str(": ");
+            line.push_str(&text);
+        }
+        source = cause.source();
+    }
+    line
+}

@@ -1,0 +1,105 @@
+//! Views without a cluster, for tables of `decide`. Not in the shipped binary.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::authority::Witness;
+use crate::cache::{Cache, Object, ViewGuard};
+use crate::clock::Mono;
+use crate::model::{Kind, Node, NodeLease, Pod, Uid};
+use crate::wire::{Encoding, Raw};
+
+/// The moment `seconds` after the start.
+#[must_use]
+pub const fn at(seconds: u64) -> Mono {
+    Mono::from_start(Duration::from_secs(seconds))
+}
+
+/// A cache that a test fills by hand.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    cache: Arc<Cache>,
+}
+
+impl World {
+    /// An empty cluster that was listed at the start.
+    #[must_use]
+    pub fn listed() -> Self {
+        let world = Self::default();
+        for kind in Kind::ALL {
+            world.list(kind, at(0));
+        }
+        world
+    }
+
+    /// Counts a kind as listed, and as heard of, at `now`.
+    pub fn list(&self, kind: Kind, now: Mono) {
+        fn list<T: Object>(cache: &Cache, now: Mono) {
+            // Everything that is there was named by the list.
+            cache.end_list::<T>(now);
+        }
+        match kind {
+            Kind::Pods => list::<Pod>(&self.cache, now),
+            Kind::Nodes => list::<Node>(&self.cache, now),
+            Kind::NodeLeases => list::<NodeLease>(&self.cache, now),
+        }
+    }
+
+    /// The API server says at `now` that every kind is as it was.
+    pub fn hear(&self, now: Mono) {
+        for kind in Kind::ALL {
+            self.cache.heard(kind, now);
+        }
+    }
+
+    /// An object appears or changes at `now`. JSON as the API has it.
+    ///
+    /// # Panics
+    /// The object is none of the kind.
+    pub fn apply(&self, kind: Kind, object: &Value, now: Mono) {
+        match kind {
+            Kind::Pods => self.put::<Pod>(object, now),
+            Kind::Nodes => self.put::<Node>(object, now),
+            Kind::NodeLeases => self.put::<NodeLease>(object, now),
+        }
+    }
+
+    #[expect(clippy::expect_used, reason = "test support")]
+    fn put<T: Object>(&self, object: &Value, now: Mono) {
+        let raw = Raw::from_body(Encoding::Json, object.to_string().into()).expect("JSON needs no envelope");
+        self.cache.apply::<T>(raw.decode().expect("an object of the kind"), now);
+    }
+
+    /// An object goes at `now`.
+    ///
+    /// # Panics
+    /// The UID is empty.
+    #[expect(clippy::expect_used, reason = "test support")]
+    pub fn remove(&self, kind: Kind, uid: &str, now: Mono) {
+        let uid = Uid::new(uid).expect("a UID");
+        match kind {
+            Kind::Pods => self.cache.remove::<Pod>(&uid, now),
+            Kind::Nodes => self.cache.remove::<Node>(&uid, now),
+            Kind::NodeLeases => self.cache.remove::<NodeLease>(&uid, now),
+        }
+    }
+
+    /// A quorum read did not find this node, at `now`.
+    pub fn witness(&self, node: &str, now: Mono) {
+        self.cache.witnessed(node, Witness::for_decide_tests(now));
+    }
+
+    /// What decisions see.
+    #[must_use]
+    pub fn read(&self) -> ViewGuard<'_> {
+        self.cache.read()
+    }
+
+    /// The cache itself.
+    #[must_use]
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+}

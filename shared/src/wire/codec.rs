@@ -1,0 +1,284 @@
+//! Lists, single objects and watch streams, in either encoding.
+//!
+//! The encoding is what the answer's `Content-Type` says: a real API server is
+//! asked for protobuf first and gives it for its own kinds, JSON for CRDs; a
+//! simulator may always give JSON.
+
+use bytes::{Buf, Bytes, BytesMut};
+use prost::Message;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::Status;
+
+/// The `Accept` header of every read.
+pub const PROTOBUF_FIRST: &str = "application/vnd.kubernetes.protobuf,application/json;q=0.5";
+
+/// What every protobuf object of the API begins with (`runtime/serializer/protobuf`).
+const MAGIC: &[u8] = b"k8s\0";
+
+/// The largest watch frame that is believed. etcd refuses objects over 1.5 MiB
+/// and the API server requests over 3 MiB; more is a broken stream.
+const LARGEST_FRAME: usize = 16 << 20;
+
+/// How the bytes are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// JSON.
+    Json,
+    /// Kubernetes' protobuf.
+    Protobuf,
+}
+
+impl Encoding {
+    /// Reads a `Content-Type`.
+    #[must_use]
+    pub fn of(content_type: &str) -> Option<Self> {
+        let kind = content_type.split(';').next().unwrap_or_default().trim();
+        match kind {
+            "application/json" => Some(Self::Json),
+            "application/vnd.kubernetes.protobuf" => Some(Self::Protobuf),
+            _ => None,
+        }
+    }
+}
+
+/// Why bytes could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// Not JSON, or of another shape.
+    #[error("decoding JSON")]
+    Json(#[source] serde_json::Error),
+    /// Not protobuf, or of another shape.
+    #[error("decoding protobuf")]
+    Protobuf(#[source] prost::DecodeError),
+    /// A protobuf object without its envelope.
+    #[error("a protobuf object does not begin with the Kubernetes magic bytes")]
+    NoMagic,
+    /// A watch frame of a size that no API server sends.
+    #[error("a watch frame claims {0} bytes; the largest believable one has {LARGEST_FRAME}")]
+    FrameTooLarge(usize),
+    /// A watch event of a type that this version does not know.
+    #[error("a watch event of the unknown type {0:?}")]
+    UnknownEvent(String),
+}
+
+/// One object, not decoded yet.
+#[derive(Clone, Debug)]
+pub struct Raw {
+    encoding: Encoding,
+    bytes: Bytes,
+}
+
+impl Raw {
+    /// The object that is the whole body of an answer.
+    ///
+    /// # Errors
+    /// A protobuf body without its envelope.
+    pub fn from_body(encoding: Encoding, body: Bytes) -> Result<Self, WireError> {
+        match encoding {
+            Encoding::Json => Ok(Self { encoding, bytes: body }),
+            Encoding::Protobuf => Ok(Self { encoding, bytes: unwrap_envelope(body)? }),
+        }
+    }
+
+    /// Decodes the fields that `T` declares.
+    ///
+    /// # Errors
+    /// The bytes are of another shape.
+    pub fn decode<T: Message + Default + DeserializeOwned>(&self) -> Result<T, WireError> {
+        match self.encoding {
+            Encoding::Json => serde_json::from_slice(&self.bytes).map_err(WireError::Json),
+            Encoding::Protobuf => T::decode(self.bytes.clone()).map_err(WireError::Protobuf),
+        }
+    }
+}
+
+/// `runtime.Unknown`: the envelope of a protobuf object.
+#[derive(Clone, PartialEq, Message)]
+struct Envelope {
+    #[prost(bytes = "bytes", tag = "2")]
+    raw: Bytes,
+}
+
+fn unwrap_envelope(mut body: Bytes) -> Result<Bytes, WireError> {
+    if !body.starts_with(MAGIC) {
+        return Err(WireError::NoMagic);
+    }
+    body.advance(MAGIC.len());
+    Ok(Envelope::decode(body).map_err(WireError::Protobuf)?.raw)
+}
+
+/// `metadata` of a list.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMeta {
+    #[prost(string, tag = "2")]
+    resource_version: String,
+    #[prost(string, tag = "3")]
+    r#continue: String,
+}
+
+/// One page of a list.
+#[derive(Debug)]
+pub struct Page {
+    /// The version of the list, for the watch that follows.
+    pub resource_version: String,
+    /// Where the next page begins; empty on the last.
+    pub continue_token: String,
+    /// The objects, each to be decoded on its own.
+    pub items: Vec<Raw>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ProtobufList {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<ListMeta>,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    items: Vec<Bytes>,
+}
+
+#[derive(Deserialize)]
+struct JsonList<'a> {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+impl Page {
+    /// Reads the body of a list.
+    ///
+    /// # Errors
+    /// The body as a whole is no list; single items are not looked into.
+    pub fn from_body(encoding: Encoding, body: Bytes) -> Result<Self, WireError> {
+        let (metadata, items) = match encoding {
+            Encoding::Protobuf => {
+                let list = ProtobufList::decode(unwrap_envelope(body)?).map_err(WireError::Protobuf)?;
+                (list.metadata.unwrap_or_default(), list.items)
+            }
+            Encoding::Json => {
+                let list: JsonList<'_> = serde_json::from_slice(&body).map_err(WireError::Json)?;
+                let items = list.items.unwrap_or_default();
+                (list.metadata, items.iter().map(|item| body.slice_ref(item.get().as_bytes())).collect())
+            }
+        };
+        Ok(Self {
+            resource_version: metadata.resource_version,
+            continue_token: metadata.r#continue,
+            items: items.into_iter().map(|bytes| Raw { encoding, bytes }).collect(),
+        })
+    }
+}
+
+/// One event of a watch.
+#[derive(Debug)]
+pub enum Event {
+    /// The object is there, new or changed.
+    Applied(Raw),
+    /// The object went; this is its last state.
+    Deleted(Raw),
+    /// Nothing happened up to the version of this otherwise empty object.
+    Bookmark(Raw),
+    /// The watch cannot go on.
+    Error(Status),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ProtobufEvent {
+    #[prost(string, tag = "1")]
+    kind: String,
+    #[prost(message, optional, tag = "2")]
+    object: Option<RawExtension>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RawExtension {
+    #[prost(bytes = "bytes", tag = "1")]
+    raw: Bytes,
+}
+
+#[derive(Deserialize)]
+struct JsonEvent<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// Cuts the body of a watch into events.
+#[derive(Debug)]
+pub struct Frames {
+    encoding: Encoding,
+    buffer: BytesMut,
+}
+
+impl Frames {
+    /// An empty stream.
+    #[must_use]
+    pub fn new(encoding: Encoding) -> Self {
+        Self { encoding, buffer: BytesMut::new() }
+    }
+
+    /// Takes the next bytes of the body.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole event, if it has arrived.
+    ///
+    /// # Errors
+    /// The stream is broken: it must be opened again.
+    pub fn next_event(&mut self) -> Result<Option<Event>, WireError> {
+        let Some(frame) = self.next_frame()? else { return Ok(None) };
+        let (kind, raw) = match self.encoding {
+            Encoding::Protobuf => {
+                let event = ProtobufEvent::decode(frame).map_err(WireError::Protobuf)?;
+                let object = event.object.unwrap_or_default();
+                (event.kind, Raw::from_body(self.encoding, object.raw)?)
+            }
+            Encoding::Json => {
+                let event: JsonEvent<'_> = serde_json::from_slice(&frame).map_err(WireError::Json)?;
+                let bytes = frame.slice_ref(event.object.get().as_bytes());
+                (event.kind, Raw { encoding: self.encoding, bytes })
+            }
+        };
+        match kind.as_str() {
+            "ADDED" | "MODIFIED" => Ok(Some(Event::Applied(raw))),
+            "DELETED" => Ok(Some(Event::Deleted(raw))),
+            "BOOKMARK" => Ok(Some(Event::Bookmark(raw))),
+            "ERROR" => Ok(Some(Event::Error(raw.decode()?))),
+            _ => Err(WireError::UnknownEvent(kind)),
+        }
+    }
+
+    /// JSON events end with a line feed; protobuf events begin with their
+    /// length in four bytes, the highest first.
+    fn next_frame(&mut self) -> Result<Option<Bytes>, WireError> {
+        let size = match self.encoding {
+            Encoding::Json => self.buffer.iter().position(|&byte| byte == b'\n').map(|at| at + 1),
+            Encoding::Protobuf => match self.buffer.first_chunk::<4>() {
+                None => None,
+                Some(&head) => {
+                    let size = usize::try_from(u32::from_be_bytes(head)).unwrap_or(usize::MAX);
+                    if size > LARGEST_FRAME {
+                        return Err(WireError::FrameTooLarge(size));
+                    }
+                    (self.buffer.len() >= 4 + size).then(|| {
+                        self.buffer.advance(4);
+                        size
+                    })
+                }
+            },
+        };
+        match size {
+            Some(size) => Ok(Some(self.buffer.split_to(size).freeze())),
+            None if self.buffer.len() > LARGEST_FRAME + 4 => Err(WireError::FrameTooLarge(self.buffer.len())),
+            None => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::wire::{
+    ContainerState, ContainerStatus, MapKey, ObjectMeta, Pod, PodSpec, PodStatus, Presence, Time,
+};
+
+fn envelope(raw: Vec<u8>) -> Bytes {
+    let mut out = MAGIC.to_vec();
+    Envelope { raw: raw.into() }.encode(&mut out).unwrap();
+    out.into()
+}
+
+fn json_list(items: &str) -> Bytes {
+    Bytes::from(format!(
+        r#"{{"kind":"PodList","metadata":{{"resourceVersion":"7","continue":"c"}},"items":{items}}}"#
+    ))
+}
+
+fn any_meta() -> impl Strategy<Value = ObjectMeta> {
+    let texts =
+        (any::<Option<String>>(), any::<Option<String>>(), any::<Option<String>>(), any::<Option<String>>());
+    let numbers = (any::<Option<i64>>(), any::<Option<i64>>());
+    // The years that JSON can write; protobuf could say more.
+    let time = prop::option::of((-60_000_000_000_i64..250_000_000_000, 0..1_000_000_000_i32));
+    let keys = prop::collection::btree_set(any::<String>(), 0..3);
+    (texts, numbers, time, keys, any::<Vec<String>>()).prop_map(
+        |((name, namespace, uid, resource_version), (generation, grace), time, keys, finalizers)| {
+            let time = time.map(|(seconds, nanos)| Time { seconds: Some(seconds), nanos: Some(nanos) });
+            ObjectMeta {
+                name,
+                namespace,
+                uid,
+                resource_version,
+                generation,
+                creation_timestamp: time,
+                deletion_timestamp: time,
+                deletion_grace_period_seconds: grace,
+                annotations: keys.into_iter().map(|key| MapKey { key }).collect(),
+                finalizers,
+            }
+        },
+    )
+}
+
+fn any_pod() -> impl Strategy<Value = Pod> {
+    let running = prop::collection::vec(any::<Option<bool>>(), 0..3);
+    (any_meta(), any::<Option<String>>(), any::<Option<String>>(), running).prop_map(
+        |(metadata, node_name, phase, runs)| {
+            let report = |runs: Option<bool>| ContainerStatus {
+                state: runs.map(|runs| ContainerState { running: runs.then_some(Presence {}) }),
+            };
+            let statuses: Vec<_> = runs.into_iter().map(report).collect();
+            Pod {
+                metadata: Some(metadata),
+                spec: Some(PodSpec { node_name }),
+                status: Some(PodStatus {
+                    phase,
+                    container_statuses: statuses.clone(),
+                    init_container_statuses: statuses,
+                    ..PodStatus::default()
+                }),
+            }
+        },
+    )
+}
+
+proptest! {
+    /// The seam of the feed: the same object gives the same fields in both encodings.
+    #[test]
+    fn json_and_protobuf_give_the_same_pod(pod in any_pod()) {
+        let json = Raw::from_body(Encoding::Json, serde_json::to_vec(&pod).unwrap().into()).unwrap();
+        let protobuf = Raw::from_body(Encoding::Protobuf, envelope(pod.encode_to_vec())).unwrap();
+        prop_assert_eq!(&json.decode::<Pod>().unwrap(), &pod);
+        prop_assert_eq!(&protobuf.decode::<Pod>().unwrap(), &pod);
+    }
+
+    /// However the network cuts a stream, the same events come out.
+    #[test]
+    fn a_stream_may_be_cut_anywhere(names in prop::collection::vec("[a-z]{0,12}", 1..6), cut in 1_usize..40, protobuf in any::<bool>()) {
+        let encoding = if protobuf { Encoding::Protobuf } else { Encoding::Json };
+        let mut stream = Vec::new();
+        for name in &names {
+            let pod = Pod { metadata: Some(ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() }), ..Pod::default() };
+            if protobuf {
+                let raw = envelope(pod.encode_to_vec());
+                let event = ProtobufEvent { kind: "ADDED".into(), object: Some(RawExtension { raw }) }.encode_to_vec();
+                stream.extend_from_slice(&u32::try_from(event.len()).unwrap().to_be_bytes());
+                stream.extend_from_slice(&event);
+            } else {
+                stream.extend_from_slice(format!("{{\"type\":\"ADDED\",\"object\":{}}}\n", serde_json::to_string(&pod).unwrap()).as_bytes());
+            }
+        }
+        let mut frames = Frames::new(encoding);
+        let mut seen = Vec::new();
+        for chunk in stream.chunks(cut) {
+            frames.push(chunk);
+            while let Some(event) = frames.next_event().unwrap() {
+                let Event::Applied(raw) = event else { panic!("{event:?}") };
+                seen.push(raw.decode::<Pod>().unwrap().metadata.unwrap().name.unwrap());
+            }
+        }
+        prop_assert_eq!(seen, names);
+    }
+
+    /// Whatever arrives, nothing panics.
+    #[test]
+    fn garbage_is_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200), protobuf in any::<bool>()) {
+        let encoding = if protobuf { Encoding::Protobuf } else { Encoding::Json };
+        drop(Page::from_body(encoding, bytes.clone().into()));
+        let mut frames = Frames::new(encoding);
+        frames.push(&bytes);
+        drop(frames.next_event());
+    }
+}
+
+#[test]
+fn one_broken_item_does_not_break_its_list() {
+    let page =
+        Page::from_body(Encoding::Json, json_list(r#"[{"metadata":{"name":"a"}},{"metadata":{"name":7}}]"#))
+            .unwrap();
+    assert_eq!(
+        (page.resource_version.as_str(), page.continue_token.as_str(), page.items.len()),
+        ("7", "c", 2)
+    );
+    assert!(page.items[0].decode::<Pod>().is_ok());
+    assert!(page.items[1].decode::<Pod>().is_err());
+}
+
+#[test]
+fn null_stands_for_an_empty_list() {
+    assert_eq!(Page::from_body(Encoding::Json, json_list("null")).unwrap().items.len(), 0);
+    let pod = Raw::from_body(
+        Encoding::Json,
+        Bytes::from_static(br#"{"metadata":{"finalizers":null,"annotations":null}}"#),
+    )
+    .unwrap();
+    assert_eq!(pod.decode::<Pod>().unwrap().metadata, Some(ObjectMeta::default()));
+}
+
+#[test]
+fn protobuf_without_its_envelope_is_refused() {
+    assert!(matches!(Raw::from_body(Encoding::Protobuf, Bytes::from_static(b"{}")), Err(WireError::NoMagic)));
+}
+
+#[test]
+fn an_unbelievable_frame_is_refused_before_it_is_awaited() {
+    let mut frames = Frames::new(Encoding::Protobuf);
+    frames.push(&[0xFF, 0, 0, 0]);
+    assert!(matches!(frames.next_event(), Err(WireError::FrameTooLarge(_))));
+}
+
+#[test]
+fn an_event_of_an_unknown_type_is_an_error_that_names_it() {
+    let mut frames = Frames::new(Encoding::Json);
+    frames.push(b"{\"type\":\"MOVED\",\"object\":{}}\n");
+    assert_eq!(frames.next_event().unwrap_err().to_string(), r#"a watch event of the unknown type "MOVED""#);
+}

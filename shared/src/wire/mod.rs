@@ -1,0 +1,20 @@
+//! What the API server sends, as far as somebody reads it.
+//!
+//! Duty: turn bytes into the fields that [`crate::model`] needs, and nothing
+//! else. Every message here is both a serde type and a prost message with the
+//! field numbers of Kubernetes' `generated.proto`, so JSON and protobuf cannot
+//! drift apart; fields that nobody reads are skipped without an allocation.
+//!
+//! Invariant: an object that cannot be decoded is an error of that object
+//! alone, never of its list ([`Page::items`] are decoded one by one).
+
+mod codec;
+mod messages;
+mod time;
+
+pub use codec::{Encoding, Event, Frames, PROTOBUF_FIRST, Page, Raw, WireError};
+pub use messages::{
+    ContainerState, ContainerStatus, Lease, LeaseSpec, MapKey, Node, NodeCondition, NodeSpec, NodeStatus,
+    ObjectMeta, OnlyMeta, Pod, PodSpec, PodStatus, Presence, Status, StatusCause, StatusDetails, Taint,
+};
+pub use time::Time;
