@@ -1,0 +1,42 @@
+# The image holds one static binary and nothing else: no shell, no libc, no package to patch.
+#
+#   docker build -t pod-safety .
+#
+# The compiler image is pinned by its full version. Pin it by digest where builds must be repeatable to
+# the byte:  docker build --build-arg RUST_IMAGE=rust:1.95.0-bookworm@sha256:… .
+# Each architecture is built on its own kind of node (or by emulation); nothing here names one.
+ARG RUST_IMAGE=rust:1.95.0-bookworm
+
+FROM ${RUST_IMAGE} AS build
+ARG TARGETARCH
+WORKDIR /src
+# Static, for glibc: Debian's libc of 2022 and later has the `files` and `dns` name services built in, so
+# names still resolve in an empty root, by the /etc/hosts and /etc/resolv.conf that the kubelet mounts.
+# (The API server is an IP address in a cluster; fence devices may have names.)
+ENV RUSTFLAGS="-C target-feature=+crt-static"
+# There is no CA bundle either: every TLS client of ours must be given its root certificates (the service
+# account's, or those beside a fence device's Secret), and fails to start without them.
+COPY . .
+# `--target` keeps RUSTFLAGS away from build scripts and procedural macros, which cannot be static.
+# All paths of the commands are relative: tests/image runs these very lines without a container.
+RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
+    --mount=type=cache,id=pod-safety-target-${TARGETARCH},target=/src/target,sharing=locked \
+    cargo build --package pod-safety --release --locked --target host-tuple \
+    && mkdir -p image \
+    && cp "target/$(rustc --print host-tuple)/release/pod-safety" image/pod-safety
+
+FROM scratch
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="pod-safety" \
+      org.opencontainers.image.description="Kubernetes controllers that keep at most one pod running per StatefulSet identity, through any partition" \
+      org.opencontainers.image.source="https://github.com/pod-safety/pod-safety" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+COPY --from=build /src/image/pod-safety /pod-safety
+# A number, so that runAsNonRoot can be checked without an /etc/passwd.
+USER 65532:65532
+EXPOSE 8080
+ENTRYPOINT ["/pod-safety"]
+CMD ["run"]

@@ -1,0 +1,58 @@
+# The few commands people type. CI runs `make test`, nothing else.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO_DENY := .cache/bin/cargo-deny
+IMAGE ?= pod-safety:dev
+
+# `$(call timed,NAME) COMMAND` says afterwards how long it took.
+timed = TIMEFORMAT='== $(1): %0R s'; time
+
+.PHONY: help try test install fmt lint unit control-plane bench image advisories clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+
+try: install ## a small cluster on this machine with pod-safety in it, to look at
+	@./tests/try.sh
+
+test: install lint ## everything that CI checks, on a fresh machine too
+	@cargo test --workspace --locked --no-fail-fast
+
+install: ## what the tests need beyond Rust, Go and Debian; quick when it is there
+	@$(call timed,install) ./tests/install.sh
+
+fmt: ## write all sources in the one format
+	@cargo fmt --all
+
+lint: $(CARGO_DENY) ## format, clippy, documentation, licences and bans
+	@$(call timed,format) cargo fmt --all --check
+	@$(call timed,clippy) cargo clippy --quiet --workspace --all-targets --locked -- --deny warnings
+	@export RUSTDOCFLAGS='--deny warnings'; \
+	$(call timed,documentation) cargo doc --quiet --workspace --no-deps --locked
+	@$(call timed,licences and bans) $(CARGO_DENY) --log-level error check bans licenses sources
+
+unit: ## the tests that need neither a control plane nor a release build: seconds
+	@cargo test --locked -p pod-safety-shared -p pod-safety
+
+control-plane: install ## the suites against the real kube-apiserver, etcd and kubectl
+	@cargo test --locked -p pod-safety-control-plane
+
+bench: install ## the numbers, beside kube-controller-manager's, on this machine
+	@cargo run --release --locked -p pod-safety-bench
+
+image: ## build the container image (needs a container engine; IMAGE names it)
+	@docker build --build-arg REVISION="$$(git rev-parse HEAD)" --tag $(IMAGE) .
+
+# Not part of `test`: the advisory database is fetched from its public repository, so this needs the network,
+# and what it finds depends on the day, not on the commit.
+advisories: $(CARGO_DENY) ## known vulnerabilities in what we depend on (needs the network)
+	@$(CARGO_DENY) check advisories
+
+clean: ## remove build output (the installed tools in .cache stay)
+	@cargo clean
+
+$(CARGO_DENY):
+	@./tests/install.sh

@@ -1,0 +1,158 @@
+//! What the Dockerfile may and may not say. hadolint knows the general rules, this file knows ours.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use pod_safety_image::{Dockerfile, dockerfile, repository};
+
+#[test]
+fn hadolint_has_nothing_to_say() -> Result<()> {
+    let installed = repository().join(".cache/bin/hadolint");
+    let output = Command::new(&installed)
+        .args(["--no-color", "Dockerfile"])
+        .current_dir(repository())
+        .output()
+        .with_context(|| format!("{} is missing: run tests/install.sh", installed.display()))?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+#[test]
+fn every_base_is_pinned_or_empty() -> Result<()> {
+    let file = dockerfile()?;
+    let mut earlier: Vec<&str> = Vec::new();
+    for stage in &file.stages {
+        let name = stage.base.rsplit('/').next().unwrap_or_default();
+        let pinned = name.split_once(':').is_some_and(|(_, tag)| is_full_version(tag));
+        ensure!(
+            stage.base == "scratch" || stage.base.contains("@sha256:") || pinned || earlier.contains(&name),
+            "FROM {} moves: name major.minor.patch or a digest",
+            stage.base
+        );
+        ensure!(!stage.base.contains("latest"), "FROM {}", stage.base);
+        earlier.extend(stage.name.as_deref());
+    }
+    Ok(())
+}
+
+#[test]
+fn the_image_is_empty_but_for_the_binary() -> Result<()> {
+    let file = dockerfile()?;
+    let last = file.last()?;
+    assert_eq!(last.base, "scratch");
+    let copy = last.only("COPY")?;
+    assert_eq!(copy.option("from").collect::<Vec<_>>(), ["build"]);
+    assert!(copy.rest.ends_with(" /pod-safety"), "{}", copy.rest);
+    assert_eq!(last.all("RUN").count(), 0, "scratch can run nothing");
+    Ok(())
+}
+
+#[test]
+fn the_image_starts_the_binary_itself_as_an_unprivileged_number() -> Result<()> {
+    let file = dockerfile()?;
+    let last = file.last()?;
+    assert_eq!(last.only("USER")?.rest, "65532:65532");
+    // The exec form: PID 1 is the binary, so that it receives SIGTERM and can give its lease back.
+    assert_eq!(last.only("ENTRYPOINT")?.rest, r#"["/pod-safety"]"#);
+    assert_eq!(last.only("CMD")?.rest, r#"["run"]"#);
+    assert_eq!(last.only("EXPOSE")?.rest, "8080");
+    Ok(())
+}
+
+#[test]
+fn no_argument_or_variable_holds_a_secret() -> Result<()> {
+    let file = dockerfile()?;
+    let lines = file.stages.iter().flat_map(|stage| stage.all("ARG").chain(stage.all("ENV")));
+    let names = lines
+        .flat_map(|line| line.rest.split_whitespace().map(|word| word.split('=').next().unwrap_or(word)))
+        .chain(file.arguments.iter().map(|(name, _)| name.as_str()));
+    for name in names.map(str::to_ascii_uppercase) {
+        for word in ["SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "KEY"] {
+            ensure!(
+                !name.contains(word),
+                "{name} would stay in the image's history: use RUN --mount=type=secret"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn add_is_not_even_understood() {
+    let refusal = Dockerfile::parse("FROM scratch\nADD https://example.org/a /a\n").err();
+    assert!(refusal.is_some_and(|error| error.to_string().contains("ADD")), "ADD can fetch anything");
+}
+
+#[test]
+fn downloads_and_build_output_are_cached_between_builds() -> Result<()> {
+    let file = dockerfile()?;
+    let build = file.stages.first().context("no stage")?;
+    let mounts: Vec<&str> = build.only("RUN")?.option("mount").collect();
+    for target in ["/usr/local/cargo/registry", "/src/target"] {
+        let cached =
+            |mount: &&str| mount.starts_with("type=cache,") && mount.contains(&format!("target={target},"));
+        ensure!(mounts.iter().any(cached), "no cache mount for {target} among {mounts:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_builder_is_sent_nothing_but_what_cargo_reads() -> Result<()> {
+    let text = std::fs::read_to_string(repository().join(".dockerignore"))?;
+    let rules: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    assert_eq!(rules.first(), Some(&"*"), "first all is left out, then what is needed is let in");
+    let let_in: Vec<&str> = rules.iter().filter_map(|rule| rule.strip_prefix('!')).collect();
+    assert_eq!(let_in, ["Cargo.toml", "Cargo.lock", "controllers", "shared", "charts", "tests"]);
+    for below in ["**/target", "**/.git", "**/.cache"] {
+        let position =
+            rules.iter().position(|rule| *rule == below).with_context(|| format!("{below} is let in"))?;
+        ensure!(
+            rules[position..].iter().all(|rule| !rule.starts_with('!')),
+            "a later rule may let {below} in again"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn the_image_is_built_by_the_compiler_that_developers_use() -> Result<()> {
+    let toolchain = manifest("rust-toolchain.toml")?;
+    let channel = toolchain["toolchain"]["channel"].as_str().context("no channel")?;
+    let file = dockerfile()?;
+    let base = &file.stages.first().context("no stage")?.base;
+    ensure!(base.starts_with(&format!("rust:{channel}-")), "{base} is not Rust {channel}");
+    Ok(())
+}
+
+#[test]
+fn labels_say_what_the_manifest_says() -> Result<()> {
+    let cargo = manifest("Cargo.toml")?;
+    let package = &cargo["workspace"]["package"];
+    let file = dockerfile()?;
+    let last = file.last()?;
+    let labels: BTreeMap<_, _> = last.only("LABEL")?.pairs()?.into_iter().collect();
+    let label = |name: &str| labels.get(&format!("org.opencontainers.image.{name}")).map(String::as_str);
+    assert_eq!(label("title"), Some("pod-safety"));
+    assert_eq!(label("source"), package["repository"].as_str());
+    assert_eq!(label("licenses"), package["license"].as_str());
+    assert_eq!(label("version"), Some("${VERSION}"));
+    assert_eq!(label("revision"), Some("${REVISION}"));
+    let version = last.all("ARG").find_map(|arg| arg.rest.strip_prefix("VERSION="));
+    assert_eq!(version, package["version"].as_str());
+    let binary = manifest("controllers/Cargo.toml")?;
+    assert_eq!(label("description"), binary["package"]["description"].as_str());
+    Ok(())
+}
+
+fn manifest(path: impl AsRef<Path>) -> Result<toml::Table> {
+    Ok(std::fs::read_to_string(repository().join(path))?.parse()?)
+}
+
+/// `1.95.0-bookworm` yes; `1`, `1.95`, `slim` no.
+fn is_full_version(tag: &str) -> bool {
+    let version = tag.split('-').next().unwrap_or_default();
+    let numbers: Vec<&str> = version.split('.').collect();
+    numbers.len() == 3 && numbers.iter().all(|number| number.parse::<u32>().is_ok())
+}

@@ -1,0 +1,81 @@
+//! What the tests of the locks read: the repository's manifests and sources.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use toml::Table;
+
+/// The root of the repository.
+pub fn repository() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}
+
+/// A TOML file of the repository, by its path from the root.
+///
+/// # Errors
+/// If it cannot be read or is not TOML.
+pub fn manifest(path: impl AsRef<Path>) -> Result<Table> {
+    let path = repository().join(path);
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    text.parse().with_context(|| path.display().to_string())
+}
+
+/// The folders of the workspace's members, as the root manifest lists them.
+///
+/// # Errors
+/// If the list holds anything but plain paths.
+pub fn members() -> Result<Vec<String>> {
+    let root = manifest("Cargo.toml")?;
+    let members = root["workspace"]["members"].as_array().context("members")?;
+    let paths = members.iter().map(|path| path.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
+    let paths = paths.context("a member is not a string")?;
+    ensure!(paths.iter().all(|path| !path.contains('*')), "list each member by name: {paths:?}");
+    Ok(paths)
+}
+
+/// A source file: its path from the root, and its text.
+pub struct Source {
+    /// With `/` between folders.
+    pub path: String,
+    /// All of it.
+    pub text: String,
+}
+
+/// Every Rust source of every member, without build output and fixtures.
+///
+/// # Errors
+/// If a folder or file cannot be read.
+pub fn sources() -> Result<Vec<Source>> {
+    let mut found = Vec::new();
+    for member in members()? {
+        collect(&repository().join(member), &mut found)?;
+    }
+    ensure!(found.len() > 10, "{} sources: not the whole tree", found.len());
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(found)
+}
+
+fn collect(folder: &Path, found: &mut Vec<Source>) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() && !["target", "fixtures", "forbidden", ".cache"].contains(&name.as_ref()) {
+            collect(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let from_root = path.strip_prefix(repository())?.to_string_lossy().into_owned();
+            found.push(Source { path: from_root, text: std::fs::read_to_string(&path)? });
+        }
+    }
+    Ok(())
+}
+
+/// A program that tests/install.sh puts into the repository's own .cache/bin.
+///
+/// # Errors
+/// If it is not there.
+pub fn installed(program: &str) -> Result<PathBuf> {
+    let path = repository().join(".cache/bin").join(program);
+    ensure!(path.is_file(), "{} is missing: run tests/install.sh", path.display());
+    Ok(path)
+}

@@ -1,0 +1,239 @@
+//! Each ban of clippy.toml and each lint of Cargo.toml is broken once in fixtures/lints, and must be an
+//! error there. A ban whose path has moved would otherwise fall silent: clippy does not mind.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use pod_safety_locks::{manifest, repository};
+use serde_json::Value;
+use toml::Table;
+
+/// An error of the compiler or of clippy.
+struct Finding {
+    /// `clippy::disallowed_methods`, `unsafe_code`, `E0451`, …
+    code: String,
+    message: String,
+}
+
+/// A group and not a lint: an error bears the name of one of its members, which is looked for by itself.
+const GROUPS: [&str; 1] = ["rust_2018_idioms"];
+
+#[test]
+fn every_ban_and_every_lint_fires() -> Result<()> {
+    let findings = findings()?;
+    let mut silent: BTreeSet<String> = BTreeSet::new();
+
+    for (list, path) in bans()? {
+        let quoted = format!("`{path}`");
+        let fires =
+            |found: &Finding| found.code == format!("clippy::{list}") && found.message.contains(&quoted);
+        if !findings.iter().any(fires) {
+            silent.insert(format!("{list} {path}"));
+        }
+    }
+    let codes: BTreeSet<&str> = findings.iter().map(|found| found.code.as_str()).collect();
+    for lint in lints()? {
+        if !codes.contains(lint.as_str()) && !GROUPS.contains(&lint.as_str()) {
+            silent.insert(lint);
+        }
+    }
+    ensure!(
+        silent.is_empty(),
+        "use each of these in tests/locks/fixtures/lints (or correct its path): {silent:#?}"
+    );
+    ensure!(codes.contains("elided_lifetimes_in_paths"), "rust_2018_idioms are silent");
+    Ok(())
+}
+
+#[test]
+fn every_ban_says_why() -> Result<()> {
+    let config = manifest("clippy.toml")?;
+    for list in ["disallowed-methods", "disallowed-types", "disallowed-macros"] {
+        for ban in config[list].as_array().context(list)? {
+            let reason = ban.get("reason").and_then(toml::Value::as_str).unwrap_or_default();
+            ensure!(reason.split_whitespace().count() >= 3, "{ban} has no reason");
+        }
+    }
+    Ok(())
+}
+
+/// A new version of kube may bring a new way to write. Each async method of `Api` and `Client` is either
+/// banned or known to only read.
+#[test]
+fn every_door_of_kube_is_known() -> Result<()> {
+    let read_only = BTreeSet::from([
+        "apiserver_version",
+        "connect", // websockets: not compiled in, see the test below
+        "get",
+        "get_approval",
+        "get_ephemeral_containers",
+        "get_metadata",
+        "get_metadata_opt",
+        "get_metadata_opt_with",
+        "get_metadata_with",
+        "get_opt",
+        "get_resize",
+        "get_scale",
+        "get_status",
+        "get_subresource",
+        "get_with",
+        "list",
+        "list_api_group_resources",
+        "list_api_groups",
+        "list_api_groups_aggregated",
+        "list_core_api_resources",
+        "list_core_api_versions",
+        "list_core_api_versions_aggregated",
+        "list_metadata",
+        "log_stream",
+        "logs",
+        "try_default",
+        "watch",
+        "watch_metadata",
+        // Behind the features `ws` and `kubelet-debug`, which are off.
+        "attach",
+        "exec",
+        "portforward",
+    ]);
+    let banned: BTreeSet<String> = bans()?.into_iter().map(|(_, path)| path).collect();
+    let mut unknown = BTreeSet::new();
+    for door in doors()? {
+        let is_banned = ["Api", "Client"].iter().any(|of| banned.contains(&format!("kube::{of}::{door}")));
+        if !is_banned && !read_only.contains(door.as_str()) {
+            unknown.insert(door);
+        }
+    }
+    ensure!(unknown.is_empty(), "ban these in clippy.toml, or list them here as reads: {unknown:?}");
+    let kube = &manifest("Cargo.toml")?["workspace"]["dependencies"]["kube"];
+    for feature in ["ws", "kubelet-debug", "runtime", "unstable-client"] {
+        let features = kube["features"].as_array().context("features")?;
+        ensure!(
+            !features.contains(&feature.into()),
+            "kube's feature {feature} opens doors that no ban covers"
+        );
+    }
+    Ok(())
+}
+
+/// `(disallowed_methods, std::time::Instant::now)`, …
+fn bans() -> Result<Vec<(String, String)>> {
+    let config = manifest("clippy.toml")?;
+    let mut bans = Vec::new();
+    for list in ["disallowed-methods", "disallowed-types", "disallowed-macros"] {
+        for ban in config[list].as_array().context(list)? {
+            let path = ban.get("path").and_then(toml::Value::as_str).context("a ban without a path")?;
+            bans.push((list.replace('-', "_"), path.to_owned()));
+        }
+    }
+    ensure!(bans.len() > 20, "{} bans: clippy.toml was not understood", bans.len());
+    Ok(bans)
+}
+
+/// The lints that the workspace switches on, named as the compiler names them.
+fn lints() -> Result<Vec<String>> {
+    let root = manifest("Cargo.toml")?;
+    let lints = &root["workspace"]["lints"];
+    let names = |tool: &str| lints[tool].as_table().map(|table| table.keys().cloned().collect::<Vec<_>>());
+    let rust = names("rust").context("no lints of rustc")?;
+    let clippy = names("clippy").context("no lints of clippy")?;
+    Ok(rust.into_iter().chain(clippy.iter().map(|name| format!("clippy::{name}"))).collect())
+}
+
+/// Runs clippy over the fixtures, once, as `make lint` runs it over the workspace.
+fn findings() -> Result<Vec<Finding>> {
+    let workspace = fixture_workspace()?;
+    let output = Command::new(env!("CARGO"))
+        .args(["clippy", "--offline", "--quiet", "--message-format=json", "--", "-D", "warnings"])
+        .current_dir(&workspace)
+        .env("CARGO_TARGET_DIR", repository().join("target/locks/target"))
+        .env_remove("RUSTFLAGS")
+        .output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let mut findings = Vec::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let message: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        let message = &message["message"];
+        if let (Some(code), Some("error")) = (message["code"]["code"].as_str(), message["level"].as_str()) {
+            let text = message["message"].as_str().unwrap_or_default().to_owned();
+            findings.push(Finding { code: code.to_owned(), message: text });
+        }
+    }
+    let broken: Vec<&str> = findings
+        .iter()
+        .filter(|found| found.code.starts_with('E'))
+        .map(|found| found.message.as_str())
+        .collect();
+    ensure!(broken.is_empty(), "the fixtures must compile but for the lints: {broken:?}");
+    ensure!(!findings.is_empty(), "clippy found nothing at all: {errors}");
+    Ok(findings)
+}
+
+/// A workspace with the repository's versions, lints and clippy.toml, whose only member is the fixtures.
+fn fixture_workspace() -> Result<PathBuf> {
+    let workspace = repository().join("target/locks/workspace");
+    fs::create_dir_all(workspace.join("lints/src"))?;
+    let mut root: Table = manifest("Cargo.toml")?;
+    let table = root["workspace"].as_table_mut().context("no workspace")?;
+    table.insert("members".into(), toml::Value::Array(vec!["lints".into()]));
+    table.remove("default-members");
+    table.remove("exclude");
+    write_if_new(&workspace.join("Cargo.toml"), &toml::to_string(&root)?)?;
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/lints");
+    for file in ["Cargo.lock", "clippy.toml"] {
+        write_if_new(&workspace.join(file), &fs::read_to_string(repository().join(file))?)?;
+    }
+    write_if_new(&workspace.join("lints/Cargo.toml"), &fs::read_to_string(fixtures.join("Cargo.toml"))?)?;
+    for entry in fs::read_dir(fixtures.join("src"))? {
+        let entry = entry?;
+        write_if_new(
+            &workspace.join("lints/src").join(entry.file_name()),
+            &fs::read_to_string(entry.path())?,
+        )?;
+    }
+    Ok(workspace)
+}
+
+/// Leaves a file alone that says this already, so that cargo has nothing to do again.
+fn write_if_new(path: &Path, text: &str) -> Result<()> {
+    if fs::read_to_string(path).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    fs::write(path, text).with_context(|| path.display().to_string())
+}
+
+/// The names of the public async methods in the sources of kube-client, as the lock file pins it.
+fn doors() -> Result<BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--offline", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"])
+        .current_dir(repository())
+        .output()?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+    let packages = metadata["packages"].as_array().context("no packages")?;
+    let kube = packages.iter().find(|package| package["name"] == "kube-client").context("no kube-client")?;
+    let source = Path::new(kube["manifest_path"].as_str().context("no path")?).with_file_name("src");
+    let mut doors = BTreeSet::new();
+    for part in ["api", "api/util", "client"] {
+        for entry in fs::read_dir(source.join(part))? {
+            let path = entry?.path();
+            // The others in client/ are behind features that are off, or below what Client offers.
+            let read = part != "client" || path.ends_with("mod.rs");
+            if read && path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(path)?;
+                doors.extend(text.split("    pub async fn ").skip(1).filter_map(name));
+            }
+        }
+    }
+    // Methods of other types in these files: an entry is reached through Api::entry, a stream through exec.
+    for inner in ["commit", "join", "sync"] {
+        doors.remove(inner);
+    }
+    ensure!(doors.len() > 40, "{} doors: kube-client was not understood", doors.len());
+    Ok(doors)
+}
+
+fn name(text: &str) -> Option<String> {
+    text.split(['(', '<']).next().map(str::to_owned)
+}
