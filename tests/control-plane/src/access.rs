@@ -1,0 +1,139 @@
+//! Kubeconfigs and clients, for people's programs and for service accounts.
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+
+use crate::pki::{Pki, write};
+use crate::{ControlPlane, Error};
+
+/// Longer than any test; the API server gives no less than ten minutes.
+const TOKEN_SECONDS: i64 = 12 * 3600;
+
+impl ControlPlane {
+    /// A client with all rights. It belongs to the runtime in which the control plane was started.
+    pub fn admin(&self) -> Client {
+        self.admin.clone()
+    }
+
+    /// The kubeconfig of that client, for programs.
+    pub fn admin_kubeconfig(&self) -> PathBuf {
+        self.folder.access().join("admin.kubeconfig")
+    }
+
+    /// A client for a kubeconfig, in the present runtime. It never retries by itself: a test decides that.
+    pub async fn client(&self, kubeconfig: &Path) -> Result<Client, Error> {
+        client(kubeconfig).await
+    }
+
+    /// Writes a kubeconfig for a user with the rights of its groups (two at most) and of its own role
+    /// bindings.
+    pub fn user_kubeconfig(&self, name: &str, groups: &[&str]) -> Result<PathBuf, Error> {
+        user_kubeconfig(&self.pki, &self.url(), &self.folder.access(), name, groups)
+    }
+
+    /// Writes a kubeconfig for a service account, with a token as pods get them. Makes the account and its
+    /// namespace if they are missing; rights it has none but those that the test binds to it.
+    pub async fn service_account(&self, namespace: &str, name: &str) -> Result<PathBuf, Error> {
+        self.namespace(namespace).await?;
+        let accounts = Api::<ServiceAccount>::namespaced(self.admin(), namespace);
+        let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        let account = ServiceAccount { metadata, ..ServiceAccount::default() };
+        let create = accounts.create(&PostParams::default(), &account).await;
+        existing(create).map_err(Error::api(format!("create the service account {namespace}/{name}")))?;
+
+        let spec =
+            TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+        let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
+        let answer = answer.map_err(Error::api(format!("get a token for {namespace}/{name}")))?;
+        let token = answer.status.ok_or(Error::Incomplete("the token"))?.token;
+        let user = format!("system:serviceaccount:{namespace}:{name}");
+        write_kubeconfig(&self.pki, &self.url(), &self.folder.access(), &user, &json!({ "token": token }))
+    }
+
+    /// Makes a namespace if it is missing.
+    pub async fn namespace(&self, name: &str) -> Result<(), Error> {
+        let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        let create = Api::all(self.admin()).create(&PostParams::default(), &namespace).await;
+        existing(create).map_err(Error::api(format!("create the namespace {name}")))
+    }
+}
+
+pub(crate) async fn client(kubeconfig: &Path) -> Result<Client, Error> {
+    let failed = |source| Error::Kubeconfig { path: kubeconfig.to_owned(), source: Box::new(source) };
+    let parsed = Kubeconfig::read_from(kubeconfig).map_err(failed)?;
+    let mut config =
+        Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await.map_err(failed)?;
+    config.default_retry = false;
+    Client::try_from(config).map_err(Error::api(format!("make a client for {}", kubeconfig.display())))
+}
+
+pub(crate) fn user_kubeconfig(
+    pki: &Pki,
+    server: &str,
+    folder: &Path,
+    name: &str,
+    groups: &[&str],
+) -> Result<PathBuf, Error> {
+    let (certificate, key) = pki.user(name, groups)?;
+    let (certificate_file, key_file) = (file(folder, name, "crt"), file(folder, name, "key"));
+    write(&certificate_file, &certificate)?;
+    write(&key_file, &key)?;
+    let user = json!({ "client-certificate": certificate_file, "client-key": key_file });
+    write_kubeconfig(pki, server, folder, name, &user)
+}
+
+/// For a server beside the API server that answers anyone, such as a component's health endpoint.
+pub(crate) fn anonymous_kubeconfig(
+    pki: &Pki,
+    server: &str,
+    folder: &Path,
+    port: u16,
+) -> Result<PathBuf, Error> {
+    write_kubeconfig(pki, server, folder, &format!("anonymous-{port}"), &json!({}))
+}
+
+/// A kubeconfig is YAML, and JSON is YAML.
+fn write_kubeconfig(
+    pki: &Pki,
+    server: &str,
+    folder: &Path,
+    name: &str,
+    user: &Value,
+) -> Result<PathBuf, Error> {
+    let path = file(folder, name, "kubeconfig");
+    let cluster = json!({ "server": server, "certificate-authority": pki.authority_file() });
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{ "name": "test", "cluster": cluster }],
+        "users": [{ "name": name, "user": user }],
+        "contexts": [{ "name": "test", "context": { "cluster": "test", "user": name } }],
+        "current-context": "test",
+    });
+    write(&path, &config.to_string())?;
+    Ok(path)
+}
+
+/// User names contain colons, and those of nodes whatever a node's name contains.
+fn file(folder: &Path, name: &str, kind: &str) -> PathBuf {
+    let safe: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    folder.join(format!("{safe}.{kind}"))
+}
+
+/// Takes "exists already" for success.
+fn existing<T>(created: kube::Result<T>) -> kube::Result<()> {
+    match created {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        other => other.map(drop),
+    }
+}

@@ -1,0 +1,74 @@
+//! Starts kube-apiserver and waits until it serves everything that tests rely on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
+
+use crate::folder::Folder;
+use crate::pki::Pki;
+use crate::port::Port;
+use crate::{Error, Options, Program, tool};
+
+/// A cold start takes 3 s; a machine that also compiles takes its time.
+const READY: Duration = Duration::from_secs(90);
+
+/// The API server makes these by itself, but after it calls itself ready.
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+pub(crate) async fn start(
+    port: &Port,
+    etcd: &Port,
+    pki: &Pki,
+    options: &Options,
+    folder: &Arc<Folder>,
+) -> Result<Program, Error> {
+    let mut args = arguments(port, etcd, pki);
+    args.push(format!("--watch-cache={}", options.watch_cache));
+    args.extend(options.apiserver_args.iter().cloned());
+    Program::start("kube-apiserver", &tool("kube-apiserver").await?, args, [], folder.clone())
+}
+
+fn arguments(port: &Port, etcd: &Port, pki: &Pki) -> Vec<String> {
+    vec![
+        format!("--etcd-servers={}", etcd.url("http")),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={}", port.number()),
+        // It wants an address that other machines could use and looks for one on the default route. There
+        // may be none where tests run, so it gets one reserved for examples, and keeps it to itself.
+        "--advertise-address=192.0.2.1".to_owned(),
+        "--endpoint-reconciler-type=none".to_owned(),
+        format!("--tls-cert-file={}", pki.server_certificate_file().display()),
+        format!("--tls-private-key-file={}", pki.server_key_file().display()),
+        format!("--client-ca-file={}", pki.authority_file().display()),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        format!("--service-account-key-file={}", pki.token_public_key_file().display()),
+        format!("--service-account-signing-key-file={}", pki.token_key_file().display()),
+        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        "--authorization-mode=Node,RBAC".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        // It refuses pods until kube-controller-manager has made their namespace's service account.
+        "--disable-admission-plugins=ServiceAccount".to_owned(),
+    ]
+}
+
+/// Waits for /readyz, which includes the built-in roles, and for the built-in namespaces.
+pub(crate) async fn ready(program: &mut Program, client: &Client) -> Result<(), Error> {
+    program.until("become ready", READY, async || healthy(client, "/readyz").await).await?;
+    program
+        .until("make its namespaces", READY, async || {
+            let namespaces = Api::<Namespace>::all(client.clone());
+            for name in NAMESPACES {
+                namespaces.get(name).await.map_err(|error| error.to_string())?;
+            }
+            Ok(())
+        })
+        .await
+}
+
+/// Asks a health endpoint.
+pub(crate) async fn healthy(client: &Client, path: &str) -> Result<(), String> {
+    let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
+    client.request_text(request).await.map(drop).map_err(|error| error.to_string())
+}

@@ -1,0 +1,80 @@
+//! Polls the outside world.
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use crate::Error;
+
+/// Short against anything a control plane does, long enough not to disturb it.
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+
+/// A point in time up to which something is tried.
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    pub(crate) fn after(within: Duration) -> Self {
+        Self(Instant::now() + within)
+    }
+
+    /// One look by `probe`, which is given up at the deadline. `None` when the time is up.
+    pub(crate) async fn look<T>(&self, probe: impl Future<Output = T>) -> Option<T> {
+        // A probe that never waits would win against any timeout, also one of zero.
+        let left = self.0.checked_duration_since(Instant::now())?;
+        tokio::time::timeout(left, probe).await.ok()
+    }
+}
+
+/// Calls `probe` until it gives a value, at most for `within`. An `Err` is an observation, not a failure: the
+/// last one is part of the message when the time is up. A probe that hangs is given up too.
+pub async fn eventually<T, E: Display>(
+    what: &str,
+    within: Duration,
+    mut probe: impl AsyncFnMut() -> Result<T, E>,
+) -> Result<T, Error> {
+    let deadline = Deadline::after(within);
+    let mut seen = String::from("nothing, the first look did not end");
+    while let Some(look) = deadline.look(probe()).await {
+        match look {
+            Ok(value) => return Ok(value),
+            Err(observation) => seen = observation.to_string(),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Err(Error::NeverSeen { what: what.to_owned(), within, seen })
+}
+
+/// For probes: `Ok` if `holds`, else the observation.
+pub fn seen<E: Display>(holds: bool, observation: E) -> Result<(), E> {
+    if holds { Ok(()) } else { Err(observation) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn gives_what_the_probe_found() {
+        let mut looks = 0;
+        let found = eventually("three looks", Duration::from_secs(5), async || {
+            looks += 1;
+            if looks == 3 { Ok(looks) } else { Err(format!("look {looks}")) }
+        });
+        assert_eq!(found.await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn says_what_it_saw_last() {
+        let error =
+            eventually::<(), _>("the pod runs", Duration::from_millis(120), async || Err("phase Pending"));
+        let text = error.await.unwrap_err().to_string();
+        assert!(text.contains("the pod runs") && text.contains("phase Pending"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_probe_that_hangs_does_not_hang_the_test() {
+        let error = eventually::<(), &str>("an answer", Duration::from_millis(50), async || {
+            std::future::pending().await
+        });
+        assert!(error.await.is_err());
+    }
+}

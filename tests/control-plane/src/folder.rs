@@ -1,0 +1,131 @@
+//! The folder of one control plane: logs, certificates, kubeconfigs and etcd's data. It goes when the last
+//! program that writes into it is gone; its logs stay if the test failed.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tempfile::TempDir;
+
+use crate::Error;
+
+const PREFIX: &str = "pod-safety-";
+
+/// Memory that looks like a disk. etcd's writes then cost no I/O, and what it stores counts as ours.
+const MEMORY: &str = "/dev/shm";
+
+/// Set to anything, it keeps the logs of tests that pass.
+const KEEP_LOGS: &str = "POD_SAFETY_KEEP_LOGS";
+
+pub(crate) struct Folder {
+    root: Option<TempDir>,
+    path: PathBuf,
+    data: Option<InMemory>,
+    keep_logs: AtomicBool,
+}
+
+impl Folder {
+    pub(crate) fn create(data_in_memory: bool) -> Result<Self, Error> {
+        let root = scratch(&std::env::temp_dir())?;
+        let path = root.path().to_owned();
+        let memory = Path::new(MEMORY);
+        let data = if data_in_memory && memory.is_dir() { Some(InMemory::create(memory)?) } else { None };
+        let keep_logs = AtomicBool::new(std::env::var_os(KEEP_LOGS).is_some());
+        let folder = Self { root: Some(root), path, data, keep_logs };
+        for part in [folder.logs(), folder.pki(), folder.access(), folder.data()] {
+            std::fs::create_dir_all(&part).map_err(Error::file("create", &part))?;
+        }
+        Ok(folder)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.path.join("logs")
+    }
+
+    pub(crate) fn pki(&self) -> PathBuf {
+        self.path.join("pki")
+    }
+
+    /// Kubeconfigs and client certificates.
+    pub(crate) fn access(&self) -> PathBuf {
+        self.path.join("access")
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.data.as_ref().map_or(&*self.path, |data| data.folder.path()).join("etcd")
+    }
+
+    /// To be called by whatever drops: whether the test fails is known to its own thread only, and only while
+    /// it unwinds.
+    pub(crate) fn keep_logs_if_failing(&self) {
+        if std::thread::panicking() {
+            self.keep_logs.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A folder in memory. A process that is killed leaves it behind, and it is not small: the next one removes
+/// it.
+struct InMemory {
+    folder: TempDir,
+    /// Says that the owner lives; the system takes the lock back when it does not.
+    _claim: File,
+}
+
+impl InMemory {
+    const CLAIM: &str = "claim";
+
+    fn create(memory: &Path) -> Result<Self, Error> {
+        remove_abandoned(memory);
+        let folder = scratch(memory)?;
+        // It gets its name when it is locked: under that name nobody finds it unlocked while we live.
+        let unlocked = folder.path().join("unlocked");
+        let claim = File::create(&unlocked).map_err(Error::file("create", &unlocked))?;
+        let lock = claim.lock().and_then(|()| std::fs::rename(&unlocked, folder.path().join(Self::CLAIM)));
+        lock.map_err(Error::file("lock", &unlocked))?;
+        Ok(Self { folder, _claim: claim })
+    }
+}
+
+/// What cannot be looked at or removed belongs to someone else.
+fn remove_abandoned(memory: &Path) {
+    for entry in std::fs::read_dir(memory).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        if let Some(claim) = File::open(entry.path().join(InMemory::CLAIM)).ok().filter(|_| ours)
+            && claim.try_lock().is_ok()
+        {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        self.keep_logs_if_failing();
+        let Some(root) = self.root.take().filter(|_| self.keep_logs.load(Ordering::Relaxed)) else {
+            return;
+        };
+        let kept = root.keep();
+        // Keys and data have no value without the processes; failing to remove them loses nothing.
+        for part in ["pki", "access", "etcd"] {
+            let _ = std::fs::remove_dir_all(kept.join(part));
+        }
+        say(&format!("the logs of the control plane are in {}", kept.join("logs").display()));
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the only place where a test's output can tell where the logs are")]
+fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+fn scratch(parent: &Path) -> Result<TempDir, Error> {
+    tempfile::Builder::new()
+        .prefix(PREFIX)
+        .tempdir_in(parent)
+        .map_err(Error::file("create a folder in", parent))
+}

@@ -1,0 +1,50 @@
+//! A real Kubernetes control plane for tests: etcd, kube-apiserver and, when asked, kube-controller-manager
+//! and kube-scheduler, built from pinned sources (`tools/`), started in seconds on loopback, gone when the
+//! test ends.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), pod_safety_control_plane::Error> {
+//! use pod_safety_control_plane::{ControlPlane, Options};
+//! let plane = ControlPlane::start(Options::default()).await?;
+//! let nodes = plane.kubectl(&["get", "nodes"]).await?.text()?;
+//! # Ok(()) }
+//! ```
+//!
+//! - [`ControlPlane`]: start it; stop, restart, pause its API server; compact its history
+//! - [`Program`]: one child process: its log, its signals, what it has used
+//! - [`Output`]: what a command such as kubectl answered
+//! - [`eventually`]: polls until something is so, and tells what it saw last when it never is
+//! - [`objects`]: nodes, pods and leases, and how to create them with their status
+//!
+//! What holds for all of it: nothing listens outside loopback, no child outlives the test process (also when
+//! that one is killed), the logs of a failed test are kept and the message says where, and no call blocks
+//! without a limit. Tests need Linux, because they read `/proc` and rely on its parent-death signal.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the harness runs in real time and writes to clusters of its own making"
+)]
+
+mod access;
+mod apiserver;
+mod command;
+mod component;
+mod control_plane;
+mod error;
+mod etcd;
+mod eventually;
+mod folder;
+pub mod objects;
+mod pki;
+mod port;
+mod program;
+mod spawner;
+mod tools;
+mod usage;
+
+pub use command::Output;
+pub use component::Component;
+pub use control_plane::{ControlPlane, Options};
+pub use error::Error;
+pub use eventually::{eventually, seen};
+pub use program::Program;
+pub use tools::tool;

@@ -1,0 +1,37 @@
+//! Where the programs are: `tools/build.sh` builds what is missing and says where.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::Error;
+
+/// The path of a program of the control plane: `etcd`, `kube-apiserver`, `kube-controller-manager`,
+/// `kube-scheduler`, `kubectl` or `loader`. The first call builds what is missing, which takes minutes on a
+/// machine that never did.
+pub async fn tool(name: &str) -> Result<PathBuf, Error> {
+    // A build blocks, and other tasks of the test may be waiting for answers.
+    let folder =
+        tokio::task::spawn_blocking(folder).await.map_err(|error| Error::Tools(error.to_string()))??;
+    Ok(folder.join(name))
+}
+
+fn folder() -> Result<PathBuf, Error> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    FOLDER.get_or_init(build).clone().map_err(Error::Tools)
+}
+
+fn build() -> Result<PathBuf, String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/build.sh");
+    // Its progress goes to our own stderr: ten silent minutes look like a hang.
+    let output = Command::new(&script)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot run {}: {error}", script.display()))?;
+    if !output.status.success() {
+        return Err(format!("{} failed ({}); it says why above", script.display(), output.status));
+    }
+    let folder = String::from_utf8_lossy(&output.stdout);
+    Ok(PathBuf::from(folder.trim_end()))
+}
