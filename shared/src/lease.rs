@@ -84,7 +84,8 @@ impl LeaseConfig {
         if lease < Duration::from_secs(1) {
             return Err(BadTiming::LeaseBelowOneSecond { lease });
         }
-        if lease <= renew {
+        // Others read whole seconds, and wait no longer.
+        if Duration::from_secs(lease.as_secs()) <= renew {
             return Err(BadTiming::LeaseTooShort { lease, renew });
         }
         if renew <= retry.mul_f64(JITTER) {

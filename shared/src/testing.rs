@@ -1,5 +1,8 @@
 //! Views without a cluster, for tables of `decide`. Not in the shipped binary.
 
+#[cfg(test)]
+pub(crate) mod objects;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use super::permit::Permit;
 use super::verify::Refusal;
 use crate::client::{ApiError, Call, Connection, Method};
 use crate::clock::{Env, Mono};
-use crate::lease::Term;
+use crate::lease::Leadership;
 use crate::model::Rv;
 use crate::wire;
 
@@ -68,12 +68,19 @@ impl Outcome {
 const NODE_GONE_MESSAGE: &str = "PodGC: node no longer exists";
 
 /// Removes the pod that `evidence` is about.
-pub(super) async fn force(connection: &Connection, env: &Env, term: &Term, evidence: Evidence) -> Outcome {
+pub(super) async fn force(
+    connection: &Connection,
+    env: &Env,
+    leadership: &Leadership,
+    evidence: Evidence,
+) -> Outcome {
     let mut rv = evidence.rv;
     if !evidence.terminal {
         // The PATCH is the re-read of the pod: it fails if anything was written
         // since, and its answer gives the version for the DELETE.
-        rv = match send(connection, env, term, &evidence, mark_failed(&evidence, env.clock.wall())).await {
+        rv = match send(connection, env, leadership, &evidence, mark_failed(&evidence, env.clock.wall()))
+            .await
+        {
             Ok(written) => match version(&written) {
                 Some(rv) => rv,
                 None => {
@@ -85,7 +92,7 @@ pub(super) async fn force(connection: &Connection, env: &Env, term: &Term, evide
             Err(outcome) => return outcome,
         };
     }
-    match send(connection, env, term, &evidence, remove(&evidence, rv)).await {
+    match send(connection, env, leadership, &evidence, remove(&evidence, rv)).await {
         Ok(answer) if answer.finalizers.is_empty() => Outcome::Released(evidence.kind),
         Ok(_) => Outcome::FinalizersRemain(evidence.kind),
         Err(outcome) => outcome,
@@ -97,11 +104,12 @@ fn version(meta: &wire::ObjectMeta) -> Option<Rv> {
 }
 
 /// Sends one request of the pair while evidence and term last, and gives up when
-/// the term ends: after that another leader may start.
+/// the term ends: after that another leader may start. The term is asked for
+/// right before each write: it may have been lost, or renewed, since the last.
 async fn send(
     connection: &Connection,
     env: &Env,
-    term: &Term,
+    leadership: &Leadership,
     evidence: &Evidence,
     call: Call,
 ) -> Result<wire::ObjectMeta, Outcome> {
@@ -109,9 +117,9 @@ async fn send(
     if now >= evidence.expires {
         return Err(Outcome::Expired);
     }
-    if now >= term.ends() {
+    let Some(term) = leadership.term(now) else {
         return Err(Outcome::NotLeader);
-    }
+    };
     let call = call.by(term.ends()).permitted(Permit::danger_new());
     let raw = connection.send(call).await.map_err(Outcome::of)?;
     let only: wire::OnlyMeta = raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;

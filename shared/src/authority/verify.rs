@@ -139,6 +139,13 @@ impl Verifier<'_> {
                 self.cache.refuted(node);
             }
             self.proof = Some(proof?);
+        } else if matches!(claim, NodeClaim::Gone) {
+            // Reads are shared by a batch; what the watch brings is asked for each pod.
+            let still = self.witness(node);
+            if still.as_ref().is_err_and(Refusal::refutes_witness) {
+                self.cache.refuted(node);
+            }
+            still?;
         }
         self.proof.as_ref().map(|proof| (proof.kind.clone(), proof.expires)).ok_or(Refusal::NoWitness)
     }
@@ -157,8 +164,11 @@ impl Verifier<'_> {
         if !unmoved {
             return Err(Refusal::KubeletAlive(Sign::LeaseRenewed));
         }
-        // Once more, for what the watch brought while we read.
-        let witness = self.witness(node)?;
+        // Once more, for what the watch brought while we read. The first read of a
+        // later absence is another one.
+        if self.witness(node)?.asked_at() != witness.asked_at() {
+            return Err(Refusal::NoWitness);
+        }
         let apart = look.asked_at.since(witness.answered_at());
         let kind = EvidenceKind::NodeGone { node: Arc::clone(node), apart };
         Ok(NodeProof { kind, expires: look.asked_at + VALID_FOR })

@@ -299,11 +299,7 @@ impl Authority {
             Err(Refusal::PodChanged) => return Outcome::Changed,
             Err(refusal) => return Outcome::Refused(refusal),
         };
-        // Asked for after the reads, right before the writes.
-        match self.leadership.term(self.env.now()) {
-            Some(term) => act::force(&self.connection, &self.env, &term, evidence).await,
-            None => Outcome::NotLeader,
-        }
+        act::force(&self.connection, &self.env, &self.leadership, evidence).await
     }
 
     fn ended(&self, force: &Force, outcome: &Outcome, owner: &Arc<dyn Owner>) {

@@ -66,7 +66,6 @@ impl PodIndex {
                     pods.remove(uid);
                     if pods.is_empty() {
                         self.by_node.remove(node);
-                        self.mirrors.remove(node);
                     }
                 }
             }
@@ -76,6 +75,14 @@ impl PodIndex {
         }
         if pod.phase.counts_as_terminated() {
             self.terminated.remove(&CollectionOrder::of(pod));
+        }
+    }
+
+    /// Drops the signs of life of a node that no pod names any more. Not part of
+    /// `remove`: a change of the last pod removes it for a moment.
+    pub(super) fn forget_if_unnamed(&mut self, node: &str) {
+        if !self.by_node.contains_key(node) {
+            self.mirrors.remove(node);
         }
     }
 

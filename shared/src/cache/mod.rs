@@ -154,7 +154,7 @@ impl Cache {
     pub(crate) fn end_list<T: Object>(&self, now: Mono) {
         let mut inner = self.inner.write();
         let tell = &mut |change: Change<'_>| self.tell(change);
-        for uid in T::table(&mut inner).unlisted() {
+        for uid in T::table(&mut inner).end_list() {
             T::take(&mut inner, &uid, now, tell);
         }
         let first = inner.kinds.listed(T::KIND, now);
@@ -215,6 +215,7 @@ impl Inner {
             && !self.node_index.contains(name)
             && self.pod_index.on_node(name).next().is_some();
         self.absences.set(name, missing, now);
+        self.pod_index.forget_if_unnamed(name);
     }
 }
 

@@ -300,9 +300,8 @@ impl Object for NodeLease {
         let before = inner.leases.put(lease.uid.clone(), Entry::Known(lease.clone()));
         let known = match &before {
             Some(Entry::Known(before)) => Some(before),
-            // What we could not read before may have been the same: no sign of life.
-            Some(Entry::Undecodable(_)) => Some(&lease),
-            None => None,
+            // What we could not read may have moved since: unknown is not unmoved.
+            Some(Entry::Undecodable(_)) | None => None,
         };
         if inner.heartbeats.applied(known, &lease, synced, now) {
             tell(Change::Heartbeat { name: &name });

@@ -26,11 +26,13 @@ pub(crate) struct Table<T> {
     undecodable: usize,
     /// Objects of the current list that cannot even be told apart.
     unidentified: usize,
+    /// Those of the list before, which count until the current one has ended.
+    unidentified_before: usize,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { slots: BTreeMap::new(), list: 0, undecodable: 0, unidentified: 0 }
+        Self { slots: BTreeMap::new(), list: 0, undecodable: 0, unidentified: 0, unidentified_before: 0 }
     }
 }
 
@@ -66,11 +68,13 @@ impl<T> Table<T> {
 
     pub(super) fn begin_list(&mut self) {
         self.list = self.list.wrapping_add(1);
+        self.unidentified_before = self.unidentified();
         self.unidentified = 0;
     }
 
-    /// What the current list did not name.
-    pub(super) fn unlisted(&self) -> Vec<Uid> {
+    /// The current list has ended; gives back what it did not name.
+    pub(super) fn end_list(&mut self) -> Vec<Uid> {
+        self.unidentified_before = 0;
         self.slots.iter().filter(|(_, slot)| slot.list != self.list).map(|(uid, _)| uid.clone()).collect()
     }
 
@@ -86,10 +90,14 @@ impl<T> Table<T> {
     }
 
     pub(super) const fn undecodable(&self) -> usize {
-        self.undecodable + self.unidentified
+        self.undecodable + self.unidentified()
     }
 
     pub(super) const fn unidentified(&self) -> usize {
-        self.unidentified
+        if self.unidentified > self.unidentified_before {
+            self.unidentified
+        } else {
+            self.unidentified_before
+        }
     }
 }

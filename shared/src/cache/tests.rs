@@ -1,1 +1,77 @@
+//! What the cache must say, by subject.
 
+mod absence;
+mod feed;
+mod heartbeat;
+mod indexes;
+mod relist;
+mod unknown;
+
+use parking_lot::Mutex;
+
+use super::*;
+use crate::model::Uid;
+use crate::testing::objects::{Obj, uid};
+use crate::wire::{Encoding, Raw};
+
+/// A cache whose test hears every change as a line.
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl Subscriber for Heard {
+    fn changed(&self, change: Change<'_>) {
+        let pod = |pod: Option<&Pod>| pod.map_or("nothing".to_owned(), |pod| format!("{}@{}", pod.uid(), pod.rv));
+        self.0.lock().push(match change {
+            Change::Pod { before, after } => format!("pod {} -> {}", pod(before), pod(after)),
+            Change::Node { name } => format!("node {name}"),
+            Change::Heartbeat { name } => format!("heartbeat {name}"),
+            Change::Listed(kind) => format!("listed {}", kind.resource()),
+        });
+    }
+}
+
+impl Heard {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+fn listened(cache: &Cache) -> Arc<Heard> {
+    let heard = Arc::new(Heard::default());
+    cache.subscribe(Arc::<Heard>::clone(&heard));
+    heard
+}
+
+fn decode<T: Object>(object: &Obj) -> T::Wire {
+    Raw::from_body(Encoding::Json, object.0.to_string().into()).unwrap().decode().unwrap()
+}
+
+fn apply<T: Object>(cache: &Cache, object: &Obj, now: Mono) {
+    cache.apply::<T>(decode::<T>(object), now);
+}
+
+fn unreadable(id: Option<&str>, name: Option<&str>) -> Undecodable {
+    Undecodable { uid: id.map(uid), name: name.map(str::to_owned), why: "it is broken".to_owned() }
+}
+
+/// One list of a kind.
+fn list<T: Object>(cache: &Cache, objects: &[Obj], now: Mono) {
+    cache.begin_list::<T>();
+    for object in objects {
+        apply::<T>(cache, object, now);
+    }
+    cache.end_list::<T>(now);
+}
+
+/// A cache for which every kind was listed, empty, at second 0.
+fn listed() -> Cache {
+    let cache = Cache::default();
+    list::<Pod>(&cache, &[], Mono::default());
+    list::<Node>(&cache, &[], Mono::default());
+    list::<NodeLease>(&cache, &[], Mono::default());
+    cache
+}
+
+fn uids<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<Uid> {
+    pods.map(|pod| pod.uid().clone()).collect()
+}

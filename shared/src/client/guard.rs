@@ -6,13 +6,15 @@
 //! that request. It reads the bytes that would go out, so no mistake above it
 //! can talk it round.
 
+use std::collections::BTreeMap;
 use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use futures::future::Either;
 use http::{Method, Request};
 use kube::client::Body;
-use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use tower::{BoxError, Layer, Service};
 
 use super::shape::{Resource, Shape};
@@ -46,6 +48,14 @@ pub enum GuardRefusal {
         "refused to send {method} {path}: resourceVersion=0 may be answered from an arbitrarily old cache"
     )]
     StaleRead {
+        /// The verb.
+        method: Method,
+        /// The path.
+        path: String,
+    },
+    /// Its path is not written as the API server reads it.
+    #[error("refused to send {method} {path}: an escaped path may name another object than it seems to")]
+    OpaquePath {
         /// The verb.
         method: Method,
         /// The path.
@@ -103,15 +113,18 @@ where
     }
 }
 
-/// The fields of any body that can make a request dangerous.
+/// The fields of any body that can make a request dangerous. Only an object is
+/// read: a JSON patch, which is an array, is refused.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Dangers {
     grace_period_seconds: Option<i64>,
     preconditions: Option<Preconditions>,
     delete_options: Option<Box<Dangers>>,
-    status: Option<StatusField>,
-    metadata: Option<MetadataField>,
+    status: Field,
+    metadata: Field,
+    #[serde(flatten)]
+    others: BTreeMap<String, IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -120,16 +133,36 @@ struct Preconditions {
     uid: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct StatusField {
-    phase: Option<serde_json::Value>,
+/// The keys of a field, whatever their values: in a patch `null` removes.
+#[derive(Debug, Default)]
+enum Field {
+    #[default]
+    Absent,
+    Nulled,
+    Keys(BTreeMap<String, IgnoredAny>),
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct MetadataField {
-    finalizers: Option<serde_json::Value>,
+impl<'de> Deserialize<'de> for Field {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map_or(Self::Nulled, Self::Keys))
+    }
+}
+
+impl Field {
+    /// Whether `key` is written, removed, or may be by a directive of strategic
+    /// merge patch.
+    fn touches(&self, key: &str) -> bool {
+        match self {
+            Self::Absent => false,
+            Self::Nulled => true,
+            Self::Keys(keys) => keys.keys().any(|written| written.contains(key) || replaces_all(written)),
+        }
+    }
+}
+
+/// A directive by which what is not named goes.
+fn replaces_all(key: &str) -> bool {
+    key == "$patch" || key == "$retainKeys"
 }
 
 /// Decides from what would go over the wire.
@@ -143,6 +176,9 @@ fn check(request: &Request<Body>) -> Result<(), GuardRefusal> {
             .query()
             .is_some_and(|query| query.split('&').any(|pair| pair == "resourceVersion=0"));
         return if stale { refused(|method, path| GuardRefusal::StaleRead { method, path }) } else { Ok(()) };
+    }
+    if path.contains('%') || path.split('/').any(|part| part == "." || part == "..") {
+        return refused(|method, path| GuardRefusal::OpaquePath { method, path });
     }
     let harmless = matches!(shape.resource, Resource::Leases | Resource::Events) && *method != Method::DELETE;
     if harmless {
@@ -169,13 +205,16 @@ fn names_identity(dangers: &Dangers) -> bool {
 /// missing grace counts as zero, for a terminal phase makes it so.
 fn removes(method: &Method, resource: Resource, dangers: &Dangers) -> bool {
     let graceful = |options: &Dangers| options.grace_period_seconds.is_some_and(|grace| grace >= 1);
+    let replaced = dangers.others.keys().any(|key| replaces_all(key));
     match resource {
         Resource::Pods if *method == Method::DELETE => !graceful(dangers),
         Resource::PodEviction => !dangers.delete_options.as_deref().is_some_and(graceful),
+        // A replacement removes what it does not name.
+        Resource::Pods | Resource::PodStatus if *method == Method::PUT || replaced => true,
         // Removing the last finalizer of a terminating object removes it.
-        Resource::Pods => dangers.metadata.as_ref().is_some_and(|metadata| metadata.finalizers.is_some()),
+        Resource::Pods => dangers.metadata.touches("finalizers"),
         // Nobody but this process's authority may call a pod finished.
-        Resource::PodStatus => dangers.status.as_ref().is_some_and(|status| status.phase.is_some()),
+        Resource::PodStatus => dangers.status.touches("phase"),
         // Deleting a Node or an attachment gives its pods or its volume away.
         Resource::Nodes | Resource::VolumeAttachments => *method == Method::DELETE,
         Resource::Leases | Resource::Events | Resource::Other => false,

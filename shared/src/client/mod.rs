@@ -9,6 +9,8 @@ mod audit;
 mod config;
 mod guard;
 mod request;
+#[cfg(test)]
+pub(crate) mod scripted;
 mod shape;
 
 use std::future::Future;
@@ -29,17 +31,16 @@ pub use shape::{Resource, Shape};
 
 use crate::clock::{Env, Mono};
 use crate::metrics::ClientMetrics;
-use crate::wire::{Encoding, Frames, Page, Raw};
+use crate::wire::{Encoding, Frames, List, Raw};
 
 /// The longest that one read may take. A page of 1,000 pods takes the API
 /// server well under a second; beyond this it is in trouble and will not be
 /// better for our waiting.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The largest body that is read into memory: a page of the largest pods that
-/// etcd accepts (1.5 MiB each) is never asked for in full, so this only bounds a
-/// broken server.
-const LARGEST_BODY: usize = 512 << 20;
+/// The largest body that is read into memory: one object, which etcd bounds at
+/// 1.5 MiB. More is a broken server. Lists and watches are read as streams.
+const LARGEST_BODY: usize = 16 << 20;
 
 /// A connection to one API server (or the load balancer before several).
 #[derive(Clone)]
@@ -97,17 +98,21 @@ impl Connection {
     /// The API server's refusal, or why there was no answer. After anything but
     /// [`ApiError::Refused`] and [`ApiError::Guard`] the outcome of a write is unknown.
     pub async fn send(&self, call: Call) -> Result<Raw, ApiError> {
-        let (encoding, body) = self.exchange(call).await?;
-        Raw::from_body(encoding, body).map_err(ApiError::Undecodable)
+        let deadline = call.deadline_from(self.env.now());
+        let work = async {
+            let (encoding, body) = self.answer(call).await?;
+            Raw::from_body(encoding, collect(body).await?).map_err(ApiError::Undecodable)
+        };
+        self.until(deadline, work).await?
     }
 
-    /// Sends the `call` of a list and reads one page.
+    /// Opens a list. The deadline covers the opening only: bound the reading too.
     ///
     /// # Errors
     /// As [`Connection::send`].
-    pub async fn page(&self, call: Call) -> Result<Page, ApiError> {
-        let (encoding, body) = self.exchange(call).await?;
-        Page::from_body(encoding, body).map_err(ApiError::Undecodable)
+    pub async fn list(&self, call: Call) -> Result<ListStream, ApiError> {
+        let (encoding, body) = self.answer(call).await?;
+        Ok(ListStream { list: List::new(encoding), body })
     }
 
     /// Opens a watch. The deadline covers the opening only.
@@ -115,23 +120,19 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn watch(&self, call: Call) -> Result<WatchStream, ApiError> {
-        let deadline = call.deadline_from(self.env.now());
-        let response = self.until(deadline, self.response(call.into_request()?)).await??;
-        let (encoding, body) = opened(response)?;
-        if let Some(refused) = body.refused {
-            return Err(self.until(deadline, read_refusal(refused, encoding, body.body)).await?);
-        }
-        Ok(WatchStream { frames: Frames::new(encoding), body: body.body })
+        let (encoding, body) = self.answer(call).await?;
+        Ok(WatchStream { frames: Frames::new(encoding), body })
     }
 
-    async fn exchange(&self, call: Call) -> Result<(Encoding, Bytes), ApiError> {
+    /// Waits for the head of an answer, and for all of it if it is a refusal.
+    async fn answer(&self, call: Call) -> Result<(Encoding, Body), ApiError> {
         let deadline = call.deadline_from(self.env.now());
         let request = call.into_request()?;
         let work = async {
             let (encoding, answer) = opened(self.response(request).await?)?;
             match answer.refused {
                 Some(status) => Err(read_refusal(status, encoding, answer.body).await),
-                None => Ok((encoding, collect(answer.body).await?)),
+                None => Ok((encoding, answer.body)),
             }
         };
         self.until(deadline, work).await?
@@ -150,16 +151,31 @@ impl Connection {
 }
 
 struct Answer {
-    refused: Option<http::StatusCode>,
+    refused: Option<Refused>,
     body: Body,
 }
 
+/// The head of a refusal.
+struct Refused {
+    code: http::StatusCode,
+    /// The header, which an overloaded API server sends with a plain text.
+    retry_after: Option<Duration>,
+}
+
+impl Refused {
+    fn of(response: &Response<Body>) -> Option<Self> {
+        let header = response.headers().get(http::header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let seconds = header.and_then(|text| text.trim().parse().ok()).filter(|&seconds| seconds > 0);
+        let code = response.status();
+        (!code.is_success()).then_some(Self { code, retry_after: seconds.map(Duration::from_secs) })
+    }
+}
+
 fn opened(response: Response<Body>) -> Result<(Encoding, Answer), ApiError> {
-    let status = response.status();
+    let refused = Refused::of(&response);
     let content_type = response.headers().get(http::header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
     let encoding = Encoding::of(content_type);
-    let refused = (!status.is_success()).then_some(status);
     match encoding {
         Some(encoding) => Ok((encoding, Answer { refused, body: response.into_body() })),
         // Proxies and overloaded API servers refuse in plain text.
@@ -173,10 +189,48 @@ async fn collect(body: Body) -> Result<Bytes, ApiError> {
     limited.collect().await.map(http_body_util::Collected::to_bytes).map_err(ApiError::Body)
 }
 
-async fn read_refusal(code: http::StatusCode, encoding: Encoding, body: Body) -> ApiError {
-    match collect(body).await {
-        Ok(bytes) => ApiError::refused(code, encoding, bytes),
-        Err(_unread) => ApiError::refused(code, encoding, Bytes::new()),
+async fn read_refusal(refused: Refused, encoding: Encoding, body: Body) -> ApiError {
+    let bytes = collect(body).await.unwrap_or_default();
+    ApiError::refused(refused.code, refused.retry_after, encoding, bytes)
+}
+
+/// A page of a list while it arrives.
+#[derive(Debug)]
+pub struct ListStream {
+    list: List,
+    body: Body,
+}
+
+impl ListStream {
+    /// The next object; `None` after the last.
+    ///
+    /// # Errors
+    /// The stream broke, or is no list.
+    pub async fn next(&mut self) -> Result<Option<Raw>, ApiError> {
+        loop {
+            if let Some(item) = self.list.next_item().map_err(ApiError::Undecodable)? {
+                return Ok(Some(item));
+            }
+            match next_data(&mut self.body).await? {
+                Some(data) => self.list.push(&data),
+                None => {
+                    self.list.end();
+                    return self.list.next_item().map_err(ApiError::Undecodable);
+                }
+            }
+        }
+    }
+
+    /// The version of the list, after the last object.
+    #[must_use]
+    pub fn resource_version(&self) -> &str {
+        self.list.resource_version()
+    }
+
+    /// Where the next page begins, after the last object; empty on the last page.
+    #[must_use]
+    pub fn continue_token(&self) -> &str {
+        self.list.continue_token()
     }
 }
 
@@ -197,17 +251,22 @@ impl WatchStream {
             if let Some(event) = self.frames.next_event().map_err(ApiError::Undecodable)? {
                 return Ok(Some(event));
             }
-            match self.body.frame().await {
+            match next_data(&mut self.body).await? {
+                Some(data) => self.frames.push(&data),
                 None => return Ok(None),
-                Some(Err(source)) => return Err(ApiError::from_kube(source)),
-                Some(Ok(frame)) => {
-                    if let Some(data) = frame.data_ref() {
-                        self.frames.push(data);
-                    }
-                }
             }
         }
     }
+}
+
+/// The next bytes of a body; `None` at its end.
+async fn next_data(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame.map_err(ApiError::from_kube)?.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -161,7 +161,12 @@ impl ApiError {
         }
     }
 
-    pub(super) fn refused(code: http::StatusCode, encoding: Encoding, body: Bytes) -> Self {
+    pub(super) fn refused(
+        code: http::StatusCode,
+        header: Option<Duration>,
+        encoding: Encoding,
+        body: Bytes,
+    ) -> Self {
         let status: Option<Status> =
             Raw::from_body(encoding, body.clone()).ok().and_then(|raw| raw.decode().ok());
         let status = status.unwrap_or_default();
@@ -177,7 +182,7 @@ impl ApiError {
             code: code.as_u16(),
             reason: status.reason.unwrap_or_default(),
             message,
-            retry_after: seconds.filter(|&seconds| seconds > 0).map(Duration::from_secs),
+            retry_after: seconds.filter(|&seconds| seconds > 0).map(Duration::from_secs).max(header),
         }
     }
 

@@ -164,11 +164,18 @@ impl<C: Controller> Drive<C> {
             } else {
                 sweep.min(now + BEAT).min(self.dirty.next_due().unwrap_or(sweep))
             };
+            // A copy waits, so that the change is still news to the loop.
+            let mut waiting = leads.clone();
+            let led = async {
+                if waiting.changed().await.is_err() {
+                    std::future::pending().await
+                }
+            };
             let news = async {
                 if decided {
                     std::future::pending().await
                 } else {
-                    futures::future::select(Box::pin(self.dirty.news()), Box::pin(leads.changed())).await
+                    futures::future::select(Box::pin(self.dirty.news()), Box::pin(led)).await
                 }
             };
             let wait = env

@@ -1,4 +1,4 @@
-//! Lists, single objects and watch streams, in either encoding.
+//! Single objects and watch streams, in either encoding.
 //!
 //! The encoding is what the answer's `Content-Type` says: a real API server is
 //! asked for protobuf first and gives it for its own kinds, JSON for CRDs; a
@@ -16,11 +16,11 @@ use super::Status;
 pub const PROTOBUF_FIRST: &str = "application/vnd.kubernetes.protobuf,application/json;q=0.5";
 
 /// What every protobuf object of the API begins with (`runtime/serializer/protobuf`).
-const MAGIC: &[u8] = b"k8s\0";
+pub(super) const MAGIC: &[u8] = b"k8s\0";
 
-/// The largest watch frame that is believed. etcd refuses objects over 1.5 MiB
-/// and the API server requests over 3 MiB; more is a broken stream.
-const LARGEST_FRAME: usize = 16 << 20;
+/// The largest object that is believed. etcd refuses objects over 1.5 MiB and the
+/// API server requests over 3 MiB; more is a broken stream.
+pub(super) const LARGEST_OBJECT: usize = 16 << 20;
 
 /// How the bytes are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +56,12 @@ pub enum WireError {
     /// A protobuf object without its envelope.
     #[error("a protobuf object does not begin with the Kubernetes magic bytes")]
     NoMagic,
-    /// A watch frame of a size that no API server sends.
-    #[error("a watch frame claims {0} bytes; the largest believable one has {LARGEST_FRAME}")]
-    FrameTooLarge(usize),
+    /// An object of a size that no API server sends.
+    #[error("an object claims {0} bytes; the largest believable one has {LARGEST_OBJECT}")]
+    TooLarge(usize),
+    /// A list whose parts do not fit together, or that ends early.
+    #[error("a protobuf list breaks off, or is none")]
+    BrokenOff,
     /// A watch event of a type that this version does not know.
     #[error("a watch event of the unknown type {0:?}")]
     UnknownEvent(String),
@@ -72,6 +75,10 @@ pub struct Raw {
 }
 
 impl Raw {
+    pub(super) const fn new(encoding: Encoding, bytes: Bytes) -> Self {
+        Self { encoding, bytes }
+    }
+
     /// The object that is the whole body of an answer.
     ///
     /// # Errors
@@ -108,68 +115,6 @@ fn unwrap_envelope(mut body: Bytes) -> Result<Bytes, WireError> {
     }
     body.advance(MAGIC.len());
     Ok(Envelope::decode(body).map_err(WireError::Protobuf)?.raw)
-}
-
-/// `metadata` of a list.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ListMeta {
-    #[prost(string, tag = "2")]
-    resource_version: String,
-    #[prost(string, tag = "3")]
-    r#continue: String,
-}
-
-/// One page of a list.
-#[derive(Debug)]
-pub struct Page {
-    /// The version of the list, for the watch that follows.
-    pub resource_version: String,
-    /// Where the next page begins; empty on the last.
-    pub continue_token: String,
-    /// The objects, each to be decoded on its own.
-    pub items: Vec<Raw>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ProtobufList {
-    #[prost(message, optional, tag = "1")]
-    metadata: Option<ListMeta>,
-    #[prost(bytes = "bytes", repeated, tag = "2")]
-    items: Vec<Bytes>,
-}
-
-#[derive(Deserialize)]
-struct JsonList<'a> {
-    #[serde(default)]
-    metadata: ListMeta,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-impl Page {
-    /// Reads the body of a list.
-    ///
-    /// # Errors
-    /// The body as a whole is no list; single items are not looked into.
-    pub fn from_body(encoding: Encoding, body: Bytes) -> Result<Self, WireError> {
-        let (metadata, items) = match encoding {
-            Encoding::Protobuf => {
-                let list = ProtobufList::decode(unwrap_envelope(body)?).map_err(WireError::Protobuf)?;
-                (list.metadata.unwrap_or_default(), list.items)
-            }
-            Encoding::Json => {
-                let list: JsonList<'_> = serde_json::from_slice(&body).map_err(WireError::Json)?;
-                let items = list.items.unwrap_or_default();
-                (list.metadata, items.iter().map(|item| body.slice_ref(item.get().as_bytes())).collect())
-            }
-        };
-        Ok(Self {
-            resource_version: metadata.resource_version,
-            continue_token: metadata.r#continue,
-            items: items.into_iter().map(|bytes| Raw { encoding, bytes }).collect(),
-        })
-    }
 }
 
 /// One event of a watch.
@@ -262,8 +207,8 @@ impl Frames {
                 None => None,
                 Some(&head) => {
                     let size = usize::try_from(u32::from_be_bytes(head)).unwrap_or(usize::MAX);
-                    if size > LARGEST_FRAME {
-                        return Err(WireError::FrameTooLarge(size));
+                    if size > LARGEST_OBJECT {
+                        return Err(WireError::TooLarge(size));
                     }
                     (self.buffer.len() >= 4 + size).then(|| {
                         self.buffer.advance(4);
@@ -274,7 +219,7 @@ impl Frames {
         };
         match size {
             Some(size) => Ok(Some(self.buffer.split_to(size).freeze())),
-            None if self.buffer.len() > LARGEST_FRAME + 4 => Err(WireError::FrameTooLarge(self.buffer.len())),
+            None if self.buffer.len() > LARGEST_OBJECT + 4 => Err(WireError::TooLarge(self.buffer.len())),
             None => Ok(None),
         }
     }

@@ -6,13 +6,15 @@
 //! drift apart; fields that nobody reads are skipped without an allocation.
 //!
 //! Invariant: an object that cannot be decoded is an error of that object
-//! alone, never of its list ([`Page::items`] are decoded one by one).
+//! alone, never of its list: a [`List`] gives them out one by one, undecoded.
 
 mod codec;
+mod list;
 mod messages;
 mod time;
 
-pub use codec::{Encoding, Event, Frames, PROTOBUF_FIRST, Page, Raw, WireError};
+pub use codec::{Encoding, Event, Frames, PROTOBUF_FIRST, Raw, WireError};
+pub use list::List;
 pub use messages::{
     ContainerState, ContainerStatus, Lease, LeaseSpec, MapKey, Node, NodeCondition, NodeSpec, NodeStatus,
     ObjectMeta, OnlyMeta, Pod, PodSpec, PodStatus, Presence, Status, StatusCause, StatusDetails, Taint,

@@ -29,8 +29,15 @@ impl Time {
 }
 
 impl From<Timestamp> for Time {
+    /// As Go writes it: seconds rounded down, nanoseconds never negative. (jiff
+    /// gives both the sign of the whole.)
     fn from(moment: Timestamp) -> Self {
-        Self { seconds: Some(moment.as_second()), nanos: Some(moment.subsec_nanosecond()) }
+        let (seconds, nanos) = (moment.as_second(), moment.subsec_nanosecond());
+        if nanos < 0 {
+            Self { seconds: Some(seconds - 1), nanos: Some(nanos + 1_000_000_000) }
+        } else {
+            Self { seconds: Some(seconds), nanos: Some(nanos) }
+        }
     }
 }
 

@@ -1,0 +1,283 @@
+//! An API server that a test writes as a closure: it hears every request as it
+//! went over the wire and says what comes back, and when.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::channel::mpsc;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use jiff::Timestamp;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tower::BoxError;
+
+use super::{Connection, NoAudit};
+use crate::authority::Permit;
+use crate::clock::{Clock, Env, Mono, Task};
+use crate::metrics::Metrics;
+
+/// One request as it went over the wire.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) at: Mono,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) query: String,
+    pub(crate) body: String,
+    pub(crate) content_type: String,
+    pub(crate) permitted: bool,
+}
+
+impl Asked {
+    /// Verb and path, as a test reads it.
+    pub(crate) fn line(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    pub(crate) fn watches(&self) -> bool {
+        self.query.contains("watch=true")
+    }
+
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        self.query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
+    }
+}
+
+/// What comes back.
+pub(crate) struct Answer {
+    code: u16,
+    content_type: &'static str,
+    retry_after: Option<u64>,
+    body: BoxBody<Bytes, BoxError>,
+    late: Duration,
+    fails: bool,
+}
+
+impl Answer {
+    fn of(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        let body = Full::new(body.into()).map_err(Into::into).boxed();
+        Self { code, content_type, retry_after: None, body, late: Duration::ZERO, fails: false }
+    }
+
+    pub(crate) fn json(value: &Value) -> Self {
+        Self::of(200, "application/json", value.to_string())
+    }
+
+    /// The word of the registry.
+    pub(crate) fn status(code: u16, reason: &str, message: &str) -> Self {
+        let body = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message });
+        Self::of(code, "application/json", body.to_string())
+    }
+
+    pub(crate) fn not_found() -> Self {
+        Self::status(404, "NotFound", "not found")
+    }
+
+    /// The word of a proxy.
+    pub(crate) fn plain(code: u16, text: &'static str) -> Self {
+        Self::of(code, "text/plain", text)
+    }
+
+    /// 200, with a body that is JSON by name only.
+    pub(crate) fn garbage() -> Self {
+        Self::of(200, "application/json", "]")
+    }
+
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    /// The connection breaks.
+    pub(crate) fn broken() -> Self {
+        Self { fails: true, ..Self::of(500, "", "") }
+    }
+
+    /// Nothing comes, ever.
+    pub(crate) fn never() -> Self {
+        Self::of(500, "", "").late(Duration::from_secs(1_000_000_000))
+    }
+
+    pub(crate) fn late(mut self, late: Duration) -> Self {
+        self.late = late;
+        self
+    }
+
+    /// A watch whose events the test sends.
+    pub(crate) fn stream() -> (Events, Self) {
+        let (sender, receiver) = mpsc::unbounded::<Result<Bytes, BoxError>>();
+        let body = BodyExt::boxed(StreamBody::new(
+            SyncStream(Mutex::new(receiver)).map(|part| part.map(Frame::data)),
+        ));
+        let answer = Self { body, ..Self::of(200, "application/json", "") };
+        (Events(sender), answer)
+    }
+}
+
+/// A receiver is not `Sync`, but nobody shares it.
+struct SyncStream(Mutex<mpsc::UnboundedReceiver<Result<Bytes, BoxError>>>);
+
+impl futures::Stream for SyncStream {
+    type Item = Result<Bytes, BoxError>;
+    fn poll_next(
+        self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        self.0.lock().poll_next_unpin(context)
+    }
+}
+
+/// The server's end of a watch; dropping it ends the watch in good order.
+#[derive(Clone, Debug)]
+pub(crate) struct Events(mpsc::UnboundedSender<Result<Bytes, BoxError>>);
+
+impl Events {
+    pub(crate) fn send(&self, kind: &str, object: &Value) {
+        self.send_text(&format!("{}\n", json!({ "type": kind, "object": object })));
+    }
+
+    pub(crate) fn send_text(&self, text: &str) {
+        // The reader may have gone: then nobody hears it.
+        drop(self.0.unbounded_send(Ok(Bytes::copy_from_slice(text.as_bytes()))));
+    }
+
+    pub(crate) fn bookmark(&self, version: &str) {
+        self.send("BOOKMARK", &json!({ "metadata": { "resourceVersion": version } }));
+    }
+
+    pub(crate) fn break_off(self) {
+        drop(self.0.unbounded_send(Err("connection reset".into())));
+    }
+}
+
+type Script = Arc<dyn Fn(Asked) -> BoxFuture<'static, Answer> + Send + Sync>;
+
+/// The server.
+#[derive(Clone)]
+pub(crate) struct Api {
+    script: Script,
+    env: Env,
+    heard: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Api {
+    /// A server that answers by `script`, at the moment at which a request arrives.
+    pub(crate) fn new<F>(env: &Env, script: impl Fn(Asked) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        let script: Script = Arc::new(move |asked| Box::pin(script(asked)));
+        Self { script, env: env.clone(), heard: Arc::default() }
+    }
+
+    pub(crate) fn connection(&self) -> Connection {
+        let metrics = Metrics::new().unwrap();
+        self.connection_with(&metrics)
+    }
+
+    pub(crate) fn connection_with(&self, metrics: &Metrics) -> Connection {
+        let api = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| api.clone().answer(request));
+        Connection::over(service, self.env.clone(), metrics.client.clone(), Arc::new(NoAudit))
+    }
+
+    /// What was asked so far.
+    pub(crate) fn heard(&self) -> Vec<Asked> {
+        self.heard.lock().clone()
+    }
+
+    /// The same as lines.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.heard.lock().iter().map(Asked::line).collect()
+    }
+
+    /// The lines of what changes something.
+    pub(crate) fn writes(&self) -> Vec<String> {
+        self.heard.lock().iter().filter(|asked| asked.method != "GET").map(Asked::line).collect()
+    }
+
+    async fn answer(self, request: Request<Body>) -> Result<Response<BoxBody<Bytes, BoxError>>, BoxError> {
+        let (head, body) = request.into_parts();
+        let header =
+            head.headers.get(http::header::CONTENT_TYPE).map(|value| value.to_str().unwrap().to_owned());
+        let asked = Asked {
+            at: self.env.now(),
+            method: head.method.to_string(),
+            path: head.uri.path().to_owned(),
+            query: head.uri.query().unwrap_or_default().to_owned(),
+            body: String::from_utf8(body.collect_bytes().await?.to_vec())?,
+            content_type: header.unwrap_or_default(),
+            permitted: head.extensions.get::<Permit>().is_some(),
+        };
+        self.heard.lock().push(asked.clone());
+        let answer = (self.script)(asked).await;
+        self.env.sleep(answer.late).await;
+        if answer.fails {
+            return Err("connection refused".into());
+        }
+        let mut response =
+            Response::builder().status(answer.code).header("content-type", answer.content_type);
+        if let Some(seconds) = answer.retry_after {
+            response = response.header("retry-after", seconds);
+        }
+        Ok(response.body(answer.body)?)
+    }
+}
+
+/// A wall clock that a test sets as it likes; monotonic time is tokio's.
+pub(crate) struct SetWall {
+    real: Arc<dyn Clock>,
+    wall: Mutex<Timestamp>,
+}
+
+impl SetWall {
+    pub(crate) fn set(&self, wall: &str) {
+        *self.wall.lock() = wall.parse().unwrap();
+    }
+}
+
+impl Clock for SetWall {
+    fn mono(&self) -> Mono {
+        self.real.mono()
+    }
+    fn wall(&self) -> Timestamp {
+        *self.wall.lock()
+    }
+    fn sleep_until(&self, deadline: Mono) -> Task {
+        self.real.sleep_until(deadline)
+    }
+}
+
+/// A world whose wall clock stands at noon until a test sets it.
+pub(crate) fn env() -> (Env, Arc<SetWall>) {
+    let real = Env::real(1);
+    let wall = Mutex::new("2026-11-21T12:00:00Z".parse().unwrap());
+    let clock = Arc::new(SetWall { real: Arc::clone(&real.clock), wall });
+    (Env { clock: Arc::<SetWall>::clone(&clock), ..real }, clock)
+}
+
+/// Lets everything run that needs no time, and `seconds` pass.
+pub(crate) async fn pass(seconds: f64) {
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+}
+
+/// A server that must not be asked.
+pub(crate) fn silent(env: &Env) -> Api {
+    Api::new(env, |asked| async move { panic!("nobody should ask {asked:?}") })
+}
