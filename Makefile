@@ -16,7 +16,7 @@ help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 try: install ## a small cluster on this machine with pod-safety in it, to look at
-	@./tests/try.sh
+	@cargo run --quiet --locked -p pod-safety-control-plane --example try
 
 test: install lint ## everything that CI checks, on a fresh machine too
 	@cargo test --workspace --locked --no-fail-fast
