@@ -126,10 +126,9 @@ pub async fn run(
     start_controllers(&config, &around, &metrics, &beats, &running)?;
     follow(PodGc::KINDS, &connection, &cache, &env, &metrics.cache);
     if config.mode != Mode::Observe {
-        env.spawner.spawn(
-            "events",
-            Box::pin(events.write_for_ever(connection.clone(), COMPONENT, config.identity.clone())),
-        );
+        let (leadership, identity) = (Arc::clone(&running.leadership), config.identity.clone());
+        let writing = events.write_for_ever(connection.clone(), leadership, COMPONENT, identity);
+        env.spawner.spawn("events", Box::pin(writing));
     }
     lead(config, connection, metrics, running).await;
     Ok(())

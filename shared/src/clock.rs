@@ -8,6 +8,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -119,14 +120,18 @@ impl Env {
     }
 
     /// Runs `work` until `deadline`; `None` means that the deadline came first
-    /// and `work` was dropped.
+    /// and `work` was dropped. The clock is asked before `work` is: a process that
+    /// was stopped for a while must not go on with what it had in hand.
     pub async fn until<T>(&self, deadline: Mono, work: impl Future<Output = T> + Send) -> Option<T> {
-        let sleep = self.clock.sleep_until(deadline);
+        let mut sleep = self.clock.sleep_until(deadline);
         futures::pin_mut!(work);
-        match futures::future::select(work, sleep).await {
-            futures::future::Either::Left((value, _)) => Some(value),
-            futures::future::Either::Right(((), _)) => None,
-        }
+        std::future::poll_fn(|context| {
+            if self.now() >= deadline || sleep.as_mut().poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(context).map(Some)
+        })
+        .await
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use crate::client::{Call, Connection, Method};
 use crate::clock::{Env, Mono};
+use crate::lease::Leadership;
 use crate::metrics::AuthorityMetrics;
 use crate::model::PodKey;
 use crate::record::error_chain;
@@ -90,12 +91,20 @@ impl Recorder {
         self.news.notify_one();
     }
 
-    /// Writes what comes, for ever.
-    pub async fn write_for_ever(self, connection: Connection, component: &'static str, instance: String) {
+    /// Writes what comes, for ever. Only while this process leads: standbys see the
+    /// same holds, and people need to hear of them once.
+    pub async fn write_for_ever(
+        self,
+        connection: Connection,
+        leadership: Arc<Leadership>,
+        component: &'static str,
+        instance: String,
+    ) {
         loop {
             let next = self.waiting.lock().events.pop_front();
             match next {
                 None => self.news.notified().await,
+                Some(_) if leadership.term(self.env.now()).is_none() => {}
                 Some(event) => {
                     let call = self.call(&event, component, &instance);
                     if let Err(error) = connection.send(call).await {

@@ -134,6 +134,20 @@ impl Leadership {
         Arc::new(Self { term: Mutex::new(Some(Term { ends })), leads: watch::Sender::new(true) })
     }
 
+    /// A term that an election would have to give, for tests of the authority.
+    #[cfg(test)]
+    pub(crate) fn for_tests(ends: Mono) -> Arc<Self> {
+        let leadership = Self::none();
+        leadership.set(Some(Term { ends }));
+        leadership
+    }
+
+    /// The end of it.
+    #[cfg(test)]
+    pub(crate) fn end_for_tests(&self) {
+        self.set(None);
+    }
+
     /// The term, if it lasts at `now`. Ask right before each write.
     #[must_use]
     pub fn term(&self, now: Mono) -> Option<Term> {

@@ -17,6 +17,7 @@ use pod_safety_shared::clock::Env;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::lease::{BadTiming, LeaseConfig};
 use pod_safety_shared::metrics::Metrics;
+use pod_safety_shared::model::is_kubernetes_name;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -275,14 +276,8 @@ impl ElectionArgs {
     }
 }
 
-/// RFC 1123, as far as it keeps a path a path.
 fn kubernetes_name(flag: &'static str, value: String) -> Result<String, BadFlags> {
-    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
-    let good = (1..=253).contains(&value.len())
-        && value.bytes().all(legal)
-        && !value.starts_with(['-', '.'])
-        && !value.ends_with(['-', '.']);
-    if good { Ok(value) } else { Err(BadFlags::Name { flag, value }) }
+    if is_kubernetes_name(&value) { Ok(value) } else { Err(BadFlags::Name { flag, value }) }
 }
 
 /// A number that no other process has, from the operating system.

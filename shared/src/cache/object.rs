@@ -8,7 +8,7 @@ use super::{Change, Inner};
 use crate::clock::Mono;
 use crate::model::{
     BadRv, Deletion, Interner, Kind, MIRROR_ANNOTATION, Node, NodeLease, OUT_OF_SERVICE_TAINT, Phase, Pod,
-    PodKey, Readiness, Rv, Uid,
+    PodKey, Readiness, Rv, Uid, is_kubernetes_name,
 };
 use crate::wire;
 
@@ -24,6 +24,14 @@ pub(crate) enum ProjectError {
     /// A version that is no number.
     #[error(transparent)]
     Version(#[from] BadRv),
+    /// A name that could not stand in a URL for what it means.
+    #[error("{field} is {value:?}, which is no Kubernetes name")]
+    Name {
+        /// The field.
+        field: &'static str,
+        /// The value.
+        value: String,
+    },
     /// A moment beyond the calendar.
     #[error("{0} is not a time")]
     Time(&'static str),
@@ -84,14 +92,23 @@ struct Identity {
     name: String,
 }
 
+/// A name as RFC 1123 allows it. Names become parts of URLs: one with a `/` or a
+/// `?` in it would make a question about one object a question about another.
+fn name(text: Option<&str>, field: &'static str) -> Result<String, ProjectError> {
+    let text = text.filter(|text| !text.is_empty()).ok_or(ProjectError::Missing(field))?;
+    if is_kubernetes_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(ProjectError::Name { field, value: text.to_owned() })
+    }
+}
+
 fn identity(meta: &wire::ObjectMeta) -> Result<Identity, ProjectError> {
-    let text = |field: &Option<String>, name| {
-        field.clone().filter(|text| !text.is_empty()).ok_or(ProjectError::Missing(name))
-    };
+    let rv = meta.resource_version.as_deref().filter(|text| !text.is_empty());
     Ok(Identity {
         uid: meta.uid.as_deref().and_then(Uid::new).ok_or(ProjectError::Missing("metadata.uid"))?,
-        rv: text(&meta.resource_version, "metadata.resourceVersion")?.parse()?,
-        name: text(&meta.name, "metadata.name")?,
+        rv: rv.ok_or(ProjectError::Missing("metadata.resourceVersion"))?.parse()?,
+        name: name(meta.name.as_deref(), "metadata.name")?,
     })
 }
 
@@ -103,11 +120,9 @@ fn project_pod(
     now: Mono,
 ) -> Result<Pod, ProjectError> {
     let Identity { uid, rv, name } = identity(meta)?;
-    let namespace = meta
-        .namespace
-        .as_deref()
-        .filter(|text| !text.is_empty())
-        .ok_or(ProjectError::Missing("metadata.namespace"))?;
+    let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
+    let node = spec.node_name.filter(|node| !node.is_empty());
+    let node = node.map(|node| self::name(Some(&node), "spec.nodeName")).transpose()?;
     let reports = status
         .container_statuses
         .iter()
@@ -118,11 +133,11 @@ fn project_pod(
         .deletion_timestamp
         .map(|at| Deletion { at: at.whole_seconds(), grace: meta.deletion_grace_period_seconds });
     Ok(Pod {
-        key: PodKey { namespace: interner.intern(namespace), name: name.into(), uid },
+        key: PodKey { namespace: interner.intern(&namespace), name: name.into(), uid },
         rv,
         generation: meta.generation.unwrap_or(0),
         created: meta.creation_timestamp.map_or(0, wire::Time::whole_seconds),
-        node: spec.node_name.filter(|node| !node.is_empty()).map(|node| interner.intern(&node)),
+        node: node.map(|node| interner.intern(&node)),
         phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
         evicted: status.reason.as_deref() == Some("Evicted"),
         running,

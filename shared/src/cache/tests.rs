@@ -20,7 +20,8 @@ struct Heard(Mutex<Vec<String>>);
 
 impl Subscriber for Heard {
     fn changed(&self, change: Change<'_>) {
-        let pod = |pod: Option<&Pod>| pod.map_or("nothing".to_owned(), |pod| format!("{}@{}", pod.uid(), pod.rv));
+        let pod =
+            |pod: Option<&Pod>| pod.map_or("nothing".to_owned(), |pod| format!("{}@{}", pod.uid(), pod.rv));
         self.0.lock().push(match change {
             Change::Pod { before, after } => format!("pod {} -> {}", pod(before), pod(after)),
             Change::Node { name } => format!("node {name}"),

@@ -79,6 +79,10 @@ impl Answer {
         Self::of(200, "application/json", value.to_string())
     }
 
+    pub(crate) fn coded(code: u16, value: &Value) -> Self {
+        Self::of(code, "application/json", value.to_string())
+    }
+
     /// The word of the registry.
     pub(crate) fn status(code: u16, reason: &str, message: &str) -> Self {
         let body = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message });
@@ -97,6 +101,11 @@ impl Answer {
     /// 200, with a body that is JSON by name only.
     pub(crate) fn garbage() -> Self {
         Self::of(200, "application/json", "]")
+    }
+
+    /// A watch that ends in good order before anything came.
+    pub(crate) fn of_empty_watch() -> Self {
+        Self::of(200, "application/json", "")
     }
 
     pub(crate) fn retry_after(mut self, seconds: u64) -> Self {

@@ -35,6 +35,10 @@ const SWEEP: Duration = Duration::from_secs(300);
 /// node are one decision and not thirty.
 const COALESCE: Duration = Duration::from_millis(10);
 
+/// Before everything is listed, this is how often the loop looks whether it is:
+/// the first list marks a key for every pod.
+const UNTIL_LISTED: Duration = Duration::from_millis(100);
+
 /// How many keys are decided while the cache is locked for reading.
 const ROUND: usize = 128;
 
@@ -133,6 +137,16 @@ impl<C: Controller> Owner for Asker<C> {
     }
 }
 
+/// What a round came to.
+enum Round {
+    /// Not everything was listed yet.
+    Unlisted,
+    /// Nothing was dirty.
+    Idle,
+    /// Something was decided; there may be more.
+    Decided,
+}
+
 impl<C: Controller> Drive<C> {
     /// A loop that listens from now on.
     #[must_use]
@@ -158,12 +172,13 @@ impl<C: Controller> Drive<C> {
             if leads.has_changed().unwrap_or(false) && *leads.borrow_and_update() {
                 self.dirty.mark_all();
             }
-            let decided = self.round(now);
-            let until = if decided {
-                now + COALESCE
-            } else {
-                sweep.min(now + BEAT).min(self.dirty.next_due().unwrap_or(sweep))
+            let pause = match self.round(now) {
+                Round::Unlisted => Some(UNTIL_LISTED),
+                Round::Decided => Some(COALESCE),
+                Round::Idle => None,
             };
+            let due = || sweep.min(now + BEAT).min(self.dirty.next_due().unwrap_or(sweep));
+            let until = pause.map_or_else(due, |pause| now + pause);
             // A copy waits, so that the change is still news to the loop.
             let mut waiting = leads.clone();
             let led = async {
@@ -172,7 +187,7 @@ impl<C: Controller> Drive<C> {
                 }
             };
             let news = async {
-                if decided {
+                if pause.is_some() {
                     std::future::pending().await
                 } else {
                     futures::future::select(Box::pin(self.dirty.news()), Box::pin(led)).await
@@ -195,13 +210,13 @@ impl<C: Controller> Drive<C> {
         self.dirty.mark_all();
     }
 
-    /// Decides what is dirty; gives back whether there was anything.
-    fn round(&self, now: Mono) -> bool {
+    /// Decides what is dirty.
+    fn round(&self, now: Mono) -> Round {
         let decisions = {
             let guard = self.around.cache.read();
             let view = guard.view();
             if !self.controller.kinds().iter().all(|kind| view.state(*kind).synced) {
-                return false;
+                return Round::Unlisted;
             }
             if self.dirty.take_all() {
                 self.controller.all(&view, &mut |key| self.dirty.mark(key));
@@ -209,11 +224,11 @@ impl<C: Controller> Drive<C> {
             let keys = self.dirty.take(ROUND, now);
             keys.into_iter().map(|key| (self.controller.decide(&key, &view, now), key)).collect::<Vec<_>>()
         };
-        let any = !decisions.is_empty();
+        let round = if decisions.is_empty() { Round::Idle } else { Round::Decided };
         for (decision, key) in decisions {
             self.carry_out(key, decision);
         }
-        any
+        round
     }
 
     fn carry_out(&self, key: C::Key, decision: Decision) {

@@ -88,6 +88,20 @@ impl Serialize for Uid {
     }
 }
 
+/// The longest name that the API accepts.
+const LONGEST_NAME: usize = 253;
+
+/// Whether `text` is a name as RFC 1123 and the API allow it: lower-case letters,
+/// digits, `-` and `.`, beginning and ending with a letter or digit.
+#[must_use]
+pub fn is_kubernetes_name(text: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
+    (1..=LONGEST_NAME).contains(&text.len())
+        && text.bytes().all(legal)
+        && !text.starts_with(['-', '.'])
+        && !text.ends_with(['-', '.'])
+}
+
 /// A resourceVersion. Decimal and comparable since Kubernetes 1.35 (KEP-5504),
 /// and decimal in practice since ever; anything else makes its object unknown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -160,6 +174,16 @@ mod tests {
         let upper = Uid::new("0B5E2F3A-0000-4000-8000-00000000000A").unwrap();
         assert_ne!(lower, upper);
         assert_eq!(upper.to_string(), "0B5E2F3A-0000-4000-8000-00000000000A");
+    }
+
+    #[test]
+    fn a_name_that_would_be_another_url_is_none() {
+        for good in ["a", "web-0", "ip-10-0-0-1.eu.example.com", "0"] {
+            assert!(is_kubernetes_name(good), "{good}");
+        }
+        for bad in ["", "a/b", "a?b", "a#b", "..", "-a", "a-", "A", "a b", "a%2Fb", &"a".repeat(254)] {
+            assert!(!is_kubernetes_name(bad), "{bad}");
+        }
     }
 
     #[test]

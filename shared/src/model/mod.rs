@@ -9,7 +9,7 @@ mod lease;
 mod node;
 mod pod;
 
-pub use ids::{BadRv, PodKey, Rv, Uid};
+pub use ids::{BadRv, PodKey, Rv, Uid, is_kubernetes_name};
 pub use intern::Interner;
 pub use lease::NodeLease;
 pub use node::{Node, OUT_OF_SERVICE_TAINT, Readiness};

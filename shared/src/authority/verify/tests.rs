@@ -1,1 +1,137 @@
+//! The judge, against a scripted API server.
 
+mod asserted;
+mod gone;
+mod pods;
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::*;
+use crate::authority::witness;
+use crate::client::scripted::{Answer, Api, env, pass};
+use crate::testing::World;
+use crate::testing::objects::{Obj, lease, node, pod};
+
+const QUARANTINE: Duration = Duration::from_secs(40);
+
+/// What a read is answered with, as often as it is asked.
+type Says = Arc<dyn Fn() -> Answer + Send + Sync>;
+
+fn says(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Says {
+    Arc::new(answer)
+}
+
+fn object(object: Obj) -> Says {
+    says(move || Answer::json(&object.0))
+}
+
+fn absent() -> Says {
+    says(Answer::not_found)
+}
+
+/// A cluster in which pod `a` is bound to node `n`, which is missing.
+struct Court {
+    world: World,
+    env: Env,
+    policy: Policy,
+    node: Arc<Mutex<Says>>,
+    lease: Arc<Mutex<Says>>,
+    api: Api,
+    connection: Connection,
+}
+
+impl Court {
+    fn new() -> Self {
+        let (env, _wall) = env();
+        let (node, lease) = (Arc::new(Mutex::new(absent())), Arc::new(Mutex::new(absent())));
+        let (nodes, leases) = (Arc::clone(&node), Arc::clone(&lease));
+        let api = Api::new(&env, move |asked| {
+            assert_eq!((asked.method.as_str(), asked.query.as_str()), ("GET", ""), "a quorum read");
+            let says = match asked.path.as_str() {
+                "/api/v1/nodes/n" => nodes.lock().clone(),
+                "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n" => leases.lock().clone(),
+                other => panic!("nobody should read {other}"),
+            };
+            async move { says() }
+        });
+        let policy = Policy { quarantine: QUARANTINE, trust_out_of_service_taint: false };
+        let connection = api.connection();
+        let world = World::listed();
+        world.apply(Kind::Pods, &pod("a").on("n").0, env.now());
+        Self { world, env, policy, node, lease, api, connection }
+    }
+
+    /// The first read was taken now, as the authority takes it.
+    async fn witness(&self) {
+        let taken = witness::take(&self.connection, &self.env, "n").await.unwrap().unwrap();
+        self.world.cache().witnessed("n", taken);
+    }
+
+    /// The first read was taken, and the quarantine is over.
+    async fn ripe() -> Self {
+        let court = Self::new();
+        court.witness().await;
+        pass(QUARANTINE.as_secs_f64()).await;
+        court
+    }
+
+    fn reads_of_node(&self, answer: Says) {
+        *self.node.lock() = answer;
+    }
+
+    fn reads_of_lease(&self, answer: Says) {
+        *self.lease.lock() = answer;
+    }
+
+    fn judge(&self) -> Verifier<'_> {
+        let Self { connection, env, policy, world, .. } = self;
+        Verifier { connection, cache: world.cache(), env, policy, proof: None }
+    }
+
+    async fn verify(&self, force: &Force) -> Result<Evidence, Refusal> {
+        self.judge().verify(force).await
+    }
+
+    async fn verify_gone(&self) -> Result<Evidence, Refusal> {
+        self.verify(&gone()).await
+    }
+
+    fn has_witness(&self) -> bool {
+        self.world.read().view().absence("n").is_some_and(|absence| absence.witness.is_some())
+    }
+
+    fn apply(&self, kind: Kind, object: &Value) {
+        self.world.apply(kind, object, self.env.now());
+    }
+}
+
+fn gone() -> Force {
+    pod("a").on("n").force(Claim::NodeGone { node: "n".into() })
+}
+
+fn reason(judged: Result<Evidence, Refusal>) -> &'static str {
+    judged.map_or_else(|refusal| refusal.reason(), |evidence| evidence.kind.name())
+}
+
+#[test]
+fn only_what_shows_a_living_kubelet_refutes_the_first_read() {
+    let read = || Refusal::Read(ApiError::TimedOut { after: QUARANTINE });
+    for (refusal, refutes) in [
+        (Refusal::NodeExists, true),
+        (Refusal::KubeletAlive(Sign::LeaseRenewed), true),
+        (Refusal::KubeletAlive(Sign::MirrorPodCreated), true),
+        (Refusal::PodChanged, false),
+        (Refusal::DoesNotFit("x"), false),
+        (Refusal::NoWitness, false),
+        (Refusal::QuarantineNotOver { left: QUARANTINE }, false),
+        (Refusal::HeartbeatsUnseen, false),
+        (Refusal::TaintNotTrusted, false),
+        (Refusal::InService, false),
+        (read(), false),
+    ] {
+        assert_eq!(refusal.refutes_witness(), refutes, "{refusal:?}");
+    }
+}

@@ -1,0 +1,386 @@
+//! Feeds against a scripted API server.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::client::scripted::{Answer, Api, Asked, Events, env, pass};
+use crate::clock::Env;
+use crate::metrics::Metrics;
+use crate::testing::objects::{lease, node, pod};
+
+/// What a list and a watch of pods say next; other kinds are empty and quiet.
+#[derive(Clone, Default)]
+struct Script {
+    lists: Arc<Mutex<VecDeque<Answer>>>,
+    watches: Arc<Mutex<VecDeque<Answer>>>,
+    open: Arc<Mutex<Vec<Events>>>,
+}
+
+impl Script {
+    fn list(&self, answer: Answer) -> &Self {
+        self.lists.lock().push_back(answer);
+        self
+    }
+
+    fn watch(&self, answer: Answer) -> &Self {
+        self.watches.lock().push_back(answer);
+        self
+    }
+
+    fn stream(&self) -> Events {
+        let (events, answer) = Answer::stream();
+        self.watch(answer);
+        events
+    }
+
+    /// What the script does not foresee: an empty list, and a quiet watch.
+    fn quiet(&self, asked: &Asked) -> Answer {
+        if asked.watches() {
+            let (events, answer) = Answer::stream();
+            self.open.lock().push(events);
+            return answer;
+        }
+        page(&[], "1", "")
+    }
+
+    fn answer(&self, asked: &Asked) -> Answer {
+        let queue = if asked.watches() { &self.watches } else { &self.lists };
+        let next = if asked.path == Kind::Pods.path() { queue.lock().pop_front() } else { None };
+        next.unwrap_or_else(|| self.quiet(asked))
+    }
+}
+
+fn page(objects: &[Obj], version: &str, token: &str) -> Answer {
+    let items: Vec<&Value> = objects.iter().map(|object| &object.0).collect();
+    Answer::json(
+        &json!({ "kind": "List", "metadata": { "resourceVersion": version, "continue": token }, "items": items }),
+    )
+}
+
+struct Following {
+    api: Api,
+    cache: Arc<Cache>,
+    env: Env,
+    metrics: Metrics,
+    heard: Arc<Heard>,
+}
+
+fn start(script: &Script, kinds: &[Kind]) -> Following {
+    let (env, _wall) = env();
+    let script = script.clone();
+    let api = Api::new(&env, move |asked| {
+        let answer = script.answer(&asked);
+        async move { answer }
+    });
+    let (cache, metrics) = (Arc::new(Cache::default()), Metrics::new().unwrap());
+    let heard = listened(&cache);
+    follow(kinds, &api.connection_with(&metrics), &cache, &env, &metrics.cache);
+    Following { api, cache, env, metrics, heard }
+}
+
+impl Following {
+    /// Every request as `list`, `list CONTINUE` or `watch VERSION`.
+    fn asked(&self) -> Vec<String> {
+        let word = |asked: &Asked| {
+            assert_ne!(asked.parameter("resourceVersion"), Some("0"), "{asked:?}");
+            match (asked.watches(), asked.parameter("continue")) {
+                (true, _) => format!("watch {}", asked.parameter("resourceVersion").unwrap()),
+                (false, Some(token)) => format!("list {token}"),
+                (false, None) => {
+                    assert_eq!(asked.parameter("resourceVersion"), None, "a list is a consistent read");
+                    "list".to_owned()
+                }
+            }
+        };
+        let heard = self.api.heard();
+        heard.iter().filter(|asked| asked.path == Kind::Pods.path()).map(word).collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.cache.read().view().all_pods().map(|pod| pod.key.name.to_string()).collect()
+    }
+
+    fn trouble(&self, kind: Kind) -> Option<String> {
+        self.cache.read().view().state(kind).trouble.as_ref().map(|trouble| trouble.message.clone())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_followed_to_the_last_and_only_then_the_kind_counts_as_listed() {
+    let script = Script::default();
+    script
+        .list(page(&[pod("a")], "7", "token-1"))
+        .list(page(&[pod("b")], "7", "token-2"))
+        .list(page(&[pod("c")], "7", "").late(Duration::from_secs(2)));
+    let following = start(&script, &[Kind::Pods]);
+    pass(1.0).await;
+    assert_eq!(following.names(), ["a", "b"]);
+    assert!(!following.cache.read().view().state(Kind::Pods).synced);
+    pass(2.0).await;
+    assert_eq!(following.names(), ["a", "b", "c"]);
+    assert!(following.cache.read().view().state(Kind::Pods).synced);
+    assert_eq!(following.asked(), ["list", "list token-1", "list token-2", "watch 7"]);
+    assert!(
+        following.api.heard().iter().all(|asked| asked.watches() || asked.parameter("limit") == Some("5000"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_reach_the_cache_as_they_come() {
+    let script = Script::default();
+    let events = script.list(page(&[pod("a")], "7", "")).stream();
+    let following = start(&script, &[Kind::Pods]);
+    pass(0.1).await;
+    following.heard.take();
+    events.send("ADDED", &pod("b").rv(11).0);
+    events.send("MODIFIED", &pod("a").rv(12).phase("Failed").0);
+    events.send("DELETED", &pod("b").rv(13).0);
+    pass(0.1).await;
+    let expected = ["pod nothing -> uid-b@11", "pod uid-a@10 -> uid-a@12", "pod uid-b@11 -> nothing"];
+    assert_eq!(following.heard.take(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_stream_is_opened_again_from_the_last_version_seen() {
+    type Send = fn(&Events);
+    let rows: [(&str, Send, &str); 5] = [
+        ("nothing came", |_| {}, "watch 7"),
+        ("an object came", |events| events.send("ADDED", &pod("b").rv(11).0), "watch 11"),
+        ("a removal came", |events| events.send("DELETED", &pod("a").rv(12).0), "watch 12"),
+        ("a bookmark came", |events| events.bookmark("99"), "watch 99"),
+        (
+            "an unreadable object came after a bookmark",
+            |events| {
+                events.bookmark("99");
+                events.send("ADDED", &pod("b").set("/spec", json!(7)).rv(100).0);
+            },
+            "watch 99",
+        ),
+    ];
+    for (what, send, expected) in rows {
+        for ends_well in [false, true] {
+            let script = Script::default();
+            let events = script.list(page(&[pod("a")], "7", "")).stream();
+            let following = start(&script, &[Kind::Pods]);
+            pass(2.0).await;
+            send(&events);
+            if ends_well {
+                drop(events)
+            } else {
+                events.break_off()
+            }
+            pass(1.0).await;
+            assert_eq!(following.asked(), ["list", "watch 7", expected], "{what}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_too_old_means_a_new_list_whose_gaps_are_removals() {
+    let gone = || Answer::status(410, "Expired", "too old resource version");
+    let event = json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" });
+    for as_event in [false, true] {
+        let script = Script::default();
+        script.list(page(&[pod("a"), pod("b")], "7", "")).list(page(&[pod("b")], "20", ""));
+        if as_event {
+            script.stream().send("ERROR", &event);
+        } else {
+            script.watch(gone());
+        }
+        let following = start(&script, &[Kind::Pods]);
+        pass(2.0).await;
+        assert_eq!(following.asked(), ["list", "watch 7", "list", "watch 20"], "as an event: {as_event}");
+        assert_eq!(following.names(), ["b"]);
+        assert!(following.heard.take().contains(&"pod uid-a@10 -> nothing".to_owned()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_cannot_be_read_means_a_new_list() {
+    for broken in [
+        "}\n",
+        "{\"type\":\"SURPRISE\",\"object\":{}}\n",
+        "{\"type\":\"DELETED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n",
+    ] {
+        let script = Script::default();
+        let events = script.list(page(&[pod("a")], "7", "")).stream();
+        let following = start(&script, &[Kind::Pods]);
+        pass(2.0).await;
+        events.send_text(broken);
+        pass(1.0).await;
+        assert_eq!(following.asked(), ["list", "watch 7", "list", "watch 1"], "{broken}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_is_opened_again_after_a_minute_and_a_half_and_a_bookmark_is_not_silence() {
+    let script = Script::default();
+    let events = script.list(page(&[], "7", "")).stream();
+    let following = start(&script, &[Kind::Pods]);
+    pass(60.0).await;
+    events.bookmark("8");
+    pass(89.0).await;
+    assert_eq!(following.asked(), ["list", "watch 7"]);
+    pass(2.0).await;
+    assert_eq!(following.asked(), ["list", "watch 7", "watch 8"]);
+    let heard = following.cache.read().view().state(Kind::Pods).last_contact.unwrap();
+    assert!(following.env.now().since(heard) < Duration::from_secs(2), "opening it is contact");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_is_tried_again_ever_more_slowly_and_says_what_is_wrong() {
+    let script = Script::default();
+    for _ in 0..7 {
+        script.list(Answer::status(500, "InternalError", "etcd is down"));
+    }
+    let following = start(&script, &[Kind::Pods]);
+    pass(0.01).await;
+    assert_eq!(
+        following.trouble(Kind::Pods).unwrap(),
+        "list pods: the API server answered 500 InternalError: etcd is down"
+    );
+    pass(60.0).await;
+    let heard = following.api.heard();
+    let starts: Vec<_> = heard.iter().filter(|asked| !asked.watches()).map(|asked| asked.at).collect();
+    assert_eq!(starts.len(), 8);
+    let pauses = starts.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64());
+    for (pause, least) in pauses.zip([0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0]) {
+        assert!((least..=least * 1.5 + 0.01).contains(&pause), "{pause} for {least}");
+    }
+    assert_eq!(following.trouble(Kind::Pods), None);
+    assert!(following.cache.read().view().state(Kind::Pods).synced);
+    let page = String::from_utf8(following.metrics.page().unwrap()).unwrap();
+    assert!(
+        page.contains(r#"pod_safety_cache_watch_failures_total{error="server",resource="pods"} 7"#),
+        "{page}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_breaks_off_between_pages_begins_anew_and_removes_nothing() {
+    let script = Script::default();
+    script
+        .list(page(&[pod("a")], "7", "token"))
+        .list(Answer::status(410, "Expired", "the continue token is too old"))
+        .list(page(&[pod("b")], "9", ""));
+    let following = start(&script, &[Kind::Pods]);
+    pass(0.1).await;
+    assert_eq!(following.names(), ["a"]);
+    pass(1.0).await;
+    assert_eq!(following.asked(), ["list", "list token", "list", "watch 9"]);
+    assert_eq!(following.names(), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bug_an_answer_that_is_no_list_removed_everything() {
+    for other in
+        [json!({}), json!({ "kind": "Status", "status": "Success" }), json!({ "metadata": {}, "items": [] })]
+    {
+        let script = Script::default();
+        let events = script.list(page(&[pod("a")], "7", "")).stream();
+        script.list(Answer::json(&other));
+        let following = start(&script, &[Kind::Pods]);
+        pass(2.0).await;
+        script.watch(Answer::of_empty_watch());
+        events.send("ERROR", &json!({ "code": 410 }));
+        pass(0.1).await;
+        assert_eq!(following.names(), ["a"], "{other}");
+        assert!(following.trouble(Kind::Pods).unwrap().starts_with("list pods: "), "{other}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_unreadable_item_does_not_fail_its_list() {
+    let script = Script::default();
+    script.list(page(&[pod("a"), pod("bad").set("/status", json!({ "phase": 7 })), pod("c")], "7", ""));
+    let following = start(&script, &[Kind::Pods]);
+    pass(0.1).await;
+    assert_eq!(following.names(), ["a", "c"]);
+    assert_eq!(following.cache.read().view().count(Kind::Pods), (3, 1));
+    assert!(following.cache.read().view().state(Kind::Pods).synced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_may_not_be_read_keeps_no_other_from_being_followed() {
+    let (env, _wall) = env();
+    let script = Script::default();
+    let api = Api::new(&env, move |asked| {
+        let forbidden = asked.path == Kind::NodeLeases.path();
+        let quiet = script.quiet(&asked);
+        let item = if asked.path == Kind::Nodes.path() { node("n") } else { pod("a") };
+        async move {
+            match (forbidden, asked.watches()) {
+                (true, _) => Answer::status(403, "Forbidden", "leases is forbidden"),
+                (false, true) => quiet,
+                (false, false) => page(&[item], "7", ""),
+            }
+        }
+    });
+    let (cache, metrics) = (Arc::new(Cache::default()), Metrics::new().unwrap());
+    follow(&Kind::ALL, &api.connection_with(&metrics), &cache, &env, &metrics.cache);
+    pass(30.0).await;
+    let guard = cache.read();
+    let view = guard.view();
+    assert_eq!(Kind::ALL.map(|kind| view.state(kind).synced), [true, true, false]);
+    assert_eq!(view.state(Kind::NodeLeases).trouble.as_ref().unwrap().category, "forbidden");
+    assert_eq!((view.count(Kind::Pods).0, view.count(Kind::Nodes).0), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_hangs_while_it_is_opened_is_given_up() {
+    let script = Script::default();
+    script.list(page(&[], "7", "")).watch(Answer::never());
+    let following = start(&script, &[Kind::Pods]);
+    pass(29.0).await;
+    assert_eq!(following.asked(), ["list", "watch 7"]);
+    pass(2.0).await;
+    assert_eq!(following.asked(), ["list", "watch 7", "watch 7"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bug_a_watch_that_ends_at_once_each_time_was_opened_again_without_a_pause() {
+    for answer in [Answer::of_empty_watch, || Answer::status(410, "Expired", "too old")] {
+        let script = Script::default();
+        for _ in 0..2_000 {
+            script.watch(answer());
+        }
+        let following = start(&script, &[Kind::Pods]);
+        pass(60.0).await;
+        let asked = following.api.heard().iter().filter(|asked| asked.watches()).count();
+        assert!((5..20).contains(&asked), "{asked} watches in a minute");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_event_the_next_trouble_is_retried_soon_again() {
+    let script = Script::default();
+    for _ in 0..6 {
+        script.list(Answer::broken());
+    }
+    let events = script.list(page(&[], "7", "")).stream();
+    let following = start(&script, &[Kind::Pods]);
+    pass(60.0).await;
+    assert_eq!(following.trouble(Kind::Pods), None);
+    events.bookmark("8");
+    events.break_off();
+    pass(0.5).await;
+    assert_eq!(following.asked().last().unwrap(), "watch 8");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_list_fills_the_cache_like_any_other() {
+    let (env, _wall) = env();
+    let script = Script::default();
+    let api = Api::new(&env, move |asked| {
+        let quiet = script.quiet(&asked);
+        async move { if asked.watches() { quiet } else { page(&[lease("n", 1)], "7", "") } }
+    });
+    let (cache, metrics) = (Arc::new(Cache::default()), Metrics::new().unwrap());
+    follow(&[Kind::NodeLeases], &api.connection_with(&metrics), &cache, &env, &metrics.cache);
+    pass(1.0).await;
+    assert_eq!(cache.read().view().count(Kind::NodeLeases), (1, 0));
+    assert_eq!(cache.read().view().last_sign_of_life("n"), None);
+}

@@ -34,21 +34,53 @@ fn what_is_a_sign_of_life_of_a_kubelet() {
     let rows: [(&str, Act, Option<(Sign, Mono)>); 11] = [
         ("its Lease was renewed", |cache| apply::<NodeLease>(cache, &lease("n", 2), at(5)), renewed(5)),
         ("its Lease was set back", |cache| apply::<NodeLease>(cache, &lease("n", 0), at(5)), renewed(5)),
-        ("its Lease was written by somebody without a renewal", |cache| apply::<NodeLease>(cache, &lease("n", 1).rv(9), at(5)), None),
-        ("its Lease lost its renewal time", |cache| apply::<NodeLease>(cache, &lease("n", 1).set("/spec/renewTime", json!(null)), at(5)), renewed(5)),
-        ("its Lease was made again with the same time", |cache| {
-            cache.remove::<NodeLease>(&uid("lease-n"), at(4));
-            apply::<NodeLease>(cache, &lease("n", 1).uid("another"), at(5));
-        }, renewed(5)),
-        ("its Lease was found renewed by a relist", |cache| list::<NodeLease>(cache, &[lease("n", 2)], at(5)), renewed(5)),
-        ("its Lease was found unmoved by a relist", |cache| list::<NodeLease>(cache, &[lease("n", 1)], at(5)), None),
+        (
+            "its Lease was written by somebody without a renewal",
+            |cache| apply::<NodeLease>(cache, &lease("n", 1).rv(9), at(5)),
+            None,
+        ),
+        (
+            "its Lease lost its renewal time",
+            |cache| apply::<NodeLease>(cache, &lease("n", 1).set("/spec/renewTime", json!(null)), at(5)),
+            renewed(5),
+        ),
+        (
+            "its Lease was made again with the same time",
+            |cache| {
+                cache.remove::<NodeLease>(&uid("lease-n"), at(4));
+                apply::<NodeLease>(cache, &lease("n", 1).uid("another"), at(5));
+            },
+            renewed(5),
+        ),
+        (
+            "its Lease was found renewed by a relist",
+            |cache| list::<NodeLease>(cache, &[lease("n", 2)], at(5)),
+            renewed(5),
+        ),
+        (
+            "its Lease was found unmoved by a relist",
+            |cache| list::<NodeLease>(cache, &[lease("n", 1)], at(5)),
+            None,
+        ),
         ("its Lease was deleted", |cache| cache.remove::<NodeLease>(&uid("lease-n"), at(5)), None),
-        ("its Lease became unreadable", |cache| cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(5)), renewed(5)),
-        ("bug: its Lease was unreadable and can be read again, renewed or not", |cache| {
-            cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(5));
-            apply::<NodeLease>(cache, &lease("n", 2), at(6));
-        }, renewed(6)),
-        ("the Lease of another node was renewed", |cache| apply::<NodeLease>(cache, &lease("m", 2), at(5)), None),
+        (
+            "its Lease became unreadable",
+            |cache| cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(5)),
+            renewed(5),
+        ),
+        (
+            "bug: its Lease was unreadable and can be read again, renewed or not",
+            |cache| {
+                cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(5));
+                apply::<NodeLease>(cache, &lease("n", 2), at(6));
+            },
+            renewed(6),
+        ),
+        (
+            "the Lease of another node was renewed",
+            |cache| apply::<NodeLease>(cache, &lease("m", 2), at(5)),
+            None,
+        ),
     ];
     for (what, act, expected) in rows {
         let cache = known();

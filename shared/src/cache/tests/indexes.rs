@@ -39,7 +39,15 @@ enum Step {
 fn any_pod() -> impl Strategy<Value = PodSketch> {
     let phase = prop::sample::select(vec!["Pending", "Running", "Succeeded", "Failed", "Unknown", "", "Odd"]);
     (0_u8..6, prop::option::of(0_u8..3), phase, any::<bool>(), any::<bool>(), 0_u8..3, 1_u64..99).prop_map(
-        |(id, node, phase, evicted, terminating, created, rv)| PodSketch { id, node, phase, evicted, terminating, created, rv },
+        |(id, node, phase, evicted, terminating, created, rv)| PodSketch {
+            id,
+            node,
+            phase,
+            evicted,
+            terminating,
+            created,
+            rv,
+        },
     )
 }
 
@@ -132,7 +140,8 @@ impl Model {
             Step::NodeUnreadable(id, name) => {
                 self.nodes.insert(*id, (*name, None));
                 self.nodes_named.insert(*id);
-                cache.apply_undecodable::<Node>(unreadable(Some(&node_id(*id)), Some(&node_name(*name))), now);
+                cache
+                    .apply_undecodable::<Node>(unreadable(Some(&node_id(*id)), Some(&node_name(*name))), now);
             }
             Step::NodeUnidentified => {
                 self.unidentified.1 += 1;
@@ -182,7 +191,8 @@ impl Model {
         let view = guard.view();
         let by_id = |sketch: &PodSketch| (false, 0, sketch.id);
         prop_assert_eq!(uids(view.all_pods()), Self::ids(self.readable().collect(), by_id));
-        let terminated = self.readable().filter(|pod| matches!(pod.phase, "Succeeded" | "Failed" | "" | "Odd"));
+        let terminated =
+            self.readable().filter(|pod| matches!(pod.phase, "Succeeded" | "Failed" | "" | "Odd"));
         let terminated = Self::ids(terminated.collect(), |pod| (!pod.evicted, pod.created, pod.id));
         prop_assert_eq!(view.terminated_count(), terminated.len());
         prop_assert_eq!(uids(view.terminated()), terminated);
@@ -200,8 +210,9 @@ impl Model {
                 Lookup::Absent => "absent".to_owned(),
             };
             prop_assert_eq!(found, self.lookup(name));
-            let missing =
-                self.nodes_listed && named.contains(&name) && !self.nodes.values().any(|(there, _)| *there == name);
+            let missing = self.nodes_listed
+                && named.contains(&name)
+                && !self.nodes.values().any(|(there, _)| *there == name);
             if missing {
                 self.missing_since.entry(name).or_insert(now);
             } else {
@@ -238,7 +249,5 @@ fn a_name_is_kept_once_for_all_who_share_it_and_dropped_with_the_last() {
     assert!(Arc::ptr_eq(names.first().unwrap(), names.last().unwrap()));
     drop((guard, names));
     list::<Pod>(&cache, &[], Mono::default());
-    // The end of a list drops names while its last pods still hold them; tidying comes after.
-    cache.tidy(Mono::default());
     assert!(cache.inner.read().interner.is_empty());
 }

@@ -59,7 +59,11 @@ fn a_change_of_nothing_but_the_version_tells_no_subscriber() {
     apply::<Node>(&cache, &node("n").rv(11), at(2));
     apply::<NodeLease>(&cache, &lease("n", 1).rv(11), at(2));
     assert_eq!(heard.take(), [""; 0]);
-    assert_eq!(cache.read().view().pod(&uid("uid-a")).unwrap().rv.to_string(), "11", "but the version is kept");
+    assert_eq!(
+        cache.read().view().pod(&uid("uid-a")).unwrap().rv.to_string(),
+        "11",
+        "but the version is kept"
+    );
 }
 
 #[test]

@@ -72,7 +72,11 @@ fn a_node_without_identity_makes_every_missing_node_unknown_until_a_list_without
         assert_eq!(answer(&cache, "other"), "known", "{what}");
         assert_eq!(cache.read().view().count(Kind::Nodes), (1, 1), "{what}");
         cache.begin_list::<Node>();
-        assert_eq!(answer(&cache, "n"), "unknown", "{what}: bug: while the next list was under way it was absent");
+        assert_eq!(
+            answer(&cache, "n"),
+            "unknown",
+            "{what}: bug: while the next list was under way it was absent"
+        );
         cache.end_list::<Node>(at(2));
         assert_eq!(answer(&cache, "n"), "absent", "{what}");
     }

@@ -1,0 +1,259 @@
+//! Evidence NodeGone: two quorum reads, a quarantine apart, and silence.
+
+use super::*;
+use crate::testing::at;
+use crate::testing::objects::uid;
+
+#[tokio::test(start_paused = true)]
+async fn two_reads_a_quarantine_apart_are_evidence_bound_to_one_version_of_one_pod() {
+    let court = Court::ripe().await;
+    let before = court.env.now();
+    let evidence = court.verify_gone().await.unwrap();
+    assert_eq!(evidence.kind, EvidenceKind::NodeGone { node: "n".into(), apart: QUARANTINE });
+    assert_eq!(
+        (evidence.pod.uid.to_string(), evidence.rv.to_string()),
+        ("uid-a".to_owned(), "10".to_owned())
+    );
+    assert_eq!((evidence.terminal, evidence.generation), (false, 3));
+    assert_eq!(evidence.expires, before + VALID_FOR);
+    assert_eq!(court.api.lines().len(), 4, "node and Lease, twice: {:?}", court.api.lines());
+}
+
+#[tokio::test(start_paused = true)]
+async fn evidence_counts_from_when_its_reads_were_sent() {
+    let court = Court::ripe().await;
+    court.reads_of_node(says(|| Answer::not_found().late(Duration::from_secs(1))));
+    let sent = court.env.now();
+    assert_eq!(court.verify_gone().await.unwrap().expires, sent + VALID_FOR);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_quarantine_is_over_at_its_last_moment_and_not_before() {
+    for (early, expected) in [(Duration::from_millis(1), "QuarantineNotOver"), (Duration::ZERO, "NodeGone")] {
+        let court = Court::new();
+        court.witness().await;
+        pass((QUARANTINE - early).as_secs_f64()).await;
+        assert_eq!(reason(court.verify_gone().await), expected, "{early:?} early");
+        assert!(court.has_witness());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_quarantine_counts_from_the_answer_of_the_first_read() {
+    let court = Court::new();
+    court.reads_of_node(says(|| Answer::not_found().late(Duration::from_secs(10))));
+    court.witness().await;
+    court.reads_of_node(absent());
+    pass(35.0).await;
+    let Err(Refusal::QuarantineNotOver { left }) = court.verify_gone().await else { panic!("too early") };
+    assert_eq!(left, Duration::from_secs(5));
+    assert_eq!(court.api.lines().len(), 2, "no read is spent before the quarantine is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_first_read_nothing_is_read_and_nothing_is_evidence() {
+    let court = Court::new();
+    assert_eq!(reason(court.verify_gone().await), "NoWitness");
+    assert_eq!(court.api.lines(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_the_second_read_finds_refutes_the_first_and_the_quarantine_starts_anew() {
+    let court = Court::ripe().await;
+    court.reads_of_node(object(node("n")));
+    assert_eq!(reason(court.verify_gone().await), "NodeExists");
+    assert!(!court.has_witness());
+    court.reads_of_node(absent());
+    assert_eq!(reason(court.verify_gone().await), "NoWitness");
+    court.witness().await;
+    assert_eq!(reason(court.verify_gone().await), "QuarantineNotOver");
+    pass(QUARANTINE.as_secs_f64()).await;
+    assert_eq!(reason(court.verify_gone().await), "NodeGone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_read_that_does_not_say_not_found_is_a_refusal() {
+    let rows: [(&str, Says); 10] = [
+        ("404 without a reason, as a proxy says it", says(|| Answer::plain(404, "404 page not found"))),
+        (
+            "404 with another reason",
+            says(|| Answer::status(404, "", "the server could not find the requested resource")),
+        ),
+        ("410", says(|| Answer::status(410, "Gone", "gone"))),
+        ("403", says(|| Answer::status(403, "Forbidden", "no"))),
+        ("429", says(|| Answer::plain(429, "Too many requests").retry_after(1))),
+        ("500", says(|| Answer::status(500, "InternalError", "etcd"))),
+        ("503", says(|| Answer::plain(503, "no healthy upstream"))),
+        ("no answer in time", says(Answer::never)),
+        ("a broken connection", says(Answer::broken)),
+        ("an answer that cannot be read", says(Answer::garbage)),
+    ];
+    for (what, answer) in rows {
+        let court = Court::ripe().await;
+        court.reads_of_node(Arc::clone(&answer));
+        assert_eq!(reason(court.verify_gone().await), "ReadFailed", "node: {what}");
+        assert!(court.has_witness(), "{what} refutes nothing");
+        let court = Court::ripe().await;
+        court.reads_of_lease(answer);
+        assert_eq!(reason(court.verify_gone().await), "ReadFailed", "Lease: {what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_became_of_the_lease_between_the_reads_decides() {
+    let renewed = |second| Some(lease("n", second));
+    let another = || Some(lease("n", 1).uid("another"));
+    let timeless = || Some(lease("n", 1).set("/spec/renewTime", Value::Null));
+    for (what, first, second, expected) in [
+        ("it was there and did not move", renewed(1), renewed(1), "NodeGone"),
+        ("it was collected with its node", renewed(1), None, "NodeGone"),
+        ("there never was one", None, None, "NodeGone"),
+        ("it was renewed", renewed(1), renewed(2), "KubeletAlive"),
+        ("it was renewed by a clock that was set back", renewed(2), renewed(1), "KubeletAlive"),
+        ("it appeared", None, renewed(1), "KubeletAlive"),
+        ("it was made again", renewed(1), another(), "KubeletAlive"),
+        ("it lost its renewal time", renewed(1), timeless(), "KubeletAlive"),
+    ] {
+        let says = |sample: Option<Obj>| sample.map_or_else(absent, object);
+        let court = Court::new();
+        court.reads_of_lease(says(first));
+        court.witness().await;
+        pass(QUARANTINE.as_secs_f64()).await;
+        court.reads_of_lease(says(second));
+        assert_eq!(reason(court.verify_gone().await), expected, "{what}");
+        assert_eq!(court.has_witness(), expected == "NodeGone", "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sign_of_life_on_the_watch_counts_from_when_the_first_read_was_asked() {
+    for (what, when, expected) in
+        [("before", 9_u64, "NodeGone"), ("at that moment", 10, "KubeletAlive"), ("later", 11, "KubeletAlive")]
+    {
+        for kind in ["lease", "mirror"] {
+            let court = Court::new();
+            court.world.apply(Kind::NodeLeases, &lease("n", 1).0, at(5));
+            let sign = || match kind {
+                "lease" => court.world.apply(Kind::NodeLeases, &lease("n", 2).0, at(when)),
+                _ => court.world.apply(Kind::Pods, &pod("static").on("n").mirror().0, at(when)),
+            };
+            pass(9.0).await;
+            if when == 9 {
+                sign()
+            }
+            pass(1.0).await;
+            court.witness().await;
+            if when >= 10 {
+                sign()
+            }
+            pass(QUARANTINE.as_secs_f64()).await;
+            assert_eq!(reason(court.verify_gone().await), expected, "{kind} {what}");
+        }
+    }
+}
+
+/// Something happens while the reads are under way.
+async fn meanwhile(court: &Court, act: impl FnOnce(&Court)) -> Result<Evidence, Refusal> {
+    court.reads_of_node(says(|| Answer::not_found().late(Duration::from_secs(1))));
+    let force = gone();
+    let act = async {
+        pass(0.5).await;
+        act(court);
+    };
+    futures::future::join(court.verify(&force), act).await.0
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_watch_brings_while_the_reads_are_under_way_is_heard() {
+    type Act = fn(&Court);
+    let rows: [(&str, Act, &str); 5] = [
+        ("nothing", |_| {}, "NodeGone"),
+        ("a renewed Lease", |court| court.apply(Kind::NodeLeases, &lease("n", 9).0), "KubeletAlive"),
+        ("a mirror pod", |court| court.apply(Kind::Pods, &pod("m").on("n").mirror().0), "KubeletAlive"),
+        ("the node", |court| court.apply(Kind::Nodes, &node("n").0), "NoWitness"),
+        (
+            "the node, and its removal",
+            |court| {
+                court.apply(Kind::Nodes, &node("n").0);
+                court.world.remove(Kind::Nodes, "uid-n", court.env.now());
+            },
+            "NoWitness",
+        ),
+    ];
+    for (what, act, expected) in rows {
+        let court = Court::ripe().await;
+        assert_eq!(reason(meanwhile(&court, act).await), expected, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bug_a_first_read_of_the_next_absence_passed_for_the_one_that_was_compared() {
+    let mut court = Court::new();
+    court.policy.quarantine = Duration::from_secs(5);
+    court.witness().await;
+    pass(5.0).await;
+    court.reads_of_node(says(|| Answer::not_found().late(Duration::from_secs(20))));
+    let force = gone();
+    let act = async {
+        pass(1.0).await;
+        court.apply(Kind::Nodes, &node("n").0);
+        court.world.remove(Kind::Nodes, "uid-n", court.env.now());
+        court.world.witness("n", court.env.now());
+    };
+    let judged = futures::future::join(court.verify(&force), act).await.0;
+    assert_eq!(reason(judged), "NoWitness");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_fresh_heartbeats_none_can_be_said_to_be_missing() {
+    let court = Court::new();
+    court.witness().await;
+    pass(151.0).await;
+    assert_eq!(reason(court.verify_gone().await), "HeartbeatsUnseen");
+    court.world.hear(court.env.now());
+    assert_eq!(reason(court.verify_gone().await), "NodeGone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_shares_the_reads_of_one_node_until_they_expire() {
+    let court = Court::ripe().await;
+    court.apply(Kind::Pods, &pod("b").on("n").0);
+    let claim = || Claim::NodeGone { node: "n".into() };
+    let mut judge = court.judge();
+    let first = judge.verify(&gone()).await.unwrap();
+    pass(1.9).await;
+    let second = judge.verify(&pod("b").on("n").force(claim())).await.unwrap();
+    assert_eq!((first.expires, second.pod.uid), (second.expires, uid("uid-b")));
+    assert_eq!(court.api.lines().len(), 4);
+    pass(0.1).await;
+    let third = judge.verify(&gone()).await.unwrap();
+    assert_eq!(third.expires, court.env.now() + VALID_FOR);
+    assert_eq!(court.api.lines().len(), 6, "expired: read again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bug_a_sign_of_life_between_two_pods_of_a_batch_went_unheard() {
+    type Act = fn(&Court);
+    let rows: [(&str, Act, &str); 2] = [
+        ("a renewed Lease", |court| court.apply(Kind::NodeLeases, &lease("n", 9).0), "KubeletAlive"),
+        ("the node", |court| court.apply(Kind::Nodes, &node("n").0), "NoWitness"),
+    ];
+    for (what, act, expected) in rows {
+        let court = Court::ripe().await;
+        let mut judge = court.judge();
+        assert_eq!(reason(judge.verify(&gone()).await), "NodeGone");
+        act(&court);
+        assert_eq!(reason(judge.verify(&gone()).await), expected, "{what}");
+        assert!(!court.has_witness(), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_batch_reads_again_for_the_next_pod() {
+    let court = Court::ripe().await;
+    court.reads_of_node(says(|| Answer::status(500, "InternalError", "etcd")));
+    let mut judge = court.judge();
+    assert_eq!(reason(judge.verify(&gone()).await), "ReadFailed");
+    court.reads_of_node(absent());
+    assert_eq!(reason(judge.verify(&gone()).await), "NodeGone");
+}

@@ -1,0 +1,71 @@
+//! Claims about the pod itself: looked up by UID, bound to a version.
+
+use super::*;
+
+fn claim(name: &str) -> Claim {
+    match name {
+        "never scheduled" => Claim::NeverScheduled,
+        "ended" => Claim::KubeletTerminated,
+        "gone" => Claim::NodeGone { node: "n".into() },
+        _ => Claim::OutOfService { node: "n".into() },
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_must_fit_the_pod_that_it_speaks_of() {
+    let on = |name| pod("a").on(name);
+    for (name, object, expected) in [
+        ("never scheduled", pod("a").terminating(), "NeverScheduled"),
+        ("never scheduled", pod("a"), "DoesNotFit"),
+        ("never scheduled", on("n").terminating(), "DoesNotFit"),
+        ("ended", on("n").phase("Failed"), "KubeletTerminated"),
+        ("ended", on("n").phase("Succeeded"), "KubeletTerminated"),
+        ("ended", on("n").phase("Succeeded").running(), "DoesNotFit"),
+        ("ended", on("n").phase("Running"), "DoesNotFit"),
+        ("ended", on("n").phase(""), "DoesNotFit"),
+        ("ended", on("n").phase("Unknown"), "DoesNotFit"),
+        ("gone", on("n"), "NoWitness"),
+        ("gone", on("m"), "DoesNotFit"),
+        ("gone", pod("a"), "DoesNotFit"),
+        ("out of service", on("n").terminating(), "TaintNotTrusted"),
+        ("out of service", on("n"), "DoesNotFit"),
+        ("out of service", on("m").terminating(), "DoesNotFit"),
+    ] {
+        let court = Court::new();
+        court.apply(Kind::Pods, &object.0);
+        let judged = court.verify(&object.force(claim(name))).await;
+        assert_eq!(reason(judged), expected, "{name}: {}", object.0);
+        assert_eq!(court.api.lines(), [""; 0], "the cache suffices to say so");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_not_as_the_claim_saw_it_is_refused() {
+    let seen = || pod("a").terminating();
+    for (what, now) in [
+        ("at another version", Some(seen().rv(11))),
+        ("another incarnation", Some(seen().uid("another"))),
+        ("under another name", Some(seen().set("/metadata/name", "b".into()))),
+        ("in another namespace", Some(seen().set("/metadata/namespace", "other".into()))),
+        ("gone", None),
+    ] {
+        let court = Court::new();
+        court.world.remove(Kind::Pods, "uid-a", court.env.now());
+        if let Some(now) = now {
+            court.apply(Kind::Pods, &now.0);
+        }
+        assert_eq!(reason(court.verify(&seen().force(Claim::NeverScheduled)).await), "PodChanged", "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn evidence_says_whether_the_phase_is_terminal_already_and_expires_soon() {
+    for (object, name, terminal) in
+        [(pod("a").terminating(), "never scheduled", false), (pod("a").phase("Failed"), "ended", true)]
+    {
+        let court = Court::new();
+        court.apply(Kind::Pods, &object.0);
+        let evidence = court.verify(&object.force(claim(name))).await.unwrap();
+        assert_eq!((evidence.terminal, evidence.expires), (terminal, court.env.now() + VALID_FOR));
+    }
+}
