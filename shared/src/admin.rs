@@ -51,6 +51,12 @@ impl Beats {
         Beat { beats: self.clone(), name }
     }
 
+    /// For tests of loops.
+    #[cfg(test)]
+    pub(crate) fn stuck_for_tests(&self, now: Mono) -> Vec<&'static str> {
+        self.stuck(now).into_iter().map(|(name, _)| name).collect()
+    }
+
     fn stuck(&self, now: Mono) -> Vec<(&'static str, Duration)> {
         let beats = self.0.lock();
         let silent = beats.iter().map(|(name, at)| (*name, now.since(*at)));
@@ -229,3 +235,6 @@ struct DecisionDump {
 async fn debug_decisions(State(admin): State<Admin>) -> Json<DecisionDump> {
     Json(DecisionDump { holds: admin.holds.now(), records: admin.journal.last() })
 }
+
+#[cfg(test)]
+mod tests;

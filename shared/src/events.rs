@@ -141,3 +141,6 @@ impl Recorder {
         Call::write(Method::Post, format!("/api/v1/namespaces/{}/events", pod.namespace), &body)
     }
 }
+
+#[cfg(test)]
+mod tests;

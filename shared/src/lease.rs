@@ -142,6 +142,12 @@ impl Leadership {
         leadership
     }
 
+    /// The beginning of it, without an end.
+    #[cfg(test)]
+    pub(crate) fn lead_for_tests(&self) {
+        self.set(Some(Term { ends: Mono::from_start(Duration::MAX) }));
+    }
+
     /// The end of it.
     #[cfg(test)]
     pub(crate) fn end_for_tests(&self) {

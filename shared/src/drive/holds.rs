@@ -75,7 +75,7 @@ impl Holds {
     }
 
     /// The holds of one key as just decided. New reasons are written down.
-    pub(super) fn replace(
+    pub(crate) fn replace(
         &self,
         controller: &'static str,
         key: &str,

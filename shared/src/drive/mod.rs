@@ -276,3 +276,6 @@ impl<C: Controller> Drive<C> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

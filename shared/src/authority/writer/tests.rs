@@ -1,1 +1,385 @@
+//! The pool: who is served, how many at once, and when again.
 
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::authority::Claim;
+use crate::client::scripted::{Answer, Api, Asked, env, pass, silent};
+use crate::metrics::Metrics;
+use crate::model::Kind;
+use crate::testing::World;
+use crate::testing::objects::{Obj, node, pod};
+
+/// An owner that writes down what it hears.
+#[derive(Default)]
+struct Heard {
+    ended: Mutex<Vec<String>>,
+    wakes: Mutex<Vec<Mono>>,
+}
+
+impl Owner for Heard {
+    fn controller(&self) -> &'static str {
+        "test"
+    }
+    fn ended(&self, force: &Force, outcome: &Outcome) {
+        self.ended.lock().push(format!("{} {}", force.pod.name, outcome.name()));
+    }
+    fn wake_at(&self, when: Mono) {
+        self.wakes.lock().push(when);
+    }
+}
+
+struct Pool {
+    env: Env,
+    api: Api,
+    world: World,
+    leadership: Arc<Leadership>,
+    journal: Arc<Journal>,
+    metrics: Metrics,
+    authority: Arc<Authority>,
+    heard: Arc<Heard>,
+    owner: Arc<dyn Owner>,
+}
+
+fn pool(leadership: Arc<Leadership>, script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Pool {
+    let (env, _wall) = env();
+    let api = Api::new(&env, move |asked| {
+        let answer = script(&asked);
+        async move { answer }
+    });
+    pool_over(leadership, env, api)
+}
+
+fn pool_over(leadership: Arc<Leadership>, env: Env, api: Api) -> Pool {
+    let (world, metrics, journal) = (World::listed(), Metrics::new().unwrap(), Arc::new(Journal::default()));
+    let authority = Authority::start(Parts {
+        connection: api.connection_with(&metrics),
+        cache: Arc::clone(world.cache()),
+        env: env.clone(),
+        policy: Policy { quarantine: Duration::from_secs(40), trust_out_of_service_taint: false },
+        leadership: Arc::clone(&leadership),
+        journal: Arc::clone(&journal),
+        events: Recorder::new(env.clone(), metrics.authority.clone()),
+        metrics: metrics.authority.clone(),
+    });
+    let heard = Arc::new(Heard::default());
+    let owner: Arc<dyn Owner> = Arc::<Heard>::clone(&heard);
+    Pool { env, api, world, leadership, journal, metrics, authority, heard, owner }
+}
+
+impl Pool {
+    fn submit(&self, object: &Obj, claim: Claim) -> Submitted {
+        self.authority.submit(Intent::Force(object.force(claim)), &self.owner)
+    }
+
+    /// A pod that ended, in the cache and submitted.
+    fn submit_ended(&self, object: &Obj) -> Submitted {
+        self.world.apply(Kind::Pods, &object.0, self.env.now());
+        self.submit(object, Claim::KubeletTerminated)
+    }
+
+    fn witness(&self, node: &str) -> Submitted {
+        self.authority.submit(Intent::Witness { node: node.into() }, &self.owner)
+    }
+
+    fn ended(&self) -> Vec<String> {
+        self.heard.ended.lock().clone()
+    }
+
+    fn has_witness(&self) -> bool {
+        self.world.read().view().absence("n").is_some_and(|absence| absence.witness.is_some())
+    }
+}
+
+fn ended_pod(name: &str) -> Obj {
+    pod(name).phase("Failed")
+}
+
+fn well(asked: &Asked) -> Answer {
+    match asked.method.as_str() {
+        "GET" => Answer::not_found(),
+        _ => Answer::json(&pod("a").rv(77).0),
+    }
+}
+
+fn slow(asked: &Asked) -> Answer {
+    well(asked).late(Duration::from_secs(1))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_removed_told_written_down_and_counted_once() {
+    let pool = pool(Leadership::alone(), well);
+    assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::Accepted);
+    pass(0.1).await;
+    assert_eq!(pool.ended(), ["a released"]);
+    assert_eq!(pool.api.lines(), ["DELETE /api/v1/namespaces/ns/pods/a"]);
+    let records = pool.journal.last();
+    assert_eq!(records.len(), 1);
+    assert_eq!(
+        (records[0].action, records[0].reason, records[0].controller),
+        (Action::ForceDeleted, "KubeletTerminated", "test")
+    );
+    let page = String::from_utf8(pool.metrics.page().unwrap()).unwrap();
+    for line in [
+        r#"pod_safety_releases_total{evidence="KubeletTerminated"} 1"#,
+        r#"pod_safety_authority_outcomes_total{outcome="released"} 1"#,
+        "pod_safety_authority_intents_in_flight 0",
+        "pod_safety_authority_queued_intents 0",
+    ] {
+        assert!(page.contains(line), "{line} in {page}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_does_not_lead_sends_nothing() {
+    let (env, _wall) = env();
+    let pool = pool_over(Leadership::none(), env.clone(), silent(&env));
+    assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::NotLeading);
+    pass(100.0).await;
+    assert_eq!((pool.ended(), pool.api.lines()), (vec![], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stopped_leading_before_its_turn_came_sends_nothing() {
+    let pool = pool(Leadership::alone(), well);
+    assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::Accepted);
+    pool.leadership.end_for_tests();
+    pass(1.0).await;
+    assert_eq!((pool.ended(), pool.api.lines()), (vec!["a not_leader".to_owned()], vec![]));
+    assert_eq!(pool.heard.wakes.lock().len(), 0, "whoever leads decides");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_takes_first_reads_so_that_a_quarantine_survives_a_change_of_leader() {
+    let pool = pool(Leadership::none(), well);
+    pool.world.apply(Kind::Pods, &pod("a").on("n").0, pool.env.now());
+    assert_eq!(pool.witness("n"), Submitted::Accepted);
+    pass(0.1).await;
+    assert!(pool.has_witness());
+    assert_eq!(pool.heard.wakes.lock().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_read_that_shows_nothing_is_taken_again_a_second_later() {
+    let rows: [(&str, fn(&Asked) -> Answer); 3] = [
+        ("the node is there", |asked| {
+            if asked.path.contains("/nodes/") { Answer::json(&node("n").0) } else { Answer::not_found() }
+        }),
+        ("a proxy answers", |_| Answer::plain(404, "404 page not found")),
+        ("nobody answers", |_| Answer::broken()),
+    ];
+    for (what, script) in rows {
+        let pool = pool(Leadership::alone(), script);
+        pool.world.apply(Kind::Pods, &pod("a").on("n").0, pool.env.now());
+        pool.witness("n");
+        pass(0.1).await;
+        assert!(!pool.has_witness(), "{what}");
+        let wakes = pool.heard.wakes.lock().clone();
+        assert_eq!(wakes, [Mono::default() + WITNESS_AGAIN], "{what}");
+        assert_eq!(pool.witness("n"), Submitted::Accepted);
+        pass(0.1).await;
+        assert_eq!(pool.api.lines().len(), 4, "{what}: it may be asked for again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_pod_and_one_node_are_in_one_pair_of_hands() {
+    let pool = pool(Leadership::alone(), slow);
+    for _ in 0..5 {
+        assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::Accepted);
+        assert_eq!(pool.witness("n"), Submitted::Accepted);
+        pass(0.1).await;
+    }
+    pass(2.0).await;
+    assert_eq!(
+        pool.submit(&ended_pod("a").rv(11), Claim::KubeletTerminated),
+        Submitted::Accepted,
+        "the watch is behind"
+    );
+    pass(2.0).await;
+    assert_eq!(pool.api.writes().len(), 1);
+    assert_eq!(pool.api.lines().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_more_than_the_named_number_writes_at_once_and_all_of_them_do() {
+    let (env, _wall) = env();
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (busy, peak) = (Arc::clone(&now), Arc::clone(&most));
+    let api = Api::new(&env, move |asked| {
+        let (busy, peak) = (Arc::clone(&busy), Arc::clone(&peak));
+        async move {
+            peak.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            pass(0.01).await;
+            busy.fetch_sub(1, Ordering::SeqCst);
+            well(&asked)
+        }
+    });
+    let pool = pool_over(Leadership::alone(), env, api);
+    for number in 0..WRITERS * 16 * 2 {
+        // Some forty namespaces, so that there are turns for everyone.
+        let name = format!("p{number}");
+        pool.submit_ended(&ended_pod(&name).set("/metadata/namespace", format!("ns{}", number % 40).into()));
+    }
+    pass(60.0).await;
+    assert_eq!(pool.ended().len(), WRITERS * 16 * 2);
+    assert_eq!(most.load(Ordering::SeqCst), WRITERS);
+    let page = String::from_utf8(pool.metrics.page().unwrap()).unwrap();
+    assert!(page.contains("pod_safety_authority_intents_in_flight 0"), "{page}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_pods_of_one_lane_do_not_keep_another_waiting() {
+    let pool = pool(Leadership::alone(), |asked| well(asked).late(Duration::from_millis(10)));
+    for number in 0..10_000 {
+        pool.submit_ended(&ended_pod(&format!("big{number}")));
+    }
+    pool.submit_ended(&ended_pod("small").set("/metadata/namespace", "other".into()));
+    pass(0.5).await;
+    let ended = pool.ended();
+    let place = ended.iter().position(|line| line == "small released").expect("served within two turns");
+    assert!(place <= (WRITERS + 1) * 16, "at place {place}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_node_that_nobody_can_read_do_not_keep_terminated_pods_waiting() {
+    let pool =
+        pool(Leadership::alone(), |asked| if asked.method == "GET" { Answer::never() } else { well(asked) });
+    for number in 0..200 {
+        let object = pod(&format!("orphan{number}")).on("n");
+        pool.world.apply(Kind::Pods, &object.0, pool.env.now());
+    }
+    pool.world.witness("n", pool.env.now());
+    pass(41.0).await;
+    pool.world.hear(pool.env.now());
+    for number in 0..200 {
+        pool.submit(&pod(&format!("orphan{number}")).on("n"), Claim::NodeGone { node: "n".into() });
+    }
+    pool.submit_ended(&ended_pod("ended"));
+    pass(1.0).await;
+    assert_eq!(pool.ended(), ["ended released"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_tried_again_ever_more_slowly_and_a_new_version_at_once() {
+    let pool = pool(Leadership::alone(), |_| Answer::status(500, "InternalError", "etcd"));
+    let object = ended_pod("a");
+    for pause in [1, 2, 4, 8] {
+        assert_eq!(pool.submit_ended(&object), Submitted::Accepted);
+        pass(0.001).await;
+        let again = *pool.heard.wakes.lock().last().unwrap();
+        let left = again.since(pool.env.now()).as_secs_f64();
+        assert!((left - f64::from(pause)).abs() < 0.01, "{left} for {pause}");
+        assert_eq!(pool.submit(&object, Claim::KubeletTerminated), Submitted::Later(again));
+        pass(left + 0.001).await;
+    }
+    pool.submit_ended(&object);
+    pass(0.1).await;
+    assert_eq!(pool.submit_ended(&object.rv(11)), Submitted::Accepted);
+    pass(0.1).await;
+    assert_eq!(pool.ended().len(), 6);
+    assert!(
+        pool.journal.last().iter().all(|record| record.action == Action::Failed && record.reason == "server")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_the_api_server_asks_for_is_kept() {
+    let pool = pool(Leadership::alone(), |_| Answer::plain(429, "slow down").retry_after(9));
+    pool.submit_ended(&ended_pod("a"));
+    pass(0.1).await;
+    assert_eq!(*pool.heard.wakes.lock(), [Mono::from_start(Duration::from_secs(9))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_refusal_leaves_behind() {
+    let pool = pool(Leadership::alone(), well);
+    pool.world.apply(Kind::Pods, &pod("a").0, pool.env.now());
+    pool.submit(&pod("a"), Claim::NeverScheduled);
+    pool.submit(&pod("unknown"), Claim::NeverScheduled);
+    pass(0.1).await;
+    assert_eq!(pool.ended(), ["a refused", "unknown changed"]);
+    let reasons: BTreeMap<_, _> =
+        pool.journal.last().into_iter().map(|record| (record.reason, record.action)).collect();
+    assert_eq!(reasons, BTreeMap::from([("DoesNotFit", Action::Refused), ("Changed", Action::Dropped)]));
+    assert_eq!(pool.api.lines(), [""; 0]);
+    let page = String::from_utf8(pool.metrics.page().unwrap()).unwrap();
+    assert!(page.contains(r#"pod_safety_evidence_refusals_total{reason="DoesNotFit"} 1"#), "{page}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_forgotten_when_leadership_is_lost_and_may_be_asked_for_again() {
+    let pool = pool(Leadership::alone(), slow);
+    let count = WRITERS * 2;
+    let object = |number: usize| {
+        ended_pod(&format!("p{number}")).set("/metadata/namespace", format!("ns{number}").into())
+    };
+    for number in 0..count {
+        pool.submit_ended(&object(number));
+    }
+    pool.world.apply(Kind::Pods, &pod("o").on("n").0, pool.env.now());
+    pass(0.5).await;
+    pool.witness("n");
+    pool.authority.abandon();
+    pass(5.0).await;
+    assert_eq!(pool.ended().len(), WRITERS, "those that were under way end; no other begins");
+    assert_eq!(pool.api.writes().len(), WRITERS);
+    assert!(!pool.has_witness());
+    for number in 0..count {
+        assert_eq!(pool.submit_ended(&object(number)), Submitted::Accepted);
+    }
+    pool.witness("n");
+    pass(5.0).await;
+    assert_eq!(pool.ended().len(), count, "the others are taken on anew");
+    assert!(pool.has_witness());
+}
+
+#[tokio::test(start_paused = true)]
+async fn drained_waits_for_what_is_under_way_and_not_for_what_never_was() {
+    let pool = pool(Leadership::alone(), slow);
+    pool.authority.drained().await;
+    assert_eq!(pool.env.now(), Mono::default());
+    pool.submit_ended(&ended_pod("a"));
+    pass(0.1).await;
+    pool.authority.abandon();
+    pool.authority.drained().await;
+    assert_eq!(pool.env.now(), Mono::from_start(Duration::from_secs(1)));
+    assert_eq!(pool.ended(), ["a released"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_resigning_the_rest_of_a_turn_writes_nothing() {
+    let pool = pool(Leadership::alone(), slow);
+    for number in 0..10 {
+        pool.submit_ended(&ended_pod(&format!("p{number}")));
+    }
+    pass(0.5).await;
+    pool.leadership.end_for_tests();
+    pool.authority.abandon();
+    pool.authority.drained().await;
+    pass(30.0).await;
+    assert_eq!(pool.api.writes().len(), 1, "one turn of one namespace: one was under way");
+    assert_eq!(pool.ended().len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_a_gone_node_costs_two_reads_and_two_writes_and_its_neighbours_only_the_writes() {
+    let pool = pool(Leadership::alone(), well);
+    let claim = || Claim::NodeGone { node: "n".into() };
+    for name in ["a", "b", "c"] {
+        pool.world.apply(Kind::Pods, &pod(name).on("n").0, pool.env.now());
+    }
+    pool.world.witness("n", pool.env.now());
+    pass(40.0).await;
+    for name in ["a", "b", "c"] {
+        pool.submit(&pod(name).on("n"), claim());
+    }
+    pass(0.1).await;
+    assert_eq!(pool.ended(), ["a released", "b released", "c released"]);
+    assert_eq!(pool.api.lines().len(), 2 + 3 * 2);
+    let message = &pool.journal.last()[0].message;
+    assert_eq!(
+        message,
+        "node n does not exist: two quorum reads 40s apart did not find it, and its Lease was not renewed since"
+    );
+}

@@ -123,9 +123,9 @@ async fn pages_are_followed_to_the_last_and_only_then_the_kind_counts_as_listed(
     assert_eq!(following.names(), ["a", "b", "c"]);
     assert!(following.cache.read().view().state(Kind::Pods).synced);
     assert_eq!(following.asked(), ["list", "list token-1", "list token-2", "watch 7"]);
-    assert!(
-        following.api.heard().iter().all(|asked| asked.watches() || asked.parameter("limit") == Some("5000"))
-    );
+    let heard = following.api.heard();
+    let limits = heard.iter().filter(|asked| !asked.watches()).map(|asked| asked.parameter("limit"));
+    assert_eq!(limits.collect::<Vec<_>>(), [None, Some("5000"), Some("5000")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,6 +257,24 @@ async fn a_list_that_fails_is_tried_again_ever_more_slowly_and_says_what_is_wron
         page.contains(r#"pod_safety_cache_watch_failures_total{error="server",resource="pods"} 7"#),
         "{page}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_list_that_was_too_much_the_next_asks_for_pages_and_the_one_after_for_the_whole_again() {
+    for (failure, paged) in [
+        (Answer::status(504, "Timeout", "too much"), Some("5000")),
+        (Answer::status(429, "TooManyRequests", "too many"), Some("5000")),
+        (Answer::status(403, "Forbidden", "pods is forbidden"), None),
+    ] {
+        let script = Script::default();
+        script.list(failure).list(page(&[pod("a")], "7", ""));
+        let following = start(&script, &[Kind::Pods]);
+        pass(1.0).await;
+        let heard = following.api.heard();
+        let limits: Vec<_> =
+            heard.iter().filter(|asked| !asked.watches()).map(|asked| asked.parameter("limit")).collect();
+        assert_eq!(limits, [None, paged]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

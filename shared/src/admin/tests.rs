@@ -1,0 +1,225 @@
+//! What a person with `curl` and Prometheus see.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::*;
+use crate::authority::Hold;
+use crate::cache::{STALE_AFTER, Trouble};
+use crate::client::scripted::{env, pass};
+use crate::drive::Subject;
+use crate::events::Recorder;
+use crate::model::{PodKey, Uid};
+use crate::record::Action;
+use crate::testing::World;
+use crate::testing::objects::{lease, pod};
+
+struct Desk {
+    world: World,
+    admin: Admin,
+}
+
+fn desk(world: World) -> Desk {
+    let (env, _wall) = env();
+    let (metrics, journal) = (Metrics::new().unwrap(), Arc::new(Journal::default()));
+    let recorder = Recorder::new(env.clone(), metrics.authority.clone());
+    let holds = Holds::new(Arc::clone(&journal), recorder, metrics.registry()).unwrap();
+    let (cache, leadership) = (Arc::clone(world.cache()), Leadership::none());
+    let admin = Admin {
+        env,
+        kinds: Kind::ALL.to_vec(),
+        cache,
+        metrics,
+        journal,
+        holds,
+        leadership,
+        beats: Beats::default(),
+    };
+    Desk { world, admin }
+}
+
+impl Desk {
+    async fn get(&self, path: &str) -> (u16, String, String) {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let answer = self.admin.clone().router().oneshot(request).await.unwrap();
+        let (code, kind) =
+            (answer.status().as_u16(), answer.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned());
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        (code, kind, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    async fn json(&self, path: &str) -> Value {
+        let (code, kind, body) = self.get(path).await;
+        assert_eq!((code, kind.as_str()), (200, "application/json"));
+        serde_json::from_str(&body).unwrap()
+    }
+}
+
+fn key() -> PodKey {
+    PodKey { namespace: "ns".into(), name: "a".into(), uid: Uid::new("uid-a").unwrap() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn livez_fails_when_a_loop_has_not_turned_for_two_minutes_and_says_which() {
+    let desk = desk(World::listed());
+    let (slow, fast) =
+        (desk.admin.beats.of("pod_gc", Mono::default()), desk.admin.beats.of("fencing", Mono::default()));
+    pass(120.0).await;
+    fast.at(desk.admin.env.now());
+    assert_eq!(desk.get("/livez").await.0, 200, "at the limit");
+    pass(1.0).await;
+    let (code, _, body) = desk.get("/livez").await;
+    assert_eq!((code, body.as_str()), (500, "[-]pod_gc has not turned for 121s\n"));
+    slow.at(desk.admin.env.now());
+    assert_eq!(desk.get("/livez").await.2, "ok\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readyz_says_of_each_kind_what_is_missing_and_why() {
+    let desk = desk(World::default());
+    desk.world.list(Kind::Pods, Mono::default());
+    let message = "list nodes: the API server answered 403 Forbidden: no".to_owned();
+    desk.world.cache().troubled(Kind::Nodes, Trouble { category: "forbidden", message });
+    let (code, _, body) = desk.get("/readyz").await;
+    let expected = "[+]pods ok\n\
+        [-]nodes: nodes are not listed yet (list nodes: the API server answered 403 Forbidden: no)\n\
+        [-]leases: leases are not listed yet\n";
+    assert_eq!((code, body.as_str()), (503, expected));
+    desk.world.list(Kind::Nodes, Mono::default());
+    desk.world.list(Kind::NodeLeases, Mono::default());
+    assert_eq!(
+        desk.get("/readyz").await.2,
+        "[+]pods ok\n[+]nodes ok\n[+]leases ok\n",
+        "trouble passes with contact; a standby is ready"
+    );
+    pass(STALE_AFTER.as_secs_f64() + 1.0).await;
+    let (code, _, body) = desk.get("/readyz").await;
+    assert_eq!(code, 503);
+    assert!(body.starts_with("[-]pods: the API server has been silent on pods for 151s;"), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_are_in_prometheus_text_format_and_name_no_object() {
+    let desk = desk(World::listed());
+    desk.world.apply(Kind::Pods, &pod("secret-pod").on("secret-node").0, Mono::default());
+    desk.admin.holds.announce("pod_gc");
+    let holds = vec![(
+        Subject::Node("secret-node".into()),
+        Hold::NodeUnreadable { node: "secret-node".into(), why: "w".into() },
+    )];
+    desk.admin.holds.replace("pod_gc", "k", holds, &desk.admin.env);
+    let (code, kind, body) = desk.get("/metrics").await;
+    assert_eq!((code, kind.as_str()), (200, "text/plain; version=0.0.4"));
+    assert!(
+        body.contains("process_resident_memory_bytes") && body.contains("pod_safety_build_info"),
+        "{body}"
+    );
+    assert!(body.contains(r#"pod_safety_holds{controller="pod_gc",reason="NodeUnreadable"} 1"#), "{body}");
+    assert!(body.contains(r#"pod_safety_holds{controller="pod_gc",reason="Quarantine"} 0"#), "{body}");
+    assert!(!body.contains("secret"), "{body}");
+}
+
+#[test]
+fn labels_are_closed_sets_but_for_kcms_own_namespace() {
+    let closed = [
+        "change",
+        "code",
+        "controller",
+        "error",
+        "evidence",
+        "name",
+        "outcome",
+        "reason",
+        "resource",
+        "verb",
+        "version",
+    ];
+    let desk = desk(World::listed());
+    desk.admin.metrics.cache.failed(Kind::Pods, "server");
+    desk.admin.metrics.lease.changed(true);
+    for family in desk.admin.metrics.registry().gather() {
+        for label in family.get_metric().iter().flat_map(|metric| metric.get_label()) {
+            let allowed = closed.contains(&label.name())
+                || (label.name() == "namespace" && family.name().starts_with("pod_gc_collector"));
+            assert!(allowed, "{} has the label {}", family.name(), label.name());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cache_is_shown_with_its_sync_states_and_its_missing_nodes() {
+    let desk = desk(World::listed());
+    desk.world.apply(Kind::Pods, &pod("a").on("n").0, Mono::default());
+    desk.world.apply(Kind::NodeLeases, &lease("n", 1).0, Mono::default());
+    pass(5.0).await;
+    desk.world.witness("n", desk.admin.env.now());
+    let message = "watch leases: talking to the API server".to_owned();
+    desk.world.cache().troubled(Kind::NodeLeases, Trouble { category: "transport", message });
+    pass(2.0).await;
+    let kind = |objects: u8, trouble: Value| json!({ "synced": true, "objects": objects, "undecodable": 0, "lastContactSecondsAgo": 7, "trouble": trouble });
+    let expected = json!({
+        "leads": false,
+        "kinds": { "pods": kind(1, Value::Null), "nodes": kind(0, Value::Null),
+            "leases": kind(1, json!("watch leases: talking to the API server")) },
+        "missingNodes": [{ "node": "n", "missingForSeconds": 7, "firstQuorumReadSecondsAgo": 2, "pods": 1 }],
+    });
+    assert_eq!(desk.json("/debug/cache").await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn holds_and_records_are_shown_with_who_what_and_why() {
+    let desk = desk(World::listed());
+    let holds = vec![(Subject::Pod(key()), Hold::TerminalButRunning)];
+    desk.admin.holds.replace("pod_gc", "k", holds, &desk.admin.env);
+    let (noon, pod) = ("2026-11-21T12:00:00Z", json!({ "namespace": "ns", "name": "a", "uid": "uid-a" }));
+    let words = Hold::TerminalButRunning.to_string();
+    let expected = json!({
+        "holds": [{ "controller": "pod_gc", "subject": { "pod": pod }, "reason": "TerminalButRunning", "message": words, "since": noon }],
+        "records": [{ "at": noon, "controller": "pod_gc", "action": "Held", "pod": pod, "reason": "TerminalButRunning", "message": words }],
+    });
+    assert_eq!(desk.json("/debug/decisions").await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_journal_keeps_the_last_thousand_records() {
+    let desk = desk(World::listed());
+    for number in 0..1_030 {
+        let at = desk.admin.env.clock.wall();
+        let message = number.to_string();
+        desk.admin.journal.write(Record {
+            at,
+            controller: "c",
+            action: Action::Dropped,
+            pod: None,
+            node: None,
+            reason: "R",
+            message,
+        });
+    }
+    let records = desk.json("/debug/decisions").await["records"].as_array().unwrap().clone();
+    assert_eq!((records.len(), &records[0]["message"]), (1_024, &json!("6")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_can_be_changed_and_a_lost_person_is_shown_the_way() {
+    let desk = desk(World::listed());
+    let (code, _, body) = desk.get("/").await;
+    assert_eq!((code, body.as_str()), (404, "try /livez /readyz /metrics /debug/cache /debug/decisions\n"));
+    for path in ["/livez", "/readyz", "/metrics", "/debug/cache", "/debug/decisions"] {
+        for method in ["POST", "PUT", "PATCH", "DELETE"] {
+            let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+            let answer = desk.admin.clone().router().oneshot(request).await.unwrap();
+            assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_named_in_the_error() {
+    let first = Admin::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = first.local_addr().unwrap();
+    let error = Admin::bind(address).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("listening on --admin-address={address}"));
+}

@@ -1,0 +1,405 @@
+//! The loop, with a toy controller.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::admin::Beats;
+use crate::authority::{Claim, Hold, Parts, Policy};
+use crate::client::scripted::{Answer, Api, env, pass};
+use crate::events::Recorder;
+use crate::lease::Leadership;
+use crate::metrics::Metrics;
+use crate::testing::World;
+use crate::testing::objects::{Obj, pod, uid};
+
+type Decide = Arc<dyn Fn(&str, Mono) -> Decision + Send + Sync>;
+
+/// Decides about pods by name, as a test tells it, and remembers when.
+#[derive(Clone)]
+struct Toy {
+    decide: Decide,
+    decided: Arc<Mutex<Vec<(String, Mono)>>>,
+    ended: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Controller for Toy {
+    type Key = String;
+    fn name(&self) -> &'static str {
+        "toy"
+    }
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind::Pods, Kind::Nodes]
+    }
+    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(String)) {
+        // The pod `lost` is one whose events this controller never hears of.
+        if let Change::Pod { before, after } = change
+            && let Some(pod) = after.or(*before)
+            && &*pod.key.name != "lost"
+        {
+            mark(pod.key.name.to_string());
+        }
+    }
+    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(String)) {
+        view.all_pods().for_each(|pod| mark(pod.key.name.to_string()));
+    }
+    fn decide(&self, key: &String, _view: &View<'_>, now: Mono) -> Decision {
+        self.decided.lock().push((key.clone(), now));
+        (self.decide)(key, now)
+    }
+    fn ended(&self, _force: &Force, outcome: &Outcome) {
+        self.ended.lock().push(outcome.name());
+    }
+}
+
+struct Loop {
+    world: World,
+    env: Env,
+    api: Api,
+    metrics: Metrics,
+    journal: Arc<Journal>,
+    holds: Arc<Holds>,
+    leadership: Arc<Leadership>,
+    toy: Toy,
+    stop: watch::Sender<bool>,
+    beats: Beats,
+    ended: Arc<Mutex<bool>>,
+}
+
+fn nothing(_: &str, _: Mono) -> Decision {
+    Decision::default()
+}
+
+/// A loop in this mode, over a world that may be listed already.
+fn start(
+    world: World,
+    mode: Mode,
+    leadership: Arc<Leadership>,
+    decide: impl Fn(&str, Mono) -> Decision + Send + Sync + 'static,
+) -> Loop {
+    let (env, _wall) = env();
+    let api = Api::new(&env, |asked| async move {
+        if asked.method == "GET" { Answer::not_found() } else { Answer::json(&pod("a").rv(77).0) }
+    });
+    let (metrics, journal) = (Metrics::new().unwrap(), Arc::new(Journal::default()));
+    let events = Recorder::new(env.clone(), metrics.authority.clone());
+    let holds = Holds::new(Arc::clone(&journal), events.clone(), metrics.registry()).unwrap();
+    let authority = Authority::start(Parts {
+        connection: api.connection(),
+        cache: Arc::clone(world.cache()),
+        env: env.clone(),
+        policy: Policy { quarantine: Duration::from_secs(40), trust_out_of_service_taint: false },
+        leadership: Arc::clone(&leadership),
+        journal: Arc::clone(&journal),
+        events,
+        metrics: metrics.authority.clone(),
+    });
+    let toy = Toy { decide: Arc::new(decide), decided: Arc::default(), ended: Arc::default() };
+    let around = Around {
+        cache: Arc::clone(world.cache()),
+        authority,
+        env: env.clone(),
+        mode,
+        journal: Arc::clone(&journal),
+        holds: Arc::clone(&holds),
+    };
+    let (beats, stop, ended) = (Beats::default(), watch::Sender::new(false), Arc::new(Mutex::new(false)));
+    let drive = Drive::new(toy.clone(), around);
+    let (run, over) =
+        (drive.run(beats.of("toy", env.now()), leadership.changes(), stop.subscribe()), Arc::clone(&ended));
+    env.spawner.spawn(
+        "toy",
+        Box::pin(async move {
+            run.await;
+            *over.lock() = true;
+        }),
+    );
+    Loop { world, env, api, metrics, journal, holds, leadership, toy, stop, beats, ended }
+}
+
+fn guarding(decide: impl Fn(&str, Mono) -> Decision + Send + Sync + 'static) -> Loop {
+    start(World::listed(), Mode::Guard, Leadership::alone(), decide)
+}
+
+impl Loop {
+    fn apply(&self, object: &Obj) {
+        self.world.apply(Kind::Pods, &object.0, self.env.now());
+    }
+
+    /// Which keys were decided since the last question, sorted.
+    fn decided(&self) -> Vec<String> {
+        let mut keys: Vec<_> = self.toy.decided.lock().drain(..).map(|(key, _)| key).collect();
+        keys.sort();
+        keys
+    }
+
+    fn written(&self) -> Vec<(Action, &'static str)> {
+        self.journal.last().iter().map(|record| (record.action, record.reason)).collect()
+    }
+
+    fn gauge(&self, reason: &str) -> i64 {
+        let page = String::from_utf8(self.metrics.page().unwrap()).unwrap();
+        let head = format!(r#"pod_safety_holds{{controller="toy",reason="{reason}"}} "#);
+        page.lines().find_map(|line| line.strip_prefix(&head)).map_or(0, |value| value.parse().unwrap())
+    }
+}
+
+fn no_keys() -> Vec<String> {
+    Vec::new()
+}
+
+#[tokio::test(start_paused = true)]
+async fn thirty_events_of_one_pod_are_one_decision() {
+    let it = guarding(nothing);
+    pass(1.0).await;
+    it.decided();
+    for version in 10..40 {
+        it.apply(&pod("a").rv(version).phase(if version % 2 == 0 { "Running" } else { "Pending" }));
+    }
+    pass(1.0).await;
+    assert_eq!(it.decided(), ["a"]);
+    pass(100.0).await;
+    assert_eq!(it.decided(), no_keys(), "nothing happens, nothing is decided");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_decided_before_every_kind_of_the_controller_was_listed_and_then_everything() {
+    let it = start(World::default(), Mode::Guard, Leadership::alone(), nothing);
+    it.apply(&pod("a"));
+    it.apply(&pod("lost"));
+    it.world.list(Kind::Pods, it.env.now());
+    pass(400.0).await;
+    assert_eq!(it.decided(), no_keys());
+    it.world.list(Kind::Nodes, it.env.now());
+    pass(1.0).await;
+    assert_eq!(it.decided(), ["a", "lost"], "NodeLeases are not this controller's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_decided_again_at_the_moment_that_its_decision_named() {
+    let it = guarding(|_, now| {
+        let first = now < Mono::from_start(Duration::from_secs(10));
+        if first {
+            Decision::default().and_recheck_at(Mono::from_start(Duration::from_secs(40)))
+        } else {
+            Decision::default()
+        }
+    });
+    it.apply(&pod("a"));
+    pass(299.0).await;
+    let decided = it.toy.decided.lock().clone();
+    assert_eq!(decided.len(), 2, "{decided:?}");
+    let late = decided[1].1.since(Mono::from_start(Duration::from_secs(40)));
+    assert!(
+        decided[1].1 >= Mono::from_start(Duration::from_secs(40)) && late < Duration::from_millis(20),
+        "{decided:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_repairs_what_a_lost_event_left() {
+    let it = guarding(nothing);
+    pass(1.0).await;
+    it.apply(&pod("lost"));
+    pass(298.0).await;
+    assert_eq!(it.decided(), no_keys());
+    pass(2.0).await;
+    assert_eq!(it.decided(), ["lost"]);
+    pass(301.0).await;
+    assert_eq!(it.decided(), ["lost"], "and again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bug_leadership_gained_while_the_loop_slept_decided_nothing() {
+    let it = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
+    it.apply(&pod("a"));
+    it.apply(&pod("lost"));
+    pass(5.0).await;
+    it.decided();
+    it.leadership.lead_for_tests();
+    pass(1.0).await;
+    assert_eq!(it.decided(), ["a", "lost"]);
+    it.leadership.end_for_tests();
+    pass(1.0).await;
+    assert_eq!(it.decided(), no_keys(), "a loss decides nothing");
+    it.leadership.lead_for_tests();
+    pass(1.0).await;
+    assert_eq!(it.decided(), ["a", "lost"], "each gain counts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_all_candidates_for_leadership_is_no_reason_to_spin() {
+    let it = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
+    let Loop { leadership, world, env, .. } = &it;
+    assert!(Arc::strong_count(leadership) > 1, "{world:?} {env:?}");
+    let (_, closed) = watch::channel(false);
+    let around_stop = watch::Sender::new(false);
+    let journal = Arc::new(Journal::default());
+    let metrics = Metrics::new().unwrap();
+    let events = Recorder::new(env.clone(), metrics.authority.clone());
+    let around = Around {
+        cache: Arc::clone(world.cache()),
+        authority: Authority::start(Parts {
+            connection: it.api.connection(),
+            cache: Arc::clone(world.cache()),
+            env: env.clone(),
+            policy: Policy { quarantine: Duration::from_secs(40), trust_out_of_service_taint: false },
+            leadership: Leadership::none(),
+            journal: Arc::clone(&journal),
+            events: events.clone(),
+            metrics: metrics.authority.clone(),
+        }),
+        env: env.clone(),
+        mode: Mode::Guard,
+        journal: Arc::clone(&journal),
+        holds: Holds::new(journal, events, metrics.registry()).unwrap(),
+    };
+    let run = Drive::new(it.toy.clone(), around).run(
+        it.beats.of("other", env.now()),
+        closed,
+        around_stop.subscribe(),
+    );
+    // Time passes only while nothing spins.
+    assert!(tokio::time::timeout(Duration::from_secs(60), run).await.is_err());
+}
+
+fn wish(name: &str) -> Decision {
+    let force = pod(name).terminating().force(Claim::NeverScheduled);
+    Decision { intents: vec![Intent::Force(force)], ..Decision::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_intent_of_a_decision_is_carried_out_and_its_end_is_told() {
+    for mode in [Mode::Guard, Mode::Replace] {
+        let it = start(World::listed(), mode, Leadership::alone(), |key, _| wish(key));
+        it.apply(&pod("a").terminating());
+        pass(1.0).await;
+        assert_eq!(*it.toy.ended.lock(), ["released"]);
+        assert_eq!(it.api.writes().len(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn observing_writes_nothing_and_says_once_what_would_have_been_done() {
+    let it = start(World::listed(), Mode::Observe, Leadership::alone(), |key, _| wish(key));
+    it.apply(&pod("a").terminating());
+    pass(1.0).await;
+    it.apply(&pod("a").terminating().running().rv(11));
+    pass(400.0).await;
+    assert!(it.api.lines().is_empty());
+    assert_eq!(it.written(), [(Action::WouldForceDelete, "ObserveMode")]);
+    it.world.remove(Kind::Pods, "uid-a", it.env.now());
+    pass(301.0).await;
+    it.apply(&pod("a").terminating());
+    pass(1.0).await;
+    let again = it.written().into_iter().filter(|(action, _)| *action == Action::WouldForceDelete).count();
+    assert!(again >= 2, "a pod that came back is news: {again}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn observing_still_takes_first_reads() {
+    let it = start(World::listed(), Mode::Observe, Leadership::none(), |_, _| Decision {
+        intents: vec![Intent::Witness { node: "n".into() }],
+        ..Decision::default()
+    });
+    it.apply(&pod("a").on("n"));
+    pass(0.5).await;
+    assert!(it.api.writes().is_empty() && !it.api.lines().is_empty());
+    assert!(it.world.read().view().absence("n").unwrap().witness.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_decided_again_when_the_authority_says_so() {
+    // The cache has another version than the wish, so that it is refused each time.
+    let it = guarding(|key, _| wish(key));
+    it.apply(&pod("a").terminating().rv(99));
+    pass(20.0).await;
+    let at: Vec<f64> =
+        it.toy.decided.lock().iter().map(|(_, at)| at.since_start().as_secs_f64().round()).collect();
+    assert_eq!(at, [0.0, 1.0, 3.0, 7.0, 15.0]);
+    assert_eq!(it.toy.ended.lock().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_written_down_once_per_reason_and_the_gauge_goes_up_and_down() {
+    let held: Arc<Mutex<Option<Hold>>> = Arc::default();
+    let now = Arc::clone(&held);
+    let it = guarding(move |key, _| match &*now.lock() {
+        Some(hold) => Decision::hold(Subject::Node(key.into()), hold.clone()),
+        None => Decision::default(),
+    });
+    let quarantine = |left| Some(Hold::Quarantine { node: "n".into(), left: Duration::from_secs(left) });
+    let mut version = 10;
+    for (what, hold, records, quarantined, unreadable) in [
+        ("a first hold", quarantine(40), 1, 1, 0),
+        ("the same reason with other numbers", quarantine(20), 1, 1, 0),
+        ("another reason", Some(Hold::PhaseUnreadable), 2, 0, 1),
+        ("none", None, 2, 0, 0),
+        ("none, again", None, 2, 0, 0),
+        ("the first reason again", quarantine(10), 3, 1, 0),
+    ] {
+        *held.lock() = hold;
+        version += 1;
+        it.apply(&pod("a").rv(version).phase(if version % 2 == 0 { "Running" } else { "Pending" }));
+        pass(1.0).await;
+        assert_eq!(it.written().len(), records, "{what}");
+        assert_eq!(
+            (it.gauge("Quarantine"), it.gauge("PhaseUnreadable")),
+            (quarantined, unreadable),
+            "{what}"
+        );
+        assert_eq!(i64::try_from(it.holds.now().len()).unwrap(), quarantined + unreadable, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_words_of_a_hold_are_as_decided_last_and_its_start_as_decided_first() {
+    let left = Arc::new(Mutex::new(40));
+    let now = Arc::clone(&left);
+    let it = guarding(move |_, _| {
+        let hold = Hold::Quarantine { node: "n".into(), left: Duration::from_secs(*now.lock()) };
+        Decision::hold(Subject::Everything, hold)
+    });
+    it.apply(&pod("a"));
+    pass(1.0).await;
+    let first = it.holds.now();
+    *left.lock() = 30;
+    it.apply(&pod("a").phase("Pending").rv(11));
+    pass(1.0).await;
+    let second = it.holds.now();
+    assert_eq!(first[0].since, second[0].since);
+    assert!(first[0].message.contains("in 40s") && second[0].message.contains("in 30s"), "{second:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_keys_with_the_same_reason_count_twice() {
+    let it = guarding(|key, _| Decision::hold(Subject::Node(key.into()), Hold::PhaseUnreadable));
+    it.apply(&pod("a"));
+    it.apply(&pod("b"));
+    pass(1.0).await;
+    assert_eq!(it.gauge("PhaseUnreadable"), 2);
+    let subjects: BTreeMap<_, _> =
+        it.holds.now().into_iter().map(|held| (held.subject, held.reason)).collect();
+    assert_eq!(subjects.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loop_beats_while_nothing_happens_and_ends_when_it_is_told_to() {
+    let it = guarding(nothing);
+    pass(1_000.0).await;
+    assert!(it.beats.stuck_for_tests(it.env.now()).is_empty());
+    assert!(!*it.ended.lock());
+    it.stop.send_replace(true);
+    pass(0.1).await;
+    assert!(*it.ended.lock());
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_keys_than_fit_into_a_round_are_all_decided() {
+    let it = guarding(nothing);
+    for number in 0..1_000 {
+        it.apply(&pod(&format!("p{number}")));
+    }
+    pass(1.0).await;
+    assert_eq!(it.decided().len(), 1_000);
+    assert!(it.world.read().view().pod(&uid("uid-p999")).is_some());
+}

@@ -1,0 +1,132 @@
+//! What people are told, how often, and byte by byte.
+
+use super::*;
+use crate::client::scripted::{Answer, Api, env, pass};
+use crate::metrics::Metrics;
+use crate::model::Uid;
+
+fn event(pod: &str, reason: &'static str) -> Event {
+    let pod = PodKey { namespace: "ns".into(), name: pod.into(), uid: Uid::new(pod).unwrap() };
+    Event { pod, kind: EventType::Warning, reason, message: "because".to_owned() }
+}
+
+struct Told {
+    api: Api,
+    recorder: Recorder,
+    metrics: Metrics,
+}
+
+fn told(answer: fn() -> Answer) -> Told {
+    let (env, _wall) = env();
+    let api = Api::new(&env, move |_| async move { answer() });
+    let metrics = Metrics::new().unwrap();
+    let recorder = Recorder::new(env.clone(), metrics.authority.clone());
+    let write = recorder.clone().write_for_ever(api.connection(), Leadership::alone(), "pod-safety", "pod-safety-0".to_owned());
+    env.spawner.spawn("events", Box::pin(write));
+    Told { api, recorder, metrics }
+}
+
+fn created() -> Answer {
+    Answer::coded(201, &json!({}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_says_what_happened_to_which_incarnation_of_a_pod() {
+    let told = told(created);
+    told.recorder.record(event("a", "ForceDeleteRefused"));
+    pass(0.1).await;
+    let heard = told.api.heard();
+    assert_eq!(heard[0].line(), "POST /api/v1/namespaces/ns/events");
+    let noon = "2026-11-21T12:00:00Z";
+    let expected = json!({
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": { "name": "a.18ba1d82de2b8000", "namespace": "ns" },
+        "involvedObject": { "apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "a", "uid": "a" },
+        "type": "Warning", "reason": "ForceDeleteRefused", "message": "because", "action": "ForceDeleteRefused", "count": 1,
+        "firstTimestamp": noon, "lastTimestamp": noon, "eventTime": "2026-11-21T12:00:00.000000Z",
+        "source": { "component": "pod-safety" }, "reportingComponent": "pod-safety", "reportingInstance": "pod-safety-0",
+    });
+    let mut body = heard[0].json();
+    let name = body["metadata"]["name"].take();
+    let nanoseconds = i64::from_str_radix(name.as_str().unwrap().strip_prefix("a.").unwrap(), 16).unwrap();
+    assert_eq!(nanoseconds, noon.parse::<jiff::Timestamp>().unwrap().as_nanosecond() as i64);
+    body["metadata"]["name"] = expected["metadata"]["name"].clone();
+    assert_eq!(body, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_is_said_once_in_ten_minutes() {
+    let told = told(created);
+    for (what, wait, said, total) in [
+        ("first", 0.0, event("a", "R"), 1),
+        ("the same", 599.0, event("a", "R"), 1),
+        ("another reason", 0.0, event("a", "S"), 2),
+        ("another pod", 0.0, event("b", "R"), 3),
+        ("the same, later", 2.0, event("a", "R"), 4),
+    ] {
+        pass(wait).await;
+        told.recorder.record(said);
+        pass(0.01).await;
+        assert_eq!(told.api.lines().len(), total, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_is_dropped_and_counted_and_keeps_nobody_waiting() {
+    let (env, _wall) = env();
+    let metrics = Metrics::new().unwrap();
+    let recorder = Recorder::new(env.clone(), metrics.authority.clone());
+    for number in 0..LIMIT + 3 {
+        recorder.record(event(&format!("p{number}"), "R"));
+    }
+    assert_eq!(metrics.authority.events_dropped.get(), 3);
+    assert_eq!(recorder.waiting.lock().events.len(), LIMIT);
+    let api = Api::new(&env, |_| async { created() });
+    let write = recorder.clone().write_for_ever(api.connection(), Leadership::alone(), "c", "i".to_owned());
+    env.spawner.spawn("events", Box::pin(write));
+    pass(1.0).await;
+    recorder.record(event(&format!("p{LIMIT}"), "R"));
+    pass(1.0).await;
+    assert_eq!(api.lines().len(), LIMIT + 1, "what was dropped was not said, and may be said now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_cannot_be_written_is_counted_and_not_repeated() {
+    let told = told(|| Answer::status(403, "Forbidden", "no"));
+    told.recorder.record(event("a", "R"));
+    told.recorder.record(event("b", "R"));
+    pass(60.0).await;
+    assert_eq!(told.api.lines().len(), 2);
+    assert_eq!(told.metrics.authority.events_dropped.get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_is_forgotten_before_it_fills_the_memory() {
+    let (env, _wall) = env();
+    let recorder = Recorder::new(env.clone(), Metrics::new().unwrap().authority);
+    for round in 0..4 {
+        for number in 0..LIMIT {
+            recorder.record(event(&format!("p{round}-{number}"), "R"));
+        }
+        recorder.waiting.lock().events.clear();
+        pass(600.0).await;
+    }
+    assert!(recorder.waiting.lock().said.len() <= 2 * LIMIT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_writes_no_events_for_people_hear_of_them_from_the_leader() {
+    let (env, _wall) = env();
+    let api = Api::new(&env, |_| async { created() });
+    let (metrics, leadership) = (Metrics::new().unwrap(), Leadership::none());
+    let recorder = Recorder::new(env.clone(), metrics.authority.clone());
+    let write = recorder.clone().write_for_ever(api.connection(), Arc::clone(&leadership), "c", "i".to_owned());
+    env.spawner.spawn("events", Box::pin(write));
+    recorder.record(event("a", "R"));
+    pass(1.0).await;
+    leadership.lead_for_tests();
+    recorder.record(event("b", "R"));
+    pass(1.0).await;
+    let told: Vec<_> = api.heard().iter().map(|asked| asked.json()["involvedObject"]["name"].clone()).collect();
+    assert_eq!(told, ["b"]);
+}

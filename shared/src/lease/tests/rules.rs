@@ -1,0 +1,274 @@
+//! One candidate.
+
+use super::*;
+
+#[test]
+fn timing_by_which_two_could_write_at_once_or_none_is_refused() {
+    let ms = Duration::from_millis;
+    for (what, lease, renew, retry, expected) in [
+        ("the defaults", 15_000, 10_000, 2_000, "ok"),
+        ("others would start when we stop", 10_000, 10_000, 2_000, "lease too short"),
+        ("others would start while we write", 9_000, 10_000, 2_000, "lease too short"),
+        (
+            "bug: others would start while we write, for they read whole seconds",
+            15_900,
+            15_500,
+            2_000,
+            "lease too short",
+        ),
+        ("others read 15 seconds", 15_900, 15_000, 2_000, "lease too short"),
+        ("others read 15 seconds, and we stop before", 15_900, 14_999, 2_000, "ok"),
+        ("one try fits, with its jitter", 15_000, 2_401, 2_000, "ok"),
+        ("one try does not fit", 15_000, 2_400, 2_000, "renew too short"),
+        ("less than the API can count", 999, 500, 100, "below a second"),
+        ("nothing", 0, 0, 0, "below a second"),
+    ] {
+        let timing = LeaseConfig {
+            lease_duration: ms(lease),
+            renew_deadline: ms(renew),
+            retry_period: ms(retry),
+            ..config("a")
+        };
+        let got = match timing.check() {
+            Ok(()) => "ok",
+            Err(BadTiming::LeaseTooShort { .. }) => "lease too short",
+            Err(BadTiming::RenewTooShort { .. }) => "renew too short",
+            Err(BadTiming::LeaseBelowOneSecond { .. }) => "below a second",
+        };
+        assert_eq!(got, expected, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_not_there_is_made() {
+    let server = Server::default();
+    let mut one = Candidate::well(&server, "a");
+    let _ended = one.start();
+    pass(0.1).await;
+    assert!(one.leads());
+    assert_eq!(one.api.lines(), [format!("GET {PATH}"), format!("POST {COLLECTION}")]);
+    let expected = json!({ "holderIdentity": "a", "leaseDurationSeconds": 15, "leaseTransitions": 0,
+        "acquireTime": "2026-11-21T12:00:00.000000Z", "renewTime": "2026-11-21T12:00:00.000000Z" });
+    assert_eq!(server.spec(), expected);
+    assert!(one.page().contains(r#"leader_election_master_status{name="l"} 1"#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_lease_is_renewed_without_asking_and_keeps_its_other_fields() {
+    let server = Server::held_by("", 1);
+    let mut one = Candidate::well(&server, "a");
+    let _ended = one.start();
+    pass(7.0).await;
+    let lines = one.api.lines();
+    let patch = format!("PATCH {PATH}");
+    assert_eq!(lines, [format!("GET {PATH}"), patch.clone(), patch.clone(), patch.clone(), patch]);
+    let spec = server.spec();
+    assert_eq!((&spec["strategy"], &spec["leaseTransitions"]), (&json!("kept"), &json!(5)));
+    let heard = one.api.heard();
+    assert!(heard[1].json()["spec"].get("acquireTime").is_some(), "when it was taken");
+    assert!(heard[2].json()["spec"].get("acquireTime").is_none(), "not when it is kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_another_is_taken_after_its_own_duration_since_we_saw_it_whatever_the_walls_say() {
+    for wall in ["2026-11-21T12:00:00Z", "2025-11-21T12:00:00Z", "2027-11-21T12:00:00Z"] {
+        let server = Server::held_by("other", 30);
+        let mut one = Candidate::well(&server, "a");
+        one.wall.set(wall);
+        let _ended = one.start();
+        pass(29.9).await;
+        assert!(!one.leads(), "{wall}");
+        one.wall.set("2031-01-01T00:00:00Z");
+        pass(2.5).await;
+        assert!(one.leads(), "{wall}");
+        assert_eq!(server.spec()["leaseTransitions"], 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_jumps_while_we_lead_changes_nothing() {
+    let server = Server::default();
+    let mut one = Candidate::well(&server, "a");
+    let _ended = one.start();
+    for wall in ["2025-11-21T12:00:00Z", "2027-11-21T12:00:00Z", "1970-01-01T00:00:00Z"] {
+        pass(5.0).await;
+        one.wall.set(wall);
+        assert!(one.leads());
+        let left = one.leadership.term(one.env.now()).unwrap().ends().since(one.env.now());
+        assert!(left > Duration::from_secs(7) && left <= Duration::from_secs(10), "{left:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_change_that_we_see_starts_the_wait_anew() {
+    let server = Server::held_by("other", 15);
+    let mut one = Candidate::well(&server, "a");
+    let _ended = one.start();
+    for _ in 0..10 {
+        pass(10.0).await;
+        server.write(server.spec());
+        assert!(!one.leads());
+    }
+    pass(14.0).await;
+    assert!(!one.leads());
+    pass(6.0).await;
+    assert!(one.leads());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_lease_is_taken_at_once_and_one_without_a_duration_after_ours() {
+    for (what, spec, at_once) in [
+        ("an empty holder", json!({ "holderIdentity": "", "leaseDurationSeconds": 3600 }), true),
+        ("a null holder", json!({ "holderIdentity": null, "leaseDurationSeconds": 1 }), true),
+        ("no spec at all", json!(null), true),
+        ("a holder and no duration", json!({ "holderIdentity": "other" }), false),
+        (
+            "a holder and a negative duration",
+            json!({ "holderIdentity": "other", "leaseDurationSeconds": -1 }),
+            false,
+        ),
+    ] {
+        let server = Server::default();
+        server.write(if spec.is_null() { json!({}) } else { spec });
+        let mut one = Candidate::well(&server, "a");
+        let _ended = one.start();
+        pass(0.1).await;
+        assert_eq!(one.leads(), at_once, "{what}");
+        pass(14.0).await;
+        assert_eq!(one.leads(), at_once, "{what}");
+        pass(5.0).await;
+        assert!(one.leads(), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_counts_from_when_its_renewal_was_sent() {
+    let server = Server::default();
+    let slow = |asked: &Asked| Fate {
+        after: Duration::from_secs(if asked.method == "GET" { 0 } else { 3 }),
+        ..Fate::default()
+    };
+    let mut one = Candidate::new(&server, "a", slow);
+    let _ended = one.start();
+    pass(3.1).await;
+    assert_eq!(one.leadership.term(one.env.now()).unwrap().ends(), Mono::from_start(Duration::from_secs(10)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_ends_a_renew_deadline_after_the_last_renewal_even_while_a_request_hangs() {
+    let server = Server::default();
+    let count = Mutex::new(0);
+    // Look, create, and three renewals; then silence.
+    let falls_silent = move |_: &Asked| {
+        let mut count = count.lock();
+        *count += 1;
+        Fate { lost: *count > 5, ..Fate::default() }
+    };
+    let mut one = Candidate::new(&server, "a", falls_silent);
+    let _ended = one.start();
+    pass(6.5).await;
+    let last = one.api.heard().last().unwrap().at;
+    assert_eq!(one.leadership.term(one.env.now()).unwrap().ends(), last + Duration::from_secs(10));
+    let mut changes = one.leadership.changes();
+    pass(last.since_start().as_secs_f64() + 9.99 - seconds(&one.env)).await;
+    assert!(one.leads());
+    pass(0.02).await;
+    assert!(!one.leads(), "whatever the elector waits for");
+    assert!(changes.changed().await.is_ok() && !*changes.borrow(), "and the loss is told");
+    assert!(one.page().contains(r#"pod_safety_leader_changes_total{change="lost"} 1"#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_one_lost_answer_there_is_time_for_another_try() {
+    let server = Server::default();
+    let count = Mutex::new(0);
+    let one_unheard = move |_: &Asked| {
+        let mut count = count.lock();
+        *count += 1;
+        Fate { unheard: *count == 4, ..Fate::default() }
+    };
+    let mut one = Candidate::new(&server, "a", one_unheard);
+    let _ended = one.start();
+    for _ in 0..300 {
+        pass(0.1).await;
+        assert!(one.leads() || seconds(&one.env) < 0.2, "at {}", seconds(&one.env));
+    }
+    // The unheard renewal was applied: a conflict, a look, and a renewal.
+    let lines = one.api.lines();
+    assert_eq!(lines[5..7], [format!("GET {PATH}"), format!("PATCH {PATH}")], "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_means_to_look_again_and_a_stolen_lease_ends_the_term() {
+    let server = Server::default();
+    let mut one = Candidate::well(&server, "a");
+    let _ended = one.start();
+    pass(1.0).await;
+    let mut spec = server.spec();
+    spec["strategy"] = json!("another field was written");
+    server.write(spec.clone());
+    pass(2.0).await;
+    assert!(one.leads(), "it is ours still");
+    spec["holderIdentity"] = json!("thief");
+    server.write(spec);
+    pass(2.0).await;
+    assert!(!one.leads());
+    assert_eq!(server.spec()["holderIdentity"], "thief");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_lease_is_made_again() {
+    let server = Server::default();
+    let mut one = Candidate::well(&server, "a");
+    let _ended = one.start();
+    pass(1.0).await;
+    server.delete();
+    pass(2.0).await;
+    assert!(one.leads());
+    assert_eq!(server.spec()["holderIdentity"], "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_lease_has_no_holder_and_the_next_candidate_takes_it_at_its_next_look() {
+    let server = Server::default();
+    let (mut one, mut two) = (Candidate::well(&server, "a"), Candidate::well(&server, "b"));
+    let ended = one.start();
+    pass(0.5).await;
+    let _other = two.start();
+    pass(5.0).await;
+    assert!(one.leads() && !two.leads());
+    one.stop.send_replace(true);
+    let mut elector = ended.await.unwrap();
+    assert!(one.leads(), "stopping is not resigning: writes end first");
+    elector.resign();
+    assert!(!one.leads());
+    elector.release().await;
+    let spec = server.spec();
+    assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&Value::Null, &json!(1)));
+    assert!(one.page().contains(r#"leader_election_master_status{name="l"} 0"#));
+    pass(2.5).await;
+    assert!(two.leads());
+    elector.release().await;
+    assert_eq!(server.spec()["holderIdentity"], "b", "what is not ours is not given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_never_led_releases_nothing() {
+    let server = Server::held_by("other", 3600);
+    let mut one = Candidate::well(&server, "a");
+    let ended = one.start();
+    pass(1.0).await;
+    one.stop.send_replace(true);
+    let mut elector = ended.await.unwrap();
+    elector.resign();
+    elector.release().await;
+    assert!(one.api.writes().is_empty());
+}
+
+#[test]
+fn without_an_election_one_leads_for_ever() {
+    let alone = Leadership::alone();
+    assert!(alone.term(Mono::from_start(Duration::from_secs(u64::MAX / 2))).is_some());
+    assert!(Leadership::none().term(Mono::default()).is_none());
+    assert!(*alone.changes().borrow());
+}
