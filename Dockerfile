@@ -9,6 +9,8 @@ ARG RUST_IMAGE=rust:1.95.0-bookworm
 
 FROM ${RUST_IMAGE} AS build
 ARG TARGETARCH
+# The commit, for `pod-safety version`.
+ARG REVISION=unknown
 WORKDIR /src
 # Static, for glibc: Debian's libc of 2022 and later has the `files` and `dns` name services built in, so
 # names still resolve in an empty root, by the /etc/hosts and /etc/resolv.conf that the kubelet mounts.
@@ -21,7 +23,7 @@ COPY . .
 # All paths of the commands are relative: tests/image runs these very lines without a container.
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,id=pod-safety-target-${TARGETARCH},target=/src/target,sharing=locked \
-    cargo build --package pod-safety --release --locked --target host-tuple \
+    POD_SAFETY_REVISION="${REVISION}" cargo build --package pod-safety --release --locked --target host-tuple \
     && mkdir -p image \
     && cp "target/$(rustc --print host-tuple)/release/pod-safety" image/pod-safety
 

@@ -26,6 +26,9 @@ const LIMIT: usize = 4_096;
 /// The same Event on the same pod is not repeated within this time.
 const SAME_AGAIN: Duration = Duration::from_secs(600);
 
+/// How much of a pod's name goes into its Event's: 253 less a dot and a number.
+const LONGEST_STEM: usize = 220;
+
 /// How severe an Event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
@@ -84,6 +87,10 @@ impl Recorder {
         }
         if waiting.said.len() >= 2 * LIMIT {
             waiting.said.retain(|_, at| now.since(*at) < SAME_AGAIN);
+            if waiting.said.len() >= 2 * LIMIT {
+                // Better to say something twice than to search all of it each time.
+                waiting.said.clear();
+            }
         }
         waiting.said.insert(said, now);
         waiting.events.push_back(event);
@@ -92,7 +99,8 @@ impl Recorder {
     }
 
     /// Writes what comes, for ever. Only while this process leads: standbys see the
-    /// same holds, and people need to hear of them once.
+    /// same holds, and people need to hear of them once. What a standby does not
+    /// write counts as not said.
     pub async fn write_for_ever(
         self,
         connection: Connection,
@@ -104,7 +112,9 @@ impl Recorder {
             let next = self.waiting.lock().events.pop_front();
             match next {
                 None => self.news.notified().await,
-                Some(_) if leadership.term(self.env.now()).is_none() => {}
+                Some(Event { pod, reason, .. }) if leadership.term(self.env.now()).is_none() => {
+                    self.waiting.lock().said.remove(&(pod, reason));
+                }
                 Some(event) => {
                     let call = self.call(&event, component, &instance);
                     if let Err(error) = connection.send(call).await {
@@ -120,7 +130,9 @@ impl Recorder {
         let Event { pod, kind, reason, message } = event;
         let wall = self.env.clock.wall();
         // client-go's naming: the object and a number that does not repeat.
-        let name = format!("{}.{:x}", pod.name, wall.as_nanosecond());
+        // A long name is cut, so that the number fits into what the API accepts.
+        let stem = pod.name.get(..LONGEST_STEM).unwrap_or(&pod.name).trim_end_matches(['-', '.']);
+        let name = format!("{stem}.{:x}", wall.as_nanosecond());
         let body = json!({
             "apiVersion": "v1",
             "kind": "Event",

@@ -278,9 +278,13 @@ impl Elector {
                     tracing::warn!(holder, "another process took the lease; stops writing");
                     self.lost();
                 }
-                self.log(now, format!("{holder} leads; this process stands by"));
+                let message = format!("{holder} leads; this process stands by");
+                self.log(now, holder, &message);
             }
-            Err(error) => self.log(now, format!("cannot renew or take the lease: {}", error_chain(&error))),
+            Err(error) => {
+                let message = format!("cannot renew or take the lease: {}", error_chain(&error));
+                self.log(now, error.category().to_owned(), &message);
+            }
         }
         if led && self.leadership.term(now).is_none() {
             tracing::warn!("the lease could not be renewed in time; stops writing");
@@ -294,12 +298,13 @@ impl Elector {
         self.metrics.changed(false);
     }
 
-    fn log(&mut self, now: Mono, message: String) {
+    /// Says it once a minute. The topic tells what is new: a message has numbers.
+    fn log(&mut self, now: Mono, topic: String, message: &str) {
         let again =
-            self.logged.as_ref().is_none_or(|(said, at)| *said != message || now.since(*at) >= LOG_AGAIN);
+            self.logged.as_ref().is_none_or(|(said, at)| *said != topic || now.since(*at) >= LOG_AGAIN);
         if again {
             tracing::info!(lease = %self.config.name, namespace = %self.config.namespace, "{message}");
-            self.logged = Some((message, now));
+            self.logged = Some((topic, now));
         }
     }
 

@@ -108,5 +108,6 @@ pub fn error_chain(error: &(dyn Error + 'static)) -> String {
         }
         source = cause.source();
     }
-    line
+    // Parsers like to draw where they stopped.
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -57,6 +57,7 @@ pub(super) struct Args {
         long,
         value_name = "COUNT",
         default_value_t = 12_500,
+        value_parser = threshold,
         allow_hyphen_values = true,
         env = "POD_SAFETY_TERMINATED_POD_GC_THRESHOLD",
         help_heading = "Pod garbage collection"
@@ -97,6 +98,7 @@ pub(super) struct Args {
         long,
         value_name = "ADDRESS",
         default_value = "0.0.0.0:8080",
+        value_parser = address,
         env = "POD_SAFETY_ADMIN_ADDRESS",
         help_heading = "Observation"
     )]
@@ -278,6 +280,15 @@ impl ElectionArgs {
 
 fn kubernetes_name(flag: &'static str, value: String) -> Result<String, BadFlags> {
     if is_kubernetes_name(&value) { Ok(value) } else { Err(BadFlags::Name { flag, value }) }
+}
+
+fn threshold(text: &str) -> Result<i32, String> {
+    text.parse().map_err(|_not_one| format!("not a count; allowed is {} to {}", i32::MIN, i32::MAX))
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    const ALLOWED: &str = "allowed is an IP address with a port, such as 0.0.0.0:8080 or [::1]:8080";
+    text.parse().map_err(|_not_one| format!("not an address; {ALLOWED}"))
 }
 
 /// A number that no other process has, from the operating system.

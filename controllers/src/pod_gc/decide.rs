@@ -30,6 +30,17 @@ pub enum Key {
     Terminated,
 }
 
+impl Key {
+    /// What must be known to decide about it.
+    pub(super) const fn needs(&self) -> &'static [Kind] {
+        match self {
+            Self::Node(_) => &[Kind::Pods, Kind::Nodes, Kind::NodeLeases],
+            Self::Terminated => &[Kind::Pods, Kind::Nodes],
+            Self::Unscheduled(_) => &[Kind::Pods],
+        }
+    }
+}
+
 /// What an operator decided.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -44,12 +55,7 @@ pub struct Config {
 /// Decides about one key.
 #[must_use]
 pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decision {
-    let needed: &[Kind] = match key {
-        Key::Node(_) => &[Kind::Pods, Kind::Nodes, Kind::NodeLeases],
-        Key::Terminated => &[Kind::Pods, Kind::Nodes],
-        Key::Unscheduled(_) => &[Kind::Pods],
-    };
-    for kind in needed {
+    for kind in key.needs() {
         if let Err(hold) = view.fresh(*kind, now) {
             return Decision::hold(Subject::Everything, hold).and_recheck_at(now + LOOK_AGAIN);
         }
@@ -137,10 +143,15 @@ fn unscheduled(pod: &Pod) -> Decision {
 /// ended keeps counting, but does not keep the others waiting.
 fn terminated(view: &View<'_>, threshold: usize) -> Decision {
     let mut decision = Decision::default();
-    let wanted = view.terminated_count().saturating_sub(threshold).min(TERMINATED_AT_ONCE);
-    if wanted == 0 {
+    let excess = view.terminated_count().saturating_sub(threshold);
+    if excess == 0 {
         return decision;
     }
+    // Orphans are on their way out, called Failed by ourselves: they must not
+    // push another pod over the threshold.
+    let orphans = view.absences().flat_map(|(node, _)| view.pods_on(node));
+    let leaving = orphans.filter(|pod| pod.phase.counts_as_terminated()).count();
+    let wanted = excess.saturating_sub(leaving).min(TERMINATED_AT_ONCE);
     for pod in view.terminated().filter(|pod| !belongs_to_its_node(pod, view)) {
         if decision.intents.len() == wanted {
             break;
@@ -169,9 +180,11 @@ fn belongs_to_its_node(pod: &Pod, view: &View<'_>) -> bool {
     })
 }
 
-/// Asks for the pod, unless only its finalizers keep it.
+/// Asks for the pod, unless only its finalizers keep it. One that was not called
+/// ended yet is asked for even then: the owners of finalizers wait for the phase
+/// (a Job replaces its pod only when that has Failed).
 fn force(decision: &mut Decision, pod: &Pod, claim: Claim) {
-    if pod.waits_for_finalizers() {
+    if pod.waits_for_finalizers() && pod.phase.is_terminal() {
         if decision.holds.len() < HOLDS_SHOWN {
             let finalizers = pod.finalizers.iter().map(|name| name.to_string()).collect();
             decision.holds.push((Subject::Pod(pod.key.clone()), Hold::Finalizers { finalizers }));

@@ -62,6 +62,10 @@ impl Controller for PodGc {
         Self::KINDS
     }
 
+    fn needs(&self, key: &Key) -> &'static [Kind] {
+        key.needs()
+    }
+
     fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Key)) {
         match change {
             Change::Pod { before, after } => {

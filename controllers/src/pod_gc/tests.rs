@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Claim, Hold, Intent};
+use pod_safety_shared::authority::{Hold, Intent};
 use pod_safety_shared::cache::{STALE_AFTER, Sign};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Controller, Decision, Subject};
+use pod_safety_shared::drive::{Decision, Subject};
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::{World, at};
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Config, Key, PodGc, decide};
+use super::{Config, Key, decide};
+
+mod properties;
+mod terminated;
 
 const QUARANTINE: u64 = 40;
 
@@ -209,14 +211,24 @@ fn nothing_is_decided_before_everything_was_listed() {
 }
 
 #[test]
-fn what_only_finalizers_keep_is_held_and_not_asked_for_again() {
+fn what_only_finalizers_keep_is_called_failed_once_and_then_held() {
     let world = World::listed();
-    let kept = pod("web-0", "gone", |pod| {
+    let kept = |pod: &mut Value| {
         pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:00Z");
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
         pod["metadata"]["finalizers"] = json!(["example.com/a", "example.com/b"]);
+    };
+    world.apply(Kind::Pods, &pod("web-0", "gone", kept), at(0));
+    world.witness("gone", at(1));
+    world.hear(at(50));
+    assert_eq!(asked(&decided(&world, &on("gone"), at(50), &config())).len(), 1, "a Job waits for the phase");
+
+    let world = World::listed();
+    let failed = pod("web-0", "gone", |pod| {
+        kept(pod);
+        ended(pod);
     });
-    world.apply(Kind::Pods, &kept, at(0));
+    world.apply(Kind::Pods, &failed, at(0));
     world.witness("gone", at(1));
     world.hear(at(50));
     let decision = decided(&world, &on("gone"), at(50), &config());
@@ -227,75 +239,46 @@ fn what_only_finalizers_keep_is_held_and_not_asked_for_again() {
     assert!(decision.intents.is_empty());
 }
 
+/// What is asked for and held about a pod of a node with this Ready condition
+/// and this taint.
+fn about_taint(
+    ready: &str,
+    taint: &str,
+    change: fn(&mut Value),
+    trust: bool,
+) -> (Vec<String>, Vec<&'static str>) {
+    let world = World::listed();
+    world.apply(Kind::Nodes, &node("n", ready, Some(taint)), at(0));
+    world.apply(Kind::Pods, &pod("web-0", "n", change), at(0));
+    let config = Config { trust_out_of_service_taint: trust, ..config() };
+    let decision = decided(&world, &on("n"), at(1), &config);
+    (asked(&decision), reasons(&decision))
+}
+
 #[test]
 fn the_out_of_service_taint() {
-    let trusted = Config { trust_out_of_service_taint: true, ..config() };
-    let taint = Some("node.kubernetes.io/out-of-service");
-    let graceful: fn(&mut Value) = terminating;
+    const TAINT: &str = "node.kubernetes.io/out-of-service";
+    let removed = || (vec!["remove web-0 because OutOfService".to_owned()], vec![]);
+    let held = |reason| (vec![], vec![reason]);
+    let nothing = (vec![], vec![]);
     let untouched: fn(&mut Value) = |_| {};
-    for (says, ready, taint, change, config, intents, holds) in [
-        (
-            "is somebody's word, which nobody has proved",
-            "Unknown",
-            taint,
-            graceful,
-            config(),
-            vec![],
-            vec!["OutOfServiceUnproved"],
-        ),
-        (
-            "is taken for proof where the operator says so",
-            "Unknown",
-            taint,
-            graceful,
-            trusted.clone(),
-            vec!["remove web-0 because OutOfService"],
-            vec![],
-        ),
-        (
-            "counts for a node that says itself not ready",
-            "False",
-            taint,
-            graceful,
-            trusted.clone(),
-            vec!["remove web-0 because OutOfService"],
-            vec![],
-        ),
-        (
-            "is refuted by a node that is ready",
-            "True",
-            taint,
-            graceful,
-            trusted.clone(),
-            vec![],
-            vec!["OutOfServiceButReady"],
-        ),
-        (
-            "does not touch pods that nobody asked to end",
-            "Unknown",
-            taint,
-            untouched,
-            trusted.clone(),
-            vec![],
-            vec![],
-        ),
-        (
-            "is another taint than unreachable",
-            "Unknown",
-            Some("node.kubernetes.io/unreachable"),
-            graceful,
-            trusted,
-            vec![],
-            vec![],
-        ),
-    ] {
-        let world = World::listed();
-        world.apply(Kind::Nodes, &node("n", ready, taint), at(0));
-        world.apply(Kind::Pods, &pod("web-0", "n", change), at(0));
-        let decision = decided(&world, &on("n"), at(1), &config);
-        assert_eq!(asked(&decision), intents, "the taint {says}");
-        assert_eq!(reasons(&decision), holds, "the taint {says}");
-    }
+
+    let says = "is somebody's word, which nobody has proved";
+    assert_eq!(about_taint("Unknown", TAINT, terminating, false), held("OutOfServiceUnproved"), "it {says}");
+    let says = "is taken for proof where the operator says so";
+    assert_eq!(about_taint("Unknown", TAINT, terminating, true), removed(), "it {says}");
+    let says = "counts for a node that says itself not ready";
+    assert_eq!(about_taint("False", TAINT, terminating, true), removed(), "it {says}");
+    let says = "is refuted by a node that is ready";
+    assert_eq!(about_taint("True", TAINT, terminating, true), held("OutOfServiceButReady"), "it {says}");
+    let says = "does not touch pods that nobody asked to end";
+    assert_eq!(about_taint("Unknown", TAINT, untouched, true), nothing, "it {says}");
+    let says = "is another taint than unreachable";
+    assert_eq!(
+        about_taint("Unknown", "node.kubernetes.io/unreachable", terminating, true),
+        nothing,
+        "it {says}"
+    );
 }
 
 #[test]
@@ -315,132 +298,4 @@ fn a_terminating_pod_that_no_node_took_is_asked_for() {
         "nobody asked it to end"
     );
     assert_eq!(decided(&world, &key("nobody"), at(1), &config()), Decision::default());
-}
-
-fn terminated_world() -> World {
-    let world = World::listed();
-    world.apply(Kind::Nodes, &node("n", "True", None), at(0));
-    for (name, second) in [("young", 9), ("old", 1), ("b", 5), ("a", 5)] {
-        let made = format!("2026-01-01T00:00:0{second}Z");
-        world.apply(
-            Kind::Pods,
-            &pod(name, "n", |pod| {
-                ended(pod);
-                pod["metadata"]["creationTimestamp"] = json!(made);
-            }),
-            at(0),
-        );
-    }
-    let evicted = pod("evicted", "n", |pod| {
-        ended(pod);
-        pod["status"]["phase"] = json!("Failed");
-        pod["status"]["reason"] = json!("Evicted");
-        pod["metadata"]["creationTimestamp"] = json!("2026-01-02T00:00:00Z");
-    });
-    world.apply(Kind::Pods, &evicted, at(0));
-    world
-}
-
-#[test]
-fn terminated_pods_above_the_threshold_go_evicted_first_then_oldest_then_by_name() {
-    let with = |threshold| Config { terminated_threshold: threshold, ..config() };
-    let world = terminated_world();
-    let order = ["evicted", "old", "a", "b", "young"];
-    for threshold in 1..=6_usize {
-        let expected: Vec<_> = order
-            .iter()
-            .take(5_usize.saturating_sub(threshold))
-            .map(|name| format!("remove {name} because KubeletTerminated"))
-            .collect();
-        assert_eq!(
-            asked(&decided(&world, &Key::Terminated, at(1), &with(Some(threshold)))),
-            expected,
-            "threshold {threshold}"
-        );
-    }
-    assert_eq!(
-        decided(&world, &Key::Terminated, at(1), &with(None)),
-        Decision::default(),
-        "0 or less switches it off"
-    );
-}
-
-#[test]
-fn a_phase_without_proof_is_held_and_lets_the_others_pass() {
-    let world = terminated_world();
-    let lying = pod("lying", "n", |pod| {
-        pod["status"]["phase"] = json!("Failed");
-        pod["metadata"]["creationTimestamp"] = json!("2025-01-01T00:00:00Z");
-    });
-    let odd = pod("odd", "n", |pod| {
-        pod["status"] = json!({});
-        pod["metadata"]["creationTimestamp"] = json!("2025-01-01T00:00:00Z");
-    });
-    world.apply(Kind::Pods, &lying, at(0));
-    world.apply(Kind::Pods, &odd, at(0));
-    let decision =
-        decided(&world, &Key::Terminated, at(1), &Config { terminated_threshold: Some(5), ..config() });
-    assert_eq!(
-        asked(&decision),
-        ["remove evicted because KubeletTerminated", "remove old because KubeletTerminated"]
-    );
-    assert_eq!(reasons(&decision), ["TerminalButRunning", "PhaseUnreadable"]);
-}
-
-#[test]
-fn a_pod_that_is_being_removed_as_an_orphan_is_not_held_as_terminated() {
-    // Between our PATCH and our DELETE it is Failed, with containers reported running.
-    let world = orphan();
-    for name in ["web-0", "web-1", "web-2"] {
-        world.apply(Kind::Pods, &pod(name, "gone", |pod| pod["status"]["phase"] = json!("Failed")), at(41));
-    }
-    assert_eq!(decided(&world, &Key::Terminated, at(42), &config()), Decision::default());
-}
-
-proptest! {
-    /// Whatever the cluster looks like, the collector asks for nothing that its
-    /// own rules do not cover.
-    #[test]
-    fn every_claim_fits_its_pod(
-        phases in prop::collection::vec((0_usize..6, any::<bool>(), any::<bool>(), 0_usize..3), 0..12),
-        witnessed in any::<bool>(), now in 0_u64..120, trust in any::<bool>(),
-    ) {
-        let world = World::listed();
-        world.apply(Kind::Nodes, &node("there", "Unknown", Some("node.kubernetes.io/out-of-service")), at(0));
-        for (at_index, (phase, deleted, running, place)) in phases.iter().enumerate() {
-            let word = ["Pending", "Running", "Succeeded", "Failed", "Unknown", ""][*phase];
-            let made = pod(&format!("p{at_index}"), ["", "there", "gone"][*place], |pod| {
-                pod["status"]["phase"] = json!(word);
-                if !running { pod["status"]["containerStatuses"] = json!([]); }
-                if *deleted { terminating(pod); }
-            });
-            world.apply(Kind::Pods, &made, at(0));
-        }
-        if witnessed { world.witness("gone", at(1)); }
-        world.hear(at(now));
-        let config = Config { trust_out_of_service_taint: trust, ..config() };
-        let guard = world.read();
-        let view = guard.view();
-        let mut keys = Vec::new();
-        let collector = PodGc::new(config.clone(), &prometheus::Registry::new()).unwrap();
-        collector.all(&view, &mut |key| keys.push(key));
-        for key in keys {
-            let decision = decide(&key, &view, at(now), &config);
-            prop_assert_eq!(&decision, &decide(&key, &view, at(now), &config), "pure");
-            for intent in &decision.intents {
-                let Intent::Force(force) = intent else { continue };
-                let pod = view.pod(&force.pod.uid).unwrap();
-                prop_assert_eq!(force.rv, pod.rv);
-                match &force.claim {
-                    Claim::NodeGone { node } => {
-                        prop_assert!(pod.node.as_ref() == Some(node) && &**node == "gone");
-                        prop_assert!(witnessed && now > QUARANTINE);
-                    }
-                    Claim::OutOfService { node } => prop_assert!(trust && pod.deletion.is_some() && &**node == "there"),
-                    Claim::NeverScheduled => prop_assert!(pod.node.is_none() && pod.deletion.is_some()),
-                    Claim::KubeletTerminated => prop_assert!(pod.phase.is_terminal() && !pod.running),
-                }
-            }
-        }
-    }
 }

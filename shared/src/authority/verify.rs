@@ -47,7 +47,7 @@ pub enum Refusal {
     #[error("the kubelet gave a sign of life after the first read ({0:?})")]
     KubeletAlive(Sign),
     /// Heartbeats cannot be seen, so none can be said to be missing.
-    #[error("the Leases of nodes cannot be followed")]
+    #[error("the Leases of nodes, or the pods that kubelets create, cannot be followed")]
     HeartbeatsUnseen,
     /// Policy does not take a taint for proof.
     #[error("--trust-out-of-service-taint is off")]
@@ -179,7 +179,9 @@ impl Verifier<'_> {
         let now = self.env.now();
         let guard = self.cache.read();
         let view = guard.view();
-        view.fresh(Kind::NodeLeases, now).map_err(|_hold| Refusal::HeartbeatsUnseen)?;
+        for kind in [Kind::NodeLeases, Kind::Pods] {
+            view.fresh(kind, now).map_err(|_hold| Refusal::HeartbeatsUnseen)?;
+        }
         let witness =
             view.absence(node).and_then(|absence| absence.witness.as_ref()).ok_or(Refusal::NoWitness)?;
         let age = now.since(witness.answered_at());

@@ -35,7 +35,8 @@ async fn an_answer_is_read_as_its_content_type_says() {
 #[tokio::test(start_paused = true)]
 async fn what_each_failure_is_taken_for() {
     // What it is; its class; not there; changed; may have been applied.
-    let rows: [(fn() -> Answer, &str, bool, bool, bool); 16] = [
+    type Row = (fn() -> Answer, &'static str, bool, bool, bool);
+    let rows: [Row; 16] = [
         (Answer::not_found, "not_found", true, false, false),
         (|| Answer::plain(404, "404 page not found"), "not_found", false, false, false),
         (|| Answer::status(404, "NotFoundAtAll", "x"), "not_found", false, false, false),

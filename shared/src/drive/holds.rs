@@ -30,6 +30,9 @@ pub struct HeldNow {
     pub message: String,
     /// Since when, by our wall clock.
     pub since: Timestamp,
+    /// Whether it will not pass by itself.
+    #[serde(skip)]
+    needs_a_person: bool,
 }
 
 type Held = BTreeMap<Subject, HeldNow>;
@@ -99,11 +102,30 @@ impl Holds {
                 self.write(controller, &subject, &hold, since);
             }
             self.gauge.with_label_values(&[controller, hold.reason()]).inc();
-            let (reason, message) = (hold.reason(), hold.to_string());
-            after.insert(subject.clone(), HeldNow { controller, subject, reason, message, since });
+            let (reason, message, needs_a_person) = (hold.reason(), hold.to_string(), hold.needs_a_person());
+            let held =
+                HeldNow { controller, subject: subject.clone(), reason, message, since, needs_a_person };
+            after.insert(subject, held);
         }
         if !after.is_empty() {
             all.insert(slot, after);
+        }
+    }
+
+    /// Tells people of every hold that is in force: a new leader does, for nobody
+    /// heard of what it decided before.
+    pub(super) fn tell_again(&self, controller: &'static str) {
+        let all = self.held.lock();
+        let held = all.iter().filter(|((of, _), _)| *of == controller).flat_map(|(_, held)| held.values());
+        for held in held.filter(|held| held.needs_a_person) {
+            self.tell_people(&held.subject, held.reason, &held.message);
+        }
+    }
+
+    fn tell_people(&self, subject: &Subject, reason: &'static str, message: &str) {
+        if let Subject::Pod(pod) = subject {
+            let (pod, message) = (pod.clone(), format!("{reason}: {message}"));
+            self.events.record(Event { pod, kind: EventType::Warning, reason: "ForceDeleteHeld", message });
         }
     }
 
@@ -113,16 +135,10 @@ impl Holds {
             Subject::Node(node) => (None, Some(Arc::clone(node))),
             Subject::Everything => (None, None),
         };
-        if let Some(pod) = pod.as_ref().filter(|_| hold.needs_a_person()) {
-            let message = format!("{}: {hold}", hold.reason());
-            self.events.record(Event {
-                pod: pod.clone(),
-                kind: EventType::Warning,
-                reason: "ForceDeleteHeld",
-                message,
-            });
-        }
         let (reason, message) = (hold.reason(), hold.to_string());
+        if hold.needs_a_person() {
+            self.tell_people(subject, reason, &message);
+        }
         self.journal.write(Record { at, controller, action: Action::Held, pod, node, reason, message });
     }
 }

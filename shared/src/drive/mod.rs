@@ -22,7 +22,7 @@ use dirty::Dirty;
 pub use holds::{HeldNow, Holds};
 
 use crate::admin::Beat;
-use crate::authority::{Authority, Force, Intent, Outcome, Owner, Submitted};
+use crate::authority::{Authority, Force, Hold, Intent, Outcome, Owner, Submitted};
 use crate::cache::{Cache, Change, Subscriber, View};
 use crate::clock::{Env, Mono};
 use crate::model::{Kind, Uid};
@@ -56,6 +56,12 @@ pub trait Controller: Send + Sync + 'static {
 
     /// The kinds that must have been listed before it decides anything.
     fn kinds(&self) -> &'static [Kind];
+
+    /// The kinds that must have been listed before this key is decided: some of
+    /// [`Controller::kinds`]. One that cannot be listed must not stop the others.
+    fn needs(&self, _key: &Self::Key) -> &'static [Kind] {
+        self.kinds()
+    }
 
     /// Marks the keys that `change` may affect.
     fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Self::Key));
@@ -170,6 +176,7 @@ impl<C: Controller> Drive<C> {
                 self.tidy(now);
             }
             if leads.has_changed().unwrap_or(false) && *leads.borrow_and_update() {
+                self.around.holds.tell_again(self.controller.name());
                 self.dirty.mark_all();
             }
             let pause = match self.round(now) {
@@ -215,20 +222,38 @@ impl<C: Controller> Drive<C> {
         let decisions = {
             let guard = self.around.cache.read();
             let view = guard.view();
-            if !self.controller.kinds().iter().all(|kind| view.state(*kind).synced) {
-                return Round::Unlisted;
-            }
             if self.dirty.take_all() {
                 self.controller.all(&view, &mut |key| self.dirty.mark(key));
             }
-            let keys = self.dirty.take(ROUND, now);
-            keys.into_iter().map(|key| (self.controller.decide(&key, &view, now), key)).collect::<Vec<_>>()
+            let listed = |kind: &Kind| view.state(*kind).synced;
+            // What waits for a list is marked again when that is there.
+            let keys = self.dirty.take(ROUND, now).into_iter();
+            let keys = keys.filter(|key| self.controller.needs(key).iter().all(listed));
+            keys.map(|key| (self.controller.decide(&key, &view, now), key)).collect::<Vec<_>>()
         };
-        let round = if decisions.is_empty() { Round::Idle } else { Round::Decided };
+        let round = match (decisions.is_empty(), self.all_listed()) {
+            (false, _) => Round::Decided,
+            (true, true) => Round::Idle,
+            (true, false) => Round::Unlisted,
+        };
         for (decision, key) in decisions {
             self.carry_out(key, decision);
         }
         round
+    }
+
+    /// Whether every kind was listed. Shows those that cannot be.
+    fn all_listed(&self) -> bool {
+        let mut all = true;
+        for kind in self.controller.kinds().iter().copied() {
+            let state = self.around.cache.read().view().state(kind).clone();
+            all &= state.synced;
+            let stuck = !state.synced && state.trouble.is_some();
+            let hold = stuck.then_some((Subject::Everything, Hold::NotSynced { kind }));
+            let holds = hold.into_iter().collect();
+            self.around.holds.replace(self.controller.name(), kind.resource(), holds, &self.around.env);
+        }
+        all
     }
 
     fn carry_out(&self, key: C::Key, decision: Decision) {

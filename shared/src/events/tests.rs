@@ -21,7 +21,12 @@ fn told(answer: fn() -> Answer) -> Told {
     let api = Api::new(&env, move |_| async move { answer() });
     let metrics = Metrics::new().unwrap();
     let recorder = Recorder::new(env.clone(), metrics.authority.clone());
-    let write = recorder.clone().write_for_ever(api.connection(), Leadership::alone(), "pod-safety", "pod-safety-0".to_owned());
+    let write = recorder.clone().write_for_ever(
+        api.connection(),
+        Leadership::alone(),
+        "pod-safety",
+        "pod-safety-0".to_owned(),
+    );
     env.spawner.spawn("events", Box::pin(write));
     Told { api, recorder, metrics }
 }
@@ -120,13 +125,15 @@ async fn a_standby_writes_no_events_for_people_hear_of_them_from_the_leader() {
     let api = Api::new(&env, |_| async { created() });
     let (metrics, leadership) = (Metrics::new().unwrap(), Leadership::none());
     let recorder = Recorder::new(env.clone(), metrics.authority.clone());
-    let write = recorder.clone().write_for_ever(api.connection(), Arc::clone(&leadership), "c", "i".to_owned());
+    let write =
+        recorder.clone().write_for_ever(api.connection(), Arc::clone(&leadership), "c", "i".to_owned());
     env.spawner.spawn("events", Box::pin(write));
     recorder.record(event("a", "R"));
     pass(1.0).await;
     leadership.lead_for_tests();
     recorder.record(event("b", "R"));
     pass(1.0).await;
-    let told: Vec<_> = api.heard().iter().map(|asked| asked.json()["involvedObject"]["name"].clone()).collect();
+    let told: Vec<_> =
+        api.heard().iter().map(|asked| asked.json()["involvedObject"]["name"].clone()).collect();
     assert_eq!(told, ["b"]);
 }

@@ -4,16 +4,16 @@
 //! The nodes are API objects without machines, so every "kubelet" here is this
 //! program: it renews the Leases of those that are meant to live.
 
+#![expect(clippy::disallowed_methods, reason = "it plays the person who deletes nodes and pods")]
+
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams};
 use pod_safety_control_plane::objects::{NodeExt, PodExt, create_node, create_pod, node, pod, renew_lease};
-use pod_safety_control_plane::{ControlPlane, Options, Program, eventually, seen};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, binary, eventually, seen, tool};
 use serde_json::Value;
 
 const NAMESPACE: &str = "shop";
@@ -25,35 +25,25 @@ fn say(line: &str) -> Result<()> {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    say("Building pod-safety and, the first time, etcd and Kubernetes (about 10 minutes then, nothing later) …")?;
-    let binary = build()?;
+    say(
+        "Building pod-safety and, the first time, etcd and Kubernetes (about 10 minutes then, nothing later) …",
+    )?;
+    tool("kube-apiserver").await?;
+    binary().await?;
     let plane = ControlPlane::start(Options::default()).await?;
     say(&format!("A real kube-apiserver answers at {}.\n", plane.url()))?;
     fill(&plane).await?;
-    let mut pod_safety = start(&plane, &binary).await?;
-    say("$ kubectl delete node worker-b worker-c        (worker-b is off; the kubelet of worker-c lives on)\n")?;
+    let mut pod_safety = start(&plane).await?;
+    say(
+        "$ kubectl delete node worker-b worker-c        (worker-b is off; the kubelet of worker-c lives on)\n",
+    )?;
     for name in ["worker-b", "worker-c"] {
         Api::<Node>::all(plane.admin()).delete(name, &DeleteParams::default()).await?;
     }
     watch(&plane).await?;
     report(&plane, &pod_safety).await?;
-    let status = pod_safety.program.terminate(Duration::from_secs(20)).await?;
+    let status = pod_safety.terminate(Duration::from_secs(20)).await?;
     say(&format!("\npod-safety stopped ({status}), gave its lease back, and the control plane goes with it."))
-}
-
-/// Builds the binary that ships and says where it is.
-fn build() -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--locked", "--package", "pod-safety", "--message-format", "json-render-diagnostics"])
-        .current_dir(&root)
-        .output()
-        .context("starting cargo")?;
-    ensure!(built.status.success(), "cargo build failed:\n{}", String::from_utf8_lossy(&built.stderr));
-    let messages = String::from_utf8_lossy(&built.stdout);
-    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let executable = artifacts.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).last();
-    executable.context("cargo named no executable")
 }
 
 /// Three nodes, and pods in every kind of trouble that the collector knows.
@@ -61,18 +51,32 @@ async fn fill(plane: &ControlPlane) -> Result<()> {
     let client = plane.admin();
     plane.namespace(NAMESPACE).await?;
     for name in ["worker-a", "worker-b", "worker-c", "worker-d"] {
-        create_node(&client, &node(name).with_ready(if name == "worker-d" { "Unknown" } else { "True" })).await?;
+        create_node(&client, &node(name).with_ready(if name == "worker-d" { "Unknown" } else { "True" }))
+            .await?;
         renew_lease(&client, name).await?;
     }
     let on = |name: &str, node: &str| pod(NAMESPACE, name).on_node(node).with_phase("Running");
-    for (name, node) in [("web-0", "worker-a"), ("db-0", "worker-b"), ("cart-0", "worker-b"), ("queue-0", "worker-c"), ("cache-0", "worker-d")] {
+    for (name, node) in [
+        ("web-0", "worker-a"),
+        ("db-0", "worker-b"),
+        ("cart-0", "worker-b"),
+        ("queue-0", "worker-c"),
+        ("cache-0", "worker-d"),
+    ] {
         create_pod(&client, &on(name, node)).await?;
     }
     for job in 1..=5 {
-        create_pod(&client, &pod(NAMESPACE, &format!("job-{job}")).on_node("worker-a").with_phase("Succeeded")).await?;
+        create_pod(
+            &client,
+            &pod(NAMESPACE, &format!("job-{job}")).on_node("worker-a").with_phase("Succeeded"),
+        )
+        .await?;
     }
     create_pod(&client, &pod(NAMESPACE, "never-0").with_finalizer("example.com/backup")).await?;
-    plane.kubectl(&["taint", "node", "worker-d", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"]).await?.text()?;
+    plane
+        .kubectl(&["taint", "node", "worker-d", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"])
+        .await?
+        .text()?;
     for name in ["cache-0", "never-0"] {
         Api::<Pod>::namespaced(client.clone(), NAMESPACE).delete(name, &DeleteParams::default()).await?;
     }
@@ -80,44 +84,14 @@ async fn fill(plane: &ControlPlane) -> Result<()> {
     say(&plane.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", "wide", "--no-headers"]).await?.text()?)
 }
 
-struct PodSafety {
-    program: Program,
-    url: String,
-}
-
 /// Runs the binary as its own service account, with the rights that it ships.
-async fn start(plane: &ControlPlane, binary: &Path) -> Result<PodSafety> {
-    let manifests = Command::new(binary).arg("manifests").output().context("pod-safety manifests")?;
-    plane.kubectl_with(&["apply", "-f", "-"], &String::from_utf8(manifests.stdout)?).await?.text()?;
-    let kubeconfig = plane.service_account("pod-safety", "pod-safety").await?;
-    let port = free_port()?;
-    let address = format!("127.0.0.1:{port}");
-    let kubeconfig = kubeconfig.display().to_string();
-    let args = ["run", "--kubeconfig", &kubeconfig, "--admin-address", &address, "--pod-gc-quarantine", "5s", "--terminated-pod-gc-threshold", "3"];
-    say(&format!("$ pod-safety run {}\n", args[3..].join(" ")))?;
-    let program = plane.program("pod-safety", binary, &args, &[])?;
-    let started = PodSafety { program, url: format!("http://{address}") };
-    eventually("pod-safety is ready", Duration::from_secs(20), async || {
-        let body = get(&format!("{}/readyz", started.url)).await;
-        seen(body.as_ref().is_ok_and(|body| !body.contains("[-]")), format!("{body:?}"))
-    })
-    .await?;
+async fn start(plane: &ControlPlane) -> Result<PodSafety> {
+    let kubeconfig = plane.install_pod_safety().await?;
+    let args = ["--pod-gc-quarantine=5s", "--terminated-pod-gc-threshold=3"];
+    say(&format!("$ pod-safety run {}\n", args.join(" ")))?;
+    let mut started = plane.pod_safety("pod-safety", &kubeconfig, args).await?;
+    started.leads().await?;
     Ok(started)
-}
-
-fn free_port() -> Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-/// A plain GET, without a client library for one loopback request.
-async fn get(url: &str) -> Result<String> {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let (host, path) = url.trim_start_matches("http://").split_once('/').context("a URL with a path")?;
-    let mut stream = tokio::net::TcpStream::connect(host).await?;
-    stream.write_all(format!("GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n").as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
 }
 
 /// Plays the living kubelets until the pods of worker-b are gone.
@@ -138,21 +112,35 @@ async fn watch(plane: &ControlPlane) -> Result<()> {
 }
 
 async fn report(plane: &ControlPlane, pod_safety: &PodSafety) -> Result<()> {
-    let decisions: Value = serde_json::from_str(&get(&format!("{}/debug/decisions", pod_safety.url)).await?)?;
+    let decisions = pod_safety.debug("/debug/decisions").await?;
     say("WHAT IT DID")?;
     for record in records(&decisions, "ForceDeleted") {
-        say(&format!("  {:10} {:18} {}", text(&record["pod"]["name"]), text(&record["reason"]), text(&record["message"])))?;
+        say(&format!(
+            "  {:10} {:18} {}",
+            text(&record["pod"]["name"]),
+            text(&record["reason"]),
+            text(&record["message"])
+        ))?;
     }
     say("\nWHAT IT DID NOT DO, AND WHY")?;
     for hold in decisions["holds"].as_array().into_iter().flatten().take(MANY_LINES) {
         let subject = hold["subject"]["pod"]["name"].as_str().or(hold["subject"]["node"].as_str());
-        say(&format!("  {:10} {:18} {}", subject.unwrap_or("-"), text(&hold["reason"]), text(&hold["message"])))?;
+        say(&format!(
+            "  {:10} {:18} {}",
+            subject.unwrap_or("-"),
+            text(&hold["reason"]),
+            text(&hold["message"])
+        ))?;
     }
     say("\nWHAT IS LEFT")?;
     say(&plane.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", "wide", "--no-headers"]).await?.text()?)?;
     say("METRICS")?;
-    let metrics = get(&format!("{}/metrics", pod_safety.url)).await?;
-    let wanted = |line: &&str| line.starts_with("pod_gc_collector") || line.starts_with("pod_safety_releases") || line.starts_with("process_resident");
+    let metrics = pod_safety.get("/metrics").await?.body;
+    let wanted = |line: &&str| {
+        line.starts_with("pod_gc_collector")
+            || line.starts_with("pod_safety_releases")
+            || line.starts_with("process_resident")
+    };
     metrics.lines().filter(wanted).try_for_each(|line| say(&format!("  {line}")))
 }
 

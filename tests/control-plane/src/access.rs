@@ -101,6 +101,11 @@ pub(crate) fn anonymous_kubeconfig(
     write_kubeconfig(pki, server, folder, &format!("anonymous-{port}"), &json!({}))
 }
 
+/// For a server without TLS that asks nobody who they are.
+pub(crate) fn open_kubeconfig(folder: &Path, server: &str, port: u16) -> Result<PathBuf, Error> {
+    write_config(folder, &format!("open-{port}"), &json!({ "server": server }), &json!({}))
+}
+
 /// A kubeconfig is YAML, and JSON is YAML.
 fn write_kubeconfig(
     pki: &Pki,
@@ -109,8 +114,12 @@ fn write_kubeconfig(
     name: &str,
     user: &Value,
 ) -> Result<PathBuf, Error> {
-    let path = file(folder, name, "kubeconfig");
     let cluster = json!({ "server": server, "certificate-authority": pki.authority_file() });
+    write_config(folder, name, &cluster, user)
+}
+
+fn write_config(folder: &Path, name: &str, cluster: &Value, user: &Value) -> Result<PathBuf, Error> {
+    let path = file(folder, name, "kubeconfig");
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",

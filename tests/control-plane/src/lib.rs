@@ -12,9 +12,13 @@
 //!
 //! - [`ControlPlane`]: start it; stop, restart, pause its API server; compact its history
 //! - [`Program`]: one child process: its log, its signals, what it has used
+//! - [`PodSafety`]: the program under test, under its own service account, and its admin server
+//! - [`Relay`]: a road to the API server that a test can block; [`AuditLog`]: what somebody asked of it
+//! - [`scenarios!`]: several scenarios on one control plane at the same time
 //! - [`Output`]: what a command such as kubectl answered
 //! - [`eventually`]: polls until something is so, and tells what it saw last when it never is
 //! - [`objects`]: nodes, pods and leases, and how to create them with their status
+//! - [`observe`]: whether a pod is there still, and what was said about it
 //!
 //! What holds for all of it: nothing listens outside loopback, no child outlives the test process (also when
 //! that one is killed), the logs of a failed test are kept and the message says where, and no call blocks
@@ -26,6 +30,7 @@
 
 mod access;
 mod apiserver;
+mod audit;
 mod command;
 mod component;
 mod control_plane;
@@ -34,17 +39,25 @@ mod etcd;
 mod eventually;
 mod folder;
 pub mod objects;
+pub mod observe;
 mod pki;
+mod pod_safety;
 mod port;
 mod program;
+mod relay;
+mod scenarios;
 mod spawner;
 mod tools;
 mod usage;
 
+pub use audit::{AuditEntry, AuditLog};
 pub use command::Output;
 pub use component::Component;
 pub use control_plane::{ControlPlane, Options};
 pub use error::Error;
 pub use eventually::{eventually, seen};
+pub use pod_safety::{Page, PodSafety, QUICK, binary, manifests};
 pub use program::Program;
+pub use relay::Relay;
+pub use scenarios::{Scenario, run_scenarios};
 pub use tools::tool;

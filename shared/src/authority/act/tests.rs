@@ -12,6 +12,9 @@ use crate::testing::objects::pod;
 /// What PATCH and DELETE are answered with.
 type Script = fn(&str) -> Answer;
 
+/// What every request is answered with.
+type Says = fn() -> Answer;
+
 struct Scene {
     env: Env,
     api: Api,
@@ -135,7 +138,7 @@ fn immutable() -> Answer {
 
 #[tokio::test(start_paused = true)]
 async fn how_the_mark_can_fail_and_no_deletion_follows() {
-    let rows: [(&str, fn() -> Answer, &str); 12] = [
+    let rows: [(&str, Says, &str); 12] = [
         ("404", Answer::not_found, "gone"),
         ("404 of a proxy", || Answer::plain(404, "404 page not found"), "failed"),
         ("409", || Answer::status(409, "Conflict", "the object has been modified"), "changed"),

@@ -161,7 +161,8 @@ async fn a_standby_takes_first_reads_so_that_a_quarantine_survives_a_change_of_l
 
 #[tokio::test(start_paused = true)]
 async fn a_first_read_that_shows_nothing_is_taken_again_a_second_later() {
-    let rows: [(&str, fn(&Asked) -> Answer); 3] = [
+    type Script = fn(&Asked) -> Answer;
+    let rows: [(&str, Script); 3] = [
         ("the node is there", |asked| {
             if asked.path.contains("/nodes/") { Answer::json(&node("n").0) } else { Answer::not_found() }
         }),

@@ -8,11 +8,13 @@ use super::*;
 use crate::testing::at;
 use crate::testing::objects::{lease, node, pod};
 
-fn sign(cache: &Cache) -> Option<(Sign, Mono)> {
+type Seen = Option<(Sign, Mono)>;
+
+fn sign(cache: &Cache) -> Seen {
     cache.read().view().last_sign_of_life("n").map(|sign| (sign.sign, sign.at))
 }
 
-fn renewed(seconds: u64) -> Option<(Sign, Mono)> {
+fn renewed(seconds: u64) -> Seen {
     Some((Sign::LeaseRenewed, at(seconds)))
 }
 
@@ -31,7 +33,7 @@ fn the_first_list_is_no_sign_of_life() {
 #[test]
 fn what_is_a_sign_of_life_of_a_kubelet() {
     type Act = fn(&Cache);
-    let rows: [(&str, Act, Option<(Sign, Mono)>); 11] = [
+    let rows: [(&str, Act, Seen); 11] = [
         ("its Lease was renewed", |cache| apply::<NodeLease>(cache, &lease("n", 2), at(5)), renewed(5)),
         ("its Lease was set back", |cache| apply::<NodeLease>(cache, &lease("n", 0), at(5)), renewed(5)),
         (

@@ -169,7 +169,7 @@ impl Model {
         self.pods.values().flatten()
     }
 
-    fn ids<'a>(mut pods: Vec<&'a PodSketch>, key: impl Fn(&PodSketch) -> (bool, u8, u8)) -> Vec<Uid> {
+    fn ids(mut pods: Vec<&PodSketch>, key: impl Fn(&PodSketch) -> (bool, u8, u8)) -> Vec<Uid> {
         pods.sort_by_key(|sketch| key(sketch));
         pods.iter().map(|sketch| uid(&pod_id(sketch.id))).collect()
     }

@@ -152,6 +152,11 @@ async fn a_term_counts_from_when_its_renewal_was_sent() {
     let _ended = one.start();
     pass(3.1).await;
     assert_eq!(one.leadership.term(one.env.now()).unwrap().ends(), Mono::from_start(Duration::from_secs(10)));
+    // Two seconds later it is renewed, which takes three more.
+    pass(5.0).await;
+    let renewed = one.api.heard().last().unwrap().at;
+    assert_eq!(renewed, Mono::from_start(Duration::from_secs(5)));
+    assert_eq!(one.leadership.term(one.env.now()).unwrap().ends(), renewed + Duration::from_secs(10));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,59 @@
+//! Laws that hold for every cluster.
+
+use pod_safety_shared::authority::{Claim, Intent};
+use pod_safety_shared::drive::Controller;
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::{World, at};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::super::{Config, PodGc, decide};
+use super::{QUARANTINE, config, node, pod, terminating};
+
+proptest! {
+    /// Whatever the cluster looks like, the collector asks for nothing that its
+    /// own rules do not cover.
+    #[test]
+    fn every_claim_fits_its_pod(
+        phases in prop::collection::vec((0_usize..6, any::<bool>(), any::<bool>(), 0_usize..3), 0..12),
+        witnessed in any::<bool>(), now in 0_u64..120, trust in any::<bool>(),
+    ) {
+        let world = World::listed();
+        world.apply(Kind::Nodes, &node("there", "Unknown", Some("node.kubernetes.io/out-of-service")), at(0));
+        for (at_index, (phase, deleted, running, place)) in phases.iter().enumerate() {
+            let word = ["Pending", "Running", "Succeeded", "Failed", "Unknown", ""][*phase];
+            let made = pod(&format!("p{at_index}"), ["", "there", "gone"][*place], |pod| {
+                pod["status"]["phase"] = json!(word);
+                if !running { pod["status"]["containerStatuses"] = json!([]); }
+                if *deleted { terminating(pod); }
+            });
+            world.apply(Kind::Pods, &made, at(0));
+        }
+        if witnessed { world.witness("gone", at(1)); }
+        world.hear(at(now));
+        let config = Config { trust_out_of_service_taint: trust, ..config() };
+        let guard = world.read();
+        let view = guard.view();
+        let mut keys = Vec::new();
+        let collector = PodGc::new(config.clone(), &prometheus::Registry::new()).unwrap();
+        collector.all(&view, &mut |key| keys.push(key));
+        for key in keys {
+            let decision = decide(&key, &view, at(now), &config);
+            prop_assert_eq!(&decision, &decide(&key, &view, at(now), &config), "pure");
+            for intent in &decision.intents {
+                let Intent::Force(force) = intent else { continue };
+                let pod = view.pod(&force.pod.uid).unwrap();
+                prop_assert_eq!(force.rv, pod.rv);
+                match &force.claim {
+                    Claim::NodeGone { node } => {
+                        prop_assert!(pod.node.as_ref() == Some(node) && &**node == "gone");
+                        prop_assert!(witnessed && now > QUARANTINE);
+                    }
+                    Claim::OutOfService { node } => prop_assert!(trust && pod.deletion.is_some() && &**node == "there"),
+                    Claim::NeverScheduled => prop_assert!(pod.node.is_none() && pod.deletion.is_some()),
+                    Claim::KubeletTerminated => prop_assert!(pod.phase.is_terminal() && !pod.running),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The bare loop: the two writes of a removal as fast as the API server takes them, with nothing in between.
+//! What it reaches is what any collector could reach here at best.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use clap::ValueEnum;
+use kube::Client;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::core::Request;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::cluster::{Cluster, Orphan};
+use crate::error::Error;
+use crate::plan::Plan;
+use crate::results::Bare;
+
+/// What writes ask the API server to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Answers {
+    /// The whole pod as JSON, as pod-safety does
+    Json,
+    /// Only its metadata, as JSON
+    Metadata,
+}
+
+impl Answers {
+    const fn accept(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        }
+    }
+}
+
+/// The only field of an answer that the second write needs.
+#[derive(Deserialize)]
+struct Answer {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    resource_version: String,
+}
+
+/// Adds `count` orphans and removes them over `connections`.
+pub(crate) async fn run(
+    cluster: &mut Cluster,
+    plan: &Plan,
+    count: usize,
+    connections: usize,
+) -> Result<Bare, Error> {
+    cluster.add_orphans(count).await?;
+    cluster.calm().await?;
+    let orphans = Arc::new(cluster.orphans().await?);
+    let client = cluster.client().await?;
+    let next = Arc::new(AtomicUsize::new(0));
+    let (began, before) = (Instant::now(), cluster.apiserver_cpu()?);
+    let mut loops = JoinSet::new();
+    for _ in 0..connections {
+        loops.spawn(remove_all(client.clone(), plan.answers, Arc::clone(&orphans), Arc::clone(&next)));
+    }
+    while let Some(ended) = loops.join_next().await {
+        ended??;
+    }
+    let (seconds, apiserver_cpu) = (began.elapsed().as_secs_f64(), cluster.apiserver_cpu()? - before);
+    let left = cluster.orphans_left().await?;
+    if left > 0 || orphans.len() != count {
+        return Err(Error::NeverSeen {
+            what: format!("the bare loop removes {count} orphans"),
+            within: began.elapsed(),
+            seen: format!("{} found, {left} left", orphans.len()),
+        });
+    }
+    Ok(Bare { orphans: count, connections, seconds, apiserver_cpu })
+}
+
+async fn remove_all(
+    client: Client,
+    answers: Answers,
+    orphans: Arc<Vec<Orphan>>,
+    next: Arc<AtomicUsize>,
+) -> Result<(), Error> {
+    while let Some(orphan) = orphans.get(next.fetch_add(1, Ordering::Relaxed)) {
+        remove(&client, answers, orphan).await?;
+    }
+    Ok(())
+}
+
+/// The same two requests that pod-safety sends.
+async fn remove(client: &Client, answers: Answers, orphan: &Orphan) -> Result<(), Error> {
+    let Orphan { name, uid, version } = orphan;
+    let failed = |act: &str| Error::request(format!("{act} {name}"));
+    let pods = Request::new(Cluster::orphans_path());
+    let accept = answers.accept().parse();
+    let patch = Patch::Strategic(json!({
+        "metadata": { "uid": uid, "resourceVersion": version },
+        "status": {
+            "phase": "Failed",
+            "observedGeneration": 1,
+            "conditions": [{
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "DeletionByPodGC",
+                "message": "PodGC: node no longer exists",
+                "observedGeneration": 1,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        },
+    }));
+    let shape = Error::request_shape("put a request together");
+    let mut request =
+        pods.patch_subresource("status", name, &PatchParams::default(), &patch).map_err(shape)?;
+    if let Ok(accept) = &accept {
+        request.headers_mut().insert("accept", Clone::clone(accept));
+    }
+    let answer: Answer = client.request(request).await.map_err(failed("patch"))?;
+
+    let resource_version = Some(answer.metadata.resource_version);
+    let preconditions = Some(Preconditions { uid: Some(uid.clone()), resource_version });
+    let params = DeleteParams { preconditions, ..DeleteParams::default() }.grace_period(0);
+    let shape = Error::request_shape("put a request together");
+    let mut request = pods.delete(name, &params).map_err(shape)?;
+    if let Ok(accept) = accept {
+        request.headers_mut().insert("accept", accept);
+    }
+    let _removed: Answer = client.request(request).await.map_err(failed("delete"))?;
+    Ok(())
+}

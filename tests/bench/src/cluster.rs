@@ -1,0 +1,163 @@
+//! The cluster on which everything is measured: one control plane, filled once, calm before each measurement.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{ListParams, PartialObjectMeta};
+use kube::{Api, ResourceExt};
+use pod_safety_control_plane::{ControlPlane, Options};
+
+use crate::error::Error;
+use crate::etcd::Etcd;
+use crate::http;
+use crate::plan::Plan;
+use crate::requests::{self, Requests};
+use crate::say;
+
+/// What pod-safety may do in a cluster, as it is shipped.
+const RBAC: &str = include_str!("../../../charts/pod-safety/files/rbac.yaml");
+
+/// The API server is calm when it uses less than this share of a core.
+const CALM: f64 = 0.10;
+
+/// How long a storm may last; after that it is measured in spite of it.
+const CALM_WITHIN: Duration = Duration::from_secs(90);
+
+/// Where orphans live: a namespace of their own, so that counting them does not walk over the others.
+const NAMESPACE: &str = "orphans";
+
+/// A filled control plane.
+pub(crate) struct Cluster {
+    /// The control plane itself.
+    pub(crate) plane: ControlPlane,
+    /// Its etcd.
+    pub(crate) etcd: Etcd,
+    /// pod-safety's own identity, with the rights that it is shipped with.
+    pub(crate) kubeconfig: PathBuf,
+    ghosts: usize,
+    calm_seconds: u32,
+    bursts: u32,
+}
+
+/// Pods that were just bound to nodes that do not exist.
+pub(crate) struct Orphans {
+    /// When the first of them was stored.
+    pub(crate) visible: Instant,
+    /// How many.
+    pub(crate) count: usize,
+}
+
+/// One of them: what a precondition needs.
+pub(crate) struct Orphan {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its UID.
+    pub(crate) uid: String,
+    /// Its version.
+    pub(crate) version: String,
+}
+
+impl Cluster {
+    /// Starts a control plane and fills it.
+    pub(crate) async fn start(plan: &Plan) -> Result<Self, Error> {
+        say("starting the control plane");
+        let plane = ControlPlane::start(Options::default()).await?;
+        plane.kubectl_with(&["apply", "-f", "-"], RBAC).await?.text()?;
+        let kubeconfig = plane.service_account("pod-safety", "pod-safety").await?;
+        let etcd = Etcd::at(&plane.etcd_url())?;
+        say(&format!("filling it with {} nodes, their leases, and {} pods", plan.nodes, plan.pods));
+        let (nodes, pods) = (plan.nodes.to_string(), plan.pods.to_string());
+        let filled = plane.loader(&["-nodes", &nodes, "-pods", &pods]).await?;
+        say(filled.trim_end());
+        let (ghosts, calm_seconds) = (plan.ghosts, plan.calm_seconds);
+        let mut cluster = Self { plane, etcd, kubeconfig, ghosts, calm_seconds, bursts: 0 };
+        cluster.calm().await?;
+        Ok(cluster)
+    }
+
+    /// A client with pod-safety's own identity, in the present runtime.
+    pub(crate) async fn client(&self) -> Result<Client, Error> {
+        Ok(self.plane.client(&self.kubeconfig).await?)
+    }
+
+    /// The processor time that the API server has used so far.
+    pub(crate) fn apiserver_cpu(&mut self) -> Result<f64, Error> {
+        self.plane.apiserver().map_or(Ok(0.0), |program| Ok(program.cpu_seconds()?))
+    }
+
+    /// Waits until the API server has digested what happened.
+    pub(crate) async fn calm(&mut self) -> Result<(), Error> {
+        self.calm_by(Instant::now() + CALM_WITHIN).await
+    }
+
+    /// The same, but not longer than until `deadline`.
+    pub(crate) async fn calm_by(&mut self, deadline: Instant) -> Result<(), Error> {
+        let mut calm = 0;
+        while calm < self.calm_seconds && Instant::now() < deadline {
+            let share = self.apiserver_share(Duration::from_secs(1)).await?;
+            calm = if share < CALM { calm + 1 } else { 0 };
+        }
+        Ok(())
+    }
+
+    /// What share of a core the API server uses, over `length`.
+    pub(crate) async fn apiserver_share(&mut self, length: Duration) -> Result<f64, Error> {
+        let (began, before) = (Instant::now(), self.apiserver_cpu()?);
+        tokio::time::sleep(length).await;
+        Ok((self.apiserver_cpu()? - before) / began.elapsed().as_secs_f64())
+    }
+
+    /// How many requests the API server has answered so far.
+    pub(crate) async fn requests(&self) -> Result<Requests, Error> {
+        Ok(requests::read(&http::page_of(&self.plane.admin(), "metrics").await?))
+    }
+
+    /// Writes `count` orphans straight into etcd.
+    pub(crate) async fn add_orphans(&mut self, count: usize) -> Result<Orphans, Error> {
+        // Names are never used twice: a pod of the same name as one that was just removed is another matter.
+        self.bursts += 1;
+        let prefix = format!("burst-{}", self.bursts);
+        let (number, ghosts) = (count.to_string(), self.ghosts.to_string());
+        let args = ["-orphans", &number, "-ghosts", &ghosts, "-namespace", NAMESPACE, "-prefix", &prefix];
+        let (written, visible) = tokio::join!(self.plane.loader(&args), self.first_orphan());
+        written?;
+        Ok(Orphans { visible: visible?, count })
+    }
+
+    async fn first_orphan(&self) -> Result<Instant, Error> {
+        let within = Duration::from_secs(60);
+        let deadline = Instant::now() + within;
+        while Instant::now() < deadline {
+            if self.orphans_left().await? > 0 {
+                return Ok(Instant::now());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (what, seen) = ("the first orphan is stored".to_owned(), "none".to_owned());
+        Err(Error::NeverSeen { what, within, seen })
+    }
+
+    /// How many of them are there still: asked of etcd, at no cost to the API server.
+    pub(crate) async fn orphans_left(&self) -> Result<usize, Error> {
+        self.etcd.count(&format!("/registry/pods/{NAMESPACE}/")).await
+    }
+
+    /// The orphans as the API has them.
+    pub(crate) async fn orphans(&self) -> Result<Vec<Orphan>, Error> {
+        let pods = Api::<PartialObjectMeta<Pod>>::namespaced(self.plane.admin(), NAMESPACE);
+        let list = pods.list(&ListParams::default()).await.map_err(Error::request("list the orphans"))?;
+        let orphans = list.into_iter().map(|pod| Orphan {
+            name: pod.name_any(),
+            uid: pod.uid().unwrap_or_default(),
+            version: pod.resource_version().unwrap_or_default(),
+        });
+        Ok(orphans.collect())
+    }
+
+    /// Where they are in the API.
+    pub(crate) fn orphans_path() -> String {
+        format!("/api/v1/namespaces/{NAMESPACE}/pods")
+    }
+}

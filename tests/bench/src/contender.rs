@@ -1,0 +1,226 @@
+//! Who is measured, and how each is started and found ready.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use pod_safety_control_plane::{Component, Program};
+use serde::Serialize;
+
+use crate::cluster::Cluster;
+use crate::error::Error;
+use crate::http::Http;
+use crate::plan::Plan;
+
+/// The only one of kube-controller-manager's controllers that has a counterpart here.
+const KCM_CONTROLLER: &str = "pod-garbage-collector-controller";
+
+/// Its log, in the order of time: the controller starts, waits, and goes on. Other parts of it wait in the
+/// same words, so all of them must have ended.
+const KCM_STARTS: &str = "Starting GC controller";
+const KCM_WAITS: &str = "Waiting for caches to sync";
+const KCM_SYNCED: &str = "Caches are synced";
+
+/// How long a start may take.
+const SYNCED_WITHIN: Duration = Duration::from_secs(600);
+
+/// Fine against the seconds that are measured, coarse against the work of looking.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// How long a stop may take.
+const STOP_WITHIN: Duration = Duration::from_secs(30);
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Contender {
+    /// pod-safety
+    Ours,
+    /// kube-controller-manager with nothing but its pod garbage collector
+    Kcm,
+}
+
+impl Contender {
+    /// Its name in tables.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "pod-safety",
+            Self::Kcm => "KCM",
+        }
+    }
+}
+
+/// Starts contenders, one at a time.
+pub(crate) struct Starter {
+    binary: PathBuf,
+    args: Vec<String>,
+    starts: u32,
+    /// How much of KCM's log was there when its last run ended.
+    kcm_log: usize,
+}
+
+/// A contender that has synced.
+pub(crate) struct Running {
+    process: Process,
+    /// From its start until its caches were synced.
+    pub(crate) synced_after: Duration,
+    /// The processor time that it had used by then.
+    pub(crate) synced_cpu: f64,
+    /// The API server's processor time right before the start.
+    pub(crate) apiserver_before: f64,
+    /// When it was started.
+    pub(crate) started: Instant,
+}
+
+enum Process {
+    Ours(Program),
+    Kcm(Component),
+}
+
+impl Process {
+    fn program(&mut self) -> &mut Program {
+        match self {
+            Self::Ours(program) => program,
+            Self::Kcm(component) => component,
+        }
+    }
+}
+
+impl Starter {
+    pub(crate) fn new(binary: PathBuf, plan: &Plan) -> Self {
+        let mut args: Vec<String> =
+            ["run", "--admin-address=127.0.0.1:0", "--log-format=json"].map(str::to_owned).into();
+        if let Some(quarantine) = plan.shorter_quarantine {
+            args.push(format!("--pod-gc-quarantine={}s", quarantine.as_secs()));
+        }
+        Self { binary, args, starts: 0, kcm_log: 0 }
+    }
+
+    /// Starts a contender and waits until its caches are synced.
+    pub(crate) async fn start(
+        &mut self,
+        contender: Contender,
+        cluster: &mut Cluster,
+    ) -> Result<Running, Error> {
+        let apiserver_before = cluster.apiserver_cpu()?;
+        let started = Instant::now();
+        let mut process = match contender {
+            Contender::Ours => Process::Ours(self.ours(cluster)?),
+            Contender::Kcm => Process::Kcm(cluster.plane.kube_controller_manager(KCM_CONTROLLER, &[]).await?),
+        };
+        let skip = self.kcm_log;
+        let program = process.program();
+        match contender {
+            Contender::Ours => ours_synced(program).await?,
+            Contender::Kcm => wait(program, |log| kcm_synced(log.get(skip..)?)).await?,
+        }
+        let (synced_after, synced_cpu) = (started.elapsed(), program.cpu_seconds()?);
+        Ok(Running { process, synced_after, synced_cpu, apiserver_before, started })
+    }
+
+    fn ours(&mut self, cluster: &Cluster) -> Result<Program, Error> {
+        self.starts += 1;
+        let kubeconfig = format!("--kubeconfig={}", cluster.kubeconfig.display());
+        let args = self.args.iter().chain([&kubeconfig]);
+        let name = format!("pod-safety-{}", self.starts);
+        Ok(cluster.plane.program(&name, &self.binary, args, &[])?)
+    }
+
+    /// Ends a contender as a rollout would: its lease is given back.
+    pub(crate) async fn stop(&mut self, mut running: Running) -> Result<(), Error> {
+        let program = running.process.program();
+        program.terminate(STOP_WITHIN).await?;
+        if let Process::Kcm(component) = &running.process {
+            self.kcm_log = component.log_text().len();
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    /// The processor time that it has used so far.
+    pub(crate) fn cpu(&mut self) -> Result<f64, Error> {
+        Ok(self.process.program().cpu_seconds()?)
+    }
+
+    /// The most memory that it had resident so far, in MiB.
+    pub(crate) fn peak_mib(&mut self) -> Result<f64, Error> {
+        Ok(mib(self.process.program().rss_peak_kib()?))
+    }
+
+    /// The memory that it has resident now, in MiB.
+    pub(crate) fn resident_mib(&mut self) -> Result<f64, Error> {
+        Ok(mib(self.process.program().rss_kib()?))
+    }
+}
+
+fn mib(kib: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "memory sizes are far below 2^52 KiB")]
+    let kib = kib as f64;
+    kib / 1024.0
+}
+
+/// Waits for /readyz at the address that the log tells.
+async fn ours_synced(program: &mut Program) -> Result<(), Error> {
+    let address = wait(program, |log| {
+        let (_, behind) = log.split_once("\"address\":\"")?;
+        behind.split_once('"').map(|(address, _)| address.to_owned())
+    });
+    let admin = Http::to(&format!("http://{}", address.await?))?;
+    let deadline = Instant::now() + SYNCED_WITHIN;
+    loop {
+        match admin.page("readyz").await {
+            Ok(_) => return Ok(()),
+            Err(error) if Instant::now() > deadline || program.exited()?.is_some() => {
+                return Err(error);
+            }
+            Err(_) => tokio::time::sleep(LOOK_EVERY).await,
+        }
+    }
+}
+
+/// Waits until `find` finds something in the program's log.
+async fn wait<T>(program: &mut Program, find: impl Fn(&str) -> Option<T>) -> Result<T, Error> {
+    let deadline = Instant::now() + SYNCED_WITHIN;
+    loop {
+        let log = program.log_text();
+        if let Some(found) = find(&log) {
+            return Ok(found);
+        }
+        if Instant::now() > deadline || program.exited()?.is_some() {
+            let end: Vec<&str> = log.lines().rev().take(10).collect();
+            return Err(Error::NeverSeen {
+                what: format!("{} has synced", program.name()),
+                within: SYNCED_WITHIN,
+                seen: end.into_iter().rev().collect::<Vec<_>>().join("\n"),
+            });
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn kcm_synced(log: &str) -> Option<()> {
+    let (_, since) = log.split_once(KCM_STARTS)?;
+    let count = |words| log.matches(words).count();
+    (since.contains(KCM_WAITS) && count(KCM_WAITS) == count(KCM_SYNCED)).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caches_of_others_are_not_those_of_the_controller() {
+        let mut log = String::new();
+        for (line, synced) in [
+            ("\"Waiting for caches to sync\" controller=\"client-ca\"", false),
+            ("\"Caches are synced\" controller=\"client-ca\"", false),
+            ("\"Starting GC controller\"", false),
+            ("\"Waiting for caches to sync\"", false),
+            ("\"Caches are synced\"", true),
+        ] {
+            log.push_str(line);
+            assert_eq!(kcm_synced(&log).is_some(), synced, "{log}");
+        }
+    }
+}

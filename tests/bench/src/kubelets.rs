@@ -1,0 +1,176 @@
+//! The heartbeats of a real cluster: each node's Lease is renewed every ten seconds, straight in etcd, so that
+//! the API server's work on them is that of telling watchers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use k8s_openapi::ByteString;
+use prost::Message;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::error::Error;
+use crate::etcd::{Etcd, Stored};
+
+/// The kubelet's default.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// How many renew at the same time.
+const WORKERS: usize = 4;
+
+/// Where the Leases of nodes are stored.
+const PREFIX: &str = "/registry/leases/kube-node-lease/";
+
+/// What stands before every stored object.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// `runtime.Unknown`: the envelope of a stored object.
+#[derive(Clone, PartialEq, Message)]
+struct Envelope {
+    #[prost(bytes = "vec", optional, tag = "1")]
+    type_meta: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "2")]
+    raw: Option<Vec<u8>>,
+    #[prost(string, optional, tag = "3")]
+    content_encoding: Option<String>,
+    #[prost(string, optional, tag = "4")]
+    content_type: Option<String>,
+}
+
+/// A Lease. What is not changed stays bytes, so that nothing of it is lost.
+#[derive(Clone, PartialEq, Message)]
+struct Lease {
+    #[prost(bytes = "vec", optional, tag = "1")]
+    metadata: Option<Vec<u8>>,
+    #[prost(message, optional, tag = "2")]
+    spec: Option<LeaseSpec>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct LeaseSpec {
+    #[prost(string, optional, tag = "1")]
+    holder_identity: Option<String>,
+    #[prost(int32, optional, tag = "2")]
+    lease_duration_seconds: Option<i32>,
+    #[prost(message, optional, tag = "3")]
+    acquire_time: Option<Time>,
+    #[prost(message, optional, tag = "4")]
+    renew_time: Option<Time>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Time {
+    #[prost(int64, optional, tag = "1")]
+    seconds: Option<i64>,
+    #[prost(int32, optional, tag = "2")]
+    nanos: Option<i32>,
+}
+
+/// Renews all Leases until it is dropped.
+pub(crate) struct Kubelets {
+    tasks: JoinSet<Result<(), Error>>,
+    renewed: Arc<AtomicUsize>,
+}
+
+impl Kubelets {
+    pub(crate) async fn start(etcd: &Etcd) -> Result<Self, Error> {
+        let leases = etcd.all(PREFIX).await?.into_iter().map(Heart::of).collect::<Result<Vec<_>, _>>()?;
+        let renewed = Arc::new(AtomicUsize::new(0));
+        let mut tasks = JoinSet::new();
+        let share = leases.len().div_ceil(WORKERS).max(1);
+        for hearts in leases.chunks(share) {
+            tasks.spawn(beat(etcd.clone(), hearts.to_vec(), Arc::clone(&renewed)));
+        }
+        Ok(Self { tasks, renewed })
+    }
+
+    /// How many renewals there were so far.
+    pub(crate) fn renewed(&self) -> usize {
+        self.renewed.load(Ordering::Relaxed)
+    }
+
+    /// Stops them; tells whether all went well until now.
+    pub(crate) fn stop(mut self) -> Result<(), Error> {
+        match self.tasks.try_join_next() {
+            Some(ended) => ended?,
+            None => Ok(()),
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Heart {
+    key: ByteString,
+    envelope: Envelope,
+    lease: Lease,
+}
+
+impl Heart {
+    fn of(stored: Stored) -> Result<Self, Error> {
+        let decode = || {
+            let envelope = Envelope::decode(stored.value.0.strip_prefix(MAGIC)?).ok()?;
+            let lease = Lease::decode(envelope.raw.as_deref()?).ok()?;
+            Some((envelope, lease))
+        };
+        let Some((envelope, lease)) = decode() else {
+            return Err(Error::Stored { key: String::from_utf8_lossy(&stored.key.0).into_owned() });
+        };
+        Ok(Self { key: stored.key, envelope, lease })
+    }
+
+    /// The object, renewed at `now` since 1970.
+    fn renewed(&mut self, now: Duration) -> Vec<u8> {
+        let seconds = i64::try_from(now.as_secs()).ok();
+        // Leases count in microseconds.
+        let nanos = i32::try_from(now.subsec_micros() * 1_000).ok();
+        self.lease.spec.get_or_insert_default().renew_time = Some(Time { seconds, nanos });
+        self.envelope.raw = Some(self.lease.encode_to_vec());
+        [MAGIC, &self.envelope.encode_to_vec()].concat()
+    }
+}
+
+async fn beat(etcd: Etcd, mut hearts: Vec<Heart>, renewed: Arc<AtomicUsize>) -> Result<(), Error> {
+    let Ok(count) = u32::try_from(hearts.len()) else { return Ok(()) };
+    let mut ticks = tokio::time::interval(PERIOD / count.max(1));
+    // Late ones are made up for: the rate is what is measured.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    loop {
+        for heart in &mut hearts {
+            ticks.tick().await;
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let value = heart.renewed(now);
+            etcd.put(&heart.key, value).await?;
+            renewed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewal_changes_the_time_and_nothing_else() {
+        let metadata = Some(b"\x0a\x06node-1 and what we do not know".to_vec());
+        let spec = LeaseSpec { holder_identity: Some("node-1".to_owned()), ..LeaseSpec::default() };
+        let lease = Lease { metadata: metadata.clone(), spec: Some(spec) };
+        let envelope = Envelope { raw: Some(lease.encode_to_vec()), ..Envelope::default() };
+        let value = ByteString([MAGIC, &envelope.encode_to_vec()].concat());
+        let mut heart = Heart::of(Stored { key: ByteString(b"key".to_vec()), value }).unwrap();
+
+        let value = ByteString(heart.renewed(Duration::new(1_700_000_000, 123_456_789)));
+        let after = Heart::of(Stored { key: ByteString(b"key".to_vec()), value }).unwrap().lease;
+        assert_eq!(after.metadata, metadata);
+        let spec = after.spec.unwrap();
+        assert_eq!(spec.holder_identity.as_deref(), Some("node-1"));
+        let time = spec.renew_time.unwrap();
+        assert_eq!((time.seconds, time.nanos), (Some(1_700_000_000), Some(123_456_000)));
+    }
+
+    #[test]
+    fn what_is_no_lease_is_refused() {
+        let stored = Stored { key: ByteString(b"key".to_vec()), value: ByteString(b"{}".to_vec()) };
+        assert!(Heart::of(stored).is_err());
+    }
+}

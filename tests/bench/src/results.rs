@@ -1,0 +1,187 @@
+//! What was measured: every single measurement is kept, tables show medians.
+
+use serde::Serialize;
+
+use crate::contender::Contender;
+use crate::machine::Machine;
+use crate::plan::Plan;
+use crate::requests::Requests;
+
+/// All of one run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Results {
+    pub(crate) machine: Machine,
+    /// The versions of the contenders.
+    pub(crate) versions: Vec<String>,
+    pub(crate) plan: Plan,
+    pub(crate) starts: Vec<Start>,
+    pub(crate) quiets: Vec<Quiet>,
+    pub(crate) removals: Vec<Removal>,
+    pub(crate) bares: Vec<Bare>,
+}
+
+/// One start, until the caches were synced.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Start {
+    pub(crate) contender: Contender,
+    pub(crate) seconds: f64,
+    /// Its own processor time until then, in seconds.
+    pub(crate) cpu: f64,
+    /// The API server's, until it was calm again, less what it uses when idle.
+    pub(crate) apiserver_cpu: f64,
+    pub(crate) peak_mib: f64,
+    /// When all was calm again.
+    pub(crate) resident_mib: f64,
+}
+
+/// Some minutes in which nothing happened, but for heartbeats.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Quiet {
+    pub(crate) contender: Contender,
+    pub(crate) seconds: f64,
+    /// Leases renewed in each second.
+    pub(crate) renewals: f64,
+    /// Its own processor time, in seconds.
+    pub(crate) cpu: f64,
+    /// The API server's, less what it uses when idle. With heartbeats it includes their own.
+    pub(crate) apiserver_cpu: f64,
+    pub(crate) peak_mib: f64,
+    /// At the end.
+    pub(crate) resident_mib: f64,
+}
+
+impl Quiet {
+    /// In percent of a core.
+    pub(crate) fn cpu_percent(&self) -> f64 {
+        100.0 * self.cpu / self.seconds
+    }
+}
+
+/// One burst of orphans, removed.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Removal {
+    pub(crate) contender: Contender,
+    pub(crate) orphans: usize,
+    /// From the end of the quarantine to the first one gone.
+    pub(crate) first_after: f64,
+    /// From the end of the quarantine to the last one gone.
+    pub(crate) seconds: f64,
+    /// Its own processor time from the end of the quarantine until all was calm again, in seconds.
+    pub(crate) cpu: f64,
+    /// The API server's in the same time, less what it uses when idle.
+    pub(crate) apiserver_cpu: f64,
+    pub(crate) peak_mib: f64,
+    /// All that was asked of the API server from the first orphan until all was calm again.
+    pub(crate) requests: Requests,
+}
+
+impl Removal {
+    /// Pods gone in each second since the end of the quarantine.
+    pub(crate) fn rate(&self) -> f64 {
+        rate(self.orphans, self.seconds)
+    }
+
+    /// Pods gone in each second from the first to the last: without the wait for the first.
+    pub(crate) fn pace(&self) -> f64 {
+        rate(self.orphans, self.seconds - self.first_after)
+    }
+
+    pub(crate) fn requests_per_pod(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "requests of a test run are far below 2^52")]
+        let requests = self.requests.values().sum::<u64>() as f64;
+        requests / number(self.orphans)
+    }
+}
+
+/// One burst of orphans, removed by the bare loop.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Bare {
+    pub(crate) orphans: usize,
+    pub(crate) connections: usize,
+    pub(crate) seconds: f64,
+    pub(crate) apiserver_cpu: f64,
+}
+
+impl Bare {
+    /// Pods gone in each second.
+    pub(crate) fn rate(&self) -> f64 {
+        rate(self.orphans, self.seconds)
+    }
+}
+
+fn rate(count: usize, seconds: f64) -> f64 {
+    number(count) / seconds.max(0.001)
+}
+
+/// A count as a number to calculate with.
+#[expect(clippy::cast_precision_loss, reason = "counts of a test run are far below 2^52")]
+pub(crate) fn number(count: usize) -> f64 {
+    count as f64
+}
+
+/// The middle of `values`, or the mean of the two in the middle; `None` without any.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let upper = sorted.get(sorted.len() / 2)?;
+    let lower = sorted.get(sorted.len().checked_sub(1)? / 2)?;
+    Some(f64::midpoint(*lower, *upper))
+}
+
+impl Results {
+    /// The median of `what` over the starts of `contender`.
+    pub(crate) fn start(&self, contender: Contender, what: impl Fn(&Start) -> f64) -> Option<f64> {
+        median(self.starts.iter().filter(|start| start.contender == contender).map(what))
+    }
+
+    /// The quiet time of `contender` with or without heartbeats.
+    pub(crate) fn quiet(&self, contender: Contender, heartbeats: bool) -> Option<&Quiet> {
+        self.quiets.iter().find(|quiet| quiet.contender == contender && (quiet.renewals > 0.0) == heartbeats)
+    }
+
+    /// The median of `what` over the removals of `orphans` by `contender`.
+    pub(crate) fn removal(
+        &self,
+        contender: Contender,
+        orphans: usize,
+        what: impl Fn(&Removal) -> f64,
+    ) -> Option<f64> {
+        let these = self.removals.iter().filter(|one| one.contender == contender && one.orphans == orphans);
+        median(these.map(what))
+    }
+
+    /// The median rate of the bare loop over `connections`.
+    pub(crate) fn bare(&self, orphans: usize, connections: usize) -> Option<f64> {
+        let these = self.bares.iter().filter(|one| one.connections == connections && one.orphans == orphans);
+        median(these.map(Bare::rate))
+    }
+
+    /// The best of these: connections and rate.
+    pub(crate) fn best_bare(&self, orphans: usize) -> Option<(usize, f64)> {
+        let all = self.plan.connections.iter();
+        let rates = all.filter_map(|&connections| Some((connections, self.bare(orphans, connections)?)));
+        rates.max_by(|(_, one), (_, other)| one.total_cmp(other))
+    }
+
+    /// The most memory that `contender` had resident in any phase, in MiB.
+    pub(crate) fn peak(&self, contender: Contender) -> Option<f64> {
+        let starts = self.starts.iter().map(|one| (one.contender, one.peak_mib));
+        let quiets = self.quiets.iter().map(|one| (one.contender, one.peak_mib));
+        let removals = self.removals.iter().map(|one| (one.contender, one.peak_mib));
+        let all = starts.chain(quiets).chain(removals).filter(|(of, _)| *of == contender);
+        all.map(|(_, peak)| peak).max_by(f64::total_cmp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median([]), None);
+        assert_eq!(median([3.0]), Some(3.0));
+        assert_eq!(median([9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median([4.0, 1.0]), Some(2.5));
+    }
+}

@@ -1,0 +1,72 @@
+//! What tests look at again and again: whether a pod is there still, and what was said about it.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::{DeleteParams, ListParams, PropagationPolicy};
+use kube::{Api, Client};
+
+use crate::{Error, eventually};
+
+/// The pod, if it is there.
+pub async fn find_pod(client: &Client, namespace: &str, name: &str) -> Result<Option<Pod>, Error> {
+    let found = Api::<Pod>::namespaced(client.clone(), namespace).get_opt(name).await;
+    found.map_err(Error::api(format!("look for pod {namespace}/{name}")))
+}
+
+/// The names of the pods of a namespace, in order.
+pub async fn pod_names(client: &Client, namespace: &str) -> Result<Vec<String>, Error> {
+    let list = Api::<Pod>::namespaced(client.clone(), namespace).list(&ListParams::default()).await;
+    let list = list.map_err(Error::api(format!("list the pods of {namespace}")))?;
+    Ok(list.items.into_iter().filter_map(|pod| pod.metadata.name).collect())
+}
+
+/// Waits until no pod of the namespace is there but these, in order.
+pub async fn only_left(
+    client: &Client,
+    namespace: &str,
+    names: &[&str],
+    within: Duration,
+) -> Result<(), Error> {
+    eventually(&format!("only {names:?} are left in {namespace}"), within, async || {
+        let left = pod_names(client, namespace).await.map_err(|error| format!("{error:?}"))?;
+        crate::seen(left == names, format!("{left:?}"))
+    })
+    .await
+}
+
+/// The Events with this reason on a pod, by its name.
+pub async fn events(client: &Client, namespace: &str, pod: &str, reason: &str) -> Result<Vec<Event>, Error> {
+    let fields = format!("involvedObject.name={pod},reason={reason}");
+    let (events, params) =
+        (Api::<Event>::namespaced(client.clone(), namespace), ListParams::default().fields(&fields));
+    Ok(events.list(&params).await.map_err(Error::api(format!("list the events of {namespace}")))?.items)
+}
+
+/// Waits for an Event on a pod; gives back its message.
+pub async fn event(client: &Client, namespace: &str, pod: &str, reason: &str) -> Result<String, Error> {
+    eventually(&format!("an Event {reason} on {namespace}/{pod}"), Duration::from_secs(10), async || {
+        let events = events(client, namespace, pod, reason).await.map_err(|error| format!("{error:?}"))?;
+        let message = events.into_iter().next().and_then(|event| event.message);
+        message.ok_or_else(|| "none".to_owned())
+    })
+    .await
+}
+
+/// Deletes a node, as an administrator or a cloud provider's controller does.
+pub async fn delete_node(client: &Client, name: &str) -> Result<(), Error> {
+    let nodes = Api::<Node>::all(client.clone());
+    let deleted = nodes.delete(name, &DeleteParams::default()).await;
+    deleted.map(drop).map_err(Error::api(format!("delete node {name}")))
+}
+
+/// Asks for a pod's deletion: gracefully, or at once (`--force`).
+pub async fn delete_pod(client: &Client, namespace: &str, name: &str, at_once: bool) -> Result<(), Error> {
+    let params = DeleteParams {
+        grace_period_seconds: at_once.then_some(0),
+        propagation_policy: Some(PropagationPolicy::Background),
+        ..DeleteParams::default()
+    };
+    let deleted = Api::<Pod>::namespaced(client.clone(), namespace).delete(name, &params).await;
+    deleted.map(drop).map_err(Error::api(format!("delete pod {namespace}/{name}")))
+}

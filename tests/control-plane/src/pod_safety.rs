@@ -1,0 +1,220 @@
+//! The program under test: the shipped binary, as a process, under its own service account.
+
+use std::ffi::OsStr;
+use std::net::Ipv4Addr;
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::port::Port;
+use crate::{ControlPlane, Error, Program};
+
+/// The whole cache of a small cluster is there within a second; a machine that also compiles takes its time.
+const READY: Duration = Duration::from_secs(30);
+
+/// A page of the admin server is made in milliseconds.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Timing by which tests need not wait: a quarantine of 3 s, a leader that is missed after 3 s.
+pub const QUICK: [&str; 4] = [
+    "--pod-gc-quarantine=3s",
+    "--leader-elect-lease-duration=3s",
+    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-retry-period=500ms",
+];
+
+/// A running `pod-safety run`; all that a [`Program`] can, and its admin server.
+pub struct PodSafety {
+    program: Program,
+    port: Port,
+}
+
+/// An answer of the admin server.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The HTTP code.
+    pub code: u16,
+    /// The text.
+    pub body: String,
+}
+
+impl ControlPlane {
+    /// Applies what `pod-safety manifests` prints, no more, and gives back the kubeconfig of the service account
+    /// in it.
+    pub async fn install_pod_safety(&self) -> Result<PathBuf, Error> {
+        let manifests = manifests().await?;
+        self.kubectl_with(&["apply", "-f", "-"], &manifests).await?.text()?;
+        self.service_account("pod-safety", "pod-safety").await
+    }
+
+    /// Starts `pod-safety run` with [`QUICK`] timing and `args`, which may say otherwise. `name` names the log.
+    /// Does not wait: see [`PodSafety::ready`].
+    pub async fn pod_safety<A>(&self, name: &str, kubeconfig: &Path, args: A) -> Result<PodSafety, Error>
+    where
+        A: IntoIterator<Item: AsRef<OsStr>>,
+    {
+        let port = Port::reserve()?;
+        let mut all = vec!["run".into(), "--kubeconfig".into(), kubeconfig.as_os_str().to_owned()];
+        all.push(format!("--admin-address={}:{}", Ipv4Addr::LOCALHOST, port.number()).into());
+        let args: Vec<_> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
+        let flag = |arg: &OsStr| arg.to_string_lossy().split('=').next().unwrap_or_default().to_owned();
+        // A flag may be given once.
+        let said: Vec<String> = args.iter().map(|arg| flag(arg)).collect();
+        all.extend(QUICK.iter().filter(|quick| !said.contains(&flag(quick.as_ref()))).map(Into::into));
+        all.extend(args);
+        let program = self.program(name, &binary().await?, all, &[])?;
+        Ok(PodSafety { program, port })
+    }
+}
+
+impl PodSafety {
+    /// Waits until it has listed everything. A standby is ready too.
+    pub async fn ready(&mut self) -> Result<(), Error> {
+        let port = self.port.number();
+        self.program
+            .until("become ready", READY, async || match get(port, "/readyz").await {
+                Ok(Page { code: 200, .. }) => Ok(()),
+                Ok(page) => Err(page.body),
+                Err(error) => Err(error.to_string()),
+            })
+            .await
+    }
+
+    /// Waits until it leads.
+    pub async fn leads(&mut self) -> Result<(), Error> {
+        let port = self.port.number();
+        self.program
+            .until("lead", READY, async || {
+                let page = get(port, "/metrics").await.map_err(|error| error.to_string())?;
+                crate::seen(
+                    sum(&page.body, "leader_election_master_status", &[]) == 1.0,
+                    "not yet".to_owned(),
+                )
+            })
+            .await
+    }
+
+    /// Asks the admin server.
+    pub async fn get(&self, path: &str) -> Result<Page, Error> {
+        let program = self.program.name().to_owned();
+        let answer = get(self.port.number(), path).await;
+        answer.map_err(|source| Error::Process { act: "ask", program, source })
+    }
+
+    /// The sum of the metric's samples that carry these labels; 0 if there is none.
+    pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64, Error> {
+        Ok(sum(&self.get("/metrics").await?.body, name, labels))
+    }
+
+    /// What it decided and did, of this pod.
+    pub async fn records(&self, pod: &str) -> Result<Vec<Value>, Error> {
+        Ok(of_pod(&self.debug("/debug/decisions").await?["records"], |record| &record["pod"]["name"], pod))
+    }
+
+    /// What it holds now, of this pod.
+    pub async fn holds(&self, pod: &str) -> Result<Vec<Value>, Error> {
+        let decisions = self.debug("/debug/decisions").await?;
+        Ok(of_pod(&decisions["holds"], |hold| &hold["subject"]["pod"]["name"], pod))
+    }
+
+    /// A page of `/debug`.
+    pub async fn debug(&self, path: &str) -> Result<Value, Error> {
+        let page = self.get(path).await?;
+        Ok(serde_json::from_str(&page.body).unwrap_or_default())
+    }
+
+    /// Where its admin server listens.
+    pub fn address(&self) -> String {
+        format!("{}:{}", Ipv4Addr::LOCALHOST, self.port.number())
+    }
+}
+
+fn of_pod(list: &Value, name: impl Fn(&Value) -> &Value, pod: &str) -> Vec<Value> {
+    list.as_array().into_iter().flatten().filter(|entry| name(entry) == pod).cloned().collect()
+}
+
+impl Deref for PodSafety {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.program
+    }
+}
+
+impl DerefMut for PodSafety {
+    fn deref_mut(&mut self) -> &mut Program {
+        &mut self.program
+    }
+}
+
+/// What `pod-safety manifests` prints.
+pub async fn manifests() -> Result<String, Error> {
+    crate::command::run(&binary().await?, &["manifests"], &[], "").await?.text()
+}
+
+/// The shipped binary, built first if it is out of date, by the profile of the test itself.
+pub async fn binary() -> Result<PathBuf, Error> {
+    static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = tokio::task::spawn_blocking(|| BINARY.get_or_init(build).clone()).await;
+    built.map_err(|error| Error::Tools(error.to_string()))?.map_err(Error::Tools)
+}
+
+fn build() -> Result<PathBuf, String> {
+    let test = std::env::current_exe().map_err(|error| error.to_string())?;
+    // target/<profile>/deps/<test>
+    let profile = test.ancestors().nth(2).ok_or("the test does not lie in a target folder")?;
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package=pod-safety", "--bin=pod-safety"]);
+    cargo.arg("--target-dir").args(profile.parent()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let output = cargo.stdin(Stdio::null()).output().map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("cannot build pod-safety:\n{}", String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(profile.join("pod-safety"))
+}
+
+/// One question, one connection: enough HTTP for a test, and no retry that hides something.
+async fn get(port: u16, path: &str) -> std::io::Result<Page> {
+    let exchange = async {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        Ok(Page { code, body: body.to_owned() })
+    };
+    tokio::time::timeout(ANSWER, exchange).await?
+}
+
+/// Adds up the samples of a Prometheus page.
+fn sum(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
+    let samples = page.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+    let wanted = samples.filter(|(series, _)| {
+        let (metric, own) = series.split_once('{').unwrap_or((series, ""));
+        metric == name && labels.iter().all(|(key, value)| own.contains(&format!("{key}=\"{value}\"")))
+    });
+    wanted.filter_map(|(_, value)| value.parse::<f64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_told_apart_by_name_and_labels() {
+        let page = "# HELP a b\na{x=\"1\",y=\"2\"} 3\na{x=\"2\"} 4\nab 5\na 0.5\n";
+        assert_eq!(sum(page, "a", &[]), 7.5);
+        assert_eq!(sum(page, "a", &[("x", "1")]), 3.0);
+        assert_eq!(sum(page, "none", &[]), 0.0);
+    }
+}

@@ -1,0 +1,160 @@
+//! A road to the API server that a test can block: for one client alone, for one kind of request, in the midst
+//! of it. What it delays arrives in the end, as on a real network.
+//!
+//! `kubectl proxy` takes the TLS off, so the requests can be read here.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::port::Port;
+use crate::{ControlPlane, Error, Program, access, tool};
+
+const READY: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Debug, Default)]
+struct Rules {
+    /// Requests that begin so wait.
+    held: Vec<String>,
+    /// Nothing passes.
+    cut: bool,
+}
+
+impl Rules {
+    fn let_pass(&self, chunk: &[u8]) -> bool {
+        !self.cut && !self.held.iter().any(|start| chunk.starts_with(start.as_bytes()))
+    }
+}
+
+/// The road of one client. Dropping it closes all its connections; what waited is lost.
+pub struct Relay {
+    kubeconfig: PathBuf,
+    rules: Arc<watch::Sender<Rules>>,
+    /// How many requests wait.
+    waiting: Arc<watch::Sender<usize>>,
+    accepting: JoinHandle<()>,
+    _proxy: Program,
+}
+
+impl ControlPlane {
+    /// Opens a road for whoever uses `kubeconfig`. `name` names its log.
+    pub async fn relay(&self, name: &str, kubeconfig: &Path) -> Result<Relay, Error> {
+        let port = Port::reserve()?;
+        let kubectl = tool("kubectl").await?;
+        let failed = |source| Error::Process { act: "listen for", program: name.to_owned(), source };
+        let args = [
+            "proxy".to_owned(),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--port={}", port.number()),
+        ];
+        let mut proxy = self.program(name, &kubectl, args, &[])?;
+        let number = port.number();
+        proxy
+            .until("listen", READY, async || {
+                let connect = TcpStream::connect((Ipv4Addr::LOCALHOST, number)).await;
+                connect.map(drop).map_err(|error| error.to_string())
+            })
+            .await?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
+        let failed = |source| Error::Process { act: "listen for", program: name.to_owned(), source };
+        let own = listener.local_addr().map_err(failed)?;
+        let kubeconfig =
+            access::open_kubeconfig(&self.folder.access(), &format!("http://{own}"), own.port())?;
+        let (rules, waiting) = (Arc::new(watch::Sender::default()), Arc::new(watch::Sender::default()));
+        let accepting = tokio::spawn(accept(listener, port, Arc::clone(&rules), Arc::clone(&waiting)));
+        Ok(Relay { kubeconfig, rules, waiting, accepting, _proxy: proxy })
+    }
+}
+
+impl Relay {
+    /// For the client: it has the rights of the kubeconfig that the road was opened for.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// From now on requests wait that begin so, for example `"DELETE /api/v1/namespaces/a/pods/b"`.
+    pub fn hold(&self, request: &str) {
+        self.rules.send_modify(|rules| rules.held.push(request.to_owned()));
+    }
+
+    /// How many requests wait now.
+    pub fn waiting(&self) -> usize {
+        *self.waiting.borrow()
+    }
+
+    /// From now on nothing arrives, in either direction.
+    pub fn cut(&self) {
+        self.rules.send_modify(|rules| rules.cut = true);
+    }
+
+    /// Lets everything pass, first of all what waited.
+    pub fn open(&self) {
+        self.rules.send_replace(Rules::default());
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    upstream: Port,
+    rules: Arc<watch::Sender<Rules>>,
+    waiting: Arc<watch::Sender<usize>>,
+) {
+    // Ended with this task.
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        let (rules, waiting, number) = (rules.subscribe(), Arc::clone(&waiting), upstream.number());
+        connections.spawn(async move {
+            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, number)).await else { return };
+            let ((from_client, to_client), (from_server, to_server)) =
+                (client.into_split(), server.into_split());
+            let there = carry(from_client, to_server, rules.clone(), Some(waiting));
+            let back = carry(from_server, to_client, rules, None);
+            tokio::select! {
+                biased;
+                () = there => {}
+                () = back => {}
+            }
+        });
+    }
+}
+
+/// Carries one direction of a connection until it ends. Clients of the API send the next request only after
+/// the last answer, so a request begins a chunk.
+async fn carry(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut rules: watch::Receiver<Rules>,
+    waiting: Option<Arc<watch::Sender<usize>>>,
+) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        let chunk = &buffer[..length];
+        // An answer is held by a cut only.
+        let pass = |rules: &Rules| if waiting.is_some() { rules.let_pass(chunk) } else { !rules.cut };
+        if !pass(&rules.borrow()) {
+            let count = waiting.as_ref().inspect(|count| count.send_modify(|count| *count += 1));
+            let open = rules.wait_for(pass).await.is_ok();
+            if let Some(count) = count {
+                count.send_modify(|count| *count -= 1);
+            }
+            if !open {
+                return;
+            }
+        }
+        if to.write_all(chunk).await.is_err() {
+            return;
+        }
+    }
+}

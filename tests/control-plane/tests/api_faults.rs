@@ -1,0 +1,179 @@
+//! An API server that is down, slow, forgetful, or sends what cannot be read.
+#![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Taint;
+use kube::Client;
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, eventually, observe, seen};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(30);
+const QUARANTINE: Duration = Duration::from_secs(3);
+
+async fn bound(api: &Client, name: &str, node: &str) {
+    let pod = objects::pod("default", name).on_node(node).with_phase("Running");
+    objects::create_pod(api, &pod).await.unwrap();
+}
+
+fn said(ours: &PodSafety, what: &str) -> usize {
+    ours.log_text().lines().filter(|line| line.contains(what)).count()
+}
+
+#[tokio::test]
+async fn an_api_server_that_is_away_is_waited_for() {
+    let mut plane = ControlPlane::start(Options::default()).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    objects::create_node(&plane.admin(), &objects::node("worker")).await.unwrap();
+    bound(&plane.admin(), "orphan-1", "vanished").await;
+    let ours = down_at_start(&mut plane, &kubeconfig).await;
+    restarted_amid_a_quarantine(&mut plane, &ours).await;
+    hung_for_a_while(&mut plane, &ours).await;
+}
+
+async fn down_at_start(plane: &mut ControlPlane, kubeconfig: &Path) -> PodSafety {
+    plane.stop_apiserver().unwrap();
+    let mut ours = plane.pod_safety("pod-safety", kubeconfig, [] as [&str; 0]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(ours.exited().unwrap().is_none(), "{}", ours.log_text());
+    let page = ours.get("/readyz").await.unwrap();
+    assert_eq!(page.code, 503);
+    for kind in ["pods", "nodes", "leases"] {
+        let line = page.body.lines().find(|line| line.starts_with(&format!("[-]{kind}: ")));
+        assert!(line.is_some_and(|line| line.contains("Connection refused")), "{kind}: {}", page.body);
+    }
+    assert_eq!(ours.get("/livez").await.unwrap().code, 200, "waiting is no reason to be killed");
+    assert_eq!(said(&ours, "cannot follow this resource"), 3, "once a minute for each: {}", ours.log_text());
+    assert_eq!(said(&ours, "cannot renew or take the lease"), 1, "{}", ours.log_text());
+    plane.start_apiserver().await.unwrap();
+    ours.ready().await.unwrap();
+    ours.leads().await.unwrap();
+    observe::only_left(&plane.admin(), "default", &[], SOON).await.unwrap();
+    ours
+}
+
+async fn restarted_amid_a_quarantine(plane: &mut ControlPlane, ours: &PodSafety) {
+    let api = plane.admin();
+    bound(&api, "orphan-2", "vanished").await;
+    bound(&api, "at-work", "worker").await;
+    tokio::time::sleep(QUARANTINE / 3).await;
+    plane.restart_apiserver().await.unwrap();
+    observe::only_left(&api, "default", &["at-work"], SOON).await.unwrap();
+    assert_eq!(ours.get("/readyz").await.unwrap().code, 200);
+}
+
+async fn hung_for_a_while(plane: &mut ControlPlane, ours: &PodSafety) {
+    let before = said(ours, "cannot renew or take the lease");
+    plane.apiserver().unwrap().pause().unwrap();
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert_eq!(ours.metric("leader_election_master_status", &[]).await.unwrap(), 0.0);
+    let lines = said(ours, "cannot renew or take the lease") - before;
+    assert!(lines <= 1, "{lines} lines in 8 s: {}", ours.log_text());
+    plane.apiserver().unwrap().resume().unwrap();
+    let api = plane.admin();
+    bound(&api, "orphan-3", "vanished").await;
+    observe::only_left(&api, "default", &["at-work"], SOON).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_went_in_a_gap_of_the_history_is_noticed() {
+    let mut plane = ControlPlane::start(Options::default()).await.unwrap();
+    let api = plane.admin();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    for node in ["stays", "goes"] {
+        objects::create_node(&api, &objects::node(node)).await.unwrap();
+        bound(&api, &format!("on-{node}"), node).await;
+    }
+    bound(&api, "removed", "stays").await;
+    let relay = plane.relay("road", &kubeconfig).await.unwrap();
+    let mut ours = plane.pod_safety("pod-safety", relay.kubeconfig(), [] as [&str; 0]).await.unwrap();
+    ours.ready().await.unwrap();
+    assert_eq!(ours.metric("pod_safety_cache_objects", &[("resource", "pods")]).await.unwrap(), 3.0);
+
+    relay.cut();
+    observe::delete_pod(&api, "default", "removed", true).await.unwrap();
+    observe::delete_node(&api, "goes").await.unwrap();
+    // So that their versions lie before the compaction.
+    for name in ["later-1", "later-2"] {
+        bound(&api, name, "stays").await;
+    }
+    plane.compact().await.unwrap();
+    plane.restart_apiserver().await.unwrap();
+    let gap = Instant::now();
+    relay.open();
+    observe::only_left(&api, "default", &["later-1", "later-2", "on-stays"], SOON).await.unwrap();
+    assert!(gap.elapsed() >= QUARANTINE, "a node is missed from when it is noticed: {:?}", gap.elapsed());
+    for resource in ["pods", "nodes"] {
+        let lists = ours.metric("pod_safety_cache_lists_total", &[("resource", resource)]).await.unwrap();
+        assert!(lists >= 2.0, "{resource}: {lists}; {}", ours.log_text());
+    }
+    assert_eq!(ours.metric("pod_safety_cache_objects", &[("resource", "pods")]).await.unwrap(), 3.0);
+    assert_eq!(ours.metric("pod_safety_cache_objects", &[("resource", "nodes")]).await.unwrap(), 1.0);
+    assert!(said(&ours, "listing again") >= 2, "{}", ours.log_text());
+}
+
+/// Writes over bytes of a stored object, as a broken disk or a foreign encoder does. The API server does not
+/// look into strings, and serves them as they are.
+async fn spoil(plane: &ControlPlane, key: &str, from: &[u8], to: &[u8]) {
+    let config = kube::Config::new(plane.etcd_url().parse().unwrap());
+    let etcd = Client::try_from(config).unwrap();
+    let ask = async |path: &str, body: Value| {
+        let request = http::Request::post(path).header("content-type", "application/json");
+        let request = request.body(body.to_string().into_bytes()).unwrap();
+        serde_json::from_str::<Value>(&etcd.request_text(request).await.unwrap()).unwrap()
+    };
+    let key = json!(ByteString(key.as_bytes().to_vec()));
+    let found = ask("/v3/kv/range", json!({ "key": key })).await;
+    let ByteString(mut bytes) = serde_json::from_value(found["kvs"][0]["value"].clone()).unwrap();
+    let at = bytes.windows(from.len()).position(|window| window == from).unwrap();
+    bytes[at..at + to.len()].copy_from_slice(to);
+    ask("/v3/kv/put", json!({ "key": key, "value": ByteString(bytes) })).await;
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_decoded_is_unknown_and_harms_no_other() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let api = &plane.admin();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let mut node = objects::node("unreadable");
+    let taint = Taint { key: "spoil-me".to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+    node.spec.get_or_insert_default().taints = Some(vec![taint]);
+    objects::create_node(api, &node).await.unwrap();
+    bound(api, "on-unreadable", "unreadable").await;
+    let mut broken = objects::pod("default", "broken").on_node("vanished").with_phase("Running");
+    broken.status.get_or_insert_default().reason = Some("SpoilMe".to_owned());
+    objects::create_pod(api, &broken).await.unwrap();
+    spoil(&plane, "/registry/minions/unreadable", b"spoil-me", b"\xff\xfe").await;
+    spoil(&plane, "/registry/pods/default/broken", b"SpoilMe", b"\xff\xfe").await;
+    bound(api, "beside", "vanished").await;
+
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, [] as [&str; 0]).await.unwrap();
+    ours.ready().await.unwrap();
+    for resource in ["pods", "nodes"] {
+        let unread = [("resource", resource)];
+        assert_eq!(
+            ours.metric("pod_safety_cache_undecodable_objects", &unread).await.unwrap(),
+            1.0,
+            "{resource}"
+        );
+    }
+    assert_eq!(said(&ours, "an object cannot be decoded; it counts as unknown"), 2, "{}", ours.log_text());
+    observe::only_left(api, "default", &["broken", "on-unreadable"], SOON).await.unwrap();
+    let holds = ours.debug("/debug/decisions").await.unwrap()["holds"].to_string();
+    assert!(holds.contains("NodeUnreadable") && holds.contains("unknown is not absent"), "{holds}");
+    tokio::time::sleep(QUARANTINE).await;
+    assert_eq!(observe::pod_names(api, "default").await.unwrap(), ["broken", "on-unreadable"]);
+
+    // Gone is gone, whether it could be read or not.
+    observe::delete_node(api, "unreadable").await.unwrap();
+    observe::only_left(api, "default", &["broken"], SOON).await.unwrap();
+    let counted = async || {
+        let unread = ours.metric("pod_safety_cache_undecodable_objects", &[("resource", "nodes")]).await;
+        seen(unread.is_ok_and(|count| count == 0.0), "it still counts")
+    };
+    eventually("the node counts no more", SOON, counted).await.unwrap();
+}

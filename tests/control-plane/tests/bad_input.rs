@@ -1,0 +1,191 @@
+//! What people get wrong, and what the binary says to that: one line that names the flag, the value, and what is
+//! allowed.
+#![expect(clippy::unwrap_used, reason = "what several tests share may fail as loudly as they do")]
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use pod_safety_control_plane::{binary, manifests};
+
+/// Bad input is seen at once.
+const AT_ONCE: Duration = Duration::from_secs(20);
+
+struct Ended {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+async fn pod_safety(args: &[&str], env: &[(&str, &str)]) -> Ended {
+    let mut command = tokio::process::Command::new(binary().await.unwrap());
+    command.args(args).env_clear().envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(AT_ONCE, command.output()).await.unwrap().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ended { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+}
+
+/// Ends with `code` and one line on stderr that contains all of `says`.
+async fn refuses(args: &[&str], env: &[(&str, &str)], code: i32, says: &[&str]) {
+    let all: Vec<&str> = ["run"].iter().chain(args).copied().collect();
+    let ended = pod_safety(&all, env).await;
+    let Ended { code: got, stdout, stderr } = ended;
+    assert_eq!(got, Some(code), "{args:?} {env:?}: {stderr}");
+    assert_eq!(stdout, "", "{args:?}");
+    assert_eq!(stderr.trim_end().lines().count(), 1, "{args:?} {env:?}: {stderr}");
+    assert!(stderr.starts_with("pod-safety: "), "{stderr}");
+    for word in says {
+        assert!(stderr.contains(word), "{args:?} {env:?}: no {word:?} in: {stderr}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_value_is_named_with_its_flag_and_with_what_is_allowed() {
+    let cases: [(&[&str], &[&str]); 19] = [
+        (&["--controllers=nosuch"], &["--controllers", "\"nosuch\"", "pod-gc"]),
+        (&["--controllers=*,-nosuch"], &["--controllers", "\"-nosuch\"", "pod-gc"]),
+        (&["--controllers=disruption"], &["--controllers", "disruption", "pod-gc"]),
+        (&["--controllers=-pod-gc"], &["--controllers", "pod-gc"]),
+        (&["--pod-gc-quarantine=-5s"], &["--pod-gc-quarantine", "-5s", "allowed is 1ms to 24h"]),
+        (&["--pod-gc-quarantine=40"], &["--pod-gc-quarantine", "'40'", "allowed is 1ms to 24h"]),
+        (&["--leader-elect-lease-duration=-15s"], &["--leader-elect-lease-duration", "-15s", "allowed is"]),
+        (
+            &["--leader-elect-lease-duration=10s"],
+            &["--leader-elect-lease-duration=10s", "longer than --leader-elect-renew-deadline=10s"],
+        ),
+        (
+            &["--leader-elect-retry-period=9s"],
+            &["--leader-elect-renew-deadline=10s", "1.2 times --leader-elect-retry-period=9s"],
+        ),
+        (&["--leader-elect-lease-duration=500ms"], &["--leader-elect-lease-duration=500ms", "at least 1s"]),
+        (
+            &["--leader-elect-resource-lock=endpoints"],
+            &["--leader-elect-resource-lock", "endpoints", "leases"],
+        ),
+        (&["--leader-elect-resource-name=../x"], &["--leader-elect-resource-name", "../x", "allowed are"]),
+        (&["--leader-elect=perhaps"], &["--leader-elect", "perhaps", "true, false"]),
+        (&["--mode=brave"], &["--mode", "brave", "observe, guard, replace"]),
+        (&["--log-format=xml"], &["--log-format", "xml", "text, json"]),
+        (&["--terminated-pod-gc-threshold=many"], &["--terminated-pod-gc-threshold", "many", "allowed is"]),
+        (&["--admin-address=8080"], &["--admin-address", "8080", "allowed is"]),
+        (&["--admin-address=localhost:http"], &["--admin-address", "localhost:http", "allowed is"]),
+        (&["--no-such-flag"], &["--no-such-flag"]),
+    ];
+    for (args, says) in cases {
+        refuses(args, &[], 2, says).await;
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_value_in_the_environment_is_named_too() {
+    for (name, value, says) in [
+        ("POD_SAFETY_MODE", "brave", ["--mode", "observe, guard, replace"]),
+        ("POD_SAFETY_POD_GC_QUARANTINE", "soon", ["--pod-gc-quarantine", "allowed is 1ms to 24h"]),
+        ("POD_SAFETY_CONTROLLERS", "nosuch", ["--controllers", "known controllers"]),
+        ("POD_SAFETY_LEADER_ELECT", "7", ["--leader-elect", "true, false"]),
+    ] {
+        refuses(&[], &[(name, value)], 2, &[says[0], says[1], value]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let good = file(
+        "good",
+        r#"{"clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "a", "user": {}}],
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}], "current-context": "a"}"#,
+    );
+    let missing = folder.path().join("missing").display().to_string();
+    for path in [
+        missing.clone(),
+        folder.path().display().to_string(),
+        file("not-yaml", "clusters: [\n  {{{\n"),
+        file("other", "a: b\nclusters: 7\n"),
+        file("empty", ""),
+        file(
+            "no-server",
+            r#"{"clusters": [{"name": "a", "cluster": {}}], "users": [{"name": "a", "user": {}}],
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}], "current-context": "a"}"#,
+        ),
+    ] {
+        refuses(&["--kubeconfig", &path], &[], 1, &["kubeconfig", &path]).await;
+    }
+    refuses(&["--kubeconfig", &good, "--context=nosuch"], &[], 1, &["nosuch", &good]).await;
+    refuses(&[], &[("KUBECONFIG", &missing)], 1, &[&missing]).await;
+    refuses(&[], &[("POD_SAFETY_KUBECONFIG", &missing)], 1, &[&missing]).await;
+    let in_cluster = [("KUBERNETES_SERVICE_HOST", "127.0.0.1"), ("KUBERNETES_SERVICE_PORT", "1")];
+    refuses(&[], &in_cluster, 1, &["service account"]).await;
+    refuses(&["--context=nosuch"], &in_cluster, 1, &["--context=nosuch needs a kubeconfig"]).await;
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let text = r#"{"clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "a", "user": {}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}], "current-context": "a"}"#;
+    std::fs::write(&kubeconfig, text).unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let flag = format!("--admin-address={}", taken.local_addr().unwrap());
+    let args = ["--kubeconfig", &*kubeconfig.to_string_lossy(), &*flag];
+    let all: Vec<&str> = ["run"].iter().chain(&args).copied().collect();
+    let ended = pod_safety(&all, &[]).await;
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    // Log lines may stand before it.
+    let last = ended.stderr.lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("pod-safety: ") && last.contains(&flag) && last.contains("in use"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[tokio::test]
+async fn what_is_asked_for_is_printed() {
+    let version = pod_safety(&["version", "-o", "json"], &[]).await;
+    let version: serde_json::Value = serde_json::from_str(&version.stdout).unwrap();
+    assert!(version["version"].as_str().is_some_and(|text| !text.is_empty()), "{version}");
+    let completion = pod_safety(&["completion", "bash"], &[]).await;
+    assert!(completion.code == Some(0) && completion.stdout.contains("--pod-gc-quarantine"));
+    let syntax =
+        tokio::process::Command::new("bash").args(["-n", "-c", &completion.stdout]).output().await.unwrap();
+    assert!(syntax.status.success(), "{}", String::from_utf8_lossy(&syntax.stderr));
+    let manifests = manifests().await.unwrap();
+    assert_eq!(manifests.split("\n---\n").count(), 8, "{manifests}");
+    let nothing = pod_safety(&[], &[]).await;
+    assert!(nothing.code == Some(2) && nothing.stderr.contains("Usage:"), "{}", nothing.stderr);
+}
+
+#[tokio::test]
+async fn the_defaults_are_kcms() {
+    let help = pod_safety(&["run", "--help"], &[]).await;
+    assert_eq!(help.code, Some(0));
+    let words = help.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let flags: Vec<&str> = words.split(" --").collect();
+    for (flag, default) in [
+        ("terminated-pod-gc-threshold", "12500"),
+        ("pod-gc-quarantine", "40s"),
+        ("leader-elect ", "true"),
+        ("leader-elect[", "true"),
+        ("leader-elect-lease-duration", "15s"),
+        ("leader-elect-renew-deadline", "10s"),
+        ("leader-elect-retry-period", "2s"),
+        ("leader-elect-resource-lock", "leases"),
+        ("leader-elect-resource-namespace", "kube-system"),
+        ("controllers", "*"),
+        ("admin-address", "0.0.0.0:8080"),
+        ("mode", "guard"),
+        ("trust-out-of-service-taint", "false"),
+    ] {
+        let Some(about) = flags.iter().find(|about| about.starts_with(flag)) else {
+            assert!(flag.starts_with("leader-elect") && flag.len() == 13, "no --{flag} in {words}");
+            continue;
+        };
+        assert!(about.contains(&format!("[default: {default}]")), "{about}");
+    }
+}

@@ -1,0 +1,242 @@
+//! Pods of nodes that do not exist any more.
+#![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, eventually, observe, scenarios, seen};
+
+const QUARANTINE: Duration = Duration::from_secs(3);
+/// A quarantine, and time for a busy machine.
+const SOON: Duration = Duration::from_secs(15);
+
+#[tokio::test]
+async fn pods_of_vanished_nodes() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, [] as [&str; 0]).await.unwrap();
+    ours.ready().await.unwrap();
+    ours.leads().await.unwrap();
+    let (api, ours) = (&plane.admin(), &ours);
+    plane.namespace("shop").await.unwrap();
+    scenarios![
+        every_kind_of_pod_goes_after_the_quarantine_and_not_before(api, ours),
+        what_a_finalizer_keeps_shows_kcms_condition_and_is_left_alone(api, ours),
+        what_was_done_is_told_with_its_evidence(api, ours),
+        a_node_that_registers_anew_within_the_quarantine_keeps_its_pods(api, ours),
+        a_node_that_comes_and_goes_starts_a_new_quarantine(api),
+        a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api, ours),
+        a_mirror_pod_created_after_the_node_went_keeps_all_of_its_pods(api, ours),
+        pods_bound_to_a_node_that_never_was_go_too(api),
+    ];
+    // Force deletions are counted as kube-controller-manager counts them.
+    let all =
+        ours.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "orphaned")]).await.unwrap();
+    let proved = ours.metric("pod_safety_releases_total", &[("evidence", "NodeGone")]).await.unwrap();
+    assert!(all >= 9.0 && all == proved, "{all} {proved}");
+    let errors = ours.metric("pod_gc_collector_force_delete_pod_errors_total", &[]).await.unwrap();
+    assert_eq!(errors, 0.0);
+}
+
+fn running(name: &str, node: &str) -> Pod {
+    objects::pod("shop", name).on_node(node).with_phase("Running")
+}
+
+async fn node_with(api: &Client, node: &str, pods: &[Pod]) {
+    objects::create_node(api, &objects::node(node)).await.unwrap();
+    objects::renew_lease(api, node).await.unwrap();
+    for pod in pods {
+        objects::create_pod(api, pod).await.unwrap();
+    }
+}
+
+async fn is_there(api: &Client, name: &str) -> bool {
+    observe::find_pod(api, "shop", name).await.unwrap().is_some()
+}
+
+async fn until_gone(api: &Client, names: &[&str]) {
+    for name in names {
+        let gone = async || seen(!is_there(api, name).await, "it is still there");
+        eventually(&format!("pod {name} is gone"), SOON, gone).await.unwrap();
+    }
+}
+
+/// Waits until it holds the pod for this reason; gives back the sentence.
+async fn until_held(ours: &PodSafety, pod: &str, reason: &str) -> String {
+    eventually(&format!("{pod} is held because of {reason}"), SOON, async || {
+        let holds = ours.holds(pod).await.map_err(|error| format!("{error:?}"))?;
+        let hold = holds.iter().find(|hold| hold["reason"] == reason);
+        hold.map(|hold| hold["message"].as_str().unwrap().to_owned()).ok_or_else(|| format!("{holds:?}"))
+    })
+    .await
+    .unwrap()
+}
+
+async fn every_kind_of_pod_goes_after_the_quarantine_and_not_before(api: &Client, ours: &PodSafety) {
+    let node = "node-kinds";
+    let pods = [
+        running("kinds-running", node),
+        objects::pod("shop", "kinds-pending").on_node(node),
+        objects::pod("shop", "kinds-done").on_node(node).with_phase("Succeeded"),
+        running("kinds-mirror", node).mirror(),
+        running("db-0", node).owned_by_stateful_set("db", "5b0a4f0e-0000-4000-8000-000000000001"),
+        running("kinds-ending", node),
+    ];
+    node_with(api, node, &pods).await;
+    observe::delete_pod(api, "shop", "kinds-ending", false).await.unwrap();
+    let names: Vec<String> = pods.iter().filter_map(|pod| pod.metadata.name.clone()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+
+    let began = Instant::now();
+    observe::delete_node(api, node).await.unwrap();
+    let mut looked = began.elapsed();
+    while looked < QUARANTINE {
+        for name in &names {
+            let there = is_there(api, name).await;
+            // What counts is when the answer was asked for.
+            assert!(there || began.elapsed() >= QUARANTINE, "{name} went {looked:?} after its node");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        looked = began.elapsed();
+    }
+    until_gone(api, &names).await;
+    let took = began.elapsed();
+    assert!(took < QUARANTINE + Duration::from_secs(3), "{took:?}");
+    assert_eq!(ours.metric("pod_safety_authority_queued_intents", &[]).await.unwrap(), 0.0);
+}
+
+async fn what_a_finalizer_keeps_shows_kcms_condition_and_is_left_alone(api: &Client, ours: &PodSafety) {
+    let (node, finalizer) = ("node-finalizer", "example.com/hold");
+    let done =
+        objects::pod("shop", "kept-done").on_node(node).with_phase("Succeeded").with_finalizer(finalizer);
+    node_with(api, node, &[running("kept", node).with_finalizer(finalizer), done]).await;
+    observe::delete_node(api, node).await.unwrap();
+    let message = until_held(ours, "kept", "Finalizers").await;
+    assert!(message.contains(finalizer), "{message}");
+    until_held(ours, "kept-done", "Finalizers").await;
+
+    let kept = observe::find_pod(api, "shop", "kept").await.unwrap().unwrap();
+    let version = kept.metadata.resource_version.clone();
+    let (meta, status) = (kept.metadata, kept.status.unwrap());
+    assert_eq!(meta.deletion_grace_period_seconds, Some(0));
+    assert_eq!(status.phase.as_deref(), Some("Failed"));
+    // The API server raises the generation once more for the deletion itself.
+    let written_at = meta.generation.map(|generation| generation - 1);
+    assert_eq!(status.observed_generation, written_at);
+    let conditions = status.conditions.unwrap();
+    let target = conditions.iter().find(|condition| condition.type_ == "DisruptionTarget").unwrap();
+    assert_eq!(target.status, "True");
+    assert_eq!(target.reason.as_deref(), Some("DeletionByPodGC"));
+    assert_eq!(target.message.as_deref(), Some("PodGC: node no longer exists"));
+    assert_eq!(target.observed_generation, written_at);
+    assert!(target.last_transition_time.is_some());
+
+    let done = observe::find_pod(api, "shop", "kept-done").await.unwrap().unwrap().status.unwrap();
+    assert_eq!(done.phase.as_deref(), Some("Succeeded"), "a pod that ended well stays so");
+
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let kept = observe::find_pod(api, "shop", "kept").await.unwrap().unwrap();
+    assert_eq!(kept.metadata.resource_version, version, "it was written again");
+    let patch = Patch::Merge(serde_json::json!({ "metadata": { "finalizers": null } }));
+    let pods = kube::Api::<Pod>::namespaced(api.clone(), "shop");
+    pods.patch("kept", &PatchParams::default(), &patch).await.unwrap();
+    until_gone(api, &["kept"]).await;
+}
+
+async fn what_was_done_is_told_with_its_evidence(api: &Client, ours: &PodSafety) {
+    node_with(api, "node-told", &[running("told", "node-told")]).await;
+    observe::delete_node(api, "node-told").await.unwrap();
+    until_gone(api, &["told"]).await;
+    let evidence = "node node-told does not exist: two quorum reads 3s apart did not find it, and its Lease was not renewed since";
+    assert_eq!(observe::event(api, "shop", "told", "ForceDeleted").await.unwrap(), evidence);
+    let record = eventually("a record", SOON, async || {
+        let records = ours.records("told").await.map_err(|error| format!("{error:?}"))?;
+        records.into_iter().find(|record| record["action"] == "ForceDeleted").ok_or("none".to_owned())
+    });
+    let record = record.await.unwrap();
+    assert_eq!(record["reason"], "NodeGone");
+    assert_eq!(record["node"], "node-told");
+    assert_eq!(record["message"], evidence);
+    assert_eq!(record["controller"], "pod-gc");
+    let line = ours
+        .log_text()
+        .lines()
+        .find(|line| line.contains("ForceDeleted") && line.contains("/told"))
+        .map(str::to_owned);
+    assert!(line.as_ref().is_some_and(|line| line.contains(evidence)), "{line:?}");
+}
+
+async fn a_node_that_registers_anew_within_the_quarantine_keeps_its_pods(api: &Client, ours: &PodSafety) {
+    node_with(api, "node-anew", &[running("anew", "node-anew")]).await;
+    observe::delete_node(api, "node-anew").await.unwrap();
+    tokio::time::sleep(QUARANTINE / 2).await;
+    objects::create_node(api, &objects::node("node-anew").clone()).await.unwrap();
+    tokio::time::sleep(QUARANTINE * 2).await;
+    assert!(is_there(api, "anew").await);
+    let missing = ours.debug("/debug/cache").await.unwrap()["missingNodes"].to_string();
+    assert!(!missing.contains("node-anew"), "{missing}");
+}
+
+async fn a_node_that_comes_and_goes_starts_a_new_quarantine(api: &Client) {
+    node_with(api, "node-flaps", &[running("flaps", "node-flaps")]).await;
+    observe::delete_node(api, "node-flaps").await.unwrap();
+    tokio::time::sleep(QUARANTINE - Duration::from_millis(700)).await;
+    objects::create_node(api, &objects::node("node-flaps")).await.unwrap();
+    let again = Instant::now();
+    observe::delete_node(api, "node-flaps").await.unwrap();
+    until_gone(api, &["flaps"]).await;
+    assert!(again.elapsed() >= QUARANTINE, "it went {:?} after its node went again", again.elapsed());
+}
+
+async fn a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api: &Client, ours: &PodSafety) {
+    let node = "node-alive";
+    node_with(api, node, &[running("alive", node)]).await;
+    observe::delete_node(api, node).await.unwrap();
+    let kubelet = async {
+        for _ in 0..16 {
+            objects::renew_lease(api, node).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        Instant::now()
+    };
+    let check = async {
+        let message = until_held(ours, "alive", "KubeletAlive").await;
+        let said = "node node-alive does not exist, but its kubelet lives: its Lease was renewed";
+        assert!(message.starts_with(said), "{message}");
+        let event = observe::event(api, "shop", "alive", "ForceDeleteHeld").await.unwrap();
+        assert!(event.contains("KubeletAlive") && event.contains(said), "{event}");
+        let held = ours.metric("pod_safety_holds", &[("reason", "KubeletAlive")]).await.unwrap();
+        assert!(held >= 1.0, "{held}");
+    };
+    let (stopped, ()) = futures::join!(kubelet, check);
+    assert!(is_there(api, "alive").await);
+    until_gone(api, &["alive"]).await;
+    assert!(stopped.elapsed() >= QUARANTINE - Duration::from_millis(500), "{:?}", stopped.elapsed());
+    assert!(ours.holds("alive").await.unwrap().is_empty());
+}
+
+async fn a_mirror_pod_created_after_the_node_went_keeps_all_of_its_pods(api: &Client, ours: &PodSafety) {
+    let node = "node-static";
+    node_with(api, node, &[running("beside-static", node)]).await;
+    observe::delete_node(api, node).await.unwrap();
+    tokio::time::sleep(QUARANTINE / 2).await;
+    objects::create_pod(api, &running("static", node).mirror()).await.unwrap();
+    let began = Instant::now();
+    let message = until_held(ours, "beside-static", "KubeletAlive").await;
+    assert!(message.contains("it created a mirror pod"), "{message}");
+    until_held(ours, "static", "KubeletAlive").await;
+    // Then no more signs come.
+    until_gone(api, &["beside-static", "static"]).await;
+    assert!(began.elapsed() >= QUARANTINE, "{:?}", began.elapsed());
+}
+
+async fn pods_bound_to_a_node_that_never_was_go_too(api: &Client) {
+    let began = Instant::now();
+    objects::create_pod(api, &running("lost", "node-never")).await.unwrap();
+    until_gone(api, &["lost"]).await;
+    assert!(began.elapsed() >= QUARANTINE);
+}

@@ -1,0 +1,164 @@
+//! Hole H-1 of kube-controller-manager, shown on the real one, and the same script against ours.
+//!
+//! A StatefulSet replaces its pod under the same name. A force deletion of the old pod that is still on its way
+//! then hits the new one, unless it names the UID: its processes run on without an API object, a third pod of
+//! that name is started, and two of them write to the same disk.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::{ControlPlane, Options, Relay, eventually, observe, seen};
+
+const SOON: Duration = Duration::from_secs(20);
+/// Long enough for a request that was let through to do its work.
+const AFTERMATH: Duration = Duration::from_secs(2);
+const KCM_ONLY_POD_GC: &str = "pod-garbage-collector-controller";
+
+/// What became of the new pod.
+#[derive(Debug, PartialEq, Eq)]
+enum NewPod {
+    Lives,
+    Killed,
+}
+
+async fn create_node(api: &Client, name: &str) {
+    objects::create_node(api, &objects::node(name)).await.unwrap();
+    objects::renew_lease(api, name).await.unwrap();
+}
+
+async fn until_waiting(relay: &Relay, what: &str) {
+    let waits = async || seen(relay.waiting() > 0, "nothing waits");
+    eventually(&format!("{what} is on its way"), SOON, waits).await.unwrap();
+}
+
+/// As the StatefulSet controller does: removes the old pod and makes a new one, which a kubelet starts.
+async fn replace(api: &Client, namespace: &str, name: &str) -> Pod {
+    observe::delete_pod(api, namespace, name, true).await.unwrap();
+    let running = objects::pod(namespace, name).on_node("worker").with_phase("Running");
+    objects::create_pod(api, &running).await.unwrap()
+}
+
+/// Looks a moment later; a pod that is there must be the new one, and untouched.
+async fn fate(api: &Client, new: &Pod) -> NewPod {
+    tokio::time::sleep(AFTERMATH).await;
+    let (namespace, name) =
+        (new.metadata.namespace.as_deref().unwrap(), new.metadata.name.as_deref().unwrap());
+    match observe::find_pod(api, namespace, name).await.unwrap() {
+        None => NewPod::Killed,
+        Some(found) => {
+            assert_eq!(found, *new, "it was written to");
+            NewPod::Lives
+        }
+    }
+}
+
+/// Two terminated pods where one may stay: whoever collects wants `db-0`, the older one.
+async fn two_terminated(api: &Client, namespace: &str) {
+    let failed = |name| objects::pod(namespace, name).on_node("worker").with_phase("Failed");
+    objects::create_pod(api, &failed("db-0")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    objects::create_pod(api, &failed("newer")).await.unwrap();
+}
+
+/// The script: the deletion of the old `db-0` leaves the controller, waits on the road, and arrives when the
+/// new `db-0` runs.
+async fn a_late_deletion(api: &Client, namespace: &str, relay: &Relay) -> NewPod {
+    until_waiting(relay, "the deletion").await;
+    let new = replace(api, namespace, "db-0").await;
+    relay.open();
+    fate(api, &new).await
+}
+
+#[tokio::test]
+async fn kcm_kills_the_replacement_of_a_terminated_pod_and_ours_does_not() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let api = &plane.admin();
+    create_node(api, "worker").await;
+
+    plane.namespace("kcm").await.unwrap();
+    let relay = plane.relay("road-of-kcm", &plane.admin_kubeconfig()).await.unwrap();
+    relay.hold("DELETE /api/v1/namespaces/kcm/pods/db-0");
+    two_terminated(api, "kcm").await;
+    let road = format!("--kubeconfig={}", relay.kubeconfig().display());
+    let args = [&*road, "--terminated-pod-gc-threshold=1"];
+    let kcm = plane.kube_controller_manager(KCM_ONLY_POD_GC, &args).await.unwrap();
+    let theirs = a_late_deletion(api, "kcm", &relay).await;
+    println!("kube-controller-manager 1.36.3: the replacement of db-0 is {theirs:?}");
+    // Observed each time: its DELETE carries {"gracePeriodSeconds":0} and no preconditions.
+    assert_eq!(theirs, NewPod::Killed);
+    drop((kcm, relay));
+    observe::delete_pod(api, "kcm", "newer", true).await.unwrap();
+
+    plane.namespace("ours").await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let relay = plane.relay("road-of-ours", &kubeconfig).await.unwrap();
+    relay.hold("DELETE /api/v1/namespaces/ours/pods/db-0");
+    two_terminated(api, "ours").await;
+    let args = ["--terminated-pod-gc-threshold=1"];
+    let ours = plane.pod_safety("pod-safety", relay.kubeconfig(), args).await.unwrap();
+    assert_eq!(a_late_deletion(api, "ours", &relay).await, NewPod::Lives);
+    let records = ours.records("db-0").await.unwrap();
+    assert!(records.iter().any(|record| record["reason"] == "Changed"), "{records:?}");
+    assert!(records.iter().all(|record| record["action"] == "Dropped"), "{records:?}");
+}
+
+/// No trick on the road: only more terminated pods than the client may delete in a moment. With the default of
+/// 20 requests a second, 1,200 pods over the threshold keep the last of them waiting for a minute, by the
+/// snapshot taken at its start; here it is 1 request a second and a dozen pods.
+#[tokio::test]
+async fn kcm_also_kills_replacements_by_its_own_slowness() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let api = &plane.admin();
+    create_node(api, "worker").await;
+    let names: Vec<String> = (0..12).map(|i| format!("db-{i}")).collect();
+    for name in &names {
+        let failed = objects::pod("default", name).on_node("worker").with_phase("Failed");
+        objects::create_pod(api, &failed).await.unwrap();
+    }
+    let args = ["--terminated-pod-gc-threshold=1", "--kube-api-qps=1", "--kube-api-burst=1"];
+    let _kcm = plane.kube_controller_manager(KCM_ONLY_POD_GC, &args).await.unwrap();
+    let began = eventually("it has begun", SOON, async || {
+        let left = observe::pod_names(api, "default").await.map_err(|error| format!("{error:?}"))?;
+        if left.len() < names.len() { Ok(left) } else { Err("all are there".to_owned()) }
+    });
+    let left = began.await.unwrap();
+    for name in &left {
+        // It may have gone in the meantime.
+        if observe::delete_pod(api, "default", name, true).await.is_ok() {
+            let running = objects::pod("default", name).on_node("worker").with_phase("Running");
+            objects::create_pod(api, &running).await.unwrap();
+        }
+    }
+    let replaced = observe::pod_names(api, "default").await.unwrap().len();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let lives = observe::pod_names(api, "default").await.unwrap().len();
+    println!("kube-controller-manager 1.36.3 killed {} of {replaced} running pods in 6 s", replaced - lives);
+    // Observed each time: about one a second, the rate of its client.
+    assert!(lives < replaced, "none of {replaced} was killed");
+}
+
+#[tokio::test]
+async fn a_replacement_survives_both_writes_against_the_orphan_that_it_replaces() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let api = &plane.admin();
+    create_node(api, "worker").await;
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let relay = plane.relay("road", &kubeconfig).await.unwrap();
+    let mut ours = plane.pod_safety("pod-safety", relay.kubeconfig(), [] as [&str; 0]).await.unwrap();
+    ours.ready().await.unwrap();
+    for (name, write) in [("cut-0", "PATCH"), ("cut-1", "DELETE")] {
+        let orphan = objects::pod("default", name).on_node("vanished").with_phase("Running");
+        objects::create_pod(api, &orphan).await.unwrap();
+        relay.hold(&format!("{write} /api/v1/namespaces/default/pods/{name}"));
+        until_waiting(&relay, write).await;
+        let new = replace(api, "default", name).await;
+        relay.open();
+        assert_eq!(fate(api, &new).await, NewPod::Lives, "{write}");
+        let records = ours.records(name).await.unwrap();
+        let dropped = |reason: &str| records.iter().any(|record| record["reason"] == reason);
+        assert!(dropped("Changed") || dropped("Gone"), "{records:?}");
+    }
+}

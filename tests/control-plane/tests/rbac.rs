@@ -1,0 +1,163 @@
+//! The shipped rights are enough, and none is left over: by the API server's own audit log.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use kube::{Api, Client};
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::{AuditLog, ControlPlane, Options, eventually, observe, seen};
+
+const SOON: Duration = Duration::from_secs(20);
+const USER: &str = "system:serviceaccount:pod-safety:pod-safety";
+
+/// One right or its use: namespace (empty: everywhere), resource, name (empty: all), verb.
+type Right = (String, String, String, String);
+
+fn rights(namespace: &str, rules: Option<Vec<PolicyRule>>) -> Vec<Right> {
+    let mut all = Vec::new();
+    for rule in rules.unwrap_or_default() {
+        let names = rule.resource_names.unwrap_or_else(|| vec![String::new()]);
+        for resource in rule.resources.unwrap_or_default() {
+            for (name, verb) in names.iter().flat_map(|name| rule.verbs.iter().map(move |verb| (name, verb)))
+            {
+                all.push((namespace.to_owned(), resource.clone(), name.clone(), verb.clone()));
+            }
+        }
+    }
+    all
+}
+
+async fn granted(api: &Client) -> BTreeSet<Right> {
+    let cluster = Api::<ClusterRole>::all(api.clone()).get("pod-safety").await.unwrap();
+    let mut all = rights("", cluster.rules);
+    for (namespace, name) in
+        [("kube-node-lease", "pod-safety-heartbeats"), ("kube-system", "pod-safety-leader")]
+    {
+        let role = Api::<Role>::namespaced(api.clone(), namespace).get(name).await.unwrap();
+        all.extend(rights(namespace, role.rules));
+    }
+    all.into_iter().collect()
+}
+
+/// What was asked, in the words of the rules. Each resource is granted in one scope.
+fn used(audit: &AuditLog) -> BTreeSet<Right> {
+    let as_right = |entry: pod_safety_control_plane::AuditEntry| {
+        let scoped = entry.resource == "leases";
+        let named = scoped && entry.namespace == "kube-system" && entry.verb != "create";
+        let namespace = if scoped { entry.namespace } else { String::new() };
+        (namespace, entry.resource, if named { entry.name } else { String::new() }, entry.verb)
+    };
+    audit.entries().unwrap().into_iter().map(as_right).collect()
+}
+
+async fn orphan(api: &Client, name: &str) {
+    let pod = objects::pod("default", name).on_node("vanished").with_phase("Running");
+    objects::create_pod(api, &pod).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_right_is_used_and_none_is_missing() {
+    let audit = AuditLog::of(USER).unwrap();
+    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
+    let plane = ControlPlane::start(options).await.unwrap();
+    let api = &plane.admin();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    observe_mode_writes_nothing(&plane, &audit, &kubeconfig).await;
+
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, [] as [&str; 0]).await.unwrap();
+    ours.leads().await.unwrap();
+    // The heartbeat of the missing node is asked for by name, too.
+    observe::only_left(api, "default", &[], SOON).await.unwrap();
+    observe::event(api, "default", "orphan", "ForceDeleted").await.unwrap();
+    let renewed = async || {
+        let renewals = audit.entries().map_err(|error| format!("{error:?}"))?;
+        let patches = renewals.iter().filter(|entry| entry.verb == "patch" && entry.resource == "leases");
+        seen(patches.count() > 0, "no renewal".to_owned())
+    };
+    eventually("the lease is renewed", SOON, renewed).await.unwrap();
+    ours.terminate(SOON).await.unwrap();
+
+    let refused: Vec<_> = audit.entries().unwrap().into_iter().filter(|entry| entry.code == 403).collect();
+    assert!(refused.is_empty(), "a right is missing: {refused:?}");
+    // The API server refuses what is not granted; so a right that was used cannot be left out.
+    assert_eq!(used(&audit), granted(api).await);
+}
+
+async fn observe_mode_writes_nothing(plane: &ControlPlane, audit: &AuditLog, kubeconfig: &Path) {
+    let api = &plane.admin();
+    orphan(api, "orphan").await;
+    let mut observer = plane.pod_safety("observer", kubeconfig, ["--mode=observe"]).await.unwrap();
+    observer.ready().await.unwrap();
+    let record = eventually("it says what it would do", SOON, async || {
+        let records = observer.records("orphan").await.map_err(|error| format!("{error:?}"))?;
+        records.into_iter().find(|record| record["action"] == "WouldForceDelete").ok_or("nothing".to_owned())
+    });
+    assert_eq!(record.await.unwrap()["reason"], "ObserveMode");
+    let listed = audit.entries().unwrap();
+    assert!(listed.iter().any(|entry| entry.verb == "list" && entry.resource == "pods"), "{listed:?}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let entries = audit.entries().unwrap();
+    let writes: Vec<_> =
+        entries.iter().filter(|entry| !["get", "list", "watch"].contains(&&*entry.verb)).collect();
+    assert!(writes.is_empty(), "{writes:?}");
+    assert_eq!(observe::pod_names(api, "default").await.unwrap(), ["orphan"]);
+    observer.terminate(SOON).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_forbidden_kind_is_named_and_the_others_go_on() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let api = &plane.admin();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let delete = ["delete", "role", "-n", "kube-node-lease", "pod-safety-heartbeats"];
+    plane.kubectl(&delete).await.unwrap().text().unwrap();
+
+    objects::create_node(api, &objects::node("worker")).await.unwrap();
+    orphan(api, "orphan").await;
+    for name in ["ended-1", "ended-2"] {
+        let ended = objects::pod("default", name).on_node("worker").with_phase("Succeeded");
+        objects::create_pod(api, &ended).await.unwrap();
+    }
+    let untaken = objects::pod("default", "untaken").with_finalizer("example.com/hold");
+    objects::create_pod(api, &untaken).await.unwrap();
+    observe::delete_pod(api, "default", "untaken", false).await.unwrap();
+
+    // The untaken pod becomes the third one.
+    let args = ["--terminated-pod-gc-threshold=2"];
+    let ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    observe::only_left(api, "default", &["ended-2", "orphan", "untaken"], SOON).await.unwrap();
+    let failed = async || {
+        let pod = observe::find_pod(api, "default", "untaken").await.unwrap().unwrap();
+        seen(pod.status.unwrap().phase.as_deref() == Some("Failed"), "not yet")
+    };
+    eventually("the untaken pod is released", SOON, failed).await.unwrap();
+
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    let orphan = observe::find_pod(api, "default", "orphan").await.unwrap().unwrap();
+    assert_eq!(orphan.status.unwrap().phase.as_deref(), Some("Running"), "its heartbeat cannot be seen");
+    let page = ours.get("/readyz").await.unwrap();
+    assert_eq!(page.code, 503);
+    for words in ["[-]leases: ", "cannot list resource \"leases\"", "[+]pods ok", "[+]nodes ok"] {
+        assert!(page.body.contains(words), "no {words} in {}", page.body);
+    }
+    let log = ours.log_text();
+    let said: Vec<&str> = log.lines().filter(|line| line.contains("cannot follow this resource")).collect();
+    assert!(said.len() == 1 && said[0].contains("verb=\"list\"") && said[0].contains("leases"), "{said:?}");
+    let decisions = ours.debug("/debug/decisions").await.unwrap()["holds"].to_string();
+    assert!(decisions.contains("leases are not listed yet"), "{decisions}");
+    let errors =
+        ours.metric("pod_safety_cache_watch_failures_total", &[("error", "forbidden")]).await.unwrap();
+    assert!(errors >= 2.0);
+
+    plane.install_pod_safety().await.unwrap();
+    let gone = async || {
+        let names = observe::pod_names(api, "default").await.map_err(|error| format!("{error:?}"))?;
+        seen(!names.contains(&"orphan".to_owned()), format!("{names:?}"))
+    };
+    eventually("the orphan goes when its heartbeat can be seen", SOON * 2, gone).await.unwrap();
+    let decisions = ours.debug("/debug/decisions").await.unwrap()["holds"].to_string();
+    assert!(!decisions.contains("NotSynced"), "{decisions}");
+}

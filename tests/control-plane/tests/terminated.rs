@@ -1,0 +1,137 @@
+//! Terminated pods above the threshold: kube-controller-manager's order and count, but for pods that run.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStateRunning, ContainerStatus, Pod};
+use kube::Client;
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::{ControlPlane, Options, eventually, observe};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// `creationTimestamp` counts whole seconds.
+const NEXT_SECOND: Duration = Duration::from_millis(1100);
+
+fn ended(namespace: &str, name: &str, phase: &str) -> Pod {
+    // Some were never bound: what counts is the phase.
+    let pod = objects::pod(namespace, name).with_phase(phase);
+    if name.starts_with('b') { pod } else { pod.on_node("worker") }
+}
+
+fn evicted(namespace: &str, name: &str) -> Pod {
+    let mut pod = ended(namespace, name, "Failed");
+    pod.status.get_or_insert_default().reason = Some("Evicted".to_owned());
+    pod
+}
+
+/// As a node's own report says it, whatever somebody else wrote into the phase.
+fn with_running_container(mut pod: Pod) -> Pod {
+    let state =
+        ContainerState { running: Some(ContainerStateRunning::default()), ..ContainerState::default() };
+    let report = ContainerStatus {
+        name: "main".to_owned(),
+        image: "registry.example/main:1".to_owned(),
+        image_id: "sha256:1".to_owned(),
+        ready: true,
+        state: Some(state),
+        ..ContainerStatus::default()
+    };
+    pod.status.get_or_insert_default().container_statuses = Some(vec![report]);
+    pod
+}
+
+/// Six terminated pods; three were created in each of two seconds. Two were evicted, one of them is the youngest.
+async fn six_terminated(api: &Client, namespace: &str) {
+    let old = [
+        ended(namespace, "c-old", "Succeeded"),
+        ended(namespace, "b-old", "Failed"),
+        evicted(namespace, "y-evicted"),
+    ];
+    let new = [
+        ended(namespace, "a-new", "Failed"),
+        ended(namespace, "b-new", "Succeeded"),
+        evicted(namespace, "z-evicted"),
+    ];
+    for batch in [old, new] {
+        for pod in batch {
+            objects::create_pod(api, &pod).await.unwrap();
+        }
+        tokio::time::sleep(NEXT_SECOND).await;
+    }
+    objects::create_pod(api, &objects::pod(namespace, "runs").on_node("worker").with_phase("Running"))
+        .await
+        .unwrap();
+}
+
+/// In which order they go; what is created in one second goes by name.
+const LEFT: [(usize, &[&str]); 4] = [
+    (5, &["a-new", "b-new", "b-old", "c-old", "runs", "z-evicted"]),
+    (4, &["a-new", "b-new", "b-old", "c-old", "runs"]),
+    (3, &["a-new", "b-new", "c-old", "runs"]),
+    (1, &["b-new", "runs"]),
+];
+
+async fn remove_all(api: &Client, namespace: &str) {
+    for name in observe::pod_names(api, namespace).await.unwrap() {
+        observe::delete_pod(api, namespace, &name, true).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_same_pods_go_as_kcm_would_collect() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let api = &plane.admin();
+    objects::create_node(api, &objects::node("worker")).await.unwrap();
+    plane.namespace("kcm").await.unwrap();
+    plane.namespace("ours").await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+
+    six_terminated(api, "kcm").await;
+    for (threshold, left) in LEFT {
+        let flag = format!("--terminated-pod-gc-threshold={threshold}");
+        let _kcm =
+            plane.kube_controller_manager("pod-garbage-collector-controller", &[&*flag]).await.unwrap();
+        observe::only_left(api, "kcm", left, SOON).await.unwrap();
+    }
+    remove_all(api, "kcm").await;
+
+    six_terminated(api, "ours").await;
+    for (threshold, left) in LEFT {
+        let flag = format!("--terminated-pod-gc-threshold={threshold}");
+        let mut ours = plane.pod_safety("pod-safety", &kubeconfig, [flag]).await.unwrap();
+        observe::only_left(api, "ours", left, SOON).await.unwrap();
+        let counted = ours.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "terminated")]);
+        assert!(counted.await.unwrap() >= 1.0);
+        ours.terminate(SOON).await.unwrap();
+    }
+    remove_all(api, "ours").await;
+    what_others_called_failed_stays_while_it_runs(&plane, api, &kubeconfig).await;
+}
+
+async fn what_others_called_failed_stays_while_it_runs(
+    plane: &ControlPlane,
+    api: &Client,
+    kubeconfig: &Path,
+) {
+    plane.namespace("lies").await.unwrap();
+    let lie = with_running_container(ended("lies", "a-lie", "Failed"));
+    objects::create_pod(api, &lie).await.unwrap();
+    tokio::time::sleep(NEXT_SECOND).await;
+    objects::create_pod(api, &ended("lies", "b-truth", "Failed")).await.unwrap();
+    let ours = plane.pod_safety("pod-safety", kubeconfig, ["--terminated-pod-gc-threshold=1"]).await.unwrap();
+    // The younger one goes in its stead.
+    observe::only_left(api, "lies", &["a-lie"], SOON).await.unwrap();
+    objects::create_pod(api, &ended("lies", "c-truth", "Failed")).await.unwrap();
+    observe::only_left(api, "lies", &["a-lie"], SOON).await.unwrap();
+    let message = eventually("the hold is shown", SOON, async || {
+        let holds = ours.records("a-lie").await.map_err(|error| format!("{error:?}"))?;
+        let hold = holds.iter().find(|hold| hold["reason"] == "TerminalButRunning");
+        hold.map(|hold| hold["message"].to_string()).ok_or_else(|| format!("{holds:?}"))
+    });
+    let message = message.await.unwrap();
+    assert!(message.contains("its last report shows a running container"), "{message}");
+    let event = observe::event(api, "lies", "a-lie", "ForceDeleteHeld").await.unwrap();
+    assert!(event.starts_with("TerminalButRunning: "), "{event}");
+}

@@ -1,0 +1,154 @@
+//! Terminating pods that no node took, and those of nodes that somebody declared out of service.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use kube::Client;
+use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, eventually, observe, scenarios, seen};
+
+const SOON: Duration = Duration::from_secs(15);
+/// In which nothing should happen.
+const A_WHILE: Duration = Duration::from_secs(3);
+const FINALIZER: &str = "example.com/hold";
+
+fn out_of_service(name: &str, ready: &str, effect: &str) -> Node {
+    let mut node = objects::node(name).with_ready(ready);
+    let taint = Taint {
+        key: "node.kubernetes.io/out-of-service".to_owned(),
+        value: Some("nodeshutdown".to_owned()),
+        effect: effect.to_owned(),
+        ..Taint::default()
+    };
+    node.spec.get_or_insert_default().taints = Some(vec![taint]);
+    node
+}
+
+/// Running pods, of which those whose names say so are asked to end; nobody lets them.
+async fn pods_on(api: &Client, node: &str, names: &[&str]) {
+    for name in names {
+        let mut pod = objects::pod("default", name).on_node(node).with_phase("Running");
+        if name.ends_with("-kept") {
+            pod = pod.with_finalizer(FINALIZER);
+        }
+        objects::create_pod(api, &pod).await.unwrap();
+        if !name.ends_with("-stays") {
+            observe::delete_pod(api, "default", name, false).await.unwrap();
+        }
+    }
+}
+
+async fn pod(api: &Client, name: &str) -> Option<Pod> {
+    observe::find_pod(api, "default", name).await.unwrap()
+}
+
+async fn until_held(ours: &PodSafety, pod: &str, reason: &str) -> String {
+    eventually(&format!("{pod} is held because of {reason}"), SOON, async || {
+        let holds = ours.holds(pod).await.map_err(|error| format!("{error:?}"))?;
+        let hold = holds.iter().find(|hold| hold["reason"] == reason);
+        hold.map(|hold| hold["message"].as_str().unwrap().to_owned()).ok_or_else(|| format!("{holds:?}"))
+    })
+    .await
+    .unwrap()
+}
+
+async fn until_gone(api: &Client, name: &str) {
+    let gone = async || seen(pod(api, name).await.is_none(), "it is still there");
+    eventually(&format!("pod {name} is gone"), SOON, gone).await.unwrap();
+}
+
+/// Marked Failed and deleted, by a rule without a condition.
+async fn assert_released_but_kept(api: &Client, ours: &PodSafety, name: &str, reason: &str) {
+    until_held(ours, name, "Finalizers").await;
+    let kept = pod(api, name).await.unwrap();
+    assert_eq!(kept.metadata.deletion_grace_period_seconds, Some(0));
+    let status = kept.status.unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Failed"));
+    let conditions = status.conditions.unwrap_or_default();
+    assert!(!conditions.iter().any(|condition| condition.type_ == "DisruptionTarget"), "{conditions:?}");
+    let counted =
+        ours.metric("pod_gc_collector_force_delete_pods_total", &[("reason", reason)]).await.unwrap();
+    assert!(counted >= 1.0, "{reason}: {counted}");
+}
+
+#[tokio::test]
+async fn without_and_with_trust_in_the_taint() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let api = &plane.admin();
+    objects::create_node(api, &out_of_service("off", "Unknown", "NoExecute")).await.unwrap();
+    objects::create_node(api, &out_of_service("blank", "False", "PreferNoSchedule")).await.unwrap();
+    objects::create_node(api, &out_of_service("ready", "True", "NoExecute")).await.unwrap();
+    objects::create_node(api, &objects::node("well").with_ready("Unknown")).await.unwrap();
+    pods_on(api, "off", &["off-ends", "off-kept", "off-stays"]).await;
+    pods_on(api, "blank", &["blank-ends"]).await;
+    pods_on(api, "ready", &["ready-ends"]).await;
+    pods_on(api, "well", &["well-ends"]).await;
+
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, [] as [&str; 0]).await.unwrap();
+    ours.leads().await.unwrap();
+    scenarios![
+        a_pod_that_no_node_took_is_released(api, &ours),
+        a_taint_alone_is_no_proof(api, &ours),
+        a_ready_node_is_in_service(&ours),
+    ];
+    ours.terminate(SOON).await.unwrap();
+
+    let trust = ["--trust-out-of-service-taint"];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, trust).await.unwrap();
+    ours.leads().await.unwrap();
+    scenarios![
+        a_trusted_taint_on_a_node_that_is_not_ready_releases_what_terminates(api, &ours),
+        a_ready_node_is_in_service(&ours),
+    ];
+    tokio::time::sleep(A_WHILE).await;
+    for name in ["off-stays", "ready-ends", "well-ends"] {
+        let status = pod(api, name).await.unwrap().status.unwrap();
+        assert_eq!(status.phase.as_deref(), Some("Running"), "{name}");
+    }
+}
+
+async fn a_pod_that_no_node_took_is_released(api: &Client, ours: &PodSafety) {
+    let waits = objects::pod("default", "untaken").with_finalizer(FINALIZER);
+    objects::create_pod(api, &waits).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(ours.records("untaken").await.unwrap().is_empty());
+    observe::delete_pod(api, "default", "untaken", false).await.unwrap();
+    assert_released_but_kept(api, ours, "untaken", "unscheduled").await;
+    let message = observe::event(api, "default", "untaken", "ForceDeleted").await.unwrap();
+    assert_eq!(message, "no node ever took the pod");
+}
+
+async fn a_taint_alone_is_no_proof(api: &Client, ours: &PodSafety) {
+    for name in ["off-ends", "blank-ends"] {
+        let message = until_held(ours, name, "OutOfServiceUnproved").await;
+        assert!(message.contains("--trust-out-of-service-taint"), "{message}");
+    }
+    let event = observe::event(api, "default", "off-ends", "ForceDeleteHeld").await.unwrap();
+    assert!(event.starts_with("OutOfServiceUnproved: node off carries the taint"), "{event}");
+    tokio::time::sleep(A_WHILE).await;
+    for name in ["off-ends", "off-kept", "blank-ends"] {
+        let status = pod(api, name).await.unwrap().status.unwrap();
+        assert_eq!(status.phase.as_deref(), Some("Running"), "{name}");
+    }
+}
+
+async fn a_ready_node_is_in_service(ours: &PodSafety) {
+    let message = until_held(ours, "ready-ends", "OutOfServiceButReady").await;
+    assert!(message.contains("is Ready: it is in service"), "{message}");
+}
+
+async fn a_trusted_taint_on_a_node_that_is_not_ready_releases_what_terminates(
+    api: &Client,
+    ours: &PodSafety,
+) {
+    for name in ["off-ends", "blank-ends"] {
+        until_gone(api, name).await;
+    }
+    assert_released_but_kept(api, ours, "off-kept", "out-of-service").await;
+    let message = observe::event(api, "default", "off-ends", "ForceDeleted").await.unwrap();
+    assert!(message.contains("--trust-out-of-service-taint takes for proof"), "{message}");
+    let proved = ours.metric("pod_safety_releases_total", &[("evidence", "Asserted")]).await.unwrap();
+    assert_eq!(proved, 3.0);
+}
