@@ -1,8 +1,8 @@
 //! The connection to the API server.
 //!
 //! Duty: every request of this process goes through [`Connection`], which gives
-//! it a deadline, counts it ([`audit`]) and refuses what the deletion authority
-//! did not permit ([`guard`], lock 5 of the design). kube's own retries are off:
+//! it a deadline, counts it ([`Audit`]) and refuses what the deletion authority
+//! did not permit ([`Guard`], lock 5 of the design). kube's own retries are off:
 //! a request is sent once, and the next decision is the retry.
 
 mod audit;
