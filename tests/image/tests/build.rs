@@ -91,6 +91,9 @@ fn run_build_stage(build: &Stage, workdir: &Path, cache: &Path) -> Result<()> {
     if !link.is_symlink() {
         symlink(cache, &link)?;
     }
+    // An ARG with a default is what a build without --build-arg sees.
+    let defaults = build.all("ARG").filter_map(|argument| argument.rest.split_once('='));
+    let defaults: Vec<_> = defaults.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let environment = build.all("ENV").map(Instruction::pairs).collect::<Result<Vec<_>>>()?.concat();
     for run in build.all("RUN") {
         ensure!(!run.rest.contains(" /"), "an absolute path cannot be run here: {}", run.rest);
@@ -105,7 +108,7 @@ fn run_build_stage(build: &Stage, workdir: &Path, cache: &Path) -> Result<()> {
                 shell.env_remove(&name);
             }
         }
-        let output = shell.envs(environment.iter().cloned()).output()?;
+        let output = shell.envs(defaults.iter().cloned()).envs(environment.iter().cloned()).output()?;
         ensure!(output.status.success(), "{}\n{}", run.rest, String::from_utf8_lossy(&output.stderr));
     }
     Ok(())
