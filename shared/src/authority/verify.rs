@@ -164,6 +164,12 @@ impl Verifier<'_> {
         if !unmoved {
             return Err(Refusal::KubeletAlive(Sign::LeaseRenewed));
         }
+        // What went may have been renewed first: only the watch can tell, and it
+        // has once it has brought the end.
+        let went = look.lease == LeaseSample::Absent && *witness.lease() != LeaseSample::Absent;
+        if went && !self.cache.read().view().lease_is_gone(node) {
+            return Err(Refusal::HeartbeatsUnseen);
+        }
         // Once more, for what the watch brought while we read. The first read of a
         // later absence is another one.
         if self.witness(node)?.asked_at() != witness.asked_at() {

@@ -163,6 +163,12 @@ impl<'a> View<'a> {
         [lease, mirror].into_iter().flatten().max_by_key(|sign| sign.at)
     }
 
+    /// Whether the watch has brought the end of this node's Lease, or never one.
+    #[must_use]
+    pub fn lease_is_gone(&self, node: &str) -> bool {
+        self.inner.heartbeats.get(node).is_none_or(|beat| beat.gone_at.is_some())
+    }
+
     /// How many objects of a kind there are, and how many of them are unreadable.
     #[must_use]
     pub fn count(&self, kind: Kind) -> (usize, usize) {

@@ -126,6 +126,20 @@ async fn what_became_of_the_lease_between_the_reads_decides() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn bug_a_lease_that_went_before_the_watch_said_so_counted_as_not_renewed() {
+    let court = Court::new();
+    court.apply(Kind::NodeLeases, &lease("n", 1).uid("lease").0);
+    court.reads_of_lease(object(lease("n", 1)));
+    pass(1.0).await;
+    court.witness().await;
+    pass(QUARANTINE.as_secs_f64()).await;
+    court.reads_of_lease(absent());
+    assert_eq!(reason(court.verify_gone().await), "HeartbeatsUnseen");
+    court.world.remove(Kind::NodeLeases, "lease", court.env.now());
+    assert_eq!(reason(court.verify_gone().await), "NodeGone");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_sign_of_life_on_the_watch_counts_from_when_the_first_read_was_asked() {
     for (what, when, expected) in
         [("before", 9_u64, "NodeGone"), ("at that moment", 10, "KubeletAlive"), ("later", 11, "KubeletAlive")]
