@@ -1,0 +1,91 @@
+//! What the world decides: how long requests take and what becomes of them, how
+//! far a server is behind, what it reaches, and how its watches are disturbed.
+
+use std::time::Duration;
+
+use super::route::Asked;
+
+/// What becomes of a request on its way, decided when it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is executed and answered.
+    Deliver,
+    /// It is lost before the server has it.
+    DropBefore,
+    /// It is executed, and the answer is lost.
+    ApplyThenLoseAnswer,
+    /// It is answered with this code and not executed.
+    Error(u16),
+}
+
+/// How long a request takes, and what becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Course {
+    /// From sending to executing.
+    pub before: Duration,
+    /// From executing to answering.
+    pub after: Duration,
+    /// What becomes of it.
+    pub fate: Fate,
+    /// Whether the sender notices a loss, as a broken connection; otherwise it
+    /// hears nothing, for ever.
+    pub reset: bool,
+}
+
+impl Course {
+    /// At once, and nothing is lost.
+    pub const PROMPT: Self =
+        Self { before: Duration::ZERO, after: Duration::ZERO, fate: Fate::Deliver, reset: false };
+}
+
+/// The world's word on every request: latency, loss, refusal.
+pub trait Conduct: Send + Sync + 'static {
+    /// A request sets out for `server`.
+    fn course(&self, _server: &str, _asked: &Asked) -> Course {
+        Course::PROMPT
+    }
+
+    /// A request was executed with this code; the log's changes after
+    /// `revision_before` are its doing.
+    fn executed(&self, _server: &str, _asked: &Asked, _code: u16, _revision_before: u64) {}
+}
+
+/// A world in which nothing takes time and nothing fails.
+#[derive(Clone, Copy, Debug)]
+pub struct Prompt;
+
+impl Conduct for Prompt {}
+
+/// How a server follows the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Following {
+    /// It knows of every write when the write is done.
+    AtOnce,
+    /// It learns of a write this much later.
+    After(Duration),
+    /// It learns nothing until this changes: its watches and cached reads show the
+    /// past.
+    Held,
+}
+
+/// Whether a server reaches etcd for writes and quorum reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It does.
+    Whole,
+    /// Nothing arrives there: such requests end in 504, not applied.
+    Cut,
+    /// Requests arrive and answers do not: 504, applied.
+    AnswersLost,
+}
+
+/// How open watches of a caller are disturbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// From now on nothing arrives, and nobody notices.
+    Mute,
+    /// The connections break.
+    Reset,
+    /// The server ends them in good order.
+    Close,
+}

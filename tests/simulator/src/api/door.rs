@@ -1,0 +1,129 @@
+//! The way into a server for `kube::Client`: a tower service.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::channel::oneshot;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use http_body_util::combinators::UnsyncBoxBody;
+use kube::client::Body;
+use tower::{BoxError, Service};
+
+use super::conduct::{Course, Fate};
+use super::route::Asked;
+use super::server::{ApiServer, Reply};
+
+/// What the sender hears.
+enum Heard {
+    Answer(Reply),
+    /// The connection broke.
+    Reset,
+    /// Nothing, for ever.
+    Nothing,
+}
+
+/// A connection of one caller to one server. Give it to
+/// `pod_safety_shared::client::Connection::over` or to `kube::Client::new`.
+#[derive(Clone, Debug)]
+pub struct Door {
+    server: Arc<ApiServer>,
+    caller: Arc<str>,
+}
+
+impl Door {
+    /// The door of `server` for `caller`, as the world names its hosts.
+    #[must_use]
+    pub fn new(server: &Arc<ApiServer>, caller: &str) -> Self {
+        Self { server: Arc::clone(server), caller: caller.into() }
+    }
+
+    /// A client that goes through this door.
+    #[must_use]
+    pub fn client(&self) -> kube::Client {
+        kube::Client::new(self.clone(), "default")
+    }
+
+    /// Starts the server's own task for a request.
+    fn send(&self, asked: Asked) -> oneshot::Receiver<Heard> {
+        let (sender, receiver) = oneshot::channel();
+        let server = Arc::clone(&self.server);
+        let task = async move {
+            let heard = carry(&server, &asked).await;
+            // The sender may be gone; its request was executed all the same.
+            drop(sender.send(heard));
+        };
+        self.server.env().spawner.spawn("request", Box::pin(task));
+        receiver
+    }
+}
+
+async fn carry(server: &Arc<ApiServer>, asked: &Asked) -> Heard {
+    let Course { before, after, fate, reset } = server.course(asked);
+    let lost = if reset { Heard::Reset } else { Heard::Nothing };
+    if !before.is_zero() {
+        server.env().sleep(before).await;
+    }
+    let heard = match fate {
+        Fate::DropBefore => return lost,
+        Fate::Error(code) => Heard::Answer(server.refuse(&super::failure::Failure::injected(code))),
+        Fate::Deliver => Heard::Answer(server.serve(asked).await),
+        Fate::ApplyThenLoseAnswer => {
+            drop(server.serve(asked).await);
+            lost
+        }
+    };
+    if !after.is_zero() {
+        server.env().sleep(after).await;
+    }
+    heard
+}
+
+impl Service<Request<Body>> for Door {
+    type Response = Response<UnsyncBoxBody<Bytes, BoxError>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let asked = match read(request, &self.caller) {
+            Ok(asked) => asked,
+            Err(error) => return Box::pin(async move { Err(error) }),
+        };
+        // Sent here and not when the future is polled: a dropped future is a dead
+        // client, and its request is on the way.
+        let receiver = self.send(asked);
+        Box::pin(async move {
+            match receiver.await {
+                Ok(Heard::Answer(reply)) => {
+                    let (head, body) = reply.into_parts();
+                    let body = StreamBody::new(body.map(|part| part.map(Frame::data)));
+                    Ok(head.body(UnsyncBoxBody::new(body))?)
+                }
+                Ok(Heard::Nothing) => futures::future::pending().await,
+                Ok(Heard::Reset) | Err(oneshot::Canceled) => Err("connection reset by peer".into()),
+            }
+        })
+    }
+}
+
+fn read(request: Request<Body>, caller: &Arc<str>) -> Result<Asked, BoxError> {
+    let (head, body) = request.into_parts();
+    let bytes = body.collect_bytes().now_or_never().ok_or("the simulator takes whole bodies only")?;
+    let header = |name: http::HeaderName| {
+        head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+    };
+    let target = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+    let mut asked = Asked::new(caller, head.method.clone(), &target);
+    asked.content_type = header(http::header::CONTENT_TYPE);
+    asked.accept = header(http::header::ACCEPT);
+    asked.body = bytes.map_err(|error| -> BoxError { Box::new(error) })?;
+    Ok(asked)
+}

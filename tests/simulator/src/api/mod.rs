@@ -1,0 +1,54 @@
+//! The Kubernetes API in memory.
+//!
+//! Duty: everything that a client can see of kube-apiserver and etcd, for the
+//! kinds that pod-safety and its peers touch. [`Etcd`] is the one log; any number
+//! of [`ApiServer`]s stand above it, each with its own delay, its own window of
+//! history and its own troubles; a [`Door`] is one caller's connection.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `log`, `etcd` | revisions, versions of objects, history, compaction |
+//! | `route`, `execute` | from a request to the rule that it falls under |
+//! | `kinds/` | the table of kinds: defaults, validation, what an update may change |
+//! | `write`, `delete`, `eviction` | create, replace, patch; grace and finalizers; budgets and bindings |
+//! | `patch/` | the four patch types |
+//! | `read`, `select`, `watch` | lists, selectors, events |
+//! | `server`, `door`, `conduct` | who executes when, and what of it the sender hears |
+//! | `failure` | `Status` objects |
+//!
+//! Invariants: a request is executed by the server's own task; the same requests
+//! in the same order give the same answers, byte for byte, in any process;
+//! unknown paths, parameters and media types are answered 501 and counted
+//! ([`Etcd::unimplemented`]).
+
+mod conduct;
+mod delete;
+mod door;
+mod etcd;
+mod eviction;
+mod execute;
+mod failure;
+mod fields;
+mod kinds;
+mod log;
+mod patch;
+mod read;
+mod route;
+mod select;
+mod server;
+mod watch;
+mod write;
+
+pub use conduct::{Conduct, Course, Disturbance, Fate, Following, Prompt, Reach};
+pub use door::Door;
+pub use etcd::{Etcd, Seen};
+pub use failure::Failure;
+pub use kinds::{Kind, Rules};
+pub use route::Asked;
+pub use server::ApiServer;
+pub use watch::parse_event;
+
+pub(crate) use patch::merge as merge_patch;
+
+#[cfg(test)]
+mod tests;

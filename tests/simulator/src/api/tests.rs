@@ -1,0 +1,135 @@
+//! The rules of the API as sentences, one for each row of what was measured.
+
+#![expect(clippy::disallowed_methods, reason = "clients of the simulated server are asked directly")]
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use http::Method;
+use jiff::Timestamp;
+use pod_safety_shared::clock::{Clock, Env, Mono, Task};
+use serde_json::{Value, json};
+
+use super::server::Reply;
+use super::{
+    ApiServer, Asked, Conduct, Course, Door, Etcd, Fate, Following, Kind, Prompt, Reach, parse_event,
+};
+use crate::chance::Chance;
+
+const NODES: &str = "/api/v1/nodes";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const JSON: &str = "application/json-patch+json";
+
+/// Wall time that moves with tokio's paused clock, from the first of 2027.
+struct Paused(Env);
+
+impl Clock for Paused {
+    fn mono(&self) -> Mono {
+        self.0.now()
+    }
+    fn wall(&self) -> Timestamp {
+        let start: Timestamp = "2027-01-01T00:00:00Z".parse().unwrap();
+        start + jiff::SignedDuration::try_from(self.mono().since_start()).unwrap()
+    }
+    fn sleep_until(&self, deadline: Mono) -> Task {
+        self.0.clock.sleep_until(deadline)
+    }
+}
+
+fn env() -> Env {
+    let real = Env::real(1);
+    Env { clock: Arc::new(Paused(real.clone())), ..real }
+}
+
+/// A cluster of one server.
+struct Cluster {
+    etcd: Arc<Etcd>,
+    server: Arc<ApiServer>,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        Self::with(Arc::new(Prompt))
+    }
+
+    fn with(conduct: Arc<dyn Conduct>) -> Self {
+        let env = env();
+        let custom = [Kind::custom("nodefences", "NodeFence", false)];
+        let etcd = Etcd::new(Chance::new(7), &custom, env.clock.wall());
+        let server = ApiServer::start("api", &etcd, env, conduct);
+        Self { etcd, server }
+    }
+
+    fn ask(&self, asked: &Asked) -> (u16, Value) {
+        match self.server.handle(asked) {
+            Reply::Whole { code, body, .. } => (code, serde_json::from_slice(&body).unwrap_or(Value::Null)),
+            Reply::Stream { .. } => panic!("{asked:?} opens a watch"),
+        }
+    }
+
+    fn get(&self, target: &str) -> (u16, Value) {
+        self.ask(&Asked::new("t", Method::GET, target))
+    }
+
+    fn send(&self, method: Method, target: &str, body: &Value) -> (u16, Value) {
+        self.ask(&Asked::new("t", method, target).with_body("application/json", body.to_string()))
+    }
+
+    fn patch(&self, target: &str, media: &str, body: &Value) -> (u16, Value) {
+        self.ask(&Asked::new("t", Method::PATCH, target).with_body(media, body.to_string()))
+    }
+
+    fn delete(&self, target: &str, options: &Value) -> (u16, Value) {
+        self.send(Method::DELETE, target, options)
+    }
+
+    /// A running pod bound to a node.
+    fn pod(&self, name: &str) -> Value {
+        let pod = json!({ "metadata": { "name": name, "labels": { "app": "x" } },
+            "spec": { "nodeName": "n", "containers": [{ "name": "c", "image": "i" }] } });
+        assert_eq!(self.send(Method::POST, PODS, &pod).0, 201);
+        self.phase(name, "Running").1
+    }
+
+    fn phase(&self, name: &str, phase: &str) -> (u16, Value) {
+        self.patch(&format!("{PODS}/{name}/status"), MERGE, &json!({ "status": { "phase": phase } }))
+    }
+
+    /// What a watch brings before it would wait.
+    fn watch(&self, target: &str) -> Vec<(String, Value)> {
+        match self.server.handle(&Asked::new("t", Method::GET, target)) {
+            Reply::Whole { code, body, .. } => panic!("{target} is answered {code} {body:?}"),
+            reply @ Reply::Stream { .. } => {
+                let (_, mut stream) = reply.into_parts();
+                let mut events = Vec::new();
+                while let Some(Some(part)) = futures::FutureExt::now_or_never(stream.next()) {
+                    events.extend(parse_event(&part.unwrap()));
+                }
+                events
+            }
+        }
+    }
+}
+
+fn rv(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+fn reason(answer: &(u16, Value)) -> (u16, &str) {
+    (answer.0, answer.1["reason"].as_str().unwrap_or_default())
+}
+
+fn fields(answer: &(u16, Value)) -> Vec<&str> {
+    let causes = answer.1["details"]["causes"].as_array().unwrap();
+    causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect()
+}
+
+mod deleting;
+mod evicting;
+mod serving;
+mod watching;
+mod writing;

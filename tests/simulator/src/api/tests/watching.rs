@@ -1,0 +1,184 @@
+//! Lists and watches.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn kinds(events: &[(String, Value)]) -> Vec<String> {
+    events
+        .iter()
+        .map(|(kind, object)| format!("{kind} {}", object["metadata"]["name"].as_str().unwrap_or("-")))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_tells_what_came_after_its_version() {
+    let cluster = Cluster::new();
+    let first = rv(&cluster.pod("a"));
+    cluster.pod("b");
+    cluster.delete(&format!("{PODS}/a"), &json!({ "gracePeriodSeconds": 0 }));
+    let events = cluster.watch(&format!("{PODS}?watch=true&resourceVersion={first}"));
+    assert_eq!(kinds(&events), ["ADDED b", "MODIFIED b", "MODIFIED a", "DELETED a"]);
+    assert_eq!(rv(&events[3].1), cluster.etcd.revision(), "a removal carries the version of its own write");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selector_makes_arrivals_and_removals_of_changes() {
+    let cluster = Cluster::new();
+    let first = rv(&cluster.pod("a"));
+    for app in ["y", "x"] {
+        cluster.patch(&format!("{PODS}/a"), MERGE, &json!({ "metadata": { "labels": { "app": app } } }));
+    }
+    let events = cluster.watch(&format!("{PODS}?watch=true&labelSelector=app%3Dx&resourceVersion={first}"));
+    assert_eq!(kinds(&events), ["DELETED a", "ADDED a"]);
+    assert_eq!(events[0].1["metadata"]["labels"]["app"], "x", "a removal shows what was selected");
+}
+
+#[tokio::test(start_paused = true)]
+async fn initial_events_end_with_a_marked_bookmark() {
+    let cluster = Cluster::new();
+    cluster.pod("a");
+    let target = format!(
+        "{PODS}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    );
+    let events = cluster.watch(&target);
+    assert_eq!(kinds(&events), ["ADDED a", "BOOKMARK -"]);
+    assert_eq!(events[1].1["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_before_the_window_is_told_that_its_history_is_gone() {
+    let cluster = Cluster::new();
+    let first = rv(&cluster.pod("a"));
+    cluster.pod("b");
+    cluster.server.forget(cluster.etcd.revision());
+    let events = cluster.watch(&format!("{PODS}?watch=true&resourceVersion={first}"));
+    assert_eq!(
+        (events[0].0.as_str(), &events[0].1["code"], &events[0].1["reason"]),
+        ("ERROR", &json!(410), &json!("Expired"))
+    );
+    cluster.etcd.compact(cluster.etcd.revision());
+    let exact = format!("{PODS}?resourceVersion={first}&resourceVersionMatch=Exact");
+    assert_eq!(reason(&cluster.get(&exact)), (410, "Expired"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_of_the_future_are_refused_in_lists_and_awaited_in_watches() {
+    let cluster = Cluster::new();
+    let exact = format!("{PODS}?resourceVersion=999&resourceVersionMatch=Exact");
+    assert_eq!(reason(&cluster.get(&exact)), (504, "Timeout"));
+    assert!(cluster.watch(&format!("{PODS}?watch=true&resourceVersion=999")).is_empty());
+    let client = Door::new(&cluster.server, "t").client();
+    let began = tokio::time::Instant::now();
+    let asked =
+        http::Request::get(format!("{PODS}?resourceVersion=999")).body(kube::client::Body::empty()).unwrap();
+    assert_eq!(client.send(asked).await.unwrap().status(), 504);
+    assert_eq!(began.elapsed().as_secs(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_show_the_state_of_the_first_one() {
+    let cluster = Cluster::new();
+    for name in ["a", "b", "c"] {
+        cluster.pod(name);
+    }
+    let (_, first) = cluster.get(&format!("{PODS}?limit=2"));
+    assert_eq!(first["metadata"]["remainingItemCount"], 1);
+    cluster.delete(&format!("{PODS}/c"), &json!({ "gracePeriodSeconds": 0 }));
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let (_, second) = cluster.get(&format!("{PODS}?limit=2&continue={token}"));
+    assert_eq!(second["items"][0]["metadata"]["name"], "c");
+    assert_eq!(second["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_lags_shows_the_past_to_those_who_let_it() {
+    let cluster = Cluster::new();
+    cluster.pod("a");
+    cluster.server.follow(Following::Held);
+    cluster.delete(&format!("{PODS}/a"), &json!({ "gracePeriodSeconds": 0 }));
+    assert_eq!(cluster.get(&format!("{PODS}/a?resourceVersion=0")).0, 200);
+    assert_eq!(cluster.get(&format!("{PODS}/a")).0, 404);
+    assert_eq!(cluster.get(PODS).1["items"], json!([]));
+    assert_eq!(cluster.get(&format!("{PODS}?resourceVersion=0")).1["items"].as_array().unwrap().len(), 1);
+    cluster.server.follow(Following::AtOnce);
+    assert_eq!(cluster.get(&format!("{PODS}/a?resourceVersion=0")).0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_hears_a_bookmark_each_minute_and_ends_in_time() {
+    let cluster = Cluster::new();
+    let reply = cluster.server.handle(&Asked::new(
+        "t",
+        Method::GET,
+        &format!(
+            "{PODS}?watch=true&allowWatchBookmarks=true&timeoutSeconds=150&resourceVersion={}",
+            cluster.etcd.revision()
+        ),
+    ));
+    cluster.send(Method::POST, NODES, &json!({ "metadata": { "name": "n" } }));
+    let (_, mut stream) = reply.into_parts();
+    let began = tokio::time::Instant::now();
+    let mut bookmarks = Vec::new();
+    while let Some(part) = stream.next().await {
+        let (kind, object) = parse_event(&part.unwrap()).unwrap();
+        bookmarks.push((kind, rv(&object), began.elapsed().as_secs()));
+    }
+    let revision = cluster.etcd.revision();
+    let expected = [60, 120, 148].map(|second| ("BOOKMARK".to_owned(), revision, second));
+    assert_eq!((bookmarks, began.elapsed().as_secs()), (expected.to_vec(), 150));
+}
+
+/// One step of a random history: what happens to which pod.
+fn step(cluster: &Cluster, what: u8, name: &str) {
+    let path = format!("{PODS}/{name}");
+    match what {
+        0 | 1 => {
+            let pod = json!({ "metadata": { "name": name, "labels": { "app": "x" } }, "spec": { "nodeName": "n", "containers": [{ "name": "c", "image": "i" }] } });
+            cluster.send(Method::POST, PODS, &pod);
+        }
+        2 => drop(cluster.delete(&path, &json!({ "gracePeriodSeconds": 0 }))),
+        3 => drop(cluster.delete(&path, &json!({}))),
+        4 => drop(cluster.phase(name, "Running")),
+        5 => drop(cluster.patch(&path, MERGE, &json!({ "metadata": { "labels": { "app": null } } }))),
+        _ => drop(cluster.patch(&path, MERGE, &json!({ "metadata": { "labels": { "app": "x" } } }))),
+    }
+}
+
+fn items(cluster: &Cluster, selector: &str) -> std::collections::BTreeMap<String, Value> {
+    let (_, list) = cluster.get(&format!("{PODS}?{selector}"));
+    let name = |item: &Value| item["metadata"]["name"].as_str().unwrap().to_owned();
+    list["items"].as_array().unwrap().iter().map(|item| (name(item), item.clone())).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// The promise that every informer rests on.
+    #[test]
+    fn a_list_and_its_watch_lead_to_every_later_list(
+        steps in prop::collection::vec((0_u8..7, 0_usize..3), 1..40), cut in 0_usize..40, narrow in any::<bool>()
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let _guard = runtime.enter();
+        let cluster = Cluster::new();
+        let selector = if narrow { "labelSelector=app%3Dx" } else { "" };
+        let names = ["a", "b", "c"];
+        let (early, late) = steps.split_at(cut.min(steps.len()));
+        early.iter().for_each(|(what, name)| step(&cluster, *what, names[*name]));
+        let mut state = items(&cluster, selector);
+        let from = cluster.etcd.revision();
+        late.iter().for_each(|(what, name)| step(&cluster, *what, names[*name]));
+        let mut last = from;
+        for (kind, mut object) in cluster.watch(&format!("{PODS}?watch=true&resourceVersion={from}&{selector}")) {
+            prop_assert!(rv(&object) > last, "versions only grow");
+            last = rv(&object);
+            let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+            let known = state.contains_key(&name);
+            prop_assert_eq!(known, kind != "ADDED");
+            object.as_object_mut().unwrap().retain(|key, _| key != "kind" && key != "apiVersion");
+            if kind == "DELETED" { state.remove(&name); } else { state.insert(name, object); }
+        }
+        prop_assert_eq!(state, items(&cluster, selector));
+    }
+}

@@ -1,0 +1,91 @@
+//! A plan from a seed.
+
+use super::plan::{Fault, Plan, Trouble};
+use crate::chance::{Chance, Draws};
+
+/// How long the chaos lasts.
+const CHAOS: u64 = 240;
+
+/// Draws the plan of a seed. Each seed switches some kinds of faults on, so that
+/// rare combinations are not drowned by common ones.
+#[must_use]
+pub fn draw(seed: u64) -> Plan {
+    let mut draws = Draws::new(Chance::new(seed).part("plan", 0));
+    let mut plan = Plan {
+        seed,
+        servers: usize::try_from(1 + draws.below(2)).unwrap_or(1),
+        nodes: usize::try_from(2 + draws.below(3)).unwrap_or(2),
+        replicas: usize::try_from(2 + draws.below(2)).unwrap_or(2),
+        pods: usize::try_from(2 + draws.below(3)).unwrap_or(2),
+        lease_collected_after: [1, 15, 30, 120][usize::try_from(draws.below(4)).unwrap_or(0)],
+        heal_at: CHAOS,
+        faults: Vec::new(),
+    };
+    let kinds: Vec<u64> = (0..KINDS).filter(|_| draws.percent(50)).collect();
+    // Without the deletion of a Node there is little to collect.
+    let lost = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+    let at = 20 + draws.below(100);
+    match draws.below(3) {
+        0 => plan.faults.push((at, Fault::PowerOff { node: lost, back: None })),
+        1 => plan.faults.push((at, Fault::CutNode { node: lost, seconds: 30 + draws.below(200) })),
+        _ => {}
+    }
+    plan.faults.push((at + draws.below(60), Fault::DeleteNode { node: lost }));
+    for _ in 0..4 + draws.below(16) {
+        let Some(kind) = draws.one(&kinds).copied() else { break };
+        let at = 5 + draws.below(CHAOS - 10);
+        let fault = fault(kind, &plan, &mut draws);
+        plan.faults.push((at, fault));
+    }
+    plan.faults.sort_by_key(|(at, _)| *at);
+    plan
+}
+
+const KINDS: u64 = 22;
+
+fn fault(kind: u64, plan: &Plan, draws: &mut Draws) -> Fault {
+    let mut one = |count: usize| usize::try_from(draws.below(count as u64)).unwrap_or(0);
+    let (node, replica, server, pod) =
+        (one(plan.nodes), one(plan.replicas), one(plan.servers), one(plan.pods));
+    let percent = 10 + draws.below(91);
+    let seconds =
+        1 + [draws.below(5), draws.below(30), draws.below(120)][usize::try_from(draws.below(3)).unwrap_or(0)];
+    let jump = i64::try_from(draws.below(8_000)).unwrap_or(0) - 4_000;
+    match kind {
+        0 => Fault::CutNode { node, seconds },
+        1 => Fault::CutReplica { replica, seconds },
+        2 | 3 => Fault::TroubleReplica { replica, trouble: trouble(draws), percent, seconds },
+        4 => Fault::TroubleNode { node, trouble: trouble(draws), percent, seconds },
+        5 => Fault::CutServer { server, answers_lost: draws.percent(50), seconds },
+        6 => Fault::LagServer { server, seconds },
+        7 => Fault::RestartServer { server },
+        8 => Fault::Forget,
+        9 => Fault::SwitchServer { replica },
+        10 => Fault::CrashReplica { replica, seconds },
+        11 => Fault::PauseReplica { replica, seconds },
+        12 => Fault::StopReplica { replica, seconds },
+        13 => Fault::JumpReplica { replica, seconds: jump },
+        14 => Fault::JumpNode { node, seconds: jump },
+        15 => Fault::PowerOff { node, back: draws.percent(60).then(|| 5 + seconds) },
+        16 => Fault::Reboot { node },
+        17 => Fault::KillKubelet { node, seconds },
+        18 => Fault::Freeze { node, seconds },
+        19 => Fault::Taint { node },
+        20 => Fault::DeletePod { pod },
+        _ if draws.percent(50) => Fault::DeleteNode { node },
+        _ => Fault::Evict { pod },
+    }
+}
+
+fn trouble(draws: &mut Draws) -> Trouble {
+    match draws.below(8) {
+        0 => Trouble::LoseAnswer,
+        1 => Trouble::DropRequest,
+        2 => Trouble::Error(409),
+        3 => Trouble::Error(429),
+        4 => Trouble::Error(500),
+        5 => Trouble::Error(503),
+        6 => Trouble::Delay(1_000 + draws.below(8_000)),
+        _ => Trouble::Delay(100 + draws.below(20_000)),
+    }
+}

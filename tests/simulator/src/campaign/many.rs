@@ -1,0 +1,134 @@
+//! Many seeds on all cores, and what they came to.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::draw::draw;
+use super::plan::Plan;
+use crate::checker::Invariant;
+use crate::world::{Outcome, Subject, run};
+
+/// How many broken seeds are kept whole.
+const KEPT: usize = 5;
+
+/// What many runs came to.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// How many runs.
+    pub seeds: u64,
+    /// How much time passed in all of them.
+    pub simulated: Duration,
+    /// How often what should happen sometimes did.
+    pub probes: BTreeMap<String, u64>,
+    /// Seeds whose runs broke a rule.
+    pub broken: BTreeMap<u64, Outcome>,
+    /// How many did.
+    pub broken_seeds: u64,
+}
+
+impl Tally {
+    fn add(&mut self, seed: u64, outcome: Outcome) {
+        self.seeds += 1;
+        self.simulated += outcome.simulated;
+        for (name, count) in &outcome.probes {
+            *self.probes.entry(name.clone()).or_default() += count;
+        }
+        if !outcome.violations.is_empty() {
+            self.broken_seeds += 1;
+            if self.broken.len() < KEPT {
+                self.broken.insert(seed, outcome);
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let hours = self.simulated.as_secs_f64() / 3600.0;
+        writeln!(f, "{} seeds, {hours:.1} simulated hours, {} broken", self.seeds, self.broken_seeds)?;
+        self.probes.iter().try_for_each(|(name, count)| writeln!(f, "  {count:>8}  {name}"))
+    }
+}
+
+/// Runs the seeds on all cores, each thread taking the next.
+fn each(seeds: Range<u64>, subject: Subject, stop: &AtomicBool, done: &(dyn Fn(u64, Outcome) + Sync)) {
+    let next = AtomicU64::new(seeds.start);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end || stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    done(seed, run(&draw(seed), subject));
+                }
+            });
+        }
+    });
+}
+
+/// Runs all seeds.
+#[must_use]
+pub fn campaign(seeds: Range<u64>, subject: Subject) -> Tally {
+    let tally = Mutex::new(Tally::default());
+    each(seeds, subject, &AtomicBool::new(false), &|seed, outcome| tally.lock().add(seed, outcome));
+    tally.into_inner()
+}
+
+/// The first seed that breaks this rule, with the number of seeds that were run
+/// and how it broke.
+#[must_use]
+pub fn first_seed_that_breaks(
+    invariant: Invariant,
+    seeds: Range<u64>,
+    subject: Subject,
+) -> Option<(u64, Outcome)> {
+    let (found, stop) = (Mutex::new(BTreeMap::new()), AtomicBool::new(false));
+    each(seeds, subject, &stop, &|seed, outcome| {
+        if outcome.violations.iter().any(|violation| violation.invariant == invariant) {
+            stop.store(true, Ordering::Relaxed);
+            found.lock().insert(seed, outcome);
+        }
+    });
+    found.into_inner().pop_first()
+}
+
+/// Runs a plan twice; `Err` has both hashes.
+///
+/// # Errors
+/// The runs differ.
+pub fn same_twice(plan: &Plan, subject: Subject) -> Result<u64, (u64, u64)> {
+    let (first, second) = (run(plan, subject).hash, run(plan, subject).hash);
+    if first == second { Ok(first) } else { Err((first, second)) }
+}
+
+/// A run for a person: its plan, what it broke, what happened, and how to see it again.
+#[must_use]
+pub fn tell(plan: &Plan, outcome: &Outcome) -> String {
+    let mut text = String::new();
+    let seed = plan.seed;
+    let _written = writeln!(text, "seed {seed}: {}", serde_json::to_string(plan).unwrap_or_default());
+    for violation in &outcome.violations {
+        let _written = writeln!(
+            text,
+            "  {:>9.3}s  {}: {}",
+            violation.at.as_secs_f64(),
+            violation.invariant,
+            violation.what
+        );
+    }
+    let _written = writeln!(text, "what happened:");
+    for (at, what) in &outcome.timeline {
+        let _written = writeln!(text, "  {:>9.3}s  {what}", at.as_secs_f64());
+    }
+    let _written =
+        writeln!(text, "again: POD_SAFETY_SEED={seed} cargo test -p pod-safety-simulator --test campaign");
+    text
+}

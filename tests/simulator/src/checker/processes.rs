@@ -1,0 +1,87 @@
+//! The ledger: which processes run where. Ground truth lives here and nowhere
+//! else; no API object is asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Checker, Invariant};
+
+/// One process of one pod.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    /// `namespace/name`: what at most one may be.
+    pub(crate) identity: String,
+    pub(crate) uid: String,
+    pub(crate) node: Arc<str>,
+    pub(crate) boot: u32,
+    pub(crate) started: Duration,
+    /// Its Node was deleted by a person while it ran, its kubelet renewed no Lease
+    /// for a whole quarantine, and its pod was removed for that: whoever deleted
+    /// the Node vouched for the machine. Named in docs/proof.md.
+    pub(crate) vouched_for: bool,
+}
+
+/// The processes that can write: running, on machines that have power. One on a
+/// frozen machine counts, for the machine may thaw.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    running: BTreeMap<u64, Process>,
+    next: u64,
+}
+
+impl Ledger {
+    pub(super) fn of_uid<'a>(&'a mut self, uid: &'a str) -> impl Iterator<Item = &'a mut Process> {
+        self.running.values_mut().filter(move |process| process.uid == uid)
+    }
+}
+
+impl Checker {
+    /// A process starts; gives back its number.
+    pub(crate) fn process_starts(&self, identity: &str, uid: &str, node: &Arc<str>, boot: u32) -> u64 {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let (identity, uid, node) = (identity.to_owned(), uid.to_owned(), Arc::clone(node));
+        let new = Process { identity, uid, node, boot, started: now, vouched_for: false };
+        let others: Vec<_> = state
+            .processes
+            .running
+            .values()
+            .filter(|other| other.identity == new.identity)
+            .cloned()
+            .collect();
+        state.note(now, format!("process of {} ({:.8}) starts on {}", new.identity, new.uid, new.node));
+        for other in others {
+            if other.vouched_for {
+                state.probe("person vouched for a machine that still ran: S1 not owed");
+                continue;
+            }
+            let what = format!(
+                "{} runs on {} (boot {}, pod {:.8}, since {:?}) and now on {} (boot {}, pod {:.8}) too",
+                new.identity, other.node, other.boot, other.uid, other.started, new.node, new.boot, new.uid
+            );
+            state.violated(now, Invariant::AtMostOne, what);
+        }
+        let ledger = &mut state.processes;
+        ledger.next += 1;
+        let number = ledger.next;
+        ledger.running.insert(number, new);
+        number
+    }
+
+    pub(crate) fn process_ends(&self, number: u64, why: &str) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        if let Some(process) = state.processes.running.remove(&number) {
+            let Process { identity, uid, node, .. } = process;
+            state.note(now, format!("process of {identity} ({uid:.8}) on {node} ends: {why}"));
+        }
+    }
+
+    /// The processes of a machine, by number.
+    pub(crate) fn processes_on(&self, node: &str) -> Vec<(u64, Process)> {
+        let state = self.state.lock();
+        let on = state.processes.running.iter().filter(|(_, process)| &*process.node == node);
+        on.map(|(number, process)| (*number, process.clone())).collect()
+    }
+}

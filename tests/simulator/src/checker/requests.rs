@@ -1,0 +1,200 @@
+//! Who may write when, how requests must look, and how many are too many.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Checker, Invariant, State};
+use crate::api::Asked;
+use crate::world::{number, word};
+
+/// Requests of one process for one path in a minute. Elections and first reads of
+/// missing nodes need sixty.
+const MANY: u32 = 150;
+/// No request may stay open for longer: `READ_TIMEOUT` of the client, and a
+/// second for the grain of timers.
+const LONGEST_REQUEST: Duration = Duration::from_secs(31);
+
+/// What a process meant by a write, read before anything could change it.
+#[derive(Clone, Debug)]
+pub(crate) struct Intention {
+    pub(crate) uid: String,
+    pub(crate) sent: Duration,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    /// By process and path.
+    intentions: BTreeMap<(String, String), Intention>,
+    /// Until when each process may write, by its own renewals.
+    terms: BTreeMap<String, Duration>,
+    /// Requests in this minute.
+    counts: BTreeMap<(String, String), u32>,
+    minute: u64,
+    /// Requests that were neither answered nor given up.
+    outstanding: BTreeMap<u64, (Duration, String)>,
+    next: u64,
+}
+
+/// A request that is under way. Dropped: it was answered or given up.
+pub(crate) struct Outstanding {
+    checker: Arc<Checker>,
+    number: u64,
+}
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        self.checker.state.lock().requests.outstanding.remove(&self.number);
+    }
+}
+
+fn is_lease_of_ours(path: &str) -> bool {
+    path.starts_with("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
+}
+
+fn is_write_to_pods(method: &http::Method, path: &str) -> bool {
+    *method != http::Method::GET && path.contains("/pods/")
+}
+
+impl Checker {
+    /// A process under test sends a request.
+    pub(crate) fn sent(
+        self: &Arc<Self>,
+        caller: &str,
+        method: &http::Method,
+        path: &str,
+        body: &[u8],
+    ) -> Outstanding {
+        let now = self.now();
+        let mut state = self.state.lock();
+        state.trace(&[&now.as_millis().to_le_bytes(), caller.as_bytes(), path.as_bytes(), body]);
+        if is_write_to_pods(method, path) {
+            let body: Value = serde_json::from_slice(body).unwrap_or_default();
+            let uid = [word(&body, "/preconditions/uid"), word(&body, "/metadata/uid")].concat();
+            let intention = Intention { uid, sent: now };
+            state.requests.intentions.insert((caller.to_owned(), path.to_owned()), intention);
+            let term = state.requests.terms.get(caller).copied();
+            if term.is_none_or(|ends| now >= ends) {
+                let what =
+                    format!("{caller} sent {method} {path} outside of its term, which ended at {term:?}");
+                state.violated(now, Invariant::Term, what);
+            }
+        }
+        state.requests.next += 1;
+        let number = state.requests.next;
+        state.requests.outstanding.insert(number, (now, format!("{caller} {method} {path}")));
+        drop(state);
+        Outstanding { checker: Arc::clone(self), number }
+    }
+
+    /// What the baseline means by a write, which its requests do not say.
+    pub(crate) fn intends(&self, caller: &str, path: &str, uid: &str) {
+        let intention = Intention { uid: uid.to_owned(), sent: self.now() };
+        self.state.lock().requests.intentions.insert((caller.to_owned(), path.to_owned()), intention);
+    }
+
+    /// It was answered: a renewal extends the term from when it was sent.
+    pub(crate) fn answered(
+        &self,
+        caller: &str,
+        method: &http::Method,
+        path: &str,
+        sent: Duration,
+        code: u16,
+    ) {
+        let mut state = self.state.lock();
+        if *method != http::Method::GET && is_lease_of_ours(path) {
+            if (200..300).contains(&code) {
+                state.requests.terms.insert(caller.to_owned(), sent + self.promise.renew_deadline);
+            } else {
+                state.probe("renewal of leadership refused");
+            }
+        }
+    }
+
+    /// Requests that nobody gave up in time.
+    pub(crate) fn check_outstanding(&self) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let late = state
+            .requests
+            .outstanding
+            .values()
+            .filter(|(since, _)| now.saturating_sub(*since) > LONGEST_REQUEST);
+        let late: Vec<_> = late
+            .map(|(since, what)| format!("{what} is under way since {since:?}: it has no deadline"))
+            .collect();
+        for what in late {
+            state.violated(now, Invariant::Hygiene, what);
+        }
+    }
+}
+
+impl State {
+    /// A request of a process under test arrived.
+    pub(super) fn requested(&mut self, now: Duration, asked: &Asked) {
+        if let Some(what) = bad_manners(asked) {
+            self.violated(
+                now,
+                Invariant::Hygiene,
+                format!("{} {} {} {what}", asked.caller, asked.method, asked.path),
+            );
+        }
+        let requests = &mut self.requests;
+        let minute = now.as_secs() / 60;
+        if requests.minute != minute {
+            requests.minute = minute;
+            requests.counts.clear();
+        }
+        let count = requests
+            .counts
+            .entry((asked.caller.to_string(), format!("{} {}", asked.method, asked.path)))
+            .or_default();
+        *count += 1;
+        if *count == MANY {
+            let what =
+                format!("{} sent {} {} {MANY} times within a minute", asked.caller, asked.method, asked.path);
+            self.violated(now, Invariant::HotLoop, what);
+        }
+        if is_write_to_pods(&asked.method, &asked.path) {
+            let late = self.requests.terms.get(&*asked.caller).is_none_or(|ends| now >= *ends);
+            if late {
+                // Sent in time, it is bound by compare-and-swap to what its sender saw.
+                self.probe("write arrived after its sender's term");
+            }
+        }
+    }
+}
+
+impl Requests {
+    pub(super) fn intention(&self, asked: &Asked) -> Option<Intention> {
+        self.intentions.get(&(asked.caller.to_string(), asked.path.clone())).cloned()
+    }
+}
+
+/// What is wrong with a request, whatever comes of it.
+fn bad_manners(asked: &Asked) -> Option<&'static str> {
+    if asked.parameter("resourceVersion") == "0" {
+        return Some("may be answered from the past");
+    }
+    if asked.method == http::Method::GET {
+        return None;
+    }
+    let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+    let pods = asked.path.contains("/pods/");
+    if asked.method == http::Method::DELETE {
+        if word(&body, "/preconditions/uid").is_empty()
+            || word(&body, "/preconditions/resourceVersion").is_empty()
+        {
+            return Some("does not name UID and version");
+        }
+        return number(&body, "/gracePeriodSeconds").is_none().then_some("leaves its grace to the server");
+    }
+    if pods && word(&body, "/metadata/uid").is_empty() {
+        return Some("does not name the UID");
+    }
+    let creates = asked.method == http::Method::POST;
+    (!creates && word(&body, "/metadata/resourceVersion").is_empty()).then_some("does not name the version")
+}

@@ -1,0 +1,144 @@
+//! What differs between two transcripts, and what may.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::normal::Normaliser;
+use super::run::{Transcript, WatchRun};
+
+/// A difference that is known and harmless.
+#[derive(Clone, Copy, Debug)]
+pub struct Divergence {
+    /// What differs.
+    pub what: &'static str,
+    /// Why it cannot hide a violation.
+    pub why: &'static str,
+}
+
+/// All that is left out of the comparison on purpose. None of it is left out by
+/// name of a request: what is compared is compared everywhere.
+pub const DIVERGENCES: [Divergence; 6] = [
+    Divergence {
+        what: "metadata.managedFields",
+        why: "nothing of ours reads or writes field ownership; a write that changes nothing else is one in the real server and none here",
+    },
+    Divergence {
+        what: "whether a list of the whole cluster has a next page",
+        why: "sequences run side by side on the real server; inside namespaces it is compared",
+    },
+    Divergence {
+        what: "the words of messages",
+        why: "code, reason, causes and retryAfterSeconds are compared; nobody decides by words",
+    },
+    Divergence {
+        what: "the resourceVersion of lists",
+        why: "it may lie anywhere between two writes; the watches that begin at versions seen are compared",
+    },
+    Divergence {
+        what: "bookmarks but the one that ends the initial events",
+        why: "their moments are not promised",
+    },
+    Divergence { what: "seconds of times, by 3", why: "the two servers are asked at different moments" },
+];
+
+/// One difference.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// Which answer; `None` for a watch.
+    pub answer: Option<usize>,
+    /// Which watch, where in it, and what the first side said of it.
+    pub place: String,
+    /// What the first side said there.
+    pub left: Value,
+    /// What the second side said there.
+    pub right: Value,
+}
+
+/// How far times of two servers may lie apart.
+const SECONDS: i64 = 3;
+
+/// All differences of two transcripts of the same sequence, whose sides began at
+/// these times.
+#[must_use]
+pub fn compare(left: (&Transcript, Timestamp), right: (&Transcript, Timestamp)) -> Vec<Difference> {
+    let normal = |(transcript, began): (&Transcript, Timestamp)| {
+        Normaliser::new(&transcript.sequence, began, transcript.versions())
+    };
+    let (mut here, mut there) = (normal(left), normal(right));
+    let mut differences = Vec::new();
+    for (index, (one, other)) in left.0.replies.iter().zip(&right.0.replies).enumerate() {
+        let message = one.body["message"].as_str().unwrap_or_default().to_owned();
+        let (one, other) = (here.reply(one), there.reply(other));
+        if let Some((path, left, right)) = first(&one, &other, "") {
+            differences.push(Difference {
+                answer: Some(index),
+                place: format!("{path} {message}"),
+                left,
+                right,
+            });
+        }
+    }
+    for (one, other) in left.0.watches.iter().zip(&right.0.watches) {
+        let place = format!("watch {} from {}", one.target, here.version(&one.version));
+        let (one, other) = (events(&mut here, one), events(&mut there, other));
+        if let Some((path, left, right)) = first(&one, &other, "") {
+            differences.push(Difference { answer: None, place: format!("{place}: {path}"), left, right });
+        }
+    }
+    differences
+}
+
+fn events(normaliser: &mut Normaliser, watch: &WatchRun) -> Value {
+    if let Some((code, body)) = &watch.refused {
+        return serde_json::json!([code, body["reason"]]);
+    }
+    let mut seen = Vec::new();
+    for (kind, object) in &watch.events {
+        let ends = object["metadata"]["annotations"]["k8s.io/initial-events-end"].is_string();
+        match kind.as_str() {
+            "BOOKMARK" if ends => seen.push(serde_json::json!("initial events end")),
+            "BOOKMARK" => {}
+            "ERROR" => seen.push(serde_json::json!(["ERROR", object["code"], object["reason"]])),
+            _ if normaliser.is_own(object) => {
+                seen.push(serde_json::json!([kind, normaliser.body(object)]));
+            }
+            _ => {}
+        }
+    }
+    Value::Array(seen)
+}
+
+/// Where the two differ first, and what stands there. Times of a few seconds
+/// apart are the same: things happened at different moments.
+fn first(left: &Value, right: &Value, path: &str) -> Option<(String, Value, Value)> {
+    let told = || Some((path.to_owned(), left.clone(), right.clone()));
+    match (left, right) {
+        (Value::String(one), Value::String(other)) => {
+            let time = |text: &str| text.strip_prefix("t:").and_then(|text| text.parse::<i64>().ok());
+            let same = match (time(one), time(other)) {
+                (Some(one), Some(other)) => (one - other).abs() <= SECONDS,
+                _ => one == other,
+            };
+            if same { None } else { told() }
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            let inner = one.iter().zip(other).enumerate();
+            let mut found =
+                inner.filter_map(|(index, (one, other))| first(one, other, &format!("{path}/{index}")));
+            found.next().or_else(|| if one.len() == other.len() { None } else { told() })
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            let keys: std::collections::BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+            let mut found = keys.into_iter().filter_map(|key| match (one.get(key), other.get(key)) {
+                (Some(one), Some(other)) => first(one, other, &format!("{path}/{key}")),
+                (one, other) => {
+                    let shown = |value: Option<&Value>| value.cloned().unwrap_or_else(|| "(missing)".into());
+                    Some((format!("{path}/{key}"), shown(one), shown(other)))
+                }
+            });
+            found.next()
+        }
+        _ if left == right => None,
+        _ => told(),
+    }
+}

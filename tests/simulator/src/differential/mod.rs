@@ -1,0 +1,26 @@
+//! Two API servers, the same requests, and whatever differs between the answers.
+//!
+//! Sequences of requests are drawn from a seed ([`Generator`]) over a tiny set of
+//! names, so that they meet each other's leavings: stale objects are sent again,
+//! preconditions are right, wrong or old. A [`Transcript`] writes down what one
+//! server answered, in a form in which UIDs, versions and times of two servers
+//! can be compared ([`compare`]). The watch streams from every version seen are
+//! part of it.
+
+mod compare;
+mod generate;
+mod normal;
+mod operation;
+mod run;
+mod scene;
+mod shapes;
+mod templates;
+mod watches;
+
+pub use compare::{DIVERGENCES, Difference, Divergence, compare};
+pub use generate::Generator;
+pub use normal::{Normaliser, Reply};
+pub use operation::Operation;
+pub use run::{Session, Side, Transcript, WatchRun};
+pub use shapes::{Recorder, shape};
+pub use watches::watch_targets;

@@ -1,0 +1,264 @@
+//! The objects that sequences are made of: small, but each with what its kind is
+//! special for.
+
+use serde_json::{Value, json};
+
+use crate::chance::Draws;
+
+/// The kinds of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    Pod,
+    Node,
+    Lease,
+    Budget,
+    Volume,
+    Claim,
+    Attachment,
+    StatefulSet,
+    Event,
+    Custom,
+}
+
+impl Target {
+    /// Each as often as it matters.
+    pub(super) const WEIGHTED: [Self; 20] = [
+        Self::Pod,
+        Self::Pod,
+        Self::Pod,
+        Self::Pod,
+        Self::Pod,
+        Self::Pod,
+        Self::Pod,
+        Self::Pod,
+        Self::Node,
+        Self::Node,
+        Self::Lease,
+        Self::Lease,
+        Self::Budget,
+        Self::Budget,
+        Self::Volume,
+        Self::Claim,
+        Self::Attachment,
+        Self::StatefulSet,
+        Self::Event,
+        Self::Custom,
+    ];
+
+    pub(super) const fn namespaced(self) -> bool {
+        !matches!(self, Self::Node | Self::Volume | Self::Attachment | Self::Custom)
+    }
+
+    pub(super) const fn has_status(self) -> bool {
+        !matches!(self, Self::Lease | Self::Event)
+    }
+
+    /// The path of the collection, in a namespace or of the cluster.
+    pub(super) fn collection(self, namespace: &str) -> String {
+        let (prefix, plural) = match self {
+            Self::Pod => ("/api/v1", "pods"),
+            Self::Node => ("/api/v1", "nodes"),
+            Self::Lease => ("/apis/coordination.k8s.io/v1", "leases"),
+            Self::Budget => ("/apis/policy/v1", "poddisruptionbudgets"),
+            Self::Volume => ("/api/v1", "persistentvolumes"),
+            Self::Claim => ("/api/v1", "persistentvolumeclaims"),
+            Self::Attachment => ("/apis/storage.k8s.io/v1", "volumeattachments"),
+            Self::StatefulSet => ("/apis/apps/v1", "statefulsets"),
+            Self::Event => ("/api/v1", "events"),
+            Self::Custom => ("/apis/pod-safety.dev/v1alpha1", "nodefences"),
+        };
+        if self.namespaced() {
+            format!("{prefix}/namespaces/{namespace}/{plural}")
+        } else {
+            format!("{prefix}/{plural}")
+        }
+    }
+
+    /// A new object of this kind.
+    pub(super) fn object(self, name: &str, sequence: &str, namespace: &str, draws: &mut Draws) -> Value {
+        let mut metadata = json!({ "name": name, "labels": { "seq": sequence } });
+        if draws.percent(60) {
+            metadata["labels"]["app"] = "x".into();
+        }
+        if draws.percent(20) {
+            metadata["finalizers"] = json!(["example.com/hold"]);
+        }
+        if draws.percent(15) {
+            metadata["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "owner-1", "controller": true }]);
+        }
+        let mut object = self.body(sequence, namespace, draws);
+        let (version, kind) = self.type_meta();
+        object["apiVersion"] = version.into();
+        object["kind"] = kind.into();
+        object["metadata"] = metadata;
+        object
+    }
+
+    const fn type_meta(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Pod => ("v1", "Pod"),
+            Self::Node => ("v1", "Node"),
+            Self::Lease => ("coordination.k8s.io/v1", "Lease"),
+            Self::Budget => ("policy/v1", "PodDisruptionBudget"),
+            Self::Volume => ("v1", "PersistentVolume"),
+            Self::Claim => ("v1", "PersistentVolumeClaim"),
+            Self::Attachment => ("storage.k8s.io/v1", "VolumeAttachment"),
+            Self::StatefulSet => ("apps/v1", "StatefulSet"),
+            Self::Event => ("v1", "Event"),
+            Self::Custom => ("pod-safety.dev/v1alpha1", "NodeFence"),
+        }
+    }
+
+    fn body(self, sequence: &str, namespace: &str, draws: &mut Draws) -> Value {
+        let node = format!("{sequence}-a");
+        match self {
+            Self::Pod => pod(&node, draws),
+            Self::Node => node_body(draws),
+            Self::Lease => {
+                let seconds = if draws.percent(10) { 0 } else { 15 };
+                json!({ "spec": { "holderIdentity": "h", "leaseDurationSeconds": seconds, "renewTime": "2026-01-01T00:00:00.123456Z" } })
+            }
+            Self::Budget => {
+                let selector =
+                    if draws.percent(80) { json!({ "matchLabels": { "app": "x" } }) } else { json!({}) };
+                let mut budget = json!({ "spec": { "minAvailable": 1, "selector": selector } });
+                if draws.percent(20) {
+                    budget["spec"]["unhealthyPodEvictionPolicy"] = "AlwaysAllow".into();
+                }
+                budget
+            }
+            Self::Volume => {
+                json!({ "spec": { "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"],
+                "csi": { "driver": "d.example.com", "volumeHandle": "h" } } })
+            }
+            Self::Claim => {
+                json!({ "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } })
+            }
+            Self::Attachment => {
+                json!({ "spec": { "attacher": "d.example.com", "nodeName": node, "source": { "persistentVolumeName": "v" } } })
+            }
+            Self::StatefulSet => {
+                json!({ "spec": { "replicas": 2, "serviceName": "s", "selector": { "matchLabels": { "app": "x" } },
+                "template": { "metadata": { "labels": { "app": "x" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } } } })
+            }
+            Self::Event => {
+                json!({ "involvedObject": { "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": "p" },
+                "type": "Normal", "reason": "R", "message": "m", "action": "R", "count": 1,
+                "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z", "eventTime": "2026-01-01T00:00:00.000001Z",
+                "source": { "component": "c" }, "reportingComponent": "c", "reportingInstance": "i" })
+            }
+            Self::Custom => {
+                json!({ "spec": { "node": node, "list": [], "nothing": null }, "status": { "phase": "Ignored" } })
+            }
+        }
+    }
+
+    /// What a status write says.
+    pub(super) fn status(self, draws: &mut Draws) -> Value {
+        match self {
+            Self::Pod => {
+                let phase = draws
+                    .one(&["Running", "Running", "Running", "Failed", "Succeeded", "Pending", "Unknown"])
+                    .copied();
+                let ready = draws.one(&["True", "False"]).copied();
+                let kind = draws.one(&["Ready", "DisruptionTarget", "example.com/x"]).copied();
+                json!({ "phase": phase, "observedGeneration": 1 + draws.below(2), "conditions": [
+                    { "type": kind, "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z" }] })
+            }
+            Self::Node => {
+                let kind = draws.one(&["Ready", "MemoryPressure"]).copied();
+                json!({ "conditions": [{ "type": kind, "status": draws.one(&["True", "Unknown"]).copied(), "reason": "R",
+                    "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+                    "nodeInfo": { "bootID": format!("b-{}", draws.below(2)) } })
+            }
+            Self::Budget => {
+                json!({ "observedGeneration": 1 + draws.below(2), "disruptionsAllowed": draws.below(3), "currentHealthy": draws.below(3),
+                "desiredHealthy": draws.below(3), "expectedPods": 2 })
+            }
+            Self::Volume | Self::Claim => {
+                json!({ "phase": draws.one(&["Bound", "Released", "Pending", "Lost"]).copied() })
+            }
+            Self::Attachment => json!({ "attached": draws.percent(50), "attachmentMetadata": { "k": "v" } }),
+            Self::StatefulSet => {
+                json!({ "replicas": draws.below(3), "readyReplicas": draws.below(3), "observedGeneration": 1 })
+            }
+            Self::Custom => json!({ "phase": format!("P{}", draws.below(3)) }),
+            Self::Lease | Self::Event => Value::Null,
+        }
+    }
+
+    /// A change of the spec, small enough to be allowed now and then.
+    pub(super) fn spec_change(self, draws: &mut Draws) -> Value {
+        match self {
+            Self::Pod => match draws.below(6) {
+                0 => json!({ "nodeName": "elsewhere" }),
+                1 => json!({ "terminationGracePeriodSeconds": 5 }),
+                2 => json!({ "activeDeadlineSeconds": 100 + draws.below(100) }),
+                3 => json!({ "containers": [{ "name": "c", "image": format!("i:{}", draws.below(3)) }] }),
+                4 => json!({ "containers": [{ "name": "d", "image": "i" }] }),
+                // With those that admission would add: what it adds to a request makes the
+                // real server write anew, whatever is stored (see the divergences).
+                _ => json!({ "tolerations": [
+                    { "key": "k", "operator": "Exists", "effect": "NoExecute" },
+                    { "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 },
+                    { "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 },
+                ] }),
+            },
+            Self::Node => match draws.below(3) {
+                0 => json!({ "unschedulable": draws.percent(50) }),
+                1 => {
+                    json!({ "taints": [{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute", "value": "nodeshutdown" }] })
+                }
+                _ => json!({ "taints": null }),
+            },
+            Self::Lease => {
+                json!({ "holderIdentity": draws.one(&["h", "g", ""]).copied(), "leaseTransitions": draws.below(3),
+                "renewTime": draws.one(&["2026-01-01T00:00:01.500000Z", "2026-01-01T00:00:02.000000Z", "2026-01-01T00:00:02.000000Z", "2026-01-01T00:00:01.5Z"]).copied() })
+            }
+            Self::Budget => match draws.below(2) {
+                0 => json!({ "minAvailable": draws.below(3) }),
+                _ => json!({ "selector": { "matchLabels": { "tier": "db" } } }),
+            },
+            Self::Volume => {
+                json!({ "persistentVolumeReclaimPolicy": draws.one(&["Retain", "Delete"]).copied() })
+            }
+            Self::Claim => json!({ "volumeName": format!("v{}", draws.below(2)) }),
+            Self::Attachment => json!({ "nodeName": format!("n{}", draws.below(2)) }),
+            Self::StatefulSet => match draws.below(2) {
+                0 => json!({ "replicas": draws.below(4) }),
+                _ => json!({ "serviceName": "t" }),
+            },
+            Self::Custom => {
+                json!({ "node": format!("n{}", draws.below(3)), "deep": { "a": draws.below(2) } })
+            }
+            Self::Event => Value::Null,
+        }
+    }
+}
+
+fn pod(node: &str, draws: &mut Draws) -> Value {
+    let mut pod = json!({ "spec": { "containers": [{ "name": "c", "image": "i:1" }] } });
+    if draws.percent(70) {
+        pod["spec"]["nodeName"] = node.into();
+    }
+    if draws.percent(30) {
+        let grace = [0, 1, 30, 60];
+        pod["spec"]["terminationGracePeriodSeconds"] = draws.one(&grace).copied().into();
+    }
+    if draws.percent(10) {
+        pod["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);
+    }
+    pod
+}
+
+fn node_body(draws: &mut Draws) -> Value {
+    let mut node = json!({ "spec": {} });
+    if draws.percent(40) {
+        node["spec"]["taints"] = json!([{ "key": "example.com/t", "effect": "NoExecute", "value": "v" }]);
+    }
+    if draws.percent(50) {
+        node["status"] = json!({ "capacity": { "cpu": "8" }, "nodeInfo": { "bootID": "b-1" },
+            "conditions": [{ "type": "Ready", "status": "True" }] });
+    }
+    node
+}

@@ -1,0 +1,260 @@
+//! What a plan does to the world.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::ask::ask;
+use super::host::Host;
+use super::kubelet::Kubelet;
+use super::run::World;
+use crate::api::{ApiServer, Disturbance, Following, Reach};
+use crate::campaign::Fault;
+
+/// How long a machine takes from power to kubelet.
+const BOOT: Duration = Duration::from_secs(15);
+
+/// A machine as it is.
+#[derive(Default)]
+pub(crate) struct Machine {
+    pub(crate) boot: u32,
+    powered: bool,
+    /// How often its kubelet was started: each time at the next API server.
+    starts: usize,
+    host: Option<Arc<Host>>,
+}
+
+impl World {
+    /// Does it, and undoes it when its time is over.
+    pub(crate) async fn befall(self: &Arc<Self>, fault: &Fault) {
+        let until = |seconds: u64| self.checker.now() + Duration::from_secs(seconds);
+        match fault {
+            Fault::CutNode { node, seconds } => self.links.cut(&self.node(*node), until(*seconds)),
+            Fault::CutReplica { replica, seconds } => self.cut_replica(*replica, *seconds).await,
+            Fault::TroubleReplica { replica, trouble, percent, seconds } => {
+                let Some(place) = self.replicas.get(*replica) else { return };
+                self.links.trouble(&place.name(), *trouble, *percent, until(*seconds));
+            }
+            Fault::TroubleNode { node, trouble, percent, seconds } => {
+                self.links.trouble(&self.node(*node), *trouble, *percent, until(*seconds));
+            }
+            Fault::CutServer { server, answers_lost, seconds } => {
+                let Some(server) = self.servers.get(*server) else { return };
+                server.reach(if *answers_lost { Reach::AnswersLost } else { Reach::Cut });
+                server.follow(Following::Held);
+                self.wait(*seconds).await;
+                server.reach(Reach::Whole);
+                server.follow(Following::AtOnce);
+            }
+            Fault::LagServer { server, seconds } => {
+                let Some(server) = self.servers.get(*server) else { return };
+                server.follow(Following::Held);
+                self.wait(*seconds).await;
+                server.follow(Following::AtOnce);
+            }
+            Fault::RestartServer { server } => self.restart_server(*server),
+            Fault::Forget => {
+                let now = self.etcd.revision();
+                self.etcd.compact(now);
+                self.servers.all().iter().for_each(|server| server.forget(now));
+            }
+            Fault::SwitchServer { replica } => {
+                let Some(place) = self.replicas.get(*replica) else { return };
+                place.switch();
+                self.disturb(place.caller(), Disturbance::Reset);
+            }
+            Fault::CrashReplica { replica, seconds } => self.end_replica(*replica, *seconds, false).await,
+            Fault::StopReplica { replica, seconds } => self.end_replica(*replica, *seconds, true).await,
+            Fault::PauseReplica { replica, seconds } => {
+                let Some(host) = self.replicas.get(*replica).and_then(super::replica::Replica::host) else {
+                    return;
+                };
+                host.pause();
+                self.wait(*seconds).await;
+                host.resume();
+            }
+            Fault::JumpReplica { replica, seconds } => {
+                if let Some(host) = self.replicas.get(*replica).and_then(super::replica::Replica::host) {
+                    host.jump(SignedDuration::from_secs(*seconds));
+                }
+            }
+            fault => self.befall_node(fault).await,
+        }
+    }
+
+    async fn befall_node(self: &Arc<Self>, fault: &Fault) {
+        match fault {
+            Fault::JumpNode { node, seconds } => {
+                if let Some(host) = self.machine_host(*node) {
+                    host.jump(SignedDuration::from_secs(*seconds));
+                }
+            }
+            Fault::PowerOff { node, back } => {
+                self.power_off(*node);
+                if let Some(back) = back {
+                    self.wait(*back).await;
+                    self.power_on(*node).await;
+                }
+            }
+            Fault::Reboot { node } => {
+                self.power_off(*node);
+                self.power_on(*node).await;
+            }
+            Fault::KillKubelet { node, seconds } => {
+                if let Some(host) = self.machine_host(*node) {
+                    host.crash();
+                    self.wait(*seconds).await;
+                    self.start_kubelet_of(*node, Some(&host));
+                }
+            }
+            Fault::Freeze { node, seconds } => {
+                let Some(host) = self.machine_host(*node) else { return };
+                host.pause();
+                self.wait(*seconds).await;
+                host.resume();
+            }
+            Fault::DeleteNode { node } => {
+                self.person("DELETE", &format!("/api/v1/nodes/{}", self.node(*node)), None).await
+            }
+            Fault::Taint { node } => {
+                let taint = json!({ "key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute" });
+                let patch = json!({ "spec": { "taints": [taint] } });
+                self.person("PATCH", &format!("/api/v1/nodes/{}", self.node(*node)), Some(patch)).await;
+            }
+            Fault::DeletePod { pod } => {
+                self.person("DELETE", &format!("/api/v1/namespaces/default/pods/data-{pod}"), None).await;
+            }
+            Fault::Evict { pod } => {
+                let pod = self.etcd.object("Pod", &format!("default/data-{pod}"));
+                let uid = pod.map(|pod| super::word(&pod, "/metadata/uid").to_owned());
+                self.evicted.lock().extend(uid);
+            }
+            _ => {}
+        }
+    }
+
+    async fn wait(&self, seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    async fn person(&self, method: &str, path: &str, body: Option<serde_json::Value>) {
+        let Some(server) = self.servers.get(0) else { return };
+        let code = ask(&server, "person", method, path, body).await.map_or(0, |(code, _)| code);
+        self.checker.note(format!("a person sends {method} {path}: {code}"));
+    }
+
+    fn disturb(&self, caller: Option<String>, how: Disturbance) {
+        for server in self.servers.all() {
+            caller.iter().for_each(|caller| server.disturb(caller, how));
+        }
+    }
+
+    /// Its open watches fall silent, and break when the link is back.
+    async fn cut_replica(&self, replica: usize, seconds: u64) {
+        let Some(place) = self.replicas.get(replica) else { return };
+        self.links.cut(&place.name(), self.checker.now() + Duration::from_secs(seconds));
+        self.disturb(place.caller(), Disturbance::Mute);
+        self.wait(seconds).await;
+        self.disturb(place.caller(), Disturbance::Reset);
+    }
+
+    async fn end_replica(self: &Arc<Self>, replica: usize, seconds: u64, gently: bool) {
+        let Some(place) = self.replicas.get(replica) else { return };
+        let (Some(launch), Some(caller)) = (self.launch, place.caller()) else { return };
+        if gently {
+            place.stop();
+            // The kubelet's grace of a Deployment's pod.
+            self.wait(30).await;
+        }
+        // A second end of the same process has nothing to end.
+        if place.caller() == Some(caller) {
+            place.crash();
+        }
+        self.wait(seconds).await;
+        place.start(self, launch, self.plant);
+    }
+
+    pub(crate) fn restart_server(self: &Arc<Self>, index: usize) {
+        let name = format!("apiserver-{index}");
+        let host = Host::start(&name, self.chance.part(&name, self.etcd.revision()), &self.checker);
+        let before = self.servers.get(index);
+        let server =
+            ApiServer::start(&name, &self.etcd, host.env(), Arc::<super::links::Links>::clone(&self.links));
+        self.servers.set(index, server);
+        if let Some(before) = before {
+            before.crash();
+        }
+        let place = {
+            let mut hosts = self.server_hosts.lock();
+            if index < hosts.len() {
+                hosts.get_mut(index).map(|place| std::mem::replace(place, host))
+            } else {
+                hosts.push(host);
+                None
+            }
+        };
+        if let Some(host) = place {
+            host.crash();
+        }
+    }
+
+    fn machine_host(&self, node: usize) -> Option<Arc<Host>> {
+        self.machines.lock().get(node).and_then(|machine| machine.host.clone())
+    }
+
+    /// A machine stops.
+    pub(crate) fn halt(&self, node: usize) {
+        if let Some(machine) = self.machines.lock().get_mut(node) {
+            machine.powered = false;
+            if let Some(host) = machine.host.take() {
+                host.crash();
+            }
+        }
+    }
+
+    fn power_off(&self, node: usize) {
+        self.halt(node);
+        let name = self.node(node);
+        for (number, _) in self.checker.processes_on(&name) {
+            self.checker.process_ends(number, "its machine lost power");
+        }
+    }
+
+    pub(crate) async fn power_on(self: &Arc<Self>, node: usize) {
+        tokio::time::sleep(BOOT).await;
+        {
+            let mut machines = self.machines.lock();
+            let Some(machine) = machines.get_mut(node).filter(|machine| !machine.powered) else { return };
+            machine.powered = true;
+            machine.boot += 1;
+        }
+        self.checker.note(format!("{} boots", self.node(node)));
+        self.start_kubelet_of(node, None);
+    }
+
+    /// Starts a kubelet in the place of the one that ran on `before`, if nothing
+    /// else happened to the machine meanwhile.
+    fn start_kubelet_of(self: &Arc<Self>, node: usize, before: Option<&Arc<Host>>) {
+        let name = self.node(node);
+        let (boot, server, host) = {
+            let mut machines = self.machines.lock();
+            let Some(machine) = machines.get_mut(node).filter(|machine| machine.powered) else { return };
+            let same = match (&machine.host, before) {
+                (Some(now), Some(before)) => Arc::ptr_eq(now, before),
+                (None, None) => true,
+                _ => false,
+            };
+            if !same {
+                return;
+            }
+            machine.starts += 1;
+            let chance = self.chance.part(&name, u64::try_from(machine.starts).unwrap_or(0) + 1_000);
+            let host = Host::start(&name, chance, &self.checker);
+            machine.host = Some(Arc::clone(&host));
+            (machine.boot, node + machine.starts, host)
+        };
+        Kubelet::start(self, &Arc::from(name), boot, server, &host);
+    }
+}

@@ -1,0 +1,179 @@
+//! A host of the world: its clocks, its tasks, its chance.
+//!
+//! A crash aborts all tasks of a host. A pause (SIGSTOP, a frozen machine) stops
+//! their polls while time goes on: timers fire meanwhile, and everything happens
+//! at once afterwards, which is how a process meets the end of its own lease.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures::FutureExt;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use pod_safety_shared::clock::{Clock, Env, Mono, Rng, Spawner, Task};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::chance::Chance;
+use crate::checker::{Checker, Invariant};
+
+/// Finished tasks are forgotten when this many are held.
+const TIDY_AT: usize = 64;
+
+/// The wall clock at the start of every run.
+pub(crate) const EPOCH: i64 = 1_790_000_000;
+
+#[derive(Default)]
+struct Inner {
+    dead: bool,
+    paused: bool,
+    wakers: Vec<Waker>,
+    tasks: Vec<AbortHandle>,
+    tidy_at: usize,
+    offset: SignedDuration,
+}
+
+/// One running process, or one machine from boot to halt.
+pub(crate) struct Host {
+    name: Arc<str>,
+    began: Instant,
+    /// How many times faster its monotonic clock runs: one, but for planted bugs.
+    rate: u32,
+    chance: Chance,
+    drawn: AtomicU64,
+    checker: Arc<Checker>,
+    inner: Arc<Mutex<Inner>>,
+}
+
+impl Host {
+    /// A host that has just started.
+    pub(crate) fn start(name: &str, chance: Chance, checker: &Arc<Checker>) -> Arc<Self> {
+        Self::start_with_rate(name, chance, checker, 1)
+    }
+
+    pub(crate) fn start_with_rate(
+        name: &str,
+        chance: Chance,
+        checker: &Arc<Checker>,
+        rate: u32,
+    ) -> Arc<Self> {
+        let inner = Arc::new(Mutex::new(Inner { tidy_at: TIDY_AT, ..Inner::default() }));
+        let (checker, drawn) = (Arc::clone(checker), AtomicU64::new(0));
+        Arc::new(Self { name: name.into(), began: checker.instant(), rate, chance, drawn, checker, inner })
+    }
+
+    pub(crate) fn env(self: &Arc<Self>) -> Env {
+        Env {
+            clock: Arc::<Self>::clone(self),
+            spawner: Arc::<Self>::clone(self),
+            rng: Arc::<Self>::clone(self),
+        }
+    }
+
+    /// Ends every task, now and for ever.
+    pub(crate) fn crash(&self) {
+        let tasks = {
+            let mut inner = self.inner.lock();
+            inner.dead = true;
+            std::mem::take(&mut inner.tasks)
+        };
+        tasks.iter().for_each(AbortHandle::abort);
+    }
+
+    pub(crate) fn pause(&self) {
+        self.inner.lock().paused = true;
+    }
+
+    pub(crate) fn resume(&self) {
+        let wakers = {
+            let mut inner = self.inner.lock();
+            inner.paused = false;
+            std::mem::take(&mut inner.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The wall clock jumps; the monotonic one never does.
+    pub(crate) fn jump(&self, by: SignedDuration) {
+        let offset = &mut self.inner.lock().offset;
+        *offset = offset.saturating_add(by);
+    }
+}
+
+/// A task that is not polled while its host is paused.
+struct Gated {
+    host: Arc<Mutex<Inner>>,
+    task: Task,
+}
+
+impl Future for Gated {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        {
+            let mut host = self.host.lock();
+            if host.dead {
+                return Poll::Ready(());
+            }
+            if host.paused {
+                host.wakers.push(context.waker().clone());
+                return Poll::Pending;
+            }
+        }
+        self.task.as_mut().poll(context)
+    }
+}
+
+impl Clock for Host {
+    fn mono(&self) -> Mono {
+        Mono::from_start(self.checker.instant().duration_since(self.began) * self.rate)
+    }
+
+    fn wall(&self) -> Timestamp {
+        let offset = self.inner.lock().offset;
+        let now = Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH) + self.checker.now();
+        now.saturating_add(offset).unwrap_or(now)
+    }
+
+    fn sleep_until(&self, deadline: Mono) -> Task {
+        // Nothing sleeps longer than a simulation.
+        let span = deadline.since_start().min(Duration::from_secs(1 << 30)) / self.rate;
+        Box::pin(tokio::time::sleep_until(self.began + span))
+    }
+}
+
+impl Spawner for Host {
+    #[expect(clippy::disallowed_methods, reason = "the world's own task starter")]
+    fn spawn(&self, name: &'static str, task: Task) {
+        if self.inner.lock().dead {
+            return;
+        }
+        let (checker, host) = (Arc::clone(&self.checker), Arc::clone(&self.name));
+        let gated = Gated { host: Arc::clone(&self.inner), task };
+        let guarded = async move {
+            if AssertUnwindSafe(gated).catch_unwind().await.is_err() {
+                checker.violated(Invariant::NoPanic, format!("task {name} of {host} panicked"));
+            }
+        };
+        let handle = tokio::spawn(guarded).abort_handle();
+        let mut inner = self.inner.lock();
+        inner.tasks.push(handle);
+        if inner.tasks.len() >= inner.tidy_at {
+            inner.tasks.retain(|task| !task.is_finished());
+            inner.tidy_at = inner.tasks.len() * 2 + TIDY_AT;
+        }
+    }
+}
+
+impl Rng for Host {
+    fn unit(&self) -> f64 {
+        let counter = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let part = self.chance.below(1 << 20, &self.name, "jitter", counter);
+        f64::from(u32::try_from(part).unwrap_or(0)) / f64::from(1_u32 << 20)
+    }
+}

@@ -1,0 +1,108 @@
+//! The baseline: the rules of kube-controller-manager 1.36's PodGC, with its
+//! holes, read from `pkg/controller/podgc/gc_controller.go`. A checker that does
+//! not find it guilty checks nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::ask::ask;
+use super::host::Host;
+use super::run::World;
+use super::{BASELINE, word};
+
+/// `gcCheckPeriod`.
+const CHECK_EACH: Duration = Duration::from_secs(20);
+/// `quarantineTime`.
+const QUARANTINE: Duration = Duration::from_secs(40);
+
+/// The collector with its informer, which is the watch cache of its API server.
+pub(crate) struct PodGc {
+    world: Arc<World>,
+    threshold: usize,
+    /// Nodes that the informer misses, and since when.
+    quarantined: BTreeMap<String, Duration>,
+}
+
+impl PodGc {
+    pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>, threshold: usize) {
+        let mut collector = Self { world: Arc::clone(world), threshold, quarantined: BTreeMap::new() };
+        let env = host.env();
+        host.env().spawner.spawn(
+            "kcm",
+            Box::pin(async move {
+                loop {
+                    collector.gc().await;
+                    env.sleep(CHECK_EACH).await;
+                }
+            }),
+        );
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> u16 {
+        let Some(server) = self.world.servers.get(0) else { return 0 };
+        ask(&server, BASELINE, method, path, body).await.map_or(0, |(code, _)| code)
+    }
+
+    async fn gc(&mut self) {
+        let Some(server) = self.world.servers.get(0) else { return };
+        let (pods, nodes) = (server.cached("Pod"), server.cached("Node"));
+        let ended = |pod: &&Value| matches!(word(pod, "/status/phase"), "Failed" | "Succeeded");
+        let mut terminated: Vec<&Value> = pods.iter().filter(ended).collect();
+        terminated.sort_by_key(|pod| word(pod, "/metadata/creationTimestamp").to_owned());
+        let many = terminated.len().saturating_sub(self.threshold);
+        for pod in terminated.into_iter().take(many) {
+            self.delete(pod).await;
+        }
+        let known = |name: &str| nodes.iter().any(|node| word(node, "/metadata/name") == name);
+        let now = self.world.checker.now();
+        for pod in &pods {
+            let node = word(pod, "/spec/nodeName");
+            if !node.is_empty() && !known(node) {
+                self.quarantined.entry(node.to_owned()).or_insert(now);
+            }
+        }
+        self.quarantined.retain(|name, _| !known(name));
+        let due = self.quarantined.iter().filter(|(_, since)| now.saturating_sub(**since) >= QUARANTINE);
+        let due: Vec<String> = due.map(|(name, _)| name.clone()).collect();
+        for name in due {
+            self.quarantined.remove(&name);
+            if self.ask("GET", &format!("/api/v1/nodes/{name}"), None).await != 404 {
+                continue;
+            }
+            for pod in pods.iter().filter(|pod| word(pod, "/spec/nodeName") == name) {
+                self.delete(pod).await;
+            }
+        }
+        for pod in &pods {
+            if word(pod, "/spec/nodeName").is_empty() && pod.pointer("/metadata/deletionTimestamp").is_some()
+            {
+                self.delete(pod).await;
+            }
+        }
+    }
+
+    /// `markFailedAndDeletePodWithCondition`: the patch names the UID, the deletion
+    /// only the name (hole H-1).
+    async fn delete(&self, pod: &Value) {
+        let uid = word(pod, "/metadata/uid");
+        let path = format!(
+            "/api/v1/namespaces/{}/pods/{}",
+            word(pod, "/metadata/namespace"),
+            word(pod, "/metadata/name")
+        );
+        for target in [format!("{path}/status"), path.clone()] {
+            self.world.checker.intends(BASELINE, &target, uid);
+        }
+        if !matches!(word(pod, "/status/phase"), "Failed" | "Succeeded") {
+            let patch = json!({ "metadata": { "uid": uid }, "status": { "phase": "Failed" } });
+            if self.ask("PATCH", &format!("{path}/status"), Some(patch)).await != 200 {
+                return;
+            }
+        }
+        let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0 });
+        self.ask("DELETE", &path, Some(options)).await;
+    }
+}

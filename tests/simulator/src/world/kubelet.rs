@@ -1,0 +1,283 @@
+//! A hollow kubelet: it registers its Node, renews its Lease, starts and stops
+//! the processes of its pods, and reports.
+//!
+//! It learns of pods from the watch cache of its API server, however old that is
+//! (`LIST` with `resourceVersion=0`, then a watch), and of nothing while it is cut
+//! off. Processes belong to the machine: they outlive their kubelet, and the next
+//! one finds them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pod_safety_shared::clock::Env;
+use serde_json::{Value, json};
+
+use super::ask::{Answer, ask};
+use super::host::Host;
+use super::run::World;
+use super::{number, word};
+use crate::chance::Chance;
+
+/// How often a kubelet renews its Lease: a quarter of the 40 s that it promises.
+const RENEW_EACH: Duration = Duration::from_secs(10);
+/// How often it looks at its pods.
+const LOOK_EACH: Duration = Duration::from_secs(1);
+
+/// One kubelet, from its start to its end.
+pub(crate) struct Kubelet {
+    world: Arc<World>,
+    node: Arc<str>,
+    boot: u32,
+    server: usize,
+    env: Env,
+    chance: Chance,
+    /// Its pods by UID, as it last heard; `None`: it has heard nothing yet.
+    pods: Mutex<Option<BTreeMap<String, Value>>>,
+    /// The pods that a worker looks after.
+    workers: Mutex<BTreeMap<String, ()>>,
+}
+
+impl Kubelet {
+    pub(crate) fn start(world: &Arc<World>, node: &Arc<str>, boot: u32, server: usize, host: &Arc<Host>) {
+        let kubelet = Arc::new(Self {
+            world: Arc::clone(world),
+            node: Arc::clone(node),
+            boot,
+            server,
+            env: host.env(),
+            chance: world.chance.part(node, u64::from(boot)),
+            pods: Mutex::default(),
+            workers: Mutex::default(),
+        });
+        let env = host.env();
+        env.spawner.spawn("heartbeat", Box::pin(Arc::clone(&kubelet).beat()));
+        env.spawner.spawn("pods", Box::pin(kubelet.look_after_pods()));
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Option<Answer> {
+        let server = self.world.servers.get(self.server)?;
+        ask(&server, &self.node, method, path, body).await
+    }
+
+    /// Registers, then renews the Lease for ever.
+    async fn beat(self: Arc<Self>) {
+        while !self.register().await {
+            self.env.sleep(Duration::from_secs(2)).await;
+        }
+        loop {
+            self.renew().await;
+            self.env.sleep(RENEW_EACH).await;
+        }
+    }
+
+    async fn register(&self) -> bool {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": { "name": &*self.node },
+            "status": {
+                "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }],
+                "nodeInfo": {
+                    "bootID": format!("{}-{}", self.node, self.boot), "architecture": "amd64", "containerRuntimeVersion": "hollow",
+                    "kernelVersion": "6", "kubeProxyVersion": "v1.36.3", "kubeletVersion": "v1.36.3", "machineID": &*self.node,
+                    "operatingSystem": "linux", "osImage": "hollow", "systemUUID": &*self.node,
+                },
+            },
+        });
+        match self.ask("POST", "/api/v1/nodes", Some(node)).await {
+            Some((201, _)) => self.world.checker.note(format!("{} registers", self.node)),
+            Some((409, _)) => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// A kubelet whose Node is gone cannot make a new Lease: it would not know its owner.
+    async fn renew(&self) {
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}", self.node);
+        for _ in 0..3 {
+            let renewed = json!({ "spec": { "renewTime": format!("{:.6}", self.env.clock.wall()), "holderIdentity": &*self.node } });
+            match self.ask("PATCH", &path, Some(renewed.clone())).await {
+                Some((200, _)) => return,
+                Some((404, _)) => {
+                    let Some((200, node)) =
+                        self.ask("GET", &format!("/api/v1/nodes/{}", self.node), None).await
+                    else {
+                        return;
+                    };
+                    let mut lease = json!({
+                        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                        "metadata": { "name": &*self.node, "namespace": "kube-node-lease", "ownerReferences": [{
+                            "apiVersion": "v1", "kind": "Node", "name": &*self.node, "uid": word(&node, "/metadata/uid") }] },
+                    });
+                    lease["spec"] = renewed["spec"].clone();
+                    lease["spec"]["leaseDurationSeconds"] = 40.into();
+                    let collection = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+                    if let Some((201, _)) = self.ask("POST", collection, Some(lease)).await {
+                        return;
+                    }
+                }
+                _ => {}
+            }
+            self.env.sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Reads the watch cache of its API server.
+    fn listen(&self) {
+        if self.world.links.is_cut(&self.node) {
+            return;
+        }
+        let Some(server) = self.world.servers.get(self.server) else { return };
+        let mine = server.cached("Pod").into_iter().filter(|pod| word(pod, "/spec/nodeName") == &*self.node);
+        *self.pods.lock() = Some(mine.map(|pod| (word(&pod, "/metadata/uid").to_owned(), pod)).collect());
+    }
+
+    async fn look_after_pods(self: Arc<Self>) {
+        loop {
+            self.listen();
+            let known = self.pods.lock().as_ref().map(|pods| pods.keys().cloned().collect::<Vec<_>>());
+            // Before it has heard of its pods it does not know which processes are strays.
+            if let Some(mut uids) = known {
+                uids.extend(
+                    self.world.checker.processes_on(&self.node).into_iter().map(|(_, process)| process.uid),
+                );
+                for uid in uids {
+                    if self.workers.lock().insert(uid.clone(), ()).is_none() {
+                        self.env.spawner.spawn("pod", Box::pin(Arc::clone(&self).work(uid)));
+                    }
+                }
+            }
+            self.env.sleep(LOOK_EACH).await;
+        }
+    }
+
+    fn pod(&self, uid: &str) -> Option<Value> {
+        self.pods.lock().as_ref()?.get(uid).cloned()
+    }
+
+    fn process(&self, uid: &str) -> Option<u64> {
+        let all = self.world.checker.processes_on(&self.node);
+        all.into_iter()
+            .find(|(_, process)| process.uid == uid && process.boot == self.boot)
+            .map(|(number, _)| number)
+    }
+
+    /// How the pod's containers ended for good: the runtime keeps them on its disk.
+    fn ended_as(&self, uid: &str) -> Option<&'static str> {
+        self.world.ended.lock().get(uid).copied()
+    }
+
+    fn draw(&self, uid: &str, purpose: &str, bound: u64) -> u64 {
+        self.chance.below(bound, uid, purpose, 0)
+    }
+
+    /// Looks after one pod until it is gone.
+    async fn work(self: Arc<Self>, uid: String) {
+        let began = self.env.now();
+        let mut reported = false;
+        loop {
+            let (pod, process) = (self.pod(&uid), self.process(&uid));
+            let ending = pod
+                .as_ref()
+                .is_none_or(|pod| pod.pointer("/metadata/deletionTimestamp").is_some() || is_ended(pod));
+            match (pod, process) {
+                (None, None) => break,
+                (pod, Some(process)) if ending => self.stop(&uid, pod.as_ref(), process).await,
+                (Some(pod), None) if pod.pointer("/metadata/deletionTimestamp").is_some() => {
+                    self.finish(&uid, &pod).await
+                }
+                (Some(pod), None) if self.ended_as(&uid).is_some() => {
+                    if !is_ended(&pod) {
+                        self.report(&pod, self.ended_as(&uid).unwrap_or("Failed"), false).await;
+                    }
+                }
+                (Some(pod), None) if !is_ended(&pod) => {
+                    self.env.sleep(Duration::from_millis(200 + self.draw(&uid, "start", 2_000))).await;
+                    // Images and volumes took their time: is it wanted still?
+                    let wanted = self.pod(&uid).is_some_and(|pod| {
+                        pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(&pod)
+                    });
+                    if wanted && self.process(&uid).is_none() {
+                        let identity =
+                            format!("{}/{}", word(&pod, "/metadata/namespace"), word(&pod, "/metadata/name"));
+                        self.world.checker.process_starts(&identity, &uid, &self.node, self.boot);
+                    }
+                    continue;
+                }
+                (Some(pod), Some(process)) => {
+                    let done = word(&pod, "/spec/restartPolicy") == "Never"
+                        && self.env.now().since(began) > Duration::from_secs(10 + self.draw(&uid, "job", 30));
+                    if done || self.world.evicted.lock().remove(&uid) {
+                        self.world.checker.process_ends(process, if done { "it is done" } else { "evicted" });
+                        self.world
+                            .ended
+                            .lock()
+                            .insert(uid.clone(), if done { "Succeeded" } else { "Failed" });
+                    } else if !reported {
+                        reported = self.report(&pod, "Running", true).await;
+                    }
+                }
+                (_, None) | (None, Some(_)) => {}
+            }
+            self.env.sleep(LOOK_EACH).await;
+        }
+        self.workers.lock().remove(&uid);
+    }
+
+    /// SIGTERM, and SIGKILL when the grace is over by this machine's own clock.
+    async fn stop(&self, uid: &str, pod: Option<&Value>, process: u64) {
+        let grace = pod.and_then(|pod| {
+            number(pod, "/metadata/deletionGracePeriodSeconds")
+                .or_else(|| number(pod, "/spec/terminationGracePeriodSeconds"))
+        });
+        let grace = u64::try_from(grace.unwrap_or(30)).unwrap_or(0);
+        self.world.checker.note(format!("{} sends SIGTERM to {uid:.8}", self.node));
+        self.env.sleep(Duration::from_secs(self.draw(uid, "end", grace + 1))).await;
+        self.world.checker.process_ends(process, "its kubelet stopped it");
+        self.world.ended.lock().entry(uid.to_owned()).or_insert("Succeeded");
+        if let Some(pod) = self.pod(uid) {
+            self.finish(uid, &pod).await;
+        }
+    }
+
+    /// Its process has ended: says so, and completes the deletion.
+    async fn finish(&self, uid: &str, pod: &Value) {
+        if !is_ended(pod) && !self.report(pod, self.ended_as(uid).unwrap_or("Succeeded"), false).await {
+            return;
+        }
+        if pod.pointer("/metadata/deletionTimestamp").is_some() {
+            let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": { "uid": uid } });
+            let done = self.ask("DELETE", &path(pod), Some(options)).await;
+            if done.is_some() {
+                self.world.checker.probe("kubelet completed a deletion");
+            }
+        }
+    }
+
+    async fn report(&self, pod: &Value, phase: &str, running: bool) -> bool {
+        let now = format!("{:.0}", self.env.clock.wall());
+        let state = if running {
+            json!({ "running": { "startedAt": now }, "terminated": null })
+        } else {
+            json!({ "terminated": { "exitCode": 0, "finishedAt": now }, "running": null })
+        };
+        let patch = json!({
+            "metadata": { "uid": word(pod, "/metadata/uid") },
+            "status": { "phase": phase, "startTime": now, "containerStatuses": [{
+                "name": "main", "image": "hollow", "imageID": "hollow", "ready": running, "restartCount": 0, "state": state }] },
+        });
+        matches!(
+            self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await,
+            Some((200 | 404 | 409 | 422, _))
+        )
+    }
+}
+
+fn is_ended(pod: &Value) -> bool {
+    matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
+}
+
+fn path(pod: &Value) -> String {
+    format!("/api/v1/namespaces/{}/pods/{}", word(pod, "/metadata/namespace"), word(pod, "/metadata/name"))
+}

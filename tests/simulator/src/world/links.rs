@@ -1,0 +1,118 @@
+//! What becomes of requests on their way: the matrix of links and its troubles.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::api::{Asked, Conduct, Course, Etcd, Fate};
+use crate::campaign::Trouble;
+use crate::chance::Chance;
+use crate::checker::Checker;
+
+#[derive(Debug, Default)]
+struct State {
+    /// Until when a caller reaches no API server.
+    cut: BTreeMap<String, Duration>,
+    /// What else happens to a caller's requests, and until when.
+    troubles: BTreeMap<String, Vec<(Trouble, u64, Duration)>>,
+    sent: BTreeMap<String, u64>,
+}
+
+/// The links of a world.
+pub(crate) struct Links {
+    chance: Chance,
+    checker: Arc<Checker>,
+    etcd: OnceLock<Arc<Etcd>>,
+    state: Mutex<State>,
+}
+
+impl Links {
+    pub(crate) fn new(chance: Chance, checker: &Arc<Checker>) -> Arc<Self> {
+        Arc::new(Self {
+            chance,
+            checker: Arc::clone(checker),
+            etcd: OnceLock::new(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// The log whose changes are shown to the checker.
+    pub(crate) fn watch(&self, etcd: &Arc<Etcd>) {
+        drop(self.etcd.set(Arc::clone(etcd)));
+    }
+
+    /// Cuts a caller off for a while.
+    pub(crate) fn cut(&self, caller: &str, until: Duration) {
+        let cut = &mut self.state.lock().cut;
+        let known = cut.get(caller).copied().unwrap_or_default();
+        cut.insert(caller.to_owned(), known.max(until));
+    }
+
+    pub(crate) fn is_cut(&self, caller: &str) -> bool {
+        let now = self.checker.now();
+        self.state.lock().cut.get(caller).is_some_and(|until| now < *until)
+    }
+
+    /// So many of a hundred requests of this caller meet the trouble.
+    pub(crate) fn trouble(&self, caller: &str, trouble: Trouble, percent: u64, until: Duration) {
+        self.state.lock().troubles.entry(caller.to_owned()).or_default().push((trouble, percent, until));
+    }
+
+    /// All is well.
+    pub(crate) fn heal(&self) {
+        let mut state = self.state.lock();
+        state.cut.clear();
+        state.troubles.clear();
+    }
+}
+
+impl Conduct for Links {
+    fn course(&self, _server: &str, asked: &Asked) -> Course {
+        let now = self.checker.now();
+        let mut state = self.state.lock();
+        let sent = state.sent.entry(asked.caller.to_string()).or_default();
+        *sent += 1;
+        let number = *sent;
+        let draw = |purpose: &str, bound: u64| self.chance.below(bound, &asked.caller, purpose, number);
+        let span = |purpose: &str| Duration::from_millis(1 + draw(purpose, 4));
+        let mut course = Course {
+            before: span("there"),
+            after: span("back"),
+            fate: Fate::Deliver,
+            reset: draw("reset", 2) == 0,
+        };
+        // The processes of one place share its link.
+        let place = asked.caller.split('.').next().unwrap_or_default();
+        if state.cut.get(place).is_some_and(|until| now < *until) {
+            course.fate = Fate::DropBefore;
+            course.reset = draw("reset", 4) == 0;
+            return course;
+        }
+        let troubles = state.troubles.get(place).map(Vec::as_slice).unwrap_or_default();
+        for (index, (trouble, percent, until)) in troubles.iter().enumerate() {
+            if now >= *until || draw(&format!("trouble {index}"), 100) >= *percent {
+                continue;
+            }
+            match trouble {
+                Trouble::LoseAnswer => course.fate = Fate::ApplyThenLoseAnswer,
+                Trouble::DropRequest => course.fate = Fate::DropBefore,
+                Trouble::Error(code) => course.fate = Fate::Error(*code),
+                Trouble::Delay(milliseconds) => {
+                    course.before += Duration::from_millis(draw("delay", *milliseconds + 1))
+                }
+            }
+            self.checker.probe(&format!("request met: {}", trouble.name()));
+        }
+        course
+    }
+
+    fn executed(&self, _server: &str, asked: &Asked, code: u16, revision_before: u64) {
+        let Some(etcd) = self.etcd.get() else { return };
+        let changes =
+            if etcd.revision() == revision_before { Vec::new() } else { etcd.changes_after(revision_before) };
+        self.checker.executed(asked, code, &changes);
+    }
+}

@@ -1,0 +1,56 @@
+//! The world round the API servers: machines, kubelets, processes, links, and the
+//! people and programs that meddle.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `host` | clocks, tasks and chance of one process or machine |
+//! | `links` | what becomes of requests on their way |
+//! | `ask` | how peers talk to an API server |
+//! | `kubelet` | a hollow kubelet: registration, heartbeats, pods |
+//! | `workloads` | StatefulSet controller, scheduler, garbage collector, as far as needed |
+//! | `replica` | one process of what is under test |
+//! | `kcm` | the baseline: kube-controller-manager's PodGC |
+//! | `faults` | what a plan can do to all of them |
+//! | `run` | one run of one plan |
+//!
+//! Ground truth (which processes run) is told to the checker and to nobody else.
+
+mod ask;
+mod faults;
+mod host;
+mod kcm;
+mod kubelet;
+mod links;
+mod replica;
+mod run;
+mod workloads;
+
+use serde_json::Value;
+
+pub use replica::{Launch, Launched, Settings};
+pub use run::{Outcome, Subject, run};
+
+/// The names under which processes under test call.
+const REPLICA: &str = "replica-";
+/// The name under which the baseline calls.
+const BASELINE: &str = "kcm";
+
+/// Whether this caller is what the checker judges.
+pub(crate) fn is_under_test(caller: &str) -> bool {
+    is_shipped(caller) || caller == BASELINE
+}
+
+/// Whether this caller is a process of ours.
+pub(crate) fn is_shipped(caller: &str) -> bool {
+    caller.starts_with(REPLICA)
+}
+
+/// A string of an object; empty if it is not there.
+pub(crate) fn word<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A number of an object.
+pub(crate) fn number(object: &Value, pointer: &str) -> Option<i64> {
+    object.pointer(pointer).and_then(Value::as_i64)
+}

@@ -1,0 +1,217 @@
+//! One run of one plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::ask::Servers;
+use super::faults::Machine;
+use super::host::{EPOCH, Host};
+use super::kcm::PodGc;
+use super::links::Links;
+use super::replica::{Launch, Replica, Settings};
+use super::workloads::Workloads;
+use crate::api::{Disturbance, Etcd, Following, Reach};
+use crate::campaign::{Plan, Plant};
+use crate::chance::Chance;
+use crate::checker::{Checker, Findings, Invariant, Promise, Violation};
+
+/// From the healing of the world to the removal of what is proved gone: the
+/// quarantine, a failover, and what is left of the longest pause after failures.
+const SETTLED_AFTER: Duration = Duration::from_secs(40 + 15 + 60);
+
+/// What is under test.
+#[derive(Clone, Copy, Debug)]
+pub enum Subject {
+    /// The shipped process, with a bug perhaps.
+    Shipped(Launch, Option<Plant>),
+    /// kube-controller-manager's PodGC.
+    Baseline,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The rules that were broken.
+    pub violations: Vec<Violation>,
+    /// What happened, for people.
+    pub timeline: Vec<(Duration, String)>,
+    /// How often each thing happened that should happen sometimes.
+    pub probes: BTreeMap<String, u64>,
+    /// All requests and events as one number.
+    pub hash: u64,
+    /// How much time passed in the world.
+    pub simulated: Duration,
+}
+
+/// All that there is in one run.
+pub(crate) struct World {
+    pub(crate) chance: Chance,
+    pub(crate) checker: Arc<Checker>,
+    pub(crate) etcd: Arc<Etcd>,
+    pub(crate) links: Arc<Links>,
+    pub(crate) servers: Servers,
+    pub(crate) server_hosts: Mutex<Vec<Arc<Host>>>,
+    pub(crate) machines: Mutex<Vec<Machine>>,
+    pub(crate) replicas: Vec<Replica>,
+    /// UIDs of pods that their kubelets are to evict.
+    pub(crate) evicted: Mutex<BTreeSet<String>>,
+    /// Pods whose containers ended for good, and how: on the disks of their machines.
+    pub(crate) ended: Mutex<BTreeMap<String, &'static str>>,
+    pub(crate) launch: Option<Launch>,
+    pub(crate) plant: Option<Plant>,
+}
+
+/// Runs a plan from its beginning to its end, in simulated time.
+#[must_use]
+pub fn run(plan: &Plan, subject: Subject) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(simulate(plan, subject)),
+        Err(error) => Outcome {
+            violations: vec![Violation {
+                at: Duration::ZERO,
+                invariant: Invariant::Simulator,
+                what: error.to_string(),
+            }],
+            timeline: Vec::new(),
+            probes: BTreeMap::new(),
+            hash: 0,
+            simulated: Duration::ZERO,
+        },
+    }
+}
+
+async fn simulate(plan: &Plan, subject: Subject) -> Outcome {
+    let peers;
+    let world = {
+        let promise = Promise {
+            quarantine: Settings::SHIPPED.quarantine,
+            renew_deadline: Settings::SHIPPED.renew_deadline,
+        };
+        let checker = Checker::new(promise);
+        let world = Arc::new(World::new(plan, subject, checker));
+        world.links.watch(&world.etcd);
+        peers = Host::start("peers", world.chance.part("peers", 0), &world.checker);
+        world.begin(plan, subject, &peers).await;
+        world
+    };
+    let faults = plan.faults.clone();
+    for (at, fault) in faults {
+        tokio::time::sleep(Duration::from_secs(at).saturating_sub(world.checker.now())).await;
+        world.checker.note(format!("fault: {fault:?}"));
+        world.checker.probe(&format!("fault {}", fault.kind()));
+        let struck = Arc::clone(&world);
+        peers.env().spawner.spawn("fault", Box::pin(async move { struck.befall(&fault).await }));
+    }
+    tokio::time::sleep(Duration::from_secs(plan.heal_at).saturating_sub(world.checker.now())).await;
+    world.heal();
+    let healed = world.checker.now();
+    tokio::time::sleep(SETTLED_AFTER).await;
+    world.judge_the_end(healed, subject);
+    // Whatever runs holds the world: the circle ends here.
+    let Findings { violations, timeline, probes } = world.checker.findings();
+    let outcome =
+        Outcome { violations, timeline, probes, hash: world.checker.hash(), simulated: world.checker.now() };
+    peers.crash();
+    world.end();
+    outcome
+}
+
+impl World {
+    fn new(plan: &Plan, subject: Subject, checker: Arc<Checker>) -> Self {
+        let chance = Chance::new(plan.seed);
+        let (launch, plant) = match subject {
+            Subject::Shipped(launch, plant) => (Some(launch), plant),
+            Subject::Baseline => (None, None),
+        };
+        let epoch = jiff::Timestamp::from_second(EPOCH).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        let replicas = if launch.is_some() { plan.replicas } else { 0 };
+        Self {
+            chance,
+            etcd: Etcd::new(chance.part("etcd", 0), &[], epoch),
+            links: Links::new(chance.part("links", 0), &checker),
+            servers: Servers::default(),
+            server_hosts: Mutex::default(),
+            machines: Mutex::new((0..plan.nodes).map(|_| Machine::default()).collect()),
+            replicas: (0..replicas).map(Replica::new).collect(),
+            evicted: Mutex::default(),
+            ended: Mutex::default(),
+            launch,
+            plant,
+            checker,
+        }
+    }
+
+    pub(crate) fn node(&self, index: usize) -> String {
+        format!("node-{index}")
+    }
+
+    async fn begin(self: &Arc<Self>, plan: &Plan, subject: Subject, peers: &Arc<Host>) {
+        for server in 0..plan.servers {
+            self.restart_server(server);
+        }
+        for node in 0..plan.nodes {
+            let world = Arc::clone(self);
+            peers.env().spawner.spawn("power", Box::pin(async move { world.power_on(node).await }));
+        }
+        Workloads::start(self, peers, plan.pods, Duration::from_secs(plan.lease_collected_after));
+        match subject {
+            Subject::Shipped(launch, plant) => {
+                self.replicas.iter().for_each(|place| place.start(self, launch, plant))
+            }
+            Subject::Baseline => PodGc::start(self, peers, 0),
+        }
+        tokio::task::yield_now().await;
+    }
+
+    /// All is well from now on, but for what has no power.
+    fn heal(self: &Arc<Self>) {
+        self.checker.note("the world heals");
+        self.links.heal();
+        for server in self.servers.all() {
+            server.reach(Reach::Whole);
+            server.follow(Following::AtOnce);
+        }
+        for place in &self.replicas {
+            if let Some(host) = place.host() {
+                host.resume();
+            }
+            if let Some(caller) = place.caller() {
+                self.servers.all().iter().for_each(|server| server.disturb(&caller, Disturbance::Reset));
+            }
+            if let Some(launch) = self.launch {
+                place.start(self, launch, self.plant);
+            }
+        }
+    }
+
+    fn judge_the_end(&self, healed: Duration, subject: Subject) {
+        for what in self.etcd.unimplemented() {
+            self.checker.violated(Invariant::Simulator, what);
+        }
+        if matches!(subject, Subject::Baseline) {
+            return;
+        }
+        self.checker.check_outstanding();
+        let mut holds = BTreeMap::new();
+        for place in &self.replicas {
+            for (reason, count) in place.holds() {
+                *holds.entry(reason).or_default() += count;
+            }
+        }
+        self.checker.check_settled(&self.etcd.objects("Pod"), &self.etcd.objects("Node"), healed, &holds);
+    }
+
+    /// Ends every host, so that nothing keeps anything alive.
+    fn end(&self) {
+        self.replicas.iter().for_each(Replica::crash);
+        self.server_hosts.lock().iter().for_each(|host| host.crash());
+        let nodes = self.machines.lock().len();
+        for node in 0..nodes {
+            self.halt(node);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Hollow workload controllers: a StatefulSet controller that recreates by name,
+//! a scheduler, and the collector of Leases whose Nodes are gone.
+//!
+//! They read the truth and write through the API: their own staleness is not what
+//! is under test.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::ask::ask;
+use super::host::Host;
+use super::run::World;
+use super::word;
+
+/// How old a heartbeat may be for its node to get pods.
+const READY: Duration = Duration::from_secs(40);
+/// How often a pod is made that ends by itself.
+const JOB_EACH: u64 = 40;
+
+/// The workload controllers of a world.
+pub(crate) struct Workloads {
+    world: Arc<World>,
+    pods: usize,
+    /// How long a Lease outlives its Node.
+    collected_after: Duration,
+    /// The last renewal of each Lease, and when it was seen.
+    beats: BTreeMap<String, (String, Duration)>,
+    /// Leases without a Node, and since when.
+    ownerless: BTreeMap<String, Duration>,
+    scheduled: u64,
+    jobs: u64,
+}
+
+impl Workloads {
+    pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>, pods: usize, collected_after: Duration) {
+        let (beats, ownerless) = (BTreeMap::new(), BTreeMap::new());
+        let workloads =
+            Self { world: Arc::clone(world), pods, collected_after, beats, ownerless, scheduled: 0, jobs: 0 };
+        let env = host.env();
+        host.env().spawner.spawn(
+            "workloads",
+            Box::pin(async move {
+                let mut workloads = workloads;
+                loop {
+                    workloads.look().await;
+                    env.sleep(Duration::from_secs(1)).await;
+                }
+            }),
+        );
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> u16 {
+        let Some(server) = self.world.servers.get(0) else { return 0 };
+        ask(&server, "workloads", method, path, body).await.map_or(0, |(code, _)| code)
+    }
+
+    async fn look(&mut self) {
+        let now = self.world.checker.now();
+        self.recreate().await;
+        if now.as_secs() / JOB_EACH > self.jobs && now.as_secs() < 200 {
+            self.jobs += 1;
+            let name = format!("job-{}", self.jobs);
+            self.create(&name, "Never", &[]).await;
+        }
+        if self.jobs == 0 && self.world.etcd.object("Pod", "default/stray").is_none() && now.as_secs() == 10 {
+            self.create("stray", "Never", &["example.com/hook"]).await;
+            self.ask("DELETE", "/api/v1/namespaces/default/pods/stray", None).await;
+        }
+        self.schedule(now).await;
+        self.collect(now).await;
+    }
+
+    async fn create(&self, name: &str, restart: &str, finalizers: &[&str]) {
+        let grace = 5 + self.world.chance.below(26, name, "grace", 0);
+        let scheduler = if finalizers.is_empty() { "default-scheduler" } else { "nobody" };
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": name, "namespace": "default", "finalizers": finalizers },
+            "spec": { "restartPolicy": restart, "terminationGracePeriodSeconds": grace, "schedulerName": scheduler,
+                "containers": [{ "name": "main", "image": "hollow" }] },
+        });
+        self.ask("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
+    }
+
+    /// The pod of a name is made when there is none; one that ended is deleted, by
+    /// name as upstream does.
+    async fn recreate(&self) {
+        for ordinal in 0..self.pods {
+            let name = format!("data-{ordinal}");
+            match self.world.etcd.object("Pod", &format!("default/{name}")) {
+                None => self.create(&name, "Always", &[]).await,
+                Some(pod) if matches!(word(&pod, "/status/phase"), "Failed" | "Succeeded") => {
+                    self.ask("DELETE", &format!("/api/v1/namespaces/default/pods/{name}"), None).await;
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Binds what waits to a node whose heartbeat is fresh.
+    async fn schedule(&mut self, now: Duration) {
+        for lease in self.world.etcd.objects("Lease") {
+            let (name, renewed) = (word(&lease, "/metadata/name"), word(&lease, "/spec/renewTime"));
+            if self.beats.get(name).is_none_or(|(known, _)| known != renewed) {
+                self.beats.insert(name.to_owned(), (renewed.to_owned(), now));
+            }
+        }
+        let nodes = self.world.etcd.objects("Node");
+        let ready = |node: &&Value| {
+            let beat = self.beats.get(word(node, "/metadata/name"));
+            // Node lifecycle would lift the taint of registration; here the heartbeat speaks for itself.
+            let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
+            let avoided =
+                taints.map(|taint| word(taint, "/key")).any(|key| key != "node.kubernetes.io/not-ready");
+            beat.is_some_and(|(_, at)| now.saturating_sub(*at) < READY) && !avoided
+        };
+        let names: Vec<String> =
+            nodes.iter().filter(ready).map(|node| word(node, "/metadata/name").to_owned()).collect();
+        for pod in self.world.etcd.objects("Pod") {
+            let waits = word(&pod, "/spec/nodeName").is_empty()
+                && word(&pod, "/spec/schedulerName") == "default-scheduler";
+            if names.is_empty() || !waits || pod.pointer("/metadata/deletionTimestamp").is_some() {
+                continue;
+            }
+            self.scheduled += 1;
+            let at = self.world.chance.below(names.len() as u64, "scheduler", "node", self.scheduled);
+            let Some(node) = usize::try_from(at).ok().and_then(|at| names.get(at)) else { continue };
+            let name = word(&pod, "/metadata/name");
+            let binding = json!({
+                "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name, "uid": word(&pod, "/metadata/uid") },
+                "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+            });
+            self.ask("POST", &format!("/api/v1/namespaces/default/pods/{name}/binding"), Some(binding)).await;
+        }
+    }
+
+    /// Deletes Leases whose Node is gone, as the garbage collector does.
+    async fn collect(&mut self, now: Duration) {
+        let nodes = self.world.etcd.objects("Node");
+        for lease in self.world.etcd.objects("Lease") {
+            let (name, owner) =
+                (word(&lease, "/metadata/name").to_owned(), word(&lease, "/metadata/ownerReferences/0/uid"));
+            if owner.is_empty() || nodes.iter().any(|node| word(node, "/metadata/uid") == owner) {
+                self.ownerless.remove(&name);
+                continue;
+            }
+            let since = *self.ownerless.entry(name.clone()).or_insert(now);
+            if now.saturating_sub(since) >= self.collected_after {
+                self.ownerless.remove(&name);
+                self.world.checker.note(format!("the Lease of {name} is collected"));
+                let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}");
+                let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": word(&lease, "/metadata/uid") } });
+                self.ask("DELETE", &path, Some(options)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The same seed gives the same answers, byte for byte: twice in one process, in
+//! another order, and in another process.
+#![expect(clippy::unwrap_used, reason = "tests fail loudly")]
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use pod_safety_shared::clock::{Clock, Env, Mono, Task};
+use pod_safety_simulator::api::{ApiServer, Door, Etcd, Kind, Prompt};
+use pod_safety_simulator::chance::Chance;
+use pod_safety_simulator::differential::{Generator, Session, Side, watch_targets};
+
+/// Set in the child process.
+const CHILD: &str = "POD_SAFETY_DETERMINISM_CHILD";
+const NAME: &str = "the_same_seed_gives_the_same_answers_in_another_process";
+
+/// Wall time that stands on tokio's paused clock.
+struct Paused(Env);
+
+impl Clock for Paused {
+    fn mono(&self) -> Mono {
+        self.0.now()
+    }
+    fn wall(&self) -> Timestamp {
+        let start = Timestamp::from_second(1_800_000_000).unwrap();
+        start + SignedDuration::try_from(self.mono().since_start()).unwrap()
+    }
+    fn sleep_until(&self, deadline: Mono) -> Task {
+        self.0.clock.sleep_until(deadline)
+    }
+}
+
+/// FNV-1a: stable in every process, which the standard hasher is not.
+fn hash(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
+}
+
+/// A run in a world of its own; gives back the hash of all that was answered.
+fn run(number: u64) -> u64 {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async move {
+        let real = Env::real(number);
+        let env = Env { clock: Arc::new(Paused(real.clone())), ..real };
+        let custom = [Kind::custom("nodefences", "NodeFence", false)];
+        let etcd = Etcd::new(Chance::new(number), &custom, env.clock.wall());
+        let server = ApiServer::start("api", &etcd, env, Arc::new(Prompt));
+        let side = Side::new(Door::new(&server, "test").client(), false);
+        let mut generator = Generator::new(Chance::new(1), number);
+        let operations = generator.operations();
+        let mut session = Session::new(&side, generator.sequence());
+        for operation in &operations {
+            session.step(operation).await;
+        }
+        let mut transcript = session.end();
+        let targets = watch_targets(generator.sequence(), &transcript.watch_versions());
+        transcript.watches = side.watch(&targets).await;
+        let mut sum = 0xCBF2_9CE4_8422_2325;
+        for reply in &transcript.replies {
+            sum = hash(hash(sum, &reply.code.to_le_bytes()), &reply.raw);
+        }
+        for (kind, object) in transcript.watches.iter().flat_map(|watch| &watch.events) {
+            sum = hash(hash(sum, kind.as_bytes()), object.to_string().as_bytes());
+        }
+        sum
+    })
+}
+
+fn all() -> Vec<u64> {
+    (1..=40).map(run).collect()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_answers_in_one_process() {
+    let first = all();
+    let mut backwards: Vec<u64> = (1..=40).rev().map(run).collect();
+    backwards.reverse();
+    assert_eq!(first, backwards);
+    let distinct: std::collections::BTreeSet<u64> = first.iter().copied().collect();
+    assert_eq!(distinct.len(), first.len(), "other seeds give other answers");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_answers_in_another_process() {
+    let line = format!("hashes {:?}", all());
+    println!("\n{line}");
+    if std::env::var_os(CHILD).is_some() {
+        return;
+    }
+    let own = std::env::current_exe().unwrap();
+    let child = std::process::Command::new(own)
+        .args(["--exact", NAME, "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(said.contains(&line), "the other process said:\n{said}");
+}

@@ -1,0 +1,163 @@
+//! Every shape of request that our code sends is among those that the differential
+//! suite sends to the real API server.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test drives the pieces of shared by hand"
+)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::client::Body;
+use pod_safety_shared::authority::{Authority, Claim, Force, Intent, Outcome, Owner, Parts, Policy};
+use pod_safety_shared::cache::{Cache, follow};
+use pod_safety_shared::client::Connection;
+use pod_safety_shared::clock::{Env, Mono};
+use pod_safety_shared::events;
+use pod_safety_shared::lease::{Elector, Leadership, LeaseConfig};
+use pod_safety_shared::metrics::Metrics;
+use pod_safety_shared::model::{Kind, Uid};
+use pod_safety_shared::record::Journal;
+use pod_safety_simulator::api::{ApiServer, Door, Etcd, Prompt};
+use pod_safety_simulator::chance::Chance;
+use pod_safety_simulator::differential::{Generator, Operation, Recorder, shape, watch_targets};
+use serde_json::{Value, json};
+
+/// Nobody waits for these intents.
+struct Nobody;
+
+impl Owner for Nobody {
+    fn controller(&self) -> &'static str {
+        "test"
+    }
+    fn ended(&self, _force: &Force, _outcome: &Outcome) {}
+    fn wake_at(&self, _when: Mono) {}
+}
+
+async fn send(client: &kube::Client, method: &str, path: &str, body: &Value) -> Value {
+    let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let request = http::Request::builder().method(method).uri(path).header("content-type", media);
+    let request = request.body(Body::from(body.to_string().into_bytes())).unwrap();
+    client.request::<Value>(request.map(|_body| body.to_string().into_bytes())).await.unwrap()
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+fn lease() -> LeaseConfig {
+    LeaseConfig {
+        namespace: "kube-system".to_owned(),
+        name: "pod-safety".to_owned(),
+        identity: "us".to_owned(),
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(2),
+    }
+}
+
+/// Hands the authority an absence and a pod that may go.
+fn force(parts: Parts, uid: &str) {
+    let cache = Arc::clone(&parts.cache);
+    let authority = Authority::start(parts);
+    let owner: Arc<dyn Owner> = Arc::new(Nobody);
+    authority.submit(Intent::Witness { node: "gone".into() }, &owner);
+    let guard = cache.read();
+    let pod = guard.view().pod(&Uid::new(uid).unwrap()).unwrap();
+    authority.submit(Intent::Force(Force::new(pod, Claim::NeverScheduled)), &owner);
+}
+
+/// Runs the parts of shared that send requests, against a simulated cluster.
+async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
+    let env = Env::real(1);
+    let etcd = Etcd::new(Chance::new(1), &[], env.clock.wall());
+    let server = ApiServer::start("api", &etcd, env.clone(), Arc::new(Prompt));
+    let (recorder, metrics) = (Recorder::default(), Metrics::new().unwrap());
+    let connection = Connection::over(
+        Door::new(&server, "us"),
+        env.clone(),
+        metrics.client.clone(),
+        Arc::new(recorder.clone()),
+    );
+
+    // An unscheduled pod that terminates.
+    let others = Door::new(&server, "others").client();
+    let pods = "/api/v1/namespaces/default/pods";
+    let spec = json!({ "containers": [{ "name": "c", "image": "i" }] });
+    let held = json!({ "metadata": { "name": "a", "finalizers": ["example.com/hold"] }, "spec": spec });
+    let held = send(&others, "POST", pods, &held).await;
+    send(&others, "DELETE", &format!("{pods}/a"), &json!({})).await;
+
+    let cache: Arc<Cache> = Arc::default();
+    follow(&Kind::ALL, &connection, &cache, &env, &metrics.cache);
+    let leadership = Leadership::none();
+    let mut elector = Elector::new(
+        lease(),
+        connection.clone(),
+        env.clone(),
+        metrics.lease.clone(),
+        Arc::clone(&leadership),
+    );
+    let events = events::Recorder::new(env.clone(), metrics.authority.clone());
+    let writing = events.clone().write_for_ever(
+        connection.clone(),
+        Arc::clone(&leadership),
+        "pod-safety",
+        "us".to_owned(),
+    );
+    env.spawner.spawn("events", Box::pin(writing));
+    let (stop, mut stopped) = tokio::sync::watch::channel(false);
+    let elect = async move {
+        elector.run(&mut stopped).await;
+        elector.resign();
+        elector.release().await;
+    };
+    let electing = tokio::spawn(elect);
+    pass(5).await;
+
+    let parts = Parts {
+        connection,
+        cache: Arc::clone(&cache),
+        env,
+        policy: Policy { quarantine: Duration::from_secs(1), trust_out_of_service_taint: false },
+        leadership,
+        journal: Arc::new(Journal::default()),
+        events,
+        metrics: metrics.authority.clone(),
+    };
+    force(parts, held["metadata"]["uid"].as_str().unwrap());
+    pass(5).await;
+    stop.send(true).unwrap();
+    electing.await.unwrap();
+    // Watches end and are opened again.
+    pass(700).await;
+    (recorder.shapes(), etcd)
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_shape_that_our_code_sends_is_compared() {
+    let (sent, etcd) = sent().await;
+    let mut compared = BTreeSet::new();
+    for number in 1..=200 {
+        let mut generator = Generator::new(Chance::new(1), number);
+        compared.extend(generator.operations().iter().map(Operation::shape));
+    }
+    for (target, _) in watch_targets("s1", &[1, 2, 3, 4, 5, 6]) {
+        let (path, query) = target.split_once('?').unwrap();
+        let query = format!("{query}&watch=true&timeoutSeconds=1&resourceVersion=1");
+        compared.insert(shape("GET", path, Some(&query)));
+    }
+    for one in &sent {
+        println!("{} {one}", if compared.contains(one) { "compared" } else { "MISSING " });
+    }
+    assert!(sent.len() >= 12, "the parts of shared were not all driven: {sent:?}");
+    let missing: Vec<_> = sent.difference(&compared).collect();
+    assert!(missing.is_empty(), "never compared with the real server: {missing:?}");
+    assert!(etcd.unimplemented().is_empty(), "{:?}", etcd.unimplemented());
+    // The two writes that matter most, wherever the code that sends them moves.
+    for wanted in ["PATCH /api/v1/namespaces/*/pods/*/status", "DELETE /api/v1/namespaces/*/pods/*"] {
+        assert!(sent.contains(wanted), "{wanted} was not sent: {sent:?}");
+    }
+}
