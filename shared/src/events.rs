@@ -26,6 +26,10 @@ const LIMIT: usize = 4_096;
 /// The same Event on the same pod is not repeated within this time.
 const SAME_AGAIN: Duration = Duration::from_secs(600);
 
+/// While pods are being removed, Events are written at most this often: each one
+/// is a write that the API server would rather spend on a removal.
+const WHILE_BUSY: Duration = Duration::from_millis(50);
+
 /// How much of a pod's name goes into its Event's: 253 less a dot and a number.
 const LONGEST_STEM: usize = 220;
 
@@ -116,6 +120,9 @@ impl Recorder {
                     self.waiting.lock().said.remove(&(pod, reason));
                 }
                 Some(event) => {
+                    if self.metrics.in_flight.get() > 0 {
+                        self.env.sleep(WHILE_BUSY).await;
+                    }
                     let call = self.call(&event, component, &instance);
                     if let Err(error) = connection.send(call).await {
                         self.metrics.events_dropped.inc();

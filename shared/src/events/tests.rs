@@ -137,3 +137,17 @@ async fn a_standby_writes_no_events_for_people_hear_of_them_from_the_leader() {
         api.heard().iter().map(|asked| asked.json()["involvedObject"]["name"].clone()).collect();
     assert_eq!(told, ["b"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn while_pods_are_being_removed_events_wait_for_one_another() {
+    let told = told(created);
+    told.metrics.authority.in_flight.set(1);
+    for pod in ["a", "b", "c"] {
+        told.recorder.record(event(pod, "ForceDeleted"));
+    }
+    pass(0.12).await;
+    assert_eq!(told.api.heard().len(), 2, "one each fifty milliseconds");
+    told.metrics.authority.in_flight.set(0);
+    pass(0.1).await;
+    assert_eq!(told.api.heard().len(), 3);
+}
