@@ -20,15 +20,17 @@ use crate::metrics::AuthorityMetrics;
 use crate::model::PodKey;
 use crate::record::error_chain;
 
-/// How many Events may wait: those of one large burst.
-const LIMIT: usize = 4_096;
+/// How many Events may wait: as many as intents may, for each ends in one. Some
+/// 10 MB when full, which only the loss of hundreds of nodes at once can do.
+const LIMIT: usize = 20_000;
 
 /// The same Event on the same pod is not repeated within this time.
 const SAME_AGAIN: Duration = Duration::from_secs(600);
 
 /// While pods are being removed, Events are written at most this often: each one
-/// is a write that the API server would rather spend on a removal.
-const WHILE_BUSY: Duration = Duration::from_millis(50);
+/// is a write that the API server would rather spend on a removal. Those of a
+/// single pod come at once, for by then nothing is being removed.
+const WHILE_BUSY: Duration = Duration::from_millis(500);
 
 /// How much of a pod's name goes into its Event's: 253 less a dot and a number.
 const LONGEST_STEM: usize = 220;
@@ -89,9 +91,9 @@ impl Recorder {
         if waiting.said.get(&said).is_some_and(|at| now.since(*at) < SAME_AGAIN) {
             return;
         }
-        if waiting.said.len() >= 2 * LIMIT {
+        if waiting.said.len() >= LIMIT {
             waiting.said.retain(|_, at| now.since(*at) < SAME_AGAIN);
-            if waiting.said.len() >= 2 * LIMIT {
+            if waiting.said.len() >= LIMIT {
                 // Better to say something twice than to search all of it each time.
                 waiting.said.clear();
             }

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// How many pods of one node are done in one turn. Each turn that needs live
-/// reads pays two of them, so 16 pods share that cost, and a turn still ends
-/// well within the validity of its evidence.
-pub(super) const BATCH: usize = 16;
+/// reads pays two of them, so 32 pods share that cost; evidence that expires
+/// during a turn at a slow API server is looked for again.
+pub(super) const BATCH: usize = 32;
 
 /// How many intents may wait. A pod's intent takes some 200 bytes; what does not
 /// fit is decided again when there is room.

@@ -24,10 +24,10 @@ use crate::metrics::AuthorityMetrics;
 use crate::record::{Action, Journal, Record, error_chain};
 
 /// How many turns run at once. Each does one request at a time, so this is also
-/// the number of connections that write. On the API server's side they take two
-/// of the default `workload-low` seats' hundreds; beyond 32 the measured rate of
-/// deletions no longer rises (see `docs/benchmarks.md`).
-pub const WRITERS: usize = 32;
+/// the number of connections that write: few beside the hundreds of seats of the
+/// API server's `workload-low`, and more do not make the deletions faster, only
+/// each of them slower (see `docs/benchmarks.md`).
+pub const WRITERS: usize = 16;
 
 /// How long the failure of a first read is left alone.
 const WITNESS_AGAIN: Duration = Duration::from_secs(1);

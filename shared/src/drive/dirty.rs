@@ -18,13 +18,28 @@ struct State<K> {
     now: BTreeSet<K>,
     later: BTreeMap<K, Mono>,
     due: BTreeSet<(Mono, K)>,
+    resting: BTreeMap<K, Mono>,
     all: bool,
+}
+
+impl<K: Ord + Clone> State<K> {
+    /// Marks the key from `when` on; the earliest such moment counts.
+    fn mark_at(&mut self, key: K, when: Mono) {
+        if let Some(earlier) = self.later.get(&key).copied() {
+            if earlier <= when {
+                return;
+            }
+            self.due.remove(&(earlier, key.clone()));
+        }
+        self.later.insert(key.clone(), when);
+        self.due.insert((when, key));
+    }
 }
 
 impl<K> Default for Dirty<K> {
     fn default() -> Self {
-        let state = State { now: BTreeSet::new(), later: BTreeMap::new(), due: BTreeSet::new(), all: false };
-        Self { state: Mutex::new(state), news: Notify::new() }
+        let (now, later, due, resting) = Default::default();
+        Self { state: Mutex::new(State { now, later, due, resting, all: false }), news: Notify::new() }
     }
 }
 
@@ -36,17 +51,13 @@ impl<K: Ord + Clone> Dirty<K> {
 
     /// Marks the key from `when` on; the earliest such moment counts.
     pub(super) fn mark_at(&self, key: K, when: Mono) {
-        let mut state = self.state.lock();
-        if let Some(earlier) = state.later.get(&key).copied() {
-            if earlier <= when {
-                return;
-            }
-            state.due.remove(&(earlier, key.clone()));
-        }
-        state.later.insert(key.clone(), when);
-        state.due.insert((when, key));
-        drop(state);
+        self.state.lock().mark_at(key, when);
         self.news.notify_one();
+    }
+
+    /// Whatever marks this key, it is not taken before `until`.
+    pub(super) fn rest(&self, key: K, until: Mono) {
+        self.state.lock().resting.insert(key, until);
     }
 
     /// Every key that there is must be decided.
@@ -55,9 +66,14 @@ impl<K: Ord + Clone> Dirty<K> {
         self.news.notify_one();
     }
 
-    /// Whether every key was asked for; forgets it.
-    pub(super) fn take_all(&self) -> bool {
-        std::mem::take(&mut self.state.lock().all)
+    /// Whether every key was asked for; forgets it, and who has rested.
+    pub(super) fn take_all(&self, now: Mono) -> bool {
+        let mut state = self.state.lock();
+        let all = std::mem::take(&mut state.all);
+        if all {
+            state.resting.retain(|_, until| now < *until);
+        }
+        all
     }
 
     /// Up to `limit` keys that are dirty at `now`.
@@ -74,7 +90,10 @@ impl<K: Ord + Clone> Dirty<K> {
         while taken.len() < limit
             && let Some(key) = state.now.pop_first()
         {
-            taken.push(key);
+            match state.resting.get(&key).copied() {
+                Some(until) if now < until => state.mark_at(key, until),
+                _ => taken.push(key),
+            }
         }
         taken
     }
@@ -119,6 +138,20 @@ mod tests {
         assert!(dirty.take(10, at(4)).is_empty());
         assert_eq!(dirty.take(10, at(5)), ["a"]);
         assert_eq!(dirty.next_due(), None);
+    }
+
+    #[test]
+    fn a_key_that_rests_is_taken_afterwards() {
+        let dirty = Dirty::default();
+        dirty.rest("a", at(5));
+        dirty.mark("a");
+        dirty.mark("b");
+        assert_eq!(dirty.take(10, at(4)), ["b"]);
+        assert_eq!(dirty.next_due(), Some(at(5)));
+        dirty.mark("a");
+        assert!(dirty.take(10, at(4)).is_empty());
+        assert_eq!(dirty.take(10, at(5)), ["a"]);
+        assert!(dirty.take(10, at(6)).is_empty(), "once");
     }
 
     #[test]

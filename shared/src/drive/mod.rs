@@ -35,6 +35,13 @@ const SWEEP: Duration = Duration::from_secs(300);
 /// node are one decision and not thirty.
 const COALESCE: Duration = Duration::from_millis(10);
 
+/// A key that asked for pods rests this long for each of them: they leave one by
+/// one, and each that does would have all the others decided again. The authority
+/// carries out about one in this time.
+const REST_EACH: Duration = Duration::from_millis(1);
+/// The longest rest: what people do meanwhile must not wait.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
 /// Before everything is listed, this is how often the loop looks whether it is:
 /// the first list marks a key for every pod.
 const UNTIL_LISTED: Duration = Duration::from_millis(100);
@@ -222,7 +229,7 @@ impl<C: Controller> Drive<C> {
         let decisions = {
             let guard = self.around.cache.read();
             let view = guard.view();
-            if self.dirty.take_all() {
+            if self.dirty.take_all(now) {
                 self.controller.all(&view, &mut |key| self.dirty.mark(key));
             }
             let listed = |kind: &Kind| view.state(*kind).synced;
@@ -237,7 +244,7 @@ impl<C: Controller> Drive<C> {
             (true, false) => Round::Unlisted,
         };
         for (decision, key) in decisions {
-            self.carry_out(key, decision);
+            self.carry_out(key, decision, now);
         }
         round
     }
@@ -256,7 +263,7 @@ impl<C: Controller> Drive<C> {
         all
     }
 
-    fn carry_out(&self, key: C::Key, decision: Decision) {
+    fn carry_out(&self, key: C::Key, decision: Decision, now: Mono) {
         let Decision { intents, holds, recheck_at } = decision;
         let text = format!("{key:?}");
         self.around.holds.replace(self.controller.name(), &text, holds, &self.around.env);
@@ -266,6 +273,8 @@ impl<C: Controller> Drive<C> {
         if intents.is_empty() {
             return;
         }
+        let rest = REST_EACH.saturating_mul(u32::try_from(intents.len()).unwrap_or(u32::MAX));
+        self.dirty.rest(key.clone(), now + rest.min(LONGEST_REST));
         let asker = Asker {
             controller: Arc::clone(&self.controller),
             dirty: Arc::clone(&self.dirty),

@@ -260,6 +260,21 @@ async fn an_intent_of_a_decision_is_carried_out_and_its_end_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_that_asked_for_many_pods_is_not_decided_anew_for_each_that_leaves() {
+    let many = |_: &str, _| {
+        let intents = (0..500).flat_map(|number| wish(&format!("p{number}")).intents).collect();
+        Decision { intents, ..Decision::default() }
+    };
+    let it = start(World::listed(), Mode::Observe, Leadership::alone(), many);
+    for version in 10..60 {
+        it.apply(&pod("a").rv(version).phase(if version % 2 == 0 { "Running" } else { "Pending" }));
+        pass(0.02).await;
+    }
+    pass(1.0).await;
+    assert_eq!(it.decided().len(), 3, "at once, after half a second, and after the last event");
+}
+
+#[tokio::test(start_paused = true)]
 async fn observing_writes_nothing_and_says_once_what_would_have_been_done() {
     let it = start(World::listed(), Mode::Observe, Leadership::alone(), |key, _| wish(key));
     it.apply(&pod("a").terminating());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::authority::Claim;
+use crate::authority::queue::BATCH;
 use crate::client::scripted::{Answer, Api, Asked, env, pass, silent};
 use crate::metrics::Metrics;
 use crate::model::Kind;
@@ -217,13 +218,13 @@ async fn never_more_than_the_named_number_writes_at_once_and_all_of_them_do() {
         }
     });
     let pool = pool_over(Leadership::alone(), env, api);
-    for number in 0..WRITERS * 16 * 2 {
+    for number in 0..WRITERS * BATCH * 2 {
         // Some forty namespaces, so that there are turns for everyone.
         let name = format!("p{number}");
         pool.submit_ended(&ended_pod(&name).set("/metadata/namespace", format!("ns{}", number % 40).into()));
     }
     pass(60.0).await;
-    assert_eq!(pool.ended().len(), WRITERS * 16 * 2);
+    assert_eq!(pool.ended().len(), WRITERS * BATCH * 2);
     assert_eq!(most.load(Ordering::SeqCst), WRITERS);
     let page = String::from_utf8(pool.metrics.page().unwrap()).unwrap();
     assert!(page.contains("pod_safety_authority_intents_in_flight 0"), "{page}");
@@ -239,7 +240,7 @@ async fn ten_thousand_pods_of_one_lane_do_not_keep_another_waiting() {
     pass(0.5).await;
     let ended = pool.ended();
     let place = ended.iter().position(|line| line == "small released").expect("served within two turns");
-    assert!(place <= (WRITERS + 1) * 16, "at place {place}");
+    assert!(place <= (WRITERS + 1) * BATCH, "at place {place}");
 }
 
 #[tokio::test(start_paused = true)]
