@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Mono;
-use crate::model::NodeLease;
+use crate::model::{NodeLease, Uid};
 
 /// How long the record of a deleted Lease is kept. A Lease is collected soon
 /// after its Node, while the question whether it was renewed in between is asked
@@ -23,7 +23,11 @@ pub struct Heartbeat {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Heartbeats(BTreeMap<Arc<str>, Heartbeat>);
+pub(super) struct Heartbeats {
+    beats: BTreeMap<Arc<str>, Heartbeat>,
+    /// Whose the Leases are that cannot be read: their end must be seen too.
+    unreadable: BTreeMap<Uid, Arc<str>>,
+}
 
 impl Heartbeats {
     /// Notes `after`; gives back whether it is a sign of life. `synced`: the
@@ -39,8 +43,9 @@ impl Heartbeats {
             Some(before) => before.renewed != after.renewed || before.uid != after.uid,
             None => synced,
         };
-        let beat =
-            self.0.entry(Arc::clone(&after.name)).or_insert(Heartbeat { renewed_at: None, gone_at: None });
+        let unseen = Heartbeat { renewed_at: None, gone_at: None };
+        let beat = self.beats.entry(Arc::clone(&after.name)).or_insert(unseen);
+        self.unreadable.remove(&after.uid);
         beat.gone_at = None;
         if moved {
             beat.renewed_at = Some(now);
@@ -48,17 +53,32 @@ impl Heartbeats {
         moved
     }
 
+    /// A Lease that cannot be read was written, perhaps by a kubelet: unknown is
+    /// not absent.
+    pub(super) fn unreadable(&mut self, uid: &Uid, name: &Arc<str>, now: Mono) {
+        let beat = Heartbeat { renewed_at: Some(now), gone_at: None };
+        self.beats.insert(Arc::clone(name), beat);
+        self.unreadable.insert(uid.clone(), Arc::clone(name));
+    }
+
     pub(super) fn gone(&mut self, name: &str, now: Mono) {
-        if let Some(beat) = self.0.get_mut(name) {
+        if let Some(beat) = self.beats.get_mut(name) {
             beat.gone_at = Some(now);
         }
     }
 
+    /// The end of a Lease that could not be read; gives back whose it was.
+    pub(super) fn unreadable_gone(&mut self, uid: &Uid, now: Mono) -> Option<Arc<str>> {
+        let name = self.unreadable.remove(uid)?;
+        self.gone(&name, now);
+        Some(name)
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&Heartbeat> {
-        self.0.get(name)
+        self.beats.get(name)
     }
 
     pub(super) fn tidy(&mut self, now: Mono) {
-        self.0.retain(|_, beat| beat.gone_at.is_none_or(|gone| now.since(gone) < KEEP_GONE));
+        self.beats.retain(|_, beat| beat.gone_at.is_none_or(|gone| now.since(gone) < KEEP_GONE));
     }
 }

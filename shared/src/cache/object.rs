@@ -327,18 +327,23 @@ impl Object for NodeLease {
         let (Some(uid), Some(name)) = (undecodable.uid, undecodable.name) else {
             return inner.leases.put_unidentified();
         };
-        // Unknown is not absent: somebody wrote it, which may be a kubelet.
         let name = inner.interner.intern(&name);
-        let unreadable = Self { name: Arc::clone(&name), uid: uid.clone(), rv: Rv::default(), renewed: None };
-        inner.heartbeats.applied(None, &unreadable, true, now);
+        inner.heartbeats.unreadable(&uid, &name, now);
         inner.leases.put(uid, Entry::Undecodable(undecodable.why.into()));
         tell(Change::Heartbeat { name: &name });
     }
 
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
-        if let Some(Entry::Known(lease)) = inner.leases.take(uid) {
-            inner.heartbeats.gone(&lease.name, now);
-            tell(Change::Heartbeat { name: &lease.name });
+        let name = match inner.leases.take(uid) {
+            Some(Entry::Known(lease)) => {
+                inner.heartbeats.gone(&lease.name, now);
+                Some(lease.name)
+            }
+            Some(Entry::Undecodable(_)) => inner.heartbeats.unreadable_gone(uid, now),
+            None => None,
+        };
+        if let Some(name) = name {
+            tell(Change::Heartbeat { name: &name });
         }
     }
 }

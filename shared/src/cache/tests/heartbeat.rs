@@ -163,3 +163,18 @@ fn the_node_itself_is_no_sign_of_life_of_its_kubelet() {
     apply::<Node>(&cache, &node("n").ready("True"), at(1) + Duration::from_secs(1));
     assert_eq!(sign(&cache), None);
 }
+
+/// It kept its node's pods for ever: that a Lease went must have been seen before
+/// its absence counts.
+#[test]
+fn bug_the_end_of_a_lease_that_could_not_be_read_is_seen() {
+    let cache = known();
+    let gone = |cache: &Cache| cache.read().view().lease_is_gone("n");
+    cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(5));
+    assert!(!gone(&cache));
+    cache.remove::<NodeLease>(&uid("lease-n"), at(6));
+    assert!(gone(&cache));
+    assert_eq!(sign(&cache), renewed(5), "whoever wrote it last lived");
+    cache.tidy(at(700));
+    assert_eq!(sign(&cache), None);
+}

@@ -188,7 +188,8 @@ pub(crate) fn list(log: &Log, cached: &Cached, route: &Route, asked: &Asked) -> 
 
 fn whole(log: &Log, route: &Route, selector: &Selector, limit: usize) -> Bytes {
     let range = (route.index, String::new())..(route.index + 1, String::new());
-    let objects = log.objects.range(range).map(|(key, object)| (key.clone(), Arc::clone(object)));
+    let indexed = log.objects.range(range).filter(|(_, object)| selector.is_in_its_index(&object.value));
+    let objects = indexed.map(|(key, object)| (key.clone(), Arc::clone(object)));
     page(&route.kind, &objects.collect(), selector, limit, log.revision, "")
 }
 

@@ -74,6 +74,16 @@ impl Selector {
         self.namespace.as_deref().is_none_or(|ns| text(object, &["metadata", "namespace"]) == ns)
     }
 
+    /// Whether a server finds the object when it looks in the index of its cache:
+    /// pods are indexed by node. It does so for the newest list alone, not for its
+    /// later pages, and says that more comes if more is in the index
+    /// (`watchCache.listLatestRV`).
+    pub(crate) fn is_in_its_index(&self, object: &Value) -> bool {
+        let by_node = |path: &[&str]| path == ["spec", "nodeName"];
+        let mut wanted = self.fields.iter().filter(|(path, _, equal)| *equal && by_node(path));
+        wanted.all(|(path, value, _)| text(object, path) == value)
+    }
+
     pub(crate) fn matches(&self, object: &Value) -> bool {
         self.matches_namespace(object)
             && self.labels.iter().all(|test| test.holds(at(object, &["metadata", "labels"])))
