@@ -7,9 +7,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::ask::Servers;
+use super::baseline::Baseline;
 use super::faults::Machine;
 use super::host::{EPOCH, Host};
-use super::kcm::PodGc;
 use super::links::Links;
 use super::replica::{Launch, Replica, Settings};
 use super::workloads::Workloads;
@@ -27,8 +27,8 @@ const SETTLED_AFTER: Duration = Duration::from_secs(40 + 15 + 60);
 pub enum Subject {
     /// The shipped process, with a bug perhaps.
     Shipped(Launch, Option<Plant>),
-    /// kube-controller-manager's PodGC.
-    Baseline,
+    /// What people use today.
+    Baseline(Baseline),
 }
 
 /// What a run came to.
@@ -125,7 +125,7 @@ impl World {
         let chance = Chance::new(plan.seed);
         let (launch, plant) = match subject {
             Subject::Shipped(launch, plant) => (Some(launch), plant),
-            Subject::Baseline => (None, None),
+            Subject::Baseline(_) => (None, None),
         };
         let epoch = jiff::Timestamp::from_second(EPOCH).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
         let replicas = if launch.is_some() { plan.replicas } else { 0 };
@@ -162,7 +162,7 @@ impl World {
             Subject::Shipped(launch, plant) => {
                 self.replicas.iter().for_each(|place| place.start(self, launch, plant))
             }
-            Subject::Baseline => PodGc::start(self, peers, 0),
+            Subject::Baseline(baseline) => baseline.start(self, peers),
         }
         tokio::task::yield_now().await;
     }
@@ -192,7 +192,7 @@ impl World {
         for what in self.etcd.unimplemented() {
             self.checker.violated(Invariant::Simulator, what);
         }
-        if matches!(subject, Subject::Baseline) {
+        if matches!(subject, Subject::Baseline(_)) {
             return;
         }
         self.checker.check_outstanding();
