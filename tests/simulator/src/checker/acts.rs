@@ -124,14 +124,18 @@ impl Checker {
         let mut state = self.state.lock();
         let head = format!("{} {} {} {:?} {code}", asked.caller, asked.method, asked.path, asked.query);
         state.trace(&[&now.as_millis().to_le_bytes(), head.as_bytes(), &asked.body]);
+        state.seen(now, &head, &asked.body, changes);
         if is_under_test(&asked.caller) {
             if is_shipped(&asked.caller) {
                 state.requested(now, asked);
             }
             state.read(now, asked, code);
         }
+        let removed = changes.iter().any(|change| change.after.is_none());
         for change in changes {
-            if is_under_test(&asked.caller) && change.kind == "Pod" {
+            // A removal sets the grace to zero on its way; one act is judged once.
+            let on_its_way = removed && change.after.is_some();
+            if is_under_test(&asked.caller) && change.kind == "Pod" && !on_its_way {
                 state.judge(now, asked, change, self.promise.quarantine);
             }
             state.learn(now, &asked.caller, change);

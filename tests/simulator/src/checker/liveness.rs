@@ -68,8 +68,8 @@ impl Checker {
                 let alive =
                     state.acts.last_sign(node).is_some_and(|sign| now < sign + self.promise.quarantine);
                 let reason = if alive { "KubeletAlive" } else { "Quarantine" };
-                if shown("KubeletAlive") || shown("Quarantine") {
-                    state.probe(&format!("an orphan is held in the end, and {reason} is shown"));
+                if shown(reason) || (!alive && shown("KubeletAlive")) {
+                    state.probe(&format!("an orphan is held: {reason}"));
                 } else if now >= told_at {
                     let what = format!("{name} of missing node {node} waits, and nobody is told: {holds:?}");
                     state.violated(now, Invariant::Reported, what);
@@ -78,7 +78,7 @@ impl Checker {
             }
             let waits = pod.pointer("/metadata/finalizers/0").is_some() && is_terminal(pod);
             if waits && shown("Finalizers") {
-                state.probe("an orphan was called ended, and waits for its finalizers");
+                state.probe("an orphan is held: Finalizers");
                 continue;
             }
             let what = format!(

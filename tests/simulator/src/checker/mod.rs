@@ -9,6 +9,8 @@
 //! | `requests` | S9, S12, S13: who may write when, and how requests look |
 //! | `storage` | S8: at most one writer per volume |
 //! | `liveness` | L1, L9: what is proved gone is removed in time, what is not has a reason |
+//! | `twins` | S3: what a process under test saw and did, to compare with another run |
+//! | `probes` | what must happen sometimes, and how often |
 //! | `rest` | L4, L8: the end of a run is quiet, and outlives its leader |
 //!
 //! Everything is checked when it happens. The same events give the same
@@ -17,18 +19,25 @@
 mod acts;
 mod effects;
 mod liveness;
+mod probes;
 mod processes;
 mod requests;
 mod rest;
 mod storage;
+mod twins;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+pub use probes::unreached;
 pub(crate) use rest::FAILOVER;
 use tokio::time::Instant;
+pub use twins::{Moment, first_difference};
 
 /// A rule that no run may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,6 +115,7 @@ pub(crate) struct Findings {
     pub(crate) violations: Vec<Violation>,
     pub(crate) timeline: Vec<(Duration, String)>,
     pub(crate) probes: BTreeMap<String, u64>,
+    pub(crate) tape: Vec<Moment>,
 }
 
 /// What the controllers under test were promised to wait for, and must.
@@ -130,6 +140,7 @@ struct State {
     healed: Option<Duration>,
     acts: acts::Acts,
     storage: storage::Storage,
+    tape: Vec<Moment>,
     requests: requests::Requests,
 }
 
@@ -156,6 +167,7 @@ impl Checker {
             healed: None,
             acts: acts::Acts::default(),
             storage: storage::Storage::default(),
+            tape: Vec::new(),
             requests: requests::Requests::default(),
         };
         Arc::new(Self { began: Instant::now(), promise, state: Mutex::new(state) })
@@ -204,7 +216,7 @@ impl Checker {
     pub(crate) fn findings(&self) -> Findings {
         let state = self.state.lock();
         let (violations, timeline) = (state.violations.clone(), state.timeline.clone());
-        Findings { violations, timeline, probes: state.probes.clone() }
+        Findings { violations, timeline, probes: state.probes.clone(), tape: state.tape.clone() }
     }
 }
 

@@ -74,6 +74,7 @@ impl Checker {
         let now = self.now();
         let mut state = self.state.lock();
         state.trace(&[&now.as_millis().to_le_bytes(), caller.as_bytes(), path.as_bytes(), body]);
+        state.acted(now, caller, method, path, body);
         if is_write_to_pods(method, path) {
             let body: Value = serde_json::from_slice(body).unwrap_or_default();
             let uid = [word(&body, "/preconditions/uid"), word(&body, "/metadata/uid")].concat();

@@ -16,6 +16,8 @@ struct Volume {
     writer: String,
     /// Pods whose place another has taken.
     displaced: BTreeSet<String>,
+    /// Those of them that wrote again, which is told once.
+    told: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +43,8 @@ impl Checker {
                 let before = std::mem::replace(&mut volume.writer, process.uid);
                 volume.displaced.insert(before);
                 state.probe("a volume got its next writer");
+            } else if !volume.told.insert(process.uid.clone()) {
+                continue;
             } else if process.vouched_for {
                 state.probe("person vouched for a machine that still wrote: S8 not owed");
             } else {

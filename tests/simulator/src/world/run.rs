@@ -16,7 +16,7 @@ use super::workloads::Workloads;
 use crate::api::{Disturbance, Etcd, Following, Reach};
 use crate::campaign::{Plan, Plant};
 use crate::chance::Chance;
-use crate::checker::{Checker, Findings, Invariant, Promise, Violation};
+use crate::checker::{Checker, Findings, Invariant, Moment, Promise, Violation};
 
 /// What is under test.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,8 @@ pub struct Outcome {
     pub timeline: Vec<(Duration, String)>,
     /// How often each thing happened that should happen sometimes.
     pub probes: BTreeMap<String, u64>,
+    /// What could be seen, and what the processes under test did, until the healing.
+    pub tape: Vec<Moment>,
     /// All requests and events as one number.
     pub hash: u64,
     /// How much time passed in the world.
@@ -76,6 +78,7 @@ pub fn run(plan: &Plan, subject: Subject) -> Outcome {
             }],
             timeline: Vec::new(),
             probes: BTreeMap::new(),
+            tape: Vec::new(),
             hash: 0,
             simulated: Duration::ZERO,
         },
@@ -110,9 +113,15 @@ async fn simulate(plan: &Plan, subject: Subject) -> Outcome {
     let healed = world.checker.now();
     world.settle(healed, subject).await;
     // Whatever runs holds the world: the circle ends here.
-    let Findings { violations, timeline, probes } = world.checker.findings();
-    let outcome =
-        Outcome { violations, timeline, probes, hash: world.checker.hash(), simulated: world.checker.now() };
+    let Findings { violations, timeline, probes, tape } = world.checker.findings();
+    let outcome = Outcome {
+        violations,
+        timeline,
+        probes,
+        tape,
+        hash: world.checker.hash(),
+        simulated: world.checker.now(),
+    };
     peers.crash();
     world.end();
     outcome

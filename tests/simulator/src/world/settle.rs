@@ -26,11 +26,14 @@ impl World {
         tokio::time::sleep(SETTLED_AFTER).await;
         let ours = matches!(subject, Subject::Shipped(..));
         let end = healed + WAIT_AT_MOST;
-        while ours && self.checker.now() < end {
-            let owed = self.checker.owed_at(&self.etcd.objects("Pod"), &self.etcd.objects("Node"));
-            let Some(owed) = owed.filter(|owed| *owed >= self.checker.now()) else { break };
+        while ours {
+            let (pods, nodes) = (self.etcd.objects("Pod"), self.etcd.objects("Node"));
+            self.checker.check_settled(&pods, &nodes, &self.holds());
+            let owed = self.checker.owed_at(&pods, &nodes);
+            let now = self.checker.now();
+            let Some(owed) = owed.filter(|owed| *owed >= now && now < end) else { break };
             let until = owed.min(end) + Duration::from_secs(1);
-            tokio::time::sleep(until.saturating_sub(self.checker.now())).await;
+            tokio::time::sleep(until.saturating_sub(now)).await;
         }
         for what in self.etcd.unimplemented() {
             self.checker.violated(Invariant::Simulator, what);
@@ -39,8 +42,6 @@ impl World {
             return;
         }
         self.checker.check_outstanding();
-        let (pods, nodes) = (self.etcd.objects("Pod"), self.etcd.objects("Node"));
-        self.checker.check_settled(&pods, &nodes, &self.holds());
         if self.chance.below(WATCHED_EACH, "rest", "watched", 0) == 0 {
             self.rest().await;
             self.lose_the_leader().await;
@@ -93,11 +94,14 @@ impl World {
     }
 
     async fn lose_the_leader(self: &Arc<Self>) {
-        let leader = self.checker.leader();
-        let place = self.replicas.iter().find(|place| place.caller() == leader);
-        let (Some(place), Some(leader), true) = (place, leader, self.replicas.len() > 1) else {
-            return self.checker.check_failover("nobody");
+        let leader = self.checker.leader().unwrap_or_default();
+        let place = self.replicas.iter().find(|place| place.caller().as_ref() == Some(&leader));
+        let Some(place) = place else {
+            return self.checker.check_failover(&leader);
         };
+        if self.replicas.len() < 2 {
+            return;
+        }
         self.checker.note(format!("{leader}, which leads, dies"));
         place.crash();
         tokio::time::sleep(FAILOVER).await;
