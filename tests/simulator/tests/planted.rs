@@ -5,7 +5,9 @@ mod shipped;
 
 use pod_safety_simulator::campaign::{Fault, Plan, Plant, campaign, draw, first_seed_that_breaks, tell};
 use pod_safety_simulator::checker::Invariant;
-use pod_safety_simulator::world::{Subject, run};
+use pod_safety_simulator::world::{Baseline, Subject, run};
+
+const KCM: Subject = Subject::Baseline(Baseline::KubeControllerManager);
 
 /// A bug that is not found within so many seeds is not found.
 const SEEDS: u64 = 400;
@@ -49,9 +51,19 @@ fn two_bugs_let_two_processes_run() {
 
 #[test]
 fn the_rules_of_kube_controller_manager_are_found_guilty_by_chance() {
-    let tally = campaign(0..60, Subject::Baseline);
+    let tally = campaign(0..60, KCM);
     println!("{} of {} seeds broke a rule", tally.broken_seeds, tally.seeds);
     assert!(tally.broken_seeds > 0);
+}
+
+#[test]
+fn the_script_of_people_lets_two_processes_run_when_a_node_is_cut_off() {
+    let cut = plan(vec![(60, Fault::CutNode { node: 0, seconds: 120 })]);
+    let outcome = run(&cut, Subject::Baseline(Baseline::Script));
+    println!("{}", tell(&cut, &outcome));
+    assert!(outcome.violations.iter().any(|violation| violation.invariant == Invariant::AtMostOne));
+    let well = run(&plan(Vec::new()), Subject::Baseline(Baseline::Script));
+    assert!(well.violations.is_empty(), "nothing is to be seen without a fault: {}", tell(&cut, &well));
 }
 
 fn plan(faults: Vec<(u64, Fault)>) -> Plan {
@@ -70,7 +82,7 @@ fn plan(faults: Vec<(u64, Fault)>) -> Plan {
 #[test]
 fn hole_h3_kcm_removes_the_pods_of_a_living_kubelet_and_ours_holds_them() {
     let plan = plan(vec![(60, Fault::DeleteNode { node: 0 })]);
-    let kcm = run(&plan, Subject::Baseline);
+    let kcm = run(&plan, KCM);
     println!("{}", tell(&plan, &kcm));
     assert!(kcm.violations.iter().any(|violation| violation.invariant == Invariant::AtMostOne));
     let ours = run(&plan, Subject::Shipped(shipped::launch, None));
@@ -86,7 +98,7 @@ fn hole_h1_kcm_removes_the_successor_by_name_and_ours_does_not() {
         .chain([(62, Fault::LagServer { server: 0, seconds: 60 })]);
     let plans: Vec<Plan> = (0..20).map(|seed| Plan { seed, ..plan(faults.clone().collect()) }).collect();
     let of = |invariant: Invariant, plan: &&Plan| {
-        run(plan, Subject::Baseline).violations.iter().any(|violation| violation.invariant == invariant)
+        run(plan, KCM).violations.iter().any(|violation| violation.invariant == invariant)
     };
     let guilty = plans.iter().filter(|plan| of(Invariant::Identity, plan)).count();
     println!("the successor was hit in {guilty} of {} runs", plans.len());

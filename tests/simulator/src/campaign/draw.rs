@@ -41,7 +41,7 @@ pub fn draw(seed: u64) -> Plan {
     plan
 }
 
-const KINDS: u64 = 22;
+const KINDS: u64 = 26;
 
 fn fault(kind: u64, plan: &Plan, draws: &mut Draws) -> Fault {
     let mut one = |count: usize| usize::try_from(draws.below(count as u64)).unwrap_or(0);
@@ -72,6 +72,11 @@ fn fault(kind: u64, plan: &Plan, draws: &mut Draws) -> Fault {
         18 => Fault::Freeze { node, seconds },
         19 => Fault::Taint { node },
         20 => Fault::DeletePod { pod },
+        21 => Fault::CutLink { node, server, seconds },
+        22 => Fault::DeafKubelet { node, seconds },
+        23 => Fault::StuckProcesses { node, seconds },
+        // What a node asks arrives, and it hears of nothing.
+        24 => Fault::TroubleNode { node, trouble: Trouble::LoseAnswer, percent: 100, seconds },
         _ if draws.percent(50) => Fault::DeleteNode { node },
         _ => Fault::Evict { pod },
     }

@@ -36,6 +36,8 @@ impl Trouble {
 pub enum Fault {
     /// A node reaches no API server.
     CutNode { node: usize, seconds: u64 },
+    /// A node does not reach one of the API servers.
+    CutLink { node: usize, server: usize, seconds: u64 },
     /// A process under test reaches no API server, and its watches fall silent.
     CutReplica { replica: usize, seconds: u64 },
     /// Requests of a process under test meet trouble.
@@ -70,6 +72,11 @@ pub enum Fault {
     KillKubelet { node: usize, seconds: u64 },
     /// A machine freezes and thaws, with its processes.
     Freeze { node: usize, seconds: u64 },
+    /// A kubelet hears nothing new of its pods, and does not know: it renews its
+    /// Lease and acts by what it heard before.
+    DeafKubelet { node: usize, seconds: u64 },
+    /// Processes of a node do not end when they are killed: they hang in the kernel.
+    StuckProcesses { node: usize, seconds: u64 },
     /// A person or an autoscaler deletes the Node object.
     DeleteNode { node: usize },
     /// A script adds the out-of-service taint.

@@ -21,6 +21,10 @@ const BOOT: Duration = Duration::from_secs(15);
 pub(crate) struct Machine {
     pub(crate) boot: u32,
     powered: bool,
+    /// Until when its kubelet hears nothing new of its pods.
+    pub(crate) deaf_until: Duration,
+    /// Until when its processes do not end when they are killed.
+    pub(crate) stuck_until: Duration,
     /// How often its kubelet was started: each time at the next API server.
     starts: usize,
     host: Option<Arc<Host>>,
@@ -115,6 +119,18 @@ impl World {
                 self.wait(*seconds).await;
                 host.resume();
             }
+            Fault::CutLink { node, server, seconds } => {
+                let until = self.checker.now() + Duration::from_secs(*seconds);
+                self.links.cut_from(&self.node(*node), &format!("apiserver-{server}"), until);
+            }
+            Fault::DeafKubelet { node, seconds } => {
+                let until = self.checker.now() + Duration::from_secs(*seconds);
+                self.with_machine(*node, |machine| machine.deaf_until = until.max(machine.deaf_until));
+            }
+            Fault::StuckProcesses { node, seconds } => {
+                let until = self.checker.now() + Duration::from_secs(*seconds);
+                self.with_machine(*node, |machine| machine.stuck_until = until.max(machine.stuck_until));
+            }
             Fault::DeleteNode { node } => {
                 self.person("DELETE", &format!("/api/v1/nodes/{}", self.node(*node)), None).await
             }
@@ -200,8 +216,28 @@ impl World {
         }
     }
 
-    fn machine_host(&self, node: usize) -> Option<Arc<Host>> {
+    pub(crate) fn machine_host(&self, node: usize) -> Option<Arc<Host>> {
         self.machines.lock().get(node).and_then(|machine| machine.host.clone())
+    }
+
+    fn with_machine(&self, node: usize, change: impl FnOnce(&mut Machine)) {
+        if let Some(machine) = self.machines.lock().get_mut(node) {
+            change(machine);
+        }
+    }
+
+    /// A field of the machine of this name, compared with the time.
+    pub(crate) fn lasts(&self, name: &str, until: impl Fn(&Machine) -> Duration) -> bool {
+        let (now, machines) = (self.checker.now(), self.machines.lock());
+        let mut named = machines.iter().enumerate().filter(|(index, _)| self.node(*index) == name);
+        named.any(|(_, machine)| now < until(machine))
+    }
+
+    /// Whether a machine stands still, with its processes.
+    pub(crate) fn is_frozen(&self, name: &str) -> bool {
+        let nodes = self.machines.lock().len();
+        let index = (0..nodes).find(|index| self.node(*index) == name);
+        index.and_then(|index| self.machine_host(index)).is_some_and(|host| host.is_paused())
     }
 
     /// A machine stops.
@@ -228,6 +264,7 @@ impl World {
             let mut machines = self.machines.lock();
             let Some(machine) = machines.get_mut(node).filter(|machine| !machine.powered) else { return };
             machine.powered = true;
+            machine.stuck_until = Duration::ZERO;
             machine.boot += 1;
         }
         self.checker.note(format!("{} boots", self.node(node)));

@@ -11,8 +11,10 @@ use serde_json::{Value, json};
 use super::ask::ask;
 use super::host::Host;
 use super::run::World;
-use super::{BASELINE, word};
+use super::word;
 
+/// The name under which it calls.
+pub(super) const CALLER: &str = "kcm";
 /// `gcCheckPeriod`.
 const CHECK_EACH: Duration = Duration::from_secs(20);
 /// `quarantineTime`.
@@ -43,7 +45,7 @@ impl PodGc {
 
     async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> u16 {
         let Some(server) = self.world.servers.get(0) else { return 0 };
-        ask(&server, BASELINE, method, path, body).await.map_or(0, |(code, _)| code)
+        ask(&server, CALLER, method, path, body).await.map_or(0, |(code, _)| code)
     }
 
     async fn gc(&mut self) {
@@ -94,7 +96,7 @@ impl PodGc {
             word(pod, "/metadata/name")
         );
         for target in [format!("{path}/status"), path.clone()] {
-            self.world.checker.intends(BASELINE, &target, uid);
+            self.world.checker.intends(CALLER, &target, uid);
         }
         if !matches!(word(pod, "/status/phase"), "Failed" | "Succeeded") {
             let patch = json!({ "metadata": { "uid": uid }, "status": { "phase": "Failed" } });

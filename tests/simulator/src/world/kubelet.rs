@@ -125,10 +125,18 @@ impl Kubelet {
 
     /// Reads the watch cache of its API server.
     fn listen(&self) {
-        if self.world.links.is_cut(&self.node) {
+        let Some(server) = self.world.servers.get(self.server) else { return };
+        if self.world.links.is_cut(&self.node, server.name()) {
             return;
         }
-        let Some(server) = self.world.servers.get(self.server) else { return };
+        let first = self.pods.lock().is_none();
+        // Its watch hangs half open; a list, which is the first thing it asks, does not.
+        if !first && self.world.lasts(&self.node, |machine| machine.deaf_until) {
+            return;
+        }
+        if first && server.applied() < self.world.etcd.revision() {
+            self.world.checker.probe("a kubelet began with the past");
+        }
         let mine = server.cached("Pod").into_iter().filter(|pod| word(pod, "/spec/nodeName") == &*self.node);
         *self.pods.lock() = Some(mine.map(|pod| (word(&pod, "/metadata/uid").to_owned(), pod)).collect());
     }
@@ -234,6 +242,14 @@ impl Kubelet {
         let grace = u64::try_from(grace.unwrap_or(30)).unwrap_or(0);
         self.world.checker.note(format!("{} sends SIGTERM to {uid:.8}", self.node));
         self.env.sleep(Duration::from_secs(self.draw(uid, "end", grace + 1))).await;
+        let mut hung = false;
+        while self.world.lasts(&self.node, |machine| machine.stuck_until) {
+            hung = true;
+            self.env.sleep(LOOK_EACH).await;
+        }
+        if hung {
+            self.world.checker.probe("a process outlived its SIGKILL");
+        }
         self.world.checker.process_ends(process, "its kubelet stopped it");
         self.world.ended.lock().entry(uid.to_owned()).or_insert("Succeeded");
         if let Some(pod) = self.pod(uid) {
@@ -249,7 +265,7 @@ impl Kubelet {
         if pod.pointer("/metadata/deletionTimestamp").is_some() {
             let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": { "uid": uid } });
             let done = self.ask("DELETE", &path(pod), Some(options)).await;
-            if done.is_some() {
+            if done.is_some_and(|(code, _)| code == 200) {
                 self.world.checker.probe("kubelet completed a deletion");
             }
         }

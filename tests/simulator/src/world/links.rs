@@ -16,9 +16,19 @@ use crate::checker::Checker;
 struct State {
     /// Until when a caller reaches no API server.
     cut: BTreeMap<String, Duration>,
+    /// Until when a caller does not reach this one, by both their names.
+    cut_from: BTreeMap<(String, String), Duration>,
     /// What else happens to a caller's requests, and until when.
     troubles: BTreeMap<String, Vec<(Trouble, u64, Duration)>>,
     sent: BTreeMap<String, u64>,
+}
+
+impl State {
+    fn is_cut(&self, now: Duration, caller: &str, server: &str) -> bool {
+        let pair = (caller.to_owned(), server.to_owned());
+        let cuts = [self.cut.get(caller), self.cut_from.get(&pair)];
+        cuts.into_iter().flatten().any(|until| now < *until)
+    }
 }
 
 /// The links of a world.
@@ -51,9 +61,15 @@ impl Links {
         cut.insert(caller.to_owned(), known.max(until));
     }
 
-    pub(crate) fn is_cut(&self, caller: &str) -> bool {
-        let now = self.checker.now();
-        self.state.lock().cut.get(caller).is_some_and(|until| now < *until)
+    /// Cuts a caller off from one server for a while.
+    pub(crate) fn cut_from(&self, caller: &str, server: &str, until: Duration) {
+        let cut = &mut self.state.lock().cut_from;
+        let known = cut.entry((caller.to_owned(), server.to_owned())).or_default();
+        *known = until.max(*known);
+    }
+
+    pub(crate) fn is_cut(&self, caller: &str, server: &str) -> bool {
+        self.state.lock().is_cut(self.checker.now(), caller, server)
     }
 
     /// So many of a hundred requests of this caller meet the trouble.
@@ -65,12 +81,13 @@ impl Links {
     pub(crate) fn heal(&self) {
         let mut state = self.state.lock();
         state.cut.clear();
+        state.cut_from.clear();
         state.troubles.clear();
     }
 }
 
 impl Conduct for Links {
-    fn course(&self, _server: &str, asked: &Asked) -> Course {
+    fn course(&self, server: &str, asked: &Asked) -> Course {
         let now = self.checker.now();
         let mut state = self.state.lock();
         let sent = state.sent.entry(asked.caller.to_string()).or_default();
@@ -86,7 +103,7 @@ impl Conduct for Links {
         };
         // The processes of one place share its link.
         let place = asked.caller.split('.').next().unwrap_or_default();
-        if state.cut.get(place).is_some_and(|until| now < *until) {
+        if state.is_cut(now, place, server) {
             course.fate = Fate::DropBefore;
             course.reset = draw("reset", 4) == 0;
             return course;

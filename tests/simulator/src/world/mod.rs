@@ -9,13 +9,18 @@
 //! | `kubelet` | a hollow kubelet: registration, heartbeats, pods |
 //! | `workloads` | StatefulSet controller, scheduler, garbage collector, as far as needed |
 //! | `replica` | one process of what is under test |
+//! | `baseline` | what people use today |
 //! | `kcm` | the baseline: kube-controller-manager's PodGC |
+//! | `script` | the baseline: force delete when NotReady |
 //! | `faults` | what a plan can do to all of them |
+//! | `volumes` | whoever runs writes to its volume |
 //! | `run` | one run of one plan |
+//! | `settle` | its end: what is owed must come true |
 //!
 //! Ground truth (which processes run) is told to the checker and to nobody else.
 
 mod ask;
+mod baseline;
 mod faults;
 mod host;
 mod kcm;
@@ -23,21 +28,23 @@ mod kubelet;
 mod links;
 mod replica;
 mod run;
+mod script;
+mod settle;
+mod volumes;
 mod workloads;
 
 use serde_json::Value;
 
+pub use baseline::Baseline;
 pub use replica::{Launch, Launched, Settings};
 pub use run::{Outcome, Subject, run};
 
 /// The names under which processes under test call.
 const REPLICA: &str = "replica-";
-/// The name under which the baseline calls.
-const BASELINE: &str = "kcm";
 
 /// Whether this caller is what the checker judges.
 pub(crate) fn is_under_test(caller: &str) -> bool {
-    is_shipped(caller) || caller == BASELINE
+    is_shipped(caller) || matches!(caller, kcm::CALLER | script::CALLER)
 }
 
 /// Whether this caller is a process of ours.

@@ -7,28 +7,24 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::ask::Servers;
+use super::baseline::Baseline;
 use super::faults::Machine;
 use super::host::{EPOCH, Host};
-use super::kcm::PodGc;
 use super::links::Links;
 use super::replica::{Launch, Replica, Settings};
 use super::workloads::Workloads;
 use crate::api::{Disturbance, Etcd, Following, Reach};
 use crate::campaign::{Plan, Plant};
 use crate::chance::Chance;
-use crate::checker::{Checker, Findings, Invariant, Promise, Violation};
-
-/// From the healing of the world to the removal of what is proved gone: the
-/// quarantine, a failover, and what is left of the longest pause after failures.
-const SETTLED_AFTER: Duration = Duration::from_secs(40 + 15 + 60);
+use crate::checker::{Checker, Findings, Invariant, Moment, Promise, Violation};
 
 /// What is under test.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject {
     /// The shipped process, with a bug perhaps.
     Shipped(Launch, Option<Plant>),
-    /// kube-controller-manager's PodGC.
-    Baseline,
+    /// What people use today.
+    Baseline(Baseline),
 }
 
 /// What a run came to.
@@ -40,6 +36,8 @@ pub struct Outcome {
     pub timeline: Vec<(Duration, String)>,
     /// How often each thing happened that should happen sometimes.
     pub probes: BTreeMap<String, u64>,
+    /// What could be seen, and what the processes under test did, until the healing.
+    pub tape: Vec<Moment>,
     /// All requests and events as one number.
     pub hash: u64,
     /// How much time passed in the world.
@@ -56,6 +54,8 @@ pub(crate) struct World {
     pub(crate) server_hosts: Mutex<Vec<Arc<Host>>>,
     pub(crate) machines: Mutex<Vec<Machine>>,
     pub(crate) replicas: Vec<Replica>,
+    /// Pods of the StatefulSet.
+    pub(crate) members: usize,
     /// UIDs of pods that their kubelets are to evict.
     pub(crate) evicted: Mutex<BTreeSet<String>>,
     /// Pods whose containers ended for good, and how: on the disks of their machines.
@@ -78,6 +78,7 @@ pub fn run(plan: &Plan, subject: Subject) -> Outcome {
             }],
             timeline: Vec::new(),
             probes: BTreeMap::new(),
+            tape: Vec::new(),
             hash: 0,
             simulated: Duration::ZERO,
         },
@@ -89,6 +90,7 @@ async fn simulate(plan: &Plan, subject: Subject) -> Outcome {
     let world = {
         let promise = Promise {
             quarantine: Settings::SHIPPED.quarantine,
+            terminated_threshold: Settings::SHIPPED.terminated_threshold,
             renew_deadline: Settings::SHIPPED.renew_deadline,
         };
         let checker = Checker::new(promise);
@@ -109,12 +111,17 @@ async fn simulate(plan: &Plan, subject: Subject) -> Outcome {
     tokio::time::sleep(Duration::from_secs(plan.heal_at).saturating_sub(world.checker.now())).await;
     world.heal();
     let healed = world.checker.now();
-    tokio::time::sleep(SETTLED_AFTER).await;
-    world.judge_the_end(healed, subject);
+    world.settle(healed, subject).await;
     // Whatever runs holds the world: the circle ends here.
-    let Findings { violations, timeline, probes } = world.checker.findings();
-    let outcome =
-        Outcome { violations, timeline, probes, hash: world.checker.hash(), simulated: world.checker.now() };
+    let Findings { violations, timeline, probes, tape } = world.checker.findings();
+    let outcome = Outcome {
+        violations,
+        timeline,
+        probes,
+        tape,
+        hash: world.checker.hash(),
+        simulated: world.checker.now(),
+    };
     peers.crash();
     world.end();
     outcome
@@ -125,7 +132,7 @@ impl World {
         let chance = Chance::new(plan.seed);
         let (launch, plant) = match subject {
             Subject::Shipped(launch, plant) => (Some(launch), plant),
-            Subject::Baseline => (None, None),
+            Subject::Baseline(_) => (None, None),
         };
         let epoch = jiff::Timestamp::from_second(EPOCH).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
         let replicas = if launch.is_some() { plan.replicas } else { 0 };
@@ -137,6 +144,7 @@ impl World {
             server_hosts: Mutex::default(),
             machines: Mutex::new((0..plan.nodes).map(|_| Machine::default()).collect()),
             replicas: (0..replicas).map(Replica::new).collect(),
+            members: plan.pods,
             evicted: Mutex::default(),
             ended: Mutex::default(),
             launch,
@@ -158,11 +166,12 @@ impl World {
             peers.env().spawner.spawn("power", Box::pin(async move { world.power_on(node).await }));
         }
         Workloads::start(self, peers, plan.pods, Duration::from_secs(plan.lease_collected_after));
+        super::volumes::start(self, peers);
         match subject {
             Subject::Shipped(launch, plant) => {
                 self.replicas.iter().for_each(|place| place.start(self, launch, plant))
             }
-            Subject::Baseline => PodGc::start(self, peers, 0),
+            Subject::Baseline(baseline) => baseline.start(self, peers),
         }
         tokio::task::yield_now().await;
     }
@@ -170,6 +179,7 @@ impl World {
     /// All is well from now on, but for what has no power.
     fn heal(self: &Arc<Self>) {
         self.checker.note("the world heals");
+        self.checker.healed();
         self.links.heal();
         for server in self.servers.all() {
             server.reach(Reach::Whole);
@@ -186,23 +196,6 @@ impl World {
                 place.start(self, launch, self.plant);
             }
         }
-    }
-
-    fn judge_the_end(&self, healed: Duration, subject: Subject) {
-        for what in self.etcd.unimplemented() {
-            self.checker.violated(Invariant::Simulator, what);
-        }
-        if matches!(subject, Subject::Baseline) {
-            return;
-        }
-        self.checker.check_outstanding();
-        let mut holds = BTreeMap::new();
-        for place in &self.replicas {
-            for (reason, count) in place.holds() {
-                *holds.entry(reason).or_default() += count;
-            }
-        }
-        self.checker.check_settled(&self.etcd.objects("Pod"), &self.etcd.objects("Node"), healed, &holds);
     }
 
     /// Ends every host, so that nothing keeps anything alive.

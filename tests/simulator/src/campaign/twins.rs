@@ -1,0 +1,45 @@
+//! Plans with a twin: in one world a node is dead, in the other it lives and
+//! reaches nobody. Nothing that can be seen tells them apart.
+
+use super::draw::draw;
+use super::plan::{Fault, Plan};
+
+/// The plan of a seed with a node that dies, and its twin, in which that node is cut
+/// off instead. Both run the same until their `heal_at`.
+#[must_use]
+pub fn twins(seed: u64) -> (Plan, Plan) {
+    let mut dead = draw(seed);
+    let node = dead.nodes - 1;
+    // A node that something else befalls would show that it lives, or would have to
+    // be dead twice.
+    dead.faults.retain(|(_, fault)| !befalls(fault, node));
+    let at = 40 + seed % 60;
+    let mut alive = dead.clone();
+    dead.faults.push((at, Fault::PowerOff { node, back: None }));
+    alive.faults.push((at, Fault::CutNode { node, seconds: 10_000 }));
+    for plan in [&mut dead, &mut alive] {
+        plan.faults.push((at + 1 + seed % 40, Fault::DeleteNode { node }));
+        plan.faults.sort_by_key(|(at, _)| *at);
+    }
+    (dead, alive)
+}
+
+fn befalls(fault: &Fault, which: usize) -> bool {
+    match fault {
+        Fault::CutNode { node, .. }
+        | Fault::CutLink { node, .. }
+        | Fault::TroubleNode { node, .. }
+        | Fault::JumpNode { node, .. }
+        | Fault::PowerOff { node, .. }
+        | Fault::Reboot { node }
+        | Fault::KillKubelet { node, .. }
+        | Fault::Freeze { node, .. }
+        | Fault::DeafKubelet { node, .. }
+        | Fault::StuckProcesses { node, .. }
+        | Fault::DeleteNode { node }
+        | Fault::Taint { node } => *node == which,
+        // Whose pod it is, and on which node, is not known beforehand.
+        Fault::Evict { .. } => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,285 @@
+//! Each invariant can be broken: acts that no controller here does, told to the
+//! checker as if one did.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Checker, Invariant, Promise};
+use crate::api::{Asked, Seen};
+
+const ME: &str = "replica-0.1";
+const POD: &str = "/api/v1/namespaces/default/pods/data-0";
+
+/// Runs `told` with a checker inside of a simulation; gives back what was broken.
+fn broken(told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let promise = Promise {
+            quarantine: Duration::from_secs(40),
+            terminated_threshold: 1,
+            renew_deadline: Duration::from_secs(10),
+        };
+        let checker = Checker::new(promise);
+        told(&checker).await;
+        checker.findings().violations.iter().map(|violation| violation.invariant).collect()
+    })
+}
+
+async fn seconds(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+fn pod() -> Value {
+    json!({
+        "metadata": { "name": "data-0", "namespace": "default", "uid": "u1" },
+        "spec": { "nodeName": "node-0", "terminationGracePeriodSeconds": 30 },
+        "status": { "phase": "Running" },
+    })
+}
+
+fn deleted(grace: i64) -> Value {
+    let mut pod = pod();
+    pod["metadata"]["deletionTimestamp"] = "2026-11-21T00:00:00Z".into();
+    pod["metadata"]["deletionGracePeriodSeconds"] = grace.into();
+    pod
+}
+
+fn phase(mut pod: Value, phase: &str) -> Value {
+    pod["status"]["phase"] = phase.into();
+    pod
+}
+
+fn change(kind: &str, name: &str, before: Option<Value>, after: Option<Value>) -> Seen {
+    Seen { revision: 2, kind: kind.to_owned(), name: name.to_owned(), before, after }
+}
+
+/// A process under test changes a pod by this request.
+fn acts(checker: &Checker, method: Method, body: &Value, before: Value, after: Option<Value>) {
+    let asked = Asked { body: body.to_string().into(), ..Asked::new(ME, method, POD) };
+    checker.executed(&asked, 200, &[change("Pod", "default/data-0", Some(before), after)]);
+}
+
+fn preconditions(grace: i64) -> Value {
+    json!({ "gracePeriodSeconds": grace, "preconditions": { "uid": "u1", "resourceVersion": "1" } })
+}
+
+fn patch() -> Value {
+    json!({ "metadata": { "uid": "u1", "resourceVersion": "1" } })
+}
+
+#[test]
+fn s5_grace_is_not_lengthened_and_not_shortened_without_evidence() {
+    let graceful = preconditions(60);
+    let longer = broken(async |checker| {
+        acts(checker, Method::DELETE, &graceful, deleted(30), Some(deleted(60)));
+    });
+    assert_eq!(longer, [Invariant::Grace]);
+    let shorter = broken(async |checker| {
+        acts(checker, Method::DELETE, &preconditions(5), pod(), Some(deleted(5)));
+    });
+    assert_eq!(shorter, [Invariant::Grace]);
+    let full = broken(async |checker| {
+        acts(checker, Method::DELETE, &preconditions(30), pod(), Some(deleted(30)));
+    });
+    assert_eq!(full, []);
+}
+
+#[test]
+fn s6_what_was_meant_gracefully_removes_nothing_at_once() {
+    let at_once = broken(async |checker| acts(checker, Method::DELETE, &preconditions(30), pod(), None));
+    assert_eq!(at_once, [Invariant::Graceful]);
+    let forced = broken(async |checker| acts(checker, Method::DELETE, &preconditions(0), pod(), None));
+    assert_eq!(forced, [Invariant::Evidence]);
+}
+
+#[test]
+fn s2_finalizers_are_not_ours() {
+    let mut kept = deleted(0);
+    kept["metadata"]["finalizers"] = json!(["example.com/hook"]);
+    let released = broken(async |checker| {
+        acts(checker, Method::PATCH, &patch(), kept.clone(), Some(deleted(0)));
+    });
+    assert_eq!(released, [Invariant::Evidence]);
+}
+
+#[test]
+fn s11_an_end_stays_an_end_and_conditions_are_true() {
+    let revived = broken(async |checker| {
+        acts(checker, Method::PATCH, &patch(), phase(pod(), "Failed"), Some(pod()));
+    });
+    assert_eq!(revived, [Invariant::Truth]);
+    let other_end = broken(async |checker| {
+        acts(checker, Method::PATCH, &patch(), phase(pod(), "Succeeded"), Some(phase(pod(), "Failed")));
+    });
+    assert_eq!(other_end, [Invariant::Truth]);
+    let mut orphan = pod();
+    orphan["status"]["conditions"] =
+        json!([{ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC" }]);
+    let lied = broken(async |checker| {
+        acts(checker, Method::PATCH, &patch(), pod(), Some(orphan.clone()));
+    });
+    assert_eq!(lied, [Invariant::Truth]);
+}
+
+#[test]
+fn s8_two_writers_of_a_volume_in_turns() {
+    let turns = |ends: bool| {
+        broken(async move |checker| {
+            let first = checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
+            checker.volumes_are_written(|_| false);
+            if ends {
+                checker.process_ends(first, "it ended");
+            }
+            checker.process_starts("default/data-0", "u2", &"node-1".into(), 1);
+            for _ in 0..3 {
+                checker.volumes_are_written(|_| false);
+            }
+        })
+    };
+    assert_eq!(turns(false), [Invariant::AtMostOne, Invariant::Storage]);
+    assert_eq!(turns(true), []);
+}
+
+#[test]
+fn s8_a_frozen_machine_writes_when_it_thaws() {
+    let thawed = broken(async |checker| {
+        checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
+        checker.volumes_are_written(|_| false);
+        checker.process_starts("default/data-0", "u2", &"node-1".into(), 1);
+        checker.volumes_are_written(|node| node == "node-0");
+        assert!(!checker.findings().violations.iter().any(|found| found.invariant == Invariant::Storage));
+        checker.volumes_are_written(|_| false);
+    });
+    assert!(thawed.contains(&Invariant::Storage));
+}
+
+#[test]
+fn s13_the_same_write_again_and_again_when_nothing_goes_wrong() {
+    let hammering = |healed: bool| {
+        broken(async move |checker| {
+            if healed {
+                checker.healed();
+            }
+            seconds(120).await;
+            for _ in 0..20 {
+                let asked = Asked { body: patch().to_string().into(), ..Asked::new(ME, Method::PATCH, POD) };
+                checker.executed(&asked, 409, &[]);
+            }
+        })
+    };
+    assert_eq!(hammering(true), [Invariant::HotLoop]);
+    assert_eq!(hammering(false), []);
+}
+
+/// Tells the checker that the Node went and that the world healed, then waits.
+async fn an_orphan_after(checker: &Checker, wait: u64) {
+    let person = Asked::new("person", Method::DELETE, "/api/v1/nodes/node-0");
+    checker.executed(&person, 200, &[change("Node", "node-0", Some(json!({})), None)]);
+    checker.healed();
+    seconds(wait).await;
+}
+
+fn holds(reason: &str) -> BTreeMap<String, u64> {
+    BTreeMap::from([(reason.to_owned(), 1)])
+}
+
+#[test]
+fn l1_an_orphan_is_owed_after_the_pause_and_the_quarantine() {
+    let at = |wait: u64, holds: BTreeMap<String, u64>| {
+        broken(async |checker| {
+            an_orphan_after(checker, wait).await;
+            checker.check_settled(&[pod()], &[], &holds);
+        })
+    };
+    assert_eq!(at(116, holds("Quarantine")), [Invariant::Liveness], "60 + 40 + 15");
+    assert_eq!(at(114, holds("Quarantine")), []);
+    assert_eq!(at(114, BTreeMap::new()), [Invariant::Reported], "L9: nobody was told");
+    assert_eq!(at(70, BTreeMap::new()), [], "too early to be told");
+}
+
+#[test]
+fn l1_false_alarm_a_lease_renewed_late_begins_another_quarantine() {
+    let renewed_and = |wait: u64, reason: &'static str| {
+        broken(async move |checker| {
+            an_orphan_after(checker, 80).await;
+            let kubelet = Asked::new("node-0", Method::PATCH, "/apis/coordination.k8s.io/v1/x");
+            let lease = json!({ "spec": { "renewTime": "now" } });
+            checker.executed(&kubelet, 200, &[change("Lease", "kube-node-lease/node-0", None, Some(lease))]);
+            seconds(wait).await;
+            checker.check_settled(&[pod()], &[], &holds(reason));
+        })
+    };
+    assert_eq!(renewed_and(94, "Quarantine"), [], "40 of silence, 40 between the reads, 15");
+    assert_eq!(renewed_and(96, "Quarantine"), [Invariant::Liveness]);
+    assert_eq!(renewed_and(30, "KubeletAlive"), []);
+    assert_eq!(renewed_and(30, "Quarantine"), [Invariant::Reported], "its kubelet lives, which is not told");
+}
+
+#[test]
+fn l1_another_node_with_a_living_kubelet_excuses_nothing() {
+    let found = broken(async |checker| {
+        an_orphan_after(checker, 130).await;
+        checker.check_settled(&[pod()], &[], &holds("KubeletAlive"));
+    });
+    assert_eq!(found, [Invariant::Liveness]);
+}
+
+#[test]
+fn l1_too_many_that_ended() {
+    let ended = |uid: &str| {
+        let mut pod = phase(pod(), "Succeeded");
+        pod["metadata"]["uid"] = uid.into();
+        pod
+    };
+    let found = broken(async |checker| {
+        let pods = [ended("u1"), ended("u2")];
+        for pod in &pods {
+            let kubelet = Asked::new("node-0", Method::PATCH, POD);
+            checker.executed(&kubelet, 200, &[change("Pod", "default/x", None, Some(pod.clone()))]);
+        }
+        checker.healed();
+        seconds(100).await;
+        checker.check_settled(&pods, &[json!({ "metadata": { "name": "node-0" } })], &BTreeMap::new());
+    });
+    assert_eq!(found, [Invariant::Liveness]);
+}
+
+#[test]
+fn l4_what_ran_is_replaced_or_what_could_run_does_not() {
+    let replaced = broken(async |checker| {
+        let first = checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
+        let before = checker.members();
+        checker.process_ends(first, "it ended");
+        checker.process_starts("default/data-0", "u2", &"node-0".into(), 1);
+        checker.check_rest(&before, &[]);
+    });
+    assert_eq!(replaced, [Invariant::Rest]);
+    let missing = broken(async |checker| {
+        checker.check_rest(&BTreeMap::new(), &["default/data-0".to_owned()]);
+    });
+    assert_eq!(missing, [Invariant::Rest]);
+}
+
+#[test]
+fn l8_a_leader_that_died_still_leads() {
+    let leads = |who: &str| {
+        let lease = json!({ "spec": { "holderIdentity": who } });
+        let asked = Asked { body: patch().to_string().into(), ..Asked::new(ME, Method::PATCH, "/x") };
+        (asked, change("Lease", "kube-system/pod-safety", None, Some(lease)))
+    };
+    let found = |who: &'static str| {
+        broken(async move |checker| {
+            let (asked, change) = leads(who);
+            checker.executed(&asked, 200, &[change]);
+            checker.check_failover("replica-1.1");
+        })
+    };
+    assert_eq!(found("replica-1.1"), [Invariant::Failover]);
+    assert_eq!(found(""), [Invariant::Failover], "nobody leads");
+    assert_eq!(found("replica-0.1"), []);
+}
