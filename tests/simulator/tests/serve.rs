@@ -188,7 +188,8 @@ async fn requests_wait_while_the_simulation_stands_still() {
     stage.stand(true);
     // The loop may be in the middle of its last turn.
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let waits = get(&stage, &format!("{PODS}/web-0"), "");
+    let path = format!("{PODS}/web-0");
+    let waits = get(&stage, &path, "");
     futures::pin_mut!(waits);
     assert!(tokio::time::timeout(Duration::from_millis(300), &mut waits).await.is_err());
     stage.stand(false);

@@ -37,7 +37,7 @@ impl Clock for Paused {
 }
 
 /// Clocks and tasks of a runtime whose time is paused. To be called inside of it.
-pub fn env() -> Env {
+pub(crate) fn env() -> Env {
     let real = Env::real(1);
     Env { clock: Arc::new(Paused(real.clone())), ..real }
 }
@@ -53,10 +53,10 @@ impl Conduct for Slow {
 }
 
 /// A running simulation and its listener.
-pub struct Stage {
-    pub listener: Listener,
-    pub etcd: Arc<Etcd>,
-    pub server: Arc<ApiServer>,
+pub(crate) struct Stage {
+    pub(crate) listener: Listener,
+    pub(crate) etcd: Arc<Etcd>,
+    pub(crate) server: Arc<ApiServer>,
     stands: Arc<AtomicBool>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -65,7 +65,7 @@ pub struct Stage {
 impl Stage {
     /// A node, its Lease, the pod `web-0` on it with an Event, and a kubelet that
     /// ends the pods that are to end.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let (gate, visitors) = serve::gate();
         let listener = Listener::start("127.0.0.1:0".parse().unwrap(), gate).unwrap();
         let (stands, ends): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
@@ -92,7 +92,7 @@ impl Stage {
             told.send(runtime.block_on(begin)).unwrap();
             while !own_ends.load(Ordering::SeqCst) {
                 if !own_stands.load(Ordering::SeqCst) {
-                    runtime.block_on(tokio::time::sleep(STEP));
+                    runtime.block_on(async { tokio::time::sleep(STEP).await });
                 }
                 std::thread::sleep(REST);
             }
@@ -102,12 +102,12 @@ impl Stage {
     }
 
     /// Time stands still, or goes on.
-    pub fn stand(&self, still: bool) {
+    pub(crate) fn stand(&self, still: bool) {
         self.stands.store(still, Ordering::SeqCst);
     }
 
     /// A client of the present runtime, over HTTP.
-    pub fn client(&self) -> kube::Client {
+    pub(crate) fn client(&self) -> kube::Client {
         let mut config = kube::Config::new(self.listener.url().parse().unwrap());
         config.default_retry = false;
         kube::Client::try_from(config).unwrap()
