@@ -219,7 +219,7 @@ async fn a_client_that_goes_away_ends_its_watch() {
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused() {
     let stage = Stage::start();
-    let large = json!({ "metadata": { "name": "x".repeat(4 << 20) } });
+    let large = json!({ "metadata": { "name": "x".repeat(3 << 20) } });
     let (code, body) = ask(&stage, Method::POST, PODS, "", &large).await;
     assert_eq!((code, &body["kind"]), (413, &json!("Status")));
 }
