@@ -105,13 +105,6 @@ impl Stage {
     pub(crate) fn stand(&self, still: bool) {
         self.stands.store(still, Ordering::SeqCst);
     }
-
-    /// A client of the present runtime, over HTTP.
-    pub(crate) fn client(&self) -> kube::Client {
-        let mut config = kube::Config::new(self.listener.url().parse().unwrap());
-        config.default_retry = false;
-        kube::Client::try_from(config).unwrap()
-    }
 }
 
 impl Drop for Stage {
