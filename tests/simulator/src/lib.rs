@@ -11,6 +11,7 @@
 //! | [`chance`] | keyed randomness: a value depends on its seed and its purpose, not on what was drawn before |
 //! | [`api`] | the API servers and their one log: what a client can see of Kubernetes |
 //! | [`differential`] | random requests to two API servers, and the comparison of their answers |
+//! | [`serve`] | real `kubectl`, from outside, over HTTP |
 //!
 //! The world (nodes, kubelets, processes, power, disks, links) and the checker
 //! stand above [`api`] and know it by [`api::Etcd`], [`api::ApiServer`],
@@ -25,4 +26,5 @@ pub mod campaign;
 pub mod chance;
 pub mod checker;
 pub mod differential;
+pub mod serve;
 pub mod world;

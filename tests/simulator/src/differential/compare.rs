@@ -17,7 +17,7 @@ pub struct Divergence {
 
 /// All that is left out of the comparison on purpose. None of it is left out by
 /// name of a request: what is compared is compared everywhere.
-pub const DIVERGENCES: [Divergence; 6] = [
+pub const DIVERGENCES: [Divergence; 7] = [
     Divergence {
         what: "metadata.managedFields",
         why: "nothing of ours reads or writes field ownership; a write that changes nothing else is one in the real server and none here",
@@ -29,6 +29,10 @@ pub const DIVERGENCES: [Divergence; 6] = [
     Divergence {
         what: "the words of messages",
         why: "code, reason, causes and retryAfterSeconds are compared; nobody decides by words",
+    },
+    Divergence {
+        what: "the order of details.causes",
+        why: "Go finds some of them by walking maps, so the real server's own order changes from call to call; all of them are compared, each as often as it is told",
     },
     Divergence {
         what: "the resourceVersion of lists",

@@ -120,7 +120,11 @@ fn drop_empty(value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.retain(|key, field| {
-                drop_empty(field);
+                match field.as_object_mut().filter(|_| MAPS.contains(&key.as_str())) {
+                    // What stands in a map is a value even when it is empty: labels often are.
+                    Some(entries) => entries.retain(|_, entry| !entry.is_null()),
+                    None => drop_empty(field),
+                }
                 !is_empty(key, field)
             });
         }

@@ -2,6 +2,16 @@
 
 use super::*;
 
+/// `node-role.kubernetes.io/worker` has one, and kubectl showed no role.
+#[tokio::test(start_paused = true)]
+async fn a_label_with_an_empty_value_is_kept() {
+    let cluster = Cluster::new();
+    let node = json!({ "metadata": { "name": "n", "labels": { "a": "" }, "annotations": {} } });
+    let (code, stored) = cluster.send(Method::POST, NODES, &node);
+    assert_eq!((code, &stored["metadata"]["labels"]), (201, &json!({ "a": "" })));
+    assert!(stored["metadata"]["annotations"].is_null(), "an empty map is none");
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_counter_numbers_all_writes_and_a_write_of_nothing_is_none() {
     let cluster = Cluster::new();
