@@ -169,6 +169,11 @@ impl State {
             }
             return;
         }
+        if change.after.is_none() && !is_terminal(before) && is_shipped(&asked.caller) {
+            // Its phase is set by compare-and-swap first: that is the re-read of the pod.
+            let what = format!("{} removed {} without having called it ended", asked.caller, change.name);
+            self.violated(now, Invariant::Evidence, what);
+        }
         let sent = intention.map_or(now, |intention| intention.sent);
         let verdict = self.evidence(&asked.caller, before, sent, quarantine);
         let what = if ends { "called ended" } else { "removed" };

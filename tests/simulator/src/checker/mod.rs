@@ -6,12 +6,14 @@
 //! | `processes` | S1: at most one process with write access per identity; the ledger of ground truth |
 //! | `acts` | S2, S4: what is removed, with which evidence, and of which UID |
 //! | `requests` | S9, S12, S13: who may write when, and how requests look |
+//! | `leaders` | S9: no two processes write in each other's terms |
 //! | `liveness` | L1: what is proved gone is removed in time, what is not has a reason |
 //!
 //! Everything is checked when it happens. The same events give the same
 //! `Checker::hash`, which is how two runs of one seed are compared.
 
 mod acts;
+mod leaders;
 mod liveness;
 mod processes;
 mod requests;
@@ -22,6 +24,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
+
+pub(crate) use requests::Outstanding;
 
 /// A rule that no run may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,6 +102,7 @@ struct State {
     processes: processes::Ledger,
     acts: acts::Acts,
     requests: requests::Requests,
+    leaders: leaders::Leaders,
 }
 
 /// The referee of one run.
@@ -122,6 +127,7 @@ impl Checker {
             processes: processes::Ledger::default(),
             acts: acts::Acts::default(),
             requests: requests::Requests::default(),
+            leaders: leaders::Leaders::default(),
         };
         Arc::new(Self { began: Instant::now(), promise, state: Mutex::new(state) })
     }
