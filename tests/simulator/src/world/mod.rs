@@ -16,7 +16,9 @@
 //! | `kcm` | the baseline: kube-controller-manager's PodGC |
 //! | `script` | the baseline: force delete when NotReady |
 //! | `faults` | what a plan can do to all of them |
+//! | `volumes` | whoever runs writes to its volume |
 //! | `run` | one run of one plan |
+//! | `settle` | its end: what is owed must come true |
 //!
 //! Ground truth (which processes run) is told to the checker and to nobody else.
 
@@ -32,7 +34,9 @@ mod replica;
 mod run;
 mod script;
 mod seam;
+mod settle;
 mod strike;
+mod volumes;
 mod workloads;
 
 use serde_json::Value;

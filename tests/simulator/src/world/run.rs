@@ -19,10 +19,6 @@ use crate::campaign::{Plan, Plant};
 use crate::chance::Chance;
 use crate::checker::{Checker, Findings, Invariant, Promise, Violation};
 
-/// From the healing of the world to the removal of what is proved gone: the
-/// quarantine, a failover, and what is left of the longest pause after failures.
-const SETTLED_AFTER: Duration = Duration::from_secs(40 + 15 + 60);
-
 /// What is under test.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject {
@@ -57,6 +53,8 @@ pub(crate) struct World {
     pub(crate) server_hosts: Mutex<Vec<Arc<Host>>>,
     pub(crate) machines: Mutex<Vec<Machine>>,
     pub(crate) replicas: Vec<Replica>,
+    /// Pods of the StatefulSet.
+    pub(crate) members: usize,
     /// UIDs of pods that their kubelets are to evict.
     pub(crate) evicted: Mutex<BTreeSet<String>>,
     /// Pods whose containers ended for good, and how: on the disks of their machines.
@@ -113,6 +111,7 @@ async fn simulate(plan: &Plan, subject: Subject, tape: Tape) -> (Outcome, Taped)
     let world = {
         let promise = Promise {
             quarantine: Settings::SHIPPED.quarantine,
+            terminated_threshold: Settings::SHIPPED.terminated_threshold,
             renew_deadline: Settings::SHIPPED.renew_deadline,
         };
         let checker = Checker::new(promise);
@@ -134,8 +133,7 @@ async fn simulate(plan: &Plan, subject: Subject, tape: Tape) -> (Outcome, Taped)
     tokio::time::sleep(Duration::from_secs(plan.heal_at).saturating_sub(world.checker.now())).await;
     world.heal();
     let healed = world.checker.now();
-    tokio::time::sleep(SETTLED_AFTER).await;
-    world.judge_the_end(healed, subject);
+    world.settle(healed, subject).await;
     // Whatever runs holds the world: the circle ends here.
     let Findings { violations, timeline, probes } = world.checker.findings();
     let outcome =
@@ -162,6 +160,7 @@ impl World {
             server_hosts: Mutex::default(),
             machines: Mutex::new((0..plan.nodes).map(|_| Machine::default()).collect()),
             replicas: (0..replicas).map(Replica::new).collect(),
+            members: plan.pods,
             evicted: Mutex::default(),
             ended: Mutex::default(),
             launch,
@@ -184,6 +183,7 @@ impl World {
             peers.env().spawner.spawn("power", Box::pin(async move { world.power_on(node).await }));
         }
         Workloads::start(self, peers, plan.pods, Duration::from_secs(plan.lease_collected_after));
+        super::volumes::start(self, peers);
         match subject {
             Subject::Shipped(launch, plant) => {
                 self.replicas.iter().for_each(|place| place.start(self, launch, plant))
@@ -196,6 +196,7 @@ impl World {
     /// All is well from now on, but for what has no power.
     fn heal(self: &Arc<Self>) {
         self.checker.note("the world heals");
+        self.checker.healed();
         self.links.heal();
         for server in self.servers.all() {
             server.reach(Reach::Whole);
@@ -212,23 +213,6 @@ impl World {
                 place.start(self, launch, self.plant);
             }
         }
-    }
-
-    fn judge_the_end(&self, healed: Duration, subject: Subject) {
-        for what in self.etcd.unimplemented() {
-            self.checker.violated(Invariant::Simulator, what);
-        }
-        if matches!(subject, Subject::Baseline(_)) {
-            return;
-        }
-        self.checker.check_outstanding();
-        let mut holds = BTreeMap::new();
-        for place in &self.replicas {
-            for (reason, count) in place.holds() {
-                *holds.entry(reason).or_default() += count;
-            }
-        }
-        self.checker.check_settled(&self.etcd.objects("Pod"), &self.etcd.objects("Node"), healed, &holds);
     }
 
     /// Ends every host, so that nothing keeps anything alive.
