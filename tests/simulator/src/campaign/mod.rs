@@ -24,7 +24,7 @@ mod scenarios;
 
 pub use corpus::{Entry, page, subject};
 pub use draw::draw;
-pub use many::{Tally, campaign, first_seed_that_breaks, same_twice, tell};
+pub use many::{Tally, campaign, campaign_while, first_seed_that_breaks, same_twice, tell, threads};
 pub use minimise::{Smallest, minimise};
 pub use perturb::{Broken, Perturbed, perturb};
 pub use plan::{Fault, Plan, Trouble};
