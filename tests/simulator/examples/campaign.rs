@@ -32,7 +32,7 @@ use pod_safety_simulator::world::Subject;
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 /// Seeds in which baselines and planted bugs are looked for.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 200;
 /// A page that needs more faults than this explains nothing.
 const FAULTS: usize = 5;
 

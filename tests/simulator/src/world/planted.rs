@@ -134,10 +134,14 @@ impl Seam {
                 answer
             }
             Plant::RetryByName if parts.is_write_to_pod() && conflict => {
-                // By the time it looks again, who bears the name may be another.
-                tokio::time::sleep(Duration::from_secs(2)).await;
-                self.aim_at_what_is_there(&mut parts);
-                self.send(parts).await
+                let seam = self.clone();
+                self.aside(Box::pin(async move {
+                    // By the time it looks again, who bears the name may be another.
+                    tokio::time::sleep(Duration::from_secs(30)).await;
+                    seam.aim_at_what_is_there(&mut parts);
+                    drop(seam.send(parts).await);
+                }));
+                answer
             }
             Plant::ForceOnConflict if parts.is_write_to_pod() && conflict => {
                 forget(&mut parts, "uid");

@@ -283,7 +283,9 @@ impl Seam {
 
 /// What an API server says when it refuses.
 pub(super) fn refused(code: u16) -> Result<Answer, BoxError> {
-    let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code });
+    let reason = if code == 404 { "NotFound" } else { "" };
+    let status =
+        json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason });
     whole(code, status.to_string().into())
 }
 
