@@ -221,6 +221,11 @@ impl State {
         {
             self.probe("removal waits for finalizers");
         }
+        if change.after.is_none() && !is_terminal(before) && is_shipped(&asked.caller) {
+            // Its phase is set by compare-and-swap first: that is the re-read of the pod.
+            let what = format!("{} removed {} without having called it ended", asked.caller, change.name);
+            self.violated(now, Invariant::Evidence, what);
+        }
         let sent = intention.map_or(now, |intention| intention.sent);
         for effect in effects(before, change.after.as_ref()) {
             let verdict = self.evidence(&asked.caller, before, sent, quarantine);

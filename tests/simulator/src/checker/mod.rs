@@ -7,6 +7,7 @@
 //! | `effects` | what one change did to a pod |
 //! | `acts` | S2, S4, S5, S6, S11: what is changed, with which evidence, and of which UID |
 //! | `requests` | S9, S12, S13: who may write when, and how requests look |
+//! | `leaders` | S9: no two processes write in each other's terms |
 //! | `storage` | S8: at most one writer per volume |
 //! | `liveness` | L1, L9: what is proved gone is removed in time, what is not has a reason |
 //! | `twins` | S3: what a process under test saw and did, to compare with another run |
@@ -18,6 +19,7 @@
 
 mod acts;
 mod effects;
+mod leaders;
 mod liveness;
 mod probes;
 mod processes;
@@ -38,6 +40,8 @@ pub use probes::unreached;
 pub(crate) use rest::FAILOVER;
 use tokio::time::Instant;
 pub use twins::{Moment, first_difference};
+
+pub(crate) use requests::Outstanding;
 
 /// A rule that no run may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,6 +146,7 @@ struct State {
     storage: storage::Storage,
     tape: Vec<Moment>,
     requests: requests::Requests,
+    leaders: leaders::Leaders,
 }
 
 /// The referee of one run.
@@ -169,6 +174,7 @@ impl Checker {
             storage: storage::Storage::default(),
             tape: Vec::new(),
             requests: requests::Requests::default(),
+            leaders: leaders::Leaders::default(),
         };
         Arc::new(Self { began: Instant::now(), promise, state: Mutex::new(state) })
     }

@@ -54,7 +54,7 @@ impl Drop for Outstanding {
     }
 }
 
-fn is_lease_of_ours(path: &str) -> bool {
+pub(super) fn is_lease_of_ours(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
 }
 
@@ -208,7 +208,11 @@ fn bad_manners(asked: &Asked) -> Option<&'static str> {
         {
             return Some("does not name UID and version");
         }
-        return number(&body, "/gracePeriodSeconds").is_none().then_some("leaves its grace to the server");
+        return match number(&body, "/gracePeriodSeconds") {
+            Some(0) => None,
+            Some(_) => Some("asks for a grace"),
+            None => Some("leaves its grace to the server"),
+        };
     }
     if pods && word(&body, "/metadata/uid").is_empty() {
         return Some("does not name the UID");

@@ -9,6 +9,9 @@
 //! | `kubelet` | a hollow kubelet: registration, heartbeats, pods |
 //! | `workloads` | StatefulSet controller, scheduler, garbage collector, as far as needed |
 //! | `replica` | one process of what is under test |
+//! | `seam` | what lies between its client and the wire |
+//! | `planted` | what planted bugs make of requests, answers and watches |
+//! | `strike` | one thing that happens exactly at one call or event of a process |
 //! | `baseline` | what people use today |
 //! | `kcm` | the baseline: kube-controller-manager's PodGC |
 //! | `script` | the baseline: force delete when NotReady |
@@ -26,10 +29,13 @@ mod host;
 mod kcm;
 mod kubelet;
 mod links;
+mod planted;
 mod replica;
 mod run;
 mod script;
+mod seam;
 mod settle;
+mod strike;
 mod volumes;
 mod workloads;
 
@@ -37,7 +43,8 @@ use serde_json::Value;
 
 pub use baseline::Baseline;
 pub use replica::{Launch, Launched, Settings};
-pub use run::{Outcome, Subject, run};
+pub use run::{Outcome, Subject, recorded, run, stricken};
+pub use strike::{Blow, Moment, Occasion, Strike};
 
 /// The names under which processes under test call.
 const REPLICA: &str = "replica-";

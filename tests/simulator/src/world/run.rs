@@ -12,6 +12,7 @@ use super::faults::Machine;
 use super::host::{EPOCH, Host};
 use super::links::Links;
 use super::replica::{Launch, Replica, Settings};
+use super::strike::{Moment, Strike, Tape};
 use super::workloads::Workloads;
 use crate::api::{Disturbance, Etcd, Following, Reach};
 use crate::campaign::{Plan, Plant};
@@ -62,30 +63,53 @@ pub(crate) struct World {
     pub(crate) ended: Mutex<BTreeMap<String, &'static str>>,
     pub(crate) launch: Option<Launch>,
     pub(crate) plant: Option<Plant>,
+    pub(crate) tape: Tape,
 }
 
 /// Runs a plan from its beginning to its end, in simulated time.
 #[must_use]
 pub fn run(plan: &Plan, subject: Subject) -> Outcome {
+    start(plan, subject, Tape::default()).0
+}
+
+/// Runs a plan and records the moments at which something could have struck.
+#[must_use]
+pub fn recorded(plan: &Plan, subject: Subject) -> (Outcome, Vec<Moment>) {
+    let (outcome, (moments, _)) = start(plan, subject, Tape::new(None));
+    (outcome, moments)
+}
+
+/// Runs a plan with a strike; gives back the hash of all that was before it, if
+/// it came.
+#[must_use]
+pub fn stricken(plan: &Plan, subject: Subject, strike: &Strike) -> (Outcome, Option<u64>) {
+    let (outcome, (_, before)) = start(plan, subject, Tape::new(Some(strike.clone())));
+    (outcome, before)
+}
+
+/// What a tape holds at the end.
+type Taped = (Vec<Moment>, Option<u64>);
+
+fn start(plan: &Plan, subject: Subject, tape: Tape) -> (Outcome, Taped) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     match runtime {
-        Ok(runtime) => runtime.block_on(simulate(plan, subject)),
-        Err(error) => Outcome {
-            violations: vec![Violation {
-                at: Duration::ZERO,
-                invariant: Invariant::Simulator,
-                what: error.to_string(),
-            }],
-            timeline: Vec::new(),
-            probes: BTreeMap::new(),
-            tape: Vec::new(),
-            hash: 0,
-            simulated: Duration::ZERO,
-        },
+        Ok(runtime) => runtime.block_on(simulate(plan, subject, tape)),
+        Err(error) => {
+            let (at, invariant, what) = (Duration::ZERO, Invariant::Simulator, error.to_string());
+            let outcome = Outcome {
+                violations: vec![Violation { at, invariant, what }],
+                timeline: Vec::new(),
+                probes: BTreeMap::new(),
+                tape: Vec::new(),
+                hash: 0,
+                simulated: Duration::ZERO,
+            };
+            (outcome, (Vec::new(), None))
+        }
     }
 }
 
-async fn simulate(plan: &Plan, subject: Subject) -> Outcome {
+async fn simulate(plan: &Plan, subject: Subject, tape: Tape) -> (Outcome, Taped) {
     let peers;
     let world = {
         let promise = Promise {
@@ -94,9 +118,10 @@ async fn simulate(plan: &Plan, subject: Subject) -> Outcome {
             renew_deadline: Settings::SHIPPED.renew_deadline,
         };
         let checker = Checker::new(promise);
-        let world = Arc::new(World::new(plan, subject, checker));
+        let world = Arc::new(World::new(plan, subject, checker, tape));
         world.links.watch(&world.etcd);
         peers = Host::start("peers", world.chance.part("peers", 0), &world.checker);
+        world.tape.start(peers.env());
         world.begin(plan, subject, &peers).await;
         world
     };
@@ -124,11 +149,11 @@ async fn simulate(plan: &Plan, subject: Subject) -> Outcome {
     };
     peers.crash();
     world.end();
-    outcome
+    (outcome, world.tape.take())
 }
 
 impl World {
-    fn new(plan: &Plan, subject: Subject, checker: Arc<Checker>) -> Self {
+    fn new(plan: &Plan, subject: Subject, checker: Arc<Checker>, tape: Tape) -> Self {
         let chance = Chance::new(plan.seed);
         let (launch, plant) = match subject {
             Subject::Shipped(launch, plant) => (Some(launch), plant),
@@ -149,6 +174,7 @@ impl World {
             ended: Mutex::default(),
             launch,
             plant,
+            tape,
             checker,
         }
     }
