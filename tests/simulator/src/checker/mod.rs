@@ -23,6 +23,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+pub use processes::Gap;
+
 /// A rule that no run may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
@@ -78,6 +80,8 @@ pub(crate) struct Findings {
     pub(crate) violations: Vec<Violation>,
     pub(crate) timeline: Vec<(Duration, String)>,
     pub(crate) probes: BTreeMap<String, u64>,
+    /// How often each rule was broken; `violations` keeps the first few.
+    pub(crate) broken: BTreeMap<Invariant, u64>,
 }
 
 /// What the controllers under test were promised to wait for, and must.
@@ -94,6 +98,7 @@ struct State {
     violations: Vec<Violation>,
     timeline: Vec<(Duration, String)>,
     probes: BTreeMap<String, u64>,
+    broken: BTreeMap<Invariant, u64>,
     hash: u64,
     processes: processes::Ledger,
     acts: acts::Acts,
@@ -118,6 +123,7 @@ impl Checker {
             violations: Vec::new(),
             timeline: Vec::new(),
             probes: BTreeMap::new(),
+            broken: BTreeMap::new(),
             hash: 0xCBF2_9CE4_8422_2325,
             processes: processes::Ledger::default(),
             acts: acts::Acts::default(),
@@ -163,7 +169,17 @@ impl Checker {
     pub(crate) fn findings(&self) -> Findings {
         let state = self.state.lock();
         let (violations, timeline) = (state.violations.clone(), state.timeline.clone());
-        Findings { violations, timeline, probes: state.probes.clone() }
+        Findings { violations, timeline, probes: state.probes.clone(), broken: state.broken.clone() }
+    }
+
+    /// What happened after the first `known` lines of the timeline.
+    pub(crate) fn news(&self, known: usize) -> Vec<(Duration, String)> {
+        self.state.lock().timeline.get(known..).unwrap_or_default().to_vec()
+    }
+
+    /// The rules that were broken so far.
+    pub(crate) fn violations(&self) -> Vec<Violation> {
+        self.state.lock().violations.clone()
     }
 }
 
@@ -182,6 +198,7 @@ impl State {
 
     fn violated(&mut self, now: Duration, invariant: Invariant, what: String) {
         self.note(now, format!("VIOLATION {invariant}: {what}"));
+        *self.broken.entry(invariant).or_default() += 1;
         let known = self.violations.iter().filter(|known| known.invariant == invariant).count();
         if known < VIOLATIONS_KEPT {
             self.violations.push(Violation { at: now, invariant, what });

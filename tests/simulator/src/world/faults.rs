@@ -20,10 +20,10 @@ const BOOT: Duration = Duration::from_secs(15);
 #[derive(Default)]
 pub(crate) struct Machine {
     pub(crate) boot: u32,
-    powered: bool,
+    pub(crate) powered: bool,
     /// How often its kubelet was started: each time at the next API server.
     starts: usize,
-    host: Option<Arc<Host>>,
+    pub(crate) host: Option<Arc<Host>>,
 }
 
 impl World {

@@ -98,6 +98,10 @@ impl Host {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    pub(crate) fn is_paused(&self) -> bool {
+        self.inner.lock().paused
+    }
+
     /// The wall clock jumps; the monotonic one never does.
     pub(crate) fn jump(&self, by: SignedDuration) {
         let offset = &mut self.inner.lock().offset;

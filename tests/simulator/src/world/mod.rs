@@ -14,6 +14,8 @@
 //! | `script` | the baseline: force delete when NotReady |
 //! | `faults` | what a plan can do to all of them |
 //! | `run` | one run of one plan |
+//! | `stage` | a run shown live: paced, paused, meddled with |
+//! | `snapshot` | what an audience sees |
 //!
 //! Ground truth (which processes run) is told to the checker and to nobody else.
 
@@ -27,13 +29,17 @@ mod links;
 mod replica;
 mod run;
 mod script;
+mod snapshot;
+mod stage;
 mod workloads;
 
 use serde_json::Value;
 
 pub use baseline::Baseline;
-pub use replica::{Launch, Launched, Settings};
-pub use run::{Outcome, Subject, run};
+pub use replica::{Launch, Launched, Settings, Shown};
+pub use run::{Outcome, Subject, World, run};
+pub use snapshot::{HoldView, Machine, NodeView, PodView, ProcessView, ReplicaView, Snapshot, Stuck};
+pub use stage::{Deed, Pace, Stage, Visit, Visitors};
 
 /// The names under which processes under test call.
 const REPLICA: &str = "replica-";

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,11 +13,13 @@ use super::faults::Machine;
 use super::host::{EPOCH, Host};
 use super::links::Links;
 use super::replica::{Launch, Replica, Settings};
+use super::snapshot::Stuck;
+use super::stage::Audience;
 use super::workloads::Workloads;
 use crate::api::{Disturbance, Etcd, Following, Reach};
-use crate::campaign::{Plan, Plant};
+use crate::campaign::{Fault, Plan, Plant};
 use crate::chance::Chance;
-use crate::checker::{Checker, Findings, Invariant, Promise, Violation};
+use crate::checker::{Checker, Findings, Gap, Invariant, Promise, Violation};
 
 /// From the healing of the world to the removal of what is proved gone: the
 /// quarantine, a failover, and what is left of the longest pause after failures.
@@ -44,10 +47,16 @@ pub struct Outcome {
     pub hash: u64,
     /// How much time passed in the world.
     pub simulated: Duration,
+    /// How often each rule was broken; `violations` keeps the first few of each.
+    pub broken: BTreeMap<Invariant, u64>,
+    /// The times in which an identity had no process.
+    pub gaps: Vec<Gap>,
+    /// What is stuck at the end, and why.
+    pub stuck: Vec<Stuck>,
 }
 
-/// All that there is in one run.
-pub(crate) struct World {
+/// All that there is in one run: opaque to visitors, who ask it by its methods.
+pub struct World {
     pub(crate) chance: Chance,
     pub(crate) checker: Arc<Checker>,
     pub(crate) etcd: Arc<Etcd>,
@@ -62,14 +71,27 @@ pub(crate) struct World {
     pub(crate) ended: Mutex<BTreeMap<String, &'static str>>,
     pub(crate) launch: Option<Launch>,
     pub(crate) plant: Option<Plant>,
+    /// The plan has come to its end, and was judged.
+    pub(crate) over: AtomicBool,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("now", &self.checker.now()).finish_non_exhaustive()
+    }
 }
 
 /// Runs a plan from its beginning to its end, in simulated time.
 #[must_use]
 pub fn run(plan: &Plan, subject: Subject) -> Outcome {
+    run_before(plan, subject, None)
+}
+
+/// Runs a plan, before an audience perhaps.
+pub(super) fn run_before(plan: &Plan, subject: Subject, audience: Option<Audience>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     match runtime {
-        Ok(runtime) => runtime.block_on(simulate(plan, subject)),
+        Ok(runtime) => runtime.block_on(simulate(plan, subject, audience)),
         Err(error) => Outcome {
             violations: vec![Violation {
                 at: Duration::ZERO,
@@ -80,11 +102,14 @@ pub fn run(plan: &Plan, subject: Subject) -> Outcome {
             probes: BTreeMap::new(),
             hash: 0,
             simulated: Duration::ZERO,
+            broken: BTreeMap::from([(Invariant::Simulator, 1)]),
+            gaps: Vec::new(),
+            stuck: Vec::new(),
         },
     }
 }
 
-async fn simulate(plan: &Plan, subject: Subject) -> Outcome {
+async fn simulate(plan: &Plan, subject: Subject, audience: Option<Audience>) -> Outcome {
     let peers;
     let world = {
         let promise = Promise {
@@ -98,23 +123,26 @@ async fn simulate(plan: &Plan, subject: Subject) -> Outcome {
         world.begin(plan, subject, &peers).await;
         world
     };
-    let faults = plan.faults.clone();
-    for (at, fault) in faults {
-        tokio::time::sleep(Duration::from_secs(at).saturating_sub(world.checker.now())).await;
-        world.checker.note(format!("fault: {fault:?}"));
-        world.checker.probe(&format!("fault {}", fault.kind()));
-        let struck = Arc::clone(&world);
-        peers.env().spawner.spawn("fault", Box::pin(async move { struck.befall(&fault).await }));
+    match audience {
+        None => world.follow(plan, subject, &peers).await,
+        Some(audience) => {
+            let leaves = audience.leaves();
+            let shown = audience.watch(Arc::clone(&world), Arc::clone(&peers));
+            peers.env().spawner.spawn("audience", shown);
+            let play = async {
+                world.follow(plan, subject, &peers).await;
+                world.over.store(true, Ordering::Relaxed);
+                futures::future::pending::<()>().await;
+            };
+            tokio::select! {
+                biased;
+                () = leaves.notified() => {}
+                () = play => {}
+            }
+        }
     }
-    tokio::time::sleep(Duration::from_secs(plan.heal_at).saturating_sub(world.checker.now())).await;
-    world.heal();
-    let healed = world.checker.now();
-    tokio::time::sleep(SETTLED_AFTER).await;
-    world.judge_the_end(healed, subject);
+    let outcome = world.outcome();
     // Whatever runs holds the world: the circle ends here.
-    let Findings { violations, timeline, probes } = world.checker.findings();
-    let outcome =
-        Outcome { violations, timeline, probes, hash: world.checker.hash(), simulated: world.checker.now() };
     peers.crash();
     world.end();
     outcome
@@ -141,7 +169,43 @@ impl World {
             ended: Mutex::default(),
             launch,
             plant,
+            over: AtomicBool::new(false),
             checker,
+        }
+    }
+
+    /// Does what the plan says, heals, waits, and judges the end.
+    async fn follow(self: &Arc<Self>, plan: &Plan, subject: Subject, peers: &Arc<Host>) {
+        for (at, fault) in plan.faults.clone() {
+            tokio::time::sleep(Duration::from_secs(at).saturating_sub(self.checker.now())).await;
+            self.strike(fault, peers);
+        }
+        tokio::time::sleep(Duration::from_secs(plan.heal_at).saturating_sub(self.checker.now())).await;
+        self.heal();
+        let healed = self.checker.now();
+        tokio::time::sleep(SETTLED_AFTER).await;
+        self.judge_the_end(healed, subject);
+    }
+
+    /// A fault happens; it may take its time.
+    pub(crate) fn strike(self: &Arc<Self>, fault: Fault, peers: &Arc<Host>) {
+        self.checker.note(format!("fault: {fault:?}"));
+        self.checker.probe(&format!("fault {}", fault.kind()));
+        let struck = Arc::clone(self);
+        peers.env().spawner.spawn("fault", Box::pin(async move { struck.befall(&fault).await }));
+    }
+
+    fn outcome(&self) -> Outcome {
+        let Findings { violations, timeline, probes, broken } = self.checker.findings();
+        Outcome {
+            violations,
+            timeline,
+            probes,
+            hash: self.checker.hash(),
+            simulated: self.checker.now(),
+            broken,
+            gaps: self.checker.gaps(),
+            stuck: self.stuck(),
         }
     }
 
