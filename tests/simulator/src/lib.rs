@@ -13,6 +13,7 @@
 //! | [`scenario`] | plans that people write, as files |
 //! | [`comparison`] | one plan by all rules, measured |
 //! | [`differential`] | random requests to two API servers, and the comparison of their answers |
+//! | [`serve`] | real `kubectl`, from outside, over HTTP |
 //!
 //! The world (nodes, kubelets, processes, power, disks, links) and the checker
 //! stand above [`api`] and know it by [`api::Etcd`], [`api::ApiServer`],
@@ -29,4 +30,5 @@ pub mod checker;
 pub mod comparison;
 pub mod differential;
 pub mod scenario;
+pub mod serve;
 pub mod world;

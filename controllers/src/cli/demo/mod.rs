@@ -3,6 +3,7 @@
 //!
 //! | file | subject |
 //! |---|---|
+//! | `hosting` | real `kubectl` in what is shown |
 //! | `launch` | the shipped process, as the simulator starts it |
 //! | `plain` | without a terminal: the timeline as lines, the verdict, the table |
 //! | `simulate` | a scenario file |
@@ -13,6 +14,7 @@
 //! No other part of this crate may name the simulator (tests/locks), and the
 //! container image is built without the feature.
 
+mod hosting;
 mod launch;
 mod picture;
 mod plain;
@@ -24,6 +26,7 @@ mod simulate;
 mod tests;
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, ValueEnum};
@@ -63,6 +66,11 @@ pub(super) struct Args {
     /// pod-safety broke no rule, else 1
     #[arg(long)]
     plain: bool,
+
+    /// Let a real kubectl into what is shown: kubectl --server http://127.0.0.1:8001 get pods -A -o wide -w.
+    /// Nobody is asked who they are, so only this machine can be named. With --plain: at speed 1 unless told otherwise
+    #[arg(long, value_name = "ADDRESS", value_parser = hosting::address)]
+    serve: Option<SocketAddr>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -107,7 +115,7 @@ fn speed(text: &str) -> Result<f64, String> {
 impl Args {
     /// Gives back whether all went well.
     pub(super) fn main(self) -> anyhow::Result<bool> {
-        let Self { scenario, list_scenarios, seed, speed, subject, plain } = self;
+        let Self { scenario, list_scenarios, seed, speed, subject, plain, serve } = self;
         let mut scenarios = shipped()?;
         if list_scenarios {
             super::print(list(&scenarios).as_bytes())?;
@@ -119,9 +127,13 @@ impl Args {
         let at = chosen(&scenarios, scenario.as_deref())?;
         let contender = subject.contender();
         if plain || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-            return plain::play(scenarios.get(at), contender, speed);
+            let hosting = hosting::Hosting::at(serve);
+            // A cluster that is over in a second is nothing to look at with kubectl.
+            let speed = speed.or(serve.map(|_| 1.0));
+            return plain::play(scenarios.get(at), contender, speed, hosting);
         }
-        screen::play(show::Show::new(scenarios, at, contender, speed.unwrap_or(SPEED)))?;
+        let show = show::Show::new(scenarios, at, contender, speed.unwrap_or(SPEED));
+        screen::play(show, hosting::Hosting::at(serve))?;
         Ok(true)
     }
 }

@@ -60,6 +60,7 @@ fn head(show: &Show) -> Vec<Line<'static>> {
             show.contender.name().to_owned().cyan(),
             Span::styled(format!("  rules broken {broken}"), if broken > 0 { BAD } else { GOOD }),
             state,
+            Span::from(show.served.as_ref().map(|url| format!("  kubectl --server {url}")).unwrap_or_default()),
         ]),
     ]
 }

@@ -7,6 +7,7 @@ use pod_safety_simulator::comparison::compare;
 use pod_safety_simulator::scenario::{Contender, Scenario};
 use pod_safety_simulator::world::{Outcome, Pace, Stage};
 
+use super::hosting::Hosting;
 use super::launch::launch;
 use crate::cli::print;
 
@@ -18,11 +19,12 @@ pub(super) fn play(
     scenario: Option<&Scenario>,
     contender: Contender,
     speed: Option<f64>,
+    hosting: Hosting,
 ) -> anyhow::Result<bool> {
     let scenario = scenario.context("there are no scenarios")?;
     let Scenario { name, title, plan, .. } = scenario;
     print(format!("{name}: {title}\nsubject {}, seed {}\n\n", contender.name(), plan.seed).as_bytes())?;
-    let outcome = told(scenario, contender, speed)?;
+    let outcome = told(scenario, contender, speed, hosting)?;
     print(verdict(contender, &outcome).as_bytes())?;
     let comparison = compare(plan, launch);
     print(format!("\nthe same plan and seed by all rules:\n{comparison}").as_bytes())?;
@@ -31,9 +33,17 @@ pub(super) fn play(
 }
 
 /// Runs it, with a line for everything that happens, as it happens.
-pub(super) fn told(scenario: &Scenario, contender: Contender, speed: Option<f64>) -> anyhow::Result<Outcome> {
+pub(super) fn told(
+    scenario: &Scenario,
+    contender: Contender,
+    speed: Option<f64>,
+    mut hosting: Hosting,
+) -> anyhow::Result<Outcome> {
     let pace = Pace { each: EACH, speed, from: Duration::ZERO, ends: true };
     let stage = Stage::open(&scenario.plan, contender.subject(launch), pace).context("starting a thread")?;
+    if let Some(url) = hosting.host(&stage)? {
+        print(format!("kubectl --server {url}\n").as_bytes())?;
+    }
     while let Some(snapshot) = stage.wait() {
         let lines = snapshot.news.iter().map(|(at, what)| format!("{:>9.3}s  {what}\n", at.as_secs_f64()));
         let lines: String = lines.collect();

@@ -10,6 +10,7 @@ use pod_safety_simulator::world::{Pace, Stage};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
+use super::hosting::Hosting;
 use super::launch::launch;
 use super::picture::draw;
 use super::show::{Show, Table, Wish};
@@ -22,16 +23,17 @@ const EACH: Duration = Duration::from_millis(200);
 const BOOTED: Duration = Duration::from_secs(20);
 
 /// Shows it until somebody quits.
-pub(super) fn play(show: Show) -> anyhow::Result<()> {
+pub(super) fn play(show: Show, hosting: Hosting) -> anyhow::Result<()> {
     // This also restores the terminal when something panics.
     let mut terminal = ratatui::try_init().context("the terminal cannot be used; --plain needs none")?;
-    let done = watch(&mut terminal, show);
+    let done = watch(&mut terminal, show, hosting);
     ratatui::try_restore().context("restoring the terminal")?;
     done
 }
 
-fn watch(terminal: &mut DefaultTerminal, mut show: Show) -> anyhow::Result<()> {
+fn watch(terminal: &mut DefaultTerminal, mut show: Show, mut hosting: Hosting) -> anyhow::Result<()> {
     let mut stage = begin(&show)?;
+    show.served = hosting.host(&stage)?;
     let mut measuring: Option<Receiver<Comparison>> = None;
     loop {
         while let Some(snapshot) = stage.picture(Duration::ZERO) {
@@ -64,6 +66,7 @@ fn watch(terminal: &mut DefaultTerminal, mut show: Show) -> anyhow::Result<()> {
                 measuring = None;
                 let before = std::mem::replace(&mut stage, begin(&show)?);
                 drop(before.close());
+                show.served = hosting.host(&stage)?;
             }
             Wish::Quit => {
                 drop(stage.close());

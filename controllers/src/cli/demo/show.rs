@@ -57,6 +57,8 @@ pub(super) struct Show {
     pub(super) snapshot: Snapshot,
     pub(super) timeline: VecDeque<(Duration, String)>,
     pub(super) table: Table,
+    /// Where kubectl finds it.
+    pub(super) served: Option<String>,
 }
 
 impl Show {
@@ -71,6 +73,7 @@ impl Show {
             snapshot: Snapshot::default(),
             timeline: VecDeque::new(),
             table: Table::Closed,
+            served: None,
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use pod_safety_simulator::scenario::parse;
 
+use super::hosting::Hosting;
 use super::{BadUse, plain, speed};
 use crate::cli::print;
 
@@ -36,7 +37,7 @@ impl SimulateArgs {
         }
         let text = std::fs::read_to_string(&file).map_err(unreadable)?;
         let scenario = parse(&name, &text).map_err(BadUse::from)?;
-        let outcome = plain::told(&scenario, scenario.subject, speed)?;
+        let outcome = plain::told(&scenario, scenario.subject, speed, Hosting::at(None))?;
         print(plain::verdict(scenario.subject, &outcome).as_bytes())?;
         for stuck in &outcome.stuck {
             let reason = stuck.reason.as_deref().unwrap_or("no reason is given");

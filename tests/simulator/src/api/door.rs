@@ -33,13 +33,20 @@ enum Heard {
 pub struct Door {
     server: Arc<ApiServer>,
     caller: Arc<str>,
+    stranger: bool,
 }
 
 impl Door {
     /// The door of `server` for `caller`, as the world names its hosts.
     #[must_use]
     pub fn new(server: &Arc<ApiServer>, caller: &str) -> Self {
-        Self { server: Arc::clone(server), caller: caller.into() }
+        Self { server: Arc::clone(server), caller: caller.into(), stranger: false }
+    }
+
+    /// The same for somebody outside of the simulation (see [`Asked::stranger`]).
+    #[must_use]
+    pub fn for_stranger(server: &Arc<ApiServer>, caller: &str) -> Self {
+        Self { stranger: true, ..Self::new(server, caller) }
     }
 
     /// A client that goes through this door.
@@ -94,7 +101,7 @@ impl Service<Request<Body>> for Door {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let asked = match read(request, &self.caller) {
-            Ok(asked) => asked,
+            Ok(asked) => Asked { stranger: self.stranger, ..asked },
             Err(error) => return Box::pin(async move { Err(error) }),
         };
         // Sent here and not when the future is polled: a dropped future is a dead

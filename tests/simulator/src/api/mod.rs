@@ -49,6 +49,7 @@ pub use server::ApiServer;
 pub use watch::parse_event;
 
 pub(crate) use patch::merge as merge_patch;
+pub(crate) use route::Route;
 
 #[cfg(test)]
 mod tests;

@@ -26,6 +26,9 @@ pub struct Asked {
     pub accept: String,
     /// The body.
     pub body: Bytes,
+    /// Whether somebody outside of the simulation asks. What the simulator does not
+    /// know of their wishes says nothing against the run.
+    pub stranger: bool,
 }
 
 impl Asked {
@@ -41,6 +44,7 @@ impl Asked {
             content_type: "application/json".to_owned(),
             accept: "application/json".to_owned(),
             body: Bytes::new(),
+            stranger: false,
         }
     }
 

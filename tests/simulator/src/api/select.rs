@@ -99,6 +99,7 @@ fn field_path(kind: &Kind, key: &str) -> Option<&'static [&'static str]> {
         ("status.phase", Rules::Pod | Rules::Namespace) => Some(&["status", "phase"]),
         ("reason", Rules::Event) => Some(&["reason"]),
         ("type", Rules::Event) => Some(&["type"]),
+        ("involvedObject.kind", Rules::Event) => Some(&["involvedObject", "kind"]),
         ("involvedObject.name", Rules::Event) => Some(&["involvedObject", "name"]),
         ("involvedObject.namespace", Rules::Event) => Some(&["involvedObject", "namespace"]),
         ("involvedObject.uid", Rules::Event) => Some(&["involvedObject", "uid"]),

@@ -17,6 +17,7 @@ use super::conduct::{Conduct, Course, Disturbance, Following, Reach};
 use super::etcd::Etcd;
 use super::execute::{Answer, execute};
 use super::failure::Failure;
+use super::kinds::Kind;
 use super::read::Cached;
 use super::route::{Asked, Route};
 use super::watch::{self, Opening, Part, Watches};
@@ -216,7 +217,7 @@ impl ApiServer {
         let reply = match answer {
             Ok(Answer::Object { code, text }) => json(code, text),
             Ok(Answer::Watch(opening)) => self.open(asked, opening),
-            Err(failure) => self.refuse(&failure),
+            Err(failure) => self.refuse_to(asked, &failure),
         };
         let code = if let Reply::Whole { code, .. } = &reply { *code } else { 200 };
         self.conduct.executed(&self.name, asked, code, before);
@@ -229,7 +230,8 @@ impl ApiServer {
             // What no server knows is no mistake of the simulator.
             path if path.starts_with("/apis/pod-safety.dev/") => (404, "404 page not found\n"),
             path => {
-                return self.refuse(&Failure::unimplemented(format!("{} {path}", asked.method)));
+                let failure = Failure::unimplemented(format!("{} {path}", asked.method));
+                return self.refuse_to(asked, &failure);
             }
         };
         Reply::Whole {
@@ -240,10 +242,15 @@ impl ApiServer {
         }
     }
 
-    pub(crate) fn refuse(&self, failure: &Failure) -> Reply {
-        if failure.code == 501 {
+    /// A refusal that is counted if it is the simulator's own fault.
+    fn refuse_to(&self, asked: &Asked, failure: &Failure) -> Reply {
+        if failure.code == 501 && !asked.stranger {
             self.etcd.count_unimplemented(&failure.message);
         }
+        self.refuse(failure)
+    }
+
+    pub(crate) fn refuse(&self, failure: &Failure) -> Reply {
         let body = failure.status().to_string().into();
         Reply::Whole {
             code: failure.code,
@@ -318,6 +325,11 @@ impl ApiServer {
             self.env.sleep(Duration::from_millis(50)).await;
         }
         self.handle(asked)
+    }
+
+    /// The kinds that it serves.
+    pub(crate) fn kinds(&self) -> Vec<Arc<Kind>> {
+        self.etcd.log.lock().kinds.clone()
     }
 
     pub(crate) const fn env(&self) -> &Env {

@@ -123,6 +123,15 @@ impl Stage {
         self.order(Order::Visit(visit));
     }
 
+    /// Real clients come in through this gate, as long as the run lasts.
+    pub fn serve(&self, visitors: crate::serve::Visitors) {
+        self.visit(Box::new(move |world, env| {
+            let world = Arc::clone(world);
+            let attend = crate::serve::attend(visitors, move || world.servers.all(), env.clone());
+            env.spawner.spawn("visitors", Box::pin(attend));
+        }));
+    }
+
     /// A handle for another thread that visits.
     #[must_use]
     pub fn visitors(&self) -> Visitors {

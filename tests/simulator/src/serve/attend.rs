@@ -1,0 +1,239 @@
+//! Inside the simulation: each request goes through a door, and its answer back
+//! to the gate, piece by piece.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use http::{Method, Request, Response, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use pod_safety_shared::clock::Env;
+use tokio::sync::mpsc;
+use tower::Service;
+
+use super::gate::{Part, Visit, Visitors, refusal};
+use super::table::{Include, Table};
+use super::{CALLER, discovery};
+use crate::api::{ApiServer, Asked, Door, Failure, Route};
+
+/// How many pieces a client may be behind before the simulation waits for it.
+const PIECES: usize = 256;
+/// How long the simulation waits for a client that does not read.
+const SLOW: Duration = Duration::from_secs(300);
+/// How long a server may be silent: it answers by itself after a minute at most.
+const SILENT: Duration = Duration::from_secs(65);
+
+/// Parameters that are read here, or that say nothing to a simulation.
+const NOT_FOR_THE_SERVER: [&str; 2] = ["includeObject", "timeout"];
+
+type Answer = Response<BoxStream<'static, Part>>;
+
+/// Answers what comes through the gate, until all gates are gone. `servers` names
+/// the API servers as they are at the moment of a request, the preferred one first;
+/// `env` is of a host that never stops. To be spawned in the simulation.
+pub async fn attend(
+    mut visitors: Visitors,
+    servers: impl Fn() -> Vec<Arc<ApiServer>> + Send + 'static,
+    env: Env,
+) {
+    while let Some(visit) = visitors.next().await {
+        let (servers, own) = (servers(), env.clone());
+        env.spawner.spawn("visit", Box::pin(async move { receive(visit, &servers, &own).await }));
+    }
+}
+
+/// One request, until its answer is told or its client is gone.
+async fn receive(visit: Visit, servers: &[Arc<ApiServer>], env: &Env) {
+    let Visit { request, answer: mut gone } = visit;
+    let answer = tokio::select! {
+        biased;
+        () = gone.closed() => return,
+        answer = answer(&request, servers, env) => answer,
+    };
+    let (head, mut body) = answer.into_parts();
+    let (sender, receiver) = mpsc::channel(PIECES);
+    if gone.send(Response::from_parts(head, receiver)).is_err() {
+        return;
+    }
+    loop {
+        let part = tokio::select! {
+            biased;
+            () = sender.closed() => return,
+            part = body.next() => part,
+        };
+        let Some(part) = part else { return };
+        // Only who does not keep up costs the simulation a timer.
+        let Err(mpsc::error::TrySendError::Full(part)) = sender.try_send(part) else { continue };
+        if env.until(env.now() + SLOW, sender.send(part)).await.is_none() {
+            return;
+        }
+    }
+}
+
+fn whole(response: Response<Bytes>) -> Answer {
+    response.map(|bytes| futures::stream::iter([Ok(bytes)]).boxed())
+}
+
+async fn answer(request: &Request<Bytes>, servers: &[Arc<ApiServer>], env: &Env) -> Answer {
+    let refuse = |code, reason, why: String| whole(refusal(&Failure::plain(code, reason, why)));
+    let Some(first) = servers.first() else {
+        return refuse(503, "ServiceUnavailable", "no API server runs".to_owned());
+    };
+    let (kinds, path) = (first.kinds(), request.uri().path());
+    let accept = word(request, &header::ACCEPT);
+    if request.method() == Method::GET
+        && let Some(response) = discovery::find(&kinds, path, accept)
+    {
+        return whole(response);
+    }
+    let health = ["/livez", "/readyz", "/healthz"].contains(&path);
+    let Some(wish) = Wish::of(accept) else {
+        return refuse(406, "NotAcceptable", "only JSON and tables are served".to_owned());
+    };
+    let route = Route::of(&kinds, path);
+    if route.is_none() && !health {
+        return refuse(404, "NotFound", "the server could not find the requested resource".to_owned());
+    }
+    for server in servers {
+        let Some(response) = call(server, request, env).await else { continue };
+        return match (&route, wish) {
+            (Some(route), Wish::Table) if request.method() == Method::GET => {
+                let watches = Asked::new(CALLER, Method::GET, &target(request)).watches();
+                tabled(response, Table::of(&route.kind, include(request), env.clone()), watches).await
+            }
+            _ => response,
+        };
+    }
+    refuse(503, "ServiceUnavailable", "no API server answered; what was asked may have been done".to_owned())
+}
+
+/// Sends the request to a server. `None`: the connection broke or no answer came,
+/// and asking again does no harm.
+async fn call(server: &Arc<ApiServer>, request: &Request<Bytes>, env: &Env) -> Option<Answer> {
+    let mut own = Request::builder().method(request.method()).uri(target(request));
+    own = own.header(header::ACCEPT, "application/json");
+    let content_type = word(request, &header::CONTENT_TYPE);
+    if !content_type.is_empty() {
+        own = own.header(header::CONTENT_TYPE, content_type);
+    }
+    let own = own.body(Body::from(request.body().to_vec())).ok()?;
+    let call = Door::for_stranger(server, CALLER).call(own);
+    match env.until(env.now() + SILENT, call).await {
+        Some(Ok(response)) => {
+            let (head, body) = response.into_parts();
+            Some(Response::from_parts(head, body.into_data_stream().boxed()))
+        }
+        lost => (request.method() != Method::GET).then(|| {
+            let why = match lost {
+                Some(_) => "the connection broke; what was asked may have been done",
+                None => "no answer came; what was asked may have been done",
+            };
+            whole(refusal(&Failure::timeout(why)))
+        }),
+    }
+}
+
+/// Path and query, without what is not for the server.
+fn target(request: &Request<Bytes>) -> String {
+    let query = request.uri().query().unwrap_or_default().split('&');
+    let own = query.filter(|pair| {
+        let key = pair.split('=').next().unwrap_or_default();
+        !key.is_empty() && !NOT_FOR_THE_SERVER.contains(&key)
+    });
+    let own: Vec<&str> = own.collect();
+    let path = request.uri().path();
+    if own.is_empty() { path.to_owned() } else { format!("{path}?{}", own.join("&")) }
+}
+
+fn word<'a>(request: &'a Request<Bytes>, name: &header::HeaderName) -> &'a str {
+    request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+fn include(request: &Request<Bytes>) -> Include {
+    let query = request.uri().query().unwrap_or_default();
+    match query.split('&').find_map(|pair| pair.strip_prefix("includeObject=")) {
+        Some("Object") => Include::Object,
+        Some("None") => Include::Nothing,
+        _ => Include::Metadata,
+    }
+}
+
+/// In which form the client wants its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Table,
+    Json,
+}
+
+impl Wish {
+    /// The first that is served among those that the client takes.
+    fn of(accept: &str) -> Option<Self> {
+        accept.split(',').find_map(|media| {
+            let mut words = media.split(';').map(str::trim);
+            let kind = words.next().unwrap_or_default();
+            let mut form = None;
+            let mut version = "v1";
+            for word in words {
+                match word.split_once('=') {
+                    Some(("as", name)) => form = Some(name),
+                    Some(("v", name)) => version = name,
+                    _ => {}
+                }
+            }
+            match (kind, form) {
+                ("application/json", Some("Table")) if version == "v1" => Some(Self::Table),
+                ("application/json" | "application/*" | "*/*" | "", None) => Some(Self::Json),
+                _ => None,
+            }
+        })
+    }
+}
+
+/// The answer to a read, as a table. A refusal stays as it is.
+async fn tabled(answer: Answer, mut table: Table, watches: bool) -> Answer {
+    let (mut head, mut body) = answer.into_parts();
+    if !head.status.is_success() {
+        return Response::from_parts(head, body);
+    }
+    head.headers.remove(header::CONTENT_LENGTH);
+    // The server sends a whole answer, and each event, as one piece.
+    let body = if watches {
+        body.map(move |part| part.map(|line| table.event(&line))).boxed()
+    } else {
+        let object = body.next().await;
+        let text = object.map(|part| part.map(|text| table.whole(&text)));
+        futures::stream::iter(text).boxed()
+    };
+    Response::from_parts(head, body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_form_that_is_served_is_the_answer() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        for (accept, wish) in [
+            ("", Some(Wish::Json)),
+            ("*/*", Some(Wish::Json)),
+            (table, Some(Wish::Table)),
+            ("application/json;as=Table;g=meta.k8s.io;v=v1beta1, application/json", Some(Wish::Json)),
+            ("application/vnd.kubernetes.protobuf,application/json", Some(Wish::Json)),
+            (&format!("{table},application/json"), Some(Wish::Table)),
+            ("application/yaml", None),
+        ] {
+            assert_eq!(Wish::of(accept), wish, "{accept}");
+        }
+    }
+
+    #[test]
+    fn the_server_hears_of_nothing_that_is_ours() {
+        let asked = |uri: &str| target(&Request::get(uri).body(Bytes::new()).unwrap());
+        assert_eq!(asked("/api/v1/pods?includeObject=Object&limit=500&timeout=5s"), "/api/v1/pods?limit=500");
+        assert_eq!(asked("/api/v1/pods?includeObject=Object"), "/api/v1/pods");
+    }
+}

@@ -1,0 +1,124 @@
+//! The socket, and the thread in which time is real.
+
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+
+use axum::Router;
+use axum::extract::State;
+use bytes::Bytes;
+use http::{Request, Response};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::ServeError;
+use super::gate::{Gate, refusal};
+use crate::api::Failure;
+
+/// What an API server takes of one request (`MaxRequestBodyBytes`).
+const LARGEST_BODY: usize = 3 << 20;
+
+/// Answers HTTP until it is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Reads an address such as `127.0.0.1:8001`, for flags.
+///
+/// # Errors
+/// It is none, or not on loopback.
+pub fn parse_address(text: &str) -> Result<SocketAddr, ServeError> {
+    let text = text.trim();
+    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let address: SocketAddr =
+        numeric.as_deref().unwrap_or(text).parse().map_err(|_error| ServeError::Address(text.to_owned()))?;
+    if address.ip().is_loopback() { Ok(address) } else { Err(ServeError::NotLoopback(address)) }
+}
+
+impl Listener {
+    /// Listens on `address` (port 0: any free one) and carries what comes to `gate`.
+    ///
+    /// # Errors
+    /// The address is taken, not ours or not on loopback.
+    pub fn start(address: SocketAddr, gate: Gate) -> Result<Self, ServeError> {
+        if !address.ip().is_loopback() {
+            return Err(ServeError::NotLoopback(address));
+        }
+        let failed = |source| ServeError::Listen { address, source };
+        let socket = std::net::TcpListener::bind(address).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(ServeError::Start)?;
+        let socket = {
+            let _inside = runtime.enter();
+            tokio::net::TcpListener::from_std(socket).map_err(failed)?
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let work = async move {
+            let app = Router::new().fallback(carry).with_state(gate);
+            tokio::select! {
+                biased;
+                _ = stopped => {}
+                // It never ends by itself: what goes wrong with a connection ends that one.
+                _ = axum::serve(socket, app) => {}
+            }
+        };
+        let thread = in_real_time(move || runtime.block_on(work)).map_err(ServeError::Start)?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// For `kubectl --server`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A kubeconfig for this cluster. It is JSON, which is YAML.
+    #[must_use]
+    pub fn kubeconfig(&self) -> String {
+        let name = "pod-safety-demo";
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": name,
+            "clusters": [{ "name": name, "cluster": { "server": self.url() } }],
+            "users": [{ "name": name, "user": {} }],
+            "contexts": [{ "name": name, "context": { "cluster": name, "user": name } }],
+        });
+        format!("{config:#}\n")
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has already said so.
+            drop(thread.join());
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "sockets belong to a thread where time is real")]
+fn in_real_time(work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name("serve".to_owned()).spawn(work)
+}
+
+async fn carry(State(gate): State<Gate>, request: Request<axum::body::Body>) -> Response<axum::body::Body> {
+    let (head, body) = request.into_parts();
+    let bytes: Result<Bytes, _> = axum::body::to_bytes(body, LARGEST_BODY).await;
+    match bytes {
+        Ok(bytes) => gate.carry(Request::from_parts(head, bytes)).await,
+        Err(error) => {
+            let why = format!("the body of the request cannot be read: {error}");
+            refusal(&Failure::plain(413, "RequestEntityTooLarge", why)).map(axum::body::Body::from)
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The gate without a socket, and the socket without a simulation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::FutureExt;
+use http::{Request, Response};
+use pod_safety_shared::clock::Env;
+
+use super::{Listener, attend, gate, parse_address};
+use crate::api::{ApiServer, Conduct, Etcd, Fate, Prompt};
+use crate::chance::Chance;
+use crate::differential::{Generator, Session, Side};
+
+fn asked(target: &str) -> Request<Bytes> {
+    Request::get(target).body(Bytes::new()).unwrap()
+}
+
+async fn text(response: Response<Body>) -> (u16, String) {
+    let code = response.status().as_u16();
+    let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    (code, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn too_many_requests_are_refused_and_those_that_leave_make_room() {
+    let (gate, _visitors) = gate();
+    let places = gate.free_places();
+    let mut waiting: Vec<_> = (0..places).map(|_| Box::pin(gate.carry(asked("/api/v1/pods")))).collect();
+    assert!(waiting.iter_mut().all(|one| one.now_or_never().is_none()));
+    let (code, body) = text(gate.carry(asked("/api/v1/pods")).await).await;
+    assert!(code == 429 && body.contains("TooManyRequests"), "{code} {body}");
+    drop(waiting);
+    assert_eq!(gate.free_places(), places);
+}
+
+#[tokio::test]
+async fn after_the_end_of_the_simulation_there_is_an_answer() {
+    let (gate, visitors) = gate();
+    let waits = gate.carry(asked("/api/v1/pods"));
+    futures::pin_mut!(waits);
+    assert!(waits.as_mut().now_or_never().is_none());
+    drop(visitors);
+    for response in [waits.await, gate.carry(asked("/api/v1/pods")).await] {
+        let (code, body) = text(response).await;
+        assert!(code == 503 && body.contains("the simulation has ended"), "{code} {body}");
+    }
+}
+
+/// A server that loses every request, noticed or not.
+struct Lost(bool);
+
+impl Conduct for Lost {
+    fn course(&self, _server: &str, _asked: &crate::api::Asked) -> crate::api::Course {
+        crate::api::Course { fate: Fate::DropBefore, reset: self.0, ..crate::api::Course::PROMPT }
+    }
+}
+
+/// Servers of one cluster: one for each conduct.
+fn servers(conducts: Vec<Arc<dyn Conduct>>) -> (Arc<Etcd>, Vec<Arc<ApiServer>>) {
+    let env = Env::real(1);
+    let etcd = Etcd::new(Chance::new(1), &[], jiff::Timestamp::UNIX_EPOCH);
+    let start = |conduct| ApiServer::start("api", &etcd, env.clone(), conduct);
+    let servers = conducts.into_iter().map(start).collect();
+    (etcd, servers)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_goes_on_to_the_next_server_and_a_write_does_not() {
+    for reset in [true, false] {
+        let (_etcd, servers) = servers(vec![Arc::new(Lost(reset)), Arc::new(Prompt)]);
+        let (gate, visitors) = gate();
+        let env = Env::real(1);
+        env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), env.clone())));
+        assert_eq!(text(gate.carry(asked("/api/v1/pods")).await).await.0, 200);
+        let delete = Request::delete("/api/v1/namespaces/default/pods/a").body(Bytes::new()).unwrap();
+        let (code, body) = text(gate.carry(delete).await).await;
+        assert!(code == 504 && body.contains("may have been done"), "{code} {body}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_server_that_answers_there_is_a_status() {
+    for servers in [Vec::new(), servers(vec![Arc::new(Lost(true))]).1] {
+        let (gate, visitors) = gate();
+        let env = Env::real(1);
+        env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), env.clone())));
+        let (code, body) = text(gate.carry(asked("/api/v1/pods")).await).await;
+        assert!(code == 503 && body.contains("Status"), "{code} {body}");
+    }
+}
+
+/// All answers of a seeded run, and when it ended.
+async fn run(attended: bool) -> (Vec<Bytes>, Duration) {
+    let (_etcd, servers) = servers(vec![Arc::new(Prompt)]);
+    let began = tokio::time::Instant::now();
+    let side = Side::new(crate::api::Door::new(&servers[0], "test").client(), false);
+    let (gate, visitors) = gate();
+    if attended {
+        let env = Env::real(1);
+        env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), env.clone())));
+    }
+    let mut generator = Generator::new(Chance::new(1), 3);
+    let operations = generator.operations();
+    let mut session = Session::new(&side, generator.sequence());
+    for operation in &operations {
+        session.step(operation).await;
+    }
+    drop(gate);
+    (session.end().replies.into_iter().map(|reply| reply.raw).collect(), began.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_through_which_nobody_comes_changes_nothing() {
+    let with = run(true).await;
+    assert!(with.0.len() > 10);
+    assert_eq!(run(false).await, with);
+}
+
+#[test]
+fn a_wrong_address_is_one_clear_line() {
+    for (address, expected) in [
+        ("8001", "\"8001\" is no address; write one such as 127.0.0.1:8001"),
+        (
+            "0.0.0.0:8001",
+            "0.0.0.0:8001 can be reached from elsewhere, and nobody is asked who they are; use 127.0.0.1:8001",
+        ),
+    ] {
+        assert_eq!(parse_address(address).unwrap_err().to_string(), expected);
+    }
+    assert_eq!(parse_address("localhost:8001").unwrap(), parse_address("127.0.0.1:8001").unwrap());
+}
+
+#[test]
+fn a_taken_address_is_one_clear_line() {
+    let first = Listener::start("127.0.0.1:0".parse().unwrap(), gate().0).unwrap();
+    let address = first.address();
+    let error = Listener::start(address, gate().0).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot listen on {address}: ")) && !error.contains('\n'), "{error}");
+    let config: serde_json::Value = serde_json::from_str(&first.kubeconfig()).unwrap();
+    assert_eq!(config["clusters"][0]["cluster"]["server"], first.url());
+    drop(first);
+    assert!(Listener::start(address, gate().0).is_ok(), "a listener that is gone gives its address back");
+}
