@@ -1,5 +1,5 @@
 //! A run before an audience: the same run, and one that can be meddled with.
-#![expect(clippy::unwrap_used, reason = "tests fail loudly")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
 
 mod shipped;
 

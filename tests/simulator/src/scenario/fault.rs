@@ -99,6 +99,7 @@ impl Step {
         let stray = self.fields().into_iter().find(|(name, text)| text.is_some() && !reading.asked.contains(name));
         let stray = stray.and_then(|(name, text)| Field::new(name, text));
         match stray {
+            Some(field) if reading.asked.is_empty() => Err(field.wrong(&format!("with `{}` is nothing", kind.text))),
             Some(field) => Err(field.wrong(&format!("with `{}` are {}", kind.text, reading.asked.join(", ")))),
             None => Ok((when, fault)),
         }
@@ -162,14 +163,7 @@ impl<'a> Reading<'a> {
 
     fn fault(&mut self) -> Result<Fault, Wrong> {
         Ok(match self.kind {
-            "cut-node" => Fault::CutNode { node: self.node()?, seconds: self.lasts()? },
             "cut-replica" => Fault::CutReplica { replica: self.replica()?, seconds: self.lasts()? },
-            "trouble-node" => Fault::TroubleNode {
-                node: self.node()?,
-                trouble: self.trouble()?,
-                percent: self.percent()?,
-                seconds: self.lasts()?,
-            },
             "trouble-replica" => Fault::TroubleReplica {
                 replica: self.replica()?,
                 trouble: self.trouble()?,
@@ -192,6 +186,21 @@ impl<'a> Reading<'a> {
                 replica: self.replica()?,
                 seconds: self.needed("by")?.signed_seconds(FARTHEST)?,
             },
+            "delete-pod" => Fault::DeletePod { pod: self.pod()? },
+            "evict" => Fault::Evict { pod: self.pod()? },
+            _ => return self.fault_of_node(),
+        })
+    }
+
+    fn fault_of_node(&mut self) -> Result<Fault, Wrong> {
+        Ok(match self.kind {
+            "cut-node" => Fault::CutNode { node: self.node()?, seconds: self.lasts()? },
+            "trouble-node" => Fault::TroubleNode {
+                node: self.node()?,
+                trouble: self.trouble()?,
+                percent: self.percent()?,
+                seconds: self.lasts()?,
+            },
             "jump-node" => {
                 Fault::JumpNode { node: self.node()?, seconds: self.needed("by")?.signed_seconds(FARTHEST)? }
             }
@@ -203,9 +212,7 @@ impl<'a> Reading<'a> {
             "kill-kubelet" => Fault::KillKubelet { node: self.node()?, seconds: self.lasts()? },
             "freeze" => Fault::Freeze { node: self.node()?, seconds: self.lasts()? },
             "delete-node" => Fault::DeleteNode { node: self.node()? },
-            "taint" => Fault::Taint { node: self.node()? },
-            "delete-pod" => Fault::DeletePod { pod: self.pod()? },
-            _ => Fault::Evict { pod: self.pod()? },
+            _ => Fault::Taint { node: self.node()? },
         })
     }
 }
