@@ -10,7 +10,10 @@ IMAGE ?= pod-safety:dev
 # `$(call timed,NAME) COMMAND` says afterwards how long it took.
 timed = TIMEFORMAT='== $(1): %0R s'; time
 
-.PHONY: help demo try test install fmt lint unit control-plane bench image advisories clean
+MINUTES ?= 10
+export MINUTES
+
+.PHONY: help demo try test install fmt lint unit control-plane campaign perturb bench image advisories clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -42,6 +45,12 @@ unit: ## the tests that need neither a control plane nor a release build: second
 
 control-plane: install ## the suites against the real kube-apiserver, etcd and kubectl
 	@cargo test --locked -p pod-safety-control-plane
+
+campaign: ## simulated clusters for MINUTES (10) from a seed drawn by chance; EXHAUSTIVE=1: `make perturb`
+	@cargo run --release --quiet --locked -p pod-safety-simulator --example campaign -- $(if $(EXHAUSTIVE),perturb)
+
+perturb: ## a strike at every call and every event of every scenario
+	@cargo run --release --quiet --locked -p pod-safety-simulator --example campaign -- perturb
 
 bench: install ## the numbers, beside kube-controller-manager's, on this machine
 	@cargo run --release --locked -p pod-safety-bench

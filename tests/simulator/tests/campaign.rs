@@ -2,17 +2,21 @@
 //!
 //! `POD_SAFETY_SEEDS=N` runs N seeds, `POD_SAFETY_SEED=S` shows one.
 
+mod files;
 mod shipped;
 
+use std::io::Write as _;
 use std::ops::Range;
 
-use pod_safety_simulator::campaign::{Fault, Plan, campaign, draw, same_twice, tell};
+use files::{memory, memory_line};
+use pod_safety_shared::clock::Env;
+use pod_safety_simulator::campaign::{Fault, Plan, campaign, draw, same_twice, tell, threads};
 use pod_safety_simulator::world::{Subject, run};
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 
-/// So many fit into a minute of two cores.
-const SEEDS: u64 = 100;
+/// What `make test` runs: some two minutes of two cores.
+const SEEDS: u64 = 2_000;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
@@ -53,8 +57,12 @@ fn no_seed_breaks_a_rule() {
         assert!(outcome.violations.is_empty());
         return;
     }
+    let (clock, before) = (Env::real(0), memory("VmRSS:"));
+    let began = clock.now();
     let tally = campaign(seeds(), SHIPPED);
-    println!("{tally}");
+    let pace = tally.pace(clock.now().since(began));
+    // Past the capture of the test harness: these figures are for everybody.
+    let _written = write!(std::io::stderr(), "{tally}{pace}\n{}\n", memory_line(before, threads()));
     for (seed, outcome) in &tally.broken {
         println!("{}", tell(&draw(*seed), outcome));
     }

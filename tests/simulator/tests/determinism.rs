@@ -1,18 +1,25 @@
-//! The same seed gives the same answers, byte for byte: twice in one process, in
-//! another order, and in another process.
+//! The same seed gives the same answers, and the same whole world, byte for byte:
+//! twice in one process, in another order, and in another process.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
+
+mod shipped;
 
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use pod_safety_shared::clock::{Clock, Env, Mono, Task};
 use pod_safety_simulator::api::{ApiServer, Door, Etcd, Kind, Prompt};
+use pod_safety_simulator::campaign::draw;
 use pod_safety_simulator::chance::Chance;
 use pod_safety_simulator::differential::{Generator, Session, Side, watch_targets};
+use pod_safety_simulator::world::Subject;
 
 /// Set in the child process.
 const CHILD: &str = "POD_SAFETY_DETERMINISM_CHILD";
 const NAME: &str = "the_same_seed_gives_the_same_answers_in_another_process";
+const WORLDS: &str = "one_world_in_a_hundred_is_the_same_in_another_process_and_order";
+/// One in a hundred of the campaign's seeds.
+const ONE_IN_A_HUNDRED: std::ops::Range<u64> = 0..20;
 
 /// Wall time that stands on tokio's paused clock.
 struct Paused(Env);
@@ -82,17 +89,38 @@ fn the_same_seed_gives_the_same_answers_in_one_process() {
 
 #[test]
 fn the_same_seed_gives_the_same_answers_in_another_process() {
-    let line = format!("hashes {:?}", all());
+    compare_with_a_child(NAME, &format!("hashes {:?}", all()));
+}
+
+/// Says the line, and in the parent sees that a child says the same.
+fn compare_with_a_child(name: &str, line: &str) {
     println!("\n{line}");
     if std::env::var_os(CHILD).is_some() {
         return;
     }
     let own = std::env::current_exe().unwrap();
     let child = std::process::Command::new(own)
-        .args(["--exact", NAME, "--nocapture"])
+        .args(["--exact", name, "--nocapture"])
         .env(CHILD, "1")
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&child.stdout);
-    assert!(said.contains(&line), "the other process said:\n{said}");
+    assert!(said.contains(line), "the other process said:\n{said}");
+}
+
+fn world(number: u64) -> u64 {
+    // Spread over the campaign's seeds, and the last of them too.
+    let seed = number * 100 + 99;
+    pod_safety_simulator::world::run(&draw(seed), Subject::Shipped(shipped::launch, None)).hash
+}
+
+#[test]
+fn one_world_in_a_hundred_is_the_same_in_another_process_and_order() {
+    let hashes: Vec<u64> = ONE_IN_A_HUNDRED.map(world).collect();
+    let mut backwards: Vec<u64> = ONE_IN_A_HUNDRED.rev().map(world).collect();
+    backwards.reverse();
+    assert_eq!(hashes, backwards);
+    let distinct: std::collections::BTreeSet<u64> = hashes.iter().copied().collect();
+    assert_eq!(distinct.len(), hashes.len(), "other seeds are other worlds");
+    compare_with_a_child(WORLDS, &format!("worlds {hashes:?}"));
 }

@@ -29,6 +29,8 @@ pub struct Tally {
     pub broken: BTreeMap<u64, Outcome>,
     /// How many did.
     pub broken_seeds: u64,
+    /// The first seed that broke each rule.
+    pub first: BTreeMap<Invariant, u64>,
 }
 
 impl Tally {
@@ -38,12 +40,34 @@ impl Tally {
         for (name, count) in &outcome.probes {
             *self.probes.entry(name.clone()).or_default() += count;
         }
+        for violation in &outcome.violations {
+            let first = self.first.entry(violation.invariant).or_insert(seed);
+            *first = seed.min(*first);
+        }
         if !outcome.violations.is_empty() {
             self.broken_seeds += 1;
             if self.broken.len() < KEPT {
                 self.broken.insert(seed, outcome);
             }
         }
+    }
+}
+
+impl Tally {
+    /// How fast that was, when it took so long.
+    #[must_use]
+    pub fn pace(&self, took: Duration) -> String {
+        let took = took.as_secs_f64().max(0.001);
+        let (seeds, simulated) =
+            (f64::from(u32::try_from(self.seeds).unwrap_or(u32::MAX)), self.simulated.as_secs_f64());
+        format!(
+            "{:.0} s on {} threads: {:.1} seeds/s, {:.1} simulated hours/s, or {:.1} seeds/s of 15 simulated minutes",
+            took,
+            threads(),
+            seeds / took,
+            simulated / 3600.0 / took,
+            simulated / 900.0 / took
+        )
     }
 }
 
@@ -55,16 +79,20 @@ impl std::fmt::Display for Tally {
     }
 }
 
-/// Runs the seeds on all cores, each thread taking the next.
-fn each(seeds: Range<u64>, subject: Subject, stop: &AtomicBool, done: &(dyn Fn(u64, Outcome) + Sync)) {
+/// Runs the seeds on all cores while it may, each thread taking the next.
+fn each(
+    seeds: Range<u64>,
+    subject: Subject,
+    go_on: &(dyn Fn() -> bool + Sync),
+    done: &(dyn Fn(u64, Outcome) + Sync),
+) {
     let next = AtomicU64::new(seeds.start);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for _ in 0..cores {
+        for _ in 0..threads() {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end || stop.load(Ordering::Relaxed) {
+                    if seed >= seeds.end || !go_on() {
                         break;
                     }
                     done(seed, run(&draw(seed), subject));
@@ -74,11 +102,23 @@ fn each(seeds: Range<u64>, subject: Subject, stop: &AtomicBool, done: &(dyn Fn(u
     });
 }
 
+/// How many simulations run at once: one on each core.
+#[must_use]
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Runs all seeds.
 #[must_use]
 pub fn campaign(seeds: Range<u64>, subject: Subject) -> Tally {
+    campaign_while(seeds, subject, &|| true)
+}
+
+/// Runs seeds, each after the other, while it may.
+#[must_use]
+pub fn campaign_while(seeds: Range<u64>, subject: Subject, go_on: &(dyn Fn() -> bool + Sync)) -> Tally {
     let tally = Mutex::new(Tally::default());
-    each(seeds, subject, &AtomicBool::new(false), &|seed, outcome| tally.lock().add(seed, outcome));
+    each(seeds, subject, go_on, &|seed, outcome| tally.lock().add(seed, outcome));
     tally.into_inner()
 }
 
@@ -91,7 +131,7 @@ pub fn first_seed_that_breaks(
     subject: Subject,
 ) -> Option<(u64, Outcome)> {
     let (found, stop) = (Mutex::new(BTreeMap::new()), AtomicBool::new(false));
-    each(seeds, subject, &stop, &|seed, outcome| {
+    each(seeds, subject, &|| !stop.load(Ordering::Relaxed), &|seed, outcome| {
         if outcome.violations.iter().any(|violation| violation.invariant == invariant) {
             stop.store(true, Ordering::Relaxed);
             found.lock().insert(seed, outcome);

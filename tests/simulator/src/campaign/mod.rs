@@ -6,16 +6,27 @@
 //! | `draw` | a plan from a seed |
 //! | `many` | many seeds on all cores, and what they came to |
 //! | `plant` | bugs that can be planted into what is under test |
+//! | `minimise` | the smallest plan that still breaks the same rule |
+//! | `corpus` | plans that are run for ever, and runs on a page |
+//! | `scenarios`, `perturb` | one strike at every call and every event of every scenario |
 //!
 //! A plan is drawn before its run, and everything in the run draws by keys: taking
 //! one fault out of a plan changes nothing else.
 
+mod corpus;
 mod draw;
 mod many;
+mod minimise;
+mod perturb;
 mod plan;
 mod plant;
+mod scenarios;
 
+pub use corpus::{Entry, page, subject};
 pub use draw::draw;
-pub use many::{Tally, campaign, first_seed_that_breaks, same_twice, tell};
+pub use many::{Tally, campaign, campaign_while, first_seed_that_breaks, same_twice, tell, threads};
+pub use minimise::{Smallest, minimise};
+pub use perturb::{Broken, Perturbed, perturb};
 pub use plan::{Fault, Plan, Trouble};
 pub use plant::Plant;
+pub use scenarios::{Scenario, scenarios};

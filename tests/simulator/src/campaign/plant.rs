@@ -1,6 +1,8 @@
 //! Bugs that can be planted into what is under test, at its seams: no product
 //! code knows of them.
 
+use crate::checker::Invariant;
+
 /// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
@@ -20,8 +22,8 @@ pub enum Plant {
     CachedReads,
     /// The Leases of kubelets are looked for in the wrong namespace.
     BlindToLeases,
-    /// The second read of a node is answered from memory of the first, and its
-    /// Lease too; heartbeats are not watched.
+    /// The second read of a node and of its Lease is answered from memory of the first;
+    /// heartbeats are not watched.
     RememberedReads,
     /// A first read of a missing node fails for ever.
     DeafToNodes,
@@ -29,22 +31,148 @@ pub enum Plant {
     Hammer,
     /// Any failure to read a node counts as "not found", and no Lease is seen.
     ErrorsMeanAbsent,
+    /// A failed read of a Node (5xx, time-out) counts as "not found"; Leases are read
+    /// honestly.
+    TimeoutMeansAbsent,
+    /// A failed read of a kubelet's Lease counts as "there is none".
+    LeaseErrorMeansAbsent,
+    /// The DELETED event of a Node counts as proof that its pods have ended.
+    GoneMeansEnded,
+    /// A pod that is being deleted is force deleted at once, as the script of people
+    /// does.
+    RemovesTerminating,
+    /// Pods are called Failed at the first read of a missing node, before there is
+    /// evidence.
+    FailsTooEarly,
+    /// The PATCH is skipped: the DELETE comes with whatever version the pod has.
+    SkipPatch,
+    /// The DELETE is sent before the PATCH.
+    DeleteFirst,
+    /// Writes for `data-0` go to `data-1`.
+    WrongTarget,
+    /// After a conflict the write is repeated with the UID and version of whoever bears
+    /// the name then.
+    RetryByName,
+    /// After a conflict the write is repeated without UID and version.
+    ForceOnConflict,
+    /// DELETE leaves its grace to the server.
+    DefaultGrace,
+    /// DELETE asks for ten minutes of grace.
+    LongGrace,
+    /// Requests are never given up.
+    NoDeadline,
+    /// Writes wait in a queue that no term ends.
+    QueuedWrites,
+    /// Others wait for three seconds only, which is less than a term.
+    ShortLease,
+    /// All processes bear one identity in the election.
+    SharedIdentity,
+    /// Each Event is written two hundred times.
+    EventStorm,
+    /// A new list keeps the items of the first one: what 410 made unknown stays as it
+    /// was.
+    OldStoreKept,
+    /// The DELETED events of Nodes are dropped.
+    DeafToDeletions,
+    /// Every third event of a watch is dropped.
+    SkippedEvents,
+    /// Watches fall silent after forty events, and nobody notices.
+    MuteWatches,
+    /// The quarantine lasts an hour.
+    EndlessQuarantine,
 }
 
 impl Plant {
-    /// All of them.
-    pub const ALL: [Self; 12] = [
-        Self::NoUid,
-        Self::NoVersion,
-        Self::NoQuarantine,
-        Self::FastClock,
-        Self::NoElection,
-        Self::LongTerm,
-        Self::CachedReads,
-        Self::BlindToLeases,
-        Self::RememberedReads,
-        Self::DeafToNodes,
-        Self::Hammer,
-        Self::ErrorsMeanAbsent,
+    /// All of them, each with the invariant that must catch it.
+    pub const ALL: [(Self, Invariant); 34] = [
+        (Self::NoUid, Invariant::Hygiene),
+        (Self::NoVersion, Invariant::Hygiene),
+        (Self::NoQuarantine, Invariant::Evidence),
+        (Self::FastClock, Invariant::Evidence),
+        (Self::NoElection, Invariant::Term),
+        (Self::LongTerm, Invariant::Term),
+        (Self::CachedReads, Invariant::Hygiene),
+        (Self::BlindToLeases, Invariant::Evidence),
+        (Self::RememberedReads, Invariant::Evidence),
+        (Self::DeafToNodes, Invariant::Liveness),
+        (Self::Hammer, Invariant::HotLoop),
+        (Self::ErrorsMeanAbsent, Invariant::Evidence),
+        (Self::TimeoutMeansAbsent, Invariant::Evidence),
+        (Self::LeaseErrorMeansAbsent, Invariant::Evidence),
+        (Self::GoneMeansEnded, Invariant::Evidence),
+        (Self::RemovesTerminating, Invariant::Evidence),
+        (Self::FailsTooEarly, Invariant::Evidence),
+        (Self::SkipPatch, Invariant::Evidence),
+        (Self::DeleteFirst, Invariant::Evidence),
+        (Self::WrongTarget, Invariant::Evidence),
+        (Self::RetryByName, Invariant::Identity),
+        (Self::ForceOnConflict, Invariant::Hygiene),
+        (Self::DefaultGrace, Invariant::Hygiene),
+        (Self::LongGrace, Invariant::Hygiene),
+        (Self::NoDeadline, Invariant::Hygiene),
+        (Self::QueuedWrites, Invariant::Term),
+        (Self::ShortLease, Invariant::Term),
+        (Self::SharedIdentity, Invariant::Term),
+        (Self::EventStorm, Invariant::HotLoop),
+        (Self::OldStoreKept, Invariant::Liveness),
+        (Self::DeafToDeletions, Invariant::Liveness),
+        (Self::SkippedEvents, Invariant::Liveness),
+        (Self::MuteWatches, Invariant::Liveness),
+        (Self::EndlessQuarantine, Invariant::Liveness),
     ];
+
+    /// What it does, in a sentence.
+    #[must_use]
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::NoUid => "DELETE and PATCH lose their UID.",
+            Self::NoVersion => "DELETE and PATCH lose their resourceVersion.",
+            Self::NoQuarantine => "A node is believed gone after one second.",
+            Self::FastClock => "The monotonic clock runs eight times too fast.",
+            Self::NoElection => "Every process believes that it leads.",
+            Self::LongTerm => "A term lasts longer than others wait.",
+            Self::CachedReads => "Nodes and Leases are read with `resourceVersion=0`.",
+            Self::BlindToLeases => "The Leases of kubelets are looked for in the wrong namespace.",
+            Self::RememberedReads => {
+                "The second read of a node and of its Lease is answered from memory of the first; heartbeats are not watched."
+            }
+            Self::DeafToNodes => "A first read of a missing node fails for ever.",
+            Self::Hammer => "What fails is sent again at once, without end.",
+            Self::ErrorsMeanAbsent => {
+                "Any failure to read a node counts as \"not found\", and no Lease is seen."
+            }
+            Self::TimeoutMeansAbsent => {
+                "A failed read of a Node (5xx, time-out) counts as \"not found\"; Leases are read honestly."
+            }
+            Self::LeaseErrorMeansAbsent => "A failed read of a kubelet's Lease counts as \"there is none\".",
+            Self::GoneMeansEnded => "The DELETED event of a Node counts as proof that its pods have ended.",
+            Self::RemovesTerminating => {
+                "A pod that is being deleted is force deleted at once, as the script of people does."
+            }
+            Self::FailsTooEarly => {
+                "Pods are called Failed at the first read of a missing node, before there is evidence."
+            }
+            Self::SkipPatch => "The PATCH is skipped: the DELETE comes with whatever version the pod has.",
+            Self::DeleteFirst => "The DELETE is sent before the PATCH.",
+            Self::WrongTarget => "Writes for `data-0` go to `data-1`.",
+            Self::RetryByName => {
+                "After a conflict the write is repeated with the UID and version of whoever bears the name then."
+            }
+            Self::ForceOnConflict => "After a conflict the write is repeated without UID and version.",
+            Self::DefaultGrace => "DELETE leaves its grace to the server.",
+            Self::LongGrace => "DELETE asks for ten minutes of grace.",
+            Self::NoDeadline => "Requests are never given up.",
+            Self::QueuedWrites => "Writes wait in a queue that no term ends.",
+            Self::ShortLease => "Others wait for three seconds only, which is less than a term.",
+            Self::SharedIdentity => "All processes bear one identity in the election.",
+            Self::EventStorm => "Each Event is written two hundred times.",
+            Self::OldStoreKept => {
+                "A new list keeps the items of the first one: what 410 made unknown stays as it was."
+            }
+            Self::DeafToDeletions => "The DELETED events of Nodes are dropped.",
+            Self::SkippedEvents => "Every third event of a watch is dropped.",
+            Self::MuteWatches => "Watches fall silent after forty events, and nobody notices.",
+            Self::EndlessQuarantine => "The quarantine lasts an hour.",
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::effects::{Effect, effects, is_terminal};
 use super::{Checker, Invariant, State};
 use crate::api::{Asked, Seen};
 use crate::world::{is_shipped, is_under_test, number, word};
@@ -12,6 +13,9 @@ use crate::world::{is_shipped, is_under_test, number, word};
 /// For how long after its reads evidence about a node may be used: a promise of
 /// docs/proof.md.
 const VALID_FOR: Duration = Duration::from_secs(2);
+
+/// The Lease by which processes under test elect their leader.
+const OUR_LEASE: &str = "kube-system/pod-safety";
 
 /// A quorum read of a Node that was executed and did not find it.
 #[derive(Clone, Copy, Debug)]
@@ -32,14 +36,56 @@ pub(super) struct Acts {
     /// By process and node: the Node reads that missed, and all Lease reads.
     missed: BTreeMap<(String, String), Vec<Missed>>,
     lease_reads: BTreeMap<(String, String), Vec<Duration>>,
-    /// Whoever wrote the terminal phase of a pod, by UID.
-    ended_by: BTreeMap<String, String>,
+    /// Who wrote the terminal phase of a pod, and when, by UID.
+    ended_by: BTreeMap<String, (String, Duration)>,
+    /// When kubelets created mirror pods, by node.
+    mirrors: BTreeMap<String, Duration>,
+    /// When pods got their nodes, by UID.
+    bound: BTreeMap<String, Duration>,
+    /// The leader, and since when.
+    leader: Option<(String, Duration)>,
 }
 
 impl Acts {
+    fn learn_heartbeat(&mut self, now: Duration, node: &str, change: &Seen) {
+        if change.after.is_some() {
+            self.leases.insert(node.to_owned());
+        } else {
+            self.leases.remove(node);
+        }
+        let renewed =
+            |lease: &Option<Value>| lease.as_ref().map(|lease| word(lease, "/spec/renewTime").to_owned());
+        if change.after.is_some() && renewed(&change.before) != renewed(&change.after) {
+            self.renewals.entry(node.to_owned()).or_default().push(now);
+        }
+    }
+
     /// Since when this Node is missing; `None`: it is there, or never was.
     pub(super) fn missing_since(&self, node: &str) -> Option<Duration> {
         self.missing.get(node).copied()
+    }
+
+    /// When this node's kubelet was last seen to act, by the API.
+    pub(super) fn last_sign(&self, node: &str) -> Option<Duration> {
+        let renewed = self.renewals.get(node).and_then(|renewals| renewals.last().copied());
+        renewed.max(self.mirrors.get(node).copied())
+    }
+
+    pub(super) fn bound_at(&self, uid: &str) -> Option<Duration> {
+        self.bound.get(uid).copied()
+    }
+
+    pub(super) fn ended_at(&self, uid: &str) -> Option<Duration> {
+        self.ended_by.get(uid).map(|(_, at)| *at)
+    }
+
+    /// Since when the present leader leads.
+    pub(super) fn led_since(&self) -> Option<Duration> {
+        self.leader.as_ref().map(|(_, since)| *since)
+    }
+
+    pub(super) fn leader(&self) -> Option<&str> {
+        self.leader.as_ref().map(|(name, _)| name.as_str())
     }
 
     /// Why "the node is gone" is not honest evidence for this act; `None` if it is.
@@ -107,8 +153,13 @@ impl State {
                 let key = (asked.caller.to_string(), node.to_owned());
                 acts.missed.entry(key).or_default().push(Missed { at: now, missing_since });
                 self.probe("quorum read missed a node");
-            } else if code == 200 {
-                self.probe("quorum read found a node that the cache missed");
+            } else if code == 200 && quorum {
+                let missed = acts.missed.contains_key(&(asked.caller.to_string(), node.to_owned()));
+                self.probe(if missed {
+                    "quorum read found a node that an earlier one had missed"
+                } else {
+                    "quorum read found a node"
+                });
             }
         } else if let Some((_, node)) = asked.path.split_once("/namespaces/kube-node-lease/leases/") {
             acts.lease_reads.entry((asked.caller.to_string(), node.to_owned())).or_default().push(now);
@@ -118,27 +169,31 @@ impl State {
     /// What any change says about nodes, kubelets and ends.
     fn learn(&mut self, now: Duration, caller: &str, change: &Seen) {
         let acts = &mut self.acts;
-        match change.kind.as_str() {
-            "Node" if change.after.is_none() => drop(acts.missing.insert(change.name.clone(), now)),
-            "Node" => drop(acts.missing.remove(&change.name)),
-            "Lease" => {
-                let Some(node) = change.name.strip_prefix("kube-node-lease/") else { return };
-                if change.after.is_some() {
-                    acts.leases.insert(node.to_owned());
-                } else {
-                    acts.leases.remove(node);
-                }
-                let renewed = |lease: &Option<Value>| {
-                    lease.as_ref().map(|lease| word(lease, "/spec/renewTime").to_owned())
-                };
-                if change.after.is_some() && renewed(&change.before) != renewed(&change.after) {
-                    acts.renewals.entry(node.to_owned()).or_default().push(now);
+        match (change.kind.as_str(), &change.after) {
+            ("Node", None) => drop(acts.missing.insert(change.name.clone(), now)),
+            ("Node", Some(_)) => drop(acts.missing.remove(&change.name)),
+            ("Lease", _) => {
+                if let Some(node) = change.name.strip_prefix("kube-node-lease/") {
+                    acts.learn_heartbeat(now, node, change);
+                } else if change.name == OUR_LEASE {
+                    let holder =
+                        change.after.as_ref().map_or("", |lease| word(lease, "/spec/holderIdentity"));
+                    if acts.leader().unwrap_or_default() != holder {
+                        acts.leader = (!holder.is_empty()).then(|| (holder.to_owned(), now));
+                    }
                 }
             }
-            "Pod" => {
-                let Some(after) = &change.after else { return };
+            ("Pod", Some(after)) => {
+                let (uid, node) = (word(after, "/metadata/uid"), word(after, "/spec/nodeName"));
                 if is_terminal(after) && !change.before.as_ref().is_some_and(is_terminal) {
-                    acts.ended_by.insert(word(after, "/metadata/uid").to_owned(), caller.to_owned());
+                    acts.ended_by.insert(uid.to_owned(), (caller.to_owned(), now));
+                }
+                if !node.is_empty() && !acts.bound.contains_key(uid) {
+                    acts.bound.insert(uid.to_owned(), now);
+                }
+                let mirror = after.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some();
+                if mirror && change.before.is_none() {
+                    acts.mirrors.insert(node.to_owned(), now);
                 }
             }
             _ => {}
@@ -148,11 +203,8 @@ impl State {
     /// A change of a pod by a process under test.
     fn judge(&mut self, now: Duration, asked: &Asked, change: &Seen, quarantine: Duration) {
         let Some(before) = &change.before else {
-            return self.violated(
-                now,
-                Invariant::Evidence,
-                format!("{} created {}", asked.caller, change.name),
-            );
+            let what = format!("{} created {}", asked.caller, change.name);
+            return self.violated(now, Invariant::Evidence, what);
         };
         let uid = word(before, "/metadata/uid").to_owned();
         let intention = self.requests.intention(asked);
@@ -160,33 +212,61 @@ impl State {
             let what = format!("{} {} hit pod {uid}, which was not meant", asked.method, asked.path);
             self.violated(now, Invariant::Identity, what);
         }
-        let ends = change.after.as_ref().is_some_and(|after| is_terminal(after) && !is_terminal(before));
-        if change.after.is_some() && !ends {
-            if number(before, "/metadata/deletionGracePeriodSeconds") == Some(0)
-                || asked.method == http::Method::DELETE
-            {
-                self.probe("removal waits for finalizers");
-            }
-            return;
+        if asked.method == http::Method::DELETE
+            && change.after.as_ref().is_some_and(|pod| pod.pointer("/metadata/finalizers/0").is_some())
+        {
+            self.probe("removal waits for finalizers");
+        }
+        if change.after.is_none() && !is_terminal(before) && is_shipped(&asked.caller) {
+            // Its phase is set by compare-and-swap first: that is the re-read of the pod.
+            let what = format!("{} removed {} without having called it ended", asked.caller, change.name);
+            self.violated(now, Invariant::Evidence, what);
         }
         let sent = intention.map_or(now, |intention| intention.sent);
-        let verdict = self.evidence(&asked.caller, before, sent, quarantine);
-        let what = if ends { "called ended" } else { "removed" };
-        match verdict {
-            Ok(kind) => {
-                self.note(
-                    now,
-                    format!("{} ({uid:.8}) {what} by {} on evidence {kind}", change.name, asked.caller),
-                );
-                self.probe(&format!("{what} on {kind}"));
-                if kind == "NodeGone" {
-                    let node = word(before, "/spec/nodeName").to_owned();
-                    self.vouch(&uid, &node, ends);
-                }
+        for effect in effects(before, change.after.as_ref()) {
+            let verdict = self.evidence(&asked.caller, before, sent, quarantine);
+            self.judge_effect(now, asked, change, effect, verdict);
+        }
+    }
+
+    fn judge_effect(
+        &mut self,
+        now: Duration,
+        asked: &Asked,
+        change: &Seen,
+        effect: Effect,
+        verdict: Result<&'static str, String>,
+    ) {
+        let Some(before) = &change.before else { return };
+        let (uid, node) =
+            (word(before, "/metadata/uid").to_owned(), word(before, "/spec/nodeName").to_owned());
+        let (invariant, what) = match effect {
+            Effect::Removed if meant_gracefully(asked) => (Invariant::Graceful, "removed at once"),
+            Effect::Removed => (Invariant::Evidence, "removed"),
+            Effect::Ended => (Invariant::Evidence, "called ended"),
+            Effect::Released => (Invariant::Evidence, "released from its finalizers"),
+            Effect::Shortened => (Invariant::Grace, "given less grace"),
+            Effect::CalledOrphan => (Invariant::Truth, "called an orphan"),
+            Effect::Lengthened => (Invariant::Grace, "given more grace"),
+            Effect::Revived => (Invariant::Truth, "called alive again"),
+        };
+        let told = format!("{} ({uid:.8}) was {what} by {}", change.name, asked.caller);
+        let kind = match verdict {
+            _ if matches!(effect, Effect::Lengthened | Effect::Revived) => {
+                return self.violated(now, invariant, format!("{told}, for which there is no reason"));
             }
-            Err(why) => {
-                let what = format!("{} ({uid:.8}) was {what} by {}: {why}", change.name, asked.caller);
-                self.violated(now, Invariant::Evidence, what);
+            Err(why) => return self.violated(now, invariant, format!("{told}: {why}")),
+            Ok(kind) => kind,
+        };
+        if effect == Effect::CalledOrphan && kind != "NodeGone" {
+            return self.violated(now, invariant, format!("{told} on evidence {kind}"));
+        }
+        self.probe(&format!("{what} on {kind}"));
+        if matches!(effect, Effect::Removed | Effect::Ended) {
+            let told = format!("{} ({uid:.8}) {what} by {} on evidence {kind}", change.name, asked.caller);
+            self.note(now, told);
+            if kind == "NodeGone" {
+                self.vouch(&uid, &node, effect == Effect::Ended);
             }
         }
     }
@@ -221,7 +301,7 @@ impl State {
             return if terminating { Ok("NeverScheduled") } else { Err("it is not terminating".to_owned()) };
         }
         let uid = word(pod, "/metadata/uid");
-        let by_us = self.acts.ended_by.get(uid).is_some_and(|by| is_under_test(by));
+        let by_us = self.acts.ended_by.get(uid).is_some_and(|(by, _)| is_under_test(by));
         if is_terminal(pod) && !by_us {
             if self.processes.of_uid(uid).next().is_some() {
                 return Err("its phase says ended, and a process of it runs".to_owned());
@@ -235,6 +315,9 @@ impl State {
     }
 }
 
-fn is_terminal(pod: &Value) -> bool {
-    matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
+/// Whether a request leaves a pod's processes time to end.
+fn meant_gracefully(asked: &Asked) -> bool {
+    let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+    let options = if asked.method == http::Method::POST { "/deleteOptions" } else { "" };
+    number(&body, &format!("{options}/gracePeriodSeconds")) != Some(0) && asked.method != http::Method::PATCH
 }

@@ -1,47 +1,110 @@
-//! What must have happened when the world has been well for long enough.
+//! What must have happened when the world has been well for long enough, node by
+//! node: each has its own moment from which on its pods may not be there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Checker, Invariant};
+use super::effects::is_terminal;
+use super::{Checker, Invariant, State};
 use crate::world::word;
 
+/// The longest pause of what failed while the world was ill.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// A missing node is looked at every ten seconds; the rest is for the requests.
+const LOOKED_AT: Duration = Duration::from_secs(15);
+
+/// A pod whose node is missing.
+struct Orphan<'a> {
+    pod: &'a Value,
+    node: &'a str,
+    /// From when on somebody must be told of it.
+    told_at: Duration,
+    /// From when on it may not be there.
+    owed_at: Duration,
+}
+
+fn orphans<'a>(state: &State, quarantine: Duration, pods: &'a [Value], nodes: &[Value]) -> Vec<Orphan<'a>> {
+    let Some(healed) = state.healed else { return Vec::new() };
+    let present = |name: &str| nodes.iter().any(|node| word(node, "/metadata/name") == name);
+    let of_pod = |pod: &'a Value| {
+        let (node, uid) = (word(pod, "/spec/nodeName"), word(pod, "/metadata/uid"));
+        if node.is_empty() || present(node) {
+            return None;
+        }
+        let acts = &state.acts;
+        // The wait begins when all of these are over: troubles, the node, the pod's
+        // own arrival, and the last change of the leader, which waits anew.
+        let from =
+            [Some(healed + LONGEST_PAUSE), acts.missing_since(node), acts.bound_at(uid), acts.led_since()];
+        let from = from.into_iter().flatten().max().unwrap_or_default();
+        // A sign of life is followed by one quarantine of silence, and then by the
+        // one that lies between two reads.
+        let quiet = acts.last_sign(node).map_or(from, |sign| from.max(sign + quarantine));
+        Some(Orphan { pod, node, told_at: from + LOOKED_AT, owed_at: quiet + quarantine + LOOKED_AT })
+    };
+    pods.iter().filter_map(of_pod).collect()
+}
+
 impl Checker {
-    /// Pods of nodes that are gone since before `since` must not be there, unless
-    /// somebody is told why: `holds` are the reasons that the leader shows.
-    pub(crate) fn check_settled(
-        &self,
-        pods: &[Value],
-        nodes: &[Value],
-        since: Duration,
-        holds: &BTreeMap<String, u64>,
-    ) {
+    /// The last moment at which something that is there now must be gone; `None`:
+    /// nothing is owed.
+    pub(crate) fn owed_at(&self, pods: &[Value], nodes: &[Value]) -> Option<Duration> {
+        let state = self.state.lock();
+        let orphans = orphans(&state, self.promise.quarantine, pods, nodes);
+        orphans.into_iter().map(|orphan| orphan.owed_at).max()
+    }
+
+    /// Orphans are gone when that is owed, and reported until then: `holds` are the
+    /// reasons that the processes under test show.
+    pub(crate) fn check_settled(&self, pods: &[Value], nodes: &[Value], holds: &BTreeMap<String, u64>) {
         let now = self.now();
+        let mut state = self.state.lock();
+        for Orphan { pod, node, told_at, owed_at } in orphans(&state, self.promise.quarantine, pods, nodes) {
+            let shown = |reason: &str| holds.get(reason).is_some_and(|count| *count > 0);
+            let name = format!("{} ({:.8})", word(pod, "/metadata/name"), word(pod, "/metadata/uid"));
+            if now < owed_at {
+                let alive =
+                    state.acts.last_sign(node).is_some_and(|sign| now < sign + self.promise.quarantine);
+                let reason = if alive { "KubeletAlive" } else { "Quarantine" };
+                if shown("KubeletAlive") || shown("Quarantine") {
+                    state.probe(&format!("an orphan is held in the end, and {reason} is shown"));
+                } else if now >= told_at {
+                    let what = format!("{name} of missing node {node} waits, and nobody is told: {holds:?}");
+                    state.violated(now, Invariant::Reported, what);
+                }
+                continue;
+            }
+            let waits = pod.pointer("/metadata/finalizers/0").is_some() && is_terminal(pod);
+            if waits && shown("Finalizers") {
+                state.probe("an orphan was called ended, and waits for its finalizers");
+                continue;
+            }
+            let what = format!(
+                "{name} of node {node} is still there; it was to be gone at {owed_at:?}; holds: {holds:?}"
+            );
+            state.violated(now, Invariant::Liveness, what);
+        }
+        self.check_terminated(&mut state, pods, nodes, now);
+    }
+
+    /// No more have ended than are left alone, but for the latest.
+    fn check_terminated(&self, state: &mut State, pods: &[Value], nodes: &[Value], now: Duration) {
+        let Some(healed) = state.healed else { return };
         let present = |name: &str| nodes.iter().any(|node| word(node, "/metadata/name") == name);
-        for pod in pods {
-            let (node, name) = (word(pod, "/spec/nodeName"), word(pod, "/metadata/name"));
-            if node.is_empty() || present(node) {
-                continue;
-            }
-            let gone_before = self.state.lock().acts.missing_since(node).is_none_or(|at| at < since);
-            if !gone_before {
-                continue;
-            }
-            let uid = word(pod, "/metadata/uid").to_owned();
-            // Its process may have ended: a living kubelet will say so when it may.
-            let reasons = ["KubeletAlive", "NodeUnreadable"];
-            if reasons.iter().any(|reason| holds.get(*reason).is_some_and(|count| *count > 0)) {
-                self.probe("held with a reason: the kubelet of a deleted Node lives");
-                continue;
-            }
-            if pod.pointer("/metadata/finalizers/0").is_some() {
-                continue;
-            }
-            let mut state = self.state.lock();
+        let from = [Some(healed + LONGEST_PAUSE), state.acts.led_since()].into_iter().flatten().max();
+        let owed = |pod: &&Value| {
+            let ended = state.acts.ended_at(word(pod, "/metadata/uid")).max(from);
+            is_terminal(pod)
+                && present(word(pod, "/spec/nodeName"))
+                && pod.pointer("/metadata/finalizers/0").is_none()
+                && ended.is_some_and(|ended| now > ended + LOOKED_AT)
+        };
+        let count = pods.iter().filter(owed).count();
+        if count > self.promise.terminated_threshold {
             let what =
-                format!("{name} ({uid:.8}) of node {node}, which is gone, is still there; holds: {holds:?}");
+                format!("{count} pods that ended are there, {} may", self.promise.terminated_threshold);
             state.violated(now, Invariant::Liveness, what);
         }
     }

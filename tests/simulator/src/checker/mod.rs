@@ -4,26 +4,36 @@
 //! | file | invariants |
 //! |---|---|
 //! | `processes` | S1: at most one process with write access per identity; the ledger of ground truth |
-//! | `acts` | S2, S4: what is removed, with which evidence, and of which UID |
+//! | `effects` | what one change did to a pod |
+//! | `acts` | S2, S4, S5, S6, S11: what is changed, with which evidence, and of which UID |
 //! | `requests` | S9, S12, S13: who may write when, and how requests look |
-//! | `liveness` | L1: what is proved gone is removed in time, what is not has a reason |
+//! | `leaders` | S9: no two processes write in each other's terms |
+//! | `storage` | S8: at most one writer per volume |
+//! | `liveness` | L1, L9: what is proved gone is removed in time, what is not has a reason |
+//! | `rest` | L4, L8: the end of a run is quiet, and outlives its leader |
 //!
 //! Everything is checked when it happens. The same events give the same
 //! `Checker::hash`, which is how two runs of one seed are compared.
 
 mod acts;
+mod effects;
+mod leaders;
 mod liveness;
 mod processes;
 mod requests;
+mod rest;
+mod storage;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+pub(crate) use rest::FAILOVER;
 use tokio::time::Instant;
 
 pub use processes::Gap;
+pub(crate) use requests::Outstanding;
 
 /// A rule that no run may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,8 +44,16 @@ pub enum Invariant {
     Evidence,
     /// S4: no effect on an object of another UID than the one decided on.
     Identity,
+    /// S5: grace is never lengthened, and never shortened without evidence.
+    Grace,
+    /// S6: what was meant gracefully removes nothing at once.
+    Graceful,
+    /// S8: at most one writer per volume.
+    Storage,
     /// S9: nobody writes after the end of its term.
     Term,
+    /// S11: an end stays an end, and conditions are true.
+    Truth,
     /// S12: how requests must look.
     Hygiene,
     /// S13: no panic.
@@ -44,6 +62,12 @@ pub enum Invariant {
     HotLoop,
     /// L1: what is proved gone is removed in time.
     Liveness,
+    /// L4: when all is well, what can run runs, and stays.
+    Rest,
+    /// L8: a leader that died is replaced in time.
+    Failover,
+    /// L9: what cannot be proved is reported.
+    Reported,
     /// The simulator itself does not know what to do.
     Simulator,
 }
@@ -54,11 +78,18 @@ impl std::fmt::Display for Invariant {
             Self::AtMostOne => "S1 at most one",
             Self::Evidence => "S2 evidence",
             Self::Identity => "S4 identity",
+            Self::Grace => "S5 grace",
+            Self::Graceful => "S6 graceful",
+            Self::Storage => "S8 storage",
             Self::Term => "S9 term",
+            Self::Truth => "S11 truth",
             Self::Hygiene => "S12 hygiene",
             Self::NoPanic => "S13 no panic",
             Self::HotLoop => "S13 no hot loop",
             Self::Liveness => "L1 liveness",
+            Self::Rest => "L4 rest",
+            Self::Failover => "L8 failover",
+            Self::Reported => "L9 reported",
             Self::Simulator => "simulator",
         })
     }
@@ -89,6 +120,8 @@ pub(crate) struct Findings {
 pub(crate) struct Promise {
     /// Between the two reads of a missing node.
     pub(crate) quarantine: Duration,
+    /// Terminated pods that are left alone.
+    pub(crate) terminated_threshold: usize,
     /// From the last renewal that was sent and answered to the last write.
     pub(crate) renew_deadline: Duration,
 }
@@ -101,8 +134,12 @@ struct State {
     broken: BTreeMap<Invariant, u64>,
     hash: u64,
     processes: processes::Ledger,
+    /// Since when nothing goes wrong any more.
+    healed: Option<Duration>,
     acts: acts::Acts,
+    storage: storage::Storage,
     requests: requests::Requests,
+    leaders: leaders::Leaders,
 }
 
 /// The referee of one run.
@@ -126,8 +163,11 @@ impl Checker {
             broken: BTreeMap::new(),
             hash: 0xCBF2_9CE4_8422_2325,
             processes: processes::Ledger::default(),
+            healed: None,
             acts: acts::Acts::default(),
+            storage: storage::Storage::default(),
             requests: requests::Requests::default(),
+            leaders: leaders::Leaders::default(),
         };
         Arc::new(Self { began: Instant::now(), promise, state: Mutex::new(state) })
     }
@@ -158,6 +198,12 @@ impl Checker {
     pub(crate) fn violated(&self, invariant: Invariant, what: impl Into<String>) {
         let now = self.now();
         self.state.lock().violated(now, invariant, what.into());
+    }
+
+    /// Nothing goes wrong from now on.
+    pub(crate) fn healed(&self) {
+        let now = self.now();
+        self.state.lock().healed = Some(now);
     }
 
     /// All that happened, as one number.

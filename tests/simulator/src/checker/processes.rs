@@ -43,6 +43,10 @@ pub struct Gap {
 }
 
 impl Ledger {
+    pub(super) fn running(&self) -> impl Iterator<Item = &Process> {
+        self.running.values()
+    }
+
     pub(super) fn of_uid<'a>(&'a mut self, uid: &'a str) -> impl Iterator<Item = &'a mut Process> {
         self.running.values_mut().filter(move |process| process.uid == uid)
     }

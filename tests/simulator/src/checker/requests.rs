@@ -13,6 +13,10 @@ use crate::world::{number, word};
 /// Requests of one process for one path in a minute. Elections and first reads of
 /// missing nodes need sixty.
 const MANY: u32 = 150;
+/// Writes of one process to one object in a minute, when nothing goes wrong.
+const MANY_AT_REST: u32 = 10;
+/// For how long after the end of all trouble what failed may be tried again.
+const AT_REST_AFTER: Duration = Duration::from_secs(60);
 /// No request may stay open for longer: `READ_TIMEOUT` of the client, and a
 /// second for the grain of timers.
 const LONGEST_REQUEST: Duration = Duration::from_secs(31);
@@ -50,7 +54,7 @@ impl Drop for Outstanding {
     }
 }
 
-fn is_lease_of_ours(path: &str) -> bool {
+pub(super) fn is_lease_of_ours(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
 }
 
@@ -109,7 +113,7 @@ impl Checker {
             if (200..300).contains(&code) {
                 state.requests.terms.insert(caller.to_owned(), sent + self.promise.renew_deadline);
             } else {
-                state.probe("renewal of leadership refused");
+                state.probe("renewal of leadership failed");
             }
         }
     }
@@ -153,7 +157,20 @@ impl State {
             .entry((asked.caller.to_string(), format!("{} {}", asked.method, asked.path)))
             .or_default();
         *count += 1;
-        if *count == MANY {
+        let count = *count;
+        let began = Duration::from_secs(minute * 60);
+        let at_rest = self.healed.is_some_and(|healed| began >= healed + AT_REST_AFTER);
+        let writes = asked.method != http::Method::GET && !is_lease_of_ours(&asked.path);
+        // Many objects are created at one path.
+        let creates = asked.method == http::Method::POST && !asked.path.contains("/pods/");
+        if at_rest && writes && !creates && count == MANY_AT_REST {
+            let what = format!(
+                "{} sent {} {} {count} times in a quiet minute",
+                asked.caller, asked.method, asked.path
+            );
+            self.violated(now, Invariant::HotLoop, what);
+        }
+        if count == MANY {
             let what =
                 format!("{} sent {} {} {MANY} times within a minute", asked.caller, asked.method, asked.path);
             self.violated(now, Invariant::HotLoop, what);
@@ -190,7 +207,11 @@ fn bad_manners(asked: &Asked) -> Option<&'static str> {
         {
             return Some("does not name UID and version");
         }
-        return number(&body, "/gracePeriodSeconds").is_none().then_some("leaves its grace to the server");
+        return match number(&body, "/gracePeriodSeconds") {
+            Some(0) => None,
+            Some(_) => Some("asks for a grace"),
+            None => Some("leaves its grace to the server"),
+        };
     }
     if pods && word(&body, "/metadata/uid").is_empty() {
         return Some("does not name the UID");

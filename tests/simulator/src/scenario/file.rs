@@ -20,16 +20,23 @@ const MOST_REPLICAS: u64 = 9;
 /// The longest plan, in seconds.
 const LONGEST: u64 = 3_600;
 
-/// The rules by the names that files use. Two invariants share `S13`.
-const RULES: [(&str, Invariant); 9] = [
+/// The rules by the names that files use.
+const RULES: [(&str, Invariant); 16] = [
     ("S1", Invariant::AtMostOne),
     ("S2", Invariant::Evidence),
     ("S4", Invariant::Identity),
+    ("S5", Invariant::Grace),
+    ("S6", Invariant::Graceful),
+    ("S8", Invariant::Storage),
     ("S9", Invariant::Term),
+    ("S11", Invariant::Truth),
     ("S12", Invariant::Hygiene),
     ("S13-panic", Invariant::NoPanic),
     ("S13-loop", Invariant::HotLoop),
     ("L1", Invariant::Liveness),
+    ("L4", Invariant::Rest),
+    ("L8", Invariant::Failover),
+    ("L9", Invariant::Reported),
     ("simulator", Invariant::Simulator),
 ];
 

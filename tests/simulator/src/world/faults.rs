@@ -200,8 +200,15 @@ impl World {
         }
     }
 
-    fn machine_host(&self, node: usize) -> Option<Arc<Host>> {
+    pub(crate) fn machine_host(&self, node: usize) -> Option<Arc<Host>> {
         self.machines.lock().get(node).and_then(|machine| machine.host.clone())
+    }
+
+    /// Whether a machine stands still, with its processes.
+    pub(crate) fn is_frozen(&self, name: &str) -> bool {
+        let nodes = self.machines.lock().len();
+        let index = (0..nodes).find(|index| self.node(*index) == name);
+        index.and_then(|index| self.machine_host(index)).is_some_and(|host| host.is_paused())
     }
 
     /// A machine stops.

@@ -249,7 +249,7 @@ impl Kubelet {
         if pod.pointer("/metadata/deletionTimestamp").is_some() {
             let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": { "uid": uid } });
             let done = self.ask("DELETE", &path(pod), Some(options)).await;
-            if done.is_some() {
+            if done.is_some_and(|(code, _)| code == 200) {
                 self.world.checker.probe("kubelet completed a deletion");
             }
         }

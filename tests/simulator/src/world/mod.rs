@@ -9,13 +9,18 @@
 //! | `kubelet` | a hollow kubelet: registration, heartbeats, pods |
 //! | `workloads` | StatefulSet controller, scheduler, garbage collector, as far as needed |
 //! | `replica` | one process of what is under test |
+//! | `seam` | what lies between its client and the wire |
+//! | `planted` | what planted bugs make of requests, answers and watches |
+//! | `strike` | one thing that happens exactly at one call or event of a process |
 //! | `baseline` | what people use today |
 //! | `kcm` | the baseline: kube-controller-manager's PodGC |
 //! | `script` | the baseline: force delete when NotReady |
 //! | `faults` | what a plan can do to all of them |
+//! | `volumes` | whoever runs writes to its volume |
 //! | `run` | one run of one plan |
 //! | `stage` | a run shown live: paced, paused, meddled with |
 //! | `snapshot` | what an audience sees |
+//! | `settle` | its end: what is owed must come true |
 //!
 //! Ground truth (which processes run) is told to the checker and to nobody else.
 
@@ -26,20 +31,26 @@ mod host;
 mod kcm;
 mod kubelet;
 mod links;
+mod planted;
 mod replica;
 mod run;
 mod script;
 mod snapshot;
 mod stage;
+mod seam;
+mod settle;
+mod strike;
+mod volumes;
 mod workloads;
 
 use serde_json::Value;
 
 pub use baseline::Baseline;
 pub use replica::{Launch, Launched, Settings, Shown};
-pub use run::{Outcome, Subject, World, run};
+pub use run::{Outcome, Subject, World, recorded, run, stricken};
 pub use snapshot::{HoldView, Machine, NodeView, PodView, ProcessView, ReplicaView, Snapshot, Stuck};
 pub use stage::{Deed, Pace, Stage, Visit, Visitors};
+pub use strike::{Blow, Moment, Occasion, Strike};
 
 /// The names under which processes under test call.
 const REPLICA: &str = "replica-";

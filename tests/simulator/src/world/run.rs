@@ -15,15 +15,12 @@ use super::links::Links;
 use super::replica::{Launch, Replica, Settings};
 use super::snapshot::Stuck;
 use super::stage::Audience;
+use super::strike::{Moment, Strike, Tape};
 use super::workloads::Workloads;
 use crate::api::{Disturbance, Etcd, Following, Reach};
 use crate::campaign::{Fault, Plan, Plant};
 use crate::chance::Chance;
 use crate::checker::{Checker, Findings, Gap, Invariant, Promise, Violation};
-
-/// From the healing of the world to the removal of what is proved gone: the
-/// quarantine, a failover, and what is left of the longest pause after failures.
-const SETTLED_AFTER: Duration = Duration::from_secs(40 + 15 + 60);
 
 /// What is under test.
 #[derive(Clone, Copy, Debug)]
@@ -65,12 +62,15 @@ pub struct World {
     pub(crate) server_hosts: Mutex<Vec<Arc<Host>>>,
     pub(crate) machines: Mutex<Vec<Machine>>,
     pub(crate) replicas: Vec<Replica>,
+    /// Pods of the StatefulSet.
+    pub(crate) members: usize,
     /// UIDs of pods that their kubelets are to evict.
     pub(crate) evicted: Mutex<BTreeSet<String>>,
     /// Pods whose containers ended for good, and how: on the disks of their machines.
     pub(crate) ended: Mutex<BTreeMap<String, &'static str>>,
     pub(crate) launch: Option<Launch>,
     pub(crate) plant: Option<Plant>,
+    pub(crate) tape: Tape,
     /// The plan has come to its end, and was judged.
     pub(crate) over: AtomicBool,
 }
@@ -84,42 +84,71 @@ impl std::fmt::Debug for World {
 /// Runs a plan from its beginning to its end, in simulated time.
 #[must_use]
 pub fn run(plan: &Plan, subject: Subject) -> Outcome {
-    run_before(plan, subject, None)
+    start(plan, subject, Tape::default(), None).0
 }
 
-/// Runs a plan, before an audience perhaps.
-pub(super) fn run_before(plan: &Plan, subject: Subject, audience: Option<Audience>) -> Outcome {
+/// Runs a plan and records the moments at which something could have struck.
+#[must_use]
+pub fn recorded(plan: &Plan, subject: Subject) -> (Outcome, Vec<Moment>) {
+    let (outcome, (moments, _)) = start(plan, subject, Tape::new(None), None);
+    (outcome, moments)
+}
+
+/// Runs a plan with a strike; gives back the hash of all that was before it, if
+/// it came.
+#[must_use]
+pub fn stricken(plan: &Plan, subject: Subject, strike: &Strike) -> (Outcome, Option<u64>) {
+    let (outcome, (_, before)) = start(plan, subject, Tape::new(Some(strike.clone())), None);
+    (outcome, before)
+}
+
+/// Runs a plan before an audience.
+pub(super) fn run_before(plan: &Plan, subject: Subject, audience: Audience) -> Outcome {
+    start(plan, subject, Tape::default(), Some(audience)).0
+}
+
+/// What a tape holds at the end.
+type Taped = (Vec<Moment>, Option<u64>);
+
+fn start(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) -> (Outcome, Taped) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     match runtime {
-        Ok(runtime) => runtime.block_on(simulate(plan, subject, audience)),
-        Err(error) => Outcome {
-            violations: vec![Violation {
-                at: Duration::ZERO,
-                invariant: Invariant::Simulator,
-                what: error.to_string(),
-            }],
-            timeline: Vec::new(),
-            probes: BTreeMap::new(),
-            hash: 0,
-            simulated: Duration::ZERO,
-            broken: BTreeMap::from([(Invariant::Simulator, 1)]),
-            gaps: Vec::new(),
-            stuck: Vec::new(),
-        },
+        Ok(runtime) => runtime.block_on(simulate(plan, subject, tape, audience)),
+        Err(error) => {
+            let (at, invariant, what) = (Duration::ZERO, Invariant::Simulator, error.to_string());
+            let outcome = Outcome {
+                violations: vec![Violation { at, invariant, what }],
+                timeline: Vec::new(),
+                probes: BTreeMap::new(),
+                hash: 0,
+                simulated: Duration::ZERO,
+                broken: BTreeMap::from([(Invariant::Simulator, 1)]),
+                gaps: Vec::new(),
+                stuck: Vec::new(),
+            };
+            (outcome, (Vec::new(), None))
+        }
     }
 }
 
-async fn simulate(plan: &Plan, subject: Subject, audience: Option<Audience>) -> Outcome {
+async fn simulate(
+    plan: &Plan,
+    subject: Subject,
+    tape: Tape,
+    audience: Option<Audience>,
+) -> (Outcome, Taped) {
     let peers;
     let world = {
         let promise = Promise {
             quarantine: Settings::SHIPPED.quarantine,
+            terminated_threshold: Settings::SHIPPED.terminated_threshold,
             renew_deadline: Settings::SHIPPED.renew_deadline,
         };
         let checker = Checker::new(promise);
-        let world = Arc::new(World::new(plan, subject, checker));
+        let world = Arc::new(World::new(plan, subject, checker, tape));
         world.links.watch(&world.etcd);
         peers = Host::start("peers", world.chance.part("peers", 0), &world.checker);
+        world.tape.start(peers.env());
         world.begin(plan, subject, &peers).await;
         world
     };
@@ -145,11 +174,11 @@ async fn simulate(plan: &Plan, subject: Subject, audience: Option<Audience>) -> 
     // Whatever runs holds the world: the circle ends here.
     peers.crash();
     world.end();
-    outcome
+    (outcome, world.tape.take())
 }
 
 impl World {
-    fn new(plan: &Plan, subject: Subject, checker: Arc<Checker>) -> Self {
+    fn new(plan: &Plan, subject: Subject, checker: Arc<Checker>, tape: Tape) -> Self {
         let chance = Chance::new(plan.seed);
         let (launch, plant) = match subject {
             Subject::Shipped(launch, plant) => (Some(launch), plant),
@@ -165,10 +194,12 @@ impl World {
             server_hosts: Mutex::default(),
             machines: Mutex::new((0..plan.nodes).map(|_| Machine::default()).collect()),
             replicas: (0..replicas).map(Replica::new).collect(),
+            members: plan.pods,
             evicted: Mutex::default(),
             ended: Mutex::default(),
             launch,
             plant,
+            tape,
             over: AtomicBool::new(false),
             checker,
         }
@@ -183,8 +214,7 @@ impl World {
         tokio::time::sleep(Duration::from_secs(plan.heal_at).saturating_sub(self.checker.now())).await;
         self.heal();
         let healed = self.checker.now();
-        tokio::time::sleep(SETTLED_AFTER).await;
-        self.judge_the_end(healed, subject);
+        self.settle(healed, subject).await;
     }
 
     /// A fault happens; it may take its time.
@@ -222,6 +252,7 @@ impl World {
             peers.env().spawner.spawn("power", Box::pin(async move { world.power_on(node).await }));
         }
         Workloads::start(self, peers, plan.pods, Duration::from_secs(plan.lease_collected_after));
+        super::volumes::start(self, peers);
         match subject {
             Subject::Shipped(launch, plant) => {
                 self.replicas.iter().for_each(|place| place.start(self, launch, plant))
@@ -234,6 +265,7 @@ impl World {
     /// All is well from now on, but for what has no power.
     fn heal(self: &Arc<Self>) {
         self.checker.note("the world heals");
+        self.checker.healed();
         self.links.heal();
         for server in self.servers.all() {
             server.reach(Reach::Whole);
@@ -250,23 +282,6 @@ impl World {
                 place.start(self, launch, self.plant);
             }
         }
-    }
-
-    fn judge_the_end(&self, healed: Duration, subject: Subject) {
-        for what in self.etcd.unimplemented() {
-            self.checker.violated(Invariant::Simulator, what);
-        }
-        if matches!(subject, Subject::Baseline(_)) {
-            return;
-        }
-        self.checker.check_outstanding();
-        let mut holds = BTreeMap::new();
-        for place in &self.replicas {
-            for (reason, count) in place.holds() {
-                *holds.entry(reason).or_default() += count;
-            }
-        }
-        self.checker.check_settled(&self.etcd.objects("Pod"), &self.etcd.objects("Node"), healed, &holds);
     }
 
     /// Ends every host, so that nothing keeps anything alive.

@@ -96,7 +96,7 @@ impl Stage {
             leaves: Arc::new(Notify::new()),
         };
         let plan = plan.clone();
-        let play = move || run_before(&plan, subject, Some(audience));
+        let play = move || run_before(&plan, subject, audience);
         let thread = std::thread::Builder::new().name("stage".to_owned()).spawn(play)?;
         Ok(Self { orders, pictures, thread: Some(thread) })
     }

@@ -1,0 +1,230 @@
+//! Campaigns for a given time, and what is committed of them.
+//!
+//! ```text
+//! campaign                  seeds for MINUTES (10), from SEED (drawn), 0 violations or exit code 1
+//! campaign perturb          a strike at every call and event of every scenario (EACH=1)
+//! campaign teeth            measures all planted bugs and writes docs/simulator-teeth.md
+//! campaign guilty           minimises what the baselines broke, into tests/simulator/corpus
+//! campaign plants           minimises what the planted bugs broke, into tests/simulator/corpus
+//! campaign minimise SEED [SUBJECT]
+//! ```
+
+#[path = "../tests/files/mod.rs"]
+mod files;
+#[path = "../tests/shipped/mod.rs"]
+mod shipped;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use files::{corpus, memory, memory_line, page_of, teeth};
+use pod_safety_shared::clock::Env;
+use pod_safety_simulator::campaign::{
+    Entry, Plant, campaign, campaign_while, draw, first_seed_that_breaks, minimise, page, perturb, scenarios,
+    subject, tell, threads,
+};
+use pod_safety_simulator::checker::Invariant;
+use pod_safety_simulator::world::Subject;
+
+const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+/// Seeds in which baselines and planted bugs are looked for.
+const SEEDS: u64 = 400;
+/// A page that needs more faults than this explains nothing.
+const FAULTS: usize = 5;
+
+fn say(text: &str) {
+    let _written = writeln!(std::io::stdout(), "{text}");
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => Ok(for_a_time()),
+        ["perturb"] => Ok(all_strikes()),
+        ["teeth"] => measure_teeth(),
+        ["guilty"] => commit_guilty(),
+        ["plants"] => commit_plants(),
+        ["minimise", seed, rest @ ..] => minimise_one(seed, rest.first().copied().unwrap_or("shipped")),
+        _ => bail!("what is {words:?}? See the head of examples/campaign.rs"),
+    }
+}
+
+/// Some seed that was not run yesterday.
+fn some_seed() -> u64 {
+    let wall = Env::real(1).clock.wall();
+    u64::try_from(wall.as_millisecond()).unwrap_or(0) % 1_000_000_000
+}
+
+fn for_a_time() -> ExitCode {
+    let minutes = number("MINUTES").unwrap_or(10);
+    let start = number("SEED").unwrap_or_else(some_seed);
+    say(&format!("from seed {start} (SEED={start} runs them again), for {minutes} minutes"));
+    let (clock, before) = (Env::real(0), memory("VmRSS:"));
+    let began = clock.now();
+    let end = began + Duration::from_secs(minutes * 60);
+    let tally = campaign_while(start..u64::MAX, SHIPPED, &|| clock.now() < end);
+    say(&format!("{tally}{}\n{}", tally.pace(clock.now().since(began)), memory_line(before, threads())));
+    for (seed, outcome) in &tally.broken {
+        let Some(first) = outcome.violations.first() else { continue };
+        let Some(smallest) = minimise(&draw(*seed), SHIPPED, first.invariant) else { continue };
+        say(&tell(&smallest.plan, &smallest.outcome));
+        say(&page(
+            &format!("seed {seed}, minimised"),
+            &smallest.plan,
+            &smallest.outcome,
+            &first.invariant.to_string(),
+        ));
+    }
+    if tally.broken_seeds == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn all_strikes() -> ExitCode {
+    let clock = Env::real(0);
+    let began = clock.now();
+    let each = usize::try_from(number("EACH").unwrap_or(1)).unwrap_or(1);
+    let tally = perturb(&scenarios(), SHIPPED, each);
+    say(&format!("{tally}{:.0} s on {} threads", clock.now().since(began).as_secs_f64(), threads()));
+    if tally.broken.is_empty() && tally.diverged.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn minimise_one(seed: &str, name: &str) -> Result<ExitCode> {
+    let plan = draw(seed.parse().context("a seed is a number")?);
+    let subject = subject(name, shipped::launch).context("no such subject")?;
+    let outcome = pod_safety_simulator::world::run(&plan, subject);
+    let Some(first) = outcome.violations.first() else {
+        say("it breaks nothing");
+        return Ok(ExitCode::SUCCESS);
+    };
+    let smallest = minimise(&plan, subject, first.invariant).context("it broke once and not again")?;
+    say(&format!("{} runs: {}", smallest.runs, serde_json::to_string_pretty(&smallest.plan)?));
+    say(&page(name, &smallest.plan, &smallest.outcome, &first.invariant.to_string()));
+    Ok(ExitCode::FAILURE)
+}
+
+/// An entry's file, and its page if it is a guilty one.
+fn write_entry(name: &str, entry: &Entry) -> Result<()> {
+    let text = serde_json::to_string_pretty(entry)? + "\n";
+    std::fs::write(corpus().join(format!("{name}.json")), text)?;
+    if name.starts_with("guilty-") {
+        let page = page_of(entry, shipped::launch).context("it breaks nothing")?;
+        std::fs::write(corpus().join(format!("{name}.txt")), page)?;
+    }
+    Ok(())
+}
+
+/// The short name of a rule: `S1`, `L1`.
+fn short(invariant: Invariant) -> String {
+    format!("{invariant:?}").to_lowercase()
+}
+
+fn commit_guilty() -> Result<ExitCode> {
+    for name in ["kcm", "script"] {
+        let subject = subject(name, shipped::launch).context("a baseline")?;
+        let tally = campaign(0..SEEDS, subject);
+        say(&format!("{name}: {} of {} seeds broke a rule", tally.broken_seeds, tally.seeds));
+        for (invariant, seed) in &tally.first {
+            let Some(smallest) = minimise(&draw(*seed), subject, *invariant) else { continue };
+            let faults = smallest.plan.faults.len();
+            say(&format!(
+                "{name}: {invariant} first at seed {seed}, {faults} faults after {} runs",
+                smallest.runs
+            ));
+            let expect = BTreeMap::from([
+                ("shipped".to_owned(), Vec::new()),
+                (name.to_owned(), vec![invariant.to_string()]),
+            ]);
+            let why =
+                format!("{name} breaks {invariant}: the first seed that shows it is {seed}, minimised.");
+            let entry = Entry { why, plan: smallest.plan, strike: None, expect };
+            let surprises = entry.surprises(shipped::launch);
+            if faults > FAULTS || !surprises.is_empty() {
+                say(&format!("not committed: {surprises:?}"));
+                continue;
+            }
+            write_entry(&format!("guilty-{name}-{}", short(*invariant)), &entry)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn commit_plants() -> Result<ExitCode> {
+    let plants = parking_lot::Mutex::new(Plant::ALL.to_vec());
+    let next = || plants.lock().pop();
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads())
+            .map(|_| {
+                scope.spawn(|| -> Result<()> {
+                    while let Some((plant, invariant)) = next() {
+                        commit_plant(plant, invariant)?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        running
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| anyhow::anyhow!("a thread died"))?)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn commit_plant(plant: Plant, invariant: Invariant) -> Result<()> {
+    let subject = Subject::Shipped(shipped::launch, Some(plant));
+    let Some((seed, _)) = first_seed_that_breaks(invariant, 0..SEEDS, subject) else {
+        say(&format!("{plant:?}: not found in {SEEDS} seeds"));
+        return Ok(());
+    };
+    let smallest = minimise(&draw(seed), subject, invariant).context("it broke once and not again")?;
+    let faults = smallest.plan.faults.len();
+    say(&format!("{plant:?}: {invariant} at seed {seed}, {faults} faults after {} runs", smallest.runs));
+    let expect = BTreeMap::from([
+        ("shipped".to_owned(), Vec::new()),
+        (format!("shipped with {plant:?}"), vec![invariant.to_string()]),
+    ]);
+    let entry = Entry { why: plant.what().to_owned(), plan: smallest.plan, strike: None, expect };
+    write_entry(&format!("plant-{}", format!("{plant:?}").to_lowercase()), &entry)
+}
+
+const TEETH: &str = "# Planted bugs
+
+The checker of `tests/simulator` is worth what it catches. Each bug below is planted into the shipped process at the seam below its
+client, or by its settings (`tests/simulator/src/world/planted.rs`); no product code knows of it. A bug counts as caught when the
+rule that names it is broken. The clean tree breaks no rule on the same seeds (`tests/campaign.rs` runs more of them), nor on the
+smallest plan of each bug (`tests/simulator/corpus/plant-*.json`).
+
+Seeds to detection are counted from seed 0. Written by `cargo run -p pod-safety-simulator --example campaign -- teeth`;
+`tests/planted.rs` fails when a bug is missing here or takes more than four times as many seeds, and forty.
+
+| bug | what it does | caught by | seeds |
+|---|---|---|---:|
+";
+
+fn measure_teeth() -> Result<ExitCode> {
+    let (mut text, mut missed) = (TEETH.to_owned(), Vec::new());
+    for (plant, invariant) in Plant::ALL {
+        let subject = Subject::Shipped(shipped::launch, Some(plant));
+        let found = first_seed_that_breaks(invariant, 0..SEEDS, subject);
+        say(&format!("{plant:?}: {invariant}: {:?}", found.as_ref().map(|(seed, _)| seed + 1)));
+        match found {
+            Some((seed, _)) => {
+                let _written =
+                    writeln!(text, "| `{plant:?}` | {} | {invariant} | {} |", plant.what(), seed + 1);
+            }
+            None => missed.push(plant),
+        }
+    }
+    if !missed.is_empty() {
+        bail!("not caught within {SEEDS} seeds: {missed:?}");
+    }
+    std::fs::write(teeth(), text)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,103 @@
+//! The corpus: every plan that ever taught us something, run again on every run of
+//! the tests.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::Plan;
+use super::plant::Plant;
+use crate::world::{Baseline, Launch, Outcome, Strike, Subject, run, stricken};
+
+/// One plan, and what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Entry {
+    /// What it teaches.
+    pub why: String,
+    /// What happens.
+    pub plan: Plan,
+    /// What happens at one call or event exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strike: Option<Strike>,
+    /// By subject (`shipped`, `kcm`, `script`, `shipped with NoUid`): the rules
+    /// that it breaks. None named means that it breaks none.
+    pub expect: BTreeMap<String, Vec<String>>,
+}
+
+/// What a name in a corpus stands for; `None`: nothing.
+#[must_use]
+pub fn subject(name: &str, launch: Launch) -> Option<Subject> {
+    match name {
+        "shipped" => Some(Subject::Shipped(launch, None)),
+        "kcm" => Some(Subject::Baseline(Baseline::KubeControllerManager)),
+        "script" => Some(Subject::Baseline(Baseline::Script)),
+        _ => {
+            let planted = name.strip_prefix("shipped with ")?;
+            let (plant, _) = Plant::ALL.into_iter().find(|(plant, _)| format!("{plant:?}") == planted)?;
+            Some(Subject::Shipped(launch, Some(plant)))
+        }
+    }
+}
+
+impl Entry {
+    /// Runs it with every subject that it names; gives back what is otherwise than
+    /// expected.
+    #[must_use]
+    pub fn surprises(&self, launch: Launch) -> Vec<String> {
+        let mut surprises = Vec::new();
+        for (name, expected) in &self.expect {
+            let Some(subject) = subject(name, launch) else {
+                surprises.push(format!("nobody knows the subject {name:?}"));
+                continue;
+            };
+            let outcome = match &self.strike {
+                None => run(&self.plan, subject),
+                Some(strike) => stricken(&self.plan, subject, strike).0,
+            };
+            let mut broken: Vec<String> =
+                outcome.violations.iter().map(|violation| violation.invariant.to_string()).collect();
+            broken.sort();
+            broken.dedup();
+            let as_expected = match expected.as_slice() {
+                [] => broken.is_empty(),
+                some => some.iter().all(|rule| broken.contains(rule)),
+            };
+            if !as_expected {
+                surprises.push(format!("{name} should break {expected:?} and broke {broken:?}"));
+            }
+        }
+        surprises
+    }
+}
+
+/// How many lines a page has.
+const PAGE: usize = 60;
+
+/// A run on one page: what is planned, what happened, up to the first time that
+/// this rule broke.
+#[must_use]
+pub fn page(title: &str, plan: &Plan, outcome: &Outcome, rule: &str) -> String {
+    let mut text = format!("{title}\n\n");
+    let Plan { seed, servers, nodes, replicas, pods, .. } = plan;
+    let _written = writeln!(
+        text,
+        "seed {seed}: {servers} API servers, {nodes} nodes, {pods} pods of a StatefulSet, {replicas} processes\n\nplan:"
+    );
+    for (at, fault) in &plan.faults {
+        let _written = writeln!(text, "  {at:>5}.000s  {fault:?}");
+    }
+    text.push_str("\nwhat happened:\n");
+    let broke = format!("VIOLATION {rule}");
+    let end = outcome.timeline.iter().position(|(_, what)| what.starts_with(&broke));
+    let lines =
+        outcome.timeline.get(..=end.unwrap_or(outcome.timeline.len().saturating_sub(1))).unwrap_or_default();
+    if lines.len() > PAGE {
+        text.push_str("  (its beginning is left out)\n");
+    }
+    for (at, what) in lines.iter().skip(lines.len().saturating_sub(PAGE)) {
+        let _written = writeln!(text, "  {:>9.3}s  {what}", at.as_secs_f64());
+    }
+    text
+}

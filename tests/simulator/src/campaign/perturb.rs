@@ -1,0 +1,215 @@
+//! Exhaustive perturbation: one strike at every call and every event of a
+//! scenario, of every kind that fits there, each in a run of its own.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::plan::{Fault, Plan};
+use super::scenarios::Scenario;
+use crate::world::{Blow, Moment, Occasion, Strike, Subject, recorded, stricken};
+
+/// Others wait for so long after a leader's last renewal, and a second.
+const LEASE_AND_MORE: u64 = 16;
+/// Longer than any run: until the world heals.
+const THE_REST: u64 = 600;
+/// A jump of a wall clock: two seconds, a lease, an hour, a year.
+const JUMPS: [i64; 4] = [2, 15, 3_600, 31_536_000];
+/// Every how manyth event a clock jumps or a link is cut: what they do hardly
+/// depends on which of two neighbours they strike at.
+const COARSE: usize = 5;
+
+/// A run that did not go as it must.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// Its scenario.
+    pub scenario: &'static str,
+    /// What was done to it.
+    pub strike: Strike,
+    /// What came of it.
+    pub what: Vec<String>,
+}
+
+/// What the perturbation of scenarios came to.
+#[derive(Debug, Default)]
+pub struct Perturbed {
+    /// How many runs there were, by family.
+    pub families: BTreeMap<&'static str, u64>,
+    /// How many runs there were, by scenario.
+    pub scenarios: BTreeMap<&'static str, u64>,
+    /// How many there would be without the slice.
+    pub all: usize,
+    /// Runs whose beginning was not that of their reference.
+    pub diverged: Vec<Broken>,
+    /// Runs that broke a rule.
+    pub broken: Vec<Broken>,
+}
+
+impl std::fmt::Display for Perturbed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let done: u64 = self.families.values().sum();
+        let (diverged, broken) = (self.diverged.len(), self.broken.len());
+        writeln!(
+            f,
+            "{done} of {} strikes, {diverged} diverged before their strike, {broken} broke a rule",
+            self.all
+        )?;
+        for (name, count) in self.families.iter().chain(&self.scenarios) {
+            writeln!(f, "  {count:>8}  {name}")?;
+        }
+        for Broken { scenario, strike, what } in self.broken.iter().chain(&self.diverged).take(10) {
+            writeln!(f, "  {scenario}: {strike:?}: {what:?}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Strikes at every moment of every scenario; of all strikes every `each`th is
+/// carried out, so that one means all.
+#[must_use]
+pub fn perturb(scenarios: &[Scenario], subject: Subject, each: usize) -> Perturbed {
+    let (mut jobs, mut tally) = (Vec::new(), Perturbed::default());
+    for scenario in scenarios {
+        let (outcome, moments) = recorded(&scenario.plan, subject);
+        if !outcome.violations.is_empty() {
+            let strike = Strike { replica: 0, occasion: Occasion::Call, number: 0, blow: Blow::Drop };
+            let what = outcome.violations.iter().map(|violation| format!("without a strike: {violation:?}"));
+            tally.broken.push(Broken { scenario: scenario.name, strike, what: what.collect() });
+        }
+        for (family, strike, hash) in strikes(scenario, &moments) {
+            jobs.push((scenario, family, strike, hash));
+        }
+    }
+    tally.all = jobs.len();
+    let jobs: Vec<_> = jobs.into_iter().step_by(each.max(1)).collect();
+    let (next, tally) = (AtomicUsize::new(0), Mutex::new(tally));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while let Some((scenario, family, strike, hash)) =
+                    jobs.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    let (outcome, before) = stricken(&scenario.plan, subject, strike);
+                    let broken = |what| Broken { scenario: scenario.name, strike: strike.clone(), what };
+                    let mut tally = tally.lock();
+                    *tally.families.entry(family).or_default() += 1;
+                    *tally.scenarios.entry(scenario.name).or_default() += 1;
+                    if before != Some(*hash) {
+                        tally.diverged.push(broken(vec![format!("{before:?} is not {hash}")]));
+                    }
+                    if !outcome.violations.is_empty() {
+                        let what = outcome.violations.iter().map(|violation| format!("{violation:?}"));
+                        tally.broken.push(broken(what.collect()));
+                    }
+                }
+            });
+        }
+    });
+    tally.into_inner()
+}
+
+/// Everything that can strike at the moments of a reference run.
+fn strikes(scenario: &Scenario, moments: &[Moment]) -> Vec<(&'static str, Strike, u64)> {
+    let mut counts: BTreeMap<(usize, bool), usize> = BTreeMap::new();
+    let mut all = Vec::new();
+    for moment in moments {
+        let Moment { replica, occasion, at, hash, .. } = *moment;
+        let counter = counts.entry((replica, occasion == Occasion::Call)).or_default();
+        let number = *counter;
+        *counter += 1;
+        if !(scenario.from..scenario.until).contains(&at) {
+            continue;
+        }
+        let blows = match occasion {
+            Occasion::Call => at_call(scenario, moment),
+            Occasion::Event => at_event(scenario, moment, number),
+        };
+        for (family, blow) in blows {
+            all.push((family, Strike { replica, occasion, number, blow }, hash));
+        }
+    }
+    all
+}
+
+fn at_call(scenario: &Scenario, moment: &Moment) -> Vec<(&'static str, Blow)> {
+    let mut blows = Vec::new();
+    for back in [0, 15, LEASE_AND_MORE] {
+        blows.push(("crash before a call is sent", Blow::CrashBefore { back }));
+        if moment.write {
+            blows.push(("crash after a call is sent, its answer lost", Blow::CrashSent { back }));
+        }
+        blows.push(("crash with the answer unread", Blow::CrashAnswered { back }));
+    }
+    blows.push(("answer: never arrived", Blow::Drop));
+    blows.push(("answer: applied and lost", Blow::LoseAnswer));
+    for code in [409, 429, 500, 503] {
+        let family = if code < 500 { "answer: 409 or 429" } else { "answer: 500 or 503" };
+        blows.push((family, Blow::Error { code }));
+    }
+    if moment.write {
+        for seconds in [7, LEASE_AND_MORE, THE_REST] {
+            blows.push(("pause with a write in hand", Blow::Pause { seconds }));
+        }
+        let others = (0..scenario.plan.replicas).filter(|other| *other != moment.replica);
+        blows.extend(others.map(|replica| ("another leader wakes at a write", Blow::Wake { replica })));
+    }
+    blows
+}
+
+fn at_event(scenario: &Scenario, moment: &Moment, number: usize) -> Vec<(&'static str, Blow)> {
+    let (plan, replica): (&Plan, usize) = (&scenario.plan, moment.replica);
+    let server = replica % plan.servers.max(1);
+    let meanwhile = |faults: Vec<Fault>| Blow::Meanwhile(faults);
+    let mut blows = Vec::new();
+    for seconds in [2, 60, THE_REST] {
+        blows.push(("cache stale from an event on", meanwhile(vec![Fault::LagServer { server, seconds }])));
+    }
+    let restart = Fault::CrashReplica { replica, seconds: 0 };
+    let lag = Fault::LagServer { server, seconds: 60 };
+    blows.push(("restart at a server of the past", meanwhile(vec![lag, restart.clone()])));
+    blows.push(("410 and a new list", meanwhile(vec![Fault::Forget, Fault::SwitchServer { replica }])));
+    blows.push(("410 and a restart", meanwhile(vec![Fault::Forget, restart])));
+    if number % COARSE != 0 {
+        return blows;
+    }
+    for jump in JUMPS.into_iter().flat_map(|jump| [jump, -jump]) {
+        blows.push((
+            "clock of a process jumps",
+            meanwhile(vec![Fault::JumpReplica { replica, seconds: jump }]),
+        ));
+        for node in 0..plan.nodes {
+            blows.push(("clock of a node jumps", meanwhile(vec![Fault::JumpNode { node, seconds: jump }])));
+        }
+    }
+    for seconds in [5, 20] {
+        blows.push(("link process–API cut", meanwhile(vec![Fault::CutReplica { replica, seconds }])));
+        for answers_lost in [false, true] {
+            let cut = Fault::CutServer { server, answers_lost, seconds };
+            blows.push(("link API–etcd cut", meanwhile(vec![cut])));
+        }
+        for node in 0..plan.nodes {
+            blows.push(("link node–API cut", meanwhile(vec![Fault::CutNode { node, seconds }])));
+        }
+    }
+    for node in 0..plan.nodes {
+        for fault in [
+            Fault::KillKubelet { node, seconds: 20 },
+            Fault::Freeze { node, seconds: 45 },
+            Fault::Reboot { node },
+            Fault::PowerOff { node, back: None },
+            Fault::DeleteNode { node },
+            Fault::Taint { node },
+        ] {
+            blows.push(("a node event", meanwhile(vec![fault])));
+        }
+    }
+    blows
+}
+
+/// A moment of a plan, for the windows of scenarios.
+pub(super) const fn second(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}

@@ -1,0 +1,78 @@
+//! The scenarios that exist, each as a plan without chance in it, and the window
+//! in which it is perturbed.
+
+use std::time::Duration;
+
+use super::perturb::second;
+use super::plan::{Fault, Plan};
+
+/// One scenario.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: &'static str,
+    /// What happens.
+    pub plan: Plan,
+    /// From when it is perturbed: shortly before the first thing happens.
+    pub from: Duration,
+    /// Until when: shortly before the world heals.
+    pub until: Duration,
+}
+
+/// When things begin to happen: all pods run by then.
+const BEGIN: u64 = 40;
+/// When the world heals.
+const HEAL: u64 = 120;
+
+/// All of them.
+#[must_use]
+pub fn scenarios() -> Vec<Scenario> {
+    let lost = || (BEGIN, Fault::PowerOff { node: 0, back: None });
+    let deleted = |at: u64| (at, Fault::DeleteNode { node: 0 });
+    let later = BEGIN + 2;
+    vec![
+        // Without a fault of ours: jobs end, and a pod that never had a node is deleted.
+        Scenario {
+            from: Duration::ZERO,
+            until: second(60),
+            ..scenario("terminated and unscheduled pods", vec![])
+        },
+        scenario("orphans of a dead node", vec![lost(), deleted(later)]),
+        scenario("a Node is deleted while its kubelet lives", vec![deleted(later)]),
+        scenario(
+            "a node comes back within the quarantine",
+            vec![(BEGIN, Fault::PowerOff { node: 0, back: Some(10) }), deleted(later)],
+        ),
+        scenario("out-of-service taint", vec![lost(), (later, Fault::Taint { node: 0 })]),
+        scenario(
+            "the leader stops within the quarantine",
+            vec![lost(), deleted(later), (later + 20, Fault::StopReplica { replica: 0, seconds: 1 })],
+        ),
+        scenario(
+            "the leader is paused and wakes",
+            vec![lost(), deleted(later), (later + 10, Fault::PauseReplica { replica: 0, seconds: 60 })],
+        ),
+        scenario(
+            "pods that ended are replaced by name",
+            vec![
+                (BEGIN, Fault::Evict { pod: 0 }),
+                (BEGIN, Fault::Evict { pod: 1 }),
+                (later, Fault::LagServer { server: 0, seconds: 40 }),
+            ],
+        ),
+    ]
+}
+
+fn scenario(name: &'static str, faults: Vec<(u64, Fault)>) -> Scenario {
+    let plan = Plan {
+        seed: 11,
+        servers: 2,
+        nodes: 2,
+        replicas: 2,
+        pods: 2,
+        lease_collected_after: 15,
+        heal_at: HEAL,
+        faults,
+    };
+    Scenario { name, plan, from: second(BEGIN - 2), until: second(HEAL - 1) }
+}

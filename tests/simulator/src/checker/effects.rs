@@ -1,0 +1,68 @@
+//! What one change did to a pod, whoever made it.
+
+use serde_json::Value;
+
+use crate::world::{number, word};
+
+/// Grace of a pod that names none.
+const DEFAULT_GRACE: i64 = 30;
+
+/// Something that a change did to a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// It is not there any more.
+    Removed,
+    /// Its phase says ended, and did not before.
+    Ended,
+    /// Its phase says something else than the end that it said before.
+    Revived,
+    /// Its processes have less time to end than they were promised.
+    Shortened,
+    /// They have more, though the clock already ran.
+    Lengthened,
+    /// Finalizers were taken away.
+    Released,
+    /// A condition says that its node is gone.
+    CalledOrphan,
+}
+
+pub(super) fn is_terminal(pod: &Value) -> bool {
+    matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
+}
+
+fn is_deleted(pod: &Value) -> bool {
+    pod.pointer("/metadata/deletionTimestamp").is_some()
+}
+
+fn grace(pod: &Value) -> i64 {
+    let given = is_deleted(pod).then(|| number(pod, "/metadata/deletionGracePeriodSeconds")).flatten();
+    given.or_else(|| number(pod, "/spec/terminationGracePeriodSeconds")).unwrap_or(DEFAULT_GRACE)
+}
+
+fn finalizers(pod: &Value) -> usize {
+    pod.pointer("/metadata/finalizers").and_then(Value::as_array).map_or(0, Vec::len)
+}
+
+fn is_called_orphan(pod: &Value) -> bool {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    conditions.into_iter().any(|condition| {
+        word(condition, "/type") == "DisruptionTarget"
+            && word(condition, "/status") == "True"
+            && word(condition, "/reason") == "DeletionByPodGC"
+    })
+}
+
+/// All that a change did.
+pub(super) fn effects(before: &Value, after: Option<&Value>) -> Vec<Effect> {
+    let Some(after) = after else { return vec![Effect::Removed] };
+    let mut effects = Vec::new();
+    let mut add = |happened: bool, effect: Effect| effects.extend(happened.then_some(effect));
+    let changed = word(before, "/status/phase") != word(after, "/status/phase");
+    add(is_terminal(after) && !is_terminal(before), Effect::Ended);
+    add(is_terminal(before) && changed, Effect::Revived);
+    add(is_deleted(after) && grace(after) < grace(before), Effect::Shortened);
+    add(is_deleted(before) && grace(after) > grace(before), Effect::Lengthened);
+    add(finalizers(after) < finalizers(before), Effect::Released);
+    add(is_called_orphan(after) && !is_called_orphan(before), Effect::CalledOrphan);
+    effects
+}

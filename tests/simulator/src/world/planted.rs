@@ -1,0 +1,285 @@
+//! What planted bugs make of requests, answers and watches.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::Method;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::BoxError;
+
+use super::seam::{Answer, Parts, Seam, refused, whole};
+use super::word;
+use crate::campaign::Plant;
+
+/// How often a storm says everything.
+const STORM: usize = 200;
+
+/// Changes the body of a request, if it has one.
+fn edit(parts: &mut Parts, change: impl FnOnce(&mut Value)) {
+    if let Ok(mut body) = serde_json::from_slice::<Value>(&parts.body) {
+        change(&mut body);
+        parts.body = body.to_string().into();
+    }
+}
+
+/// Takes a field out of everything that says which object is meant.
+fn forget(parts: &mut Parts, field: &str) {
+    edit(parts, |body| {
+        for object in ["metadata", "preconditions"] {
+            if let Some(object) = body.get_mut(object).and_then(Value::as_object_mut) {
+                object.remove(field);
+            }
+        }
+    });
+}
+
+fn look_elsewhere(parts: &mut Parts) {
+    parts.target = parts.target.replace("/namespaces/kube-node-lease/", "/namespaces/default/");
+}
+
+fn is_list(parts: &Parts) -> bool {
+    let collection = parts.path().ends_with("/nodes") || parts.path().ends_with("/pods");
+    parts.method == Method::GET && collection && !parts.is_watch()
+}
+
+fn failed(answer: &Result<Answer, BoxError>) -> bool {
+    answer.as_ref().map_or(true, |answer| !answer.status().is_success() && answer.status() != 404)
+}
+
+impl Seam {
+    /// What a planted bug makes of a request.
+    pub(super) fn tampered(&self, mut parts: Parts) -> Parts {
+        let Some(plant) = self.plant else { return parts };
+        let writes = parts.is_write_to_pod();
+        match plant {
+            Plant::NoUid if writes => forget(&mut parts, "uid"),
+            Plant::NoVersion if writes => forget(&mut parts, "resourceVersion"),
+            Plant::DefaultGrace if writes && parts.method == Method::DELETE => {
+                edit(&mut parts, |body| body["gracePeriodSeconds"] = Value::Null);
+            }
+            Plant::LongGrace if writes && parts.method == Method::DELETE => {
+                edit(&mut parts, |body| body["gracePeriodSeconds"] = json!(600));
+            }
+            Plant::WrongTarget if writes => {
+                parts.target = parts.target.replace("data-0", "data-1");
+                self.aim_at_what_is_there(&mut parts);
+            }
+            Plant::CachedReads if parts.is_evidence() => parts.target.push_str("?resourceVersion=0"),
+            Plant::BlindToLeases | Plant::ErrorsMeanAbsent => look_elsewhere(&mut parts),
+            Plant::RememberedReads if !parts.is_evidence() => look_elsewhere(&mut parts),
+            _ => {}
+        }
+        parts
+    }
+
+    /// The UID and version of whatever bears the name now.
+    fn aim_at_what_is_there(&self, parts: &mut Parts) {
+        let name = parts.path().trim_end_matches("/status").rsplit('/').next().unwrap_or_default();
+        let Some(pod) = self.world.etcd.object("Pod", &format!("default/{name}")) else { return };
+        let object = if parts.method == Method::DELETE { "preconditions" } else { "metadata" };
+        edit(parts, |body| {
+            body[object]["uid"] = json!(word(&pod, "/metadata/uid"));
+            body[object]["resourceVersion"] = json!(word(&pod, "/metadata/resourceVersion"));
+        });
+    }
+
+    /// What a planted bug makes of an answer.
+    pub(super) async fn meddled(
+        &self,
+        parts: Parts,
+        first: BoxFuture<'static, Result<Answer, BoxError>>,
+    ) -> Result<Answer, BoxError> {
+        let Some(plant) = self.plant else { return first.await };
+        match plant {
+            Plant::DeleteFirst | Plant::SkipPatch if parts.path().ends_with("/status") => {
+                self.out_of_order(plant, &parts).await
+            }
+            Plant::DeafToNodes if parts.is_evidence() => refused(503),
+            Plant::RememberedReads if parts.is_evidence() => self.from_memory(parts, first.await?).await,
+            Plant::OldStoreKept if is_list(&parts) => self.old_items(parts, first.await?).await,
+            Plant::FailsTooEarly if parts.is_evidence() => {
+                let answer = first.await;
+                self.fail_all_of(&parts).await;
+                answer
+            }
+            _ => self.after(plant, parts, first.await).await,
+        }
+    }
+
+    async fn after(
+        &self,
+        plant: Plant,
+        mut parts: Parts,
+        answer: Result<Answer, BoxError>,
+    ) -> Result<Answer, BoxError> {
+        let conflict = answer.as_ref().is_ok_and(|answer| answer.status() == 409);
+        let of_node = parts.path().contains("/nodes/");
+        match plant {
+            Plant::ErrorsMeanAbsent
+                if parts.is_evidence() && !answer.as_ref().is_ok_and(|a| a.status() == 200) =>
+            {
+                refused(404)
+            }
+            Plant::TimeoutMeansAbsent if parts.is_evidence() && of_node && failed(&answer) => refused(404),
+            Plant::LeaseErrorMeansAbsent if parts.is_evidence() && !of_node && failed(&answer) => {
+                refused(404)
+            }
+            Plant::Hammer if of_node => {
+                let mut answer = answer;
+                while !answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
+                    answer = self.send(parts.clone()).await;
+                }
+                answer
+            }
+            Plant::RetryByName if parts.is_write_to_pod() && conflict => {
+                // By the time it looks again, who bears the name may be another.
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                self.aim_at_what_is_there(&mut parts);
+                self.send(parts).await
+            }
+            Plant::ForceOnConflict if parts.is_write_to_pod() && conflict => {
+                forget(&mut parts, "uid");
+                forget(&mut parts, "resourceVersion");
+                self.send(parts).await
+            }
+            Plant::EventStorm if parts.method == Method::POST && parts.path().ends_with("/events") => {
+                for _ in 0..STORM {
+                    drop(self.send(parts.clone()).await);
+                }
+                answer
+            }
+            _ => answer,
+        }
+    }
+
+    /// The deletion comes without its patch, or before it.
+    async fn out_of_order(&self, plant: Plant, patch: &Parts) -> Result<Answer, BoxError> {
+        let mut pod = patch.clone();
+        pod.target = pod.target.replace("/status", "");
+        let asked: Value = serde_json::from_slice(&patch.body)?;
+        if plant == Plant::SkipPatch {
+            (pod.method, pod.body) = (Method::GET, Bytes::new());
+            return self.send(pod).await;
+        }
+        let preconditions = json!({ "uid": word(&asked, "/metadata/uid"), "resourceVersion": word(&asked, "/metadata/resourceVersion") });
+        let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": preconditions });
+        (pod.method, pod.body) = (Method::DELETE, options.to_string().into());
+        drop(self.send(pod).await);
+        self.send(patch.clone()).await
+    }
+
+    async fn from_memory(&self, parts: Parts, answer: Answer) -> Result<Answer, BoxError> {
+        let known = self.memory.lock().get(&parts.target).cloned();
+        if let Some((code, body)) = known {
+            return whole(code, body);
+        }
+        let code = answer.status().as_u16();
+        let body = answer.into_body().collect().await?.to_bytes();
+        self.memory.lock().insert(parts.target, (code, body.clone()));
+        whole(code, body)
+    }
+
+    /// The new version of a list, and the items of the first.
+    async fn old_items(&self, parts: Parts, answer: Answer) -> Result<Answer, BoxError> {
+        let code = answer.status().as_u16();
+        let body = answer.into_body().collect().await?.to_bytes();
+        if code != 200 {
+            return whole(code, body);
+        }
+        let known = self.memory.lock().entry(parts.path().to_owned()).or_insert((code, body.clone())).clone();
+        let (mut new, old): (Value, Value) =
+            (serde_json::from_slice(&body)?, serde_json::from_slice(&known.1)?);
+        new["items"] = old["items"].clone();
+        whole(code, new.to_string().into())
+    }
+
+    /// Every pod of the node that is asked for is called ended.
+    async fn fail_all_of(&self, parts: &Parts) {
+        let node = parts.path().rsplit('/').next().unwrap_or_default();
+        for pod in self.world.etcd.objects("Pod") {
+            if word(&pod, "/spec/nodeName") != node {
+                continue;
+            }
+            let (uid, version) = (word(&pod, "/metadata/uid"), word(&pod, "/metadata/resourceVersion"));
+            let body = json!({ "metadata": { "uid": uid, "resourceVersion": version }, "status": { "phase": "Failed" } });
+            self.write_to(&pod, Method::PATCH, "/status", &body).await;
+        }
+    }
+
+    async fn write_to(&self, pod: &Value, method: Method, subresource: &str, body: &Value) {
+        let name = word(pod, "/metadata/name");
+        let target = format!("/api/v1/namespaces/default/pods/{name}{subresource}");
+        let media = if method == Method::PATCH {
+            "application/strategic-merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let mut headers = http::HeaderMap::new();
+        headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(media));
+        headers.insert(http::header::ACCEPT, http::HeaderValue::from_static("application/json"));
+        let parts = Parts { method, target, headers, body: body.to_string().into() };
+        // It means what it does: the bug is in the rule, not in the aim.
+        self.world.checker.intends(&self.caller, parts.path(), word(pod, "/metadata/uid"));
+        drop(self.send(parts).await);
+    }
+
+    /// Whether the planted bug sits on watches.
+    pub(super) fn changes_watches(&self) -> bool {
+        matches!(
+            self.plant,
+            Some(
+                Plant::DeafToDeletions
+                    | Plant::SkippedEvents
+                    | Plant::MuteWatches
+                    | Plant::RemovesTerminating
+                    | Plant::GoneMeansEnded
+            )
+        )
+    }
+
+    /// What a planted bug makes of an event of a watch; `None`: it does not arrive.
+    pub(super) fn changed(&self, parts: &Parts, event: Bytes) -> Option<Bytes> {
+        let (of_nodes, of_pods) = (parts.path().ends_with("/nodes"), parts.path().ends_with("/pods"));
+        let count = {
+            let mut counted = self.counted.lock();
+            *counted += u64::from(of_nodes || of_pods);
+            *counted
+        };
+        let says = |what: &str| event.windows(what.len()).any(|part| part == what.as_bytes());
+        let lost = match self.plant {
+            Some(Plant::DeafToDeletions) => of_nodes && says("\"type\":\"DELETED\""),
+            Some(Plant::SkippedEvents) => (of_nodes || of_pods) && count % 3 == 0,
+            Some(Plant::MuteWatches) => count > 40,
+            _ => false,
+        };
+        if lost {
+            return None;
+        }
+        let ends = self.plant == Some(Plant::RemovesTerminating) && of_pods && says("\"deletionTimestamp\"");
+        let gone = self.plant == Some(Plant::GoneMeansEnded) && of_nodes && says("\"type\":\"DELETED\"");
+        if ends || gone {
+            let (seam, event) = (self.clone(), event.clone());
+            self.aside(Box::pin(async move { seam.remove_at_once(&event).await }));
+        }
+        Some(event)
+    }
+
+    /// Force deletes what the event is about: the pod, or all pods of the node.
+    async fn remove_at_once(&self, event: &Bytes) {
+        let event: Value = serde_json::from_slice(event).unwrap_or_default();
+        let name = word(&event, "/object/metadata/name");
+        for pod in self.world.etcd.objects("Pod") {
+            let meant = match word(&event, "/object/kind") {
+                "Node" => word(&pod, "/spec/nodeName") == name,
+                _ => word(&pod, "/metadata/name") == name,
+            };
+            if meant {
+                let preconditions = json!({ "uid": word(&pod, "/metadata/uid"), "resourceVersion": word(&pod, "/metadata/resourceVersion") });
+                let body = json!({ "gracePeriodSeconds": 0, "preconditions": preconditions });
+                self.write_to(&pod, Method::DELETE, "", &body).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The end of a run: the world has healed, and what is owed must come true.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::run::{Subject, World};
+use super::word;
+use crate::checker::{FAILOVER, Invariant};
+
+/// From the healing of the world to the first look: all that is not held by a
+/// living kubelet is owed by then.
+const SETTLED_AFTER: Duration = Duration::from_secs(115);
+/// Nobody waits longer for what a living kubelet holds.
+const WAIT_AT_MOST: Duration = Duration::from_secs(250);
+/// One run of so many is watched at rest, and sees its leader die.
+const WATCHED_EACH: u64 = 4;
+/// For so long.
+const REST: Duration = Duration::from_secs(120);
+
+impl World {
+    /// Waits for what is owed, and judges.
+    pub(crate) async fn settle(self: &Arc<Self>, healed: Duration, subject: Subject) {
+        tokio::time::sleep(SETTLED_AFTER).await;
+        let ours = matches!(subject, Subject::Shipped(..));
+        let end = healed + WAIT_AT_MOST;
+        while ours && self.checker.now() < end {
+            let owed = self.checker.owed_at(&self.etcd.objects("Pod"), &self.etcd.objects("Node"));
+            let Some(owed) = owed.filter(|owed| *owed >= self.checker.now()) else { break };
+            let until = owed.min(end) + Duration::from_secs(1);
+            tokio::time::sleep(until.saturating_sub(self.checker.now())).await;
+        }
+        for what in self.etcd.unimplemented() {
+            self.checker.violated(Invariant::Simulator, what);
+        }
+        if !ours {
+            return;
+        }
+        self.checker.check_outstanding();
+        let (pods, nodes) = (self.etcd.objects("Pod"), self.etcd.objects("Node"));
+        self.checker.check_settled(&pods, &nodes, &self.holds());
+        if self.chance.below(WATCHED_EACH, "rest", "watched", 0) == 0 {
+            self.rest().await;
+            self.lose_the_leader().await;
+        }
+    }
+
+    fn holds(&self) -> BTreeMap<String, u64> {
+        let mut holds = BTreeMap::new();
+        for (reason, count) in self.replicas.iter().flat_map(super::replica::Replica::holds) {
+            *holds.entry(reason).or_default() += count;
+        }
+        holds
+    }
+
+    /// Whether a machine is on and awake, and its Node is there.
+    fn works(&self, name: &str) -> bool {
+        let nodes = self.machines.lock().len();
+        let awake = (0..nodes)
+            .find(|index| self.node(*index) == name)
+            .and_then(|index| self.machine_host(index))
+            .is_some_and(|host| !host.is_paused());
+        awake && self.etcd.object("Node", name).is_some()
+    }
+
+    /// The pods of the `StatefulSet` that nothing keeps from running, with their nodes.
+    fn feasible(&self) -> Vec<String> {
+        let takes = |node: &Value| {
+            let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
+            let avoided =
+                taints.map(|taint| word(taint, "/key")).any(|key| key != "node.kubernetes.io/not-ready");
+            self.works(word(node, "/metadata/name")) && !avoided
+        };
+        let somewhere = self.etcd.objects("Node").iter().any(takes);
+        let can_run = |name: &String| {
+            let pod = self.etcd.object("Pod", name);
+            let node = pod.as_ref().map(|pod| word(pod, "/spec/nodeName")).unwrap_or_default();
+            if node.is_empty() { somewhere } else { self.works(node) }
+        };
+        (0..self.members).map(|ordinal| format!("default/data-{ordinal}")).filter(can_run).collect()
+    }
+
+    async fn rest(self: &Arc<Self>) {
+        let feasible = self.feasible();
+        let mut before = self.checker.members();
+        before.retain(|identity, _| feasible.contains(identity));
+        tokio::time::sleep(REST).await;
+        let feasible = self.feasible();
+        before.retain(|identity, _| feasible.contains(identity));
+        self.checker.check_rest(&before, &feasible);
+    }
+
+    async fn lose_the_leader(self: &Arc<Self>) {
+        let leader = self.checker.leader();
+        let place = self.replicas.iter().find(|place| place.caller() == leader);
+        let (Some(place), Some(leader), true) = (place, leader, self.replicas.len() > 1) else {
+            return self.checker.check_failover("nobody");
+        };
+        self.checker.note(format!("{leader}, which leads, dies"));
+        place.crash();
+        tokio::time::sleep(FAILOVER).await;
+        self.checker.check_failover(&leader);
+    }
+}

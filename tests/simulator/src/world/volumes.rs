@@ -1,0 +1,24 @@
+//! The volumes of the StatefulSet's pods, at the storage: whoever runs writes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::host::Host;
+use super::run::World;
+
+/// How often a process writes.
+const WRITE_EACH: Duration = Duration::from_secs(1);
+
+/// Lets every process with a volume write to it, for ever.
+pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>) {
+    let (world, env) = (Arc::clone(world), host.env());
+    host.env().spawner.spawn(
+        "volumes",
+        Box::pin(async move {
+            loop {
+                env.sleep(WRITE_EACH).await;
+                world.checker.volumes_are_written(|node| world.is_frozen(node));
+            }
+        }),
+    );
+}
