@@ -89,10 +89,6 @@ impl Host {
         self.inner.lock().paused = true;
     }
 
-    pub(crate) fn is_paused(&self) -> bool {
-        self.inner.lock().paused
-    }
-
     pub(crate) fn resume(&self) {
         let wakers = {
             let mut inner = self.inner.lock();
