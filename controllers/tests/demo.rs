@@ -49,7 +49,8 @@ fn the_same_seed_tells_the_same_story_and_another_one_another() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_trouble() {
-    let mut child = pod_safety(&["demo", "--plain"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        pod_safety(&["demo", "--plain"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
     // The pipe is closed when the reader is dropped, as `| head -1` does.
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
@@ -64,7 +65,10 @@ fn simulate_ends_as_its_file_expects() {
                 - { at: 30s, fault: cut-node, node: 0, for: 3m }\n  - { at: 30s, fault: cut-node, node: 1, for: 3m }\n";
     let (code, said, _) = run(&["simulate", &file("broken.yaml", plan)]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("verdict: script broke rules") && said.contains("not as expected: broken rules:"), "{said}");
+    assert!(
+        said.contains("verdict: script broke rules") && said.contains("not as expected: broken rules:"),
+        "{said}"
+    );
     let ours = plan.replace("subject: script\n", "");
     let (code, said, _) = run(&["simulate", &file("whole.yaml", &ours)]);
     assert_eq!(code, Some(0), "{said}");
@@ -73,17 +77,30 @@ fn simulate_ends_as_its_file_expects() {
 
 #[test]
 fn what_cannot_be_run_is_wrong_use_in_one_line() {
-    let wrong = file("wrong.yaml", "nodes: 3\npods: 2\nheal-at: 90s\nfaults:\n  - { at: 9s, fault: reboot, node: 7 }\n");
+    let wrong = file(
+        "wrong.yaml",
+        "nodes: 3\npods: 2\nheal-at: 90s\nfaults:\n  - { at: 9s, fault: reboot, node: 7 }\n",
+    );
     for (arguments, expected) in [
         (vec!["simulate", wrong.as_str()], "wrong.yaml:5:39: field `node`: value `7`, allowed is 0 to 2"),
         (vec!["simulate", "/no/such/file"], "/no/such/file: No such file"),
         (vec!["simulate", "/"], "/: Is a directory"),
-        (vec!["demo", "--scenario", "nosuch"], "invalid value \"nosuch\" for '--scenario <NAME>': known are two-losses,"),
-        (vec!["demo", "--speed", "0"], "invalid value '0' for '--speed <FACTOR>': not a speed; allowed is 0.1 to 1000"),
+        (
+            vec!["demo", "--scenario", "nosuch"],
+            "invalid value \"nosuch\" for '--scenario <NAME>': known are two-losses,",
+        ),
+        (
+            vec!["demo", "--speed", "0"],
+            "invalid value '0' for '--speed <FACTOR>': not a speed; allowed is 0.1 to 1000",
+        ),
         (vec!["demo", "--seed", "-1"], "'-1'"),
     ] {
         let (code, said, complaint) = run(&arguments);
-        assert_eq!((code, said.as_str(), complaint.lines().count()), (Some(2), "", 1), "{arguments:?}: {complaint}");
+        assert_eq!(
+            (code, said.as_str(), complaint.lines().count()),
+            (Some(2), "", 1),
+            "{arguments:?}: {complaint}"
+        );
         assert!(complaint.contains(expected), "{arguments:?}: {complaint}");
     }
 }

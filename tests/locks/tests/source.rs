@@ -88,7 +88,8 @@ fn shared_hands_no_client_on() -> Result<()> {
 #[test]
 fn only_the_demonstration_names_the_simulator() -> Result<()> {
     let mut found = 0;
-    for Source { path, text } in sources()?.into_iter().filter(|source| source.path.starts_with("controllers/src/"))
+    for Source { path, text } in
+        sources()?.into_iter().filter(|source| source.path.starts_with("controllers/src/"))
     {
         let named = text.contains(SIMULATOR);
         let allowed = path.starts_with("controllers/src/cli/demo/");

@@ -21,9 +21,8 @@ pub struct Comparison(Vec<(Contender, Outcome)>);
 #[must_use]
 pub fn compare(plan: &Plan, launch: Launch) -> Comparison {
     let columns = std::thread::scope(|scope| {
-        let runs = Contender::ALL.map(|contender| {
-            (contender, scope.spawn(move || run(plan, contender.subject(launch))))
-        });
+        let runs = Contender::ALL
+            .map(|contender| (contender, scope.spawn(move || run(plan, contender.subject(launch)))));
         runs.into_iter().filter_map(|(contender, run)| Some((contender, run.join().ok()?))).collect()
     });
     Comparison(columns)
@@ -103,8 +102,9 @@ fn recovery(outcome: &Outcome) -> String {
     let mut spans: Vec<Duration> = found.collect();
     spans.sort();
     let longest = if never(outcome) > 0 { None } else { spans.last() };
-    let seconds =
-        |span: Option<&Duration>| span.map_or_else(|| "-".to_owned(), |span| format!("{:.1}s", span.as_secs_f64()));
+    let seconds = |span: Option<&Duration>| {
+        span.map_or_else(|| "-".to_owned(), |span| format!("{:.1}s", span.as_secs_f64()))
+    };
     format!("{} / {}", seconds(spans.get(spans.len() / 2)), seconds(longest))
 }
 

@@ -63,16 +63,20 @@ fn to_be_looked_at_changes_nothing() {
 #[test]
 fn an_audience_can_do_what_a_plan_can() {
     let stage = Stage::open(&quiet(), SHIPPED, pace(500, false)).unwrap();
-    let calm = until(&stage, |now| now.processes.len() >= 4 && now.replicas.iter().any(|replica| replica.leads));
+    let calm =
+        until(&stage, |now| now.processes.len() >= 4 && now.replicas.iter().any(|replica| replica.leads));
     assert!(calm.nodes.iter().all(|node| node.machine == Machine::On && node.registered));
     stage.act(Deed::Fault(Fault::CutNode { node: 0, seconds: 10_000 }));
-    until(&stage, |now| now.nodes[0].machine == Machine::Cut && now.nodes[0].lease_age > Some(Duration::from_secs(12)));
+    until(&stage, |now| {
+        now.nodes[0].machine == Machine::Cut && now.nodes[0].lease_age > Some(Duration::from_secs(12))
+    });
     stage.act(Deed::Mend(0));
     stage.act(Deed::Fault(Fault::Freeze { node: 1, seconds: 10_000 }));
     until(&stage, |now| now.nodes[0].machine == Machine::On && now.nodes[1].machine == Machine::Frozen);
     stage.act(Deed::Thaw(1));
     stage.act(Deed::Fault(Fault::PowerOff { node: 2, back: None }));
-    let off = until(&stage, |now| now.nodes[1].machine == Machine::On && now.nodes[2].machine == Machine::Off);
+    let off =
+        until(&stage, |now| now.nodes[1].machine == Machine::On && now.nodes[2].machine == Machine::Off);
     assert!(off.processes.iter().all(|process| process.node != "node-2"), "power takes the processes along");
     stage.act(Deed::PowerOn(2));
     until(&stage, |now| now.nodes[2].machine == Machine::On);

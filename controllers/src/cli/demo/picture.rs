@@ -23,15 +23,25 @@ const DIM: Style = Style::new().fg(Color::DarkGray);
 
 /// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, show: &Show) {
-    let parts = [Constraint::Length(4), Constraint::Min(6), Constraint::Length(TIMELINE), Constraint::Length(2)];
+    let parts =
+        [Constraint::Length(4), Constraint::Min(6), Constraint::Length(TIMELINE), Constraint::Length(2)];
     let [header, middle, timeline, footer] = Layout::vertical(parts).areas(frame.area());
     let halves = [Constraint::Percentage(52), Constraint::Percentage(48)];
     let [nodes, holds] = Layout::horizontal(halves).areas(middle);
-    frame.render_widget(Paragraph::new(head(show)).block(Block::bordered().title(" pod-safety demo ")), header);
-    frame.render_widget(Paragraph::new(cluster(show)).block(Block::bordered().title(" nodes, pods, processes ")), nodes);
+    frame.render_widget(
+        Paragraph::new(head(show)).block(Block::bordered().title(" pod-safety demo ")),
+        header,
+    );
+    frame.render_widget(
+        Paragraph::new(cluster(show)).block(Block::bordered().title(" nodes, pods, processes ")),
+        nodes,
+    );
     let why = Paragraph::new(reasons(show)).wrap(Wrap { trim: false });
     frame.render_widget(why.block(Block::bordered().title(" why stuck, what would free it ")), holds);
-    frame.render_widget(Paragraph::new(events(show, timeline)).block(Block::bordered().title(" timeline ")), timeline);
+    frame.render_widget(
+        Paragraph::new(events(show, timeline)).block(Block::bordered().title(" timeline ")),
+        timeline,
+    );
     frame.render_widget(Paragraph::new(KEYS).style(DIM).wrap(Wrap { trim: true }), footer);
     table(frame, show);
 }
@@ -60,7 +70,9 @@ fn head(show: &Show) -> Vec<Line<'static>> {
             show.contender.name().to_owned().cyan(),
             Span::styled(format!("  rules broken {broken}"), if broken > 0 { BAD } else { GOOD }),
             state,
-            Span::from(show.served.as_ref().map(|url| format!("  kubectl --server {url}")).unwrap_or_default()),
+            Span::from(
+                show.served.as_ref().map(|url| format!("  kubectl --server {url}")).unwrap_or_default(),
+            ),
         ]),
     ]
 }
@@ -76,13 +88,21 @@ fn cluster(show: &Show) -> Vec<Line<'static>> {
         }
         for (index, node) in here {
             lines.push(node_line(node, index == show.selected));
-            lines.extend(snapshot.pods.iter().filter(|pod| pod.node == node.name).map(|pod| pod_line(pod, snapshot)));
+            lines.extend(
+                snapshot.pods.iter().filter(|pod| pod.node == node.name).map(|pod| pod_line(pod, snapshot)),
+            );
             // What no API object tells of.
             let unknown = |uid: &str| !snapshot.pods.iter().any(|pod| pod.uid == uid);
-            let strays = snapshot.processes.iter().filter(|process| process.node == node.name && unknown(&process.uid));
+            let strays = snapshot
+                .processes
+                .iter()
+                .filter(|process| process.node == node.name && unknown(&process.uid));
             lines.extend(strays.map(|process| {
                 let name = short(&process.identity);
-                let text = format!("    {name:<10} {:.4}  PROCESS RUNS, its pod is no longer in the API", process.uid);
+                let text = format!(
+                    "    {name:<10} {:.4}  PROCESS RUNS, its pod is no longer in the API",
+                    process.uid
+                );
                 Line::styled(text, if doubled(&process.identity, snapshot) { BAD } else { WARN })
             }));
         }
@@ -121,7 +141,8 @@ fn pod_line(pod: &PodView, snapshot: &Snapshot) -> Line<'static> {
         (false, "") => "Pending",
         (false, phase) => phase,
     };
-    let (truth, style) = match (runs, doubled(&pod.identity, snapshot), pod.terminating || state == "Running") {
+    let (truth, style) = match (runs, doubled(&pod.identity, snapshot), pod.terminating || state == "Running")
+    {
         (true, true, _) => ("process runs: ONE OF TWO", BAD),
         (true, false, _) => ("process runs", GOOD),
         (false, _, true) => ("no process", WARN),
@@ -158,7 +179,8 @@ fn reasons(show: &Show) -> Vec<Line<'static>> {
         lines.push(Line::from(format!("  {}", hold.message)));
     }
     if snapshot.holds.is_empty() {
-        let nothing = if snapshot.replicas.is_empty() { "these rules give no reasons" } else { "nothing is held" };
+        let nothing =
+            if snapshot.replicas.is_empty() { "these rules give no reasons" } else { "nothing is held" };
         lines.push(Line::styled(nothing, DIM));
     }
     for replica in &snapshot.replicas {
@@ -210,5 +232,8 @@ fn table(frame: &mut Frame<'_>, show: &Show) {
     let width = area.width.saturating_sub(4).min(124);
     let place = Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
     frame.render_widget(Clear, place);
-    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }).block(Block::bordered().title(title)), place);
+    frame.render_widget(
+        Paragraph::new(lines).wrap(Wrap { trim: false }).block(Block::bordered().title(title)),
+        place,
+    );
 }

@@ -48,7 +48,12 @@ fn moment() -> Snapshot {
             pod("data-2", "cccc2", "", false),
         ],
         processes: vec![process("data-1", "bbbb1", "node-0"), process("data-1", "dddd3", "node-1")],
-        replicas: vec![ReplicaView { name: "replica-0".to_owned(), running: true, paused: false, leads: true }],
+        replicas: vec![ReplicaView {
+            name: "replica-0".to_owned(),
+            running: true,
+            paused: false,
+            leads: true,
+        }],
         holds: vec![HoldView {
             subject: "default/data-0".to_owned(),
             reason: "KubeletAlive".to_owned(),
@@ -221,5 +226,8 @@ fn the_verdict_names_what_was_broken_and_how_often() {
     let kcm = comparison.outcome(Contender::KubeControllerManager).unwrap();
     let theirs = plain::verdict(Contender::KubeControllerManager, kcm);
     let count = kcm.broken[&Invariant::AtMostOne];
-    assert!(theirs.contains("broke rules") && theirs.contains(&format!("S1 at most one: {count}\n")), "{theirs}");
+    assert!(
+        theirs.contains("broke rules") && theirs.contains(&format!("S1 at most one: {count}\n")),
+        "{theirs}"
+    );
 }

@@ -83,7 +83,8 @@ impl Step {
 
     /// When, and what.
     pub(super) fn read(&self, place: Place, plan: &Plan) -> Result<(u64, Fault), Wrong> {
-        let lacks = |name: &str, allowed: &str| place.wrong(format!("field `{name}`: missing, allowed {allowed}"));
+        let lacks =
+            |name: &str, allowed: &str| place.wrong(format!("field `{name}`: missing, allowed {allowed}"));
         let at = Field::new("at", &self.at).ok_or_else(|| lacks("at", "is a time such as 45s"))?;
         let kinds = || format!("is one of: {}", KINDS.join(", "));
         let kind = Field::new("fault", &self.fault).ok_or_else(|| lacks("fault", &kinds()))?;
@@ -96,11 +97,16 @@ impl Step {
         }
         let mut reading = Reading { step: self, kind: kind.text, place, plan, asked: Vec::new() };
         let fault = reading.fault()?;
-        let stray = self.fields().into_iter().find(|(name, text)| text.is_some() && !reading.asked.contains(name));
+        let stray =
+            self.fields().into_iter().find(|(name, text)| text.is_some() && !reading.asked.contains(name));
         let stray = stray.and_then(|(name, text)| Field::new(name, text));
         match stray {
-            Some(field) if reading.asked.is_empty() => Err(field.wrong(&format!("with `{}` is nothing", kind.text))),
-            Some(field) => Err(field.wrong(&format!("with `{}` are {}", kind.text, reading.asked.join(", ")))),
+            Some(field) if reading.asked.is_empty() => {
+                Err(field.wrong(&format!("with `{}` is nothing", kind.text)))
+            }
+            Some(field) => {
+                Err(field.wrong(&format!("with `{}` are {}", kind.text, reading.asked.join(", "))))
+            }
             None => Ok((when, fault)),
         }
     }
@@ -157,7 +163,9 @@ impl<'a> Reading<'a> {
             ("lose-answer", _) => Ok(Trouble::LoseAnswer),
             ("drop-request", _) => Ok(Trouble::DropRequest),
             (_, Some(code @ 400..=599)) => Ok(Trouble::Error(code)),
-            _ => Err(field.wrong("is lose-answer, drop-request, error 400 to error 599, or delay with a time")),
+            _ => {
+                Err(field.wrong("is lose-answer, drop-request, error 400 to error 599, or delay with a time"))
+            }
         }
     }
 
@@ -172,7 +180,8 @@ impl<'a> Reading<'a> {
             },
             "cut-server" => {
                 let choices = [("true", true), ("false", false)];
-                let answers_lost = self.field("answers-lost").map_or(Ok(false), |field| field.one_of(&choices))?;
+                let answers_lost =
+                    self.field("answers-lost").map_or(Ok(false), |field| field.one_of(&choices))?;
                 Fault::CutServer { server: self.server()?, answers_lost, seconds: self.lasts()? }
             }
             "lag-server" => Fault::LagServer { server: self.server()?, seconds: self.lasts()? },

@@ -67,7 +67,9 @@ impl<'a> Field<'a> {
     /// One of so many things, counted from zero.
     pub(super) fn index(&self, count: usize, what: &str) -> Result<usize, Wrong> {
         let index = self.text.parse().ok().filter(|index| *index < count);
-        index.ok_or_else(|| self.wrong(&format!("is 0 to {}: there are {count} {what}", count.saturating_sub(1))))
+        index.ok_or_else(|| {
+            self.wrong(&format!("is 0 to {}: there are {count} {what}", count.saturating_sub(1)))
+        })
     }
 
     /// Whole seconds, such as `45s` or `2m`, up to `most`.
@@ -86,7 +88,8 @@ impl<'a> Field<'a> {
 
     /// Milliseconds, such as `300ms`.
     pub(super) fn milliseconds(&self, most: u64) -> Result<u64, Wrong> {
-        let span = self.text.parse::<SignedDuration>().ok().and_then(|span| u64::try_from(span.as_millis()).ok());
+        let span =
+            self.text.parse::<SignedDuration>().ok().and_then(|span| u64::try_from(span.as_millis()).ok());
         let span = span.filter(|span| (1..=most).contains(span));
         span.ok_or_else(|| self.wrong(&format!("is 1ms to {most}ms, such as 300ms or 2s")))
     }

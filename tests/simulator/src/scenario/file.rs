@@ -167,6 +167,7 @@ fn expected(expect: &ExpectFile) -> Result<Expect, Wrong> {
             broken.insert(*rule);
         }
     }
-    let stuck = Field::new("expect.stuck", &expect.stuck).map(|field| field.number(0, MOST_PODS)).transpose()?;
+    let stuck =
+        Field::new("expect.stuck", &expect.stuck).map(|field| field.number(0, MOST_PODS)).transpose()?;
     Ok(Expect { broken, stuck })
 }

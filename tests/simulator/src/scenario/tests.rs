@@ -53,7 +53,10 @@ fn json_is_yaml() {
 #[test]
 fn an_unknown_field_is_named_with_its_place() {
     let said = wrong(&format!("{TOP}nodez: 3\n"));
-    assert!(said.starts_with("x.yaml:4:1: field `nodez`: not known here, allowed are name, title,"), "{said}");
+    assert!(
+        said.starts_with("x.yaml:4:1: field `nodez`: not known here, allowed are name, title,"),
+        "{said}"
+    );
     let said = wrong_fault("at: 5s, fault: forget, nod: 3");
     assert!(said.starts_with("x.yaml:5:"), "{said}");
     assert!(said.contains("field `nod`: not known here, allowed are at, fault, node,"), "{said}");
@@ -70,13 +73,34 @@ fn what_is_not_yaml_has_a_place_too() {
 #[test]
 fn impossible_topologies_are_refused() {
     for (text, expected) in [
-        ("nodes: 0\npods: 2\nheal-at: 9s\n", "x.yaml:1:8: field `nodes`: value `0`, allowed is a whole number from 1 to 50"),
-        ("nodes: -1\npods: 2\nheal-at: 9s\n", "x.yaml:1:8: field `nodes`: value `-1`, allowed is a whole number from 1 to 50"),
-        ("nodes: 2\npods: 0\nheal-at: 9s\n", "x.yaml:2:7: field `pods`: value `0`, allowed is a whole number from 1 to 100"),
-        ("nodes: 2\npods: 2\nreplicas: 0\nheal-at: 9s\n", "x.yaml:3:11: field `replicas`: value `0`, allowed is a whole number from 1 to 9"),
-        ("nodes: 2\npods: 2\napi-servers: 6\nheal-at: 9s\n", "x.yaml:3:14: field `api-servers`: value `6`, allowed is a whole number from 1 to 5"),
-        ("pods: 2\nheal-at: 9s\n", "x.yaml:1:1: field `nodes`: missing, allowed is a whole number from 1 to 50"),
-        ("nodes: 2\npods: 2\n", "x.yaml:1:1: field `heal-at`: missing, allowed is a time after the last fault, such as 150s"),
+        (
+            "nodes: 0\npods: 2\nheal-at: 9s\n",
+            "x.yaml:1:8: field `nodes`: value `0`, allowed is a whole number from 1 to 50",
+        ),
+        (
+            "nodes: -1\npods: 2\nheal-at: 9s\n",
+            "x.yaml:1:8: field `nodes`: value `-1`, allowed is a whole number from 1 to 50",
+        ),
+        (
+            "nodes: 2\npods: 0\nheal-at: 9s\n",
+            "x.yaml:2:7: field `pods`: value `0`, allowed is a whole number from 1 to 100",
+        ),
+        (
+            "nodes: 2\npods: 2\nreplicas: 0\nheal-at: 9s\n",
+            "x.yaml:3:11: field `replicas`: value `0`, allowed is a whole number from 1 to 9",
+        ),
+        (
+            "nodes: 2\npods: 2\napi-servers: 6\nheal-at: 9s\n",
+            "x.yaml:3:14: field `api-servers`: value `6`, allowed is a whole number from 1 to 5",
+        ),
+        (
+            "pods: 2\nheal-at: 9s\n",
+            "x.yaml:1:1: field `nodes`: missing, allowed is a whole number from 1 to 50",
+        ),
+        (
+            "nodes: 2\npods: 2\n",
+            "x.yaml:1:1: field `heal-at`: missing, allowed is a time after the last fault, such as 150s",
+        ),
     ] {
         assert_eq!(wrong(text), expected);
     }
@@ -86,8 +110,14 @@ fn impossible_topologies_are_refused() {
 fn faults_on_what_is_not_there_are_refused() {
     for (fault, expected) in [
         ("at: 5s, fault: reboot, node: 7", "field `node`: value `7`, allowed is 0 to 2: there are 3 nodes"),
-        ("at: 5s, fault: switch-server, replica: 2", "field `replica`: value `2`, allowed is 0 to 1: there are 2 replicas of pod-safety"),
-        ("at: 5s, fault: restart-server, server: 1", "field `server`: value `1`, allowed is 0 to 0: there are 1 API servers"),
+        (
+            "at: 5s, fault: switch-server, replica: 2",
+            "field `replica`: value `2`, allowed is 0 to 1: there are 2 replicas of pod-safety",
+        ),
+        (
+            "at: 5s, fault: restart-server, server: 1",
+            "field `server`: value `1`, allowed is 0 to 0: there are 1 API servers",
+        ),
         ("at: 5s, fault: evict, pod: 2", "field `pod`: value `2`, allowed is 0 to 1: there are 2 pods"),
     ] {
         let said = wrong_fault(fault);
@@ -98,13 +128,19 @@ fn faults_on_what_is_not_there_are_refused() {
 #[test]
 fn impossible_times_are_refused() {
     let said = wrong_fault("at: -5s, fault: forget");
-    assert_eq!(said, "x.yaml:5:11: field `at`: value `-5s`, allowed is 0s to 3600s in whole seconds, such as 45s or 1m30s");
+    assert_eq!(
+        said,
+        "x.yaml:5:11: field `at`: value `-5s`, allowed is 0s to 3600s in whole seconds, such as 45s or 1m30s"
+    );
     let said = wrong_fault("at: 2h, fault: forget");
     assert!(said.contains("field `at`: value `2h`, allowed is 0s to 3600s"), "{said}");
     let said = wrong_fault("at: 1.5s, fault: forget");
     assert!(said.contains("field `at`: value `1.5s`, allowed is 0s to 3600s in whole seconds"), "{said}");
     let said = wrong_fault("at: 100s, fault: forget");
-    assert!(said.ends_with("field `at`: value `100s`, allowed is a time before `heal-at`, which is 100s"), "{said}");
+    assert!(
+        said.ends_with("field `at`: value `100s`, allowed is a time before `heal-at`, which is 100s"),
+        "{said}"
+    );
     let said = wrong("nodes: 1\npods: 1\nheal-at: soon\n");
     assert!(said.starts_with("x.yaml:3:10: field `heal-at`: value `soon`, allowed is 0s to 3600s"), "{said}");
 }
@@ -116,7 +152,10 @@ fn impossible_faults_are_refused() {
         ("at: 5s", "field `fault`: missing, allowed is one of: cut-node,"),
         ("fault: forget", "field `at`: missing, allowed is a time such as 45s"),
         ("at: 5s, fault: freeze, node: 1", "field `for`: missing, `freeze` needs it"),
-        ("at: 5s, fault: reboot, node: 1, percent: 3", "field `percent`: value `3`, allowed with `reboot` are node"),
+        (
+            "at: 5s, fault: reboot, node: 1, percent: 3",
+            "field `percent`: value `3`, allowed with `reboot` are node",
+        ),
         (
             "at: 5s, fault: trouble-node, node: 1, trouble: drop-request, percent: 101, for: 1s",
             "field `percent`: value `101`, allowed is a whole number from 1 to 100",
@@ -143,7 +182,10 @@ fn an_unknown_subject_or_rule_is_refused() {
         "x.yaml:4:10: field `subject`: value `kcm`, allowed is one of: pod-safety, kube-controller-manager, script"
     );
     let said = wrong(&format!("{TOP}expect: {{ broken: S3 }}\n"));
-    assert!(said.starts_with("x.yaml:4:") && said.contains("field `expect.broken`: value `S3`, allowed is none,"), "{said}");
+    assert!(
+        said.starts_with("x.yaml:4:") && said.contains("field `expect.broken`: value `S3`, allowed is none,"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -170,8 +212,10 @@ fn every_kind_that_is_offered_can_be_read() {
 fn the_shipped_scenarios_can_be_run_and_are_all_there() {
     let shipped = shipped().unwrap();
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios");
-    let mut files: Vec<String> =
-        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
     let mut names: Vec<String> = shipped.iter().map(|scenario| format!("{}.yaml", scenario.name)).collect();
     files.sort();
     names.sort();

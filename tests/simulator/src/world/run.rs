@@ -131,12 +131,7 @@ fn start(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) 
     }
 }
 
-async fn simulate(
-    plan: &Plan,
-    subject: Subject,
-    tape: Tape,
-    audience: Option<Audience>,
-) -> (Outcome, Taped) {
+async fn simulate(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) -> (Outcome, Taped) {
     let peers;
     let world = {
         let promise = Promise {
