@@ -82,7 +82,7 @@ fn what_cannot_be_run_is_wrong_use_in_one_line() {
         "nodes: 3\npods: 2\nheal-at: 90s\nfaults:\n  - { at: 9s, fault: reboot, node: 7 }\n",
     );
     for (arguments, expected) in [
-        (vec!["simulate", wrong.as_str()], "wrong.yaml:5:39: field `node`: value `7`, allowed is 0 to 2"),
+        (vec!["simulate", wrong.as_str()], "wrong.yaml:5:36: field `node`: value `7`, allowed is 0 to 2"),
         (vec!["simulate", "/no/such/file"], "/no/such/file: No such file"),
         (vec!["simulate", "/"], "/: Is a directory"),
         (
