@@ -111,7 +111,7 @@ fn time_stands_still_in_a_pause_and_visits_come_in() {
     }
     // What was on its way when the pause began, and the picture after the visit.
     while stage.picture(Duration::from_millis(300)).is_some() {}
-    let mut still = || {
+    let still = || {
         stage.visit(Box::new(|_, _| ()));
         stage.picture(PATIENCE).unwrap()
     };

@@ -17,6 +17,8 @@ use super::show::{Show, Table, Wish};
 
 /// How long a key may wait for the next look at the keyboard.
 const LOOK: Duration = Duration::from_millis(30);
+/// Pictures that are taken in before the next is drawn.
+const PICTURES: usize = 64;
 /// Simulated time between two pictures.
 const EACH: Duration = Duration::from_millis(200);
 /// By then all machines have booted, which is no sight.
@@ -36,7 +38,8 @@ fn watch(terminal: &mut DefaultTerminal, mut show: Show, mut hosting: Hosting) -
     show.served = hosting.host(&stage)?;
     let mut measuring: Option<Receiver<Comparison>> = None;
     loop {
-        while let Some(snapshot) = stage.picture(Duration::ZERO) {
+        // Not without end: a fast world paints as quickly as it is looked at.
+        for snapshot in std::iter::from_fn(|| stage.picture(Duration::ZERO)).take(PICTURES) {
             show.see(snapshot);
         }
         if let Some(comparison) = measuring.as_ref().and_then(|measuring| measuring.try_recv().ok()) {

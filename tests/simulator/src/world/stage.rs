@@ -19,7 +19,7 @@ use super::snapshot::Snapshot;
 use crate::campaign::{Fault, Plan};
 
 /// Pictures that wait for an audience that looks away: then the world waits.
-const PICTURES: usize = 4;
+const PICTURES: usize = 64;
 
 /// How a run is shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
