@@ -106,7 +106,7 @@ fn time_stands_still_in_a_pause_and_visits_come_in() {
     let (sender, receiver) = std::sync::mpsc::channel();
     stage.visit(Box::new(move |world, _| sender.send(format!("{world:?}")).unwrap()));
     // Orders are followed one after another; whoever looks away makes the world wait.
-    while receiver.try_recv().map_or(true, |world: String| !world.contains("now")) {
+    while !receiver.try_recv().is_ok_and(|world: String| world.contains("now")) {
         let _older = stage.picture(Duration::from_millis(50));
     }
     // What was on its way when the pause began, and the picture after the visit.
