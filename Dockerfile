@@ -19,11 +19,12 @@ ENV RUSTFLAGS="-C target-feature=+crt-static"
 # There is no CA bundle either: every TLS client of ours must be given its root certificates (the service
 # account's, or those beside a fence device's Secret), and fails to start without them.
 COPY . .
+# The demonstration (`--no-default-features` leaves it out) is for workstations: no simulator in a cluster.
 # `--target` keeps RUSTFLAGS away from build scripts and procedural macros, which cannot be static.
 # All paths of the commands are relative: tests/image runs these very lines without a container.
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,id=pod-safety-target-${TARGETARCH},target=/src/target,sharing=locked \
-    POD_SAFETY_REVISION="${REVISION}" cargo build --package pod-safety --release --locked --target host-tuple \
+    POD_SAFETY_REVISION="${REVISION}" cargo build --package pod-safety --no-default-features --release --locked --target host-tuple \
     && mkdir -p image \
     && cp "target/$(rustc --print host-tuple)/release/pod-safety" image/pod-safety
 

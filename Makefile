@@ -13,10 +13,13 @@ timed = TIMEFORMAT='== $(1): %0R s'; time
 MINUTES ?= 10
 export MINUTES
 
-.PHONY: help try test install fmt lint unit control-plane campaign perturb bench image advisories clean
+.PHONY: help demo try test install fmt lint unit control-plane campaign perturb bench image advisories clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+
+demo: ## a simulated cluster in trouble, live in this terminal; needs Rust alone
+	@cargo run --quiet --release --locked -- demo
 
 try: install ## a small cluster on this machine with pod-safety in it, to look at
 	@cargo run --quiet --locked -p pod-safety-control-plane --example try

@@ -75,10 +75,26 @@ pub async fn run(
     metrics: Metrics,
     stop: watch::Receiver<bool>,
 ) -> Result<(), StartError> {
+    run_shown(config, connection, env, metrics, stop, |_| ()).await
+}
+
+/// As [`run`], and shows its holds to somebody who looks on: the demonstration.
+///
+/// # Errors
+/// Why it could not start.
+pub async fn run_shown(
+    config: Config,
+    connection: Connection,
+    env: Env,
+    metrics: Metrics,
+    stop: watch::Receiver<bool>,
+    show: impl FnOnce(&Arc<Holds>) + Send,
+) -> Result<(), StartError> {
     let journal = Arc::new(Journal::default());
     let cache = Arc::new(Cache::default());
     let events = Recorder::new(env.clone(), metrics.authority.clone());
     let holds = Holds::new(Arc::clone(&journal), events.clone(), metrics.registry())?;
+    show(&holds);
     let leadership = if config.lease.is_some() || config.mode == Mode::Observe {
         Leadership::none()
     } else {

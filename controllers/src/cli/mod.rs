@@ -3,6 +3,8 @@
 //! Exit codes: 0 fine, 1 error, 2 wrong usage. A wrong value ends with one line
 //! that names the flag, the value and what is allowed.
 
+#[cfg(feature = "demo")]
+mod demo;
 mod duration;
 mod logging;
 mod manifests;
@@ -32,6 +34,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Watch a simulated cluster in trouble, live, and meddle with it: nothing is needed, nothing is touched
+    #[cfg(feature = "demo")]
+    Demo(demo::Args),
+    /// Run a scenario file in the simulated cluster, and judge what came of it
+    #[cfg(feature = "demo")]
+    Simulate(demo::SimulateArgs),
     /// Run the controllers
     Run(Box<run::Args>),
     /// Print what a cluster needs before `run` works: service account and RBAC, as YAML
@@ -52,6 +60,10 @@ pub(crate) fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let done = match cli.command {
+        #[cfg(feature = "demo")]
+        Command::Demo(args) => return demo::ended(args.main()),
+        #[cfg(feature = "demo")]
+        Command::Simulate(args) => return demo::ended(args.main()),
         Command::Run(args) => args.main(),
         Command::Manifests(args) => args.main().map_err(anyhow::Error::from),
         Command::Version(args) => args.main().map_err(anyhow::Error::from),

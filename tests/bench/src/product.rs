@@ -27,7 +27,8 @@ struct Target {
 pub(crate) async fn build() -> Result<PathBuf, Error> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--locked", "--package", NAME, "--bin", NAME]);
+    // As in the container image: without the demonstration.
+    command.args(["build", "--locked", "--no-default-features", "--package", NAME, "--bin", NAME]);
     command.arg("--message-format=json-render-diagnostics");
     if !cfg!(debug_assertions) {
         command.arg("--release");

@@ -36,6 +36,10 @@ fn the_dockerfile_builds_an_image_that_runs() -> Result<()> {
     let user = &last.only("USER")?.rest;
     let output = run_in(&root, user, &["version"])?;
     ensure!(output.status.success(), "pod-safety version: {output:?}");
+    for command in ["demo", "simulate"] {
+        let output = run_in(&root, user, &[command, "--help"])?;
+        ensure!(output.status.code() == Some(2), "the image has {command}, and so a simulator: {output:?}");
+    }
     Ok(())
 }
 

@@ -47,6 +47,36 @@ fn every_lint_of_clippy_is_an_error() -> Result<()> {
     Ok(())
 }
 
+/// What is shipped in the image has no simulator in it, and nothing that only the demonstration needs.
+#[test]
+fn without_the_feature_demo_there_is_no_simulator() -> Result<()> {
+    let tree = |features: &[&str]| -> Result<String> {
+        let mut cargo = std::process::Command::new(env!("CARGO"));
+        cargo.args([
+            "tree",
+            "--offline",
+            "--locked",
+            "--package=pod-safety",
+            "--edges=normal",
+            "--prefix=none",
+        ]);
+        let output = cargo.args(features).current_dir(repository()).output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let names = |tree: &str, name: &str| tree.lines().any(|line| line.split(' ').next() == Some(name));
+    let (with, without) = (tree(&[])?, tree(&["--no-default-features"])?);
+    for name in ["pod-safety-simulator", "ratatui", "crossterm"] {
+        ensure!(
+            names(&with, name),
+            "{name} is not in the demonstration: this test looks for the wrong thing"
+        );
+        ensure!(!names(&without, name), "{name} is in the image");
+    }
+    ensure!(names(&without, "pod-safety-shared"));
+    Ok(())
+}
+
 #[test]
 fn no_folder_is_a_bag_for_everything() -> Result<()> {
     for source in pod_safety_locks::sources()? {

@@ -5,6 +5,9 @@ use pod_safety_locks::{Source, sources};
 
 /// Spelled so that this file does not find itself.
 const SELECT: &str = concat!("select", "!");
+/// The crate of the simulated cluster, and the way from one of its doors to a client.
+const SIMULATOR: &str = "pod_safety_simulator";
+const CLIENT: &str = "Door";
 const EXPECT: &str = concat!("expect(clippy::", "disallowed_methods");
 
 /// The places that hold the write client and may break the bans on kube's writing methods.
@@ -77,6 +80,24 @@ fn shared_hands_no_client_on() -> Result<()> {
             ensure!(!hands_on, "{path}:{number}: controllers could reach the cluster by this: {line}");
         }
     }
+    Ok(())
+}
+
+/// The simulator depends on kube for its tests' sake. What controllers get of it is the demonstration, which has
+/// no cluster to write to; controllers must not reach a client by it.
+#[test]
+fn only_the_demonstration_names_the_simulator() -> Result<()> {
+    let mut found = 0;
+    for Source { path, text } in
+        sources()?.into_iter().filter(|source| source.path.starts_with("controllers/src/"))
+    {
+        let named = text.contains(SIMULATOR);
+        let allowed = path.starts_with("controllers/src/cli/demo/");
+        ensure!(allowed || !named, "{path} names the simulator");
+        ensure!(!text.contains(CLIENT), "{path} takes a client out of a door");
+        found += usize::from(named);
+    }
+    ensure!(found > 0, "the demonstration has moved");
     Ok(())
 }
 

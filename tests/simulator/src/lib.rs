@@ -10,6 +10,8 @@
 //! |---|---|
 //! | [`chance`] | keyed randomness: a value depends on its seed and its purpose, not on what was drawn before |
 //! | [`api`] | the API servers and their one log: what a client can see of Kubernetes |
+//! | [`scenario`] | plans that people write, as files |
+//! | [`comparison`] | one plan by all rules, measured |
 //! | [`differential`] | random requests to two API servers, and the comparison of their answers |
 //! | [`serve`] | real `kubectl`, from outside, over HTTP |
 //!
@@ -25,6 +27,8 @@ pub mod api;
 pub mod campaign;
 pub mod chance;
 pub mod checker;
+pub mod comparison;
 pub mod differential;
+pub mod scenario;
 pub mod serve;
 pub mod world;

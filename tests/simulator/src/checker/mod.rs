@@ -41,6 +41,7 @@ pub(crate) use rest::FAILOVER;
 use tokio::time::Instant;
 pub use twins::{Moment, first_difference};
 
+pub use processes::Gap;
 pub(crate) use requests::Outstanding;
 
 /// A rule that no run may break.
@@ -120,6 +121,8 @@ pub(crate) struct Findings {
     pub(crate) timeline: Vec<(Duration, String)>,
     pub(crate) probes: BTreeMap<String, u64>,
     pub(crate) tape: Vec<Moment>,
+    /// How often each rule was broken; `violations` keeps the first few.
+    pub(crate) broken: BTreeMap<Invariant, u64>,
 }
 
 /// What the controllers under test were promised to wait for, and must.
@@ -138,6 +141,7 @@ struct State {
     violations: Vec<Violation>,
     timeline: Vec<(Duration, String)>,
     probes: BTreeMap<String, u64>,
+    broken: BTreeMap<Invariant, u64>,
     hash: u64,
     processes: processes::Ledger,
     /// Since when nothing goes wrong any more.
@@ -167,6 +171,7 @@ impl Checker {
             violations: Vec::new(),
             timeline: Vec::new(),
             probes: BTreeMap::new(),
+            broken: BTreeMap::new(),
             hash: 0xCBF2_9CE4_8422_2325,
             processes: processes::Ledger::default(),
             healed: None,
@@ -222,7 +227,17 @@ impl Checker {
     pub(crate) fn findings(&self) -> Findings {
         let state = self.state.lock();
         let (violations, timeline) = (state.violations.clone(), state.timeline.clone());
-        Findings { violations, timeline, probes: state.probes.clone(), tape: state.tape.clone() }
+        Findings { violations, timeline, probes: state.probes.clone(), tape: state.tape.clone(), broken: state.broken.clone() }
+    }
+
+    /// What happened after the first `known` lines of the timeline.
+    pub(crate) fn news(&self, known: usize) -> Vec<(Duration, String)> {
+        self.state.lock().timeline.get(known..).unwrap_or_default().to_vec()
+    }
+
+    /// The rules that were broken so far.
+    pub(crate) fn violations(&self) -> Vec<Violation> {
+        self.state.lock().violations.clone()
     }
 }
 
@@ -241,6 +256,7 @@ impl State {
 
     fn violated(&mut self, now: Duration, invariant: Invariant, what: String) {
         self.note(now, format!("VIOLATION {invariant}: {what}"));
+        *self.broken.entry(invariant).or_default() += 1;
         let known = self.violations.iter().filter(|known| known.invariant == invariant).count();
         if known < VIOLATIONS_KEPT {
             self.violations.push(Violation { at: now, invariant, what });

@@ -20,14 +20,14 @@ const BOOT: Duration = Duration::from_secs(15);
 #[derive(Default)]
 pub(crate) struct Machine {
     pub(crate) boot: u32,
-    powered: bool,
+    pub(crate) powered: bool,
     /// Until when its kubelet hears nothing new of its pods.
     pub(crate) deaf_until: Duration,
     /// Until when its processes do not end when they are killed.
     pub(crate) stuck_until: Duration,
     /// How often its kubelet was started: each time at the next API server.
     starts: usize,
-    host: Option<Arc<Host>>,
+    pub(crate) host: Option<Arc<Host>>,
 }
 
 impl World {

@@ -89,10 +89,6 @@ impl Host {
         self.inner.lock().paused = true;
     }
 
-    pub(crate) fn is_paused(&self) -> bool {
-        self.inner.lock().paused
-    }
-
     pub(crate) fn resume(&self) {
         let wakers = {
             let mut inner = self.inner.lock();
@@ -100,6 +96,10 @@ impl Host {
             std::mem::take(&mut inner.wakers)
         };
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.inner.lock().paused
     }
 
     /// The wall clock jumps; the monotonic one never does.

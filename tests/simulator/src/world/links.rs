@@ -77,6 +77,11 @@ impl Links {
         self.state.lock().troubles.entry(caller.to_owned()).or_default().push((trouble, percent, until));
     }
 
+    /// A caller is cut off no longer.
+    pub(crate) fn mend(&self, caller: &str) {
+        self.state.lock().cut.remove(caller);
+    }
+
     /// All is well.
     pub(crate) fn heal(&self) {
         let mut state = self.state.lock();

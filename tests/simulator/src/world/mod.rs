@@ -18,6 +18,8 @@
 //! | `faults` | what a plan can do to all of them |
 //! | `volumes` | whoever runs writes to its volume |
 //! | `run` | one run of one plan |
+//! | `stage` | a run shown live: paced, paused, meddled with |
+//! | `snapshot` | what an audience sees |
 //! | `settle` | its end: what is owed must come true |
 //!
 //! Ground truth (which processes run) is told to the checker and to nobody else.
@@ -35,6 +37,8 @@ mod run;
 mod script;
 mod seam;
 mod settle;
+mod snapshot;
+mod stage;
 mod strike;
 mod volumes;
 mod workloads;
@@ -42,8 +46,10 @@ mod workloads;
 use serde_json::Value;
 
 pub use baseline::Baseline;
-pub use replica::{Launch, Launched, Settings};
-pub use run::{Outcome, Subject, recorded, run, stricken};
+pub use replica::{Launch, Launched, Settings, Shown};
+pub use run::{Outcome, Subject, World, recorded, run, stricken};
+pub use snapshot::{HoldView, Machine, NodeView, PodView, ProcessView, ReplicaView, Snapshot, Stuck};
+pub use stage::{Deed, Pace, Stage, Visit, Visitors};
 pub use strike::{Blow, Moment, Occasion, Strike};
 
 /// The names under which processes under test call.

@@ -1,12 +1,13 @@
 //! One process of what is under test, and the place in which it runs.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use pod_safety_shared::client::{Connection, NoAudit};
 use pod_safety_shared::clock::{Env, Task};
+use pod_safety_shared::drive::{HeldNow, Holds};
 use pod_safety_shared::metrics::Metrics;
 use tokio::sync::watch;
 
@@ -70,7 +71,12 @@ pub struct Launched {
     pub identity: String,
     /// How it is set up.
     pub settings: Settings,
+    /// Where it shows its holds to whoever watches; no rule is checked by them.
+    pub shown: Shown,
 }
+
+/// The holds of a process, once it has some.
+pub type Shown = Arc<OnceLock<Arc<Holds>>>;
 
 /// Starts the shipped process. A function, so that this crate does not depend on
 /// the binary, which is to carry this crate's demonstration.
@@ -80,6 +86,7 @@ struct Running {
     host: Arc<Host>,
     stop: watch::Sender<bool>,
     metrics: Metrics,
+    shown: Shown,
     caller: String,
 }
 
@@ -130,6 +137,7 @@ impl Replica {
         let seam = Seam::new(world, self.index, &caller, plant);
         let connection = Connection::over(seam, host.env(), metrics.client.clone(), Arc::new(NoAudit));
         let (stop, stopped) = watch::channel(false);
+        let shown = Shown::default();
         let task = launch(Launched {
             connection,
             env: host.env(),
@@ -141,10 +149,11 @@ impl Replica {
                 caller.clone()
             },
             settings: Settings::with(plant),
+            shown: Arc::clone(&shown),
         });
         world.checker.note(format!("{caller} starts"));
         host.env().spawner.spawn("process", task);
-        *running = Some(Running { host, stop, metrics, caller });
+        *running = Some(Running { host, stop, metrics, shown, caller });
     }
 
     /// It dies.
@@ -169,11 +178,27 @@ impl Replica {
         *self.server.lock() += 1;
     }
 
+    fn page(&self) -> String {
+        let page = self.running.lock().as_ref().and_then(|running| running.metrics.page().ok());
+        String::from_utf8(page.unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// Whether its process believes that it leads.
+    pub(crate) fn leads(&self) -> bool {
+        let page = self.page();
+        let mut lines = page.lines().filter(|line| line.starts_with("leader_election_master_status"));
+        lines.any(|line| line.ends_with(" 1"))
+    }
+
+    /// What its process holds, with the reasons in words.
+    pub(crate) fn held(&self) -> Vec<HeldNow> {
+        let shown = self.running.lock().as_ref().map(|running| Arc::clone(&running.shown));
+        shown.and_then(|shown| shown.get().map(|holds| holds.now())).unwrap_or_default()
+    }
+
     /// The holds that its process shows, by reason.
     pub(crate) fn holds(&self) -> BTreeMap<String, u64> {
-        let page =
-            self.running.lock().as_ref().and_then(|running| running.metrics.page().ok()).unwrap_or_default();
-        let page = String::from_utf8(page).unwrap_or_default();
+        let page = self.page();
         let lines = page.lines().filter(|line| line.starts_with("pod_safety_holds{"));
         lines
             .filter_map(|line| {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,12 +13,14 @@ use super::faults::Machine;
 use super::host::{EPOCH, Host};
 use super::links::Links;
 use super::replica::{Launch, Replica, Settings};
+use super::snapshot::Stuck;
+use super::stage::Audience;
 use super::strike::{Moment, Strike, Tape};
 use super::workloads::Workloads;
 use crate::api::{Disturbance, Etcd, Following, Reach};
-use crate::campaign::{Plan, Plant};
+use crate::campaign::{Fault, Plan, Plant};
 use crate::chance::Chance;
-use crate::checker::{Checker, Findings, Invariant, Moment, Promise, Violation};
+use crate::checker::{Checker, Findings, Gap, Invariant, Promise, Violation};
 
 /// What is under test.
 #[derive(Clone, Copy, Debug)]
@@ -38,15 +41,21 @@ pub struct Outcome {
     /// How often each thing happened that should happen sometimes.
     pub probes: BTreeMap<String, u64>,
     /// What could be seen, and what the processes under test did, until the healing.
-    pub tape: Vec<Moment>,
+    pub tape: Vec<crate::checker::Moment>,
     /// All requests and events as one number.
     pub hash: u64,
     /// How much time passed in the world.
     pub simulated: Duration,
+    /// How often each rule was broken; `violations` keeps the first few of each.
+    pub broken: BTreeMap<Invariant, u64>,
+    /// The times in which an identity had no process.
+    pub gaps: Vec<Gap>,
+    /// What is stuck at the end, and why.
+    pub stuck: Vec<Stuck>,
 }
 
-/// All that there is in one run.
-pub(crate) struct World {
+/// All that there is in one run: opaque to visitors, who ask it by its methods.
+pub struct World {
     pub(crate) chance: Chance,
     pub(crate) checker: Arc<Checker>,
     pub(crate) etcd: Arc<Etcd>,
@@ -64,18 +73,26 @@ pub(crate) struct World {
     pub(crate) launch: Option<Launch>,
     pub(crate) plant: Option<Plant>,
     pub(crate) tape: Tape,
+    /// The plan has come to its end, and was judged.
+    pub(crate) over: AtomicBool,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("now", &self.checker.now()).finish_non_exhaustive()
+    }
 }
 
 /// Runs a plan from its beginning to its end, in simulated time.
 #[must_use]
 pub fn run(plan: &Plan, subject: Subject) -> Outcome {
-    start(plan, subject, Tape::default()).0
+    start(plan, subject, Tape::default(), None).0
 }
 
 /// Runs a plan and records the moments at which something could have struck.
 #[must_use]
 pub fn recorded(plan: &Plan, subject: Subject) -> (Outcome, Vec<Moment>) {
-    let (outcome, (moments, _)) = start(plan, subject, Tape::new(None));
+    let (outcome, (moments, _)) = start(plan, subject, Tape::new(None), None);
     (outcome, moments)
 }
 
@@ -83,17 +100,22 @@ pub fn recorded(plan: &Plan, subject: Subject) -> (Outcome, Vec<Moment>) {
 /// it came.
 #[must_use]
 pub fn stricken(plan: &Plan, subject: Subject, strike: &Strike) -> (Outcome, Option<u64>) {
-    let (outcome, (_, before)) = start(plan, subject, Tape::new(Some(strike.clone())));
+    let (outcome, (_, before)) = start(plan, subject, Tape::new(Some(strike.clone())), None);
     (outcome, before)
+}
+
+/// Runs a plan before an audience.
+pub(super) fn run_before(plan: &Plan, subject: Subject, audience: Audience) -> Outcome {
+    start(plan, subject, Tape::default(), Some(audience)).0
 }
 
 /// What a tape holds at the end.
 type Taped = (Vec<Moment>, Option<u64>);
 
-fn start(plan: &Plan, subject: Subject, tape: Tape) -> (Outcome, Taped) {
+fn start(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) -> (Outcome, Taped) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     match runtime {
-        Ok(runtime) => runtime.block_on(simulate(plan, subject, tape)),
+        Ok(runtime) => runtime.block_on(simulate(plan, subject, tape, audience)),
         Err(error) => {
             let (at, invariant, what) = (Duration::ZERO, Invariant::Simulator, error.to_string());
             let outcome = Outcome {
@@ -103,13 +125,16 @@ fn start(plan: &Plan, subject: Subject, tape: Tape) -> (Outcome, Taped) {
                 tape: Vec::new(),
                 hash: 0,
                 simulated: Duration::ZERO,
+                broken: BTreeMap::from([(Invariant::Simulator, 1)]),
+                gaps: Vec::new(),
+                stuck: Vec::new(),
             };
             (outcome, (Vec::new(), None))
         }
     }
 }
 
-async fn simulate(plan: &Plan, subject: Subject, tape: Tape) -> (Outcome, Taped) {
+async fn simulate(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) -> (Outcome, Taped) {
     let peers;
     let world = {
         let promise = Promise {
@@ -125,28 +150,26 @@ async fn simulate(plan: &Plan, subject: Subject, tape: Tape) -> (Outcome, Taped)
         world.begin(plan, subject, &peers).await;
         world
     };
-    let faults = plan.faults.clone();
-    for (at, fault) in faults {
-        tokio::time::sleep(Duration::from_secs(at).saturating_sub(world.checker.now())).await;
-        world.checker.note(format!("fault: {fault:?}"));
-        world.checker.probe(&format!("fault {}", fault.kind()));
-        let struck = Arc::clone(&world);
-        peers.env().spawner.spawn("fault", Box::pin(async move { struck.befall(&fault).await }));
+    match audience {
+        None => world.follow(plan, subject, &peers).await,
+        Some(audience) => {
+            let leaves = audience.leaves();
+            let shown = audience.watch(Arc::clone(&world), Arc::clone(&peers));
+            peers.env().spawner.spawn("audience", shown);
+            let play = async {
+                world.follow(plan, subject, &peers).await;
+                world.over.store(true, Ordering::Relaxed);
+                futures::future::pending::<()>().await;
+            };
+            tokio::select! {
+                biased;
+                () = leaves.notified() => {}
+                () = play => {}
+            }
+        }
     }
-    tokio::time::sleep(Duration::from_secs(plan.heal_at).saturating_sub(world.checker.now())).await;
-    world.heal();
-    let healed = world.checker.now();
-    world.settle(healed, subject).await;
+    let outcome = world.outcome();
     // Whatever runs holds the world: the circle ends here.
-    let Findings { violations, timeline, probes, tape } = world.checker.findings();
-    let outcome = Outcome {
-        violations,
-        timeline,
-        probes,
-        tape,
-        hash: world.checker.hash(),
-        simulated: world.checker.now(),
-    };
     peers.crash();
     world.end();
     (outcome, world.tape.take())
@@ -175,7 +198,43 @@ impl World {
             launch,
             plant,
             tape,
+            over: AtomicBool::new(false),
             checker,
+        }
+    }
+
+    /// Does what the plan says, heals, waits, and judges the end.
+    async fn follow(self: &Arc<Self>, plan: &Plan, subject: Subject, peers: &Arc<Host>) {
+        for (at, fault) in plan.faults.clone() {
+            tokio::time::sleep(Duration::from_secs(at).saturating_sub(self.checker.now())).await;
+            self.strike(fault, peers);
+        }
+        tokio::time::sleep(Duration::from_secs(plan.heal_at).saturating_sub(self.checker.now())).await;
+        self.heal();
+        let healed = self.checker.now();
+        self.settle(healed, subject).await;
+    }
+
+    /// A fault happens; it may take its time.
+    pub(crate) fn strike(self: &Arc<Self>, fault: Fault, peers: &Arc<Host>) {
+        self.checker.note(format!("fault: {fault:?}"));
+        self.checker.probe(&format!("fault {}", fault.kind()));
+        let struck = Arc::clone(self);
+        peers.env().spawner.spawn("fault", Box::pin(async move { struck.befall(&fault).await }));
+    }
+
+    fn outcome(&self) -> Outcome {
+        let Findings { violations, timeline, probes, tape, broken } = self.checker.findings();
+        Outcome {
+            violations,
+            timeline,
+            probes,
+            tape,
+            hash: self.checker.hash(),
+            simulated: self.checker.now(),
+            broken,
+            gaps: self.checker.gaps(),
+            stuck: self.stuck(),
         }
     }
 

@@ -10,7 +10,7 @@ use pod_safety_simulator::world::Launched;
 
 /// Runs `pod_safety::instance::run` with the settings of the world.
 pub(crate) fn launch(launched: Launched) -> Task {
-    let Launched { connection, env, metrics, stop, identity, settings } = launched;
+    let Launched { connection, env, metrics, stop, identity, settings, shown: _ } = launched;
     let lease = settings.lease_duration.map(|lease_duration| LeaseConfig {
         namespace: "kube-system".to_owned(),
         name: "pod-safety".to_owned(),

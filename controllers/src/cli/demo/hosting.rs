@@ -1,0 +1,40 @@
+//! `--serve`: real `kubectl` in the simulated cluster that is shown.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use pod_safety_simulator::serve::{Listener, gate, parse_address};
+use pod_safety_simulator::world::Stage;
+
+/// Where the clusters that are shown, one after another, can be reached.
+#[derive(Debug)]
+pub(super) struct Hosting {
+    address: Option<SocketAddr>,
+    listener: Option<Listener>,
+}
+
+impl Hosting {
+    pub(super) const fn at(address: Option<SocketAddr>) -> Self {
+        Self { address, listener: None }
+    }
+
+    /// From now on this run is reached there, and no other. Gives back where.
+    pub(super) fn host(&mut self, stage: &Stage) -> anyhow::Result<Option<String>> {
+        let Some(address) = self.address else { return Ok(None) };
+        // Its port is free again when it has ended.
+        drop(self.listener.take());
+        let (gate, visitors) = gate();
+        let listener = Listener::start(address, gate).context("--serve")?;
+        stage.serve(visitors);
+        // A port that the system chose stays the same for the next run.
+        self.address = Some(listener.address());
+        let url = listener.url();
+        self.listener = Some(listener);
+        Ok(Some(url))
+    }
+}
+
+/// Reads the value of `--serve`.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    parse_address(text).map_err(|error| error.to_string())
+}

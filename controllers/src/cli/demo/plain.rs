@@ -1,0 +1,70 @@
+//! Without a terminal: the timeline as lines, then the verdict and the table.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use pod_safety_simulator::comparison::compare;
+use pod_safety_simulator::scenario::{Contender, Scenario};
+use pod_safety_simulator::world::{Outcome, Pace, Stage};
+
+use super::hosting::Hosting;
+use super::launch::launch;
+use crate::cli::print;
+
+/// How often what happened is written down, in simulated time.
+const EACH: Duration = Duration::from_secs(1);
+
+/// Runs the scenario, then compares. Gives back whether pod-safety broke no rule.
+pub(super) fn play(
+    scenario: Option<&Scenario>,
+    contender: Contender,
+    speed: Option<f64>,
+    hosting: Hosting,
+) -> anyhow::Result<bool> {
+    let scenario = scenario.context("there are no scenarios")?;
+    let Scenario { name, title, plan, .. } = scenario;
+    print(format!("{name}: {title}\nsubject {}, seed {}\n\n", contender.name(), plan.seed).as_bytes())?;
+    let outcome = told(scenario, contender, speed, hosting)?;
+    print(verdict(contender, &outcome).as_bytes())?;
+    let comparison = compare(plan, launch);
+    print(format!("\nthe same plan and seed by all rules:\n{comparison}").as_bytes())?;
+    let ours = comparison.outcome(Contender::PodSafety).context("pod-safety's own run did not end")?;
+    Ok(ours.broken.is_empty())
+}
+
+/// Runs it, with a line for everything that happens, as it happens.
+pub(super) fn told(
+    scenario: &Scenario,
+    contender: Contender,
+    speed: Option<f64>,
+    mut hosting: Hosting,
+) -> anyhow::Result<Outcome> {
+    let pace = Pace { each: EACH, speed, from: Duration::ZERO, ends: true };
+    let stage = Stage::open(&scenario.plan, contender.subject(launch), pace).context("starting a thread")?;
+    if let Some(url) = hosting.host(&stage)? {
+        print(format!("kubectl --server {url}\n").as_bytes())?;
+    }
+    while let Some(snapshot) = stage.wait() {
+        let lines = snapshot.news.iter().map(|(at, what)| format!("{:>9.3}s  {what}\n", at.as_secs_f64()));
+        let lines: String = lines.collect();
+        print(lines.as_bytes())?;
+    }
+    stage.end().context("the simulation did not end")
+}
+
+/// What came of it, in words.
+pub(super) fn verdict(contender: Contender, outcome: &Outcome) -> String {
+    let seconds = outcome.simulated.as_secs();
+    if outcome.broken.is_empty() {
+        return format!("\nverdict: {} broke no rule in {seconds} simulated seconds\n", contender.name());
+    }
+    let mut text = format!("\nverdict: {} broke rules in {seconds} simulated seconds\n", contender.name());
+    for (rule, count) in &outcome.broken {
+        text.push_str(&format!("  {rule}: {count}\n"));
+    }
+    for violation in &outcome.violations {
+        let at = violation.at.as_secs_f64();
+        text.push_str(&format!("  {at:>9.3}s  {}: {}\n", violation.invariant, violation.what));
+    }
+    text
+}

@@ -1,0 +1,86 @@
+//! The terminal: pictures out, keys in. It is restored when the program ends, by a
+//! panic too.
+
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use anyhow::Context;
+use pod_safety_simulator::comparison::{self, Comparison};
+use pod_safety_simulator::world::{Pace, Stage};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use super::hosting::Hosting;
+use super::launch::launch;
+use super::picture::draw;
+use super::show::{Show, Table, Wish};
+
+/// How long a key may wait for the next look at the keyboard.
+const LOOK: Duration = Duration::from_millis(30);
+/// Pictures that are taken in before the next is drawn.
+const PICTURES: usize = 64;
+/// Simulated time between two pictures.
+const EACH: Duration = Duration::from_millis(200);
+/// By then all machines have booted, which is no sight.
+const BOOTED: Duration = Duration::from_secs(20);
+
+/// Shows it until somebody quits.
+pub(super) fn play(show: Show, hosting: Hosting) -> anyhow::Result<()> {
+    // This also restores the terminal when something panics.
+    let mut terminal = ratatui::try_init().context("the terminal cannot be used; --plain needs none")?;
+    let done = watch(&mut terminal, show, hosting);
+    ratatui::try_restore().context("restoring the terminal")?;
+    done
+}
+
+fn watch(terminal: &mut DefaultTerminal, mut show: Show, mut hosting: Hosting) -> anyhow::Result<()> {
+    let mut stage = begin(&show)?;
+    show.served = hosting.host(&stage)?;
+    let mut measuring: Option<Receiver<Comparison>> = None;
+    loop {
+        // Not without end: a fast world paints as quickly as it is looked at.
+        for snapshot in std::iter::from_fn(|| stage.picture(Duration::ZERO)).take(PICTURES) {
+            show.see(snapshot);
+        }
+        if let Some(comparison) = measuring.as_ref().and_then(|measuring| measuring.try_recv().ok()) {
+            measuring = None;
+            if show.table == Table::Measuring {
+                show.table = Table::Open(comparison.rows(), comparison.stuck());
+            }
+        }
+        terminal.draw(|frame| draw(frame, &show)).context("drawing")?;
+        if !event::poll(LOOK).context("reading keys")? {
+            continue;
+        }
+        let Event::Key(key) = event::read().context("reading keys")? else { continue };
+        if key.kind == KeyEventKind::Release {
+            continue;
+        }
+        match show.key(key) {
+            Wish::Nothing => {}
+            Wish::Deed(deed) => stage.act(deed),
+            Wish::Speed => stage.speed(Some(show.speed)),
+            Wish::Pause => stage.pause(show.paused),
+            Wish::Compare => {
+                let plan = show.plan().context("there are no scenarios")?;
+                measuring = Some(comparison::begin(plan, launch).context("starting a thread")?);
+            }
+            Wish::Begin => {
+                measuring = None;
+                let before = std::mem::replace(&mut stage, begin(&show)?);
+                drop(before.close());
+                show.served = hosting.host(&stage)?;
+            }
+            Wish::Quit => {
+                drop(stage.close());
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn begin(show: &Show) -> anyhow::Result<Stage> {
+    let plan = show.plan().context("there are no scenarios")?;
+    let pace = Pace { each: EACH, speed: Some(show.speed), from: BOOTED, ends: false };
+    Stage::open(plan, show.contender.subject(launch), pace).context("starting a thread")
+}

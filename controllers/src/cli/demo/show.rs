@@ -1,0 +1,181 @@
+//! What is shown, and what keys do to it: no terminal is needed to test it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use pod_safety_simulator::campaign::{Fault, Plan};
+use pod_safety_simulator::scenario::{Contender, Scenario};
+use pod_safety_simulator::world::{Deed, Machine, NodeView, Snapshot};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// As long as anybody watches.
+const FOR_EVER: u64 = 100_000_000;
+/// Lines of the timeline that are kept for the screen.
+const KEPT: usize = 200;
+/// How much a key changes the speed.
+const FASTER: f64 = 1.5;
+
+/// The comparison of all rules on the plan that is shown.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Table {
+    /// Nobody wants it.
+    Closed,
+    /// It is being measured.
+    Measuring,
+    /// Measured: rows, and what is stuck.
+    Open(Vec<Vec<String>>, Vec<String>),
+}
+
+/// What a key asks of the run that is shown.
+#[derive(Debug, PartialEq)]
+pub(super) enum Wish {
+    /// Nothing.
+    Nothing,
+    /// Do this in the world.
+    Deed(Deed),
+    /// Go on at the present speed.
+    Speed,
+    /// Stand still, or go on.
+    Pause,
+    /// Begin again, with the present scenario and subject.
+    Begin,
+    /// Measure the plan by all rules.
+    Compare,
+    /// End.
+    Quit,
+}
+
+/// All that is on the screen.
+pub(super) struct Show {
+    pub(super) scenarios: Vec<Scenario>,
+    pub(super) at: usize,
+    pub(super) contender: Contender,
+    pub(super) speed: f64,
+    pub(super) paused: bool,
+    /// The node that keys act on.
+    pub(super) selected: usize,
+    pub(super) snapshot: Snapshot,
+    pub(super) timeline: VecDeque<(Duration, String)>,
+    pub(super) table: Table,
+    /// Where kubectl finds it.
+    pub(super) served: Option<String>,
+}
+
+impl Show {
+    pub(super) fn new(scenarios: Vec<Scenario>, at: usize, contender: Contender, speed: f64) -> Self {
+        Self {
+            scenarios,
+            at,
+            contender,
+            speed,
+            paused: false,
+            selected: 0,
+            snapshot: Snapshot::default(),
+            timeline: VecDeque::new(),
+            table: Table::Closed,
+            served: None,
+        }
+    }
+
+    pub(super) fn scenario(&self) -> Option<&Scenario> {
+        self.scenarios.get(self.at)
+    }
+
+    pub(super) fn plan(&self) -> Option<&Plan> {
+        self.scenario().map(|scenario| &scenario.plan)
+    }
+
+    /// The newest picture.
+    pub(super) fn see(&mut self, mut snapshot: Snapshot) {
+        self.timeline.extend(std::mem::take(&mut snapshot.news));
+        while self.timeline.len() > KEPT {
+            self.timeline.pop_front();
+        }
+        self.snapshot = snapshot;
+    }
+
+    /// Everything begins anew.
+    fn begin(&mut self) -> Wish {
+        self.timeline.clear();
+        self.snapshot = Snapshot::default();
+        self.selected = 0;
+        self.paused = false;
+        self.table = Table::Closed;
+        Wish::Begin
+    }
+
+    /// What a key asks for.
+    pub(super) fn key(&mut self, key: KeyEvent) -> Wish {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return if key.code == KeyCode::Char('c') { Wish::Quit } else { Wish::Nothing };
+        }
+        match key.code {
+            KeyCode::Char('q') => Wish::Quit,
+            KeyCode::Esc if self.table != Table::Closed => self.toggle_table(),
+            KeyCode::Up | KeyCode::Char('k') => self.select(-1),
+            KeyCode::Down | KeyCode::Tab | KeyCode::Char('j') => self.select(1),
+            KeyCode::Char(' ') => {
+                self.paused = !self.paused;
+                Wish::Pause
+            }
+            KeyCode::Char('+' | '=') => self.quicken(FASTER),
+            KeyCode::Char('-') => self.quicken(1.0 / FASTER),
+            KeyCode::Char('s') => {
+                self.contender = self.contender.next();
+                self.begin()
+            }
+            KeyCode::Char('t') => self.toggle_table(),
+            KeyCode::Char(digit @ '1'..='9') => {
+                let at = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok()).unwrap_or(1) - 1;
+                if at >= self.scenarios.len() {
+                    return Wish::Nothing;
+                }
+                self.at = at;
+                self.begin()
+            }
+            KeyCode::Char(letter) => self.deed(letter).map_or(Wish::Nothing, Wish::Deed),
+            _ => Wish::Nothing,
+        }
+    }
+
+    /// What a letter does to the selected node.
+    fn deed(&self, letter: char) -> Option<Deed> {
+        let node = self.selected;
+        let NodeView { machine, registered, .. } = self.snapshot.nodes.get(node)?;
+        match (letter, machine) {
+            ('c', Machine::On | Machine::Frozen) => {
+                Some(Deed::Fault(Fault::CutNode { node, seconds: FOR_EVER }))
+            }
+            ('h', Machine::Cut | Machine::On | Machine::Off) => Some(Deed::Mend(node)),
+            ('h' | 'f' | 'r', Machine::Frozen) => Some(Deed::Thaw(node)),
+            ('f', Machine::On | Machine::Cut) => Some(Deed::Fault(Fault::Freeze { node, seconds: FOR_EVER })),
+            ('o', Machine::On | Machine::Cut | Machine::Frozen) => {
+                Some(Deed::Fault(Fault::PowerOff { node, back: None }))
+            }
+            ('r', Machine::Off) => Some(Deed::PowerOn(node)),
+            ('d', _) if *registered => Some(Deed::Fault(Fault::DeleteNode { node })),
+            _ => None,
+        }
+    }
+
+    fn select(&mut self, by: isize) -> Wish {
+        let last = self.snapshot.nodes.len().saturating_sub(1);
+        self.selected = self.selected.saturating_add_signed(by).min(last);
+        Wish::Nothing
+    }
+
+    fn quicken(&mut self, by: f64) -> Wish {
+        self.speed = (self.speed * by).clamp(0.1, super::FASTEST);
+        Wish::Speed
+    }
+
+    fn toggle_table(&mut self) -> Wish {
+        if self.table == Table::Closed {
+            self.table = Table::Measuring;
+            Wish::Compare
+        } else {
+            self.table = Table::Closed;
+            Wish::Nothing
+        }
+    }
+}

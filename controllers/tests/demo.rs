@@ -1,0 +1,106 @@
+//! The built binary, as somebody without a terminal runs it.
+#![cfg(feature = "demo")]
+#![expect(clippy::unwrap_used, reason = "tests fail loudly")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+fn pod_safety(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pod-safety"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = pod_safety(arguments).output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+fn file(name: &str, text: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn demo_without_a_terminal_tells_judges_and_compares() {
+    let (code, said, complaint) = run(&["demo", "--plain", "--scenario", "power-loss", "--seed", "1"]);
+    assert_eq!((code, complaint.as_str()), (Some(0), ""), "{said}");
+    for line in [
+        "power-loss: a machine loses power for good",
+        "fault: PowerOff",
+        "on evidence NodeGone",
+        "verdict: pod-safety broke no rule in ",
+        "the same plan and seed by all rules:",
+        "two processes of one identity at once (S1)",
+        "from loss to successor: median / longest",
+    ] {
+        assert!(said.contains(line), "{line}: not in\n{said}");
+    }
+}
+
+#[test]
+fn the_same_seed_tells_the_same_story_and_another_one_another() {
+    let story = |seed| run(&["demo", "--plain", "--scenario=storm", "--seed", seed]).1;
+    let first = story("3");
+    assert_eq!(first, story("3"));
+    assert_ne!(first, story("4"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_trouble() {
+    let mut child =
+        pod_safety(&["demo", "--plain"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    // The pipe is closed when the reader is dropped, as `| head -1` does.
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert!(first.starts_with("two-losses: "), "{first}");
+    assert_eq!((ended.status.code(), ended.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn simulate_ends_as_its_file_expects() {
+    let plan = "nodes: 4\npods: 6\nlease-collected-after: 10m\nheal-at: 100s\nsubject: script\nfaults:\n  \
+                - { at: 30s, fault: cut-node, node: 0, for: 3m }\n  - { at: 30s, fault: cut-node, node: 1, for: 3m }\n";
+    let (code, said, _) = run(&["simulate", &file("broken.yaml", plan)]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("verdict: script broke rules") && said.contains("not as expected: broken rules:"),
+        "{said}"
+    );
+    let ours = plan.replace("subject: script\n", "");
+    let (code, said, _) = run(&["simulate", &file("whole.yaml", &ours)]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("verdict: pod-safety broke no rule"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_run_is_wrong_use_in_one_line() {
+    let wrong = file(
+        "wrong.yaml",
+        "nodes: 3\npods: 2\nheal-at: 90s\nfaults:\n  - { at: 9s, fault: reboot, node: 7 }\n",
+    );
+    for (arguments, expected) in [
+        (vec!["simulate", wrong.as_str()], "wrong.yaml:5:36: field `node`: value `7`, allowed is 0 to 2"),
+        (vec!["simulate", "/no/such/file"], "/no/such/file: No such file"),
+        (vec!["simulate", "/"], "/: Is a directory"),
+        (
+            vec!["demo", "--scenario", "nosuch"],
+            "invalid value \"nosuch\" for '--scenario <NAME>': known are two-losses,",
+        ),
+        (
+            vec!["demo", "--speed", "0"],
+            "invalid value '0' for '--speed <FACTOR>': not a speed; allowed is 0.1 to 1000",
+        ),
+        (vec!["demo", "--seed", "-1"], "'-1'"),
+    ] {
+        let (code, said, complaint) = run(&arguments);
+        assert_eq!(
+            (code, said.as_str(), complaint.lines().count()),
+            (Some(2), "", 1),
+            "{arguments:?}: {complaint}"
+        );
+        assert!(complaint.contains(expected), "{arguments:?}: {complaint}");
+    }
+}

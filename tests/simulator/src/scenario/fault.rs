@@ -1,0 +1,227 @@
+//! One entry of `faults`.
+
+use serde::Deserialize;
+
+use super::field::{Field, Place, Text, Wrong};
+use crate::campaign::{Fault, Plan, Trouble};
+
+/// The longest that anything may last, in seconds.
+const LONGEST: u64 = 3_600;
+/// The farthest that a clock may jump: a year.
+const FARTHEST: u64 = 31_536_000;
+/// The longest delay of a request, in milliseconds.
+const SLOWEST: u64 = 60_000;
+
+/// All kinds, for what is said of an unknown one.
+pub(super) const KINDS: [&str; 22] = [
+    "cut-node",
+    "cut-replica",
+    "trouble-node",
+    "trouble-replica",
+    "cut-server",
+    "lag-server",
+    "restart-server",
+    "forget",
+    "switch-server",
+    "crash-replica",
+    "pause-replica",
+    "stop-replica",
+    "jump-replica",
+    "jump-node",
+    "power-off",
+    "reboot",
+    "kill-kubelet",
+    "freeze",
+    "delete-node",
+    "taint",
+    "delete-pod",
+    "evict",
+];
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Step {
+    at: Text,
+    fault: Text,
+    node: Text,
+    replica: Text,
+    server: Text,
+    pod: Text,
+    #[serde(rename = "for")]
+    lasts: Text,
+    back_after: Text,
+    by: Text,
+    trouble: Text,
+    percent: Text,
+    answers_lost: Text,
+}
+
+/// An entry that is being read: which fields were asked for.
+struct Reading<'a> {
+    step: &'a Step,
+    kind: &'a str,
+    place: Place,
+    plan: &'a Plan,
+    asked: Vec<&'static str>,
+}
+
+impl Step {
+    fn fields(&self) -> [(&'static str, &Text); 10] {
+        [
+            ("node", &self.node),
+            ("replica", &self.replica),
+            ("server", &self.server),
+            ("pod", &self.pod),
+            ("for", &self.lasts),
+            ("back-after", &self.back_after),
+            ("by", &self.by),
+            ("trouble", &self.trouble),
+            ("percent", &self.percent),
+            ("answers-lost", &self.answers_lost),
+        ]
+    }
+
+    /// When, and what.
+    pub(super) fn read(&self, place: Place, plan: &Plan) -> Result<(u64, Fault), Wrong> {
+        let lacks =
+            |name: &str, allowed: &str| place.wrong(format!("field `{name}`: missing, allowed {allowed}"));
+        let at = Field::new("at", &self.at).ok_or_else(|| lacks("at", "is a time such as 45s"))?;
+        let kinds = || format!("is one of: {}", KINDS.join(", "));
+        let kind = Field::new("fault", &self.fault).ok_or_else(|| lacks("fault", &kinds()))?;
+        if !KINDS.contains(&kind.text) {
+            return Err(kind.wrong(&kinds()));
+        }
+        let when = at.seconds(LONGEST)?;
+        if when >= plan.heal_at {
+            return Err(at.wrong(&format!("is a time before `heal-at`, which is {}s", plan.heal_at)));
+        }
+        let mut reading = Reading { step: self, kind: kind.text, place, plan, asked: Vec::new() };
+        let fault = reading.fault()?;
+        let stray =
+            self.fields().into_iter().find(|(name, text)| text.is_some() && !reading.asked.contains(name));
+        let stray = stray.and_then(|(name, text)| Field::new(name, text));
+        match stray {
+            Some(field) if reading.asked.is_empty() => {
+                Err(field.wrong(&format!("with `{}` is nothing", kind.text)))
+            }
+            Some(field) => {
+                Err(field.wrong(&format!("with `{}` are {}", kind.text, reading.asked.join(", "))))
+            }
+            None => Ok((when, fault)),
+        }
+    }
+}
+
+impl<'a> Reading<'a> {
+    fn field(&mut self, name: &'static str) -> Option<Field<'a>> {
+        self.asked.push(name);
+        let text = self.step.fields().into_iter().find(|(known, _)| *known == name)?.1;
+        Field::new(name, text)
+    }
+
+    fn needed(&mut self, name: &'static str) -> Result<Field<'a>, Wrong> {
+        let (place, kind) = (self.place, self.kind);
+        self.field(name).ok_or_else(|| place.wrong(format!("field `{name}`: missing, `{kind}` needs it")))
+    }
+
+    fn node(&mut self) -> Result<usize, Wrong> {
+        let count = self.plan.nodes;
+        self.needed("node")?.index(count, "nodes")
+    }
+
+    fn replica(&mut self) -> Result<usize, Wrong> {
+        let count = self.plan.replicas;
+        self.needed("replica")?.index(count, "replicas of pod-safety")
+    }
+
+    fn server(&mut self) -> Result<usize, Wrong> {
+        let count = self.plan.servers;
+        self.needed("server")?.index(count, "API servers")
+    }
+
+    fn pod(&mut self) -> Result<usize, Wrong> {
+        let count = self.plan.pods;
+        self.needed("pod")?.index(count, "pods")
+    }
+
+    fn lasts(&mut self) -> Result<u64, Wrong> {
+        self.needed("for")?.seconds(LONGEST)
+    }
+
+    fn percent(&mut self) -> Result<u64, Wrong> {
+        self.field("percent").map_or(Ok(100), |field| field.number(1, 100))
+    }
+
+    fn trouble(&mut self) -> Result<Trouble, Wrong> {
+        let field = self.needed("trouble")?;
+        if let Some(delay) = field.text.strip_prefix("delay ") {
+            let delay = Field { name: "trouble", text: delay, place: field.place };
+            return delay.milliseconds(SLOWEST).map(Trouble::Delay);
+        }
+        let code = field.text.strip_prefix("error ").and_then(|code| code.parse().ok());
+        match (field.text, code) {
+            ("lose-answer", _) => Ok(Trouble::LoseAnswer),
+            ("drop-request", _) => Ok(Trouble::DropRequest),
+            (_, Some(code @ 400..=599)) => Ok(Trouble::Error(code)),
+            _ => {
+                Err(field.wrong("is lose-answer, drop-request, error 400 to error 599, or delay with a time"))
+            }
+        }
+    }
+
+    fn fault(&mut self) -> Result<Fault, Wrong> {
+        Ok(match self.kind {
+            "cut-replica" => Fault::CutReplica { replica: self.replica()?, seconds: self.lasts()? },
+            "trouble-replica" => Fault::TroubleReplica {
+                replica: self.replica()?,
+                trouble: self.trouble()?,
+                percent: self.percent()?,
+                seconds: self.lasts()?,
+            },
+            "cut-server" => {
+                let choices = [("true", true), ("false", false)];
+                let answers_lost =
+                    self.field("answers-lost").map_or(Ok(false), |field| field.one_of(&choices))?;
+                Fault::CutServer { server: self.server()?, answers_lost, seconds: self.lasts()? }
+            }
+            "lag-server" => Fault::LagServer { server: self.server()?, seconds: self.lasts()? },
+            "restart-server" => Fault::RestartServer { server: self.server()? },
+            "forget" => Fault::Forget,
+            "switch-server" => Fault::SwitchServer { replica: self.replica()? },
+            "crash-replica" => Fault::CrashReplica { replica: self.replica()?, seconds: self.lasts()? },
+            "pause-replica" => Fault::PauseReplica { replica: self.replica()?, seconds: self.lasts()? },
+            "stop-replica" => Fault::StopReplica { replica: self.replica()?, seconds: self.lasts()? },
+            "jump-replica" => Fault::JumpReplica {
+                replica: self.replica()?,
+                seconds: self.needed("by")?.signed_seconds(FARTHEST)?,
+            },
+            "delete-pod" => Fault::DeletePod { pod: self.pod()? },
+            "evict" => Fault::Evict { pod: self.pod()? },
+            _ => return self.fault_of_node(),
+        })
+    }
+
+    fn fault_of_node(&mut self) -> Result<Fault, Wrong> {
+        Ok(match self.kind {
+            "cut-node" => Fault::CutNode { node: self.node()?, seconds: self.lasts()? },
+            "trouble-node" => Fault::TroubleNode {
+                node: self.node()?,
+                trouble: self.trouble()?,
+                percent: self.percent()?,
+                seconds: self.lasts()?,
+            },
+            "jump-node" => {
+                Fault::JumpNode { node: self.node()?, seconds: self.needed("by")?.signed_seconds(FARTHEST)? }
+            }
+            "power-off" => {
+                let back = self.field("back-after").map(|field| field.seconds(LONGEST)).transpose()?;
+                Fault::PowerOff { node: self.node()?, back }
+            }
+            "reboot" => Fault::Reboot { node: self.node()? },
+            "kill-kubelet" => Fault::KillKubelet { node: self.node()?, seconds: self.lasts()? },
+            "freeze" => Fault::Freeze { node: self.node()?, seconds: self.lasts()? },
+            "delete-node" => Fault::DeleteNode { node: self.node()? },
+            _ => Fault::Taint { node: self.node()? },
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! One value of a file, with its place, and what is wrong with it.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde_saphyr::Spanned;
+
+/// A value as it stands in the file. Read as text, so that what is wrong with it is
+/// said in our words, with its field.
+pub(super) type Text = Option<Spanned<String>>;
+
+/// Why a file cannot be run: one line, with its place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {what}")]
+pub struct Wrong {
+    /// Which file.
+    pub file: String,
+    /// Where, from one.
+    pub line: u64,
+    /// Where, from one.
+    pub column: u64,
+    /// What is wrong, and what is allowed.
+    pub what: String,
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    pub(super) line: u64,
+    pub(super) column: u64,
+}
+
+impl Place {
+    pub(super) fn of<T>(value: &Spanned<T>) -> Self {
+        Self { line: value.referenced.line().max(1), column: value.referenced.column().max(1) }
+    }
+
+    pub(super) fn wrong(self, what: String) -> Wrong {
+        Wrong { file: String::new(), line: self.line, column: self.column, what }
+    }
+}
+
+/// A field of an entry: its name, what it says, and where.
+pub(super) struct Field<'a> {
+    pub(super) name: &'static str,
+    pub(super) text: &'a str,
+    pub(super) place: Place,
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn new(name: &'static str, text: &'a Text) -> Option<Self> {
+        let text = text.as_ref()?;
+        Some(Self { name, text: text.value.trim(), place: Place::of(text) })
+    }
+
+    pub(super) fn wrong(&self, allowed: &str) -> Wrong {
+        let Self { name, text, place } = self;
+        place.wrong(format!("field `{name}`: value `{text}`, allowed {allowed}"))
+    }
+
+    /// A whole number between two.
+    pub(super) fn number(&self, least: u64, most: u64) -> Result<u64, Wrong> {
+        let number = self.text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| self.wrong(&format!("is a whole number from {least} to {most}")))
+    }
+
+    /// One of so many things, counted from zero.
+    pub(super) fn index(&self, count: usize, what: &str) -> Result<usize, Wrong> {
+        let index = self.text.parse().ok().filter(|index| *index < count);
+        index.ok_or_else(|| {
+            self.wrong(&format!("is 0 to {}: there are {count} {what}", count.saturating_sub(1)))
+        })
+    }
+
+    /// Whole seconds, such as `45s` or `2m`, up to `most`.
+    pub(super) fn seconds(&self, most: u64) -> Result<u64, Wrong> {
+        let span = self.span().filter(|span| *span <= SignedDuration::from_secs(signed(most)));
+        let seconds = span.and_then(|span| Duration::try_from(span).ok()).map(|span| span.as_secs());
+        seconds.ok_or_else(|| self.wrong(&format!("is 0s to {most}s in whole seconds, such as 45s or 1m30s")))
+    }
+
+    /// Whole seconds, forward or back.
+    pub(super) fn signed_seconds(&self, most: u64) -> Result<i64, Wrong> {
+        let span = self.span().filter(|span| span.abs() <= SignedDuration::from_secs(signed(most)));
+        let seconds = span.map(|span| span.as_secs());
+        seconds.ok_or_else(|| self.wrong(&format!("is -{most}s to {most}s in whole seconds, such as -90s")))
+    }
+
+    /// Milliseconds, such as `300ms`.
+    pub(super) fn milliseconds(&self, most: u64) -> Result<u64, Wrong> {
+        let span =
+            self.text.parse::<SignedDuration>().ok().and_then(|span| u64::try_from(span.as_millis()).ok());
+        let span = span.filter(|span| (1..=most).contains(span));
+        span.ok_or_else(|| self.wrong(&format!("is 1ms to {most}ms, such as 300ms or 2s")))
+    }
+
+    /// One of these words.
+    pub(super) fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, Wrong> {
+        let found = choices.iter().find(|(word, _)| *word == self.text).map(|(_, value)| *value);
+        found.ok_or_else(|| {
+            let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+            self.wrong(&format!("is one of: {}", words.join(", ")))
+        })
+    }
+
+    fn span(&self) -> Option<SignedDuration> {
+        let span = if self.text == "0" { SignedDuration::ZERO } else { self.text.parse().ok()? };
+        (span.subsec_nanos() == 0).then_some(span)
+    }
+}
+
+fn signed(seconds: u64) -> i64 {
+    i64::try_from(seconds).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,173 @@
+//! A scenario from the text of its file.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde_saphyr::{Error, Spanned};
+
+use super::contender::Contender;
+use super::fault::Step;
+use super::field::{Field, Place, Text, Wrong};
+use super::{Expect, Scenario};
+use crate::campaign::Plan;
+use crate::checker::Invariant;
+
+/// What a world may have: more says nothing new, and takes long.
+const MOST_NODES: u64 = 50;
+const MOST_PODS: u64 = 100;
+const MOST_SERVERS: u64 = 5;
+const MOST_REPLICAS: u64 = 9;
+/// The longest plan, in seconds.
+const LONGEST: u64 = 3_600;
+
+/// The rules by the names that files use.
+const RULES: [(&str, Invariant); 16] = [
+    ("S1", Invariant::AtMostOne),
+    ("S2", Invariant::Evidence),
+    ("S4", Invariant::Identity),
+    ("S5", Invariant::Grace),
+    ("S6", Invariant::Graceful),
+    ("S8", Invariant::Storage),
+    ("S9", Invariant::Term),
+    ("S11", Invariant::Truth),
+    ("S12", Invariant::Hygiene),
+    ("S13-panic", Invariant::NoPanic),
+    ("S13-loop", Invariant::HotLoop),
+    ("L1", Invariant::Liveness),
+    ("L4", Invariant::Rest),
+    ("L8", Invariant::Failover),
+    ("L9", Invariant::Reported),
+    ("simulator", Invariant::Simulator),
+];
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct File {
+    name: Text,
+    title: Text,
+    about: Text,
+    seed: Text,
+    api_servers: Text,
+    nodes: Text,
+    pods: Text,
+    replicas: Text,
+    lease_collected_after: Text,
+    heal_at: Text,
+    subject: Text,
+    expect: Option<ExpectFile>,
+    #[serde(default)]
+    faults: Vec<Spanned<Step>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct ExpectFile {
+    broken: Text,
+    stuck: Text,
+}
+
+/// Reads a scenario; `file` is the name that errors carry.
+///
+/// # Errors
+/// The first thing that is wrong, with its place and what is allowed.
+pub fn parse(file: &str, text: &str) -> Result<Scenario, Wrong> {
+    let read = || {
+        let read = serde_saphyr::from_str::<File>(text);
+        read.map_err(|error| not_read(&error)).and_then(scenario)
+    };
+    let name = file.rsplit('/').next().and_then(|name| name.split('.').next()).unwrap_or_default();
+    match read() {
+        Ok(scenario) if scenario.name.is_empty() => Ok(Scenario { name: name.to_owned(), ..scenario }),
+        Ok(scenario) => Ok(scenario),
+        Err(wrong) => Err(Wrong { file: file.to_owned(), ..wrong }),
+    }
+}
+
+/// What the YAML reader says, in a line of ours.
+fn not_read(error: &Error) -> Wrong {
+    let place = error.location().map_or(Place { line: 1, column: 1 }, |location| Place {
+        line: location.line().max(1),
+        column: location.column().max(1),
+    });
+    place.wrong(match error.without_snippet() {
+        Error::SerdeUnknownField { field, expected, .. } => {
+            format!("field `{field}`: not known here, allowed are {}", expected.join(", "))
+        }
+        other => {
+            // One line, without the place that stands in front already.
+            let said = other.to_string();
+            let said = said.lines().next().unwrap_or_default();
+            format!("not a scenario: {}", said.split(" at line ").next().unwrap_or_default())
+        }
+    })
+}
+
+fn missing(name: &str, allowed: &str) -> Wrong {
+    Place { line: 1, column: 1 }.wrong(format!("field `{name}`: missing, allowed {allowed}"))
+}
+
+fn scenario(file: File) -> Result<Scenario, Wrong> {
+    let number = |name, text: &Text, least, most, otherwise| match Field::new(name, text) {
+        Some(field) => field.number(least, most),
+        None => Ok(otherwise),
+    };
+    let needed = |name, text: &Text, most| match Field::new(name, text) {
+        Some(field) => field.number(1, most),
+        None => Err(missing(name, &format!("is a whole number from 1 to {most}"))),
+    };
+    let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let heal = Field::new("heal-at", &file.heal_at)
+        .ok_or_else(|| missing("heal-at", "is a time after the last fault, such as 150s"))?;
+    let mut plan = Plan {
+        seed: number("seed", &file.seed, 0, u64::MAX, 1)?,
+        servers: count(number("api-servers", &file.api_servers, 1, MOST_SERVERS, 1)?),
+        nodes: count(needed("nodes", &file.nodes, MOST_NODES)?),
+        replicas: count(number("replicas", &file.replicas, 1, MOST_REPLICAS, 2)?),
+        pods: count(needed("pods", &file.pods, MOST_PODS)?),
+        lease_collected_after: match Field::new("lease-collected-after", &file.lease_collected_after) {
+            Some(field) => field.seconds(LONGEST)?,
+            None => 15,
+        },
+        heal_at: heal.seconds(LONGEST)?,
+        faults: Vec::new(),
+    };
+    for step in &file.faults {
+        let fault = step.value.read(Place::of(step), &plan)?;
+        plan.faults.push(fault);
+    }
+    plan.faults.sort_by_key(|(at, _)| *at);
+    let text = |text: &Text| text.as_ref().map(|text| text.value.trim().to_owned()).unwrap_or_default();
+    Ok(Scenario {
+        name: text(&file.name),
+        title: text(&file.title),
+        about: text(&file.about),
+        plan,
+        subject: subject(&file.subject)?,
+        expect: match &file.expect {
+            Some(expect) => expected(expect)?,
+            None => Expect::default(),
+        },
+    })
+}
+
+fn subject(text: &Text) -> Result<Contender, Wrong> {
+    let choices = Contender::ALL.map(|contender| (contender.name(), contender));
+    Field::new("subject", text).map_or(Ok(Contender::PodSafety), |field| field.one_of(&choices))
+}
+
+fn expected(expect: &ExpectFile) -> Result<Expect, Wrong> {
+    let mut broken = BTreeSet::new();
+    if let Some(field) = Field::new("expect.broken", &expect.broken).filter(|field| field.text != "none") {
+        for word in field.text.split(',').map(str::trim) {
+            let rule = RULES.iter().find(|(name, _)| *name == word);
+            let Some((_, rule)) = rule else {
+                let names: Vec<_> = RULES.iter().map(|(name, _)| *name).collect();
+                return Err(field.wrong(&format!("is none, or some of: {}", names.join(", "))));
+            };
+            broken.insert(*rule);
+        }
+    }
+    let stuck =
+        Field::new("expect.stuck", &expect.stuck).map(|field| field.number(0, MOST_PODS)).transpose()?;
+    Ok(Expect { broken, stuck })
+}

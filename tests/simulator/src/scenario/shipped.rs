@@ -1,0 +1,26 @@
+//! The scenarios of `docs/scenarios`, in the order in which the demonstration offers them.
+
+use super::Scenario;
+use super::field::Wrong;
+use super::file::parse;
+
+/// Name and text, as the files have them.
+const FILES: [(&str, &str); 9] = [
+    ("two-losses.yaml", include_str!("../../../../docs/scenarios/two-losses.yaml")),
+    ("power-loss.yaml", include_str!("../../../../docs/scenarios/power-loss.yaml")),
+    ("partition.yaml", include_str!("../../../../docs/scenarios/partition.yaml")),
+    ("leader-killed.yaml", include_str!("../../../../docs/scenarios/leader-killed.yaml")),
+    ("returns.yaml", include_str!("../../../../docs/scenarios/returns.yaml")),
+    ("evicted-successor.yaml", include_str!("../../../../docs/scenarios/evicted-successor.yaml")),
+    ("api-trouble.yaml", include_str!("../../../../docs/scenarios/api-trouble.yaml")),
+    ("frozen.yaml", include_str!("../../../../docs/scenarios/frozen.yaml")),
+    ("storm.yaml", include_str!("../../../../docs/scenarios/storm.yaml")),
+];
+
+/// All of them; the first is the default.
+///
+/// # Errors
+/// A file that cannot be run: a mistake in this program, which its tests exclude.
+pub fn shipped() -> Result<Vec<Scenario>, Wrong> {
+    FILES.iter().map(|(file, text)| parse(file, text)).collect()
+}

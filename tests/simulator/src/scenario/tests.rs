@@ -1,0 +1,224 @@
+//! What is right is read, and each thing that is wrong ends in one line with its place.
+
+use super::{Contender, parse, shipped};
+use crate::campaign::{Fault, Trouble};
+use crate::checker::Invariant;
+
+const TOP: &str = "nodes: 3\npods: 2\nheal-at: 100s\n";
+
+fn wrong(text: &str) -> String {
+    let said = parse("x.yaml", text).unwrap_err().to_string();
+    assert!(!said.contains('\n'), "one line: {said}");
+    said
+}
+
+fn wrong_fault(fault: &str) -> String {
+    wrong(&format!("{TOP}faults:\n  - {{ {fault} }}\n"))
+}
+
+#[test]
+fn every_field_is_read() {
+    let text = "\
+name: n\ntitle: t\nabout: a\nseed: 7\napi-servers: 2\nnodes: 3\npods: 2\nreplicas: 3\nlease-collected-after: 1m30s
+heal-at: 100s\nsubject: script\nexpect: { broken: 'S1, S4', stuck: 1 }\nfaults:
+  - { at: 50s, fault: trouble-replica, replica: 2, trouble: delay 300ms, percent: 40, for: 5s }
+  - { at: 20s, fault: power-off, node: 1, back-after: 10s }
+  - { at: 30s, fault: cut-server, server: 1, answers-lost: true, for: 0 }
+  - { at: 40s, fault: jump-node, node: 0, by: -1h }
+";
+    let scenario = parse("x.yaml", text).unwrap();
+    let plan = &scenario.plan;
+    assert_eq!((plan.seed, plan.servers, plan.nodes, plan.pods, plan.replicas), (7, 2, 3, 2, 3));
+    assert_eq!((plan.lease_collected_after, plan.heal_at), (90, 100));
+    assert_eq!((scenario.name.as_str(), scenario.title.as_str(), scenario.about.as_str()), ("n", "t", "a"));
+    assert_eq!(scenario.subject, Contender::Script);
+    assert!(scenario.expect.broken.iter().eq([&Invariant::AtMostOne, &Invariant::Identity]));
+    assert_eq!(scenario.expect.stuck, Some(1));
+    let faults = [
+        (20, Fault::PowerOff { node: 1, back: Some(10) }),
+        (30, Fault::CutServer { server: 1, answers_lost: true, seconds: 0 }),
+        (40, Fault::JumpNode { node: 0, seconds: -3_600 }),
+        (50, Fault::TroubleReplica { replica: 2, trouble: Trouble::Delay(300), percent: 40, seconds: 5 }),
+    ];
+    assert_eq!(plan.faults, faults, "in the order of their times");
+}
+
+#[test]
+fn json_is_yaml() {
+    let text = r#"{ "nodes": 1, "pods": 1, "heal-at": "9s", "faults": [{ "at": "1s", "fault": "forget" }] }"#;
+    let scenario = parse("dir/some.json", text).unwrap();
+    assert_eq!((scenario.name.as_str(), scenario.plan.faults.len()), ("some", 1), "the file gives the name");
+}
+
+#[test]
+fn an_unknown_field_is_named_with_its_place() {
+    let said = wrong(&format!("{TOP}nodez: 3\n"));
+    assert!(
+        said.starts_with("x.yaml:4:1: field `nodez`: not known here, allowed are name, title,"),
+        "{said}"
+    );
+    let said = wrong_fault("at: 5s, fault: forget, nod: 3");
+    assert!(said.starts_with("x.yaml:5:"), "{said}");
+    assert!(said.contains("field `nod`: not known here, allowed are at, fault, node,"), "{said}");
+}
+
+#[test]
+fn what_is_not_yaml_has_a_place_too() {
+    let said = wrong("nodes: [1\npods: 2\n");
+    assert!(said.starts_with("x.yaml:") && said.contains(": not a scenario: "), "{said}");
+    let said = wrong("nodes: 3\nnodes: 4\n");
+    assert!(said.starts_with("x.yaml:2:1: not a scenario: "), "{said}");
+}
+
+#[test]
+fn impossible_topologies_are_refused() {
+    for (text, expected) in [
+        (
+            "nodes: 0\npods: 2\nheal-at: 9s\n",
+            "x.yaml:1:8: field `nodes`: value `0`, allowed is a whole number from 1 to 50",
+        ),
+        (
+            "nodes: -1\npods: 2\nheal-at: 9s\n",
+            "x.yaml:1:8: field `nodes`: value `-1`, allowed is a whole number from 1 to 50",
+        ),
+        (
+            "nodes: 2\npods: 0\nheal-at: 9s\n",
+            "x.yaml:2:7: field `pods`: value `0`, allowed is a whole number from 1 to 100",
+        ),
+        (
+            "nodes: 2\npods: 2\nreplicas: 0\nheal-at: 9s\n",
+            "x.yaml:3:11: field `replicas`: value `0`, allowed is a whole number from 1 to 9",
+        ),
+        (
+            "nodes: 2\npods: 2\napi-servers: 6\nheal-at: 9s\n",
+            "x.yaml:3:14: field `api-servers`: value `6`, allowed is a whole number from 1 to 5",
+        ),
+        (
+            "pods: 2\nheal-at: 9s\n",
+            "x.yaml:1:1: field `nodes`: missing, allowed is a whole number from 1 to 50",
+        ),
+        (
+            "nodes: 2\npods: 2\n",
+            "x.yaml:1:1: field `heal-at`: missing, allowed is a time after the last fault, such as 150s",
+        ),
+    ] {
+        assert_eq!(wrong(text), expected);
+    }
+}
+
+#[test]
+fn faults_on_what_is_not_there_are_refused() {
+    for (fault, expected) in [
+        ("at: 5s, fault: reboot, node: 7", "field `node`: value `7`, allowed is 0 to 2: there are 3 nodes"),
+        (
+            "at: 5s, fault: switch-server, replica: 2",
+            "field `replica`: value `2`, allowed is 0 to 1: there are 2 replicas of pod-safety",
+        ),
+        (
+            "at: 5s, fault: restart-server, server: 1",
+            "field `server`: value `1`, allowed is 0 to 0: there are 1 API servers",
+        ),
+        ("at: 5s, fault: evict, pod: 2", "field `pod`: value `2`, allowed is 0 to 1: there are 2 pods"),
+    ] {
+        let said = wrong_fault(fault);
+        assert!(said.starts_with("x.yaml:5:") && said.ends_with(expected), "{said}");
+    }
+}
+
+#[test]
+fn impossible_times_are_refused() {
+    let said = wrong_fault("at: -5s, fault: forget");
+    assert_eq!(
+        said,
+        "x.yaml:5:11: field `at`: value `-5s`, allowed is 0s to 3600s in whole seconds, such as 45s or 1m30s"
+    );
+    let said = wrong_fault("at: 2h, fault: forget");
+    assert!(said.contains("field `at`: value `2h`, allowed is 0s to 3600s"), "{said}");
+    let said = wrong_fault("at: 1.5s, fault: forget");
+    assert!(said.contains("field `at`: value `1.5s`, allowed is 0s to 3600s in whole seconds"), "{said}");
+    let said = wrong_fault("at: 100s, fault: forget");
+    assert!(
+        said.ends_with("field `at`: value `100s`, allowed is a time before `heal-at`, which is 100s"),
+        "{said}"
+    );
+    let said = wrong("nodes: 1\npods: 1\nheal-at: soon\n");
+    assert!(said.starts_with("x.yaml:3:10: field `heal-at`: value `soon`, allowed is 0s to 3600s"), "{said}");
+}
+
+#[test]
+fn impossible_faults_are_refused() {
+    for (fault, expected) in [
+        ("at: 5s, fault: explode", "field `fault`: value `explode`, allowed is one of: cut-node,"),
+        ("at: 5s", "field `fault`: missing, allowed is one of: cut-node,"),
+        ("fault: forget", "field `at`: missing, allowed is a time such as 45s"),
+        ("at: 5s, fault: freeze, node: 1", "field `for`: missing, `freeze` needs it"),
+        (
+            "at: 5s, fault: reboot, node: 1, percent: 3",
+            "field `percent`: value `3`, allowed with `reboot` are node",
+        ),
+        (
+            "at: 5s, fault: trouble-node, node: 1, trouble: drop-request, percent: 101, for: 1s",
+            "field `percent`: value `101`, allowed is a whole number from 1 to 100",
+        ),
+        (
+            "at: 5s, fault: trouble-node, node: 1, trouble: error 200, for: 1s",
+            "field `trouble`: value `error 200`, allowed is lose-answer, drop-request, error 400 to error 599,",
+        ),
+        (
+            "at: 5s, fault: cut-server, server: 0, answers-lost: maybe, for: 1s",
+            "field `answers-lost`: value `maybe`, allowed is one of: true, false",
+        ),
+    ] {
+        let said = wrong_fault(fault);
+        assert!(said.starts_with("x.yaml:5:") && said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn an_unknown_subject_or_rule_is_refused() {
+    let said = wrong(&format!("{TOP}subject: kcm\n"));
+    assert_eq!(
+        said,
+        "x.yaml:4:10: field `subject`: value `kcm`, allowed is one of: pod-safety, kube-controller-manager, script"
+    );
+    let said = wrong(&format!("{TOP}expect: {{ broken: S3 }}\n"));
+    assert!(
+        said.starts_with("x.yaml:4:") && said.contains("field `expect.broken`: value `S3`, allowed is none,"),
+        "{said}"
+    );
+}
+
+#[test]
+fn every_kind_that_is_offered_can_be_read() {
+    let all = "node: 0 replica: 0 server: 0 pod: 0 for: 1s by: 1s trouble: lose-answer";
+    let fields: Vec<&str> = all.split_inclusive(' ').collect();
+    let pairs: Vec<String> = fields.chunks(2).map(|pair| pair.concat().trim().to_owned()).collect();
+    let mut kinds = std::collections::BTreeSet::new();
+    for kind in super::fault::KINDS {
+        // Fields are added until it has all that it needs.
+        let read = (0_u32..1 << pairs.len()).find_map(|bits| {
+            let chosen = pairs.iter().enumerate().filter(|(at, _)| bits & (1 << at) != 0);
+            let chosen: Vec<_> = chosen.map(|(_, pair)| pair.as_str()).collect();
+            let entry = [&[&format!("at: 1s, fault: {kind}") as &str], chosen.as_slice()].concat().join(", ");
+            parse("x.yaml", &format!("{TOP}faults:\n  - {{ {entry} }}\n")).ok()
+        });
+        let read = read.unwrap_or_else(|| panic!("{kind} cannot be written"));
+        kinds.insert(read.plan.faults[0].1.kind());
+    }
+    assert_eq!(kinds.len(), super::fault::KINDS.len(), "each word is a fault of its own: {kinds:?}");
+}
+
+#[test]
+fn the_shipped_scenarios_can_be_run_and_are_all_there() {
+    let shipped = shipped().unwrap();
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let mut names: Vec<String> = shipped.iter().map(|scenario| format!("{}.yaml", scenario.name)).collect();
+    files.sort();
+    names.sort();
+    assert_eq!(names, files, "a file is not offered, or is named otherwise than its scenario");
+    assert!(shipped.iter().all(|scenario| !scenario.title.is_empty() && !scenario.about.is_empty()));
+}

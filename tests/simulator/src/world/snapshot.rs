@@ -1,0 +1,235 @@
+//! What an audience sees of the world at one moment: the API's word and the truth
+//! beside each other.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::host::EPOCH;
+use super::run::World;
+use super::word;
+use crate::checker::Violation;
+
+/// The zones, by the number of a node.
+const ZONES: [&str; 3] = ["a", "b", "c"];
+/// The pods that must always run; others end by themselves.
+const STATEFUL: &str = "default/data-";
+
+/// How a machine is, in truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machine {
+    /// It has no power, or boots.
+    Off,
+    /// It runs.
+    On,
+    /// It does nothing, and may go on at any moment.
+    Frozen,
+    /// It runs and reaches no API server.
+    Cut,
+}
+
+/// A node: its machine, and what the API says of it.
+#[derive(Clone, Debug)]
+pub struct NodeView {
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub zone: &'static str,
+    /// How its machine is.
+    pub machine: Machine,
+    /// Whether there is a Node object.
+    pub registered: bool,
+    /// How old its Lease is, by the Lease's own word; `None`: it has none.
+    pub lease_age: Option<Duration>,
+}
+
+/// A pod, as the API has it.
+#[derive(Clone, Debug)]
+pub struct PodView {
+    /// `namespace/name`.
+    pub identity: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its phase.
+    pub phase: String,
+    /// Its node; empty: none yet.
+    pub node: String,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+}
+
+/// A process that can write, whatever the API says.
+#[derive(Clone, Debug)]
+pub struct ProcessView {
+    /// `namespace/name`.
+    pub identity: String,
+    /// The UID of its pod.
+    pub uid: String,
+    /// Where it runs.
+    pub node: String,
+    /// Since when.
+    pub since: Duration,
+}
+
+/// A process of pod-safety.
+#[derive(Clone, Debug)]
+pub struct ReplicaView {
+    /// The name of its place.
+    pub name: String,
+    /// Whether it runs.
+    pub running: bool,
+    /// Whether it is stopped, and does not know.
+    pub paused: bool,
+    /// Whether it believes that it leads.
+    pub leads: bool,
+}
+
+/// Something that is left alone for now, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldView {
+    /// Which pod or node.
+    pub subject: String,
+    /// In one word.
+    pub reason: String,
+    /// In a sentence, with what would free it.
+    pub message: String,
+}
+
+/// An identity without a process, or a pod of a node that is gone, at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// `namespace/name`.
+    pub identity: String,
+    /// How it is stuck.
+    pub how: String,
+    /// What the subject says about it; `None`: nothing.
+    pub reason: Option<String>,
+}
+
+/// One moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Simulated time.
+    pub at: Duration,
+    /// All nodes, in their order.
+    pub nodes: Vec<NodeView>,
+    /// All pods, in the order of their names.
+    pub pods: Vec<PodView>,
+    /// All processes of pods.
+    pub processes: Vec<ProcessView>,
+    /// The processes of pod-safety; none for other subjects.
+    pub replicas: Vec<ReplicaView>,
+    /// What is held, and why.
+    pub holds: Vec<HoldView>,
+    /// The rules broken so far.
+    pub violations: Vec<Violation>,
+    /// What happened since the last snapshot.
+    pub news: Vec<(Duration, String)>,
+    /// Whether the plan has come to its end.
+    pub over: bool,
+}
+
+impl World {
+    /// This moment, with what happened after the first `told` lines.
+    pub(crate) fn snapshot(&self, told: usize) -> Snapshot {
+        let processes = self.checker.processes().into_iter().map(|process| ProcessView {
+            identity: process.identity,
+            uid: process.uid,
+            node: process.node.to_string(),
+            since: process.started,
+        });
+        let replicas = self.replicas.iter().map(|place| ReplicaView {
+            name: place.name(),
+            running: place.host().is_some(),
+            paused: place.host().is_some_and(|host| host.is_paused()),
+            leads: place.leads(),
+        });
+        Snapshot {
+            at: self.checker.now(),
+            nodes: self.node_views(),
+            pods: self.etcd.objects("Pod").iter().map(pod_view).collect(),
+            processes: processes.collect(),
+            replicas: replicas.collect(),
+            holds: self.hold_views(),
+            violations: self.checker.violations(),
+            news: self.checker.news(told),
+            over: self.over.load(Ordering::Relaxed),
+        }
+    }
+
+    fn node_views(&self) -> Vec<NodeView> {
+        let machines = self.machines.lock();
+        let views = machines.iter().enumerate().map(|(index, machine)| {
+            let name = self.node(index);
+            let frozen = machine.host.as_ref().is_some_and(|host| host.is_paused());
+            let machine = match (machine.powered, frozen, self.links.is_cut(&name)) {
+                (false, _, _) => Machine::Off,
+                (true, true, _) => Machine::Frozen,
+                (true, false, true) => Machine::Cut,
+                (true, false, false) => Machine::On,
+            };
+            let registered = self.etcd.object("Node", &name).is_some();
+            let lease = self.etcd.object("Lease", &format!("kube-node-lease/{name}"));
+            let lease_age = lease.and_then(|lease| self.age(word(&lease, "/spec/renewTime")));
+            let zone = ZONES.get(index % ZONES.len()).copied().unwrap_or_default();
+            NodeView { name, zone, machine, registered, lease_age }
+        });
+        views.collect()
+    }
+
+    fn age(&self, stamp: &str) -> Option<Duration> {
+        let then: jiff::Timestamp = stamp.parse().ok()?;
+        let now = jiff::Timestamp::from_second(EPOCH).ok()? + self.checker.now();
+        Some(Duration::try_from(now.duration_since(then)).unwrap_or_default())
+    }
+
+    /// What the leader holds; without a leader, what anybody does.
+    fn hold_views(&self) -> Vec<HoldView> {
+        let leader = self.replicas.iter().find(|place| place.leads());
+        let Some(place) = leader.or_else(|| self.replicas.first()) else { return Vec::new() };
+        let view = |held: pod_safety_shared::drive::HeldNow| HoldView {
+            subject: match &held.subject {
+                pod_safety_shared::drive::Subject::Pod(pod) => pod.to_string(),
+                pod_safety_shared::drive::Subject::Node(node) => node.to_string(),
+                pod_safety_shared::drive::Subject::Everything => "everything".to_owned(),
+            },
+            reason: held.reason.to_owned(),
+            message: held.message,
+        };
+        place.held().into_iter().map(view).collect()
+    }
+
+    /// What is stuck now. Pods that end by themselves are nobody's trouble.
+    pub(crate) fn stuck(&self) -> Vec<Stuck> {
+        let (processes, holds) = (self.checker.processes(), self.hold_views());
+        let pods: Vec<PodView> = self.etcd.objects("Pod").iter().map(pod_view).collect();
+        let mut stuck = Vec::new();
+        for pod in pods.iter().filter(|pod| pod.identity.starts_with(STATEFUL)) {
+            let orphan = !pod.node.is_empty() && self.etcd.object("Node", &pod.node).is_none();
+            let runs = processes.iter().any(|process| process.identity == pod.identity);
+            let how = match (orphan, runs) {
+                (true, true) => format!("runs on {}, whose Node is gone", pod.node),
+                (true, false) => format!("dead on {}, whose Node is gone", pod.node),
+                (false, false) if pod.terminating => format!("terminating on {}", pod.node),
+                (false, false) if pod.node.is_empty() => "waits for a node".to_owned(),
+                (false, false) => format!("{} on {}, without a process", pod.phase, pod.node),
+                (false, true) => continue,
+            };
+            let hold = holds.iter().find(|hold| hold.subject == pod.identity || hold.subject == pod.node);
+            let reason = hold.map(|hold| format!("{}: {}", hold.reason, hold.message));
+            stuck.push(Stuck { identity: pod.identity.clone(), how, reason });
+        }
+        stuck
+    }
+}
+
+fn pod_view(pod: &Value) -> PodView {
+    PodView {
+        identity: format!("{}/{}", word(pod, "/metadata/namespace"), word(pod, "/metadata/name")),
+        uid: word(pod, "/metadata/uid").to_owned(),
+        phase: word(pod, "/status/phase").to_owned(),
+        node: word(pod, "/spec/nodeName").to_owned(),
+        terminating: pod.pointer("/metadata/deletionTimestamp").is_some(),
+    }
+}
