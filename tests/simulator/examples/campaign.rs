@@ -11,8 +11,12 @@
 
 #[path = "../tests/files/mod.rs"]
 mod files;
+#[path = "../tests/memory/mod.rs"]
+mod memory;
 #[path = "../tests/shipped/mod.rs"]
 mod shipped;
+#[path = "../tests/teeth/mod.rs"]
+mod teeth;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +25,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use files::{corpus, memory, memory_line, page_of, teeth};
+use files::{corpus, page_of};
+use memory::{memory, memory_line};
 use pod_safety_shared::clock::Env;
 use pod_safety_simulator::campaign::{
     Entry, Plant, campaign, campaign_while, draw, first_seed_that_breaks, minimise, page, perturb, scenarios,
@@ -29,6 +34,7 @@ use pod_safety_simulator::campaign::{
 };
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::Subject;
+use teeth::teeth;
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 /// Seeds in which baselines and planted bugs are looked for.

@@ -2,13 +2,13 @@
 //!
 //! `POD_SAFETY_SEEDS=N` runs N seeds, `POD_SAFETY_SEED=S` shows one.
 
-mod files;
+mod memory;
 mod shipped;
 
 use std::io::Write as _;
 use std::ops::Range;
 
-use files::{memory, memory_line};
+use memory::{memory, memory_line};
 use pod_safety_shared::clock::Env;
 use pod_safety_simulator::campaign::{Fault, Plan, campaign, draw, same_twice, tell, threads};
 use pod_safety_simulator::world::{Subject, run};

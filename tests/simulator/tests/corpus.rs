@@ -5,12 +5,33 @@
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
 mod files;
+mod memory;
 mod shipped;
+mod teeth;
 
 use std::collections::BTreeSet;
 
-use files::{corpus, entries, memory, memory_line, page_of, teeth};
+use files::{corpus, page_of};
+use memory::{memory, memory_line};
 use pod_safety_simulator::campaign::{Entry, threads};
+use teeth::teeth;
+
+/// The entries of the corpus with their names, in order.
+fn entries() -> anyhow::Result<Vec<(String, Entry)>> {
+    let mut entries = Vec::new();
+    for file in std::fs::read_dir(corpus())? {
+        let path = file?.path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let entry = serde_json::from_slice(&std::fs::read(&path)?)
+            .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        entries.push((name, entry));
+    }
+    entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(entries)
+}
 
 /// Calls this for every entry, on all cores.
 fn all(work: impl Fn(&str, &Entry) -> Vec<String> + Sync) -> Vec<String> {

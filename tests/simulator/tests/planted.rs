@@ -1,14 +1,14 @@
 //! The checker has teeth: each planted bug is caught by the invariant that names
 //! it, and what people use today is found guilty.
 
-mod files;
 mod shipped;
+mod teeth;
 
 use anyhow::{Context, Result, ensure};
-use files::teeth;
 use pod_safety_simulator::campaign::{Fault, Plan, Plant, campaign, first_seed_that_breaks, tell};
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Baseline, Subject, run};
+use teeth::teeth;
 
 const KCM: Subject = Subject::Baseline(Baseline::KubeControllerManager);
 

@@ -172,7 +172,7 @@ fn at_event(scenario: &Scenario, moment: &Moment, number: usize) -> Vec<(&'stati
     blows.push(("restart at a server of the past", meanwhile(vec![lag, restart.clone()])));
     blows.push(("410 and a new list", meanwhile(vec![Fault::Forget, Fault::SwitchServer { replica }])));
     blows.push(("410 and a restart", meanwhile(vec![Fault::Forget, restart])));
-    if number % COARSE != 0 {
+    if !number.is_multiple_of(COARSE) {
         return blows;
     }
     for jump in JUMPS.into_iter().flat_map(|jump| [jump, -jump]) {

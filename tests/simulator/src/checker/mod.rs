@@ -227,7 +227,13 @@ impl Checker {
     pub(crate) fn findings(&self) -> Findings {
         let state = self.state.lock();
         let (violations, timeline) = (state.violations.clone(), state.timeline.clone());
-        Findings { violations, timeline, probes: state.probes.clone(), tape: state.tape.clone(), broken: state.broken.clone() }
+        Findings {
+            violations,
+            timeline,
+            probes: state.probes.clone(),
+            tape: state.tape.clone(),
+            broken: state.broken.clone(),
+        }
     }
 
     /// What happened after the first `known` lines of the timeline.

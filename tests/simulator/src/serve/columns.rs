@@ -82,7 +82,7 @@ const LEASES: &[Column] =
     &[NAME, Column::text("Holder", |lease, _| word(lease, "/spec/holderIdentity").into()), AGE];
 
 const EVENTS: &[Column] = &[
-    Column::text("Last Seen", |event, now| last_seen(event, now)),
+    Column::text("Last Seen", last_seen),
     Column::text("Type", |event, _| word(event, "/type").into()),
     Column::text("Reason", |event, _| word(event, "/reason").into()),
     Column::text("Object", |event, _| {

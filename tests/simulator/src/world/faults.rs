@@ -131,6 +131,13 @@ impl World {
                 let until = self.checker.now() + Duration::from_secs(*seconds);
                 self.with_machine(*node, |machine| machine.stuck_until = until.max(machine.stuck_until));
             }
+            fault => self.people(fault).await,
+        }
+    }
+
+    /// What people, scripts and kubelets do to objects.
+    async fn people(&self, fault: &Fault) {
+        match fault {
             Fault::DeleteNode { node } => {
                 self.person("DELETE", &format!("/api/v1/nodes/{}", self.node(*node)), None).await
             }

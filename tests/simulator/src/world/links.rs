@@ -79,7 +79,9 @@ impl Links {
 
     /// A caller is cut off no longer.
     pub(crate) fn mend(&self, caller: &str) {
-        self.state.lock().cut.remove(caller);
+        let mut state = self.state.lock();
+        state.cut.remove(caller);
+        state.cut_from.retain(|(cut, _), _| cut != caller);
     }
 
     /// All is well.

@@ -97,7 +97,7 @@ impl Seam {
                 self.out_of_order(plant, &parts).await
             }
             Plant::DeafToNodes if parts.is_evidence() => refused(503),
-            Plant::RememberedReads if parts.is_evidence() => self.from_memory(parts, first.await?).await,
+            Plant::RememberedReads if parts.is_evidence() => self.remembered(parts, first.await?).await,
             Plant::OldStoreKept if is_list(&parts) => self.old_items(parts, first.await?).await,
             Plant::FailsTooEarly if parts.is_evidence() => {
                 let answer = first.await;
@@ -174,7 +174,7 @@ impl Seam {
         self.send(patch.clone()).await
     }
 
-    async fn from_memory(&self, parts: Parts, answer: Answer) -> Result<Answer, BoxError> {
+    async fn remembered(&self, parts: Parts, answer: Answer) -> Result<Answer, BoxError> {
         let known = self.memory.lock().get(&parts.target).cloned();
         if let Some((code, body)) = known {
             return whole(code, body);

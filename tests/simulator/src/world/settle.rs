@@ -21,19 +21,25 @@ const WATCHED_EACH: u64 = 4;
 const REST: Duration = Duration::from_secs(120);
 
 impl World {
-    /// Waits for what is owed, and judges.
-    pub(crate) async fn settle(self: &Arc<Self>, healed: Duration, subject: Subject) {
-        tokio::time::sleep(SETTLED_AFTER).await;
-        let ours = matches!(subject, Subject::Shipped(..));
-        let end = healed + WAIT_AT_MOST;
-        while ours {
+    /// Until `end` at most.
+    async fn wait_for_what_is_owed(&self, end: Duration) {
+        loop {
             let (pods, nodes) = (self.etcd.objects("Pod"), self.etcd.objects("Node"));
             self.checker.check_settled(&pods, &nodes, &self.holds());
             let owed = self.checker.owed_at(&pods, &nodes);
             let now = self.checker.now();
-            let Some(owed) = owed.filter(|owed| *owed >= now && now < end) else { break };
+            let Some(owed) = owed.filter(|owed| *owed >= now && now < end) else { return };
             let until = owed.min(end) + Duration::from_secs(1);
             tokio::time::sleep(until.saturating_sub(now)).await;
+        }
+    }
+
+    /// Waits for what is owed, and judges.
+    pub(crate) async fn settle(self: &Arc<Self>, healed: Duration, subject: Subject) {
+        tokio::time::sleep(SETTLED_AFTER).await;
+        let ours = matches!(subject, Subject::Shipped(..));
+        if ours {
+            self.wait_for_what_is_owed(healed + WAIT_AT_MOST).await;
         }
         for what in self.etcd.unimplemented() {
             self.checker.violated(Invariant::Simulator, what);

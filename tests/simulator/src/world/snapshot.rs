@@ -163,7 +163,8 @@ impl World {
         let views = machines.iter().enumerate().map(|(index, machine)| {
             let name = self.node(index);
             let frozen = machine.host.as_ref().is_some_and(|host| host.is_paused());
-            let machine = match (machine.powered, frozen, self.links.is_cut(&name)) {
+            let cut = self.servers.all().iter().all(|server| self.links.is_cut(&name, server.name()));
+            let machine = match (machine.powered, frozen, cut) {
                 (false, _, _) => Machine::Off,
                 (true, true, _) => Machine::Frozen,
                 (true, false, true) => Machine::Cut,
