@@ -4,6 +4,7 @@
 
 mod shipped;
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -94,7 +95,7 @@ fn the_same_seed_gives_the_same_answers_in_another_process() {
 
 /// Says the line, and in the parent sees that a child says the same.
 fn compare_with_a_child(name: &str, line: &str) {
-    println!("\n{line}");
+    let _written = writeln!(std::io::stdout(), "\n{line}");
     if std::env::var_os(CHILD).is_some() {
         return;
     }

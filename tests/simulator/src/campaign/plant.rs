@@ -34,8 +34,6 @@ pub enum Plant {
     /// A failed read of a Node (5xx, time-out) counts as "not found"; Leases are read
     /// honestly.
     TimeoutMeansAbsent,
-    /// A failed read of a kubelet's Lease counts as "there is none".
-    LeaseErrorMeansAbsent,
     /// The DELETED event of a Node counts as proof that its pods have ended.
     GoneMeansEnded,
     /// A pod that is being deleted is force deleted at once, as the script of people
@@ -84,7 +82,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 34] = [
+    pub const ALL: [(Self, Invariant); 33] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -98,7 +96,6 @@ impl Plant {
         (Self::Hammer, Invariant::HotLoop),
         (Self::ErrorsMeanAbsent, Invariant::Evidence),
         (Self::TimeoutMeansAbsent, Invariant::Evidence),
-        (Self::LeaseErrorMeansAbsent, Invariant::Evidence),
         (Self::GoneMeansEnded, Invariant::Evidence),
         (Self::RemovesTerminating, Invariant::Evidence),
         (Self::FailsTooEarly, Invariant::Evidence),
@@ -144,7 +141,6 @@ impl Plant {
             Self::TimeoutMeansAbsent => {
                 "A failed read of a Node (5xx, time-out) counts as \"not found\"; Leases are read honestly."
             }
-            Self::LeaseErrorMeansAbsent => "A failed read of a kubelet's Lease counts as \"there is none\".",
             Self::GoneMeansEnded => "The DELETED event of a Node counts as proof that its pods have ended.",
             Self::RemovesTerminating => {
                 "A pod that is being deleted is force deleted at once, as the script of people does."

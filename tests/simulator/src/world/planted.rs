@@ -123,9 +123,6 @@ impl Seam {
                 refused(404)
             }
             Plant::TimeoutMeansAbsent if parts.is_evidence() && of_node && failed(&answer) => refused(404),
-            Plant::LeaseErrorMeansAbsent if parts.is_evidence() && !of_node && failed(&answer) => {
-                refused(404)
-            }
             Plant::Hammer if of_node => {
                 let mut answer = answer;
                 while !answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
