@@ -33,6 +33,8 @@ pub(super) struct Acts {
     renewals: BTreeMap<String, Vec<Duration>>,
     /// Nodes that have a Lease.
     leases: BTreeSet<String>,
+    /// UIDs of pods that were removed, by whomever.
+    removed: BTreeSet<String>,
     /// By process and node: the Node reads that missed, and all Lease reads.
     missed: BTreeMap<(String, String), Vec<Missed>>,
     lease_reads: BTreeMap<(String, String), Vec<Duration>>,
@@ -47,6 +49,11 @@ pub(super) struct Acts {
 }
 
 impl Acts {
+    /// Whether there was a pod with this UID, and is none.
+    pub(super) fn is_removed(&self, uid: &str) -> bool {
+        self.removed.contains(uid)
+    }
+
     fn learn_heartbeat(&mut self, now: Duration, node: &str, change: &Seen) {
         if change.after.is_some() {
             self.leases.insert(node.to_owned());
@@ -186,6 +193,10 @@ impl State {
                         acts.leader = (!holder.is_empty()).then(|| (holder.to_owned(), now));
                     }
                 }
+            }
+            ("Pod", None) => {
+                let before = change.before.as_ref();
+                acts.removed.extend(before.map(|pod| word(pod, "/metadata/uid").to_owned()));
             }
             ("Pod", Some(after)) => {
                 let (uid, node) = (word(after, "/metadata/uid"), word(after, "/spec/nodeName"));

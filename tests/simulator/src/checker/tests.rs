@@ -78,21 +78,21 @@ fn s5_grace_is_not_lengthened_and_not_shortened_without_evidence() {
     let longer = broken(async |checker| {
         acts(checker, Method::DELETE, &graceful, deleted(30), Some(deleted(60)));
     });
-    assert_eq!(longer, [Invariant::Grace]);
+    assert!(longer.contains(&Invariant::Grace), "{longer:?}");
     let shorter = broken(async |checker| {
         acts(checker, Method::DELETE, &preconditions(5), pod(), Some(deleted(5)));
     });
-    assert_eq!(shorter, [Invariant::Grace]);
+    assert!(shorter.contains(&Invariant::Grace), "{shorter:?}");
     let full = broken(async |checker| {
         acts(checker, Method::DELETE, &preconditions(30), pod(), Some(deleted(30)));
     });
-    assert_eq!(full, []);
+    assert_eq!(full, [Invariant::Hygiene], "ours delete by force or not at all");
 }
 
 #[test]
 fn s6_what_was_meant_gracefully_removes_nothing_at_once() {
     let at_once = broken(async |checker| acts(checker, Method::DELETE, &preconditions(30), pod(), None));
-    assert_eq!(at_once, [Invariant::Graceful]);
+    assert!(at_once.contains(&Invariant::Graceful), "{at_once:?}");
     let forced = broken(async |checker| acts(checker, Method::DELETE, &preconditions(0), pod(), None));
     assert_eq!(forced, [Invariant::Evidence]);
 }
@@ -143,6 +143,23 @@ fn s8_two_writers_of_a_volume_in_turns() {
     };
     assert_eq!(turns(false), [Invariant::AtMostOne, Invariant::Storage]);
     assert_eq!(turns(true), []);
+}
+
+/// Found by seed 786: the machine came back, and its kubelet's API server lagged.
+#[test]
+fn bug_a_kubelet_that_begins_with_the_past_is_not_held_against_whoever_removed_the_pod() {
+    let returned = |removed: bool| {
+        broken(async move |checker| {
+            checker.process_starts("default/data-0", "u2", &"node-1".into(), 1);
+            if removed {
+                let asked = Asked::new("kubelet", Method::DELETE, POD);
+                checker.executed(&asked, 200, &[change("Pod", "default/data-0", Some(pod()), None)]);
+            }
+            checker.process_starts("default/data-0", "u1", &"node-0".into(), 2);
+        })
+    };
+    assert_eq!(returned(true), []);
+    assert_eq!(returned(false), [Invariant::AtMostOne]);
 }
 
 #[test]

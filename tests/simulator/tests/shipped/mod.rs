@@ -1,6 +1,6 @@
 //! The shipped process as the simulator starts it.
 
-use pod_safety::instance::{Config, run};
+use pod_safety::instance::{Config, run_shown};
 use pod_safety::pod_gc;
 use pod_safety::registry::Name;
 use pod_safety_shared::clock::Task;
@@ -8,9 +8,9 @@ use pod_safety_shared::drive::Mode;
 use pod_safety_shared::lease::LeaseConfig;
 use pod_safety_simulator::world::Launched;
 
-/// Runs `pod_safety::instance::run` with the settings of the world.
+/// Runs `pod_safety::instance::run_shown` with the settings of the world.
 pub(crate) fn launch(launched: Launched) -> Task {
-    let Launched { connection, env, metrics, stop, identity, settings, shown: _ } = launched;
+    let Launched { connection, env, metrics, stop, identity, settings, shown } = launched;
     let lease = settings.lease_duration.map(|lease_duration| LeaseConfig {
         namespace: "kube-system".to_owned(),
         name: "pod-safety".to_owned(),
@@ -32,7 +32,8 @@ pub(crate) fn launch(launched: Launched) -> Task {
         identity,
     };
     Box::pin(async move {
-        let ended = run(config, connection, env, metrics, stop).await;
+        let show = |holds: &std::sync::Arc<_>| drop(shown.set(std::sync::Arc::clone(holds)));
+        let ended = run_shown(config, connection, env, metrics, stop, show).await;
         assert!(ended.is_ok(), "the process did not start: {ended:?}");
     })
 }
