@@ -95,7 +95,8 @@ async fn without_a_server_that_answers_there_is_a_status() {
 /// All answers of a seeded run, and when it ended.
 async fn run(attended: bool) -> (Vec<Bytes>, Duration) {
     let (_etcd, servers) = servers(vec![Arc::new(Prompt)]);
-    let began = tokio::time::Instant::now();
+    let clock = Env::real(1);
+    let began = clock.now();
     let side = Side::new(crate::api::Door::new(&servers[0], "test").client(), false);
     let (gate, visitors) = gate();
     if attended {
@@ -109,7 +110,7 @@ async fn run(attended: bool) -> (Vec<Bytes>, Duration) {
         session.step(operation).await;
     }
     drop(gate);
-    (session.end().replies.into_iter().map(|reply| reply.raw).collect(), began.elapsed())
+    (session.end().replies.into_iter().map(|reply| reply.raw).collect(), clock.now().since(began))
 }
 
 #[tokio::test(start_paused = true)]
