@@ -1,4 +1,4 @@
-//! A run before an audience: the same run, and one that can be meddled with.
+//! A run before an audience: one that can be meddled with.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
 
 mod shipped;
@@ -42,25 +42,39 @@ fn until(stage: &Stage, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
 }
 
 #[test]
-fn to_be_looked_at_changes_nothing() {
+fn to_be_looked_at_breaks_nothing_and_every_line_is_told_once() {
     for seed in 0..6 {
         let plan = draw(seed);
-        let unseen = run(&plan, SHIPPED);
-        // Each picture is one more poll, and tokio looks at its timers every so many of
-        // them: with many pictures a second, what happens at the same instant may
-        // happen in another order.
-        for each in [1_000, 5_000] {
+        assert!(run(&plan, SHIPPED).violations.is_empty());
+        for each in [70, 1_000] {
             let stage = Stage::open(&plan, SHIPPED, pace(each, true)).unwrap();
             let mut told = Vec::new();
             while let Some(snapshot) = stage.wait() {
                 told.extend(snapshot.news);
             }
             let seen = stage.end().unwrap();
-            assert_eq!(seen.hash, unseen.hash, "seed {seed}, looked at each {each} ms");
-            assert_eq!((seen.violations, &seen.timeline), (unseen.violations.clone(), &unseen.timeline));
-            assert_eq!(told, unseen.timeline, "every line is told once");
+            assert!(
+                seen.violations.is_empty(),
+                "seed {seed}, looked at each {each} ms: {:?}",
+                seen.violations
+            );
+            assert_eq!(told, seen.timeline, "every line is told once");
         }
     }
+}
+
+/// Whoever looks sets timers of his own, and these decide about the order of what
+/// happens at the same instant: a run that is looked at is another one, but the
+/// same each time.
+#[test]
+fn a_run_that_is_looked_at_is_the_same_each_time() {
+    let plan = draw(2);
+    let seen = || {
+        let stage = Stage::open(&plan, SHIPPED, pace(1_000, true)).unwrap();
+        while stage.wait().is_some() {}
+        stage.end().unwrap().hash
+    };
+    assert_eq!(seen(), seen());
 }
 
 #[test]

@@ -94,7 +94,8 @@ fn s6_what_was_meant_gracefully_removes_nothing_at_once() {
     let at_once = broken(async |checker| acts(checker, Method::DELETE, &preconditions(30), pod(), None));
     assert!(at_once.contains(&Invariant::Graceful), "{at_once:?}");
     let forced = broken(async |checker| acts(checker, Method::DELETE, &preconditions(0), pod(), None));
-    assert_eq!(forced, [Invariant::Evidence]);
+    assert!(forced.iter().all(|broken| *broken == Invariant::Evidence), "{forced:?}");
+    assert!(!forced.is_empty(), "a forced removal of a running pod");
 }
 
 #[test]

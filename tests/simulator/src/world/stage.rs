@@ -2,8 +2,9 @@
 //! paused, and meddled with.
 //!
 //! The simulation stays what it is: its clock is tokio's paused one, which stands
-//! still while the thread waits for real time to catch up. An audience that only
-//! looks changes nothing, not even the hash.
+//! still while the thread waits for real time to catch up. The timers of an
+//! audience decide about the order of what happens at the same instant: a run that
+//! is looked at is not the run of its seed without, but the same each time.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
