@@ -101,7 +101,7 @@ fn letter(show: &mut Show, letter: char) -> Wish {
 fn the_screen_shows_what_the_api_says_and_what_is_true() {
     let screen = screen(&show());
     has(&screen, &["1 two-losses: two Nodes are deleted"]);
-    has(&screen, &["01:23.4", "seed 1", "speed 6.0x", "subject pod-safety", "rules broken 1"]);
+    has(&screen, &["01:23.4", "seed 7", "speed 6.0x", "subject pod-safety", "rules broken 1"]);
     has(&screen, &["▶ node-0", "machine on", "Node there", "Lease 7s old"]);
     has(&screen, &["node-1", "CUT OFF", "NODE DELETED"]);
     has(&screen, &["node-2", "POWER OFF"]);
