@@ -12,12 +12,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::object::{Object, Undecodable};
+use super::kinds::of_kind;
+use super::object::Object;
 use super::{Cache, Trouble};
 use crate::client::{ApiError, Call, Connection, ListStream};
-use crate::clock::{Env, Mono};
+use crate::clock::{Env, Mono, Task};
 use crate::metrics::CacheMetrics;
-use crate::model::{Kind, Node, NodeLease, Pod, Uid};
+use crate::model::{Kind, Uid};
 use crate::record::error_chain;
 use crate::wire::{Event, OnlyMeta, Raw, WireError};
 
@@ -58,18 +59,19 @@ pub fn follow(
     env: &Env,
     metrics: &CacheMetrics,
 ) {
-    for kind in kinds {
-        let (connection, cache, metrics) = (connection.clone(), Arc::clone(cache), metrics.clone());
-        metrics.synced(*kind, false);
-        let task: crate::clock::Task = match kind {
-            Kind::Pods => Box::pin(Feed::<Pod>::new(connection, cache, env.clone(), metrics).run()),
-            Kind::Nodes => Box::pin(Feed::<Node>::new(connection, cache, env.clone(), metrics).run()),
-            Kind::NodeLeases => {
-                Box::pin(Feed::<NodeLease>::new(connection, cache, env.clone(), metrics).run())
-            }
-        };
-        env.spawner.spawn(kind.resource(), task);
+    if kinds.contains(&Kind::Budgets) {
+        cache.select();
     }
+    for kind in kinds {
+        metrics.synced(*kind, false);
+        let (connection, cache) = (connection.clone(), Arc::clone(cache));
+        env.spawner.spawn(kind.resource(), feed(*kind, connection, cache, env.clone(), metrics.clone()));
+    }
+}
+
+/// The endless task that follows `kind`.
+fn feed(kind: Kind, connection: Connection, cache: Arc<Cache>, env: Env, metrics: CacheMetrics) -> Task {
+    of_kind!(kind, T => Box::pin(Feed::<T>::new(connection, cache, env, metrics).run()))
 }
 
 /// Whether a list may have failed because it was too much at once. A server that
@@ -94,6 +96,23 @@ enum End {
     Failed(ApiError),
     /// Nothing came for longer than a bookmark takes.
     Silent,
+}
+
+/// Reads one page, object by object.
+pub(super) async fn page(
+    connection: &Connection,
+    env: &Env,
+    path: String,
+    each: &mut (dyn FnMut(Raw) + Send),
+) -> Result<ListStream, ApiError> {
+    let mut page = connection.list(Call::get(path)).await?;
+    loop {
+        let item = env.until(env.now() + LIST_SILENCE, page.next()).await;
+        match item.unwrap_or(Err(ApiError::TimedOut { after: LIST_SILENCE }))? {
+            Some(raw) => each(raw),
+            None => return Ok(page),
+        }
+    }
 }
 
 struct Feed<T> {
@@ -147,8 +166,10 @@ impl<T: Object> Feed<T> {
                     tracing::info!(resource = T::KIND.resource(), why, "listing again");
                     self.version = None;
                 }
+                // Nothing to worry anybody: an API server sends no bookmarks for a kind of which
+                // it has seen no change since it started, unless etcd reports its progress.
                 End::Silent => {
-                    tracing::info!(resource = T::KIND.resource(), "the watch fell silent; opening it again")
+                    tracing::debug!(resource = T::KIND.resource(), "the watch fell silent; opening it again");
                 }
                 End::Failed(error) => {
                     self.trouble("watch", &error).await;
@@ -231,14 +252,7 @@ impl<T: Object> Feed<T> {
 
     /// Reads one page into the cache.
     async fn page(&self, path: String) -> Result<ListStream, ApiError> {
-        let mut page = self.connection.list(Call::get(path)).await?;
-        loop {
-            let item = self.env.until(self.env.now() + LIST_SILENCE, page.next()).await;
-            match item.unwrap_or(Err(ApiError::TimedOut { after: LIST_SILENCE }))? {
-                Some(raw) => drop(self.apply(&raw)),
-                None => return Ok(page),
-            }
-        }
+        page(&self.connection, &self.env, path, &mut |raw| drop(self.apply(&raw))).await
     }
 
     async fn watch(&mut self, version: &str) -> End {
@@ -303,26 +317,14 @@ impl<T: Object> Feed<T> {
                 let code = status.code.and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
                 let (reason, message) =
                     (status.reason.unwrap_or_default(), status.message.unwrap_or_default());
-                Some(End::Failed(ApiError::Refused { code, reason, message, retry_after: None }))
+                let causes = Vec::new();
+                Some(End::Failed(ApiError::Refused { code, reason, message, causes, retry_after: None }))
             }
         }
     }
 
     /// Puts the object into the cache; gives back its version.
     fn apply(&self, raw: &Raw) -> Option<String> {
-        let now = self.env.now();
-        match raw.decode::<T::Wire>() {
-            Ok(wire) => {
-                let version = T::meta(&wire).and_then(|meta| meta.resource_version.clone());
-                self.cache.apply::<T>(wire, now);
-                version
-            }
-            Err(error) => {
-                let undecodable = Undecodable::of(raw, error_chain(&error));
-                tracing::warn!(resource = T::KIND.resource(), object = ?undecodable, "an object cannot be decoded; it counts as unknown");
-                self.cache.apply_undecodable::<T>(undecodable, now);
-                None
-            }
-        }
+        self.cache.put_raw::<T>(raw, self.env.now())
     }
 }

@@ -15,8 +15,9 @@ const KEEP_GONE: Duration = Duration::from_secs(600);
 /// What is known of one kubelet's heartbeat.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
-    /// When we saw the Lease renewed, or appear anew. `None`: it has not moved
-    /// since we began to look, which says nothing about before.
+    /// When we saw the Lease renewed, or appear anew, or may have missed that.
+    /// `None`: it has not moved since we began to look, which says nothing about
+    /// before.
     pub renewed_at: Option<Mono>,
     /// When we saw the Lease go.
     pub gone_at: Option<Mono>,
@@ -59,6 +60,15 @@ impl Heartbeats {
         let beat = Heartbeat { renewed_at: Some(now), gone_at: None };
         self.beats.insert(Arc::clone(name), beat);
         self.unreadable.insert(uid.clone(), Arc::clone(name));
+    }
+
+    /// A Lease went between a watch and the list after it: a kubelet may have
+    /// renewed it before, and unknown is not silent. `name`: if it could be read.
+    pub(super) fn missed(&mut self, uid: &Uid, name: Option<Arc<str>>, now: Mono) {
+        let name = name.or_else(|| self.unreadable.get(uid).cloned());
+        if let Some(beat) = name.and_then(|name| self.beats.get_mut(&name)) {
+            beat.renewed_at = Some(now);
+        }
     }
 
     pub(super) fn gone(&mut self, name: &str, now: Mono) {

@@ -33,6 +33,8 @@ pub(super) struct PodIndex {
     by_node: BTreeMap<Arc<str>, BTreeSet<Uid>>,
     terminated: BTreeSet<CollectionOrder>,
     terminating_unscheduled: BTreeSet<Uid>,
+    /// Pods that somebody was about to end.
+    disruption_targets: BTreeSet<Uid>,
     /// When the last mirror pod of a node appeared.
     mirrors: BTreeMap<Arc<str>, Mono>,
 }
@@ -56,6 +58,9 @@ impl PodIndex {
         if pod.phase.counts_as_terminated() {
             self.terminated.insert(CollectionOrder::of(pod));
         }
+        if pod.disruption_target.is_some() {
+            self.disruption_targets.insert(uid.clone());
+        }
     }
 
     pub(super) fn remove(&mut self, pod: &Pod) {
@@ -76,6 +81,7 @@ impl PodIndex {
         if pod.phase.counts_as_terminated() {
             self.terminated.remove(&CollectionOrder::of(pod));
         }
+        self.disruption_targets.remove(uid);
     }
 
     /// Drops the signs of life of a node that no pod names any more. Not part of
@@ -104,6 +110,10 @@ impl PodIndex {
 
     pub(super) fn terminating_unscheduled(&self) -> impl Iterator<Item = &Uid> {
         self.terminating_unscheduled.iter()
+    }
+
+    pub(super) fn disruption_targets(&self) -> impl Iterator<Item = &Uid> {
+        self.disruption_targets.iter()
     }
 
     pub(super) fn last_mirror(&self, node: &str) -> Option<Mono> {

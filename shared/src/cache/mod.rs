@@ -10,32 +10,46 @@
 //! mutually consistent, so a pod may name a node that is not known yet.
 
 mod absence;
+mod budgets;
+#[cfg(any(test, feature = "testing"))]
+mod by_hand;
 mod feed;
 mod heartbeat;
 mod index;
+mod kinds;
 mod object;
+mod selection;
+mod snapshot;
 mod sync;
 mod table;
 mod view;
+mod workloads;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockReadGuard};
 
 pub use absence::Absence;
+pub(crate) use budgets::selector;
 pub use feed::follow;
 pub use heartbeat::Heartbeat;
 pub(crate) use object::{Object, Undecodable};
+pub use snapshot::{Snapshot, SnapshotError};
 pub use sync::{KindState, Trouble};
 pub use view::{Lookup, STALE_AFTER, Sign, SignOfLife, View};
+pub use workloads::ScaleAnswer;
 
 use crate::authority::Witness;
 use crate::clock::Mono;
-use crate::model::{Interner, Kind, Node, NodeLease, Pod};
+use crate::model::{Budget, Controller, Interner, Kind, Node, NodeLease, Pod, Uid};
 use absence::Absences;
 use heartbeat::Heartbeats;
 use index::{NodeIndex, PodIndex};
+use selection::Selection;
 use table::Table;
+use workloads::Workloads;
 
 /// What changed, for those who keep dirty keys. It says where to look, never
 /// what to believe.
@@ -57,6 +71,12 @@ pub enum Change<'a> {
     Heartbeat {
         /// The node's name.
         name: &'a Arc<str>,
+    },
+    /// What the status of a budget rests on changed: its spec or status, its pods,
+    /// or their controllers. Or the budget went.
+    Budget {
+        /// Its UID.
+        uid: &'a Uid,
     },
     /// A kind was listed in full for the first time, or again.
     Listed(Kind),
@@ -88,6 +108,14 @@ pub(crate) struct Inner {
     nodes: Table<Node>,
     node_index: NodeIndex,
     leases: Table<NodeLease>,
+    budgets: Table<Budget>,
+    workloads: Workloads,
+    /// By namespace, and by all that an owner reference says: whoever writes a
+    /// foreign UID into one gets an answer of his own.
+    scales: BTreeMap<(Arc<str>, Arc<Controller>), ScaleAnswer>,
+    /// Whether budgets are followed, so that pods are kept with their labels.
+    selects: bool,
+    selection: Selection,
     heartbeats: Heartbeats,
     absences: Absences,
     kinds: sync::Kinds,
@@ -117,6 +145,19 @@ impl Cache {
         self.subscribers.write().push(subscriber);
     }
 
+    /// Keeps labels and controllers of pods, for the budgets that choose among
+    /// them. Before the first pod comes.
+    pub(crate) fn select(&self) {
+        self.inner.write().selects = true;
+    }
+
+    /// What a controller's scale said, or why it could not be asked.
+    pub(crate) fn scaled(&self, namespace: &Arc<str>, controller: &Arc<Controller>, answer: ScaleAnswer) {
+        let mut inner = self.inner.write();
+        inner.scales.insert((Arc::clone(namespace), Arc::clone(controller)), answer);
+        inner.tell_of_workload(&controller.uid, &mut |change| self.tell(change));
+    }
+
     /// Reads. Do not hold the guard across an await.
     #[must_use]
     pub fn read(&self) -> ViewGuard<'_> {
@@ -141,7 +182,7 @@ impl Cache {
     }
 
     /// The object with this UID went.
-    pub(crate) fn remove<T: Object>(&self, uid: &crate::model::Uid, now: Mono) {
+    pub(crate) fn remove<T: Object>(&self, uid: &Uid, now: Mono) {
         T::take(&mut self.inner.write(), uid, now, &mut |change| self.tell(change));
     }
 
@@ -155,6 +196,7 @@ impl Cache {
         let mut inner = self.inner.write();
         let tell = &mut |change: Change<'_>| self.tell(change);
         for uid in T::table(&mut inner).end_list() {
+            T::missed(&mut inner, &uid, now);
             T::take(&mut inner, &uid, now, tell);
         }
         let first = inner.kinds.listed(T::KIND, now);
@@ -190,6 +232,7 @@ impl Cache {
     pub fn tidy(&self, now: Mono) {
         let mut inner = self.inner.write();
         inner.heartbeats.tidy(now);
+        inner.scales.retain(|_, answer| now.since(answer.at) < SCALES_FOR);
         inner.interner.shrink();
     }
 
@@ -200,7 +243,15 @@ impl Cache {
     }
 }
 
+/// How long an answer about a scale is kept: whoever needs it asks again long before.
+const SCALES_FOR: Duration = Duration::from_secs(600);
+
 impl Inner {
+    /// Keeps up which budgets choose which pods; gives back those that this concerns.
+    fn replace_pod(&mut self, before: Option<&Pod>, after: Option<&Pod>) -> BTreeSet<Uid> {
+        if self.selects { self.selection.replace_pod(before, after) } else { BTreeSet::new() }
+    }
+
     /// Every node that some pod names and nobody knows.
     fn notice_absences(&mut self, now: Mono) {
         for name in self.pod_index.nodes() {

@@ -7,8 +7,8 @@ use super::table::{Entry, Table};
 use super::{Change, Inner};
 use crate::clock::Mono;
 use crate::model::{
-    BadRv, Deletion, Interner, Kind, MIRROR_ANNOTATION, Node, NodeLease, OUT_OF_SERVICE_TAINT, Phase, Pod,
-    PodKey, Readiness, Rv, Uid, is_kubernetes_name,
+    BadRv, Controller, Deletion, DisruptionTarget, Interner, Kind, Labels, MIRROR_ANNOTATION, Node,
+    NodeLease, OUT_OF_SERVICE_TAINT, Phase, Pod, PodKey, Readiness, Rv, Uid, is_kubernetes_name,
 };
 use crate::wire;
 
@@ -55,7 +55,12 @@ impl Undecodable {
         Self { uid: meta.uid.as_deref().and_then(Uid::new), name: meta.name, why }
     }
 
-    fn from_meta(meta: &wire::ObjectMeta, error: &ProjectError) -> Self {
+    /// What is wrong with it.
+    pub(crate) fn why(&self) -> &str {
+        &self.why
+    }
+
+    pub(super) fn from_meta(meta: &wire::ObjectMeta, error: &ProjectError) -> Self {
         Self { uid: meta.uid.as_deref().and_then(Uid::new), name: meta.name.clone(), why: error.to_string() }
     }
 }
@@ -64,6 +69,8 @@ impl Undecodable {
 pub(crate) trait Object: Sized + Send + Sync + 'static {
     /// What the API server sends.
     type Wire: prost::Message + Default + serde::de::DeserializeOwned + Send;
+    /// What is kept of it.
+    type Kept: Send + Sync + 'static;
     /// The kind.
     const KIND: Kind;
 
@@ -71,30 +78,34 @@ pub(crate) trait Object: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// What could be read of an object that lacks one of them.
-    fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable>;
+    fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self::Kept, Undecodable>;
 
     /// The metadata on the wire, for removals and for the version to go on from.
     fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta>;
 
     /// All objects of this kind.
-    fn table(inner: &mut Inner) -> &mut Table<Self>;
+    fn table(inner: &mut Inner) -> &mut Table<Self::Kept>;
     /// Keeps `object` and its indexes, and tells if it differs from what was there.
-    fn put(inner: &mut Inner, object: Self, now: Mono, tell: Tell<'_>);
+    fn put(inner: &mut Inner, object: Self::Kept, now: Mono, tell: Tell<'_>);
     /// Keeps that there is something unreadable.
     fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>);
+    /// The object went while nobody watched: what it was last is not known. Its
+    /// removal follows.
+    fn missed(_inner: &mut Inner, _uid: &Uid, _now: Mono) {}
     /// Forgets the object and tells.
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>);
 }
 
-struct Identity {
-    uid: Uid,
-    rv: Rv,
-    name: String,
+/// Who an object is.
+pub(super) struct Identity {
+    pub(super) uid: Uid,
+    pub(super) rv: Rv,
+    pub(super) name: String,
 }
 
 /// A name as RFC 1123 allows it. Names become parts of URLs: one with a `/` or a
 /// `?` in it would make a question about one object a question about another.
-fn name(text: Option<&str>, field: &'static str) -> Result<String, ProjectError> {
+pub(super) fn name(text: Option<&str>, field: &'static str) -> Result<String, ProjectError> {
     let text = text.filter(|text| !text.is_empty()).ok_or(ProjectError::Missing(field))?;
     if is_kubernetes_name(text) {
         Ok(text.to_owned())
@@ -103,7 +114,7 @@ fn name(text: Option<&str>, field: &'static str) -> Result<String, ProjectError>
     }
 }
 
-fn identity(meta: &wire::ObjectMeta) -> Result<Identity, ProjectError> {
+pub(super) fn identity(meta: &wire::ObjectMeta) -> Result<Identity, ProjectError> {
     let rv = meta.resource_version.as_deref().filter(|text| !text.is_empty());
     Ok(Identity {
         uid: meta.uid.as_deref().and_then(Uid::new).ok_or(ProjectError::Missing("metadata.uid"))?,
@@ -129,6 +140,12 @@ fn project_pod(
         .chain(&status.init_container_statuses)
         .chain(&status.ephemeral_container_statuses);
     let running = reports.filter_map(|report| report.state.as_ref()).any(|state| state.running.is_some());
+    let condition = |name: &str| {
+        let named = |one: &&wire::PodCondition| one.r#type.as_deref() == Some(name);
+        status.conditions.iter().find(named).filter(|one| one.status.as_deref() == Some("True"))
+    };
+    let disrupted =
+        condition("DisruptionTarget").filter(|one| one.reason.as_deref() != Some("TerminationByKubelet"));
     let deletion = meta
         .deletion_timestamp
         .map(|at| Deletion { at: at.whole_seconds(), grace: meta.deletion_grace_period_seconds });
@@ -141,6 +158,13 @@ fn project_pod(
         phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
         evicted: status.reason.as_deref() == Some("Evicted"),
         running,
+        ready: condition("Ready").is_some(),
+        disruption_target: disrupted.map(|one| DisruptionTarget {
+            since: one.last_transition_time.map_or(0, wire::Time::whole_seconds),
+            first_seen: now,
+        }),
+        labels: interner.labels(labels(meta)),
+        controller: controller(meta).map(|controller| interner.controller(controller)),
         mirror: meta.annotations.iter().any(|entry| entry.key == MIRROR_ANNOTATION),
         deletion,
         finalizers: meta.finalizers.iter().map(|name| name.as_str().into()).collect(),
@@ -148,8 +172,26 @@ fn project_pod(
     })
 }
 
+fn labels(meta: &wire::ObjectMeta) -> Labels {
+    meta.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+}
+
+/// The owner that manages the object. One without a UID manages nothing.
+pub(super) fn controller(meta: &wire::ObjectMeta) -> Option<Controller> {
+    let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true))?;
+    let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+    let uid = owner.uid.as_deref().and_then(Uid::new)?;
+    Some(Controller {
+        api_version: text(&owner.api_version),
+        kind: text(&owner.kind),
+        name: text(&owner.name),
+        uid,
+    })
+}
+
 impl Object for Pod {
     type Wire = wire::Pod;
+    type Kept = Self;
     const KIND: Kind = Kind::Pods;
 
     fn project(wire: wire::Pod, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
@@ -172,11 +214,20 @@ impl Object for Pod {
             Some(Entry::Known(before)) => Some(before),
             Some(Entry::Undecodable(_)) | None => None,
         };
+        if !inner.selects {
+            // Nobody asks for them: they would be half of what a pod takes.
+            (pod.labels, pod.controller) = (Labels::default(), None);
+        }
         if let Some(before) = &before {
             pod.first_seen = before.first_seen;
+            pod.disruption_target = pod.disruption_target.map(|target| match before.disruption_target {
+                Some(known) if known.since == target.since => known,
+                _ => target,
+            });
             inner.pod_index.remove(before);
         }
         inner.pod_index.add(&pod);
+        let budgets = inner.replace_pod(before.as_ref(), Some(&pod));
         let noise = before.as_ref().is_some_and(|before| *before == Self { rv: before.rv, ..pod.clone() });
         let nodes: Vec<Arc<str>> = before.iter().chain([&pod]).filter_map(|pod| pod.node.clone()).collect();
         if !noise {
@@ -186,6 +237,7 @@ impl Object for Pod {
         for node in nodes {
             inner.recheck_absence(&node, now);
         }
+        budgets.iter().for_each(|uid| tell(Change::Budget { uid }));
     }
 
     fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
@@ -197,10 +249,12 @@ impl Object for Pod {
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
         if let Some(Entry::Known(pod)) = inner.pods.take(uid) {
             inner.pod_index.remove(&pod);
+            let budgets = inner.replace_pod(Some(&pod), None);
             if let Some(node) = &pod.node {
                 inner.recheck_absence(node, now);
             }
             tell(Change::Pod { before: Some(&pod), after: None });
+            budgets.iter().for_each(|uid| tell(Change::Budget { uid }));
         }
     }
 }
@@ -224,6 +278,7 @@ fn project_node(
 
 impl Object for Node {
     type Wire = wire::Node;
+    type Kept = Self;
     const KIND: Kind = Kind::Nodes;
 
     fn project(wire: wire::Node, interner: &mut Interner, _now: Mono) -> Result<Self, Undecodable> {
@@ -293,6 +348,7 @@ fn project_lease(
 
 impl Object for NodeLease {
     type Wire = wire::Lease;
+    type Kept = Self;
     const KIND: Kind = Kind::NodeLeases;
 
     fn project(wire: wire::Lease, interner: &mut Interner, _now: Mono) -> Result<Self, Undecodable> {
@@ -331,6 +387,11 @@ impl Object for NodeLease {
         inner.heartbeats.unreadable(&uid, &name, now);
         inner.leases.put(uid, Entry::Undecodable(undecodable.why.into()));
         tell(Change::Heartbeat { name: &name });
+    }
+
+    fn missed(inner: &mut Inner, uid: &Uid, now: Mono) {
+        let known = inner.leases.known(uid).map(|lease| Arc::clone(&lease.name));
+        inner.heartbeats.missed(uid, known, now);
     }
 
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {

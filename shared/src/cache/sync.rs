@@ -1,5 +1,7 @@
 //! How far each kind can be believed.
 
+use std::collections::BTreeMap;
+
 use crate::clock::Mono;
 use crate::model::Kind;
 
@@ -24,23 +26,18 @@ pub struct KindState {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Kinds([KindState; Kind::ALL.len()]);
+pub(super) struct Kinds(BTreeMap<Kind, KindState>);
+
+/// Of a kind that nobody follows.
+static UNHEARD: KindState = KindState { synced: false, last_contact: None, trouble: None };
 
 impl Kinds {
-    pub(super) const fn state(&self, kind: Kind) -> &KindState {
-        match (&self.0, kind) {
-            ([pods, _, _], Kind::Pods) => pods,
-            ([_, nodes, _], Kind::Nodes) => nodes,
-            ([_, _, leases], Kind::NodeLeases) => leases,
-        }
+    pub(super) fn state(&self, kind: Kind) -> &KindState {
+        self.0.get(&kind).unwrap_or(&UNHEARD)
     }
 
-    const fn state_mut(&mut self, kind: Kind) -> &mut KindState {
-        match (&mut self.0, kind) {
-            ([pods, _, _], Kind::Pods) => pods,
-            ([_, nodes, _], Kind::Nodes) => nodes,
-            ([_, _, leases], Kind::NodeLeases) => leases,
-        }
+    fn state_mut(&mut self, kind: Kind) -> &mut KindState {
+        self.0.entry(kind).or_default()
     }
 
     pub(super) fn heard(&mut self, kind: Kind, now: Mono) {

@@ -26,6 +26,7 @@ impl Subscriber for Heard {
             Change::Pod { before, after } => format!("pod {} -> {}", pod(before), pod(after)),
             Change::Node { name } => format!("node {name}"),
             Change::Heartbeat { name } => format!("heartbeat {name}"),
+            Change::Budget { uid } => format!("budget {uid}"),
             Change::Listed(kind) => format!("listed {}", kind.resource()),
         });
     }

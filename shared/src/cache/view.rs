@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::absence::Absence;
 use super::table::Entry;
-use super::{Inner, KindState};
+use super::{Inner, KindState, ScaleAnswer};
 use crate::authority::Hold;
 use crate::clock::Mono;
-use crate::model::{Kind, Node, Pod, Uid};
+use crate::model::{Budget, Kind, Node, Pod, Uid, Workload, WorkloadKind};
 
 /// How long a kind may be silent before nothing is decided from it. The API
 /// server sends a bookmark each minute on a watch where nothing happens; two
@@ -169,6 +169,61 @@ impl<'a> View<'a> {
         self.inner.heartbeats.get(node).is_none_or(|beat| beat.gone_at.is_some())
     }
 
+    /// Pods that somebody was about to end, by another's hand than their kubelet's.
+    pub fn disruption_targets(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.pod_index.disruption_targets().filter_map(|uid| pods.known(uid))
+    }
+
+    /// The budget with this UID, if it is there and readable.
+    #[must_use]
+    pub fn budget(&self, uid: &Uid) -> Option<&'a Budget> {
+        self.inner.budgets.known(uid)
+    }
+
+    /// Every readable budget.
+    pub fn budgets(&self) -> impl Iterator<Item = &'a Budget> + use<'a> {
+        self.inner.budgets.iter()
+    }
+
+    /// The readable pods that a budget chooses.
+    pub fn pods_of_budget(&self, budget: &Uid) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.selection.chosen_by(budget).filter_map(|uid| pods.known(uid))
+    }
+
+    /// The readable budgets that choose this pod.
+    pub fn budgets_of_pod(&self, pod: &Pod) -> impl Iterator<Item = &'a Budget> + use<'a> {
+        let budgets = &self.inner.budgets;
+        self.inner.selection.choosers_of(pod).filter_map(|uid| budgets.known(uid))
+    }
+
+    /// The workload with this UID.
+    #[must_use]
+    pub fn workload(&self, kind: WorkloadKind, uid: &Uid) -> Lookup<'a, Workload> {
+        let table = self.inner.workloads.of(kind);
+        match table.get(uid) {
+            Some(Entry::Known(workload)) => Lookup::Known(workload),
+            Some(Entry::Undecodable(why)) => Lookup::Unknown(why),
+            None if table.unidentified() > 0 => {
+                Lookup::Unknown("some objects of its kind cannot be decoded, not even their names")
+            }
+            None => Lookup::Absent,
+        }
+    }
+
+    /// What the scale of a pod's controller said when it was last asked.
+    #[must_use]
+    pub fn scale(&self, pod: &Pod) -> Option<&'a ScaleAnswer> {
+        let controller = pod.controller.as_ref()?;
+        self.inner.scales.get(&(Arc::clone(&pod.key.namespace), Arc::clone(controller)))
+    }
+
+    fn count_workloads(&self, kind: WorkloadKind) -> (usize, usize) {
+        let table = self.inner.workloads.of(kind);
+        (table.len(), table.undecodable())
+    }
+
     /// How many objects of a kind there are, and how many of them are unreadable.
     #[must_use]
     pub fn count(&self, kind: Kind) -> (usize, usize) {
@@ -176,6 +231,11 @@ impl<'a> View<'a> {
             Kind::Pods => (self.inner.pods.len(), self.inner.pods.undecodable()),
             Kind::Nodes => (self.inner.nodes.len(), self.inner.nodes.undecodable()),
             Kind::NodeLeases => (self.inner.leases.len(), self.inner.leases.undecodable()),
+            Kind::Budgets => (self.inner.budgets.len(), self.inner.budgets.undecodable()),
+            Kind::Deployments => self.count_workloads(WorkloadKind::Deployment),
+            Kind::ReplicaSets => self.count_workloads(WorkloadKind::ReplicaSet),
+            Kind::StatefulSets => self.count_workloads(WorkloadKind::StatefulSet),
+            Kind::ReplicationControllers => self.count_workloads(WorkloadKind::ReplicationController),
         }
     }
 

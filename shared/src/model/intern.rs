@@ -1,13 +1,17 @@
-//! One allocation for each distinct namespace and node name.
+//! One allocation for what many objects have alike: namespaces, node names, labels, controllers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Gives the same `Arc` for the same text, so that 150,000 pods share the names
-/// of their few namespaces and nodes.
+use super::{Controller, Labels};
+
+/// Gives the same allocation for the same value, so that 150,000 pods share the
+/// names of their few namespaces and nodes, and the labels of their replicas.
 #[derive(Debug, Default)]
 pub struct Interner {
     known: BTreeSet<Arc<str>>,
+    labels: BTreeSet<Labels>,
+    controllers: BTreeSet<Arc<Controller>>,
 }
 
 impl Interner {
@@ -21,9 +25,30 @@ impl Interner {
         fresh
     }
 
-    /// Drops the names that nothing else holds any more.
+    /// The shared form of these labels.
+    pub fn labels(&mut self, labels: Labels) -> Labels {
+        if let Some(known) = self.labels.get(&labels) {
+            return known.clone();
+        }
+        self.labels.insert(labels.clone());
+        labels
+    }
+
+    /// The shared form of this controller.
+    pub fn controller(&mut self, controller: Controller) -> Arc<Controller> {
+        if let Some(known) = self.controllers.get(&controller) {
+            return Arc::clone(known);
+        }
+        let fresh = Arc::new(controller);
+        self.controllers.insert(Arc::clone(&fresh));
+        fresh
+    }
+
+    /// Drops what nothing else holds any more.
     pub fn shrink(&mut self) {
         self.known.retain(|name| Arc::strong_count(name) > 1);
+        self.labels.retain(Labels::is_shared);
+        self.controllers.retain(|controller| Arc::strong_count(controller) > 1);
     }
 
     /// How many distinct names are held.

@@ -3,17 +3,25 @@
 //! Duty: give identities types that cannot be swapped and keep an object of the
 //! cache to some two hundred bytes. Nothing here knows kube, tokio or time.
 
+mod budget;
 mod ids;
 mod intern;
+mod labels;
 mod lease;
 mod node;
 mod pod;
+mod workload;
 
+pub use budget::{
+    Allowed, Amount, BadAmount, Budget, BudgetKey, BudgetStatus, Disrupted, UnhealthyPolicy, Wanted,
+};
 pub use ids::{BadRv, PodKey, Rv, Uid, is_kubernetes_name};
 pub use intern::Interner;
+pub use labels::{BadSelector, Labels, Requirement, Selector};
 pub use lease::NodeLease;
 pub use node::{Node, OUT_OF_SERVICE_TAINT, Readiness};
-pub use pod::{Deletion, MIRROR_ANNOTATION, Phase, Pod};
+pub use pod::{Controller, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod};
+pub use workload::{Scale, Workload, WorkloadKind};
 
 /// The kinds that the cache can follow. Closed: it labels metrics and sync states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,11 +32,30 @@ pub enum Kind {
     Nodes,
     /// The heartbeats of kubelets: Leases of the namespace `kube-node-lease`.
     NodeLeases,
+    /// PodDisruptionBudgets.
+    Budgets,
+    /// Deployments.
+    Deployments,
+    /// ReplicaSets.
+    ReplicaSets,
+    /// StatefulSets.
+    StatefulSets,
+    /// ReplicationControllers.
+    ReplicationControllers,
 }
 
 impl Kind {
     /// Every kind, in the order of their sync states.
-    pub const ALL: [Self; 3] = [Self::Pods, Self::Nodes, Self::NodeLeases];
+    pub const ALL: [Self; 8] = [
+        Self::Pods,
+        Self::Nodes,
+        Self::NodeLeases,
+        Self::Budgets,
+        Self::Deployments,
+        Self::ReplicaSets,
+        Self::StatefulSets,
+        Self::ReplicationControllers,
+    ];
 
     /// The name that logs, metrics and RBAC use.
     #[must_use]
@@ -37,6 +64,20 @@ impl Kind {
             Self::Pods => "pods",
             Self::Nodes => "nodes",
             Self::NodeLeases => "leases",
+            Self::Budgets => "poddisruptionbudgets",
+            Self::Deployments => "deployments",
+            Self::ReplicaSets => "replicasets",
+            Self::StatefulSets => "statefulsets",
+            Self::ReplicationControllers => "replicationcontrollers",
+        }
+    }
+
+    /// The path of its objects in one namespace, or in all of them.
+    #[must_use]
+    pub fn path_in(self, namespace: Option<&str>) -> String {
+        match (namespace, self.path().rsplit_once('/')) {
+            (Some(namespace), Some((base, plural))) => format!("{base}/namespaces/{namespace}/{plural}"),
+            _ => self.path().to_owned(),
         }
     }
 
@@ -47,6 +88,11 @@ impl Kind {
             Self::Pods => "/api/v1/pods",
             Self::Nodes => "/api/v1/nodes",
             Self::NodeLeases => "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+            Self::Budgets => "/apis/policy/v1/poddisruptionbudgets",
+            Self::Deployments => "/apis/apps/v1/deployments",
+            Self::ReplicaSets => "/apis/apps/v1/replicasets",
+            Self::StatefulSets => "/apis/apps/v1/statefulsets",
+            Self::ReplicationControllers => "/api/v1/replicationcontrollers",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{PodKey, Rv, Uid};
+use super::{Labels, PodKey, Rv, Uid};
 use crate::clock::Mono;
 
 /// The annotation by which a kubelet marks the API's copy of a static pod.
@@ -63,6 +63,28 @@ pub struct Deletion {
     pub grace: Option<i64>,
 }
 
+/// The controller of an object: the owner reference that manages it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Controller {
+    /// Group and version.
+    pub api_version: Box<str>,
+    /// The kind.
+    pub kind: Box<str>,
+    /// The name, in the same namespace.
+    pub name: Box<str>,
+    /// The identity.
+    pub uid: Uid,
+}
+
+/// That somebody is about to end a pod, or was (KEP-3329).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DisruptionTarget {
+    /// Since when, in seconds of that somebody's clock.
+    pub since: i64,
+    /// When this process first saw it.
+    pub first_seen: Mono,
+}
+
 /// A pod as decisions see it, some two hundred bytes with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
@@ -86,6 +108,14 @@ pub struct Pod {
     pub mirror: bool,
     /// Set when deletion was asked for.
     pub deletion: Option<Deletion>,
+    /// Its condition `Ready` is `True`.
+    pub ready: bool,
+    /// Its condition `DisruptionTarget` is `True` by another's hand than its kubelet's.
+    pub disruption_target: Option<DisruptionTarget>,
+    /// Its labels, shared with the pods that have the same.
+    pub labels: Labels,
+    /// Who manages it, shared with the others that it manages.
+    pub controller: Option<Arc<Controller>>,
     /// What keeps the object after its deletion.
     pub finalizers: Box<[Box<str>]>,
     /// When this process first saw this incarnation.

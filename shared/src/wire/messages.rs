@@ -1,10 +1,13 @@
 //! The messages. Tags are the field numbers of `k8s.io/api/*/generated.proto` v0.36.3.
 
+use std::collections::BTreeMap;
+
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Time;
+use super::policy::null_is_empty_map;
 
 /// A message with the serde form that all of them share.
 macro_rules! message {
@@ -23,8 +26,10 @@ macro_rules! message {
     };
 }
 
+pub(super) use message;
+
 message! {
-    /// `metadata`, without labels, owners and managed fields.
+    /// `metadata`, without managed fields.
     ObjectMeta {
         /// The name.
         name: Option<String> = [string, optional, tag = "1"];
@@ -42,10 +47,30 @@ message! {
         deletion_timestamp: Option<Time> = [message, optional, tag = "9"];
         /// The grace in force, in seconds.
         deletion_grace_period_seconds: Option<i64> = [int64, optional, tag = "10"];
+        /// The labels.
+        labels: BTreeMap<String, String> = [btree_map = "string, string", tag = "11"] serde[deserialize_with = "null_is_empty_map"];
         /// The keys of the annotations; nobody reads a value.
         annotations: Vec<MapKey> = [message, repeated, tag = "12"] serde[with = "map_keys"];
+        /// Whose it is.
+        owner_references: Vec<OwnerReference> = [message, repeated, tag = "13"] serde[deserialize_with = "null_is_empty"];
         /// What keeps the object after its deletion.
         finalizers: Vec<String> = [string, repeated, tag = "14"] serde[deserialize_with = "null_is_empty"];
+    }
+}
+
+message! {
+    /// One owner.
+    OwnerReference {
+        /// The kind.
+        kind: Option<String> = [string, optional, tag = "1"];
+        /// The name, in the same namespace.
+        name: Option<String> = [string, optional, tag = "3"];
+        /// The identity.
+        uid: Option<String> = [string, optional, tag = "4"];
+        /// Group and version.
+        api_version: Option<String> = [string, optional, tag = "5"];
+        /// Whether it is the one that manages the object.
+        controller: Option<bool> = [bool, optional, tag = "6"];
     }
 }
 
@@ -85,6 +110,8 @@ message! {
 message! {
     /// `pod.spec`.
     PodSpec {
+        /// How long its processes may take to end; the API server sets 30 where nobody says.
+        termination_grace_period_seconds: Option<i64> = [int64, optional, tag = "4"];
         /// The node that it is bound to; empty before.
         node_name: Option<String> = [string, optional, tag = "10"];
     }
@@ -95,6 +122,8 @@ message! {
     PodStatus {
         /// The phase.
         phase: Option<String> = [string, optional, tag = "1"];
+        /// Its conditions.
+        conditions: Vec<PodCondition> = [message, repeated, tag = "2"] serde[deserialize_with = "null_is_empty"];
         /// Why the pod is as it is, in one word.
         reason: Option<String> = [string, optional, tag = "4"];
         /// Reports on the ordinary containers.
@@ -103,6 +132,20 @@ message! {
         init_container_statuses: Vec<ContainerStatus> = [message, repeated, tag = "10"] serde[deserialize_with = "null_is_empty"];
         /// Reports on the debug containers.
         ephemeral_container_statuses: Vec<ContainerStatus> = [message, repeated, tag = "13"] serde[deserialize_with = "null_is_empty"];
+    }
+}
+
+message! {
+    /// One condition of a pod.
+    PodCondition {
+        /// Which one.
+        r#type: Option<String> = [string, optional, tag = "1"];
+        /// `True`, `False` or `Unknown`.
+        status: Option<String> = [string, optional, tag = "2"];
+        /// When the status last changed.
+        last_transition_time: Option<Time> = [message, optional, tag = "4"];
+        /// One word.
+        reason: Option<String> = [string, optional, tag = "5"];
     }
 }
 
@@ -137,6 +180,8 @@ message! {
 message! {
     /// `node.spec`.
     NodeSpec {
+        /// The scheduler takes it for no new pod: it is cordoned.
+        unschedulable: bool = [bool, tag = "4"];
         /// Its taints.
         taints: Vec<Taint> = [message, repeated, tag = "5"] serde[deserialize_with = "null_is_empty"];
     }
@@ -229,7 +274,7 @@ message! {
 }
 
 /// Lists may be `null` in JSON where Go had a nil slice.
-fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(super) fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())

@@ -11,12 +11,23 @@
 mod codec;
 mod list;
 mod messages;
+mod placement;
+mod policy;
 mod time;
 
 pub use codec::{Encoding, Event, Frames, PROTOBUF_FIRST, Raw, WireError};
 pub use list::List;
 pub use messages::{
     ContainerState, ContainerStatus, Lease, LeaseSpec, MapKey, Node, NodeCondition, NodeSpec, NodeStatus,
-    ObjectMeta, OnlyMeta, Pod, PodSpec, PodStatus, Presence, Status, StatusCause, StatusDetails, Taint,
+    ObjectMeta, OnlyMeta, OwnerReference, Pod, PodCondition, PodSpec, PodStatus, Presence, Status,
+    StatusCause, StatusDetails, Taint,
+};
+pub use placement::{
+    Container, FullTaint, NodeRoom, NodeRoomSpec, NodeRoomStatus, PodNeeds, PodNeedsSpec, Quantity,
+    Resources, Toleration, Volume, VolumeSource,
+};
+pub use policy::{
+    Budget, BudgetSpec, BudgetStatus, Condition, IntOrString, LabelRequirement, LabelSelector, ResourceList,
+    ResourceOf, Workload, WorkloadSpec,
 };
 pub use time::Time;

@@ -91,6 +91,19 @@ fn what_is_a_sign_of_life_of_a_kubelet() {
     }
 }
 
+/// Its kubelet may have renewed it before it went; a deletion that the watch brings
+/// is preceded by every renewal.
+#[test]
+fn bug_a_lease_that_went_between_a_watch_and_a_relist_may_have_been_renewed() {
+    let cache = known();
+    list::<NodeLease>(&cache, &[], at(5));
+    assert_eq!(sign(&cache), renewed(5));
+    let cache = known();
+    cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(4));
+    list::<NodeLease>(&cache, &[], at(5));
+    assert_eq!(sign(&cache), renewed(5), "one that could not be read too");
+}
+
 #[test]
 fn a_lease_that_appears_after_the_list_is_a_sign_of_life() {
     let cache = Cache::default();

@@ -30,6 +30,11 @@ fn any_meta() -> impl Strategy<Value = ObjectMeta> {
                 creation_timestamp: time,
                 deletion_timestamp: time,
                 deletion_grace_period_seconds: grace,
+                labels: finalizers.iter().map(|text| (text.clone(), text.clone())).collect(),
+                owner_references: vec![crate::wire::OwnerReference {
+                    name: finalizers.first().cloned(),
+                    ..Default::default()
+                }],
                 annotations: keys.into_iter().map(|key| MapKey { key }).collect(),
                 finalizers,
             }
@@ -47,7 +52,7 @@ fn any_pod() -> impl Strategy<Value = Pod> {
             let statuses: Vec<_> = runs.into_iter().map(report).collect();
             Pod {
                 metadata: Some(metadata),
-                spec: Some(PodSpec { node_name }),
+                spec: Some(PodSpec { node_name, ..PodSpec::default() }),
                 status: Some(PodStatus {
                     phase,
                     container_statuses: statuses.clone(),

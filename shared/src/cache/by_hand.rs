@@ -1,0 +1,29 @@
+//! What tests do to a cache in place of its feeds.
+
+use super::Cache;
+use super::kinds::of_kind;
+use super::object::Object;
+use crate::clock::Mono;
+use crate::model::{Kind, Uid};
+use crate::wire::{Raw, WireError};
+
+impl Cache {
+    /// Everything that is there was named by a list.
+    pub(crate) fn end_list_of(&self, kind: Kind, now: Mono) {
+        of_kind!(kind, T => self.end_list::<T>(now));
+    }
+
+    /// An object as the API server sends it.
+    ///
+    /// # Errors
+    /// It is none of the kind.
+    pub(crate) fn apply_raw(&self, kind: Kind, raw: &Raw, now: Mono) -> Result<(), WireError> {
+        of_kind!(kind, T => self.apply::<T>(raw.decode::<<T as Object>::Wire>()?, now));
+        Ok(())
+    }
+
+    /// The object went.
+    pub(crate) fn remove_of(&self, kind: Kind, uid: &Uid, now: Mono) {
+        of_kind!(kind, T => self.remove::<T>(uid, now));
+    }
+}

@@ -1,0 +1,42 @@
+//! From a kind to the type that follows it.
+
+/// Evaluates `$body` with `$t` as the type that follows `$kind`.
+macro_rules! of_kind {
+    ($kind:expr, $t:ident => $body:expr) => {
+        match $kind {
+            $crate::model::Kind::Pods => {
+                type $t = $crate::model::Pod;
+                $body
+            }
+            $crate::model::Kind::Nodes => {
+                type $t = $crate::model::Node;
+                $body
+            }
+            $crate::model::Kind::NodeLeases => {
+                type $t = $crate::model::NodeLease;
+                $body
+            }
+            $crate::model::Kind::Budgets => {
+                type $t = $crate::model::Budget;
+                $body
+            }
+            $crate::model::Kind::Deployments => {
+                type $t = super::workloads::Followed<super::workloads::Deployments>;
+                $body
+            }
+            $crate::model::Kind::ReplicaSets => {
+                type $t = super::workloads::Followed<super::workloads::ReplicaSets>;
+                $body
+            }
+            $crate::model::Kind::StatefulSets => {
+                type $t = super::workloads::Followed<super::workloads::StatefulSets>;
+                $body
+            }
+            $crate::model::Kind::ReplicationControllers => {
+                type $t = super::workloads::Followed<super::workloads::ReplicationControllers>;
+                $body
+            }
+        }
+    };
+}
+pub(super) use of_kind;

@@ -1,0 +1,367 @@
+//! Which pods a selector chooses, and which selectors choose a pod: kept up to
+//! date with every change, never searched for.
+//!
+//! Pods with the same labels in the same namespace form a *class*: the replicas of
+//! one ReplicaSet are one class, and a selector is tried on classes, once each.
+//! Where a selector requires a pair (`app: db`), it is tried only on classes that
+//! have it. KCM tries every selector of a namespace on each pod that changes, and
+//! every pod of a namespace for each budget (weak spot W-DC1).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::model::{Labels, Pod, Selector, Uid};
+
+type ClassId = u32;
+
+/// Where a class or a selector is looked for: its namespace, and one pair of it.
+type Place = (Arc<str>, Option<(Box<str>, Box<str>)>);
+
+#[derive(Debug)]
+struct Class {
+    labels: Labels,
+    pods: BTreeSet<Uid>,
+    /// Who manages the pods, and how many of them: mostly one.
+    controllers: BTreeMap<Uid, usize>,
+    chosen_by: BTreeSet<Uid>,
+}
+
+#[derive(Debug)]
+struct Chooser {
+    namespace: Arc<str>,
+    selector: Selector,
+    classes: BTreeSet<ClassId>,
+}
+
+/// The index. Choosers are known by the UID of the object that has the selector.
+#[derive(Debug, Default)]
+pub(super) struct Selection {
+    classes: BTreeMap<ClassId, Class>,
+    by_labels: BTreeMap<(Arc<str>, Labels), ClassId>,
+    classes_at: BTreeMap<Place, BTreeSet<ClassId>>,
+    classes_of: BTreeMap<Uid, BTreeSet<ClassId>>,
+    choosers: BTreeMap<Uid, Chooser>,
+    choosers_at: BTreeMap<Place, BTreeSet<Uid>>,
+    next: ClassId,
+}
+
+fn pair(key: &str, value: &str) -> Option<(Box<str>, Box<str>)> {
+    Some((key.into(), value.into()))
+}
+
+/// Every place at which a class can be looked for.
+fn places<'a>(namespace: &'a Arc<str>, labels: &'a Labels) -> impl Iterator<Item = Place> + 'a {
+    let pairs = labels.iter().map(|(key, value)| (Arc::clone(namespace), pair(key, value)));
+    pairs.chain([(Arc::clone(namespace), None)])
+}
+
+/// The one place at which all classes are that a selector may choose.
+fn place_of(namespace: &Arc<str>, selector: &Selector) -> Place {
+    (Arc::clone(namespace), selector.required_pair().and_then(|(key, value)| pair(key, value)))
+}
+
+fn forget<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {
+    if let Some(set) = index.get_mut(key) {
+        set.remove(value);
+        if set.is_empty() {
+            index.remove(key);
+        }
+    }
+}
+
+impl Selection {
+    /// A pod appeared, changed or went; gives back every budget whose numbers may
+    /// differ for it.
+    pub(super) fn replace_pod(&mut self, before: Option<&Pod>, after: Option<&Pod>) -> BTreeSet<Uid> {
+        if let (Some(before), Some(after)) = (before, after)
+            && before.labels == after.labels
+            && before.controller == after.controller
+        {
+            let counts = |pod: &Pod| (pod.ready, pod.deletion.is_some());
+            let same = counts(before) == counts(after);
+            return if same { BTreeSet::new() } else { self.choosers_of(after).cloned().collect() };
+        }
+        let mut choosers = BTreeSet::new();
+        if let Some(before) = before {
+            choosers.extend(self.choosers_of(before).cloned());
+            self.remove_pod(before);
+        }
+        if let Some(after) = after {
+            self.add_pod(after);
+            choosers.extend(self.choosers_of(after).cloned());
+        }
+        choosers
+    }
+
+    fn add_pod(&mut self, pod: &Pod) {
+        let (namespace, labels) = (&pod.key.namespace, &pod.labels);
+        let id = match self.by_labels.get(&(Arc::clone(namespace), labels.clone())) {
+            Some(id) => *id,
+            None => self.found(namespace, labels),
+        };
+        let Some(class) = self.classes.get_mut(&id) else { return };
+        class.pods.insert(pod.uid().clone());
+        if let Some(controller) = &pod.controller {
+            *class.controllers.entry(controller.uid.clone()).or_default() += 1;
+            self.classes_of.entry(controller.uid.clone()).or_default().insert(id);
+        }
+    }
+
+    fn remove_pod(&mut self, pod: &Pod) {
+        let key = (Arc::clone(&pod.key.namespace), pod.labels.clone());
+        let Some(id) = self.by_labels.get(&key).copied() else { return };
+        let Some(class) = self.classes.get_mut(&id) else { return };
+        class.pods.remove(pod.uid());
+        if let Some(controller) = &pod.controller
+            && let Some(count) = class.controllers.get_mut(&controller.uid)
+        {
+            *count -= 1;
+            if *count == 0 {
+                class.controllers.remove(&controller.uid);
+                forget(&mut self.classes_of, &controller.uid, &id);
+            }
+        }
+        if !class.pods.is_empty() {
+            return;
+        }
+        for chooser in &class.chosen_by {
+            if let Some(chooser) = self.choosers.get_mut(chooser) {
+                chooser.classes.remove(&id);
+            }
+        }
+        for place in places(&pod.key.namespace, &pod.labels) {
+            forget(&mut self.classes_at, &place, &id);
+        }
+        self.classes.remove(&id);
+        self.by_labels.remove(&key);
+    }
+
+    /// The first pod of a class founds it.
+    fn found(&mut self, namespace: &Arc<str>, labels: &Labels) -> ClassId {
+        let id = self.next;
+        // Four thousand million classes would have to appear while one of them stays.
+        self.next = self.next.wrapping_add(1);
+        let mut chosen_by = BTreeSet::new();
+        for place in places(namespace, labels) {
+            for uid in self.choosers_at.get(&place).into_iter().flatten() {
+                if let Some(chooser) = self.choosers.get_mut(uid)
+                    && chooser.selector.matches(labels)
+                {
+                    chooser.classes.insert(id);
+                    chosen_by.insert(uid.clone());
+                }
+            }
+            self.classes_at.entry(place).or_default().insert(id);
+        }
+        let class =
+            Class { labels: labels.clone(), pods: BTreeSet::new(), controllers: BTreeMap::new(), chosen_by };
+        self.classes.insert(id, class);
+        self.by_labels.insert((Arc::clone(namespace), labels.clone()), id);
+        id
+    }
+
+    /// An object with this selector appeared, or has this selector now.
+    pub(super) fn set_chooser(&mut self, namespace: &Arc<str>, selector: Selector, uid: &Uid) {
+        self.remove_chooser(uid);
+        let place = place_of(namespace, &selector);
+        let mut chosen = BTreeSet::new();
+        for id in self.classes_at.get(&place).into_iter().flatten() {
+            if let Some(class) = self.classes.get_mut(id)
+                && selector.matches(&class.labels)
+            {
+                class.chosen_by.insert(uid.clone());
+                chosen.insert(*id);
+            }
+        }
+        self.choosers_at.entry(place).or_default().insert(uid.clone());
+        let chooser = Chooser { namespace: Arc::clone(namespace), selector, classes: chosen };
+        self.choosers.insert(uid.clone(), chooser);
+    }
+
+    /// It went, or its selector chooses nothing any more.
+    pub(super) fn remove_chooser(&mut self, uid: &Uid) {
+        let Some(chooser) = self.choosers.remove(uid) else { return };
+        for id in &chooser.classes {
+            if let Some(class) = self.classes.get_mut(id) {
+                class.chosen_by.remove(uid);
+            }
+        }
+        forget(&mut self.choosers_at, &place_of(&chooser.namespace, &chooser.selector), uid);
+    }
+
+    /// The pods that it chooses.
+    pub(super) fn chosen_by<'a>(&'a self, chooser: &Uid) -> impl Iterator<Item = &'a Uid> + use<'a> {
+        let classes = self.choosers.get(chooser).into_iter().flat_map(|chooser| &chooser.classes);
+        classes.filter_map(|id| self.classes.get(id)).flat_map(|class| &class.pods)
+    }
+
+    /// Whoever chooses this pod, which must have been added.
+    pub(super) fn choosers_of<'a>(&'a self, pod: &Pod) -> impl Iterator<Item = &'a Uid> + use<'a> {
+        let id = self.by_labels.get(&(Arc::clone(&pod.key.namespace), pod.labels.clone()));
+        id.and_then(|id| self.classes.get(id)).into_iter().flat_map(|class| &class.chosen_by)
+    }
+
+    /// Whoever chooses a pod that this controller manages.
+    pub(super) fn choosers_of_controller<'a>(
+        &'a self,
+        controller: &Uid,
+    ) -> impl Iterator<Item = &'a Uid> + use<'a> {
+        let classes = self.classes_of.get(controller).into_iter().flatten();
+        classes.filter_map(|id| self.classes.get(id)).flat_map(|class| &class.chosen_by)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::clock::Mono;
+    use crate::model::Requirement;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Pod { pod: u8, namespace: u8, labels: Labels },
+        NoPod { pod: u8 },
+        Selector { uid: u8, namespace: u8, selector: Selector },
+        NoSelector { uid: u8 },
+    }
+
+    fn labels() -> impl Strategy<Value = Labels> {
+        proptest::collection::btree_map("[ab]", "[xy]", 0..3).prop_map(|pairs| pairs.into_iter().collect())
+    }
+
+    fn selector() -> impl Strategy<Value = Selector> {
+        let values = || proptest::collection::vec("[xy]", 1..3);
+        let requirement = prop_oneof![
+            ("[ab]", "[xy]").prop_map(|(key, value)| Requirement::equals(&key, &value).unwrap()),
+            ("[ab]", values())
+                .prop_map(|(key, values)| Requirement::expression(&key, "NotIn", &values).unwrap()),
+            ("[ab]", values())
+                .prop_map(|(key, values)| Requirement::expression(&key, "In", &values).unwrap()),
+            "[ab]".prop_map(|key| Requirement::expression(&key, "Exists", &[]).unwrap()),
+        ];
+        proptest::collection::vec(requirement, 0..3).prop_map(|wants| wants.into_iter().collect())
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..6_u8, 0..2_u8, labels()).prop_map(|(pod, namespace, labels)| Step::Pod { pod, namespace, labels }),
+            1 => (0..6_u8).prop_map(|pod| Step::NoPod { pod }),
+            2 => (0..4_u8, 0..2_u8, selector()).prop_map(|(uid, namespace, selector)| Step::Selector { uid, namespace, selector }),
+            1 => (0..4_u8).prop_map(|uid| Step::NoSelector { uid }),
+        ]
+    }
+
+    fn name(number: u8) -> Arc<str> {
+        format!("ns{number}").into()
+    }
+
+    fn uid(kind: &str, number: u8) -> Uid {
+        Uid::new(&format!("{kind}{number}")).unwrap()
+    }
+
+    #[derive(Default)]
+    struct Model {
+        pods: BTreeMap<u8, Pod>,
+        selectors: BTreeMap<u8, (Arc<str>, Selector)>,
+    }
+
+    /// A pod of the controller that has its namespace's name.
+    fn pod(pod: u8, namespace: u8, labels: Labels) -> Pod {
+        use crate::model::{Controller, Phase, PodKey};
+        let controller = Controller {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            name: "c".into(),
+            uid: uid("c", namespace),
+        };
+        Pod {
+            key: PodKey { namespace: name(namespace), name: format!("p{pod}").into(), uid: uid("p", pod) },
+            rv: "1".parse().unwrap(),
+            generation: 0,
+            created: 0,
+            node: None,
+            phase: Phase::parse("Running"),
+            evicted: false,
+            running: false,
+            mirror: false,
+            deletion: None,
+            ready: true,
+            disruption_target: None,
+            labels,
+            controller: Some(controller.into()),
+            finalizers: Box::default(),
+            first_seen: Mono::default(),
+        }
+    }
+
+    fn take(model: &mut Model, index: &mut Selection, step: Step) {
+        match step {
+            Step::Pod { pod: number, namespace, labels } => {
+                let after = pod(number, namespace, labels);
+                let before = model.pods.insert(number, after.clone());
+                index.replace_pod(before.as_ref(), Some(&after));
+            }
+            Step::NoPod { pod } => {
+                let before = model.pods.remove(&pod);
+                index.replace_pod(before.as_ref(), None);
+            }
+            Step::Selector { uid: chooser, namespace, selector } => {
+                model.selectors.insert(chooser, (name(namespace), selector.clone()));
+                index.set_chooser(&name(namespace), selector, &uid("s", chooser));
+            }
+            Step::NoSelector { uid: chooser } => {
+                model.selectors.remove(&chooser);
+                index.remove_chooser(&uid("s", chooser));
+            }
+        }
+    }
+
+    /// What the index should say, by looking at everything.
+    fn check(model: &Model, index: &Selection) -> Result<(), TestCaseError> {
+        let chooses = |at: &Arc<str>, selector: &Selector, pod: &Pod| {
+            *at == pod.key.namespace && selector.matches(&pod.labels)
+        };
+        for (chooser, (namespace, selector)) in &model.selectors {
+            let matching = model.pods.values().filter(|pod| chooses(namespace, selector, pod));
+            let wanted: BTreeSet<Uid> = matching.map(|pod| pod.uid().clone()).collect();
+            let found: BTreeSet<Uid> = index.chosen_by(&uid("s", *chooser)).cloned().collect();
+            prop_assert_eq!(found, wanted);
+        }
+        let choosers = |pods: &[&Pod]| -> BTreeSet<Uid> {
+            let chosen = |(_, (at, selector)): &(&u8, &(Arc<str>, Selector))| {
+                pods.iter().any(|pod| chooses(at, selector, pod))
+            };
+            model.selectors.iter().filter(chosen).map(|(chooser, _)| uid("s", *chooser)).collect()
+        };
+        for pod in model.pods.values() {
+            let found: BTreeSet<Uid> = index.choosers_of(pod).cloned().collect();
+            prop_assert_eq!(found, choosers(&[pod]));
+        }
+        for number in 0..2 {
+            let of = uid("c", number);
+            let managed = |pod: &&Pod| pod.controller.as_ref().is_some_and(|by| by.uid == of);
+            let managed: Vec<&Pod> = model.pods.values().filter(managed).collect();
+            let found: BTreeSet<Uid> = index.choosers_of_controller(&of).cloned().collect();
+            prop_assert_eq!(found, choosers(&managed));
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn the_index_says_what_a_search_would(steps in proptest::collection::vec(step(), 0..40)) {
+            let (mut model, mut index) = (Model::default(), Selection::default());
+            for step in steps {
+                take(&mut model, &mut index, step);
+                check(&model, &index)?;
+            }
+            for pod in 0..6 {
+                take(&mut model, &mut index, Step::NoPod { pod });
+            }
+            prop_assert!(index.classes.is_empty() && index.by_labels.is_empty());
+            prop_assert!(index.classes_at.is_empty() && index.classes_of.is_empty());
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What says how many pods there should be: workloads, and the scales of others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
+
+use super::object::{Identity, Object, ProjectError, Tell, Undecodable, controller, identity, name};
+use super::table::{Entry, Table};
+use super::{Change, Inner};
+use crate::clock::Mono;
+use crate::model::{Interner, Kind, Scale, Uid, Workload, WorkloadKind};
+use crate::wire;
+
+/// The workloads of all kinds.
+#[derive(Debug, Default)]
+pub(super) struct Workloads {
+    deployments: Table<Workload>,
+    replica_sets: Table<Workload>,
+    stateful_sets: Table<Workload>,
+    replication_controllers: Table<Workload>,
+    /// Which ReplicaSets a Deployment manages.
+    managed: BTreeMap<Uid, BTreeSet<Uid>>,
+}
+
+impl Workloads {
+    pub(super) const fn of(&self, kind: WorkloadKind) -> &Table<Workload> {
+        match kind {
+            WorkloadKind::Deployment => &self.deployments,
+            WorkloadKind::ReplicaSet => &self.replica_sets,
+            WorkloadKind::StatefulSet => &self.stateful_sets,
+            WorkloadKind::ReplicationController => &self.replication_controllers,
+        }
+    }
+
+    const fn of_mut(&mut self, kind: WorkloadKind) -> &mut Table<Workload> {
+        match kind {
+            WorkloadKind::Deployment => &mut self.deployments,
+            WorkloadKind::ReplicaSet => &mut self.replica_sets,
+            WorkloadKind::StatefulSet => &mut self.stateful_sets,
+            WorkloadKind::ReplicationController => &mut self.replication_controllers,
+        }
+    }
+
+    fn manages(&mut self, workload: &Workload) {
+        if let Some(controller) = &workload.controller {
+            self.managed.entry(controller.uid.clone()).or_default().insert(workload.uid.clone());
+        }
+    }
+
+    fn manages_no_more(&mut self, workload: &Workload) {
+        if let Some(controller) = &workload.controller
+            && let Some(managed) = self.managed.get_mut(&controller.uid)
+        {
+            managed.remove(&workload.uid);
+            if managed.is_empty() {
+                self.managed.remove(&controller.uid);
+            }
+        }
+    }
+}
+
+/// What the scale of a controller said when it was last asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScaleAnswer {
+    /// When.
+    pub at: Mono,
+    /// What it said, or why it could not be asked.
+    pub scale: Result<Scale, Box<str>>,
+}
+
+/// A kind of workloads, for [`Followed`].
+pub(super) trait Which: Send + Sync + 'static {
+    const KIND: Kind;
+    const WORKLOAD: WorkloadKind;
+}
+
+/// Follows one kind of workloads.
+#[derive(Debug)]
+pub(super) struct Followed<W>(PhantomData<fn() -> W>);
+
+macro_rules! which {
+    ($($name:ident: $kind:ident, $workload:ident;)*) => { $(
+        pub(super) struct $name;
+        impl Which for $name {
+            const KIND: Kind = Kind::$kind;
+            const WORKLOAD: WorkloadKind = WorkloadKind::$workload;
+        }
+    )* };
+}
+
+which! {
+    Deployments: Deployments, Deployment;
+    ReplicaSets: ReplicaSets, ReplicaSet;
+    StatefulSets: StatefulSets, StatefulSet;
+    ReplicationControllers: ReplicationControllers, ReplicationController;
+}
+
+fn project(
+    kind: WorkloadKind,
+    meta: &wire::ObjectMeta,
+    replicas: Option<i32>,
+    interner: &mut Interner,
+) -> Result<Workload, ProjectError> {
+    let Identity { uid, rv, name } = identity(meta)?;
+    let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
+    Ok(Workload {
+        kind,
+        namespace: interner.intern(&namespace),
+        name: name.into(),
+        uid,
+        rv,
+        replicas: replicas.unwrap_or(1),
+        controller: controller(meta).map(|controller| interner.controller(controller)),
+    })
+}
+
+impl Inner {
+    /// Tells of every budget whose numbers may differ for this workload.
+    pub(super) fn tell_of_workload(&self, uid: &Uid, tell: Tell<'_>) {
+        let managed = self.workloads.managed.get(uid).into_iter().flatten();
+        let mut budgets = BTreeSet::new();
+        for uid in managed.chain([uid]) {
+            budgets.extend(self.selection.choosers_of_controller(uid));
+        }
+        budgets.into_iter().for_each(|uid| tell(Change::Budget { uid }));
+    }
+}
+
+impl<W: Which> Object for Followed<W> {
+    type Wire = wire::Workload;
+    type Kept = Workload;
+    const KIND: Kind = W::KIND;
+
+    fn project(wire: wire::Workload, interner: &mut Interner, _now: Mono) -> Result<Workload, Undecodable> {
+        let meta = wire.metadata.unwrap_or_default();
+        let replicas = wire.spec.and_then(|spec| spec.replicas);
+        project(W::WORKLOAD, &meta, replicas, interner).map_err(|error| Undecodable::from_meta(&meta, &error))
+    }
+
+    fn meta(wire: &wire::Workload) -> Option<&wire::ObjectMeta> {
+        wire.metadata.as_ref()
+    }
+
+    fn table(inner: &mut Inner) -> &mut Table<Workload> {
+        inner.workloads.of_mut(W::WORKLOAD)
+    }
+
+    fn put(inner: &mut Inner, workload: Workload, _now: Mono, tell: Tell<'_>) {
+        let uid = workload.uid.clone();
+        let before = match inner.workloads.of_mut(W::WORKLOAD).take(&uid) {
+            Some(Entry::Known(before)) => Some(before),
+            Some(Entry::Undecodable(_)) | None => None,
+        };
+        let counts = |one: &Workload| (one.replicas, one.controller.clone());
+        let noise = before.as_ref().is_some_and(|before| counts(before) == counts(&workload));
+        if let Some(before) = &before {
+            inner.workloads.manages_no_more(before);
+        }
+        inner.workloads.manages(&workload);
+        inner.workloads.of_mut(W::WORKLOAD).put(uid.clone(), Entry::Known(workload));
+        if !noise {
+            inner.tell_of_workload(&uid, tell);
+        }
+    }
+
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
+        let Some(uid) = undecodable.uid else {
+            return inner.workloads.of_mut(W::WORKLOAD).put_unidentified();
+        };
+        Self::take(inner, &uid, now, tell);
+        inner.workloads.of_mut(W::WORKLOAD).put(uid, Entry::Undecodable(undecodable.why.into()));
+    }
+
+    fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
+        match inner.workloads.of_mut(W::WORKLOAD).take(uid) {
+            Some(Entry::Known(workload)) => inner.workloads.manages_no_more(&workload),
+            Some(Entry::Undecodable(_)) => {}
+            None => return,
+        }
+        inner.tell_of_workload(uid, tell);
+    }
+}

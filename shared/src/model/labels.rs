@@ -1,0 +1,308 @@
+//! Labels, and the selectors that ask for them.
+//!
+//! Source of the semantics: `k8s.io/apimachinery` v0.36.3, `pkg/labels/selector.go`
+//! (`Requirement.Matches`) and `pkg/apis/meta/v1/helpers.go` (`LabelSelectorAsSelector`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The labels of one object: sorted by key, each key once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
+
+impl Labels {
+    /// The value of a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let at = self.0.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
+        self.0.get(at).map(|(_, value)| &**value)
+    }
+
+    /// Whether another object has the same allocation.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// All of them, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+}
+
+impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
+    /// Of a key that comes twice the last value counts, as in a map.
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        let sorted: std::collections::BTreeMap<Box<str>, Box<str>> =
+            pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        Self(sorted.into_iter().collect())
+    }
+}
+
+/// Why a selector cannot be used. The API server refuses most of these, but not
+/// in objects that are older than its rules.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSelector {
+    /// An operator that nobody knows.
+    #[error(
+        "matchExpressions of key {key:?}: operator {operator:?} is none of In, NotIn, Exists and DoesNotExist"
+    )]
+    Operator {
+        /// The key that it is about.
+        key: Box<str>,
+        /// What stands there.
+        operator: Box<str>,
+    },
+    /// `In` or `NotIn` of nothing.
+    #[error("matchExpressions of key {key:?}: {operator} needs at least one value")]
+    NoValues {
+        /// The key that it is about.
+        key: Box<str>,
+        /// The operator.
+        operator: &'static str,
+    },
+    /// `Exists` or `DoesNotExist` of something.
+    #[error("matchExpressions of key {key:?}: {operator} takes no values, and has {count}")]
+    Values {
+        /// The key that it is about.
+        key: Box<str>,
+        /// The operator.
+        operator: &'static str,
+        /// How many values there are.
+        count: usize,
+    },
+    /// A value that no label can have.
+    #[error(
+        "key {key:?}: no label can have the value {value:?}: it must have at most 63 letters, digits, '-', '_' and '.', with a letter or digit at either end"
+    )]
+    Value {
+        /// The key that it is about.
+        key: Box<str>,
+        /// What stands there.
+        value: Box<str>,
+    },
+}
+
+/// The longest value of a label.
+const LONGEST_VALUE: usize = 63;
+
+/// `validation.IsValidLabelValue`.
+fn label_value(key: &str, value: &str) -> Result<Box<str>, BadSelector> {
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let end = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    let ends = end(value.chars().next()) && end(value.chars().next_back());
+    if value.len() <= LONGEST_VALUE && ends && value.chars().all(inner) {
+        Ok(value.into())
+    } else {
+        Err(BadSelector::Value { key: key.into(), value: value.into() })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Test {
+    In(BTreeSet<Box<str>>),
+    NotIn(BTreeSet<Box<str>>),
+    Exists,
+    DoesNotExist,
+}
+
+/// What a selector asks of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    key: Box<str>,
+    test: Test,
+}
+
+impl Requirement {
+    /// `key: value` of `matchLabels`.
+    ///
+    /// # Errors
+    /// A value that no label can have.
+    pub fn equals(key: &str, value: &str) -> Result<Self, BadSelector> {
+        Ok(Self { key: key.into(), test: Test::In([label_value(key, value)?].into()) })
+    }
+
+    /// One of `matchExpressions`.
+    ///
+    /// # Errors
+    /// An operator that does not exist, or that does not go with these values.
+    pub fn expression(key: &str, operator: &str, values: &[String]) -> Result<Self, BadSelector> {
+        let text = key;
+        let set = || values.iter().map(|value| label_value(text, value)).collect::<Result<_, _>>();
+        let (key, count): (Box<str>, usize) = (key.into(), values.len());
+        let test = match (operator, count) {
+            ("In", 0) => return Err(BadSelector::NoValues { key, operator: "In" }),
+            ("NotIn", 0) => return Err(BadSelector::NoValues { key, operator: "NotIn" }),
+            ("In", _) => Test::In(set()?),
+            ("NotIn", _) => Test::NotIn(set()?),
+            ("Exists", 0) => Test::Exists,
+            ("DoesNotExist", 0) => Test::DoesNotExist,
+            ("Exists", count) => return Err(BadSelector::Values { key, operator: "Exists", count }),
+            ("DoesNotExist", count) => {
+                return Err(BadSelector::Values { key, operator: "DoesNotExist", count });
+            }
+            (operator, _) => return Err(BadSelector::Operator { key, operator: operator.into() }),
+        };
+        Ok(Self { key, test })
+    }
+
+    fn matches(&self, labels: &Labels) -> bool {
+        match (&self.test, labels.get(&self.key)) {
+            (Test::In(values), Some(value)) => values.contains(value),
+            (Test::In(_), None) | (Test::DoesNotExist, Some(_)) | (Test::Exists, None) => false,
+            // What has no such label is "not in" anything.
+            (Test::NotIn(values), value) => value.is_none_or(|value| !values.contains(value)),
+            (Test::Exists, Some(_)) | (Test::DoesNotExist, None) => true,
+        }
+    }
+}
+
+/// A label selector as policy/v1 means it: one that asks for nothing matches
+/// everything; one that is not there at all is `None` elsewhere and matches nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector(Box<[Requirement]>);
+
+impl Selector {
+    /// Whether all requirements are met.
+    #[must_use]
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(labels))
+    }
+
+    /// A key and a value that whatever matches must have; `None`: no such pair is
+    /// required. Indexes ask for it, so that few selectors are tried on one object.
+    #[must_use]
+    pub fn required_pair(&self) -> Option<(&str, &str)> {
+        self.0.iter().find_map(|requirement| match &requirement.test {
+            Test::In(values) if values.len() == 1 => {
+                values.first().map(|value| (&*requirement.key, &**value))
+            }
+            _ => None,
+        })
+    }
+}
+
+impl FromIterator<Requirement> for Selector {
+    fn from_iter<I: IntoIterator<Item = Requirement>>(requirements: I) -> Self {
+        Self(requirements.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        pairs.iter().copied().collect()
+    }
+
+    fn expression(key: &str, operator: &str, values: &[&str]) -> Result<Requirement, BadSelector> {
+        let values: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
+        Requirement::expression(key, operator, &values)
+    }
+
+    /// `TestSelectorMatches` and `TestLabelSelectorAsSelector` of apimachinery, as sentences.
+    #[test]
+    fn each_operator_means_what_apimachinery_means() {
+        let here = labels(&[("app", "db"), ("tier", "")]);
+        let cases: &[(&str, &str, &[&str], bool)] = &[
+            ("app", "In", &["db", "web"], true),
+            ("app", "In", &["web"], false),
+            ("none", "In", &["db"], false),
+            ("tier", "In", &[""], true),
+            ("app", "NotIn", &["web"], true),
+            ("app", "NotIn", &["db"], false),
+            ("none", "NotIn", &["db"], true),
+            ("tier", "Exists", &[], true),
+            ("none", "Exists", &[], false),
+            ("none", "DoesNotExist", &[], true),
+            ("app", "DoesNotExist", &[], false),
+        ];
+        for (key, operator, values, wanted) in cases {
+            let selector: Selector = [expression(key, operator, values).unwrap()].into_iter().collect();
+            assert_eq!(selector.matches(&here), *wanted, "{key} {operator} {values:?}");
+        }
+    }
+
+    #[test]
+    fn a_selector_that_asks_for_nothing_matches_everything() {
+        assert!(Selector::default().matches(&Labels::default()));
+        assert!(Selector::default().matches(&labels(&[("a", "b")])));
+    }
+
+    #[test]
+    fn every_requirement_must_be_met() {
+        let both: Selector =
+            [Requirement::equals("a", "1").unwrap(), expression("b", "Exists", &[]).unwrap()]
+                .into_iter()
+                .collect();
+        assert!(both.matches(&labels(&[("a", "1"), ("b", "2")])));
+        assert!(!both.matches(&labels(&[("a", "1")])));
+        assert!(!both.matches(&labels(&[("b", "2")])));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_key_and_operator() {
+        let said = |found: Result<Requirement, BadSelector>| found.unwrap_err().to_string();
+        assert_eq!(
+            said(expression("k", "In", &[])),
+            r#"matchExpressions of key "k": In needs at least one value"#
+        );
+        assert_eq!(
+            said(expression("k", "Exists", &["a", "b"])),
+            r#"matchExpressions of key "k": Exists takes no values, and has 2"#
+        );
+        assert_eq!(
+            said(expression("k", "in", &["a"])),
+            r#"matchExpressions of key "k": operator "in" is none of In, NotIn, Exists and DoesNotExist"#
+        );
+    }
+
+    /// `TestIsValidLabelValue`: with such a value KCM gives the whole selector up.
+    #[test]
+    fn a_value_that_no_label_can_have_is_no_selector() {
+        for good in
+            ["", "a", "simple", "now-with-dashes", "1-starts-with-num", "1234", "a_b.c", &"x".repeat(63)]
+        {
+            assert!(Requirement::equals("k", good).is_ok(), "{good:?}");
+        }
+        for bad in [
+            "nospecialchars%^=@",
+            "cantendwithadash-",
+            "-a",
+            "only/one",
+            "a b",
+            ".",
+            "\u{e9}",
+            &"x".repeat(64),
+        ] {
+            let said = Requirement::equals("k", bad).unwrap_err().to_string();
+            assert!(said.contains(&format!("{bad:?}")), "{said}");
+            assert!(expression("k", "NotIn", &["a", bad]).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_key_that_comes_twice_the_last_value_counts() {
+        let twice = labels(&[("a", "1"), ("b", "2"), ("a", "3")]);
+        assert_eq!(twice.get("a"), Some("3"));
+        assert_eq!(twice.iter().collect::<Vec<_>>(), [("a", "3"), ("b", "2")]);
+    }
+
+    proptest! {
+        /// The promise that an index rests on.
+        #[test]
+        fn whatever_matches_has_the_required_pair(
+            pairs in proptest::collection::btree_map("[ab]", "[xy]", 0..3),
+            wants in proptest::collection::vec(("[ab]", prop_oneof![Just("In"), Just("NotIn")], proptest::collection::vec("[xy]", 1..3)), 0..3),
+        ) {
+            let labels: Labels = pairs.into_iter().collect();
+            let selector: Selector =
+                wants.iter().map(|(key, operator, values)| Requirement::expression(key, operator, values).unwrap()).collect();
+            if let (true, Some((key, value))) = (selector.matches(&labels), selector.required_pair()) {
+                prop_assert_eq!(labels.get(key), Some(value));
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Budgets, and the workloads that say how many pods there should be.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::messages::{message, null_is_empty};
+use super::{ObjectMeta, Time};
+
+message! {
+    /// A `PodDisruptionBudget` of policy/v1.
+    Budget {
+        /// Its metadata.
+        metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
+        /// What was asked for.
+        spec: Option<BudgetSpec> = [message, optional, tag = "2"];
+        /// What was calculated.
+        status: Option<BudgetStatus> = [message, optional, tag = "3"];
+    }
+}
+
+message! {
+    /// `podDisruptionBudget.spec`.
+    BudgetSpec {
+        /// So many must stay.
+        min_available: Option<IntOrString> = [message, optional, tag = "1"];
+        /// Which pods; absent: none.
+        selector: Option<LabelSelector> = [message, optional, tag = "2"];
+        /// So many may be missing.
+        max_unavailable: Option<IntOrString> = [message, optional, tag = "3"];
+        /// What it asks for pods that are not Ready.
+        unhealthy_pod_eviction_policy: Option<String> = [string, optional, tag = "4"];
+    }
+}
+
+message! {
+    /// `podDisruptionBudget.status`.
+    BudgetStatus {
+        /// The generation that the numbers are about.
+        observed_generation: Option<i64> = [int64, optional, tag = "1"];
+        /// Pods whose eviction was let through, and when.
+        disrupted_pods: BTreeMap<String, Time> = [btree_map = "string, message", tag = "2"] serde[deserialize_with = "null_is_empty_map"];
+        /// How many evictions are let through.
+        disruptions_allowed: Option<i32> = [int32, optional, tag = "3"];
+        /// Ready pods.
+        current_healthy: Option<i32> = [int32, optional, tag = "4"];
+        /// How many of them there must be.
+        desired_healthy: Option<i32> = [int32, optional, tag = "5"];
+        /// How many pods there should be.
+        expected_pods: Option<i32> = [int32, optional, tag = "6"];
+        /// `DisruptionAllowed`, and what others write.
+        conditions: Vec<Condition> = [message, repeated, tag = "7"] serde[deserialize_with = "null_is_empty"];
+    }
+}
+
+message! {
+    /// A condition as `meta/v1` has it.
+    Condition {
+        /// Which one.
+        r#type: Option<String> = [string, optional, tag = "1"];
+        /// `True`, `False` or `Unknown`.
+        status: Option<String> = [string, optional, tag = "2"];
+        /// The generation that it is about.
+        observed_generation: Option<i64> = [int64, optional, tag = "3"];
+        /// When the status last changed.
+        last_transition_time: Option<Time> = [message, optional, tag = "4"];
+        /// One word.
+        reason: Option<String> = [string, optional, tag = "5"];
+        /// A sentence.
+        message: Option<String> = [string, optional, tag = "6"];
+    }
+}
+
+message! {
+    /// A selector of labels.
+    LabelSelector {
+        /// Pairs that must be there.
+        match_labels: BTreeMap<String, String> = [btree_map = "string, string", tag = "1"] serde[deserialize_with = "null_is_empty_map"];
+        /// Anything else that must hold.
+        match_expressions: Vec<LabelRequirement> = [message, repeated, tag = "2"] serde[deserialize_with = "null_is_empty"];
+    }
+}
+
+message! {
+    /// One of `matchExpressions`.
+    LabelRequirement {
+        /// The key.
+        key: Option<String> = [string, optional, tag = "1"];
+        /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+        operator: Option<String> = [string, optional, tag = "2"];
+        /// The values of the first two.
+        values: Vec<String> = [string, repeated, tag = "3"] serde[deserialize_with = "null_is_empty"];
+    }
+}
+
+message! {
+    /// A ReplicaSet, Deployment, StatefulSet or ReplicationController.
+    Workload {
+        /// Its metadata.
+        metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
+        /// What was asked for.
+        spec: Option<WorkloadSpec> = [message, optional, tag = "2"];
+    }
+}
+
+message! {
+    /// The field of its `spec` that all four have, under the same number.
+    WorkloadSpec {
+        /// How many pods.
+        replicas: Option<i32> = [int32, optional, tag = "1"];
+    }
+}
+
+message! {
+    /// What a group and version has: `APIResourceList`.
+    ResourceList {
+        /// The resources and their subresources.
+        resources: Vec<ResourceOf> = [message, repeated, tag = "2"] serde[deserialize_with = "null_is_empty"];
+    }
+}
+
+message! {
+    /// One resource or subresource.
+    ResourceOf {
+        /// Its plural, and behind a slash its subresource.
+        name: Option<String> = [string, optional, tag = "1"];
+        /// The kind of its objects.
+        kind: Option<String> = [string, optional, tag = "3"];
+    }
+}
+
+/// A number or a text: a message of its own as protobuf, the bare value as JSON.
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+pub struct IntOrString {
+    /// 0: a number, 1: a text.
+    #[prost(int64, optional, tag = "1")]
+    pub kind: Option<i64>,
+    /// The number.
+    #[prost(int32, optional, tag = "2")]
+    pub number: Option<i32>,
+    /// The text.
+    #[prost(string, optional, tag = "3")]
+    pub text: Option<String>,
+}
+
+impl IntOrString {
+    /// The text, if it is one, or else the number.
+    ///
+    /// # Errors
+    /// The number.
+    pub fn as_text(&self) -> Result<&str, i32> {
+        match self.kind {
+            Some(1) => Ok(self.text.as_deref().unwrap_or_default()),
+            _ => Err(self.number.unwrap_or(0)),
+        }
+    }
+}
+
+impl Serialize for IntOrString {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.as_text() {
+            Ok(text) => serializer.serialize_str(text),
+            Err(number) => serializer.serialize_i32(number),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for IntOrString {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a number or a string")]
+        enum Either {
+            Number(i32),
+            Text(String),
+        }
+        Ok(match Either::deserialize(deserializer)? {
+            Either::Number(number) => Self { kind: Some(0), number: Some(number), text: None },
+            Either::Text(text) => Self { kind: Some(1), number: None, text: Some(text) },
+        })
+    }
+}
+
+/// Maps may be `null` in JSON where Go had a nil map.
+pub(super) fn null_is_empty_map<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, V>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_budget_says_the_same_in_json_and_in_protobuf() {
+        let object = json!({
+            "metadata": { "name": "b", "namespace": "ns", "labels": { "a": "b" } },
+            "spec": { "maxUnavailable": "30%", "minAvailable": 2,
+                "selector": { "matchLabels": { "app": "db" }, "matchExpressions": [{ "key": "k", "operator": "In", "values": ["v"] }] } },
+            "status": { "observedGeneration": 3, "disruptedPods": { "p": "2026-01-01T00:00:00Z" }, "disruptionsAllowed": 1,
+                "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 3,
+                "conditions": [{ "type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods", "message": "",
+                    "observedGeneration": 3, "lastTransitionTime": "2026-01-01T00:00:00Z" }] },
+        });
+        let read: Budget = serde_json::from_value(object).unwrap();
+        let again = Budget::decode(read.encode_to_vec().as_slice()).unwrap();
+        assert_eq!(read, again);
+        let spec = read.spec.unwrap();
+        assert_eq!(spec.max_unavailable.unwrap().as_text(), Ok("30%"));
+        assert_eq!(spec.min_available.unwrap().as_text(), Err(2));
+        assert_eq!(read.status.unwrap().disrupted_pods["p"].whole_seconds(), 1_767_225_600);
+        assert_eq!(read.metadata.unwrap().labels["a"], "b");
+    }
+
+    #[test]
+    fn nil_is_empty() {
+        let object = json!({ "spec": { "selector": { "matchLabels": null, "matchExpressions": null } }, "status": { "disruptedPods": null, "conditions": null } });
+        let read: Budget = serde_json::from_value(object).unwrap();
+        assert_eq!(read.spec.unwrap().selector, Some(LabelSelector::default()));
+    }
+
+    #[test]
+    fn an_amount_that_is_neither_is_refused() {
+        let error = serde_json::from_value::<IntOrString>(json!([1])).unwrap_err();
+        assert_eq!(error.to_string(), "a number or a string");
+    }
+}
