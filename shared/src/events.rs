@@ -17,7 +17,7 @@ use crate::client::{Call, Connection, Method};
 use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
 use crate::metrics::AuthorityMetrics;
-use crate::model::PodKey;
+use crate::model::{BudgetKey, PodKey};
 use crate::record::error_chain;
 
 /// How many Events may wait: as many as intents may, for each ends in one. Some
@@ -44,11 +44,44 @@ pub enum EventType {
     Warning,
 }
 
-/// One Event on a pod.
+/// What an Event is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum About {
+    /// A pod.
+    Pod(PodKey),
+    /// A budget.
+    Budget(BudgetKey),
+}
+
+impl About {
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Pod(pod) => &pod.namespace,
+            Self::Budget(budget) => &budget.namespace,
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Pod(pod) => &pod.name,
+            Self::Budget(budget) => &budget.name,
+        }
+    }
+
+    fn reference(&self) -> serde_json::Value {
+        let (api_version, kind, uid) = match self {
+            Self::Pod(pod) => ("v1", "Pod", &pod.uid),
+            Self::Budget(budget) => ("policy/v1", "PodDisruptionBudget", &budget.uid),
+        };
+        json!({ "apiVersion": api_version, "kind": kind, "namespace": self.namespace(), "name": self.name(), "uid": uid })
+    }
+}
+
+/// One Event.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// On which pod.
-    pub pod: PodKey,
+    /// On what.
+    pub about: About,
     /// How severe.
     pub kind: EventType,
     /// The reason, one CamelCase word.
@@ -60,7 +93,7 @@ pub struct Event {
 #[derive(Debug, Default)]
 struct Waiting {
     events: VecDeque<Event>,
-    said: BTreeMap<(PodKey, &'static str), Mono>,
+    said: BTreeMap<(About, &'static str), Mono>,
 }
 
 /// Takes Events and writes them when there is time.
@@ -87,7 +120,7 @@ impl Recorder {
             self.metrics.events_dropped.inc();
             return;
         }
-        let said = (event.pod.clone(), event.reason);
+        let said = (event.about.clone(), event.reason);
         if waiting.said.get(&said).is_some_and(|at| now.since(*at) < SAME_AGAIN) {
             return;
         }
@@ -118,8 +151,8 @@ impl Recorder {
             let next = self.waiting.lock().events.pop_front();
             match next {
                 None => self.news.notified().await,
-                Some(Event { pod, reason, .. }) if leadership.term(self.env.now()).is_none() => {
-                    self.waiting.lock().said.remove(&(pod, reason));
+                Some(Event { about, reason, .. }) if leadership.term(self.env.now()).is_none() => {
+                    self.waiting.lock().said.remove(&(about, reason));
                 }
                 Some(event) => {
                     if self.metrics.in_flight.get() > 0 {
@@ -128,7 +161,7 @@ impl Recorder {
                     let call = self.call(&event, component, &instance);
                     if let Err(error) = connection.send(call).await {
                         self.metrics.events_dropped.inc();
-                        tracing::debug!(pod = %event.pod, reason = event.reason, error = %error_chain(&error), "an Event was not written");
+                        tracing::debug!(namespace = event.about.namespace(), name = event.about.name(), reason = event.reason, error = %error_chain(&error), "an Event was not written");
                     }
                 }
             }
@@ -136,17 +169,18 @@ impl Recorder {
     }
 
     fn call(&self, event: &Event, component: &'static str, instance: &str) -> Call {
-        let Event { pod, kind, reason, message } = event;
+        let Event { about, kind, reason, message } = event;
+        let (namespace, name) = (about.namespace(), about.name());
         let wall = self.env.clock.wall();
         // client-go's naming: the object and a number that does not repeat.
         // A long name is cut, so that the number fits into what the API accepts.
-        let stem = pod.name.get(..LONGEST_STEM).unwrap_or(&pod.name).trim_end_matches(['-', '.']);
+        let stem = name.get(..LONGEST_STEM).unwrap_or(name).trim_end_matches(['-', '.']);
         let name = format!("{stem}.{:x}", wall.as_nanosecond());
         let body = json!({
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": { "name": name, "namespace": pod.namespace },
-            "involvedObject": { "apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid },
+            "metadata": { "name": name, "namespace": namespace },
+            "involvedObject": about.reference(),
             "type": match kind { EventType::Normal => "Normal", EventType::Warning => "Warning" },
             "reason": reason,
             "message": message,
@@ -159,7 +193,7 @@ impl Recorder {
             "reportingComponent": component,
             "reportingInstance": instance,
         });
-        Call::write(Method::Post, format!("/api/v1/namespaces/{}/events", pod.namespace), &body)
+        Call::write(Method::Post, format!("/api/v1/namespaces/{namespace}/events"), &body)
     }
 }
 

@@ -160,7 +160,8 @@ impl Leadership {
         self.term.lock().filter(|term| now < term.ends)
     }
 
-    /// Hears of gains and losses. A loss may be heard late; [`Leadership::term`] is exact.
+    /// Hears of gains and losses. A loss may be heard late; [`Leadership::term`] is exact. A
+    /// term that had run out before it was renewed is told as another gain.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<bool> {
         self.leads.subscribe()
@@ -264,12 +265,16 @@ impl Elector {
         let led = *self.leadership.leads.borrow();
         match tried {
             Ok(Attempt::Held(sent)) => {
+                let lapsed = led && self.leadership.term(now).is_none();
                 self.leadership.set(Some(Term { ends: sent + self.config.renew_deadline }));
                 if !led {
                     tracing::info!(identity = %self.config.identity, lease = %self.config.name, "leads");
                     self.metrics.leads(&self.config.name, true);
                     self.metrics.changed(true);
                     self.logged = None;
+                } else if lapsed {
+                    // A loss was never told, but what was asked for meanwhile was turned away.
+                    self.leadership.leads.send_replace(true);
                 }
                 return;
             }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 use crate::client::Resource;
@@ -30,6 +30,8 @@ pub struct Metrics {
     pub lease: LeaseMetrics,
     /// The authority's.
     pub authority: AuthorityMetrics,
+    /// Those of the controllers' queues.
+    pub queues: QueueMetrics,
 }
 
 impl Metrics {
@@ -52,6 +54,7 @@ impl Metrics {
             cache: CacheMetrics::register(&registry)?,
             lease: LeaseMetrics::register(&registry)?,
             authority: AuthorityMetrics::register(&registry)?,
+            queues: QueueMetrics::register(&registry)?,
             registry,
         })
     }
@@ -261,5 +264,72 @@ impl AuthorityMetrics {
                 "Kubernetes Events that were not written because too many waited.",
             )?,
         })
+    }
+}
+
+/// The queues of the controllers, under client-go's names: dashboards and alerts
+/// on kube-controller-manager's queues find ours.
+#[derive(Clone, Debug)]
+pub struct QueueMetrics {
+    depth: IntGaugeVec,
+    adds: IntCounterVec,
+    retries: IntCounterVec,
+    waited: HistogramVec,
+    worked: HistogramVec,
+}
+
+/// The queue of one controller.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    /// Keys that wait.
+    pub(crate) depth: IntGauge,
+    /// Keys that were added.
+    pub(crate) adds: IntCounter,
+    /// Keys that come again because their act failed.
+    pub(crate) retries: IntCounter,
+    /// How long keys waited.
+    pub(crate) waited: Histogram,
+    /// How long deciding took.
+    pub(crate) worked: Histogram,
+}
+
+impl QueueMetrics {
+    fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let counter = |name: &str, help: &str| -> Result<IntCounterVec, MetricsError> {
+            let made = IntCounterVec::new(Opts::new(name, help), &["name"])?;
+            registry.register(Box::new(made.clone()))?;
+            Ok(made)
+        };
+        let histogram = |name: &str, help: &str| -> Result<HistogramVec, MetricsError> {
+            // client-go's buckets: powers of ten.
+            let buckets = vec![1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0];
+            let made = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), &["name"])?;
+            registry.register(Box::new(made.clone()))?;
+            Ok(made)
+        };
+        let depth =
+            IntGaugeVec::new(Opts::new("workqueue_depth", "Keys that wait to be decided."), &["name"])?;
+        registry.register(Box::new(depth.clone()))?;
+        Ok(Self {
+            depth,
+            adds: counter("workqueue_adds_total", "Keys that were marked to be decided.")?,
+            retries: counter(
+                "workqueue_retries_total",
+                "Keys that are decided again because an act failed.",
+            )?,
+            waited: histogram("workqueue_queue_duration_seconds", "How long keys waited to be decided.")?,
+            worked: histogram("workqueue_work_duration_seconds", "How long deciding a key took.")?,
+        })
+    }
+
+    pub(crate) fn of(&self, controller: &str) -> Queue {
+        let labels = &[controller];
+        Queue {
+            depth: self.depth.with_label_values(labels),
+            adds: self.adds.with_label_values(labels),
+            retries: self.retries.with_label_values(labels),
+            waited: self.waited.with_label_values(labels),
+            worked: self.worked.with_label_values(labels),
+        }
     }
 }

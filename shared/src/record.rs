@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::model::PodKey;
+use crate::model::{BudgetKey, PodKey};
 
 /// How many records `/debug/decisions` keeps: a burst of a thousand pods and its
 /// prelude, in about half a megabyte.
@@ -30,6 +30,9 @@ pub struct Record {
     /// To which pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodKey>,
+    /// To which budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetKey>,
     /// On which node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<Arc<str>>,
@@ -79,18 +82,19 @@ impl Journal {
 }
 
 fn log(record: &Record) {
-    let Record { controller, action, pod, node, reason, message, at: _ } = record;
-    let (name, uid) =
-        pod.as_ref().map_or((None, None), |pod| (Some(pod.to_string()), Some(pod.uid.to_string())));
-    let (name, uid, node) = (name.as_deref(), uid.as_deref(), node.as_deref());
+    let Record { controller, action, pod, budget, node, reason, message, at: _ } = record;
+    let uid = pod.as_ref().map(|pod| &pod.uid).or(budget.as_ref().map(|budget| &budget.uid));
+    let (pod, budget) = (pod.as_ref().map(ToString::to_string), budget.as_ref().map(ToString::to_string));
+    let uid = uid.map(ToString::to_string);
+    let (pod, budget, uid, node) = (pod.as_deref(), budget.as_deref(), uid.as_deref(), node.as_deref());
     match action {
         Action::ForceDeleted | Action::Held | Action::WouldForceDelete => {
-            tracing::info!(controller, ?action, pod = name, uid, node, reason, "{message}");
+            tracing::info!(controller, ?action, pod, budget, uid, node, reason, "{message}");
         }
         Action::Refused | Action::Failed => {
-            tracing::warn!(controller, ?action, pod = name, uid, node, reason, "{message}")
+            tracing::warn!(controller, ?action, pod, budget, uid, node, reason, "{message}")
         }
-        Action::Dropped => tracing::debug!(controller, ?action, pod = name, uid, node, reason, "{message}"),
+        Action::Dropped => tracing::debug!(controller, ?action, pod, budget, uid, node, reason, "{message}"),
     }
 }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::authority::Witness;
-use crate::cache::{Cache, Object, ViewGuard};
+use crate::cache::{Cache, ScaleAnswer, ViewGuard};
 use crate::clock::Mono;
-use crate::model::{Kind, Node, NodeLease, Pod, Uid};
+use crate::model::{Kind, Scale, Uid};
 use crate::wire::{Encoding, Raw};
 
 /// The moment `seconds` after the start.
@@ -31,6 +31,7 @@ impl World {
     #[must_use]
     pub fn listed() -> Self {
         let world = Self::default();
+        world.cache.select();
         for kind in Kind::ALL {
             world.list(kind, at(0));
         }
@@ -39,15 +40,8 @@ impl World {
 
     /// Counts a kind as listed, and as heard of, at `now`.
     pub fn list(&self, kind: Kind, now: Mono) {
-        fn list<T: Object>(cache: &Cache, now: Mono) {
-            // Everything that is there was named by the list.
-            cache.end_list::<T>(now);
-        }
-        match kind {
-            Kind::Pods => list::<Pod>(&self.cache, now),
-            Kind::Nodes => list::<Node>(&self.cache, now),
-            Kind::NodeLeases => list::<NodeLease>(&self.cache, now),
-        }
+        // Everything that is there was named by the list.
+        self.cache.end_list_of(kind, now);
     }
 
     /// The API server says at `now` that every kind is as it was.
@@ -61,18 +55,10 @@ impl World {
     ///
     /// # Panics
     /// The object is none of the kind.
-    pub fn apply(&self, kind: Kind, object: &Value, now: Mono) {
-        match kind {
-            Kind::Pods => self.put::<Pod>(object, now),
-            Kind::Nodes => self.put::<Node>(object, now),
-            Kind::NodeLeases => self.put::<NodeLease>(object, now),
-        }
-    }
-
     #[expect(clippy::expect_used, reason = "test support")]
-    fn put<T: Object>(&self, object: &Value, now: Mono) {
+    pub fn apply(&self, kind: Kind, object: &Value, now: Mono) {
         let raw = Raw::from_body(Encoding::Json, object.to_string().into()).expect("JSON needs no envelope");
-        self.cache.apply::<T>(raw.decode().expect("an object of the kind"), now);
+        self.cache.apply_raw(kind, &raw, now).expect("an object of the kind");
     }
 
     /// An object goes at `now`.
@@ -82,11 +68,22 @@ impl World {
     #[expect(clippy::expect_used, reason = "test support")]
     pub fn remove(&self, kind: Kind, uid: &str, now: Mono) {
         let uid = Uid::new(uid).expect("a UID");
-        match kind {
-            Kind::Pods => self.cache.remove::<Pod>(&uid, now),
-            Kind::Nodes => self.cache.remove::<Node>(&uid, now),
-            Kind::NodeLeases => self.cache.remove::<NodeLease>(&uid, now),
-        }
+        self.cache.remove_of(kind, &uid, now);
+    }
+
+    /// The scale of the controller of this pod answered at `now`.
+    ///
+    /// # Panics
+    /// There is no such pod, or nobody manages it.
+    #[expect(clippy::expect_used, reason = "test support")]
+    pub fn scale(&self, pod: &str, scale: Result<Scale, &str>, now: Mono) {
+        let uid = Uid::new(pod).expect("a UID");
+        let asked = {
+            let guard = self.cache.read();
+            let pod = guard.view().pod(&uid).cloned().expect("the pod");
+            (pod.key.namespace, pod.controller.expect("its controller"))
+        };
+        self.cache.scaled(&asked.0, &asked.1, ScaleAnswer { at: now, scale: scale.map_err(Into::into) });
     }
 
     /// A quorum read did not find this node, at `now`.

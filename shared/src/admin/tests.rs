@@ -29,7 +29,7 @@ fn desk(world: World) -> Desk {
     let (cache, leadership) = (Arc::clone(world.cache()), Leadership::none());
     let admin = Admin {
         env,
-        kinds: Kind::ALL.to_vec(),
+        kinds: vec![Kind::Pods, Kind::Nodes, Kind::NodeLeases],
         cache,
         metrics,
         journal,
@@ -104,12 +104,12 @@ async fn readyz_says_of_each_kind_what_is_missing_and_why() {
 async fn metrics_are_in_prometheus_text_format_and_name_no_object() {
     let desk = desk(World::listed());
     desk.world.apply(Kind::Pods, &pod("secret-pod").on("secret-node").0, Mono::default());
-    desk.admin.holds.announce("pod_gc");
+    desk.admin.holds.announce("pod_gc", Hold::OF_PODS);
     let holds = vec![(
         Subject::Node("secret-node".into()),
         Hold::NodeUnreadable { node: "secret-node".into(), why: "w".into() },
     )];
-    desk.admin.holds.replace("pod_gc", "k", holds, &desk.admin.env);
+    desk.admin.holds.replace("pod_gc", "k", holds, true, &desk.admin.env);
     let (code, kind, body) = desk.get("/metrics").await;
     assert_eq!((code, kind.as_str()), (200, "text/plain; version=0.0.4"));
     assert!(
@@ -172,7 +172,7 @@ async fn the_cache_is_shown_with_its_sync_states_and_its_missing_nodes() {
 async fn holds_and_records_are_shown_with_who_what_and_why() {
     let desk = desk(World::listed());
     let holds = vec![(Subject::Pod(key()), Hold::TerminalButRunning)];
-    desk.admin.holds.replace("pod_gc", "k", holds, &desk.admin.env);
+    desk.admin.holds.replace("pod_gc", "k", holds, true, &desk.admin.env);
     let (noon, pod) = ("2026-11-21T12:00:00Z", json!({ "namespace": "ns", "name": "a", "uid": "uid-a" }));
     let words = Hold::TerminalButRunning.to_string();
     let expected = json!({
@@ -193,6 +193,7 @@ async fn the_journal_keeps_the_last_thousand_records() {
             controller: "c",
             action: Action::Dropped,
             pod: None,
+            budget: None,
             node: None,
             reason: "R",
             message,

@@ -23,6 +23,8 @@ pub enum Outcome {
     Released(EvidenceKind),
     /// The pod is removed as far as we may: finalizers keep the object.
     FinalizersRemain(EvidenceKind),
+    /// The status is written.
+    Written,
     /// Somebody else removed it first.
     Gone,
     /// It is not what the evidence was about any more; the next event decides.
@@ -44,6 +46,7 @@ impl Outcome {
         match self {
             Self::Released(_) => "released",
             Self::FinalizersRemain(_) => "finalizers_remain",
+            Self::Written => "written",
             Self::Gone => "gone",
             Self::Changed => "changed",
             Self::Refused(_) => "refused",
@@ -53,7 +56,7 @@ impl Outcome {
         }
     }
 
-    fn of(error: ApiError) -> Self {
+    pub(super) fn of(error: ApiError) -> Self {
         if error.is_not_found() {
             Self::Gone
         } else if error.is_changed() {

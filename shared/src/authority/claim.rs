@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::model::{Pod, PodKey, Rv};
+use super::update::Update;
+use crate::model::{Controller, Pod, PodKey, Rv};
 
 /// Why a pod's processes cannot run, as a controller believes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,4 +90,14 @@ pub enum Intent {
     },
     /// Remove a pod, if there is evidence.
     Force(Force),
+    /// Write a status.
+    Update(Update),
+    /// Ask how many pods a controller wants whose kind the cache does not follow.
+    /// Reads only.
+    Scale {
+        /// Its namespace.
+        namespace: Arc<str>,
+        /// Which one.
+        controller: Arc<Controller>,
+    },
 }

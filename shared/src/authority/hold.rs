@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cache::Sign;
+use crate::events::EventType;
 use crate::model::Kind;
 
 /// A reason to do nothing now.
@@ -73,6 +74,59 @@ pub enum Hold {
     /// Its phase is a word that proves nothing, though KCM takes it for ended.
     #[error("the pod's phase is empty or unknown: that does not prove that it ended")]
     PhaseUnreadable,
+    /// The budget chooses no pods.
+    #[error("the budget chooses no pods")]
+    NoPods,
+    /// The budget's numbers cannot be calculated: nothing is let through.
+    #[error("no eviction is let through, for the numbers cannot be calculated: {why}")]
+    BudgetFailed {
+        /// What is wrong, and the way out.
+        why: String,
+    },
+    /// Pods that nobody manages.
+    #[error(
+        "nobody manages these pods: they count as healthy, but not as expected. Set spec.minAvailable to a whole number to count them: {}", pods.join(", ")
+    )]
+    UnmanagedPods {
+        /// Their names.
+        pods: Vec<String>,
+    },
+    /// Pods whose controllers want no number of pods.
+    #[error("these pods do not count, neither as expected nor as healthy, for their controllers have no scale: {}", pods.join(", "))]
+    PodsNotCounted {
+        /// Their names and controllers.
+        pods: Vec<String>,
+    },
+    /// As long as nobody changes it or scales, no eviction will ever be let through.
+    #[error(
+        "no eviction can ever be let through: {desired} of {expected} pods must be healthy. Use maxUnavailable: 1, or scale up"
+    )]
+    NeverAllows {
+        /// How many must be healthy.
+        desired: i32,
+        /// How many there should be.
+        expected: i32,
+    },
+    /// The eviction API refuses a pod of several budgets.
+    #[error("the pod matches multiple PodDisruptionBudgets: {}. The eviction API refuses it until only one is left", budgets.join(", "))]
+    MultipleBudgets {
+        /// Their names.
+        budgets: Vec<String>,
+    },
+    /// Its eviction was let through, and it is still there.
+    #[error(
+        "its eviction was let through by the budget {budget} two minutes ago, and it has not begun to end"
+    )]
+    NotDeleted {
+        /// By which budget.
+        budget: String,
+    },
+    /// A controller was asked how many pods it wants, and has not answered yet.
+    #[error("waiting for the scale of {controller}")]
+    ScaleAsked {
+        /// Its kind and name.
+        controller: String,
+    },
     /// Only the owners of its finalizers can let it go.
     #[error("the pod is deleted and waits for its finalizers: {}", finalizers.join(", "))]
     Finalizers {
@@ -102,12 +156,21 @@ impl Hold {
             Self::OutOfServiceButReady { .. } => "OutOfServiceButReady",
             Self::TerminalButRunning => "TerminalButRunning",
             Self::PhaseUnreadable => "PhaseUnreadable",
+            Self::NoPods => "NoPods",
+            Self::BudgetFailed { .. } => "BudgetFailed",
+            Self::UnmanagedPods { .. } => "UnmanagedPods",
+            Self::PodsNotCounted { .. } => "PodsNotCounted",
+            Self::NeverAllows { .. } => "NeverAllows",
+            Self::MultipleBudgets { .. } => "MultipleBudgets",
+            Self::NotDeleted { .. } => "NotDeleted",
+            Self::ScaleAsked { .. } => "ScaleAsked",
             Self::Finalizers { .. } => "Finalizers",
         }
     }
 
-    /// Every reason, for metrics that must exist before they count.
-    pub const REASONS: [&'static str; 10] = [
+    /// Every reason of a controller that removes pods, for metrics that must exist
+    /// before they count.
+    pub const OF_PODS: &'static [&'static str] = &[
         "NotSynced",
         "Stale",
         "NodeUnreadable",
@@ -120,20 +183,47 @@ impl Hold {
         "Finalizers",
     ];
 
-    /// Whether a person should hear of it: it will not pass by itself.
+    /// Every reason of the controller of disruption budgets.
+    pub const OF_BUDGETS: &'static [&'static str] = &[
+        "NotSynced",
+        "Stale",
+        "NoPods",
+        "BudgetFailed",
+        "UnmanagedPods",
+        "PodsNotCounted",
+        "NeverAllows",
+        "MultipleBudgets",
+        "NotDeleted",
+        "ScaleAsked",
+    ];
+
+    /// The Event by which people hear of it; `None`: it will pass by itself. What
+    /// KCM has an Event for has its type and reason.
     #[must_use]
-    pub const fn needs_a_person(&self) -> bool {
+    pub const fn event(&self) -> Option<(EventType, &'static str)> {
         match self {
             Self::NotSynced { .. }
             | Self::Stale { .. }
             | Self::Quarantine { .. }
-            | Self::Finalizers { .. } => false,
+            | Self::NeverAllows { .. }
+            | Self::ScaleAsked { .. }
+            | Self::Finalizers { .. } => None,
             Self::NodeUnreadable { .. }
             | Self::KubeletAlive { .. }
             | Self::OutOfServiceUnproved { .. }
             | Self::OutOfServiceButReady { .. }
             | Self::TerminalButRunning
-            | Self::PhaseUnreadable => true,
+            | Self::PhaseUnreadable => Some((EventType::Warning, FORCE_DELETE_HELD)),
+            Self::NoPods => Some((EventType::Normal, "NoPods")),
+            Self::BudgetFailed { .. } => Some((EventType::Warning, "CalculateExpectedPodCountFailed")),
+            Self::UnmanagedPods { .. } => Some((EventType::Warning, "UnmanagedPods")),
+            Self::PodsNotCounted { .. } => Some((EventType::Warning, "PodsNotCounted")),
+            Self::MultipleBudgets { .. } => Some((EventType::Warning, "MultiplePodDisruptionBudgets")),
+            Self::NotDeleted { .. } => Some((EventType::Warning, "NotDeleted")),
         }
     }
 }
+
+/// The reason of Events about force deletions that are held; their messages begin
+/// with the hold's own.
+pub const FORCE_DELETE_HELD: &str = "ForceDeleteHeld";

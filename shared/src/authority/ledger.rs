@@ -20,10 +20,12 @@ const FORGET_AFTER: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
 enum Entry {
-    /// Queued, or being carried out.
-    Busy,
+    /// Queued, or being carried out; and whether it was asked for again since.
+    Busy { again: bool },
     /// Removed; the cache has yet to show it.
     Settled { until: Mono },
+    /// A status was written over this version; the cache has yet to show it.
+    Written { rv: Rv, until: Mono },
     /// Failed at this version, to be tried again.
     Paused { rv: Rv, failures: u32, until: Mono },
 }
@@ -48,9 +50,15 @@ pub(super) struct Ledger {
 
 impl Ledger {
     pub(super) fn admit(&mut self, uid: &Uid, rv: Rv, now: Mono) -> Admission {
-        match self.entries.get(uid) {
-            Some(Entry::Busy) => return Admission::Busy,
+        match self.entries.get_mut(uid) {
+            Some(Entry::Busy { again }) => {
+                *again = true;
+                return Admission::Busy;
+            }
             Some(Entry::Settled { until }) if now < *until => return Admission::Busy,
+            Some(Entry::Written { rv: over, until }) if *over == rv && now < *until => {
+                return Admission::Busy;
+            }
             // A failure at another version says nothing about this one.
             Some(Entry::Paused { rv: failed, until, .. }) if *failed == rv && now < *until => {
                 return Admission::Paused(*until);
@@ -59,16 +67,29 @@ impl Ledger {
                 let failures = *failures;
                 self.failures.insert(uid.clone(), failures);
             }
-            Some(Entry::Settled { .. }) | None => {}
+            Some(Entry::Settled { .. } | Entry::Written { .. }) | None => {}
         }
-        self.entries.insert(uid.clone(), Entry::Busy);
+        self.entries.insert(uid.clone(), Entry::Busy { again: false });
         Admission::Admitted
+    }
+
+    /// Whether it was asked for again while it was being carried out: whoever asked
+    /// may know more than what was carried out rests on, and was turned away.
+    pub(super) fn asked_again(&self, uid: &Uid) -> bool {
+        matches!(self.entries.get(uid), Some(Entry::Busy { again: true }))
     }
 
     /// It is removed.
     pub(super) fn settled(&mut self, uid: &Uid, now: Mono) {
         self.failures.remove(uid);
         self.entries.insert(uid.clone(), Entry::Settled { until: now + SETTLED_FOR });
+    }
+
+    /// A status was written over this version: until the watch shows another one,
+    /// there is nothing to write.
+    pub(super) fn written(&mut self, uid: &Uid, rv: Rv, now: Mono) {
+        self.failures.remove(uid);
+        self.entries.insert(uid.clone(), Entry::Written { rv, until: now + SETTLED_FOR });
     }
 
     /// It failed; gives back when it may be tried again.
@@ -87,8 +108,8 @@ impl Ledger {
 
     pub(super) fn tidy(&mut self, now: Mono) {
         self.entries.retain(|_, entry| match entry {
-            Entry::Busy => true,
-            Entry::Settled { until } => now < *until,
+            Entry::Busy { .. } => true,
+            Entry::Settled { until } | Entry::Written { until, .. } => now < *until,
             Entry::Paused { until, .. } => now.since(*until) < FORGET_AFTER,
         });
         let entries = &self.entries;
@@ -117,6 +138,18 @@ mod tests {
         ledger.settled(&uid, at(1));
         assert_eq!(ledger.admit(&uid, rv("3"), at(30)), Admission::Busy);
         assert_eq!(ledger.admit(&uid, rv("3"), at(31)), Admission::Admitted);
+    }
+
+    #[test]
+    fn a_written_status_waits_for_the_watch_and_for_nothing_longer() {
+        let mut ledger = Ledger::default();
+        let uid = Uid::new("a").unwrap();
+        ledger.admit(&uid, rv("1"), at(0));
+        ledger.written(&uid, rv("1"), at(0));
+        assert_eq!(ledger.admit(&uid, rv("1"), at(29)), Admission::Busy, "the cache is behind");
+        assert_eq!(ledger.admit(&uid, rv("2"), at(1)), Admission::Admitted, "the cache shows it");
+        ledger.written(&uid, rv("2"), at(1));
+        assert_eq!(ledger.admit(&uid, rv("2"), at(31)), Admission::Admitted, "it changed nothing");
     }
 
     #[test]

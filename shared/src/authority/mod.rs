@@ -10,6 +10,10 @@
 //! | `verify` | live reads that turn a claim into evidence, or refuse |
 //! | `evidence` | what only `verify` can make and only `act` can consume |
 //! | `act` | PATCH and DELETE by compare-and-swap, within the leader's term |
+//! | `update` | statuses, which end nothing: by compare-and-swap, within the term |
+//! | `evict` | asks the API server to end a pod by its own grace, within its budget |
+//! | `cordon` | has the scheduler leave a node alone |
+//! | `scales` | reads how many pods a controller wants that the cache does not follow |
 //! | `queue`, `ledger` | whose turn it is, and what is already being done |
 //! | `writer` | the pool that ties them together |
 //!
@@ -22,20 +26,27 @@
 
 mod act;
 mod claim;
+mod cordon;
+mod evict;
 mod evidence;
 mod hold;
 mod ledger;
 mod permit;
 mod queue;
+mod scales;
+mod update;
 mod verify;
 mod witness;
 mod writer;
 
 pub use act::Outcome;
 pub use claim::{Claim, ClaimKind, Force, Intent};
+pub use cordon::{Cordoned, cordon};
+pub use evict::{Evicted, Eviction, NotEvicted, evict};
 pub use evidence::{Evidence, EvidenceKind};
-pub use hold::Hold;
+pub use hold::{FORCE_DELETE_HELD, Hold};
 pub(crate) use permit::Permit;
+pub use update::Update;
 pub use verify::Refusal;
 pub use witness::Witness;
 pub use writer::{Authority, Owner, Parts, Policy, Submitted, WRITERS};

@@ -1,6 +1,8 @@
 //! The pool that carries intents out: fair turns, a named limit, one owner of
 //! retries.
 
+mod updates;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,15 +15,19 @@ use super::act::{self, Outcome};
 use super::claim::{ClaimKind, Force, Intent};
 use super::ledger::{Admission, Ledger};
 use super::queue::FairQueue;
+use super::scales::Scales;
+use super::update::Update;
 use super::verify::{Refusal, Verifier};
 use super::witness;
 use crate::cache::Cache;
 use crate::client::{ApiError, Connection};
 use crate::clock::{Env, Mono};
-use crate::events::{Event, EventType, Recorder};
+use crate::events::{About, Event, EventType, Recorder};
 use crate::lease::Leadership;
 use crate::metrics::AuthorityMetrics;
+use crate::model::Uid;
 use crate::record::{Action, Journal, Record, error_chain};
+use updates::Updates;
 
 /// How many turns run at once. Each does one request at a time, so this is also
 /// the number of connections that write: few beside the hundreds of seats of the
@@ -47,6 +53,8 @@ pub trait Owner: Send + Sync + 'static {
     fn controller(&self) -> &'static str;
     /// The intent ended so.
     fn ended(&self, force: &Force, outcome: &Outcome);
+    /// A status was written, or not.
+    fn updated(&self, update: &Update, outcome: &Outcome);
     /// Decide again at this moment.
     fn wake_at(&self, when: Mono);
 }
@@ -67,11 +75,23 @@ pub enum Submitted {
 enum Class {
     Witness,
     Force(ClaimKind),
+    Update,
 }
 
 enum Work {
-    Witness { node: Arc<str>, owner: Arc<dyn Owner> },
-    Force { force: Force, owner: Arc<dyn Owner> },
+    Witness {
+        node: Arc<str>,
+        owner: Arc<dyn Owner>,
+    },
+    Force {
+        force: Force,
+        owner: Arc<dyn Owner>,
+    },
+    /// What is written is looked up when its turn comes: it may have been
+    /// calculated anew since.
+    Update {
+        uid: Uid,
+    },
 }
 
 #[derive(Default)]
@@ -79,6 +99,7 @@ struct State {
     queue: FairQueue<Class, Work>,
     ledger: Ledger,
     witnessing: BTreeSet<Arc<str>>,
+    updates: Updates,
 }
 
 /// The deletion authority of one process.
@@ -91,6 +112,7 @@ pub struct Authority {
     journal: Arc<Journal>,
     events: Recorder,
     metrics: AuthorityMetrics,
+    scales: Arc<Scales>,
     state: Mutex<State>,
     work: Notify,
     busy: AtomicUsize,
@@ -129,6 +151,7 @@ impl Authority {
     #[must_use]
     pub fn start(parts: Parts) -> Arc<Self> {
         let Parts { connection, cache, env, policy, leadership, journal, events, metrics } = parts;
+        let scales = Scales::start(connection.clone(), Arc::clone(&cache), env.clone());
         let authority = Arc::new(Self {
             connection,
             cache,
@@ -138,6 +161,7 @@ impl Authority {
             journal,
             events,
             metrics,
+            scales,
             state: Mutex::default(),
             work: Notify::new(),
             busy: AtomicUsize::new(0),
@@ -163,6 +187,11 @@ impl Authority {
         let submitted = match intent {
             Intent::Witness { node } => self.submit_witness(node, owner, now),
             Intent::Force(force) => self.submit_force(force, owner, now),
+            Intent::Update(update) => self.submit_update(update, owner, now),
+            Intent::Scale { namespace, controller } => {
+                self.scales.ask(&namespace, &controller);
+                return Submitted::Accepted;
+            }
         };
         if submitted == Submitted::Accepted {
             self.work.notify_one();
@@ -216,6 +245,7 @@ impl Authority {
             match work {
                 Work::Witness { node, .. } => drop(state.witnessing.remove(&node)),
                 Work::Force { force, .. } => state.ledger.released(&force.pod.uid),
+                Work::Update { uid } => state.updates.forget(&uid),
             }
         }
         self.count(&state);
@@ -231,7 +261,9 @@ impl Authority {
 
     /// Forgets what is over.
     pub fn tidy(&self) {
-        self.state.lock().ledger.tidy(self.env.now());
+        let (mut state, now) = (self.state.lock(), self.env.now());
+        state.ledger.tidy(now);
+        state.updates.tidy(now);
     }
 
     async fn write_for_ever(&self) {
@@ -266,6 +298,7 @@ impl Authority {
                     let outcome = self.force(&mut verifier, &force).await;
                     self.ended(&force, &outcome, &owner);
                 }
+                Work::Update { uid } => self.update(&uid).await,
             }
             self.metrics.in_flight.dec();
             if self.busy.fetch_sub(1, Ordering::SeqCst) == 1 {
@@ -312,7 +345,7 @@ impl Authority {
                     state.ledger.settled(uid, now);
                     None
                 }
-                Outcome::NotLeader => {
+                Outcome::NotLeader | Outcome::Written => {
                     state.ledger.released(uid);
                     None
                 }
@@ -336,6 +369,7 @@ impl Authority {
                 self.metrics.releases.with_label_values(&[kind.name()]).inc();
                 (Action::ForceDeleted, kind.name(), kind.to_string())
             }
+            Outcome::Written => return,
             Outcome::Gone => (Action::Dropped, "Gone", "somebody else removed the pod first".to_owned()),
             Outcome::Changed => (Action::Dropped, "Changed", "the pod changed since the decision".to_owned()),
             Outcome::Expired => (
@@ -360,6 +394,7 @@ impl Authority {
             controller,
             action,
             pod: Some(force.pod.clone()),
+            budget: None,
             node,
             reason,
             message,
@@ -373,7 +408,8 @@ impl Authority {
             Action::Failed => (EventType::Warning, "ForceDeleteFailed"),
             Action::Held | Action::WouldForceDelete | Action::Dropped => return,
         };
-        self.events.record(Event { pod: force.pod.clone(), kind, reason, message: message.to_owned() });
+        let about = About::Pod(force.pod.clone());
+        self.events.record(Event { about, kind, reason, message: message.to_owned() });
     }
 }
 

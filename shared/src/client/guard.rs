@@ -217,7 +217,13 @@ fn removes(method: &Method, resource: Resource, dangers: &Dangers) -> bool {
         Resource::PodStatus => dangers.status.touches("phase"),
         // Deleting a Node or an attachment gives its pods or its volume away.
         Resource::Nodes | Resource::VolumeAttachments => *method == Method::DELETE,
-        Resource::Leases | Resource::Events | Resource::Other => false,
+        Resource::Leases
+        | Resource::Events
+        | Resource::Budgets
+        | Resource::BudgetStatus
+        | Resource::Workloads
+        | Resource::Scale
+        | Resource::Other => false,
     }
 }
 

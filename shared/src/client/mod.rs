@@ -91,6 +91,13 @@ impl Connection {
         Self { kube: builder.build(), env }
     }
 
+    /// The namespace that is meant where none is named: that of the kubeconfig's
+    /// context, or of the pod.
+    #[must_use]
+    pub fn default_namespace(&self) -> &str {
+        self.kube.default_namespace()
+    }
+
     /// Sends `call` and reads the whole answer, within [`READ_TIMEOUT`] or the
     /// call's own deadline.
     ///

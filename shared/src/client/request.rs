@@ -113,8 +113,10 @@ pub enum ApiError {
         code: u16,
         /// The API's reason; empty if the answer was not the API's.
         reason: String,
-        /// The API's message, or the start of the plain answer.
+        /// The API's message with its causes, or the start of the plain answer.
         message: String,
+        /// What exactly was wrong: the sentences of `details.causes`.
+        causes: Vec<String>,
         /// When to come back.
         retry_after: Option<Duration>,
     },
@@ -174,7 +176,8 @@ impl ApiError {
         let plain =
             || String::from_utf8_lossy(body.get(..200.min(body.len())).unwrap_or_default()).trim().to_owned();
         let mut message = status.message.unwrap_or_else(plain);
-        for cause in details.causes.iter().filter_map(|cause| cause.message.as_deref()) {
+        let causes: Vec<String> = details.causes.into_iter().filter_map(|cause| cause.message).collect();
+        for cause in &causes {
             message = format!("{message} ({cause})");
         }
         let seconds = details.retry_after_seconds.and_then(|seconds| u64::try_from(seconds).ok());
@@ -182,6 +185,7 @@ impl ApiError {
             code: code.as_u16(),
             reason: status.reason.unwrap_or_default(),
             message,
+            causes,
             retry_after: seconds.filter(|&seconds| seconds > 0).map(Duration::from_secs).max(header),
         }
     }

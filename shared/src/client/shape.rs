@@ -18,6 +18,14 @@ pub enum Resource {
     Events,
     /// `volumeattachments`.
     VolumeAttachments,
+    /// `poddisruptionbudgets`.
+    Budgets,
+    /// `poddisruptionbudgets/status`.
+    BudgetStatus,
+    /// `deployments`, `replicasets`, `statefulsets`, `replicationcontrollers`.
+    Workloads,
+    /// `scale` of anything.
+    Scale,
     /// Anything else.
     Other,
 }
@@ -34,6 +42,10 @@ impl Resource {
             Self::Leases => "leases",
             Self::Events => "events",
             Self::VolumeAttachments => "volumeattachments",
+            Self::Budgets => "poddisruptionbudgets",
+            Self::BudgetStatus => "poddisruptionbudgets/status",
+            Self::Workloads => "workloads",
+            Self::Scale => "scale",
             Self::Other => "other",
         }
     }
@@ -72,6 +84,11 @@ impl<'a> Shape<'a> {
             ("coordination.k8s.io", "leases", None) => Resource::Leases,
             ("" | "events.k8s.io", "events", None) => Resource::Events,
             ("storage.k8s.io", "volumeattachments", None) => Resource::VolumeAttachments,
+            ("policy", "poddisruptionbudgets", None) => Resource::Budgets,
+            ("policy", "poddisruptionbudgets", Some("status")) => Resource::BudgetStatus,
+            ("apps", "deployments" | "replicasets" | "statefulsets", None)
+            | ("", "replicationcontrollers", None) => Resource::Workloads,
+            (_, _, Some("scale")) => Resource::Scale,
             _ => Resource::Other,
         };
         Self { resource, name }
@@ -94,6 +111,14 @@ mod tests {
             ("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x", Resource::Leases, Some("x")),
             ("/apis/storage.k8s.io/v1/volumeattachments/v", Resource::VolumeAttachments, Some("v")),
             ("/apis/example.com/v1/pods/a", Resource::Other, Some("a")),
+            ("/apis/policy/v1/poddisruptionbudgets", Resource::Budgets, None),
+            (
+                "/apis/policy/v1/namespaces/ns/poddisruptionbudgets/b/status",
+                Resource::BudgetStatus,
+                Some("b"),
+            ),
+            ("/apis/apps/v1/replicasets", Resource::Workloads, None),
+            ("/apis/example.com/v1/namespaces/ns/dbs/d/scale", Resource::Scale, Some("d")),
             ("/readyz", Resource::Other, None),
             ("", Resource::Other, None),
         ] {

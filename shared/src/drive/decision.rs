@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::authority::{Hold, Intent};
 use crate::clock::Mono;
-use crate::model::PodKey;
+use crate::model::{BudgetKey, PodKey};
 
 /// How far a controller goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -40,6 +40,8 @@ pub enum Subject {
     Pod(PodKey),
     /// Every pod of a node.
     Node(Arc<str>),
+    /// A budget.
+    Budget(BudgetKey),
     /// The controller as a whole.
     Everything,
 }

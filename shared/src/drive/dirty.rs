@@ -1,21 +1,25 @@
 //! Keys that must be decided: now, or from some moment on.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::clock::Mono;
+use crate::metrics::Queue;
 
 #[derive(Debug)]
 pub(super) struct Dirty<K> {
     state: Mutex<State<K>>,
     news: Notify,
+    metrics: Queue,
 }
 
 #[derive(Debug)]
 struct State<K> {
-    now: BTreeSet<K>,
+    /// Since when each is.
+    now: BTreeMap<K, Mono>,
     later: BTreeMap<K, Mono>,
     due: BTreeSet<(Mono, K)>,
     resting: BTreeMap<K, Mono>,
@@ -36,17 +40,26 @@ impl<K: Ord + Clone> State<K> {
     }
 }
 
-impl<K> Default for Dirty<K> {
-    fn default() -> Self {
-        let (now, later, due, resting) = Default::default();
-        Self { state: Mutex::new(State { now, later, due, resting, all: false }), news: Notify::new() }
-    }
-}
-
 impl<K: Ord + Clone> Dirty<K> {
-    pub(super) fn mark(&self, key: K) {
-        self.state.lock().now.insert(key);
+    pub(super) fn new(metrics: Queue) -> Self {
+        let (now, later, due, resting) = Default::default();
+        let state = Mutex::new(State { now, later, due, resting, all: false });
+        Self { state, news: Notify::new(), metrics }
+    }
+
+    pub(super) fn mark(&self, key: K, now: Mono) {
+        let mut state = self.state.lock();
+        if let Entry::Vacant(vacant) = state.now.entry(key) {
+            vacant.insert(now);
+            self.metrics.adds.inc();
+        }
+        self.shows(&state);
+        drop(state);
         self.news.notify_one();
+    }
+
+    fn shows(&self, state: &State<K>) {
+        self.metrics.depth.set(i64::try_from(state.now.len()).unwrap_or(i64::MAX));
     }
 
     /// Marks the key from `when` on; the earliest such moment counts.
@@ -84,17 +97,24 @@ impl<K: Ord + Clone> Dirty<K> {
         {
             state.due.pop_first();
             state.later.remove(&key);
-            state.now.insert(key);
+            if let Entry::Vacant(vacant) = state.now.entry(key) {
+                vacant.insert(when);
+                self.metrics.adds.inc();
+            }
         }
         let mut taken = Vec::new();
         while taken.len() < limit
-            && let Some(key) = state.now.pop_first()
+            && let Some((key, since)) = state.now.pop_first()
         {
             match state.resting.get(&key).copied() {
                 Some(until) if now < until => state.mark_at(key, until),
-                _ => taken.push(key),
+                _ => {
+                    self.metrics.waited.observe(now.since(since).as_secs_f64());
+                    taken.push(key);
+                }
             }
         }
+        self.shows(&state);
         taken
     }
 
@@ -119,18 +139,35 @@ mod tests {
         Mono::from_start(Duration::from_secs(seconds))
     }
 
+    fn dirty<K: Ord + Clone>() -> Dirty<K> {
+        Dirty::new(crate::metrics::Metrics::new().unwrap().queues.of("toy"))
+    }
+
+    #[test]
+    fn the_metrics_show_what_waits_and_how_long_it_did() {
+        let dirty = dirty();
+        dirty.mark("a", at(1));
+        dirty.mark("a", at(2));
+        dirty.mark_at("b", at(3));
+        assert_eq!((dirty.metrics.depth.get(), dirty.metrics.adds.get()), (1, 1));
+        dirty.take(10, at(4));
+        assert_eq!((dirty.metrics.depth.get(), dirty.metrics.adds.get()), (0, 2));
+        let waited = &dirty.metrics.waited;
+        assert_eq!((waited.get_sample_count(), waited.get_sample_sum()), (2, 4.0), "three seconds and one");
+    }
+
     #[test]
     fn a_key_is_taken_once_however_often_it_was_marked() {
-        let dirty = Dirty::default();
-        dirty.mark("a");
-        dirty.mark("a");
+        let dirty = dirty();
+        dirty.mark("a", at(0));
+        dirty.mark("a", at(0));
         assert_eq!(dirty.take(10, at(0)), ["a"]);
         assert!(dirty.take(10, at(0)).is_empty());
     }
 
     #[test]
     fn the_earliest_moment_counts() {
-        let dirty = Dirty::default();
+        let dirty = dirty();
         dirty.mark_at("a", at(9));
         dirty.mark_at("a", at(5));
         dirty.mark_at("a", at(7));
@@ -142,13 +179,13 @@ mod tests {
 
     #[test]
     fn a_key_that_rests_is_taken_afterwards() {
-        let dirty = Dirty::default();
+        let dirty = dirty();
         dirty.rest("a", at(5));
-        dirty.mark("a");
-        dirty.mark("b");
+        dirty.mark("a", at(0));
+        dirty.mark("b", at(0));
         assert_eq!(dirty.take(10, at(4)), ["b"]);
         assert_eq!(dirty.next_due(), Some(at(5)));
-        dirty.mark("a");
+        dirty.mark("a", at(0));
         assert!(dirty.take(10, at(4)).is_empty());
         assert_eq!(dirty.take(10, at(5)), ["a"]);
         assert!(dirty.take(10, at(6)).is_empty(), "once");
@@ -156,9 +193,9 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_into_a_round_stays() {
-        let dirty = Dirty::default();
+        let dirty = dirty();
         for key in 0..5 {
-            dirty.mark(key);
+            dirty.mark(key, at(0));
         }
         assert_eq!(dirty.take(3, at(0)), [0, 1, 2]);
         assert_eq!(dirty.take(3, at(0)), [3, 4]);

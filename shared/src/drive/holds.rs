@@ -10,9 +10,9 @@ use prometheus::{IntGaugeVec, Opts, Registry};
 use serde::Serialize;
 
 use super::Subject;
-use crate::authority::Hold;
+use crate::authority::{FORCE_DELETE_HELD, Hold};
 use crate::clock::Env;
-use crate::events::{Event, EventType, Recorder};
+use crate::events::{About, Event, EventType, Recorder};
 use crate::metrics::MetricsError;
 use crate::record::{Action, Journal, Record};
 
@@ -30,12 +30,12 @@ pub struct HeldNow {
     pub message: String,
     /// Since when, by our wall clock.
     pub since: Timestamp,
-    /// Whether it will not pass by itself.
+    /// By which Event people hear of it, if it will not pass by itself.
     #[serde(skip)]
-    needs_a_person: bool,
+    event: Option<(EventType, &'static str)>,
 }
 
-type Held = BTreeMap<Subject, HeldNow>;
+type Held = BTreeMap<(Subject, &'static str), HeldNow>;
 
 /// All holds of one process.
 #[derive(Debug)]
@@ -57,7 +57,10 @@ impl Holds {
         registry: &Registry,
     ) -> Result<Arc<Self>, MetricsError> {
         let gauge = IntGaugeVec::new(
-            Opts::new("pod_safety_holds", "Pods and nodes on which nothing is done for now, by the reason."),
+            Opts::new(
+                "pod_safety_holds",
+                "Pods, nodes and budgets on which nothing is done for now, by the reason.",
+            ),
             &["controller", "reason"],
         )?;
         registry.register(Box::new(gauge.clone()))?;
@@ -65,8 +68,8 @@ impl Holds {
     }
 
     /// Every reason of this controller shows up in the metric, at zero.
-    pub fn announce(&self, controller: &'static str) {
-        for reason in Hold::REASONS {
+    pub fn announce(&self, controller: &'static str, reasons: &[&'static str]) {
+        for reason in reasons {
             self.gauge.with_label_values(&[controller, reason]).set(0);
         }
     }
@@ -77,12 +80,14 @@ impl Holds {
         self.held.lock().values().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// The holds of one key as just decided. New reasons are written down.
+    /// The holds of one key as just decided. New reasons are written down, and
+    /// `aloud` told to people by Events.
     pub(crate) fn replace(
         &self,
         controller: &'static str,
         key: &str,
         holds: Vec<(Subject, Hold)>,
+        aloud: bool,
         env: &Env,
     ) {
         let mut all = self.held.lock();
@@ -96,16 +101,18 @@ impl Holds {
         }
         let mut after = Held::new();
         for (subject, hold) in holds {
-            let known = before.get(&subject).filter(|known| known.reason == hold.reason());
+            let slot = (subject.clone(), hold.reason());
+            let known = before.get(&slot);
             let since = known.map_or_else(|| env.clock.wall(), |known| known.since);
             if known.is_none() {
                 self.write(controller, &subject, &hold, since);
+                if aloud {
+                    self.tell_people(&subject, hold.reason(), hold.event(), &hold.to_string());
+                }
             }
             self.gauge.with_label_values(&[controller, hold.reason()]).inc();
-            let (reason, message, needs_a_person) = (hold.reason(), hold.to_string(), hold.needs_a_person());
-            let held =
-                HeldNow { controller, subject: subject.clone(), reason, message, since, needs_a_person };
-            after.insert(subject, held);
+            let (reason, message, event) = (hold.reason(), hold.to_string(), hold.event());
+            after.insert(slot, HeldNow { controller, subject, reason, message, since, event });
         }
         if !after.is_empty() {
             all.insert(slot, after);
@@ -117,28 +124,36 @@ impl Holds {
     pub(super) fn tell_again(&self, controller: &'static str) {
         let all = self.held.lock();
         let held = all.iter().filter(|((of, _), _)| *of == controller).flat_map(|(_, held)| held.values());
-        for held in held.filter(|held| held.needs_a_person) {
-            self.tell_people(&held.subject, held.reason, &held.message);
-        }
+        held.for_each(|held| self.tell_people(&held.subject, held.reason, held.event, &held.message));
     }
 
-    fn tell_people(&self, subject: &Subject, reason: &'static str, message: &str) {
-        if let Subject::Pod(pod) = subject {
-            let (pod, message) = (pod.clone(), format!("{reason}: {message}"));
-            self.events.record(Event { pod, kind: EventType::Warning, reason: "ForceDeleteHeld", message });
-        }
+    fn tell_people(
+        &self,
+        subject: &Subject,
+        held: &'static str,
+        event: Option<(EventType, &'static str)>,
+        message: &str,
+    ) {
+        let about = match subject {
+            Subject::Pod(pod) => About::Pod(pod.clone()),
+            Subject::Budget(budget) => About::Budget(budget.clone()),
+            Subject::Node(_) | Subject::Everything => return,
+        };
+        let Some((kind, reason)) = event else { return };
+        let message =
+            if reason == FORCE_DELETE_HELD { format!("{held}: {message}") } else { message.to_owned() };
+        self.events.record(Event { about, kind, reason, message });
     }
 
     fn write(&self, controller: &'static str, subject: &Subject, hold: &Hold, at: Timestamp) {
-        let (pod, node) = match subject {
-            Subject::Pod(pod) => (Some(pod.clone()), None),
-            Subject::Node(node) => (None, Some(Arc::clone(node))),
-            Subject::Everything => (None, None),
+        let (pod, budget, node) = match subject {
+            Subject::Pod(pod) => (Some(pod.clone()), None, None),
+            Subject::Budget(budget) => (None, Some(budget.clone()), None),
+            Subject::Node(node) => (None, None, Some(Arc::clone(node))),
+            Subject::Everything => (None, None, None),
         };
         let (reason, message) = (hold.reason(), hold.to_string());
-        if hold.needs_a_person() {
-            self.tell_people(subject, reason, &message);
-        }
-        self.journal.write(Record { at, controller, action: Action::Held, pod, node, reason, message });
+        let action = Action::Held;
+        self.journal.write(Record { at, controller, action, pod, budget, node, reason, message });
     }
 }

@@ -22,9 +22,10 @@ use dirty::Dirty;
 pub use holds::{HeldNow, Holds};
 
 use crate::admin::Beat;
-use crate::authority::{Authority, Force, Hold, Intent, Outcome, Owner, Submitted};
+use crate::authority::{Authority, Force, Hold, Intent, Outcome, Owner, Submitted, Update};
 use crate::cache::{Cache, Change, Subscriber, View};
 use crate::clock::{Env, Mono};
+use crate::metrics::{Queue, QueueMetrics};
 use crate::model::{Kind, Uid};
 use crate::record::{Action, Journal, Record};
 
@@ -61,6 +62,9 @@ pub trait Controller: Send + Sync + 'static {
     /// Its name in logs, metrics and records.
     fn name(&self) -> &'static str;
 
+    /// The reasons for which it holds back, for metrics that must exist before they count.
+    fn reasons(&self) -> &'static [&'static str];
+
     /// The kinds that must have been listed before it decides anything.
     fn kinds(&self) -> &'static [Kind];
 
@@ -79,8 +83,17 @@ pub trait Controller: Send + Sync + 'static {
     /// Decides. Pure: the same view, time and configuration give the same decision.
     fn decide(&self, key: &Self::Key, view: &View<'_>, now: Mono) -> Decision;
 
+    /// Whether it writes in this mode. Where it does not, it decides and reports:
+    /// nobody else is in the way then.
+    fn acts(&self, mode: Mode) -> bool {
+        mode != Mode::Observe
+    }
+
     /// The authority ended an intent of this controller.
-    fn ended(&self, force: &Force, outcome: &Outcome);
+    fn ended(&self, _force: &Force, _outcome: &Outcome) {}
+
+    /// A status that this controller calculated was written, or not.
+    fn updated(&self, _update: &Update, _outcome: &Outcome) {}
 }
 
 /// What a loop works with.
@@ -98,6 +111,8 @@ pub struct Around {
     pub journal: Arc<Journal>,
     /// What is held now, for people and metrics.
     pub holds: Arc<Holds>,
+    /// The queues' metrics.
+    pub queues: QueueMetrics,
 }
 
 /// The loop of one controller.
@@ -105,6 +120,7 @@ pub struct Drive<C: Controller> {
     controller: Arc<C>,
     around: Around,
     dirty: Arc<Dirty<C::Key>>,
+    queue: Queue,
     /// In `observe`: what was said already.
     announced: Mutex<BTreeSet<Uid>>,
 }
@@ -119,6 +135,7 @@ impl<C: Controller> Debug for Drive<C> {
 struct Marker<C: Controller> {
     controller: Arc<C>,
     dirty: Arc<Dirty<C::Key>>,
+    env: Env,
 }
 
 impl<C: Controller> Subscriber for Marker<C> {
@@ -126,7 +143,7 @@ impl<C: Controller> Subscriber for Marker<C> {
         if matches!(change, Change::Listed(_)) {
             self.dirty.mark_all();
         } else {
-            self.controller.touched(&change, &mut |key| self.dirty.mark(key));
+            self.controller.touched(&change, &mut |key| self.dirty.mark(key, self.env.now()));
         }
     }
 }
@@ -135,6 +152,7 @@ impl<C: Controller> Subscriber for Marker<C> {
 struct Asker<C: Controller> {
     controller: Arc<C>,
     dirty: Arc<Dirty<C::Key>>,
+    queue: Queue,
     key: C::Key,
 }
 
@@ -145,7 +163,11 @@ impl<C: Controller> Owner for Asker<C> {
     fn ended(&self, force: &Force, outcome: &Outcome) {
         self.controller.ended(force, outcome);
     }
+    fn updated(&self, update: &Update, outcome: &Outcome) {
+        self.controller.updated(update, outcome);
+    }
     fn wake_at(&self, when: Mono) {
+        self.queue.retries.inc();
         self.dirty.mark_at(self.key.clone(), when);
     }
 }
@@ -164,11 +186,16 @@ impl<C: Controller> Drive<C> {
     /// A loop that listens from now on.
     #[must_use]
     pub fn new(controller: C, around: Around) -> Self {
-        let (controller, dirty) = (Arc::new(controller), Arc::new(Dirty::default()));
-        let marker = Marker { controller: Arc::clone(&controller), dirty: Arc::clone(&dirty) };
+        let queue = around.queues.of(controller.name());
+        let (controller, dirty) = (Arc::new(controller), Arc::new(Dirty::new(queue.clone())));
+        let marker = Marker {
+            controller: Arc::clone(&controller),
+            dirty: Arc::clone(&dirty),
+            env: around.env.clone(),
+        };
         around.cache.subscribe(Arc::new(marker));
         dirty.mark_all();
-        Self { controller, around, dirty, announced: Mutex::default() }
+        Self { controller, around, dirty, queue, announced: Mutex::default() }
     }
 
     /// Runs until `stop` is set. `leads` wakes the loop when leadership is gained.
@@ -183,7 +210,9 @@ impl<C: Controller> Drive<C> {
                 self.tidy(now);
             }
             if leads.has_changed().unwrap_or(false) && *leads.borrow_and_update() {
-                self.around.holds.tell_again(self.controller.name());
+                if self.acts() {
+                    self.around.holds.tell_again(self.controller.name());
+                }
                 self.dirty.mark_all();
             }
             let pause = match self.round(now) {
@@ -215,6 +244,10 @@ impl<C: Controller> Drive<C> {
         }
     }
 
+    fn acts(&self) -> bool {
+        self.controller.acts(self.around.mode)
+    }
+
     fn tidy(&self, now: Mono) {
         self.around.cache.tidy(now);
         self.around.authority.tidy();
@@ -230,13 +263,13 @@ impl<C: Controller> Drive<C> {
             let guard = self.around.cache.read();
             let view = guard.view();
             if self.dirty.take_all(now) {
-                self.controller.all(&view, &mut |key| self.dirty.mark(key));
+                self.controller.all(&view, &mut |key| self.dirty.mark(key, now));
             }
             let listed = |kind: &Kind| view.state(*kind).synced;
             // What waits for a list is marked again when that is there.
             let keys = self.dirty.take(ROUND, now).into_iter();
             let keys = keys.filter(|key| self.controller.needs(key).iter().all(listed));
-            keys.map(|key| (self.controller.decide(&key, &view, now), key)).collect::<Vec<_>>()
+            keys.map(|key| (self.decide(&key, &view, now), key)).collect::<Vec<_>>()
         };
         let round = match (decisions.is_empty(), self.all_listed()) {
             (false, _) => Round::Decided,
@@ -249,6 +282,13 @@ impl<C: Controller> Drive<C> {
         round
     }
 
+    fn decide(&self, key: &C::Key, view: &View<'_>, now: Mono) -> Decision {
+        let began = self.around.env.now();
+        let decision = self.controller.decide(key, view, now);
+        self.queue.worked.observe(self.around.env.now().since(began).as_secs_f64());
+        decision
+    }
+
     /// Whether every kind was listed. Shows those that cannot be.
     fn all_listed(&self) -> bool {
         let mut all = true;
@@ -258,7 +298,13 @@ impl<C: Controller> Drive<C> {
             let stuck = !state.synced && state.trouble.is_some();
             let hold = stuck.then_some((Subject::Everything, Hold::NotSynced { kind }));
             let holds = hold.into_iter().collect();
-            self.around.holds.replace(self.controller.name(), kind.resource(), holds, &self.around.env);
+            self.around.holds.replace(
+                self.controller.name(),
+                kind.resource(),
+                holds,
+                self.acts(),
+                &self.around.env,
+            );
         }
         all
     }
@@ -266,7 +312,7 @@ impl<C: Controller> Drive<C> {
     fn carry_out(&self, key: C::Key, decision: Decision, now: Mono) {
         let Decision { intents, holds, recheck_at } = decision;
         let text = format!("{key:?}");
-        self.around.holds.replace(self.controller.name(), &text, holds, &self.around.env);
+        self.around.holds.replace(self.controller.name(), &text, holds, self.acts(), &self.around.env);
         if let Some(when) = recheck_at {
             self.dirty.mark_at(key.clone(), when);
         }
@@ -278,18 +324,19 @@ impl<C: Controller> Drive<C> {
         let asker = Asker {
             controller: Arc::clone(&self.controller),
             dirty: Arc::clone(&self.dirty),
+            queue: self.queue.clone(),
             key: key.clone(),
         };
         let owner: Arc<dyn Owner> = Arc::new(asker);
+        let acts = self.acts();
         for intent in intents {
-            match (intent, self.around.mode) {
-                (Intent::Force(force), Mode::Observe) => self.announce(&force),
-                (intent, Mode::Observe | Mode::Guard | Mode::Replace) => {
-                    match self.around.authority.submit(intent, &owner) {
-                        Submitted::Later(when) => self.dirty.mark_at(key.clone(), when),
-                        Submitted::Accepted | Submitted::NotLeading => {}
-                    }
-                }
+            match intent {
+                Intent::Force(force) if !acts => self.announce(&force),
+                Intent::Update(_) if !acts => {}
+                intent => match self.around.authority.submit(intent, &owner) {
+                    Submitted::Later(when) => self.dirty.mark_at(key.clone(), when),
+                    Submitted::Accepted | Submitted::NotLeading => {}
+                },
             }
         }
     }
@@ -304,6 +351,7 @@ impl<C: Controller> Drive<C> {
             controller: self.controller.name(),
             action: Action::WouldForceDelete,
             pod: Some(force.pod.clone()),
+            budget: None,
             node: force.claim.node().cloned(),
             reason: "ObserveMode",
             message: format!("would verify and force delete: {:?}", force.claim),

@@ -27,6 +27,9 @@ impl Controller for Toy {
     fn name(&self) -> &'static str {
         "toy"
     }
+    fn reasons(&self) -> &'static [&'static str] {
+        Hold::OF_PODS
+    }
     fn kinds(&self) -> &'static [Kind] {
         &[Kind::Pods, Kind::Nodes]
     }
@@ -91,7 +94,8 @@ fn around(
         metrics: metrics.authority.clone(),
     });
     let (cache, env) = (Arc::clone(world.cache()), env.clone());
-    (Around { cache, authority, env, mode, journal, holds }, metrics)
+    let queues = metrics.queues.clone();
+    (Around { cache, authority, env, mode, journal, holds, queues }, metrics)
 }
 
 /// A loop in this mode, over a world that may be listed already.

@@ -7,7 +7,7 @@ use crate::model::Uid;
 
 fn event(pod: &str, reason: &'static str) -> Event {
     let pod = PodKey { namespace: "ns".into(), name: pod.into(), uid: Uid::new(pod).unwrap() };
-    Event { pod, kind: EventType::Warning, reason, message: "because".to_owned() }
+    Event { about: About::Pod(pod), kind: EventType::Warning, reason, message: "because".to_owned() }
 }
 
 struct Told {

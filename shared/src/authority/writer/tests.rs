@@ -1,5 +1,7 @@
 //! The pool: who is served, how many at once, and when again.
 
+mod updates;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -24,6 +26,9 @@ impl Owner for Heard {
     }
     fn ended(&self, force: &Force, outcome: &Outcome) {
         self.ended.lock().push(format!("{} {}", force.pod.name, outcome.name()));
+    }
+    fn updated(&self, update: &Update, outcome: &Outcome) {
+        self.ended.lock().push(format!("{}: {}", update.uid(), outcome.name()));
     }
     fn wake_at(&self, when: Mono) {
         self.wakes.lock().push(when);

@@ -183,6 +183,34 @@ async fn a_term_ends_a_renew_deadline_after_the_last_renewal_even_while_a_reques
     assert!(one.page().contains(r#"pod_safety_leader_changes_total{change="lost"} 1"#));
 }
 
+/// What was asked for between the two terms was turned away, and waited for the
+/// next sweep: nobody was told that there was another term.
+#[tokio::test(start_paused = true)]
+async fn bug_a_term_that_ran_out_before_its_renewal_is_told_as_another_gain() {
+    let server = Server::default();
+    let count = Mutex::new(0);
+    // Look and create at 0 s; the renewal at 2 s is lost, the next one at 9 s takes 2 s.
+    let lost_then_late = move |_: &Asked| {
+        let mut count = count.lock();
+        *count += 1;
+        let before = Duration::from_secs(if *count == 4 { 2 } else { 0 });
+        Fate { lost: *count == 3, before, ..Fate::default() }
+    };
+    let mut one = Candidate::new(&server, "a", lost_then_late);
+    let _ended = one.start();
+    pass(9.5).await;
+    let mut changes = one.leadership.changes();
+    assert!(one.leads());
+    pass(1.0).await;
+    assert!(!one.leads(), "the term has run out, the renewal is on its way");
+    assert!(!changes.has_changed().unwrap());
+    pass(1.0).await;
+    assert!(one.leads());
+    assert!(changes.has_changed().unwrap() && *changes.borrow_and_update());
+    pass(2.0).await;
+    assert!(one.leads() && !changes.has_changed().unwrap(), "an ordinary renewal is no news");
+}
+
 #[tokio::test(start_paused = true)]
 async fn after_one_lost_answer_there_is_time_for_another_try() {
     let server = Server::default();

@@ -1,0 +1,105 @@
+//! The cordon: has the scheduler leave a node alone. It ends nothing, and anybody
+//! can take it back.
+
+use serde_json::json;
+
+use crate::client::{ApiError, Call, Connection, Method};
+use crate::clock::Mono;
+use crate::wire;
+
+/// How often it is tried while the node changes: kubelets write it every few seconds.
+const ATTEMPTS: usize = 5;
+
+/// How a cordon ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cordoned {
+    /// The node is cordoned now.
+    Now,
+    /// It was before.
+    Already,
+    /// There is no such node.
+    NoNode,
+}
+
+/// Sets `spec.unschedulable` of a node, by compare-and-swap.
+///
+/// # Errors
+/// The API server did not do it, or did not say so.
+pub async fn cordon(connection: &Connection, node: &str, deadline: Mono) -> Result<Cordoned, ApiError> {
+    let path = format!("/api/v1/nodes/{node}");
+    let mut last = None;
+    for _ in 0..ATTEMPTS {
+        let raw = match connection.send(Call::get(path.clone()).by(deadline)).await {
+            Err(error) if error.is_not_found() => return Ok(Cordoned::NoNode),
+            read => read?,
+        };
+        let read: wire::Node = raw.decode().map_err(ApiError::Undecodable)?;
+        if read.spec.is_some_and(|spec| spec.unschedulable) {
+            return Ok(Cordoned::Already);
+        }
+        let meta = read.metadata.unwrap_or_default();
+        let body = json!({
+            "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
+            "spec": { "unschedulable": true },
+        });
+        match connection.send(Call::write(Method::Patch, path.clone(), &body).by(deadline)).await {
+            Ok(_) => return Ok(Cordoned::Now),
+            Err(error) if error.is_changed() => last = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    last.map_or(Ok(Cordoned::NoNode), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::client::scripted::{Answer, Api, env};
+    use crate::testing::objects::node;
+
+    const PATCH: &str = "PATCH /api/v1/nodes/n";
+
+    async fn cordoned(script: impl Fn(&str) -> Answer + Send + Sync + 'static) -> (Option<Cordoned>, Api) {
+        let (env, _wall) = env();
+        let api = Api::new(&env, move |asked| {
+            let answer = script(&asked.method);
+            async move { answer }
+        });
+        let deadline = env.now() + Duration::from_secs(10);
+        (cordon(&api.connection(), "n", deadline).await.ok(), api)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_is_cordoned_at_the_version_that_was_read() {
+        let (done, api) = cordoned(|_| Answer::json(&node("n").0)).await;
+        assert_eq!(done, Some(Cordoned::Now));
+        assert_eq!(api.writes(), [PATCH]);
+        let patch = api.heard().pop().unwrap();
+        assert_eq!(
+            patch.json(),
+            json!({ "metadata": { "uid": "uid-n", "resourceVersion": "5" }, "spec": { "unschedulable": true } })
+        );
+        assert!(!patch.permitted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cordoned_node_and_a_missing_one_are_left_alone() {
+        let (done, api) =
+            cordoned(|_| Answer::json(&node("n").set("/spec/unschedulable", json!(true)).0)).await;
+        assert_eq!((done, api.writes().len()), (Some(Cordoned::Already), 0));
+        let (done, api) = cordoned(|_| Answer::not_found()).await;
+        assert_eq!((done, api.writes().len()), (Some(Cordoned::NoNode), 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_keeps_changing_is_given_up() {
+        let (done, api) = cordoned(|method| match method {
+            "GET" => Answer::json(&node("n").0),
+            _ => Answer::status(409, "Conflict", "changed"),
+        })
+        .await;
+        assert_eq!((done, api.writes().len()), (None, ATTEMPTS));
+    }
+}

@@ -1,0 +1,208 @@
+//! Asks controllers of kinds that the cache does not follow how many pods they
+//! want: `GET …/scale`, the way that the API has for any kind.
+//!
+//! Duty: one question at a time for each group and version, so that an API that
+//! hangs delays nobody else's answers; each controller is asked once however many
+//! want to know. The answer goes into the cache, which wakes them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::cache::{Cache, ScaleAnswer};
+use crate::client::{ApiError, Call, Connection};
+use crate::clock::{Env, Mono};
+use crate::model::{Controller, Scale, Uid, is_kubernetes_name};
+use crate::record::error_chain;
+use crate::wire;
+
+/// How many questions are asked at the same time, of different groups.
+const ASKERS: usize = 4;
+
+/// How long one answer may take. A scale is one object; beyond this its API is in
+/// trouble, and its budgets say so.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long it is remembered which resources a group has (KCM's mapper is reset as often).
+const DISCOVERED_FOR: Duration = Duration::from_secs(30);
+
+/// How many questions may wait. Who is not asked now is asked for again.
+const LIMIT: usize = 10_000;
+
+/// One question.
+#[derive(Debug)]
+struct Question {
+    namespace: Arc<str>,
+    controller: Arc<Controller>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Question>,
+    /// Whoever waits or is being asked.
+    known: BTreeSet<(Arc<str>, Arc<Controller>)>,
+    /// Groups and versions of which one is being asked.
+    busy: BTreeSet<Box<str>>,
+    discovered: BTreeMap<Box<str>, (Mono, Arc<Vec<wire::ResourceOf>>)>,
+}
+
+/// Why a scale is not known.
+#[derive(Debug, thiserror::Error)]
+enum CannotAsk {
+    #[error("there is no kind {kind} in {api_version}")]
+    NoKind { kind: Box<str>, api_version: Box<str> },
+    #[error("{field} {value:?} of an ownerReference is no name that the API has")]
+    Name { field: &'static str, value: Box<str> },
+    #[error("asking what {api_version} has")]
+    Discovery { api_version: Box<str>, source: ApiError },
+    #[error("asking for the scale of {kind} {name}")]
+    Ask { kind: Box<str>, name: Box<str>, source: ApiError },
+    #[error("the answer on {api_version} cannot be read")]
+    Undecodable { api_version: Box<str>, source: wire::WireError },
+    #[error("the scale of {kind} {name} does not say how many replicas it wants")]
+    NoReplicas { kind: Box<str>, name: Box<str> },
+}
+
+/// Asks for scales.
+pub(super) struct Scales {
+    connection: Connection,
+    cache: Arc<Cache>,
+    env: Env,
+    state: Mutex<State>,
+    work: Notify,
+}
+
+impl Scales {
+    /// Starts those who ask.
+    pub(super) fn start(connection: Connection, cache: Arc<Cache>, env: Env) -> Arc<Self> {
+        let scales = Arc::new(Self { connection, cache, env, state: Mutex::default(), work: Notify::new() });
+        for _ in 0..ASKERS {
+            let asker = Arc::clone(&scales);
+            scales.env.spawner.spawn("scales", Box::pin(async move { asker.ask_for_ever().await }));
+        }
+        scales
+    }
+
+    /// Asks this controller when it is its turn, unless it is being asked.
+    pub(super) fn ask(&self, namespace: &Arc<str>, controller: &Arc<Controller>) {
+        let mut state = self.state.lock();
+        let asked = (Arc::clone(namespace), Arc::clone(controller));
+        if state.waiting.len() < LIMIT && state.known.insert(asked.clone()) {
+            let (namespace, controller) = asked;
+            state.waiting.push_back(Question { namespace, controller });
+            self.work.notify_one();
+        }
+    }
+
+    async fn ask_for_ever(&self) {
+        loop {
+            let next = self.next();
+            match next {
+                Some(question) => self.answer(question).await,
+                None => self.work.notified().await,
+            }
+        }
+    }
+
+    /// The first question whose group nobody is asking.
+    fn next(&self) -> Option<Question> {
+        let mut state = self.state.lock();
+        let State { waiting, busy, .. } = &mut *state;
+        let free = waiting.iter().position(|question| !busy.contains(&question.controller.api_version))?;
+        let question = waiting.remove(free)?;
+        busy.insert(question.controller.api_version.clone());
+        Some(question)
+    }
+
+    async fn answer(&self, question: Question) {
+        let Question { namespace, controller } = question;
+        let scale = self.scale(&namespace, &controller).await;
+        let at = self.env.now();
+        {
+            let mut state = self.state.lock();
+            state.known.remove(&(Arc::clone(&namespace), Arc::clone(&controller)));
+            state.busy.remove(&controller.api_version);
+        }
+        // Another one of this group may have waited for the turn.
+        self.work.notify_one();
+        let scale = scale.map_err(|error| error_chain(&error).into_boxed_str());
+        self.cache.scaled(&namespace, &controller, ScaleAnswer { at, scale });
+    }
+
+    async fn scale(&self, namespace: &str, controller: &Controller) -> Result<Scale, CannotAsk> {
+        let Controller { api_version, kind, name, uid } = controller;
+        // They become parts of a path.
+        for (field, value) in [("name", name), ("apiVersion", api_version)] {
+            let parts = if field == "name" { 1 } else { 2 };
+            if value.split('/').count() > parts || !value.split('/').all(is_kubernetes_name) {
+                return Err(CannotAsk::Name { field, value: value.clone() });
+            }
+        }
+        let base = if api_version.contains('/') { "apis" } else { "api" };
+        let no_kind = || CannotAsk::NoKind { kind: kind.clone(), api_version: api_version.clone() };
+        let resources = match self.discovered(api_version, &format!("/{base}/{api_version}")).await {
+            // That path is the group and version itself: no object's absence is mistaken for it.
+            Err(CannotAsk::Discovery { source: ApiError::Refused { code: 404, .. }, .. }) => {
+                return Err(no_kind());
+            }
+            found => found?,
+        };
+        let of_kind = |one: &&wire::ResourceOf| one.kind.as_deref() == Some(&**kind);
+        let mut names = resources.iter().filter(of_kind).filter_map(|one| one.name.as_deref());
+        // Subresources have a slash in their names.
+        let Some(resource) = names.find(|name| is_kubernetes_name(name)) else {
+            return Err(no_kind());
+        };
+        let scale = format!("{resource}/scale");
+        if !resources.iter().any(|one| one.name.as_deref() == Some(&scale)) {
+            return Ok(Scale::None);
+        }
+        let path = format!("/{base}/{api_version}/namespaces/{namespace}/{resource}/{name}/scale");
+        let failed = |source| CannotAsk::Ask { kind: kind.clone(), name: name.clone(), source };
+        let raw = match self.get(path).await {
+            Ok(raw) => raw,
+            Err(error) if error.is_not_found() => return Ok(Scale::Absent),
+            Err(source) => return Err(failed(source)),
+        };
+        let read: wire::Workload = raw.decode().map_err(|error| failed(ApiError::Undecodable(error)))?;
+        let of = read.metadata.and_then(|meta| meta.uid);
+        if of.as_deref().and_then(Uid::new).as_ref() != Some(uid) {
+            return Ok(Scale::Absent);
+        }
+        match read.spec {
+            // As protobuf a zero is not sent.
+            Some(spec) => Ok(Scale::Replicas(spec.replicas.unwrap_or(0))),
+            None => Err(CannotAsk::NoReplicas { kind: kind.clone(), name: name.clone() }),
+        }
+    }
+
+    async fn discovered(
+        &self,
+        api_version: &str,
+        path: &str,
+    ) -> Result<Arc<Vec<wire::ResourceOf>>, CannotAsk> {
+        let now = self.env.now();
+        if let Some((at, known)) = self.state.lock().discovered.get(api_version)
+            && now.since(*at) < DISCOVERED_FOR
+        {
+            return Ok(Arc::clone(known));
+        }
+        let raw = self
+            .get(path.to_owned())
+            .await
+            .map_err(|source| CannotAsk::Discovery { api_version: api_version.into(), source })?;
+        let read: wire::ResourceList = raw
+            .decode()
+            .map_err(|source| CannotAsk::Undecodable { api_version: api_version.into(), source })?;
+        let read = Arc::new(read.resources);
+        self.state.lock().discovered.insert(api_version.into(), (now, Arc::clone(&read)));
+        Ok(read)
+    }
+
+    async fn get(&self, path: String) -> Result<wire::Raw, ApiError> {
+        self.connection.send(Call::get(path).by(self.env.now() + PATIENCE)).await
+    }
+}
