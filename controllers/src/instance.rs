@@ -10,13 +10,15 @@ use pod_safety_shared::authority::{Authority, Parts, Policy};
 use pod_safety_shared::cache::{Cache, follow};
 use pod_safety_shared::client::Connection;
 use pod_safety_shared::clock::Env;
-use pod_safety_shared::drive::{Around, Drive, Holds, Mode};
+use pod_safety_shared::drive::{Around, Controller, Drive, Holds, Mode};
 use pod_safety_shared::events::Recorder;
 use pod_safety_shared::lease::{Elector, Leadership, LeaseConfig};
 use pod_safety_shared::metrics::{Metrics, MetricsError};
+use pod_safety_shared::model::Kind;
 use pod_safety_shared::record::Journal;
 use tokio::sync::watch;
 
+use crate::disruption::{self, Disruption};
 use crate::pod_gc::{self, PodGc};
 use crate::registry::Name;
 
@@ -38,6 +40,8 @@ pub struct Config {
     pub lease: Option<LeaseConfig>,
     /// The collector's own settings.
     pub pod_gc: pod_gc::Config,
+    /// The settings of disruption budgets.
+    pub disruption: disruption::Config,
     /// Where the admin server listens; `None`: nowhere.
     pub admin: Option<std::net::SocketAddr>,
     /// Who this process is, in Events.
@@ -90,6 +94,7 @@ pub async fn run_shown(
     stop: watch::Receiver<bool>,
     show: impl FnOnce(&Arc<Holds>) + Send,
 ) -> Result<(), StartError> {
+    let kinds = kinds(&config.controllers);
     let journal = Arc::new(Journal::default());
     let cache = Arc::new(Cache::default());
     let events = Recorder::new(env.clone(), metrics.authority.clone());
@@ -102,11 +107,9 @@ pub async fn run_shown(
     };
     let beats = Beats::default();
     if let Some(address) = config.admin {
-        let listener = Admin::bind(address).await?;
-        tracing::info!(address = %listener.local_addr().map_or(address, |bound| bound), "admin server listens");
         let admin = Admin {
             env: env.clone(),
-            kinds: PodGc::KINDS.to_vec(),
+            kinds: kinds.clone(),
             cache: Arc::clone(&cache),
             metrics: metrics.clone(),
             journal: Arc::clone(&journal),
@@ -114,7 +117,7 @@ pub async fn run_shown(
             leadership: Arc::clone(&leadership),
             beats: beats.clone(),
         };
-        env.spawner.spawn("admin", Box::pin(admin.serve(listener)));
+        serve(admin, address, &env).await?;
     }
     let policy = Policy {
         quarantine: config.pod_gc.quarantine,
@@ -137,10 +140,11 @@ pub async fn run_shown(
         mode: config.mode,
         journal,
         holds,
+        queues: metrics.queues.clone(),
     };
     let running = Running { env: env.clone(), authority, leadership, stop };
     start_controllers(&config, &around, &metrics, &beats, &running)?;
-    follow(PodGc::KINDS, &connection, &cache, &env, &metrics.cache);
+    follow(&kinds, &connection, &cache, &env, &metrics.cache);
     if config.mode != Mode::Observe {
         let (leadership, identity) = (Arc::clone(&running.leadership), config.identity.clone());
         let writing = events.write_for_ever(connection.clone(), leadership, COMPONENT, identity);
@@ -150,6 +154,20 @@ pub async fn run_shown(
     Ok(())
 }
 
+/// Serves the admin pages in the background.
+async fn serve(admin: Admin, address: std::net::SocketAddr, env: &Env) -> Result<(), AdminError> {
+    let listener = Admin::bind(address).await?;
+    tracing::info!(address = %listener.local_addr().map_or(address, |bound| bound), "admin server listens");
+    env.spawner.spawn("admin", Box::pin(admin.serve(listener)));
+    Ok(())
+}
+
+/// What the controllers must know of the cluster, each kind once.
+fn kinds(controllers: &[Name]) -> Vec<Kind> {
+    let wanted = |kind: &Kind| controllers.iter().any(|name| name.kinds().contains(kind));
+    Kind::ALL.into_iter().filter(wanted).collect()
+}
+
 fn start_controllers(
     config: &Config,
     around: &Around,
@@ -157,15 +175,32 @@ fn start_controllers(
     beats: &Beats,
     running: &Running,
 ) -> Result<(), MetricsError> {
-    if config.controllers.contains(&Name::PodGc) {
-        around.holds.announce(PodGc::NAME);
-        let controller = PodGc::new(config.pod_gc.clone(), metrics.registry())?;
-        let drive = Drive::new(controller, around.clone());
-        let beat = beats.of(PodGc::NAME, running.env.now());
-        let (leads, stop) = (running.leadership.changes(), running.stop.clone());
-        running.env.spawner.spawn(PodGc::NAME, Box::pin(drive.run(beat, leads, stop)));
+    for name in &config.controllers {
+        match name {
+            Name::PodGc => {
+                start(PodGc::new(config.pod_gc.clone(), metrics.registry())?, around, beats, running);
+            }
+            Name::Disruption => {
+                start(
+                    Disruption::new(config.disruption.clone(), metrics.registry())?,
+                    around,
+                    beats,
+                    running,
+                );
+            }
+            Name::NodeLifecycle | Name::TaintEviction | Name::Fencing | Name::VolumeGuard => {}
+        }
     }
     Ok(())
+}
+
+fn start<C: Controller>(controller: C, around: &Around, beats: &Beats, running: &Running) {
+    let name = controller.name();
+    around.holds.announce(name, controller.reasons());
+    let drive = Drive::new(controller, around.clone());
+    let beat = beats.of(name, running.env.now());
+    let (leads, stop) = (running.leadership.changes(), running.stop.clone());
+    running.env.spawner.spawn(name, Box::pin(drive.run(beat, leads, stop)));
 }
 
 /// Leads when it can, until the process is told to stop.

@@ -3,10 +3,17 @@
 //! `mod.rs` (duty, inputs, intents, invariants) · `decide.rs` (pure) · `run.rs`
 //! (wiring) · `metrics.rs` · `tests.rs`.
 //!
+//! Beside them the pure cores of two commands: [`explain`] and [`drain`].
+//!
 //! This crate has no Kubernetes client and cannot get one (see `deny.toml`):
 //! what it wants done it says in [`pod_safety_shared::authority::Intent`]s.
 #![forbid(unsafe_code)]
 
+pub mod disruption;
+pub mod drain;
+pub mod explain;
 pub mod instance;
 pub mod pod_gc;
 pub mod registry;
+#[cfg(test)]
+mod staged;

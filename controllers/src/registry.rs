@@ -1,5 +1,10 @@
 //! Which controllers there are, by what names, and which of them are wanted.
 
+use pod_safety_shared::model::Kind;
+
+use crate::disruption::Disruption;
+use crate::pod_gc::PodGc;
+
 /// A controller of this project, in this version or to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Name {
@@ -67,16 +72,22 @@ impl Name {
         }
     }
 
+    /// What it must know of the cluster.
+    #[must_use]
+    pub const fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::PodGc => PodGc::KINDS,
+            Self::Disruption => Disruption::KINDS,
+            Self::NodeLifecycle | Self::TaintEviction | Self::Fencing | Self::VolumeGuard => &[],
+        }
+    }
+
     /// Whether this version has it.
     #[must_use]
     pub const fn is_present(self) -> bool {
         match self {
-            Self::PodGc => true,
-            Self::Disruption
-            | Self::NodeLifecycle
-            | Self::TaintEviction
-            | Self::Fencing
-            | Self::VolumeGuard => false,
+            Self::PodGc | Self::Disruption => true,
+            Self::NodeLifecycle | Self::TaintEviction | Self::Fencing | Self::VolumeGuard => false,
         }
     }
 
@@ -134,8 +145,8 @@ mod tests {
 
     #[test]
     fn a_star_means_all_that_this_version_has() {
-        assert_eq!(of("*"), Ok(vec![Name::PodGc]));
-        assert_eq!(of("*,-disruption,-volume-guard"), Ok(vec![Name::PodGc]));
+        assert_eq!(of("*"), Ok(vec![Name::PodGc, Name::Disruption]));
+        assert_eq!(of("*,-disruption-controller,-volume-guard"), Ok(vec![Name::PodGc]));
     }
 
     #[test]
@@ -162,12 +173,12 @@ mod tests {
 
     #[test]
     fn what_is_not_built_yet_is_refused_rather_than_ignored() {
-        let said = of("disruption").unwrap_err().to_string();
-        assert_eq!(said, "disruption is not part of this version, which has: pod-gc");
+        let said = of("fencing").unwrap_err().to_string();
+        assert_eq!(said, "fencing is not part of this version, which has: pod-gc, disruption");
     }
 
     #[test]
     fn nothing_to_run_is_an_error() {
-        assert_eq!(of("*,-pod-gc"), Err(BadControllers::None));
+        assert_eq!(of("*,-pod-gc,-disruption"), Err(BadControllers::None));
     }
 }

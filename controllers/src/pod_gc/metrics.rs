@@ -44,7 +44,8 @@ impl PodGcMetrics {
                 self.deleted.with_label_values(labels).inc();
                 self.errors.with_label_values(labels).inc();
             }
-            Outcome::Gone
+            Outcome::Written
+            | Outcome::Gone
             | Outcome::Changed
             | Outcome::Refused(_)
             | Outcome::Expired

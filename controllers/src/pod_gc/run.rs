@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::authority::{Force, Outcome};
+use pod_safety_shared::authority::{Force, Hold, Outcome};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Controller, Decision};
@@ -58,6 +58,10 @@ impl Controller for PodGc {
         Self::NAME
     }
 
+    fn reasons(&self) -> &'static [&'static str] {
+        Hold::OF_PODS
+    }
+
     fn kinds(&self) -> &'static [Kind] {
         Self::KINDS
     }
@@ -86,7 +90,7 @@ impl Controller for PodGc {
             Change::Node { name } => mark(Key::Node(Arc::clone(name))),
             // A heartbeat matters for missing nodes only; those are looked at by
             // the clock, and the authority looks once more before it acts.
-            Change::Heartbeat { .. } | Change::Listed(_) => {}
+            Change::Heartbeat { .. } | Change::Budget { .. } | Change::Listed(_) => {}
         }
     }
 

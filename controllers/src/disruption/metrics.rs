@@ -1,0 +1,34 @@
+//! What Prometheus learns of disruption budgets, besides the queue's metrics and
+//! the reasons of holds.
+
+use pod_safety_shared::authority::{Outcome, Update};
+use pod_safety_shared::metrics::MetricsError;
+use prometheus::{IntCounterVec, Opts, Registry};
+
+/// Counts the statuses that were written.
+#[derive(Clone, Debug)]
+pub(super) struct DisruptionMetrics {
+    updates: IntCounterVec,
+}
+
+impl DisruptionMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let updates = IntCounterVec::new(
+            Opts::new(
+                "pod_safety_disruption_updates_total",
+                "Statuses of budgets, and conditions of pods that were not disrupted after all, by how writing them ended.",
+            ),
+            &["of", "outcome"],
+        )?;
+        registry.register(Box::new(updates.clone()))?;
+        Ok(Self { updates })
+    }
+
+    pub(super) fn updated(&self, update: &Update, outcome: &Outcome) {
+        let of = match update {
+            Update::Budget { .. } => "budget",
+            Update::NotDisrupted { .. } => "pod",
+        };
+        self.updates.with_label_values(&[of, outcome.name()]).inc();
+    }
+}

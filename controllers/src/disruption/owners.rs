@@ -1,0 +1,113 @@
+//! What stands behind a pod: how many its controller wants. Pure.
+//!
+//! Source: the `finders()` of `pkg/controller/disruption/disruption.go` (v1.36.3).
+//! They look up names and ask scales anew in each sync; here what the cache
+//! follows is looked up by UID, and what it does not follow is asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::cache::{Lookup, ScaleAnswer, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::model::{Controller, Pod, Scale, Workload, WorkloadKind};
+
+use super::calculate::Owner;
+
+/// An answer about a scale that is older says nothing about the pods of now: they
+/// may have changed because it did.
+pub(super) const FRESH: Duration = Duration::from_secs(2);
+/// That a kind has no scale changes with its definition only.
+const NO_SCALE_FRESH: Duration = Duration::from_secs(60);
+/// After a failure a controller is asked again so long later.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Kinds are not listed together: a pod may be seen so long before its controller.
+const BEFORE_ITS_CONTROLLER: Duration = Duration::from_secs(1);
+/// After this long nobody waits for the controller of a pod: it is not there.
+const WITHOUT_CONTROLLER: Duration = Duration::from_secs(10);
+
+/// What is known of a pod's controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// This much.
+    Owner(Owner),
+    /// It was asked and did not answer; ask again then.
+    Failed(Owner, Mono),
+    /// It has to be asked.
+    Ask(Arc<Controller>),
+    /// Look again then.
+    Wait(Mono),
+}
+
+/// What stands behind `pod`.
+#[must_use]
+pub fn find(pod: &Pod, view: &View<'_>, now: Mono) -> Found {
+    let Some(controller) = &pod.controller else { return Found::Owner(Owner::Nobody) };
+    let Some(kind) = WorkloadKind::of(controller) else { return asked(pod, controller, view, now) };
+    match view.workload(kind, &controller.uid) {
+        Lookup::Known(workload) => Found::Owner(scaled(workload, view)),
+        Lookup::Unknown(why) => Found::Owner(unreadable(controller, why)),
+        Lookup::Absent => absent(pod, controller, now),
+    }
+}
+
+/// A Deployment stands behind the ReplicaSets that it manages: while it rolls, the
+/// sum of theirs is more than it wants.
+fn scaled(workload: &Workload, view: &View<'_>) -> Owner {
+    let itself = || Owner::Scaled(workload.uid.clone(), workload.replicas);
+    let Some(above) = workload.controller.as_ref().filter(|_| workload.kind == WorkloadKind::ReplicaSet)
+    else {
+        return itself();
+    };
+    if WorkloadKind::of(above) != Some(WorkloadKind::Deployment) {
+        return itself();
+    }
+    match view.workload(WorkloadKind::Deployment, &above.uid) {
+        Lookup::Known(deployment) => Owner::Scaled(deployment.uid.clone(), deployment.replicas),
+        Lookup::Unknown(why) => unreadable(above, why),
+        // As KCM, which then asks the ReplicaSet for its scale.
+        Lookup::Absent => itself(),
+    }
+}
+
+fn unreadable(controller: &Controller, why: &str) -> Owner {
+    Owner::Unknown(format!("{} cannot be read: {why}", named(controller)).into())
+}
+
+fn named(controller: &Controller) -> String {
+    format!("{}/{}", controller.kind, controller.name)
+}
+
+/// The controller is not there. A pod that ends does not count anyway (KCM gives
+/// up its whole budget: kubernetes#130723); one that is new may have been seen
+/// before its controller; and one that stays without is nobody's.
+fn absent(pod: &Pod, controller: &Controller, now: Mono) -> Found {
+    let named = format!("{}, which is not there", named(controller));
+    let known_for = now.since(pod.first_seen);
+    if pod.deletion.is_some() || known_for >= WITHOUT_CONTROLLER {
+        Found::Owner(Owner::Unscaled(named.into()))
+    } else if known_for < BEFORE_ITS_CONTROLLER {
+        Found::Wait(pod.first_seen + BEFORE_ITS_CONTROLLER)
+    } else {
+        let again = pod.first_seen + WITHOUT_CONTROLLER;
+        Found::Failed(Owner::Unknown(named.into()), again)
+    }
+}
+
+/// What the scale of a controller of another kind said, if that is recent.
+fn asked(pod: &Pod, controller: &Arc<Controller>, view: &View<'_>, now: Mono) -> Found {
+    let ask = || Found::Ask(Arc::clone(controller));
+    let Some(ScaleAnswer { at, scale }) = view.scale(pod) else { return ask() };
+    let within = |limit: Duration| now.since(*at) <= limit;
+    match scale {
+        Ok(Scale::Replicas(replicas)) if within(FRESH) => {
+            Found::Owner(Owner::Scaled(controller.uid.clone(), *replicas))
+        }
+        Ok(Scale::None) if within(NO_SCALE_FRESH) => Found::Owner(Owner::Unscaled(named(controller).into())),
+        Ok(Scale::Absent) if within(FRESH) => absent(pod, controller, now),
+        Err(why) if within(ASK_AGAIN) => {
+            Found::Failed(Owner::Unknown(why.clone()), *at + ASK_AGAIN + Duration::from_millis(1))
+        }
+        Ok(_) | Err(_) => ask(),
+    }
+}

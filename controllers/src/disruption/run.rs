@@ -1,0 +1,91 @@
+//! The wiring: what wakes the decisions, and who counts their outcomes.
+
+use pod_safety_shared::authority::{Hold, Outcome, Update};
+use pod_safety_shared::cache::{Change, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Controller, Decision, Mode};
+use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::model::Kind;
+use prometheus::Registry;
+
+use super::metrics::DisruptionMetrics;
+use super::{Config, Key, decide};
+
+/// The controller.
+#[derive(Debug)]
+pub struct Disruption {
+    config: Config,
+    metrics: DisruptionMetrics,
+}
+
+impl Disruption {
+    /// Its name in logs, metrics and records; KCM's queue has it too.
+    pub const NAME: &'static str = "disruption";
+
+    /// What it must know of the cluster.
+    pub const KINDS: &'static [Kind] = &[
+        Kind::Pods,
+        Kind::Budgets,
+        Kind::Deployments,
+        Kind::ReplicaSets,
+        Kind::StatefulSets,
+        Kind::ReplicationControllers,
+    ];
+
+    /// A controller by `config`.
+    ///
+    /// # Errors
+    /// Two metrics of one name: a mistake in this program.
+    pub fn new(config: Config, registry: &Registry) -> Result<Self, MetricsError> {
+        Ok(Self { config, metrics: DisruptionMetrics::register(registry)? })
+    }
+}
+
+impl Controller for Disruption {
+    type Key = Key;
+
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn reasons(&self) -> &'static [&'static str] {
+        Hold::OF_BUDGETS
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        Self::KINDS
+    }
+
+    fn needs(&self, key: &Key) -> &'static [Kind] {
+        key.needs()
+    }
+
+    /// Beside KCM's own controller it would be two hands on one status, which
+    /// differ where a weak spot is mended: each would undo the other's.
+    fn acts(&self, mode: Mode) -> bool {
+        mode == Mode::Replace
+    }
+
+    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Key)) {
+        match change {
+            Change::Budget { uid } => mark(Key::Budget((*uid).clone())),
+            Change::Pod { after: Some(pod), .. } if pod.disruption_target.is_some() => {
+                mark(Key::StalePod(pod.uid().clone()));
+            }
+            Change::Pod { .. } | Change::Node { .. } | Change::Heartbeat { .. } | Change::Listed(_) => {}
+        }
+    }
+
+    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Key)) {
+        view.budgets().for_each(|budget| mark(Key::Budget(budget.key.uid.clone())));
+        view.disruption_targets().for_each(|pod| mark(Key::StalePod(pod.uid().clone())));
+    }
+
+    fn decide(&self, key: &Key, view: &View<'_>, now: Mono) -> Decision {
+        decide(key, view, now, &self.config)
+    }
+
+    fn updated(&self, update: &Update, outcome: &Outcome) {
+        self.metrics.updated(update, outcome);
+    }
+}

@@ -1,0 +1,409 @@
+//! Sentences about decisions: what was said by the API server, what is written.
+
+use std::time::Duration;
+
+use pod_safety_shared::authority::{Intent, Update};
+use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::model::{Budget, Kind, Scale, Uid};
+use pod_safety_shared::testing::{World, at};
+use serde_json::{Value, json};
+
+use super::*;
+
+const CONFIG: Config = Config { stale_pod_timeout: Duration::from_secs(120) };
+
+/// A ready pod `ns/NAME` of the application `db`, with the UID `uid-NAME`.
+fn pod(name: &str) -> Value {
+    json!({
+        "metadata": { "namespace": "ns", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "10",
+            "generation": 4, "creationTimestamp": "2026-01-01T00:00:00Z", "labels": { "app": "db" } },
+        "spec": {},
+        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
+    })
+}
+
+fn owned(mut pod: Value, api_version: &str, kind: &str, name: &str) -> Value {
+    pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": api_version, "kind": kind, "name": name,
+        "uid": format!("uid-{name}"), "controller": true }]);
+    pod
+}
+
+fn with(mut object: Value, pointer: &str, to: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    object.pointer_mut(parent).unwrap()[key] = to;
+    object
+}
+
+fn workload(name: &str, replicas: i32) -> Value {
+    json!({
+        "metadata": { "namespace": "ns", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "3" },
+        "spec": { "replicas": replicas },
+    })
+}
+
+/// The budget `ns/b` on the application `db`, which was never calculated.
+fn budget(spec: &Value) -> Value {
+    let mut object = json!({
+        "metadata": { "namespace": "ns", "name": "b", "uid": "uid-b", "resourceVersion": "7", "generation": 2 },
+        "spec": { "selector": { "matchLabels": { "app": "db" } } },
+    });
+    spec.as_object().unwrap().iter().for_each(|(key, value)| object["spec"][key] = value.clone());
+    object
+}
+
+/// Three ready pods of the StatefulSet `db`, which wants so many.
+fn stateful_set(replicas: i32) -> World {
+    let world = World::listed();
+    for name in ["db-0", "db-1", "db-2"] {
+        world.apply(Kind::Pods, &owned(pod(name), "apps/v1", "StatefulSet", "db"), at(0));
+    }
+    world.apply(Kind::StatefulSets, &workload("db", replicas), at(0));
+    world
+}
+
+fn uid(text: &str) -> Uid {
+    Uid::new(text).unwrap()
+}
+
+fn decided(world: &World, seconds: u64) -> Decision {
+    world.hear(at(seconds));
+    decide(&Key::Budget(uid("uid-b")), &world.read().view(), at(seconds), &CONFIG)
+}
+
+/// The intents of a decision in words.
+fn words(decision: &Decision) -> Vec<String> {
+    let word = |intent: &Intent| match intent {
+        Intent::Update(Update::Budget { rv, status, over, transition, .. }) => {
+            let said = status.allowed.as_ref().map_or("nothing", |allowed| &*allowed.reason);
+            let [expected, desired] = [status.expected_pods, status.desired_healthy];
+            let [healthy, allowed] = [status.current_healthy, status.disruptions_allowed];
+            let over = if over.is_empty() { String::new() } else { format!(", over: {}", over.join(" ")) };
+            let transition = if *transition { "" } else { ", as before" };
+            format!(
+                "at {rv}: {healthy} of {expected} healthy, {desired} wanted, {allowed} allowed, {said}{transition}{over}"
+            )
+        }
+        Intent::Update(Update::NotDisrupted { pod, rv, generation }) => {
+            format!("{pod} at {rv} of generation {generation} is not disrupted")
+        }
+        Intent::Scale { controller, .. } => format!("ask {} {}", controller.kind, controller.name),
+        Intent::Witness { .. } | Intent::Force(_) => "the collector's".to_owned(),
+    };
+    decision.intents.iter().map(word).collect()
+}
+
+fn held(decision: &Decision) -> Vec<&'static str> {
+    decision.holds.iter().map(|(_, hold)| hold.reason()).collect()
+}
+
+/// Writes into the world what a decision wants written.
+fn obey(world: &World, seconds: u64) {
+    let decision = decided(world, seconds);
+    let Some(Intent::Update(Update::Budget { status, .. })) = decision.intents.first() else {
+        panic!("nothing to write: {decision:?}")
+    };
+    let allowed = status.allowed.as_ref().unwrap();
+    let mut object = budget(&json!({ "maxUnavailable": 1 }));
+    object["metadata"]["resourceVersion"] = json!("8");
+    object["status"] = json!({ "observedGeneration": status.observed_generation,
+        "disruptionsAllowed": status.disruptions_allowed, "currentHealthy": status.current_healthy,
+        "desiredHealthy": status.desired_healthy, "expectedPods": status.expected_pods,
+        "conditions": [{ "type": "DisruptionAllowed", "status": allowed.status, "reason": allowed.reason,
+            "observedGeneration": allowed.observed_generation }] });
+    world.apply(Kind::Budgets, &object, at(seconds));
+}
+
+#[test]
+fn a_new_budget_gets_its_numbers() {
+    let world = stateful_set(3);
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    assert_eq!(words(&decided(&world, 1)), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]);
+}
+
+#[test]
+fn what_is_right_is_not_written_again() {
+    let world = stateful_set(3);
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    obey(&world, 1);
+    assert_eq!(decided(&world, 2), Decision::default());
+}
+
+#[test]
+fn w_dc2_scaling_wakes_the_budget() {
+    let world = stateful_set(3);
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    obey(&world, 1);
+    world.apply(Kind::StatefulSets, &workload("db", 5), at(2));
+    assert_eq!(words(&decided(&world, 2)), ["at 8: 3 of 5 healthy, 4 wanted, 0 allowed, InsufficientPods"]);
+}
+
+#[test]
+fn w_dc3_a_pod_that_leaves_the_budget_does_not_count_any_more() {
+    let world = stateful_set(3);
+    world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": 1 })), at(0));
+    let left = with(pod("db-0"), "/metadata/labels", json!({ "app": "other" }));
+    world.apply(Kind::Pods, &left, at(2));
+    assert_eq!(words(&decided(&world, 2)), ["at 7: 2 of 2 healthy, 1 wanted, 1 allowed, SufficientPods"]);
+}
+
+#[test]
+fn a_deployment_counts_once_for_all_its_replica_sets() {
+    let world = World::listed();
+    for set in ["web-1", "web-2"] {
+        let replica_set = owned(workload(set, 2), "apps/v1", "Deployment", "web");
+        world.apply(Kind::ReplicaSets, &replica_set, at(0));
+        let name = format!("{set}-x");
+        world.apply(Kind::Pods, &owned(pod(&name), "apps/v1", "ReplicaSet", set), at(0));
+    }
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": "50%" })), at(0));
+    let half = ["at 7: 2 of 4 healthy, 2 wanted, 0 allowed, InsufficientPods"];
+    assert_eq!(
+        words(&decided(&world, 1)),
+        half,
+        "the Deployment is not there: the sets speak for themselves"
+    );
+    world.apply(Kind::Deployments, &workload("web", 3), at(0));
+    assert_eq!(words(&decided(&world, 1)), ["at 7: 2 of 3 healthy, 1 wanted, 1 allowed, SufficientPods"]);
+}
+
+#[test]
+fn other_controllers_are_asked_and_nothing_is_written_before_they_answer() {
+    let world = World::listed();
+    world.apply(Kind::Pods, &owned(pod("p"), "example.com/v1", "Db", "own"), at(0));
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let first = decided(&world, 1);
+    assert_eq!((words(&first), held(&first)), (vec!["ask Db own".to_owned()], vec!["ScaleAsked"]));
+    world.scale("uid-p", Ok(Scale::Replicas(3)), at(2));
+    let second = decided(&world, 2);
+    assert_eq!(words(&second), ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
+    assert_eq!(second.recheck_at, Some(at(62)), "nobody tells when it is scaled");
+    assert_eq!(words(&decided(&world, 5)), ["ask Db own"], "an old answer says nothing of now");
+}
+
+/// Found beside kube-controller-manager, which asks anew for each event: a custom resource was scaled, a pod changed
+/// a second after the last answer, and the budget kept the old number for a minute.
+#[test]
+fn an_answer_that_was_given_for_an_earlier_decision_is_soon_asked_for_again() {
+    let world = World::listed();
+    world.apply(Kind::Pods, &owned(pod("p"), "example.com/v1", "Db", "own"), at(0));
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    world.scale("uid-p", Ok(Scale::Replicas(3)), at(2));
+    let later = decided(&world, 3);
+    assert_eq!(words(&later), ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
+    let again = later.recheck_at.unwrap();
+    assert!(again > at(4) && again < at(5), "{again:?}");
+}
+
+#[test]
+fn w_dc4_a_scale_that_cannot_be_asked_lets_nothing_through_and_is_asked_again() {
+    let world = World::listed();
+    world.apply(Kind::Pods, &owned(pod("p"), "example.com/v1", "Db", "own"), at(0));
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    world.scale("uid-p", Err("the API is gone"), at(2));
+    let failed = decided(&world, 2);
+    assert_eq!(words(&failed), ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"]);
+    assert_eq!(held(&failed), ["BudgetFailed"]);
+    assert!(failed.recheck_at.is_some_and(|again| again <= at(8)), "{failed:?}");
+    assert_eq!(words(&decided(&world, 8)), ["ask Db own"]);
+}
+
+#[test]
+fn w_dc5_a_pod_without_a_scale_is_left_out_and_named() {
+    let world = stateful_set(3);
+    world.apply(Kind::Pods, &owned(pod("agent"), "apps/v1", "DaemonSet", "agent"), at(0));
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    world.scale("uid-agent", Ok(Scale::None), at(1));
+    let decision = decided(&world, 1);
+    assert_eq!(words(&decision), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]);
+    let said: Vec<_> = decision.holds.iter().map(|(_, hold)| hold.to_string()).collect();
+    assert!(said[0].ends_with("agent of DaemonSet/agent"), "{said:?}");
+}
+
+#[test]
+fn a_controller_that_is_not_there_is_waited_for_then_doubted_then_left_out() {
+    let world = World::listed();
+    world.apply(Kind::Pods, &owned(pod("p"), "apps/v1", "StatefulSet", "db"), at(10));
+    world.apply(Kind::Pods, &owned(pod("q"), "apps/v1", "StatefulSet", "other"), at(0));
+    world.apply(Kind::StatefulSets, &workload("other", 1), at(0));
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let soon = decided(&world, 10);
+    assert_eq!((words(&soon).len(), soon.recheck_at), (0, Some(at(11))), "it may come with the next event");
+    assert_eq!(words(&decided(&world, 12)), ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"]);
+    let later = decided(&world, 20);
+    assert_eq!(words(&later), ["at 7: 1 of 1 healthy, 0 wanted, 1 allowed, SufficientPods"]);
+    assert_eq!(held(&later), ["PodsNotCounted"]);
+}
+
+#[test]
+fn a_terminating_pod_whose_controller_went_does_not_blind_the_budget() {
+    let world = stateful_set(3);
+    let ends = with(pod("old"), "/metadata/deletionTimestamp", json!("2026-01-01T01:00:00Z"));
+    world.apply(Kind::Pods, &owned(ends, "apps/v1", "ReplicaSet", "gone"), at(10));
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    assert_eq!(words(&decided(&world, 10)), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]);
+}
+
+fn let_through(name: &str) -> Value {
+    let mut object = budget(&json!({ "maxUnavailable": 1 }));
+    object["status"] = json!({ "observedGeneration": 2, "disruptionsAllowed": 0, "currentHealthy": 3,
+        "desiredHealthy": 2, "expectedPods": 3, "disruptedPods": { name: "2026-01-01T00:10:00Z" },
+        "conditions": [{ "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods",
+            "observedGeneration": 2 }] });
+    object
+}
+
+#[test]
+fn w_dc6_an_entry_is_about_the_pod_that_had_the_name_when_it_appeared() {
+    let world = stateful_set(3);
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    world.apply(Kind::Budgets, &let_through("db-1"), at(5));
+    assert_eq!(
+        words(&decided(&world, 5)),
+        ["at 7: 2 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods, as before"]
+    );
+    world.remove(Kind::Pods, "uid-db-1", at(6));
+    let successor = with(owned(pod("db-1"), "apps/v1", "StatefulSet", "db"), "/metadata/uid", json!("new"));
+    world.apply(Kind::Pods, &successor, at(7));
+    assert_eq!(
+        words(&decided(&world, 7)),
+        ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods, over: db-1"]
+    );
+}
+
+#[test]
+fn an_entry_that_came_to_nothing_is_dropped_after_two_minutes_and_told() {
+    let world = stateful_set(3);
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    world.apply(Kind::Budgets, &let_through("db-1"), at(5));
+    assert!(decided(&world, 5).recheck_at.is_some_and(|again| again > at(125) && again < at(126)));
+    let late = decided(&world, 126);
+    assert_eq!(words(&late), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods, over: db-1"]);
+    assert!(matches!(&late.holds[..], [(Subject::Pod(pod), hold)]
+        if &*pod.name == "db-1" && hold.reason() == "NotDeleted"));
+}
+
+#[test]
+fn what_is_wrong_with_a_budget_is_told() {
+    let world = stateful_set(3);
+    let bare = |name: &str| world.apply(Kind::Pods, &pod(name), at(0));
+    let cases: [(&str, Value, &[&str]); 4] = [
+        ("it can never allow", json!({ "minAvailable": 3 }), &["NeverAllows"]),
+        ("it could allow", json!({ "minAvailable": 2 }), &[]),
+        ("percentages above all", json!({ "minAvailable": "200%" }), &["NeverAllows"]),
+        (
+            "it chooses nothing",
+            json!({ "maxUnavailable": 1, "selector": { "matchLabels": { "app": "x" } } }),
+            &["NoPods"],
+        ),
+    ];
+    for (sentence, spec, holds) in cases {
+        world.apply(Kind::Budgets, &budget(&spec), at(0));
+        assert_eq!(held(&decided(&world, 1)), holds, "{sentence}");
+    }
+    world.remove(Kind::Pods, "uid-db-2", at(1));
+    world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": 2 })), at(0));
+    assert!(held(&decided(&world, 1)).is_empty(), "a pod that is missing now is no reason to say never");
+    bare("naked");
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    assert_eq!(held(&decided(&world, 1)), ["UnmanagedPods"]);
+    world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": 1 })), at(0));
+    assert!(held(&decided(&world, 1)).is_empty(), "a whole number counts naked pods");
+}
+
+#[test]
+fn a_pod_of_two_budgets_is_told_once() {
+    let world = stateful_set(3);
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let mut other = budget(&json!({ "maxUnavailable": 1 }));
+    (other["metadata"]["name"], other["metadata"]["uid"]) = (json!("c"), json!("uid-c"));
+    world.apply(Kind::Budgets, &other, at(0));
+    let of = |key: &str| decide(&Key::Budget(uid(key)), &world.read().view(), at(1), &CONFIG);
+    let first = of("uid-b");
+    assert_eq!(held(&first), ["MultipleBudgets"; 3]);
+    assert!(first.holds[0].1.to_string().contains("b, c"));
+    assert!(held(&of("uid-c")).is_empty());
+}
+
+fn about_to_end(reason: &str) -> Value {
+    with(
+        pod("p"),
+        "/status/conditions",
+        json!([{ "type": "DisruptionTarget", "status": "True", "reason": reason,
+        "lastTransitionTime": "2026-01-01T00:00:00Z" }]),
+    )
+}
+
+#[test]
+fn a_condition_that_did_not_come_true_is_taken_back() {
+    let world = World::listed();
+    let decided = |seconds| {
+        world.hear(at(seconds));
+        decide(&Key::StalePod(uid("uid-p")), &world.read().view(), at(seconds), &CONFIG)
+    };
+    world.apply(Kind::Pods, &about_to_end("EvictionByEvictionAPI"), at(10));
+    assert_eq!(decided(11), Decision::default().and_recheck_at(at(130)));
+    let noise = with(about_to_end("EvictionByEvictionAPI"), "/metadata/resourceVersion", json!("11"));
+    world.apply(Kind::Pods, &noise, at(100));
+    assert_eq!(words(&decided(130)), ["ns/p at 11 of generation 4 is not disrupted"]);
+    let untouched = [
+        ("the kubelet's own word", about_to_end("TerminationByKubelet")),
+        ("it ends", with(about_to_end("X"), "/metadata/deletionTimestamp", json!("2026-01-01T01:00:00Z"))),
+        ("it ended", with(about_to_end("X"), "/status/phase", json!("Failed"))),
+    ];
+    for (sentence, pod) in untouched {
+        world.apply(Kind::Pods, &pod, at(131));
+        assert_eq!(decided(1_000), Decision::default(), "{sentence}");
+    }
+}
+
+#[test]
+fn nothing_is_decided_from_what_may_be_old() {
+    let world = stateful_set(3);
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let decision = decide(&Key::Budget(uid("uid-b")), &world.read().view(), at(151), &CONFIG);
+    assert_eq!((words(&decision).len(), held(&decision)), (0, vec!["Stale"]));
+}
+
+#[test]
+fn fields_that_cannot_be_read_are_named() {
+    let world = stateful_set(3);
+    let cases = [
+        (json!({ "maxUnavailable": "many" }), "spec.maxUnavailable: \"many\""),
+        (
+            json!({ "maxUnavailable": 1, "selector": { "matchExpressions": [{ "key": "k", "operator": "Near" }] } }),
+            "spec.selector: matchExpressions of key \"k\": operator \"Near\"",
+        ),
+    ];
+    for (spec, says) in cases {
+        world.apply(Kind::Budgets, &budget(&spec), at(0));
+        let decision = decided(&world, 1);
+        assert_eq!(words(&decision), ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"]);
+        let said = decision.holds[0].1.to_string();
+        assert!(said.contains(says), "{said}");
+    }
+}
+
+/// Found on the real API server: two budgets in two namespaces, and an owner reference with the other's UID.
+#[test]
+fn an_owner_reference_with_a_foreign_uid_has_an_answer_of_its_own() {
+    let world = World::listed();
+    world.apply(Kind::Pods, &owned(pod("p"), "example.com/v1", "Db", "own"), at(0));
+    let mut other = owned(pod("q"), "example.com/v1", "Phantom", "own");
+    other["metadata"]["namespace"] = json!("elsewhere");
+    world.apply(Kind::Pods, &other, at(0));
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    world.scale("uid-p", Ok(Scale::Replicas(3)), at(1));
+    world.scale("uid-q", Err("there is no kind Phantom"), at(1));
+    assert_eq!(words(&decided(&world, 1)), ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
+}
+
+/// The one that the decision was made for must be there: a budget that went wants nothing.
+#[test]
+fn a_budget_that_went_wants_nothing() {
+    let world = stateful_set(3);
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    world.remove(Kind::Budgets, "uid-b", at(1));
+    assert_eq!(decided(&world, 1), Decision::default());
+    assert_eq!(world.read().view().pods_of_budget(&uid("uid-b")).count(), 0);
+    let _: Option<&Budget> = world.read().view().budget(&uid("uid-b"));
+}
