@@ -2,7 +2,7 @@
 #![cfg(feature = "demo")]
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
 
 fn pod_safety(arguments: &[&str]) -> Command {
@@ -57,6 +57,37 @@ fn a_reader_that_goes_away_is_no_trouble() {
     let ended = child.wait_with_output().unwrap();
     assert!(first.starts_with("two-losses: "), "{first}");
     assert_eq!((ended.status.code(), ended.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+/// It left the terminal raw, without a cursor, on the screen that is drawn on.
+/// `script` (of every Debian) gives it a terminal.
+#[test]
+fn bug_a_sigterm_restores_the_terminal() {
+    let note = file("terminal.pid", "");
+    let shell =
+        format!("stty rows 40 cols 120; echo $$ > {note}; exec {} demo", env!("CARGO_BIN_EXE_pod-safety"));
+    let mut terminal = Command::new("script")
+        .args(["--quiet", "--return", "--command", &shell, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut screen = terminal.stdout.take().unwrap();
+    let mut drawn = Vec::new();
+    let shows = |drawn: &[u8], what: &str| drawn.windows(what.len()).any(|part| part == what.as_bytes());
+    while !shows(&drawn, "two-losses") {
+        let mut part = [0; 4096];
+        let read = screen.read(&mut part).unwrap();
+        assert!(read > 0, "it ended: {}", String::from_utf8_lossy(&drawn));
+        drawn.extend(part.iter().take(read));
+    }
+    assert!(shows(&drawn, "\x1b[?1049h"), "a screen of its own");
+    let pid = std::fs::read_to_string(note).unwrap();
+    assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
+    let mut rest = Vec::new();
+    screen.read_to_end(&mut rest).unwrap();
+    assert!(shows(&rest, "\x1b[?1049l") && shows(&rest, "\x1b[?25h"), "{}", String::from_utf8_lossy(&rest));
+    assert_eq!(terminal.wait().unwrap().code(), Some(0), "as with Ctrl-C");
 }
 
 #[test]

@@ -1,13 +1,20 @@
 //! The command line: a file per subcommand.
 //!
-//! Exit codes: 0 fine, 1 error, 2 wrong usage. A wrong value ends with one line
-//! that names the flag, the value and what is allowed.
+//! Exit codes ([`Exit`]): 0 fine; 1 error (no connection, no rights, not found,
+//! interrupted); 2 wrong usage; 3 answered, and the answer is that something blocks;
+//! 4 refused for safety; 5 the time was up. A wrong value ends with one line that
+//! names the flag, the value and what is allowed.
 
+mod budgets;
+mod cluster;
 #[cfg(feature = "demo")]
 mod demo;
+mod drain;
 mod duration;
+mod explain;
 mod logging;
 mod manifests;
+mod paint;
 mod run;
 mod version;
 
@@ -20,6 +27,36 @@ use pod_safety_shared::record::error_chain;
 
 /// What a wrong use of flags ends with.
 const USAGE: u8 = 2;
+
+/// The version of what is printed for programs.
+const API_VERSION: &str = "cli.pod-safety.dev/v1alpha1";
+
+/// How a command ends that could answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    /// All is well.
+    Fine,
+    /// Somebody stopped it before it was done.
+    Interrupted,
+    /// The answer is that something blocks.
+    Blocked,
+    /// What was asked for would not be safe.
+    Refused,
+    /// The time was up before it was done.
+    TimedOut,
+}
+
+impl Exit {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Fine => 0,
+            Self::Interrupted => 1,
+            Self::Blocked => 3,
+            Self::Refused => 4,
+            Self::TimedOut => 5,
+        }
+    }
+}
 
 /// Keeps at most one pod running per StatefulSet identity, through any partition.
 ///
@@ -42,6 +79,10 @@ enum Command {
     Simulate(demo::SimulateArgs),
     /// Run the controllers
     Run(Box<run::Args>),
+    /// Empty a node: a plan that says of every pod whether, when and where it goes and why; --apply does it
+    Drain(Box<drain::Args>),
+    /// Say why something is as it is, and what can be done
+    Explain(Box<explain::Args>),
     /// Print what a cluster needs before `run` works: service account and RBAC, as YAML
     Manifests(manifests::Args),
     /// Print the version
@@ -64,22 +105,39 @@ pub(crate) fn main() -> ExitCode {
         Command::Demo(args) => return demo::ended(args.main()),
         #[cfg(feature = "demo")]
         Command::Simulate(args) => return demo::ended(args.main()),
-        Command::Run(args) => args.main(),
-        Command::Manifests(args) => args.main().map_err(anyhow::Error::from),
-        Command::Version(args) => args.main().map_err(anyhow::Error::from),
+        Command::Drain(args) => args.main(),
+        Command::Explain(args) => args.main(),
+        Command::Run(args) => args.main().map(fine),
+        Command::Manifests(args) => args.main().map(fine).map_err(anyhow::Error::from),
+        Command::Version(args) => args.main().map(fine).map_err(anyhow::Error::from),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "pod-safety", &mut script);
-            print(&script).map_err(anyhow::Error::from)
+            print(&script).map(fine).map_err(anyhow::Error::from)
         }
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(exit) => ExitCode::from(exit.code()),
         Err(error) => {
             say(&format!("pod-safety: {}", error_chain(error.as_ref())));
             if error.is::<run::BadFlags>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
     }
+}
+
+const fn fine((): ()) -> Exit {
+    Exit::Fine
+}
+
+/// A number that no other process has, from the operating system.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+/// "1 pod", "2 pods".
+fn plural(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 /// Help goes to stdout as it is; an error becomes one line.

@@ -4,14 +4,13 @@
 //! that a command line can be carried over.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{ArgAction, Args as ClapArgs, ValueEnum};
 use pod_safety::instance::{self, Config};
-use pod_safety::pod_gc;
 use pod_safety::registry::{self, BadControllers};
+use pod_safety::{disruption, pod_gc};
 use pod_safety_shared::client::{ConnectOptions, Connection};
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::drive::Mode;
@@ -21,20 +20,13 @@ use pod_safety_shared::model::is_kubernetes_name;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::{duration, logging};
-
-/// Threads that run the process: one reads the watches while another writes.
-const THREADS: usize = 2;
+use super::cluster::{ConnectArgs, block_on};
+use super::{duration, logging, random};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// A kubeconfig file. Default: the pod's service account; outside a cluster $KUBECONFIG, else ~/.kube/config
-    #[arg(long, value_name = "FILE", env = "POD_SAFETY_KUBECONFIG", help_heading = "Cluster")]
-    kubeconfig: Option<PathBuf>,
-
-    /// A context of the kubeconfig other than its current one
-    #[arg(long, value_name = "NAME", env = "POD_SAFETY_CONTEXT", help_heading = "Cluster")]
-    context: Option<String>,
+    #[command(flatten)]
+    cluster: ConnectArgs,
 
     /// How far controllers go
     #[arg(long, value_enum, default_value_t = ModeArg::Guard, env = "POD_SAFETY_MODE", help_heading = "Controllers")]
@@ -89,6 +81,18 @@ pub(super) struct Args {
         help_heading = "Pod garbage collection"
     )]
     trust_out_of_service_taint: bool,
+
+    /// A pod that was to end so long ago, and does not end, loses its condition DisruptionTarget
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "2m",
+        value_parser = duration::parse,
+        allow_hyphen_values = true,
+        env = "POD_SAFETY_STALE_POD_DISRUPTION_TIMEOUT",
+        help_heading = "Disruption budgets"
+    )]
+    stale_pod_disruption_timeout: Duration,
 
     #[command(flatten)]
     election: ElectionArgs,
@@ -202,31 +206,23 @@ pub(super) enum BadFlags {
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<()> {
         let (log_format, log_level) = (self.log_format, self.log_level);
-        let connect = ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
+        let connect = self.cluster.options();
         let identity = identity();
         let config = self.into_config(&identity)?;
         logging::start(log_format, log_level);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(THREADS)
-            .enable_all()
-            .build()
-            .context("starting threads")?;
-        let done = runtime.block_on(run(config, &connect));
-        // Watches never end by themselves; nothing of ours is left to wait for.
-        runtime.shutdown_background();
-        done
+        block_on(run(config, &connect))
     }
 
     /// Takes every flag by name, so that one that nobody reads does not compile.
     fn into_config(self, identity: &str) -> Result<Config, BadFlags> {
         let Self {
-            kubeconfig: _,
-            context: _,
+            cluster: _,
             mode,
             controllers,
             terminated_pod_gc_threshold,
             pod_gc_quarantine,
             trust_out_of_service_taint,
+            stale_pod_disruption_timeout,
             election,
             admin_address,
             log_format: _,
@@ -248,6 +244,7 @@ impl Args {
             },
             lease: election.into_lease(identity)?,
             pod_gc,
+            disruption: disruption::Config { stale_pod_timeout: stale_pod_disruption_timeout },
             admin: Some(admin_address),
             identity: identity.to_owned(),
         })
@@ -289,12 +286,6 @@ fn threshold(text: &str) -> Result<i32, String> {
 fn address(text: &str) -> Result<SocketAddr, String> {
     const ALLOWED: &str = "allowed is an IP address with a port, such as 0.0.0.0:8080 or [::1]:8080";
     text.parse().map_err(|_not_one| format!("not an address; {ALLOWED}"))
-}
-
-/// A number that no other process has, from the operating system.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
 }
 
 /// The pod's name (its host name), and a number that tells its restarts apart.

@@ -1,15 +1,17 @@
 //! The shipped process, as the simulator starts it: the same `instance::run` as
-//! `pod-safety run`, with the world's clock, tasks and connection.
+//! `pod-safety run`, with the world's clock, tasks and connection. The simulator's
+//! own tests start it by this very file.
 
 use pod_safety::instance::{Config, run_shown};
-use pod_safety::pod_gc;
 use pod_safety::registry::Name;
+use pod_safety::{disruption, pod_gc};
 use pod_safety_shared::clock::Task;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::lease::LeaseConfig;
 use pod_safety_simulator::world::Launched;
 
-pub(super) fn launch(launched: Launched) -> Task {
+/// Starts a process with the settings of the world.
+pub(crate) fn launch(launched: Launched) -> Task {
     let Launched { connection, env, metrics, stop, identity, settings, shown } = launched;
     let lease = settings.lease_duration.map(|lease_duration| LeaseConfig {
         namespace: "kube-system".to_owned(),
@@ -19,21 +21,26 @@ pub(super) fn launch(launched: Launched) -> Task {
         renew_deadline: settings.renew_deadline,
         retry_period: settings.retry_period,
     });
+    // A world without budgets is spared the watches for them.
+    let runs = |name: &Name| name.is_present() && (settings.budgets || *name != Name::Disruption);
     let config = Config {
-        controllers: Name::ALL.into_iter().filter(|name| name.is_present()).collect(),
-        mode: Mode::Guard,
+        controllers: Name::ALL.into_iter().filter(runs).collect(),
+        // Nobody else keeps the budgets of the world.
+        mode: if settings.budgets { Mode::Replace } else { Mode::Guard },
         lease,
         pod_gc: pod_gc::Config {
             terminated_threshold: Some(settings.terminated_threshold),
             quarantine: settings.quarantine,
             trust_out_of_service_taint: false,
         },
+        disruption: disruption::Config { stale_pod_timeout: std::time::Duration::from_secs(120) },
         admin: None,
         identity,
     };
     Box::pin(async move {
         let show = |holds: &std::sync::Arc<_>| drop(shown.set(std::sync::Arc::clone(holds)));
-        // One that does not start does nothing, which the checker's liveness finds.
-        drop(run_shown(config, connection, env, metrics, stop, show).await);
+        let ended = run_shown(config, connection, env, metrics, stop, show).await;
+        // One that does not start does nothing, which the checker's liveness finds too.
+        debug_assert!(ended.is_ok(), "the process did not start: {ended:?}");
     })
 }

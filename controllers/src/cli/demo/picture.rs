@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pod_safety_simulator::world::{Machine, NodeView, PodView, Snapshot};
+use pod_safety_simulator::world::{BudgetView, Machine, NodeView, PodView, Snapshot};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -170,6 +170,15 @@ fn reasons(show: &Show) -> Vec<Line<'static>> {
     for violation in &snapshot.violations {
         lines.push(Line::styled(format!("BROKEN {} at {}", violation.invariant, clock(violation.at)), BAD));
         lines.push(Line::from(format!("  {}", violation.what)));
+    }
+    for budget in &snapshot.budgets {
+        let BudgetView { name, allowed, current, desired, expected, ready } = budget;
+        lines.push(Line::from(vec![
+            Span::from(format!("budget {name}: ")).bold(),
+            Span::styled(format!("{allowed} may go"), if *allowed > 0 { GOOD } else { WARN }),
+        ]));
+        let said = format!("  {current} of {expected} ready, {desired} needed; in truth {ready} are ready");
+        lines.push(Line::styled(said, if ready < desired { BAD } else { DIM }));
     }
     for hold in &snapshot.holds {
         lines.push(Line::from(vec![

@@ -1,5 +1,5 @@
 //! The terminal: pictures out, keys in. It is restored when the program ends, by a
-//! panic too.
+//! panic or a SIGTERM too.
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -9,6 +9,8 @@ use pod_safety_simulator::comparison::{self, Comparison};
 use pod_safety_simulator::world::{Pace, Stage};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::hosting::Hosting;
 use super::launch::launch;
@@ -17,6 +19,8 @@ use super::show::{Show, Table, Wish};
 
 /// How long a key may wait for the next look at the keyboard.
 const LOOK: Duration = Duration::from_millis(30);
+/// How long a look for a signal takes.
+const GLANCE: Duration = Duration::from_millis(1);
 /// Pictures that are taken in before the next is drawn.
 const PICTURES: usize = 64;
 /// Simulated time between two pictures.
@@ -24,16 +28,45 @@ const EACH: Duration = Duration::from_millis(200);
 /// By then all machines have booted, which is no sight.
 const BOOTED: Duration = Duration::from_secs(20);
 
+/// SIGTERM, which would leave the terminal as it is drawn on.
+struct Termination {
+    runtime: Runtime,
+    signal: Signal,
+}
+
+impl Termination {
+    fn listen() -> std::io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let signal = {
+            let _inside = runtime.enter();
+            signal(SignalKind::terminate())?
+        };
+        Ok(Self { runtime, signal })
+    }
+
+    /// Whether it has come.
+    fn has_come(&mut self) -> bool {
+        let Self { runtime, signal } = self;
+        runtime.block_on(async { tokio::time::timeout(GLANCE, signal.recv()).await.is_ok() })
+    }
+}
+
 /// Shows it until somebody quits.
 pub(super) fn play(show: Show, hosting: Hosting) -> anyhow::Result<()> {
+    let termination = Termination::listen().context("listening for SIGTERM")?;
     // This also restores the terminal when something panics.
     let mut terminal = ratatui::try_init().context("the terminal cannot be used; --plain needs none")?;
-    let done = watch(&mut terminal, show, hosting);
+    let done = watch(&mut terminal, show, hosting, termination);
     ratatui::try_restore().context("restoring the terminal")?;
     done
 }
 
-fn watch(terminal: &mut DefaultTerminal, mut show: Show, mut hosting: Hosting) -> anyhow::Result<()> {
+fn watch(
+    terminal: &mut DefaultTerminal,
+    mut show: Show,
+    mut hosting: Hosting,
+    mut termination: Termination,
+) -> anyhow::Result<()> {
     let mut stage = begin(&show)?;
     show.served = hosting.host(&stage)?;
     let mut measuring: Option<Receiver<Comparison>> = None;
@@ -49,14 +82,7 @@ fn watch(terminal: &mut DefaultTerminal, mut show: Show, mut hosting: Hosting) -
             }
         }
         terminal.draw(|frame| draw(frame, &show)).context("drawing")?;
-        if !event::poll(LOOK).context("reading keys")? {
-            continue;
-        }
-        let Event::Key(key) = event::read().context("reading keys")? else { continue };
-        if key.kind == KeyEventKind::Release {
-            continue;
-        }
-        match show.key(key) {
+        match wish(&mut show, &mut termination)? {
             Wish::Nothing => {}
             Wish::Deed(deed) => stage.act(deed),
             Wish::Speed => stage.speed(Some(show.speed)),
@@ -77,6 +103,20 @@ fn watch(terminal: &mut DefaultTerminal, mut show: Show, mut hosting: Hosting) -
             }
         }
     }
+}
+
+/// What the next key asks for, or a signal.
+fn wish(show: &mut Show, termination: &mut Termination) -> anyhow::Result<Wish> {
+    if termination.has_come() {
+        return Ok(Wish::Quit);
+    }
+    if !event::poll(LOOK).context("reading keys")? {
+        return Ok(Wish::Nothing);
+    }
+    Ok(match event::read().context("reading keys")? {
+        Event::Key(key) if key.kind != KeyEventKind::Release => show.key(key),
+        _ => Wish::Nothing,
+    })
 }
 
 fn begin(show: &Show) -> anyhow::Result<Stage> {

@@ -7,7 +7,7 @@ use pod_safety_simulator::checker::{Invariant, Violation};
 use pod_safety_simulator::comparison::compare;
 use pod_safety_simulator::scenario::{Contender, shipped};
 use pod_safety_simulator::world::{
-    Deed, HoldView, Machine, NodeView, PodView, ProcessView, ReplicaView, Snapshot,
+    BudgetView, Deed, HoldView, Machine, NodeView, PodView, ProcessView, ReplicaView, Snapshot,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -53,6 +53,14 @@ fn moment() -> Snapshot {
             running: true,
             paused: false,
             leads: true,
+        }],
+        budgets: vec![BudgetView {
+            name: "shop-0".to_owned(),
+            allowed: 1,
+            current: 4,
+            desired: 3,
+            expected: 4,
+            ready: 3,
         }],
         holds: vec![HoldView {
             subject: "default/data-0".to_owned(),
@@ -106,6 +114,8 @@ fn the_screen_shows_what_the_api_says_and_what_is_true() {
     has(&screen, &["node-1", "CUT OFF", "NODE DELETED"]);
     has(&screen, &["node-2", "POWER OFF"]);
     has(&screen, &["node-3", "FROZEN"]);
+    has(&screen, &["budget shop-0", "1 may go"]);
+    has(&screen, &["4 of 4 ready, 3 needed", "in truth 3 are ready"]);
     has(&screen, &["data-0", "aaaa", "Terminating", "no process"]);
     has(&screen, &["data-1", "bbbb", "Running", "ONE OF TWO"]);
     has(&screen, &["data-1", "dddd", "PROCESS RUNS, its pod is no longer in the API"]);
@@ -210,9 +220,9 @@ fn the_table_is_measured_when_it_is_asked_for_and_closed_again() {
 fn scenarios_are_chosen_by_name_or_number() {
     let scenarios = shipped().unwrap();
     assert_eq!(chosen(&scenarios, None).unwrap(), 0);
-    assert_eq!(chosen(&scenarios, Some("storm")).unwrap(), 8);
+    assert_eq!(chosen(&scenarios, Some("storm")).unwrap(), 9);
     assert_eq!(chosen(&scenarios, Some("2")).unwrap(), 1);
-    for unknown in ["0", "10", "nosuch"] {
+    for unknown in ["0", "11", "nosuch"] {
         let said = chosen(&scenarios, Some(unknown)).unwrap_err().to_string();
         assert!(said.contains(unknown) && said.contains("known are two-losses, power-loss,"), "{said}");
     }

@@ -1,0 +1,97 @@
+//! How a command reaches a cluster, and how it prints what it found.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args as ClapArgs, ValueEnum};
+use pod_safety_shared::client::{ConnectOptions, Connection};
+use pod_safety_shared::clock::Env;
+use pod_safety_shared::metrics::Metrics;
+use pod_safety_shared::model::is_kubernetes_name;
+use serde::Serialize;
+
+/// Threads that run the process: one reads the watches while another writes.
+const THREADS: usize = 2;
+
+#[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Cluster")]
+pub(super) struct ConnectArgs {
+    /// A kubeconfig file. Default: the pod's service account; outside a cluster $KUBECONFIG, else ~/.kube/config
+    #[arg(long, value_name = "FILE", env = "POD_SAFETY_KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+
+    /// A context of the kubeconfig other than its current one
+    #[arg(long, value_name = "NAME", env = "POD_SAFETY_CONTEXT")]
+    context: Option<String>,
+}
+
+impl ConnectArgs {
+    pub(super) fn options(&self) -> ConnectOptions {
+        ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
+    }
+}
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+    /// The same as YAML
+    Yaml,
+}
+
+impl Output {
+    /// Prints `document`, or what people see.
+    pub(super) fn print(
+        self,
+        document: &impl Serialize,
+        table: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        let text = match self {
+            Self::Table => table(),
+            Self::Json => {
+                format!("{}\n", serde_json::to_string_pretty(document).context("writing JSON")?)
+            }
+            Self::Yaml => serde_saphyr::to_string(document).context("writing YAML")?,
+        };
+        super::print(text.as_bytes()).context("writing to stdout")
+    }
+}
+
+/// What a command works with.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) connection: Connection,
+    pub(super) env: Env,
+}
+
+/// Starts the threads of the process and runs `work` on them.
+pub(super) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()
+        .context("starting threads")?;
+    let done = runtime.block_on(work);
+    // Watches never end by themselves; nothing of ours is left to wait for.
+    runtime.shutdown_background();
+    done
+}
+
+/// Connects.
+pub(super) async fn open(options: &ConnectOptions) -> anyhow::Result<Session> {
+    let env = Env::real(super::random());
+    let metrics = Metrics::new().context("setting up metrics")?;
+    let connection = Connection::open(options, env.clone(), metrics.client).await?;
+    Ok(Session { connection, env })
+}
+
+/// Reads a name that becomes part of a URL.
+pub(super) fn name(text: &str) -> Result<String, String> {
+    if is_kubernetes_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err("not a Kubernetes name; allowed are lower-case letters, digits, '-' and '.'".to_owned())
+}

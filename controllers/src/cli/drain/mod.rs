@@ -1,0 +1,98 @@
+//! `pod-safety drain`: a plan by default, the act with `--apply`.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `look` | what the API server has, and its answers to dry runs |
+//! | `page` | the plan for people and for programs |
+//! | `work` | the act: evictions, waits, the end; one decision at a time |
+//! | `apply` | cordons, drives the work, ends in good order |
+
+mod apply;
+mod look;
+mod page;
+mod work;
+
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use pod_safety::drain::{Consent, Plan};
+
+use super::cluster::{ConnectArgs, Output, block_on, name, open};
+use super::paint::{Color, Paint};
+use super::{Exit, duration};
+use look::Look;
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// The node
+    #[arg(value_name = "NODE", value_parser = name)]
+    node: String,
+
+    /// Cordon the node and evict its pods; without it nothing is changed
+    #[arg(long)]
+    apply: bool,
+
+    /// A pod that stays; may be given more than once
+    #[arg(long, value_name = "NAMESPACE/POD", value_parser = pod_name)]
+    skip: Vec<(String, String)>,
+
+    /// Pods with emptyDir volumes go too: what is in them is lost
+    #[arg(long)]
+    delete_emptydir_data: bool,
+
+    /// Pods that nobody manages go too: they do not come back
+    #[arg(long)]
+    evict_unmanaged: bool,
+
+    /// With --apply: end with code 5 after so long; the node stays cordoned. Default: no end
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true, requires = "apply")]
+    timeout: Option<Duration>,
+
+    /// How the plan is printed
+    #[arg(short, long, value_enum, default_value_t = Output::Table, conflicts_with = "apply")]
+    output: Output,
+
+    /// When to use colours
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// Reads `NAMESPACE/POD`.
+fn pod_name(text: &str) -> Result<(String, String), String> {
+    let (namespace, pod) = text.split_once('/').ok_or("allowed is NAMESPACE/POD, such as shop/api-0")?;
+    Ok((name(namespace)?, name(pod)?))
+}
+
+impl Args {
+    pub(super) fn main(self) -> anyhow::Result<Exit> {
+        block_on(self.run())
+    }
+
+    async fn run(self) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        let paint = Paint::of_stdout(self.color);
+        let consent = Consent {
+            skip: self.skip.iter().cloned().collect(),
+            delete_emptydir_data: self.delete_emptydir_data,
+            evict_unmanaged: self.evict_unmanaged,
+        };
+        let look = Look::at(&session, &self.node).await?;
+        let mut plan = look.plan(&self.node, &consent)?;
+        if self.apply {
+            let apply = apply::Apply { session, node: self.node, consent, paint, timeout: self.timeout };
+            return apply.run(plan).await;
+        }
+        look.ask(&session, &mut plan).await;
+        look.place(&mut plan);
+        self.output.print(&page::Document::of(&plan), || page::page(&plan, paint))?;
+        Ok(exit_of(&plan))
+    }
+}
+
+/// What a plan says to a script.
+fn exit_of(plan: &Plan) -> Exit {
+    if plan.is_clear() { Exit::Fine } else { Exit::Blocked }
+}

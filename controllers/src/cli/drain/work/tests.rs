@@ -1,0 +1,143 @@
+//! What is done next, by what was answered.
+
+use std::collections::BTreeMap;
+
+use pod_safety::drain::{Cluster, Consent, Needs, plan};
+use pod_safety_shared::client::ApiError;
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::{World, at};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn pod(name: &str, app: &str) -> Value {
+    json!({
+        "metadata": { "namespace": "ns", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "10", "labels": { "app": app },
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": app, "uid": format!("uid-{app}"), "controller": true }] },
+        "spec": { "nodeName": "n" },
+        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
+    })
+}
+
+/// Two pods of one budget and one of none, on a node.
+fn planned(names: &[(&str, &str)]) -> Plan {
+    let world = World::listed();
+    let mut needs = BTreeMap::new();
+    for (name, app) in names {
+        world.apply(Kind::Pods, &pod(name, app), at(0));
+        needs.insert(Uid::new(&format!("uid-{name}")).unwrap(), Needs::default());
+    }
+    let budget = json!({
+        "metadata": { "namespace": "ns", "name": "b", "uid": "uid-b", "resourceVersion": "7", "generation": 1 },
+        "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": "db" } } },
+        "status": { "observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, "disruptionsAllowed": 1 },
+    });
+    world.apply(Kind::Budgets, &budget, at(0));
+    let guard = world.read();
+    let cluster = Cluster { view: guard.view(), needs: &needs, rooms: &[], now: at(60) };
+    plan("n", &cluster, &Consent::default())
+}
+
+fn work() -> Work {
+    let mut work = Work::default();
+    assert!(work.take(&planned(&[("db-0", "db"), ("db-1", "db"), ("web-0", "web")]), at(0)));
+    work
+}
+
+fn due(work: &Work, seconds: u64) -> Vec<String> {
+    work.due(at(seconds)).iter().map(|(_, pod)| pod.name.to_string()).collect()
+}
+
+fn answer(work: &mut Work, name: &str, answer: &Result<Evicted, NotEvicted>, seconds: u64) -> Option<String> {
+    let index = work.items.iter().position(|item| &*item.pod.name == name).unwrap();
+    work.answered(index, answer, at(seconds))
+}
+
+fn blocked(retry_after: Option<Duration>) -> Result<Evicted, NotEvicted> {
+    Err(NotEvicted::Blocked { why: "b needs 1 and has 1".to_owned(), retry_after })
+}
+
+const ENDS: Result<Evicted, NotEvicted> = Ok(Evicted::Ends { grace: 7 });
+
+#[test]
+fn of_one_budget_one_pod_is_tried_at_a_time() {
+    let mut work = work();
+    assert_eq!(due(&work, 0), ["db-0", "web-0"]);
+    assert_eq!(answer(&mut work, "db-0", &ENDS, 0).unwrap(), "pod/ns/db-0 evicted, ends within 7s");
+    assert_eq!(due(&work, 0), ["web-0", "db-1"], "the budget may allow two");
+}
+
+#[test]
+fn a_budget_that_blocks_is_asked_again_ever_more_rarely_and_said_once() {
+    let mut work = work();
+    answer(&mut work, "web-0", &ENDS, 0);
+    assert_eq!(
+        answer(&mut work, "db-0", &blocked(None), 0).unwrap(),
+        "pod/ns/db-0 waits: b needs 1 and has 1"
+    );
+    assert_eq!(due(&work, 0), Vec::<String>::new(), "who stands behind it waits too");
+    let mut now = 0;
+    let mut pauses = Vec::new();
+    for _ in 0..5 {
+        let next = work.next_due().unwrap().since(at(0)).as_secs();
+        pauses.push(next - now);
+        now = next;
+        assert_eq!(due(&work, now), ["db-0"]);
+        assert_eq!(answer(&mut work, "db-0", &blocked(None), now), None, "nothing new");
+    }
+    assert_eq!(pauses, [1, 2, 4, 5, 5]);
+}
+
+#[test]
+fn the_api_servers_own_pause_is_kept() {
+    let mut work = work();
+    answer(&mut work, "web-0", &ENDS, 0);
+    answer(&mut work, "db-0", &blocked(Some(Duration::from_secs(10))), 0);
+    assert_eq!(due(&work, 9), Vec::<String>::new());
+    assert_eq!(due(&work, 10), ["db-0"]);
+}
+
+#[test]
+fn it_is_done_when_pods_are_gone_and_not_when_they_were_told() {
+    let mut work = work();
+    for name in ["db-0", "db-1", "web-0"] {
+        answer(&mut work, name, &ENDS, 0);
+    }
+    assert!(work.ends() && work.next_due().is_none());
+    let there = ["uid-db-1", "uid-other"].iter().filter_map(|uid| Uid::new(uid)).collect();
+    assert_eq!(work.seen(&there), ["pod/ns/db-0 gone", "pod/ns/web-0 gone"]);
+    assert!(work.ends());
+    assert_eq!(work.seen(&BTreeSet::new()), ["pod/ns/db-1 gone"]);
+    assert_eq!(work.count(), Count { all: 3, gone: 3, ..Count::default() });
+    assert!(!work.ends() && work.left().is_empty());
+}
+
+/// A second look at the node must neither forget nor begin again.
+#[test]
+fn what_was_given_up_is_not_taken_on_again() {
+    let mut work = work();
+    let forbidden = ApiError::Refused {
+        code: 403,
+        reason: "Forbidden".to_owned(),
+        message: "no".to_owned(),
+        causes: Vec::new(),
+        retry_after: None,
+    };
+    let said = answer(&mut work, "web-0", &Err(NotEvicted::Failed(forbidden)), 0).unwrap();
+    assert!(said.starts_with("pod/ns/web-0 not evicted: the API server does not evict it"), "{said}");
+    answer(&mut work, "db-0", &ENDS, 0);
+    assert!(!work.refused_for_safety());
+    let again = [("db-0", "db"), ("db-1", "db"), ("web-0", "web")];
+    assert!(!work.take(&planned(&again), at(1)));
+    assert_eq!(work.count(), Count { all: 3, ending: 1, waiting: 1, stopped: 1, ..Count::default() });
+    assert!(work.take(&planned(&[("late-0", "late")]), at(1)), "one that came before the cordon");
+    assert_eq!(work.left().len(), 4);
+}
+
+#[test]
+fn a_refusal_for_safety_is_remembered() {
+    let mut work = work();
+    answer(&mut work, "web-0", &Err(NotEvicted::Unsafe), 0);
+    assert!(work.refused_for_safety());
+    assert_eq!(due(&work, 100), ["db-0"]);
+}

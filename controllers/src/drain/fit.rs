@@ -1,0 +1,248 @@
+//! Where a pod could go: requests of cpu and memory, the number of pods, node
+//! selector, taints, cordons. A simple check, and said to be one: affinity, spread
+//! and volumes are not looked at.
+
+use std::collections::BTreeMap;
+
+use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::model::{Pod, Readiness, Uid};
+use pod_safety_shared::wire;
+
+use super::quantity::thousandths;
+
+/// What the API server sets where a pod does not say how long it takes to end.
+const DEFAULT_GRACE: i64 = 30;
+
+/// What nodes offer where they do not say (the kubelet's default).
+const DEFAULT_PODS: i128 = 110;
+
+/// Amounts of what is asked for: thousandths of a cpu and of a byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Amounts {
+    cpu: i128,
+    memory: i128,
+}
+
+impl Amounts {
+    fn of(map: &BTreeMap<String, wire::Quantity>) -> Option<Self> {
+        let read = |key: &str| match map.get(key) {
+            Some(quantity) => thousandths(quantity.text.as_deref().unwrap_or_default()),
+            None => Some(0),
+        };
+        Some(Self { cpu: read("cpu")?, memory: read("memory")? })
+    }
+
+    const fn plus(self, other: Self) -> Self {
+        Self { cpu: self.cpu + other.cpu, memory: self.memory + other.memory }
+    }
+
+    const fn minus(self, other: Self) -> Self {
+        Self { cpu: self.cpu - other.cpu, memory: self.memory - other.memory }
+    }
+
+    fn most(self, other: Self) -> Self {
+        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory) }
+    }
+}
+
+/// What a pod needs of a node, and what is lost with it.
+#[derive(Clone, Debug, Default)]
+pub struct Needs {
+    requests: Amounts,
+    node_selector: BTreeMap<String, String>,
+    tolerations: Vec<wire::Toleration>,
+    /// How long its processes may take to end, in seconds; at least one.
+    pub grace: i64,
+    /// It keeps data that goes with it.
+    pub empty_dir: bool,
+    /// It has rules or volumes that are not looked at here.
+    pub unseen: bool,
+}
+
+impl Needs {
+    /// Reads them. An amount that cannot be read counts as nothing, and as unseen.
+    #[must_use]
+    pub fn of(pod: wire::PodNeeds) -> Self {
+        let spec = pod.spec.unwrap_or_default();
+        let requests = requests(&spec);
+        let has = |source: fn(&wire::VolumeSource) -> bool| {
+            spec.volumes.iter().filter_map(|volume| volume.source.as_ref()).any(source)
+        };
+        let rules = spec.affinity.is_some() || !spec.topology_spread_constraints.is_empty();
+        Self {
+            empty_dir: has(|source| source.empty_dir.is_some()),
+            unseen: rules || requests.is_none() || has(|source| source.persistent_volume_claim.is_some()),
+            requests: requests.unwrap_or_default(),
+            grace: spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE).max(1),
+            node_selector: spec.node_selector,
+            tolerations: spec.tolerations,
+        }
+    }
+
+    fn tolerates(&self, taint: &wire::FullTaint) -> bool {
+        self.tolerations.iter().any(|toleration| bears(toleration, taint))
+    }
+}
+
+/// What the scheduler adds up (`PodRequests`): the containers beside each other, or
+/// an init container with the sidecars that were started before it.
+fn requests(spec: &wire::PodNeedsSpec) -> Option<Amounts> {
+    let of = |container: &wire::Container| {
+        container.resources.as_ref().map_or(Some(Amounts::default()), |asks| Amounts::of(&asks.requests))
+    };
+    let (mut beside, mut before) = (Amounts::default(), Amounts::default());
+    for container in &spec.init_containers {
+        if container.restart_policy.as_deref() == Some("Always") {
+            beside = beside.plus(of(container)?);
+        } else {
+            before = before.most(beside.plus(of(container)?));
+        }
+    }
+    for container in &spec.containers {
+        beside = beside.plus(of(container)?);
+    }
+    Some(beside.most(before).plus(Amounts::of(&spec.overhead)?))
+}
+
+/// `Toleration.ToleratesTaint`.
+fn bears(toleration: &wire::Toleration, taint: &wire::FullTaint) -> bool {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (effect, key) = (text(&toleration.effect), text(&toleration.key));
+    let of_effect = effect.is_empty() || effect == text(&taint.effect);
+    let of_key = key.is_empty() || key == text(&taint.key);
+    let of_value = match toleration.operator.as_deref() {
+        Some("Exists") => true,
+        None | Some("" | "Equal") => !key.is_empty() && text(&toleration.value) == text(&taint.value),
+        Some(_) => false,
+    };
+    of_effect && of_key && of_value
+}
+
+/// A node, and what is free on it.
+#[derive(Clone, Debug)]
+pub struct Room {
+    name: String,
+    labels: BTreeMap<String, String>,
+    taints: Vec<wire::FullTaint>,
+    cordoned: bool,
+    free: Option<Amounts>,
+    pods: i128,
+}
+
+impl Room {
+    /// An empty node. `None`: it has no name.
+    #[must_use]
+    pub fn of(node: wire::NodeRoom) -> Option<Self> {
+        let meta = node.metadata.unwrap_or_default();
+        let spec = node.spec.unwrap_or_default();
+        let allocatable = node.status.unwrap_or_default().allocatable;
+        let pods = allocatable.get("pods").and_then(|most| thousandths(most.text.as_deref()?));
+        let schedules =
+            |taint: &wire::FullTaint| matches!(taint.effect.as_deref(), Some("NoSchedule" | "NoExecute"));
+        Some(Self {
+            name: meta.name?,
+            labels: meta.labels,
+            taints: spec.taints.into_iter().filter(schedules).collect(),
+            cordoned: spec.unschedulable,
+            free: Amounts::of(&allocatable),
+            pods: pods.map_or(DEFAULT_PODS, |thousandths| thousandths / 1000),
+        })
+    }
+
+    /// Why it does not take the pod, if so.
+    fn refuses(&self, needs: &Needs) -> Option<String> {
+        if self.cordoned {
+            return Some("cordoned".to_owned());
+        }
+        if let Some(taint) = self.taints.iter().find(|taint| !needs.tolerates(taint)) {
+            return Some(format!("taint {}", taint.key.as_deref().unwrap_or_default()));
+        }
+        if needs.node_selector.iter().any(|(key, value)| self.labels.get(key) != Some(value)) {
+            return Some("other labels".to_owned());
+        }
+        let Some(free) = self.free else { return Some("unreadable".to_owned()) };
+        match (free.cpu < needs.requests.cpu, free.memory < needs.requests.memory, self.pods < 1) {
+            (true, _, _) => Some("too little cpu".to_owned()),
+            (_, true, _) => Some("too little memory".to_owned()),
+            (_, _, true) => Some("too many pods".to_owned()),
+            (false, false, false) => None,
+        }
+    }
+
+    fn take(&mut self, needs: &Needs) {
+        self.free = self.free.map(|free| free.minus(needs.requests));
+        self.pods -= 1;
+    }
+}
+
+/// Where a pod would go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// To such a node, as far as was looked.
+    Node {
+        /// Its name.
+        name: String,
+        /// The pod has rules or volumes that were not looked at.
+        unseen: bool,
+    },
+    /// To none: it would stay Pending. Why.
+    Nowhere(String),
+    /// It does not come back: nobody makes it anew.
+    NotAgain,
+}
+
+/// The nodes, and what is free on them while pods are placed one after another.
+#[derive(Clone, Debug, Default)]
+pub struct Rooms(Vec<Room>);
+
+impl Rooms {
+    /// Every node but the one that is drained, without what runs on it already.
+    #[must_use]
+    pub fn beside(node: &str, rooms: &[Room], needs: &BTreeMap<Uid, Needs>, view: &View<'_>) -> Self {
+        let mut rooms: Vec<Room> = rooms.iter().filter(|room| room.name != node).cloned().collect();
+        for room in &mut rooms {
+            let ready =
+                matches!(view.node(&room.name), Lookup::Known(node) if node.readiness == Readiness::Ready);
+            if !ready {
+                room.free = None;
+            }
+            let runs = |pod: &&Pod| !pod.phase.is_terminal();
+            for pod in view.pods_on(&room.name).filter(runs) {
+                if let Some(needs) = needs.get(pod.uid()) {
+                    room.take(needs);
+                }
+            }
+        }
+        Self(rooms)
+    }
+
+    /// Finds a node for the pod, and takes its room there: the one that has most cpu
+    /// free, then by name.
+    pub fn place(&mut self, needs: &Needs) -> Place {
+        let fits = self.0.iter_mut().filter(|room| room.refuses(needs).is_none());
+        let best = fits.max_by(|one, other| {
+            let cpu = |room: &Room| room.free.map(|free| free.cpu);
+            cpu(one).cmp(&cpu(other)).then_with(|| other.name.cmp(&one.name))
+        });
+        match best {
+            Some(room) => {
+                room.take(needs);
+                Place::Node { name: room.name.clone(), unseen: needs.unseen }
+            }
+            None => Place::Nowhere(self.why_none(needs)),
+        }
+    }
+
+    /// As the scheduler says it.
+    fn why_none(&self, needs: &Needs) -> String {
+        let mut whys: BTreeMap<String, usize> = BTreeMap::new();
+        for why in self.0.iter().filter_map(|room| room.refuses(needs)) {
+            *whys.entry(why).or_default() += 1;
+        }
+        let whys: Vec<String> = whys.into_iter().map(|(why, count)| format!("{count} {why}")).collect();
+        match whys.as_slice() {
+            [] => "there is no other node".to_owned(),
+            _ => format!("0 of {} other nodes: {}", self.0.len(), whys.join(", ")),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! # Draining a node
+//!
+//! **Duty.** Say of every pod of a node what becomes of it when the node is drained,
+//! and why: which budget holds it, in which order pods go, where they could go. Pure:
+//! the command asks the API server and acts; this decides what it asks and does.
+//!
+//! **Inputs.** One [`View`](pod_safety_shared::cache::View), what pods need and what
+//! nodes have, and the API server's own answers to dry runs.
+//!
+//! **Invariants.** Nothing is deleted, only evicted. What would lose data or would
+//! not come back goes only with a person's consent; what may run although it is
+//! called finished does not go at all; what cannot be read is not passed over.
+
+mod apart;
+mod fit;
+mod plan;
+mod quantity;
+
+pub use fit::{Needs, Place, Room, Rooms};
+pub use plan::{Action, Cluster, Consent, DryRun, Plan, Row, Summary, plan};
+
+#[cfg(test)]
+mod tests;

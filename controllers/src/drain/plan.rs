@@ -1,0 +1,375 @@
+//! The plan: what becomes of every pod of a node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pod_safety_shared::authority::{Evicted, NotEvicted};
+use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::model::{Budget, BudgetKey, Kind, Pod, PodKey, Readiness, Uid};
+use pod_safety_shared::record::error_chain;
+
+use super::apart::apart;
+use super::fit::{Needs, Place, Room, Rooms};
+use crate::explain::{Arithmetic, RefusedBy, Verdict, Would, explain, owner_of, would};
+
+/// What a person agreed to.
+#[derive(Clone, Debug, Default)]
+pub struct Consent {
+    /// Pods that stay, as namespace and name.
+    pub skip: BTreeSet<(String, String)>,
+    /// Data of emptyDir volumes may be lost.
+    pub delete_emptydir_data: bool,
+    /// Pods that nobody manages may go, though they do not come back.
+    pub evict_unmanaged: bool,
+}
+
+/// What a plan is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Cluster<'a> {
+    /// Pods, budgets, workloads and nodes.
+    pub view: View<'a>,
+    /// What pods need.
+    pub needs: &'a BTreeMap<Uid, Needs>,
+    /// The nodes, empty.
+    pub rooms: &'a [Room],
+    /// When it was so.
+    pub now: Mono,
+}
+
+/// What becomes of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// It goes.
+    Evict,
+    /// It goes once its budget lets it.
+    Wait,
+    /// It does not go before a person does something.
+    Blocked,
+    /// It must not go: it may run although it is called finished.
+    Unsafe,
+    /// It ends already.
+    Ending,
+    /// It stays, and that is right.
+    Stay,
+}
+
+impl Action {
+    /// One CamelCase word, for programs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Evict => "Evict",
+            Self::Wait => "Wait",
+            Self::Blocked => "Blocked",
+            Self::Unsafe => "RefusedForSafety",
+            Self::Ending => "Terminating",
+            Self::Stay => "Stay",
+        }
+    }
+}
+
+/// What the API server said to a dry run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DryRun {
+    /// It would let the eviction through.
+    pub passed: bool,
+    /// One CamelCase word.
+    pub reason: &'static str,
+    /// Its sentence; empty if it passed.
+    pub message: String,
+}
+
+/// One pod.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Which one.
+    pub pod: PodKey,
+    /// What manages it.
+    pub owner: String,
+    /// What becomes of it.
+    pub action: Action,
+    /// Why, in one CamelCase word.
+    pub reason: &'static str,
+    /// Why, in a sentence.
+    pub why: String,
+    /// The budget that counts it.
+    pub budget: Option<BudgetKey>,
+    /// In which turn it goes; pods of one turn go together.
+    pub step: Option<u32>,
+    /// The pod after which it goes, because one budget counts both.
+    pub after: Option<Arc<str>>,
+    /// How long its processes may take to end, in seconds.
+    pub grace: i64,
+    /// What is lost with it.
+    pub loses: Option<&'static str>,
+    /// What the API server said, if it was asked.
+    pub dry_run: Option<DryRun>,
+    /// Where it would go, if it goes.
+    pub place: Option<Place>,
+}
+
+/// What becomes of a node's pods.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The node.
+    pub node: String,
+    /// Its kubelet says that it is well. Without that, pods that are told to end do
+    /// not: nobody says so.
+    pub node_ready: bool,
+    /// Its pods: what goes, by turns, then the others.
+    pub rows: Vec<Row>,
+    /// Pods of the cluster that cannot be read: they may be on this node.
+    pub unreadable: usize,
+    /// How much the budgets allow now, and with every pod healthy.
+    allows: BTreeMap<BudgetKey, (i32, i32)>,
+}
+
+/// How many there are of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Go at once.
+    pub now: usize,
+    /// Go after others.
+    pub later: usize,
+    /// Wait for a budget.
+    pub waiting: usize,
+    /// Do not go.
+    pub blocked: usize,
+    /// Must not go.
+    pub unsafe_: usize,
+    /// End already.
+    pub ending: usize,
+    /// Stay.
+    pub staying: usize,
+}
+
+/// Makes the plan, before any dry run.
+#[must_use]
+pub fn plan(node: &str, cluster: &Cluster<'_>, consent: &Consent) -> Plan {
+    let mut pods: Vec<&Pod> = cluster.view.pods_on(node).collect();
+    pods.sort_by(|one, other| one.key.cmp(&other.key));
+    let (_, unreadable) = cluster.view.count(Kind::Pods);
+    let node_ready =
+        matches!(cluster.view.node(node), Lookup::Known(known) if known.readiness == Readiness::Ready);
+    let (rows, allows) = (Vec::new(), BTreeMap::new());
+    let mut plan = Plan { node: node.to_owned(), node_ready, rows, unreadable, allows };
+    for pod in pods {
+        let row = plan.row(pod, cluster, consent);
+        plan.rows.push(row);
+    }
+    plan.order();
+    plan
+}
+
+impl Plan {
+    fn row(&mut self, pod: &Pod, cluster: &Cluster<'_>, consent: &Consent) -> Row {
+        let needs = cluster.needs.get(pod.uid());
+        let mut row = Row {
+            pod: pod.key.clone(),
+            owner: owner_of(pod, &cluster.view),
+            action: Action::Evict,
+            reason: "NoBudget",
+            why: "no budget".to_owned(),
+            budget: None,
+            step: None,
+            after: None,
+            grace: needs.map_or(0, |needs| needs.grace),
+            loses: None,
+            dry_run: None,
+            place: None,
+        };
+        if let Some((action, reason, why)) = apart(pod, needs, consent, &row.owner) {
+            (row.action, row.reason, row.why) = (action, reason, why);
+            return row;
+        }
+        if needs.is_some_and(|needs| needs.empty_dir) {
+            row.loses = Some("emptyDir data is lost");
+        }
+        let answer = would(pod, cluster.view.budgets_of_pod(pod));
+        (row.reason, row.why) = (answer.reason(), answer.words());
+        match answer {
+            Would::Free(_) => row.why = row.why.trim_start_matches("be let through: ").to_owned(),
+            Would::NotCount(budget, _) => {
+                let words = row.why.trim_start_matches("be let through: ").to_owned();
+                row.why = format!("pdb {}: {words}", budget.key.name);
+            }
+            Would::Allow(budget) => self.guarded(&mut row, budget, None, cluster),
+            Would::Refuse(budget, why) => self.guarded(&mut row, budget, Some(why), cluster),
+            Would::Fail(budgets) => {
+                let names: Vec<&str> = budgets.iter().map(|budget| &*budget.key.name).collect();
+                row.action = Action::Blocked;
+                row.why =
+                    format!("pdbs {} both choose it: the API server evicts none such", names.join(" and "));
+            }
+            Would::Nothing | Would::Remove => row.action = Action::Stay,
+        }
+        row
+    }
+
+    /// A pod that one budget counts.
+    fn guarded(&mut self, row: &mut Row, budget: &Budget, refused: Option<RefusedBy>, cluster: &Cluster<'_>) {
+        let explained = explain(budget, &cluster.view, cluster.now);
+        let numbers = explained.arithmetic;
+        let name = &budget.key.name;
+        let sum = numbers.words();
+        let ceiling = numbers.ceiling.unwrap_or(1);
+        self.allows.insert(budget.key.clone(), (numbers.allowed.max(0), ceiling));
+        row.budget = Some(budget.key.clone());
+        let never = explained.verdict == Verdict::Never;
+        (row.action, row.why) = match refused {
+            None => (Action::Evict, format!("pdb {name}: {sum} {}", at_a_time(&numbers))),
+            Some(RefusedBy::Insufficient) if never => {
+                row.reason = "NeverAllows";
+                (
+                    Action::Blocked,
+                    format!(
+                        "pdb {name}: {sum}, for ever while replicas is {}",
+                        numbers.replicas.unwrap_or(0)
+                    ),
+                )
+            }
+            Some(RefusedBy::Insufficient) => (Action::Wait, format!("pdb {name}: {sum}, none now")),
+            Some(RefusedBy::Processing) => (
+                Action::Wait,
+                format!("pdb {name} is still being processed: nobody has calculated it since it was changed"),
+            ),
+            Some(RefusedBy::SyncFailed(why)) => {
+                (Action::Blocked, format!("pdb {name} failed to sync: {why}"))
+            }
+            Some(RefusedBy::Negative) => {
+                (Action::Blocked, format!("pdb {name} allows less than nothing: {}", numbers.allowed))
+            }
+            Some(RefusedBy::TooManyDisrupted) => {
+                (Action::Wait, format!("pdb {name}: too many evictions wait in its status"))
+            }
+        };
+    }
+
+    /// The pods that the API server should be asked about.
+    pub fn asks(&self) -> impl Iterator<Item = (usize, &PodKey)> {
+        let asks = |row: &&Row| matches!(row.action, Action::Evict | Action::Wait | Action::Blocked);
+        let consents = |row: &&Row| !matches!(row.reason, "Unmanaged" | "EmptyDir");
+        let rows = self.rows.iter().enumerate();
+        rows.filter(move |(_, row)| asks(row) && consents(row)).map(|(index, row)| (index, &row.pod))
+    }
+
+    /// What the API server said to a dry run. Its word counts.
+    pub fn heard(&mut self, index: usize, answer: &Result<Evicted, NotEvicted>) {
+        let Some(row) = self.rows.get_mut(index) else { return };
+        let message = answer.as_ref().err().map(|error| error_chain(error)).unwrap_or_default();
+        let (action, reason) = match answer {
+            Ok(Evicted::Ends { grace }) => {
+                row.grace = *grace;
+                (Action::Evict, "WouldEvict")
+            }
+            Ok(Evicted::Ending) => (Action::Ending, "Terminating"),
+            Ok(Evicted::Gone | Evicted::Another) => (Action::Stay, "Gone"),
+            Ok(Evicted::Finished) => (Action::Stay, "Finished"),
+            // What can never be let through is refused with the words of what waits.
+            Err(NotEvicted::Blocked { .. }) if row.action == Action::Blocked => {
+                (Action::Blocked, "BudgetBlocks")
+            }
+            Err(why @ NotEvicted::Unsafe) => (Action::Unsafe, why.reason()),
+            Err(why) if why.again().is_some() => (Action::Wait, why.reason()),
+            Err(why) => (Action::Blocked, why.reason()),
+        };
+        if action != row.action {
+            // The statuses that were listed say something else: the younger word counts.
+            row.reason = reason;
+            row.why = match answer {
+                Ok(Evicted::Ends { .. }) => "the API server would let it through by now".to_owned(),
+                Ok(_) => "it went meanwhile".to_owned(),
+                Err(_) => message.clone(),
+            };
+        }
+        row.action = action;
+        row.dry_run = Some(DryRun { passed: answer.is_ok(), reason, message });
+    }
+
+    /// Sets turns, and sorts by them.
+    pub fn order(&mut self) {
+        let mut turns: BTreeMap<&BudgetKey, (i32, Arc<str>)> = BTreeMap::new();
+        for row in &mut self.rows {
+            (row.step, row.after) = (None, None);
+            if row.action != Action::Evict {
+                continue;
+            }
+            row.step = Some(1);
+            let Some((key, (now, ceiling))) =
+                row.budget.as_ref().and_then(|key| self.allows.get_key_value(key))
+            else {
+                continue;
+            };
+            let before = turns.get(key).map(|(count, last)| (*count, Arc::clone(last)));
+            let count = before.as_ref().map_or(0, |(count, _)| *count);
+            turns.insert(key, (count + 1, Arc::clone(&row.pod.name)));
+            // One of them went through in the dry run, whatever the list said.
+            let now = (*now).max(1);
+            if count >= now {
+                let later = (count - now) / (*ceiling).max(1);
+                row.step = Some(2 + later.unsigned_abs());
+                row.after = before.map(|(_, last)| last);
+            }
+        }
+        self.rows.sort_by(|one, other| {
+            let by = |row: &Row| (row.action, row.step);
+            by(one).cmp(&by(other)).then_with(|| one.pod.cmp(&other.pod))
+        });
+    }
+
+    /// Says where what goes would go, in the order in which it goes.
+    pub fn place(&mut self, cluster: &Cluster<'_>) {
+        let mut rooms = Rooms::beside(&self.node, cluster.rooms, cluster.needs, &cluster.view);
+        for row in &mut self.rows {
+            if !matches!(row.action, Action::Evict | Action::Wait) {
+                continue;
+            }
+            let needs = cluster.needs.get(&row.pod.uid);
+            row.place = match (row.owner.as_str(), needs) {
+                ("nobody", _) => Some(Place::NotAgain),
+                (_, Some(needs)) => Some(rooms.place(needs)),
+                (_, None) => None,
+            };
+        }
+    }
+
+    /// How many there are of each.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        for row in &self.rows {
+            let count = match (row.action, row.step) {
+                (Action::Evict, Some(2..)) => &mut summary.later,
+                (Action::Evict, _) => &mut summary.now,
+                (Action::Wait, _) => &mut summary.waiting,
+                (Action::Blocked, _) => &mut summary.blocked,
+                (Action::Unsafe, _) => &mut summary.unsafe_,
+                (Action::Ending, _) => &mut summary.ending,
+                (Action::Stay, _) => &mut summary.staying,
+            };
+            *count += 1;
+        }
+        summary
+    }
+
+    /// Whether a person must do something first.
+    #[must_use]
+    pub fn stops(&self) -> bool {
+        let stops = |row: &Row| matches!(row.action, Action::Blocked | Action::Unsafe);
+        self.unreadable > 0 || self.rows.iter().any(stops)
+    }
+
+    /// Whether everything would go without waiting for more than one another.
+    #[must_use]
+    pub fn is_clear(&self) -> bool {
+        !self.stops() && self.summary().waiting == 0
+    }
+}
+
+fn at_a_time(numbers: &Arithmetic) -> String {
+    match numbers.ceiling {
+        Some(ceiling) if ceiling != numbers.allowed => format!("now, {ceiling} at a time with all healthy"),
+        _ => "at a time".to_owned(),
+    }
+}

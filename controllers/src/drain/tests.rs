@@ -1,0 +1,284 @@
+//! Sentences about plans.
+
+use std::collections::BTreeMap;
+
+use pod_safety_shared::authority::{Evicted, NotEvicted};
+use pod_safety_shared::model::{Kind, Uid};
+use pod_safety_shared::testing::{World, at};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::staged::{application, budget, node, not_ready, owned, pod, with};
+
+/// A world, and the same objects as a scheduler sees them.
+struct Scene {
+    world: World,
+    needs: BTreeMap<Uid, Needs>,
+    rooms: Vec<Room>,
+}
+
+fn scene() -> Scene {
+    let mut scene = Scene { world: World::listed(), needs: BTreeMap::new(), rooms: Vec::new() };
+    scene.node(&node("n"));
+    scene
+}
+
+impl Scene {
+    fn node(&mut self, object: &Value) {
+        self.world.apply(Kind::Nodes, object, at(0));
+        self.rooms.extend(Room::of(serde_json::from_value(object.clone()).unwrap()));
+    }
+
+    fn pod(&mut self, object: &Value) {
+        self.world.apply(Kind::Pods, object, at(0));
+        let uid = Uid::new(object["metadata"]["uid"].as_str().unwrap()).unwrap();
+        self.needs.insert(uid, Needs::of(serde_json::from_value(object.clone()).unwrap()));
+    }
+
+    /// A pod of a StatefulSet.
+    fn replica(&mut self, app: &str, name: &str) {
+        self.pod(&owned(pod(app, name), "apps/v1", "StatefulSet", app));
+    }
+
+    fn application(&mut self, app: &str, replicas: i32, spec: &Value, status: [i64; 5]) {
+        application(&self.world, app, replicas);
+        (0..replicas).for_each(|number| self.replica(app, &format!("{app}-{number}")));
+        self.world.apply(Kind::Budgets, &budget(&format!("pdb-{app}"), app, spec, status), at(0));
+    }
+
+    fn plan_with(&self, consent: &Consent) -> Plan {
+        let guard = self.world.read();
+        let cluster = Cluster { view: guard.view(), needs: &self.needs, rooms: &self.rooms, now: at(60) };
+        let mut plan = plan("n", &cluster, consent);
+        plan.place(&cluster);
+        plan
+    }
+
+    fn plan(&self) -> Plan {
+        self.plan_with(&Consent::default())
+    }
+}
+
+fn lines(plan: &Plan) -> Vec<String> {
+    let line = |row: &Row| {
+        let step = row.step.map(|step| format!(" {step}")).unwrap_or_default();
+        let after = row.after.as_ref().map(|after| format!(" after {after}")).unwrap_or_default();
+        format!("{}{step} {}: {}{after}", row.action.name(), row.pod.name, row.why)
+    };
+    plan.rows.iter().map(line).collect()
+}
+
+fn index(plan: &Plan, name: &str) -> usize {
+    plan.rows.iter().position(|row| &*row.pod.name == name).unwrap()
+}
+
+#[test]
+fn what_stays_and_what_needs_consent_is_told_apart() {
+    let mut scene = scene();
+    scene.pod(&owned(pod("a", "daemon"), "apps/v1", "DaemonSet", "agent"));
+    scene.pod(&with(
+        pod("a", "static"),
+        "/metadata/annotations",
+        json!({ "kubernetes.io/config.mirror": "x" }),
+    ));
+    scene.pod(&with(pod("a", "ending"), "/metadata/deletionTimestamp", json!("2026-01-01T01:00:00Z")));
+    scene.pod(&pod("a", "naked"));
+    let done = with(pod("a", "done"), "/status", json!({ "phase": "Succeeded" }));
+    scene.pod(&owned(done, "batch/v1", "Job", "job"));
+    scene.pod(&with(pod("a", "lies"), "/status/phase", json!("Failed")));
+    let scratch = owned(pod("a", "scratch"), "apps/v1", "StatefulSet", "s");
+    scene.pod(&with(scratch, "/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
+    scene.replica("a", "plain-0");
+    let plan = scene.plan();
+    assert_eq!(
+        lines(&plan),
+        [
+            "Evict 1 plain-0: no budget",
+            "Blocked naked: nobody manages it, so it would not come back: --evict-unmanaged or --skip",
+            "Blocked scratch: the data of its emptyDir volume would be lost: --delete-emptydir-data or --skip",
+            "RefusedForSafety lies: its phase says that it ended, its last report shows a running container: evicting it would remove it at once",
+            "Terminating ending: it ends already",
+            "Stay daemon: DaemonSet/agent would put it back at once",
+            "Stay done: it has ended: nothing of it runs",
+            "Stay static: mirror pod of a static pod: its kubelet keeps it",
+        ]
+    );
+    assert!(plan.stops() && !plan.is_clear());
+    assert_eq!(plan.asks().count(), 1, "a dry run cannot give consent");
+}
+
+#[test]
+fn consent_lets_go_and_says_what_is_lost() {
+    let mut scene = scene();
+    scene.pod(&pod("a", "naked"));
+    let scratch = owned(pod("a", "scratch"), "apps/v1", "StatefulSet", "s");
+    scene.pod(&with(scratch, "/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
+    scene.replica("a", "stays-0");
+    let skip = [("ns".to_owned(), "stays-0".to_owned())].into();
+    let plan = scene.plan_with(&Consent { skip, delete_emptydir_data: true, evict_unmanaged: true });
+    assert_eq!(
+        lines(&plan),
+        ["Evict 1 naked: no budget", "Evict 1 scratch: no budget", "Stay stays-0: by --skip"]
+    );
+    assert_eq!(plan.rows[0].place, Some(Place::NotAgain));
+    assert_eq!(plan.rows[1].loses, Some("emptyDir data is lost"));
+    assert!(plan.is_clear());
+}
+
+#[test]
+fn pods_of_one_budget_go_one_after_another() {
+    let mut scene = scene();
+    scene.application("db", 3, &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
+    scene.replica("web", "web-0");
+    assert_eq!(
+        lines(&scene.plan()),
+        [
+            "Evict 1 db-0: pdb pdb-db: 3 healthy - 2 needed = 1 at a time",
+            "Evict 1 web-0: no budget",
+            "Evict 2 db-1: pdb pdb-db: 3 healthy - 2 needed = 1 at a time after db-0",
+            "Evict 3 db-2: pdb pdb-db: 3 healthy - 2 needed = 1 at a time after db-1",
+        ]
+    );
+    assert!(scene.plan().is_clear() && scene.plan().node_ready);
+    assert_eq!(scene.plan().summary(), Summary { now: 2, later: 2, ..Summary::default() });
+}
+
+#[test]
+fn never_and_not_now_are_not_the_same() {
+    let mut scene = scene();
+    scene.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
+    scene.application("later", 2, &json!({ "maxUnavailable": 1 }), [2, 1, 1, 2, 0]);
+    let plan = scene.plan();
+    assert_eq!(
+        lines(&plan),
+        [
+            "Wait later-0: pdb pdb-later: 1 healthy - 1 needed = 0, none now",
+            "Wait later-1: pdb pdb-later: 1 healthy - 1 needed = 0, none now",
+            "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, for ever while replicas is 1",
+        ]
+    );
+    assert!(plan.stops());
+}
+
+#[test]
+fn budgets_that_overlap_or_are_not_calculated_block_or_wait() {
+    let mut scene = scene();
+    scene.application("db", 1, &json!({ "maxUnavailable": 1 }), [2, 1, 0, 1, 1]);
+    let other = budget("other", "db", &json!({ "maxUnavailable": 1 }), [2, 1, 0, 1, 1]);
+    scene.world.apply(Kind::Budgets, &other, at(0));
+    scene.application("new", 1, &json!({ "maxUnavailable": 1 }), [1, 0, 0, 0, 0]);
+    assert_eq!(
+        lines(&scene.plan()),
+        [
+            "Wait new-0: pdb pdb-new is still being processed: nobody has calculated it since it was changed",
+            "Blocked db-0: pdbs other and pdb-db both choose it: the API server evicts none such",
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_ready_goes_beside_the_budget() {
+    let mut scene = scene();
+    scene.application("db", 2, &json!({ "maxUnavailable": 1 }), [2, 1, 1, 2, 0]);
+    scene.pod(&not_ready(owned(pod("db", "db-1"), "apps/v1", "StatefulSet", "db")));
+    assert_eq!(
+        lines(&scene.plan()),
+        [
+            "Evict 1 db-1: pdb pdb-db: it is not Ready, and enough others are",
+            "Wait db-0: pdb pdb-db: 1 healthy - 1 needed = 0, none now",
+        ]
+    );
+}
+
+#[test]
+fn the_api_servers_word_counts_more_than_what_was_listed() {
+    let blocked =
+        || NotEvicted::Blocked { why: "b needs 2 healthy pods and has 2".to_owned(), retry_after: None };
+    let mut scene = scene();
+    scene.application("db", 1, &json!({ "maxUnavailable": 1 }), [2, 1, 0, 1, 1]);
+    scene.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
+    scene.application("later", 1, &json!({ "maxUnavailable": 1 }), [2, 0, 0, 1, 0]);
+    let mut plan = scene.plan();
+    let answers: [(&str, Result<Evicted, NotEvicted>); 3] =
+        [("db-0", Err(blocked())), ("never-0", Err(blocked())), ("later-0", Ok(Evicted::Ends { grace: 7 }))];
+    for (name, answer) in &answers {
+        let index = index(&plan, name);
+        plan.heard(index, answer);
+    }
+    plan.order();
+    assert_eq!(
+        lines(&plan),
+        [
+            "Evict 1 later-0: the API server would let it through by now",
+            "Wait db-0: b needs 2 healthy pods and has 2",
+            "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, for ever while replicas is 1",
+        ]
+    );
+    assert_eq!((plan.rows[0].grace, plan.rows[0].dry_run.as_ref().unwrap().passed), (7, true));
+    assert!(plan.rows.iter().all(|row| row.dry_run.is_some()));
+}
+
+#[test]
+fn a_refusal_for_safety_is_never_softened() {
+    let mut scene = scene();
+    scene.replica("a", "a-0");
+    let mut plan = scene.plan();
+    plan.heard(0, &Err(NotEvicted::Unsafe));
+    assert_eq!(plan.rows[0].action, Action::Unsafe);
+    assert!(plan.stops());
+}
+
+#[test]
+fn what_cannot_be_read_stops_a_drain() {
+    let scene = scene();
+    let broken = json!({ "metadata": { "namespace": "ns", "name": "x", "uid": "uid-x" }, "spec": {} });
+    scene.world.apply(Kind::Pods, &broken, at(0));
+    let plan = scene.plan();
+    assert_eq!((plan.unreadable, plan.rows.len(), plan.stops()), (1, 0, true));
+}
+
+#[test]
+fn pods_go_where_there_is_room_for_them() {
+    let mut scene = scene();
+    scene.node(&node("big"));
+    scene.node(&with(node("cordoned"), "/spec/unschedulable", json!(true)));
+    scene.node(&with(node("tainted"), "/spec/taints", json!([{ "key": "gpu", "effect": "NoSchedule" }])));
+    scene.node(&with(node("silent"), "/status/conditions", json!([])));
+    let asks = |name: &str, cpu: &str| {
+        let requests = json!([{ "name": "main", "resources": { "requests": { "cpu": cpu } } }]);
+        with(owned(pod("a", name), "apps/v1", "StatefulSet", "a"), "/spec/containers", requests)
+    };
+    scene.pod(&asks("a-0", "3"));
+    scene.pod(&asks("a-1", "2500m"));
+    let bears = json!([{ "key": "gpu", "operator": "Exists" }]);
+    scene.pod(&with(with(asks("b-0", "4"), "/spec/tolerations", bears), "/spec/affinity", json!({})));
+    scene.pod(&with(asks("c-0", "0"), "/spec/nodeSelector", json!({ "disk": "ssd" })));
+    let places: Vec<_> = scene.plan().rows.into_iter().map(|row| row.place.unwrap()).collect();
+    let on = |name: &str, unseen| Place::Node { name: name.to_owned(), unseen };
+    let nowhere = |why: &str| Place::Nowhere(why.to_owned());
+    assert_eq!(
+        places,
+        [
+            on("big", false),
+            nowhere("0 of 4 other nodes: 1 cordoned, 1 taint gpu, 1 too little cpu, 1 unreadable"),
+            on("tainted", true),
+            nowhere("0 of 4 other nodes: 1 cordoned, 2 other labels, 1 taint gpu"),
+        ]
+    );
+}
+
+#[test]
+fn init_containers_and_sidecars_count_as_the_scheduler_counts_them() {
+    let mut scene = scene();
+    scene.node(&with(node("small"), "/status/allocatable/cpu", json!("3")));
+    let asks = |cpu: &str| json!({ "requests": { "cpu": cpu } });
+    let mut object = owned(pod("a", "a-0"), "apps/v1", "StatefulSet", "a");
+    object["spec"]["containers"] = json!([{ "name": "main", "resources": asks("1") }]);
+    object["spec"]["initContainers"] = json!([
+        { "name": "side", "restartPolicy": "Always", "resources": asks("1") }, { "name": "first", "resources": asks("2") }]);
+    scene.pod(&object);
+    assert!(matches!(&scene.plan().rows[0].place, Some(Place::Node { .. })), "max(1+1, 1+2) = 3 fit in 3");
+    object["spec"]["overhead"] = json!({ "cpu": "1m" });
+    scene.pod(&object);
+    assert!(matches!(&scene.plan().rows[0].place, Some(Place::Nowhere(_))));
+}

@@ -1,0 +1,220 @@
+//! Sentences about budgets.
+
+use pod_safety_shared::model::{Kind, Phase};
+use pod_safety_shared::testing::{World, at};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::staged::{application, budget, budget_of, not_ready, owned, pod, stateful_set, with};
+
+/// Verdict, arithmetic, what an eviction of each pod would do, ways out.
+fn told(world: &World, name: &str) -> (String, String, Vec<String>, Vec<String>) {
+    let guard = world.read();
+    let explained = explain(budget_of(&guard.view(), name), &guard.view(), at(60));
+    let pods =
+        explained.members.iter().map(|member| format!("{}: {}", member.pod.key.name, member.would.words()));
+    let ways = explained.ways.iter().map(|way| format!("{} => {}", way.change, way.effect));
+    (format!("{:?}", explained.verdict), explained.arithmetic.words(), pods.collect(), ways.collect())
+}
+
+/// Three ready pods of a StatefulSet that wants three, and this budget.
+fn three(spec: &Value, status: [i64; 5]) -> World {
+    let world = World::listed();
+    application(&world, "db", 3);
+    world.apply(Kind::Budgets, &budget("b", "db", spec, status), at(0));
+    world
+}
+
+fn verdict(spec: &Value, status: [i64; 5]) -> (String, String) {
+    let (verdict, sum, ..) = told(&three(spec, status), "b");
+    (verdict, sum)
+}
+
+fn says(verdict: &str, sum: &str) -> (String, String) {
+    (verdict.to_owned(), sum.to_owned())
+}
+
+#[test]
+fn each_budget_comes_to_one_verdict() {
+    let cases: [(Value, [i64; 5], &str, &str); 9] = [
+        (json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1], "Allows(1)", "3 healthy - 2 needed = 1"),
+        (
+            json!({ "maxUnavailable": 1 }),
+            [2, 3, 2, 3, 0],
+            "NoneNow",
+            "3 healthy - 2 needed = 1, of which 0 left",
+        ),
+        (json!({ "maxUnavailable": 1 }), [2, 2, 2, 3, 0], "NoneNow", "2 healthy - 2 needed = 0"),
+        (json!({ "maxUnavailable": 1 }), [2, 1, 2, 3, 0], "NoneNow", "1 healthy - 2 needed = -1"),
+        (json!({ "minAvailable": 3 }), [2, 3, 3, 3, 0], "Never", "3 healthy - 3 needed = 0"),
+        (json!({ "minAvailable": "67%" }), [2, 3, 3, 3, 0], "Never", "3 healthy - 3 needed = 0"),
+        (json!({ "minAvailable": "66%" }), [2, 2, 2, 3, 0], "NoneNow", "2 healthy - 2 needed = 0"),
+        (json!({ "maxUnavailable": 0 }), [2, 3, 3, 3, 0], "Never", "3 healthy - 3 needed = 0"),
+        (json!({ "maxUnavailable": 1 }), [1, 3, 2, 3, 1], "Processing", "3 healthy - 2 needed = 1"),
+    ];
+    for (spec, status, wanted, sum) in cases {
+        assert_eq!(verdict(&spec, status), says(wanted, sum), "{spec} {status:?}");
+    }
+}
+
+/// With a whole number KCM expects as many pods as there are: while one is missing,
+/// "needs all of them" is a matter of now, not for ever.
+#[test]
+fn a_missing_pod_is_no_reason_to_say_never() {
+    let world = World::listed();
+    application(&world, "db", 2);
+    stateful_set(&world, "db", 3);
+    world.apply(Kind::Budgets, &budget("b", "db", &json!({ "minAvailable": 2 }), [2, 2, 2, 2, 0]), at(0));
+    let (verdict, _, _, ways) = told(&world, "b");
+    assert_eq!(verdict, "NoneNow");
+    assert_eq!(ways[0], "wait until missing pods are there and Ready => 1 at a time with all healthy");
+}
+
+#[test]
+fn never_has_ways_out_with_their_effects() {
+    let (_, _, pods, ways) = told(&three(&json!({ "minAvailable": 3 }), [2, 3, 3, 3, 0]), "b");
+    assert_eq!(pods, ["db-0: be refused (429)", "db-1: be refused (429)", "db-2: be refused (429)"]);
+    assert_eq!(
+        ways,
+        [
+            "maxUnavailable: 1 in place of minAvailable: 3 => 1 at a time",
+            "scale StatefulSet/db to 4 => 1 at a time once they are Ready",
+            "unhealthyPodEvictionPolicy: AlwaysAllow => nothing now: every pod that it blocks is healthy",
+        ]
+    );
+    let (.., ways) = told(&three(&json!({ "minAvailable": "100%" }), [2, 3, 3, 3, 0]), "b");
+    assert!(!ways.iter().any(|way| way.starts_with("scale")), "no number helps against 100%: {ways:?}");
+}
+
+#[test]
+fn one_replica_is_not_promised_to_stay_up() {
+    let world = World::listed();
+    application(&world, "db", 1);
+    let one = budget("b", "db", &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
+    world.apply(Kind::Budgets, &one, at(0));
+    assert_eq!(
+        told(&world, "b").3[0],
+        "maxUnavailable: 1 in place of minAvailable: 1 => 1 at a time, and none runs meanwhile"
+    );
+}
+
+/// EV-4: what is not Ready.
+#[test]
+fn pods_that_are_not_ready_go_as_the_policy_says() {
+    let cases: [(Option<&str>, [i64; 5], &str); 4] = [
+        (None, [2, 2, 2, 3, 0], "be let through: it is not Ready, and enough others are"),
+        (None, [2, 1, 2, 3, 0], "be refused (429)"),
+        (None, [2, 0, 0, 3, 0], "be refused (429)"),
+        (Some("AlwaysAllow"), [2, 1, 2, 3, 0], "be let through: it is not Ready (AlwaysAllow)"),
+    ];
+    for (policy, status, wanted) in cases {
+        let world = three(&json!({ "maxUnavailable": 1, "unhealthyPodEvictionPolicy": policy }), status);
+        world.apply(Kind::Pods, &not_ready(owned(pod("db", "db-0"), "apps/v1", "StatefulSet", "db")), at(1));
+        assert_eq!(told(&world, "b").2[0], format!("db-0: {wanted}"), "{policy:?} {status:?}");
+    }
+    let world = three(&json!({ "maxUnavailable": 1 }), [2, 1, 2, 3, 0]);
+    world.apply(Kind::Pods, &not_ready(owned(pod("db", "db-0"), "apps/v1", "StatefulSet", "db")), at(1));
+    assert_eq!(
+        told(&world, "b").3,
+        [
+            "wait until db-0 is Ready again => 1 at a time with all healthy",
+            "unhealthyPodEvictionPolicy: AlwaysAllow => db-0 can go: not Ready"
+        ]
+    );
+}
+
+#[test]
+fn pods_of_several_budgets_are_named_with_both() {
+    let world = three(&json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
+    let other = budget("other", "db", &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
+    world.apply(Kind::Budgets, &other, at(0));
+    let (verdict, _, pods, ways) = told(&world, "b");
+    assert_eq!(verdict, "Overlaps([\"other\"])");
+    assert_eq!(pods[0], "db-0: fail (500): budgets b and other choose it");
+    assert_eq!(
+        ways,
+        ["narrow or delete other or this one => the API server evicts pods that one budget chooses"]
+    );
+}
+
+#[test]
+fn what_cannot_be_calculated_or_read_says_so() {
+    let failed = with(
+        budget("b", "db", &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 0]),
+        "/status/conditions",
+        json!([{ "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale", "observedGeneration": 2 }]),
+    );
+    let world = three(&json!({}), [2, 0, 0, 0, 0]);
+    world.apply(Kind::Budgets, &failed, at(1));
+    let (verdict, _, pods, _) = told(&world, "b");
+    assert_eq!(verdict, "SyncFailed(\"no scale\")");
+    assert_eq!(pods[0], "db-0: be refused (429): the budget failed to sync");
+
+    let unreadable = with(
+        budget("b", "db", &json!({}), [2, 0, 0, 0, 0]),
+        "/spec/selector",
+        json!({ "matchExpressions": [{ "key": "k", "operator": "Like" }] }),
+    );
+    world.apply(Kind::Budgets, &unreadable, at(2));
+    assert!(told(&world, "b").0.starts_with("Ignored"), "{:?}", told(&world, "b"));
+
+    world.apply(
+        Kind::Budgets,
+        &budget("b", "nobody", &json!({ "maxUnavailable": 1 }), [2, 0, 0, 0, 0]),
+        at(3),
+    );
+    assert_eq!(told(&world, "b").0, "SelectsNothing");
+}
+
+#[test]
+fn a_status_that_is_behind_is_noticed() {
+    let world = three(&json!({ "maxUnavailable": 1 }), [2, 1, 2, 3, 0]);
+    world.hear(at(60));
+    let guard = world.read();
+    let notes = explain(budget_of(&guard.view(), "b"), &guard.view(), at(60)).notes;
+    assert_eq!(
+        notes,
+        [
+            "By its pods as they are now its status should say 3 healthy - 2 needed = 1: the controller of budgets is behind, or does not run."
+        ]
+    );
+}
+
+#[test]
+fn the_deployment_is_named_and_not_the_replica_set_between() {
+    let world = World::listed();
+    let set = json!({ "metadata": { "namespace": "ns", "name": "web-5c", "uid": "uid-web-5c", "resourceVersion": "3",
+        "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-web", "controller": true }] },
+        "spec": { "replicas": 1 } });
+    world.apply(Kind::ReplicaSets, &set, at(0));
+    world.apply(Kind::Pods, &owned(pod("web", "web-x"), "apps/v1", "ReplicaSet", "web-5c"), at(0));
+    world.apply(Kind::Pods, &pod("web", "naked"), at(0));
+    let guard = world.read();
+    let owners: Vec<String> = guard.view().all_pods().map(|pod| owner_of(pod, &guard.view())).collect();
+    assert_eq!(owners, ["nobody", "Deployment/web"]);
+}
+
+/// EV-2 and EV-5, for one pod.
+#[test]
+fn evictions_are_answered_as_the_api_server_would() {
+    let world = three(&json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
+    let guard = world.read();
+    let budget = budget_of(&guard.view(), "b").clone();
+    let pod = guard.view().all_pods().next().unwrap().clone();
+    let status = |change: fn(&mut pod_safety_shared::model::Budget)| {
+        let mut changed = budget.clone();
+        change(&mut changed);
+        would(&pod, [&changed]).reason()
+    };
+    assert_eq!(status(|_| {}), "BudgetAllows");
+    assert_eq!(status(|budget| budget.status.disruptions_allowed = 0), "BudgetBlocks");
+    assert_eq!(status(|budget| budget.status.disruptions_allowed = -1), "BudgetNegative");
+    assert_eq!(status(|budget| budget.generation = 3), "BudgetBeingProcessed");
+    assert_eq!(would(&pod, []).reason(), "NoBudget");
+    let mut pending = pod.clone();
+    pending.phase = Phase::Pending;
+    assert_eq!(would(&pending, [&budget]).reason(), "Pending");
+    let mut finished = pod;
+    finished.phase = Phase::Failed;
+    assert_eq!(would(&finished, [&budget]).reason(), "Finished");
+}
