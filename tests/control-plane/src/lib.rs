@@ -10,7 +10,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - [`ControlPlane`]: start it; stop, restart, pause its API server; compact its history
+//! - [`ControlPlane`]: start it; stop, restart, pause its API server; compact its history, spoil what it stores
 //! - [`Program`]: one child process: its log, its signals, what it has used
 //! - [`PodSafety`]: the program under test, under its own service account, and its admin server
 //! - [`Relay`]: a road to the API server that a test can block; [`AuditLog`]: what somebody asked of it
@@ -18,6 +18,8 @@
 //! - [`Output`]: what a command such as kubectl answered
 //! - [`eventually`]: polls until something is so, and tells what it saw last when it never is
 //! - [`objects`]: nodes, pods and leases, and how to create them with their status
+//! - [`workloads`]: what stands behind pods, also of custom kinds; [`budgets`]: disruption budgets, and evictions
+//! - [`Disruption`]: whoever keeps the statuses of budgets, kube-controller-manager or we
 //! - [`observe`]: whether a pod is there still, and what was said about it
 //!
 //! What holds for all of it: nothing listens outside loopback, no child outlives the test process (also when
@@ -31,9 +33,11 @@
 mod access;
 mod apiserver;
 mod audit;
+pub mod budgets;
 mod command;
 mod component;
 mod control_plane;
+mod disruption;
 mod error;
 mod etcd;
 mod eventually;
@@ -44,16 +48,20 @@ mod pki;
 mod pod_safety;
 mod port;
 mod program;
+mod raw;
 mod relay;
 mod scenarios;
 mod spawner;
+mod spoil;
 mod tools;
 mod usage;
+pub mod workloads;
 
 pub use audit::{AuditEntry, AuditLog};
 pub use command::Output;
 pub use component::Component;
 pub use control_plane::{ControlPlane, Options};
+pub use disruption::{Disruption, DisruptionController};
 pub use error::Error;
 pub use eventually::{eventually, seen};
 pub use pod_safety::{Page, PodSafety, QUICK, binary, manifests};

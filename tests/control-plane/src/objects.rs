@@ -17,7 +17,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::Error;
+use crate::{Error, workloads};
 
 /// The namespace of node leases.
 pub const LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -138,6 +138,9 @@ pub trait PodExt: Sized {
     /// Makes a StatefulSet its controller.
     #[must_use]
     fn owned_by_stateful_set(self, name: &str, uid: &str) -> Self;
+    /// Makes this workload its controller.
+    #[must_use]
+    fn controlled_by(self, controller: OwnerReference) -> Self;
     /// Sets how long it has to end.
     #[must_use]
     fn with_grace(self, seconds: i64) -> Self;
@@ -182,15 +185,12 @@ impl PodExt for Pod {
         self.with_annotation("kubernetes.io/config.mirror", "0123456789abcdef0123456789abcdef")
     }
 
-    fn owned_by_stateful_set(mut self, name: &str, uid: &str) -> Self {
-        self.metadata.owner_references.get_or_insert_default().push(OwnerReference {
-            api_version: "apps/v1".to_owned(),
-            kind: "StatefulSet".to_owned(),
-            name: name.to_owned(),
-            uid: uid.to_owned(),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        });
+    fn owned_by_stateful_set(self, name: &str, uid: &str) -> Self {
+        self.controlled_by(workloads::reference(workloads::STATEFUL_SET, name, uid))
+    }
+
+    fn controlled_by(mut self, controller: OwnerReference) -> Self {
+        self.metadata.owner_references.get_or_insert_default().push(controller);
         self
     }
 

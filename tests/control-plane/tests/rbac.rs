@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::{Api, Client};
+use pod_safety_control_plane::budgets;
 use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::workloads::{self, FLEET};
 use pod_safety_control_plane::{AuditLog, ControlPlane, Options, eventually, observe, seen};
+use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(20);
 const USER: &str = "system:serviceaccount:pod-safety:pod-safety";
@@ -48,14 +51,31 @@ fn used(audit: &AuditLog) -> BTreeSet<Right> {
         let scoped = entry.resource == "leases";
         let named = scoped && entry.namespace == "kube-system" && entry.verb != "create";
         let namespace = if scoped { entry.namespace } else { String::new() };
-        (namespace, entry.resource, if named { entry.name } else { String::new() }, entry.verb)
+        // Of whatever kind.
+        let resource = if entry.resource.ends_with("/scale") { "*/scale".to_owned() } else { entry.resource };
+        (namespace, resource, if named { entry.name } else { String::new() }, entry.verb)
     };
-    audit.entries().unwrap().into_iter().map(as_right).collect()
+    // What a group has may be asked by everybody who is somebody; that names no resource.
+    let entries = audit.entries().unwrap().into_iter().filter(|entry| !entry.resource.is_empty());
+    entries.map(as_right).collect()
 }
 
 async fn orphan(api: &Client, name: &str) {
     let pod = objects::pod("default", name).on_node("vanished").with_phase("Running");
     objects::create_pod(api, &pod).await.unwrap();
+}
+
+/// A budget over pods of a workload that must be asked for its scale.
+async fn budgeted(plane: &ControlPlane, api: &Client) {
+    workloads::define_custom_kinds(api).await.unwrap();
+    plane.namespace("budgeted").await.unwrap();
+    objects::create_node(api, &objects::node("worker")).await.unwrap();
+    objects::renew_lease(api, "worker").await.unwrap();
+    let fleet = workloads::put(api, FLEET, "budgeted", "fleet", 3, None).await.unwrap();
+    let pod = objects::pod("budgeted", "fleet-0").on_node("worker").with_phase("Running");
+    objects::create_pod(api, &pod.with_label("app", "fleet").controlled_by(fleet)).await.unwrap();
+    let spec = json!({ "maxUnavailable": 1, "selector": { "matchLabels": { "app": "fleet" } } });
+    budgets::put(api, "budgeted", "fleet", &spec).await.unwrap();
 }
 
 #[tokio::test]
@@ -67,8 +87,14 @@ async fn every_right_is_used_and_none_is_missing() {
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     observe_mode_writes_nothing(&plane, &audit, &kubeconfig).await;
 
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, [] as [&str; 0]).await.unwrap();
+    budgeted(&plane, api).await;
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, ["--mode=replace"]).await.unwrap();
     ours.leads().await.unwrap();
+    let calculated = async || {
+        let look = budgets::look(api, "budgeted", "fleet").await.map_err(|error| format!("{error:?}"))?;
+        seen((look.desired, look.observed) == (2, look.generation), look.to_string())
+    };
+    eventually("the budget of the fleet is calculated", SOON, calculated).await.unwrap();
     // The heartbeat of the missing node is asked for by name, too.
     observe::only_left(api, "default", &[], SOON).await.unwrap();
     observe::event(api, "default", "orphan", "ForceDeleted").await.unwrap();

@@ -1,0 +1,163 @@
+//! What stands behind pods: workloads of every kind that has a number of pods, and of some that have none.
+//!
+//! No controller of Kubernetes runs beside them unless a test starts it, so nothing happens to them, or to the
+//! pods that name them, but what the test does.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::{Error, eventually, raw};
+
+/// A definition is served within a second.
+const SERVED: Duration = Duration::from_secs(30);
+
+/// A kind of workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Group and version.
+    pub api_version: &'static str,
+    /// Its name in objects.
+    pub kind: &'static str,
+    /// Its name in paths.
+    pub plural: &'static str,
+}
+
+impl Kind {
+    const fn of(api_version: &'static str, kind: &'static str, plural: &'static str) -> Self {
+        Self { api_version, kind, plural }
+    }
+
+    fn path(self, namespace: &str) -> String {
+        let root = if self.api_version.contains('/') { "/apis" } else { "/api" };
+        format!("{root}/{}/namespaces/{namespace}/{}", self.api_version, self.plural)
+    }
+}
+
+/// apps/v1.
+pub const DEPLOYMENT: Kind = Kind::of("apps/v1", "Deployment", "deployments");
+/// apps/v1.
+pub const REPLICA_SET: Kind = Kind::of("apps/v1", "ReplicaSet", "replicasets");
+/// apps/v1.
+pub const STATEFUL_SET: Kind = Kind::of("apps/v1", "StatefulSet", "statefulsets");
+/// v1.
+pub const REPLICATION_CONTROLLER: Kind = Kind::of("v1", "ReplicationController", "replicationcontrollers");
+/// apps/v1; it has no number of pods.
+pub const DAEMON_SET: Kind = Kind::of("apps/v1", "DaemonSet", "daemonsets");
+/// batch/v1; it has no scale.
+pub const JOB: Kind = Kind::of("batch/v1", "Job", "jobs");
+/// A custom kind with a scale subresource; see [`define_custom_kinds`].
+pub const FLEET: Kind = Kind::of("example.com/v1", "Fleet", "fleets");
+/// A custom kind without one.
+pub const HERD: Kind = Kind::of("example.com/v1", "Herd", "herds");
+/// A kind that nobody defined.
+pub const PHANTOM: Kind = Kind::of("phantom.example.com/v1", "Phantom", "phantoms");
+
+/// Defines [`FLEET`] and [`HERD`] and waits until the API server serves them. Clients that have read what there is
+/// before that learn of them later: start those afterwards.
+pub async fn define_custom_kinds(client: &Client) -> Result<(), Error> {
+    let scale = json!({ "scale": { "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas" } });
+    for (kind, subresources) in [(FLEET, scale), (HERD, json!({}))] {
+        let (group, version) = kind.api_version.split_once('/').unwrap_or_default();
+        let name = format!("{}.{group}", kind.plural);
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": { "name": name },
+            "spec": {
+                "group": group,
+                "names": { "kind": kind.kind, "plural": kind.plural },
+                "scope": "Namespaced",
+                "versions": [{
+                    "name": version,
+                    "served": true,
+                    "storage": true,
+                    "subresources": subresources,
+                    "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+                }],
+            },
+        });
+        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+        raw::apply(client, &path, &definition).await?;
+        eventually(&format!("{name} is served"), SERVED, async || {
+            let found = client.list_api_group_resources(kind.api_version).await;
+            let found = found.map_err(|error| error.to_string())?;
+            crate::seen(
+                found.resources.iter().any(|resource| resource.name == kind.plural),
+                "not found".to_owned(),
+            )
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Creates a workload, or makes it what is said here; gives back how pods name it as their controller.
+pub async fn put(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+    replicas: i32,
+    controller: Option<&OwnerReference>,
+) -> Result<OwnerReference, Error> {
+    let object = json!({
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": { "name": name, "ownerReferences": controller.as_slice() },
+        "spec": spec(kind, name, replicas),
+    });
+    let created = raw::apply(client, &format!("{}/{name}", kind.path(namespace)), &object).await?;
+    let uid = created["metadata"]["uid"].as_str().ok_or(Error::Incomplete("a UID"))?;
+    Ok(reference(kind, name, uid))
+}
+
+/// How pods name their controller, which need not exist.
+#[must_use]
+pub fn reference(kind: Kind, name: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: kind.api_version.to_owned(),
+        kind: kind.kind.to_owned(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// The smallest that the API server takes.
+fn spec(kind: Kind, name: &str, replicas: i32) -> Value {
+    let labels = json!({ "workload": name });
+    let container = json!({ "name": "main", "image": "registry.example/main:1" });
+    let template = json!({ "metadata": { "labels": labels }, "spec": { "containers": [container] } });
+    let selector = json!({ "matchLabels": labels });
+    match kind {
+        DAEMON_SET => json!({ "selector": selector, "template": template }),
+        STATEFUL_SET => {
+            json!({ "replicas": replicas, "serviceName": name, "selector": selector, "template": template })
+        }
+        REPLICATION_CONTROLLER => json!({ "replicas": replicas, "selector": labels, "template": template }),
+        JOB => json!({ "template": { "spec": { "restartPolicy": "Never", "containers": [container] } } }),
+        FLEET | HERD => json!({ "replicas": replicas }),
+        _ => json!({ "replicas": replicas, "selector": selector, "template": template }),
+    }
+}
+
+/// Asks for another number of pods, as `kubectl scale` does.
+pub async fn scale(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+    replicas: i32,
+) -> Result<(), Error> {
+    let path = format!("{}/{name}", kind.path(namespace));
+    raw::merge(client, &path, &json!({ "spec": { "replicas": replicas } })).await.map(drop)
+}
+
+/// Deletes a workload; its pods stay.
+pub async fn delete(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<(), Error> {
+    raw::delete(client, &format!("{}/{name}", kind.path(namespace))).await
+}

@@ -1,0 +1,202 @@
+//! Budgets whose numbers cannot be calculated: each says so, lets nothing through, and delays no other.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+use std::time::Duration;
+
+use kube::Client;
+use pod_safety_control_plane::budgets::{self, Look};
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::workloads::{self, FLEET, HERD, Kind, PHANTOM, REPLICA_SET};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, Relay, eventually, observe, seen};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(30);
+/// A budget that is well follows its pods in so long, whatever ails the others.
+const AT_ONCE: Duration = Duration::from_secs(3);
+const FAILED: &str = "CalculateExpectedPodCountFailed";
+/// Of an API server of which only the registration is there.
+const NOWHERE: Kind = Kind { api_version: "nowhere.example.com/v1", kind: "Nowhere", plural: "nowheres" };
+
+/// A budget that cannot be calculated: its namespace, and a part of what is said about it.
+const BAD: [(&str, &str); 7] = [
+    ("selector", "spec.selector: "),
+    ("amount", "spec.minAvailable: \"050x\" is neither a number nor a percentage"),
+    ("negative", "spec.minAvailable: it comes to -1 of 2 pods"),
+    ("phantoms", "there is no kind Phantom in phantom.example.com/v1"),
+    ("nowhere", "nowhere.example.com/v1"),
+    ("erring", "the spec replicas field \".spec.replicas\" does not exist"),
+    ("hanging", "Fleet crowd"),
+];
+
+fn selecting(app: &str, mut spec: Value) -> Value {
+    spec["selector"] = json!({ "matchLabels": { "app": app } });
+    spec
+}
+
+/// Two running pods that a workload of this kind manages; `None`: one that nobody created.
+async fn pods(api: &Client, kind: Kind, namespace: &str, exists: bool) {
+    let controller = if exists {
+        workloads::put(api, kind, namespace, "crowd", 2, None).await.unwrap()
+    } else {
+        let number = namespace.len();
+        workloads::reference(kind, "crowd", &format!("5b0a4f0e-0000-4000-8000-0000000000{number:02}"))
+    };
+    for name in ["pod-0", "pod-1"] {
+        let pod =
+            objects::pod(namespace, name).on_node("worker").with_phase("Running").with_label("app", "crowd");
+        objects::create_pod(api, &pod.controlled_by(controller.clone())).await.unwrap();
+    }
+}
+
+async fn budget(api: &Client, namespace: &str, spec: Value) {
+    budgets::put(api, namespace, "crowd", &selecting("crowd", spec)).await.unwrap();
+}
+
+async fn until(api: &Client, namespace: &str, within: Duration, is_so: impl Fn(&Look) -> bool) -> Look {
+    eventually(&format!("the budget in {namespace} is as it should be"), within, async || {
+        let look = budgets::look(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
+        if is_so(&look) { Ok(look) } else { Err(look.to_string()) }
+    })
+    .await
+    .unwrap()
+}
+
+async fn set_ready(api: &Client, namespace: &str, name: &str, ready: bool) {
+    let status =
+        json!({ "conditions": [{ "type": "Ready", "status": if ready { "True" } else { "False" } }] });
+    objects::set_pod_status(api, namespace, name, &serde_json::from_value(status).unwrap()).await.unwrap();
+}
+
+/// All that is bad, before the controller starts: nothing of it is seen in the order in which it was made.
+async fn set_up(plane: &ControlPlane, api: &Client) {
+    workloads::define_custom_kinds(api).await.unwrap();
+    let registration = json!({
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": { "name": "v1.nowhere.example.com" },
+        "spec": {
+            "group": "nowhere.example.com", "version": "v1", "insecureSkipTLSVerify": true,
+            "groupPriorityMinimum": 100, "versionPriority": 100,
+            "service": { "namespace": "default", "name": "nobody" },
+        },
+    });
+    plane.kubectl_with(&["create", "-f", "-"], &registration.to_string()).await.unwrap().text().unwrap();
+    for (namespace, kind, exists) in [
+        ("good", REPLICA_SET, true),
+        ("selector", REPLICA_SET, true),
+        ("amount", REPLICA_SET, true),
+        ("over", REPLICA_SET, true),
+        ("negative", REPLICA_SET, true),
+        ("phantoms", PHANTOM, false),
+        ("nowhere", NOWHERE, false),
+        ("herd", HERD, true),
+        ("erring", FLEET, true),
+        ("hanging", FLEET, true),
+    ] {
+        plane.namespace(namespace).await.unwrap();
+        pods(api, kind, namespace, exists).await;
+        let spec = match namespace {
+            "amount" => json!({ "minAvailable": "050%" }),
+            "over" | "negative" => json!({ "minAvailable": "099%" }),
+            _ => json!({ "maxUnavailable": 1 }),
+        };
+        budget(api, namespace, spec).await;
+    }
+    budgets::put(api, "selector", "crowd", &selecting("spoil-me", json!({ "minAvailable": 1 })))
+        .await
+        .unwrap();
+    // None of these passes today's validation; they may be older than it.
+    for (namespace, from, to) in [
+        ("selector", "spoil-me", "spoil me"),
+        ("amount", "050%", "050x"),
+        ("over", "099%", "199%"),
+        ("negative", "099%", "-99%"),
+    ] {
+        let key = format!("/registry/poddisruptionbudgets/{namespace}/crowd");
+        plane.spoil(&key, from.as_bytes(), to.as_bytes()).await.unwrap();
+    }
+    let without = r#"[{"op": "remove", "path": "/spec/replicas"}]"#;
+    let args = ["patch", "fleet", "crowd", "--namespace=erring", "--type=json", "--patch", without];
+    plane.kubectl(&args).await.unwrap().text().unwrap();
+}
+
+#[tokio::test]
+async fn a_budget_that_cannot_be_calculated_says_so_and_delays_no_other() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let api = &plane.admin();
+    set_up(&plane, api).await;
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let relay = plane.relay("road", &kubeconfig).await.unwrap();
+    relay.hold("GET /apis/example.com/v1/namespaces/hanging/fleets/");
+    let args = ["--controllers=disruption", "--mode=replace"];
+    let mut ours = plane.pod_safety("pod-safety", relay.kubeconfig(), args).await.unwrap();
+    ours.ready().await.unwrap();
+    ours.leads().await.unwrap();
+
+    until(api, "good", AT_ONCE, |look| look.allowed == 1).await;
+    for (namespace, says) in BAD {
+        condition_and_event_say_so(api, namespace, says).await;
+    }
+    what_asks_for_too_much_never_allows(api, &ours).await;
+    pods_without_a_scale_are_left_out(api).await;
+    the_good_one_goes_on(api).await;
+    all_are_well_once_mended(&plane, api, &relay).await;
+}
+
+async fn condition_and_event_say_so(api: &Client, namespace: &str, says: &str) {
+    let look = until(api, namespace, SOON, |look| {
+        look.condition.starts_with("False SyncFailed ") && look.allowed == 0
+    })
+    .await;
+    assert!(look.condition.contains(says), "{namespace}: {look}");
+    let event = observe::event(api, namespace, "crowd", FAILED).await.unwrap();
+    assert!(event.contains(says), "{namespace}: {event}");
+    if namespace != "selector" {
+        let answer = budgets::evict(api, namespace, "pod-0", &Value::Null).await.unwrap();
+        assert_eq!(answer.code, 429, "{namespace}: {answer}");
+    }
+}
+
+async fn what_asks_for_too_much_never_allows(api: &Client, ours: &PodSafety) {
+    // 199 % of two pods, rounded up.
+    until(api, "over", SOON, |look| (look.allowed, look.desired, look.expected) == (0, 4, 2)).await;
+    let held = async || {
+        let holds =
+            ours.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"].to_string();
+        seen(holds.contains("NeverAllows") && holds.contains("4 of 2 pods must be healthy"), holds)
+    };
+    eventually("it is said that it never allows", SOON, held).await.unwrap();
+}
+
+async fn pods_without_a_scale_are_left_out(api: &Client) {
+    until(api, "herd", SOON, |look| (look.allowed, look.healthy, look.expected) == (0, 0, 0)).await;
+    let event = observe::event(api, "herd", "crowd", "PodsNotCounted").await.unwrap();
+    assert!(event.contains("pod-0 of Herd/crowd"), "{event}");
+}
+
+async fn the_good_one_goes_on(api: &Client) {
+    for round in 0..6 {
+        let ready = round % 2 == 1;
+        set_ready(api, "good", "pod-0", ready).await;
+        until(api, "good", AT_ONCE, |look| look.healthy == 1 + i32::from(ready)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+async fn all_are_well_once_mended(plane: &ControlPlane, api: &Client, relay: &Relay) {
+    relay.open();
+    workloads::scale(api, FLEET, "erring", "crowd", 2).await.unwrap();
+    for namespace in ["selector", "amount", "over", "negative"] {
+        budget(api, namespace, json!({ "minAvailable": "50%" })).await;
+    }
+    for namespace in ["phantoms", "nowhere", "herd"] {
+        budget(api, namespace, json!({ "minAvailable": 1 })).await;
+    }
+    for (namespace, _) in BAD {
+        until(api, namespace, SOON, |look| look.allowed == 1 && look.observed == look.generation).await;
+    }
+    for namespace in ["over", "herd"] {
+        until(api, namespace, SOON, |look| look.allowed == 1).await;
+    }
+    plane.kubectl(&["delete", "apiservice", "v1.nowhere.example.com"]).await.unwrap().text().unwrap();
+}

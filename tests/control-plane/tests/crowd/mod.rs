@@ -1,0 +1,166 @@
+//! Pods that somebody replaces and a kubelet runs, and a witness who counts them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, Client};
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::observe;
+use serde_json::json;
+
+/// How often the kubelet looks.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The pods of one workload, in a namespace of their own.
+pub(crate) struct Crowd {
+    pub(crate) namespace: &'static str,
+    api: Client,
+    owner: OwnerReference,
+    /// How many there should be.
+    wanted: Cell<usize>,
+    created: Cell<usize>,
+}
+
+impl Crowd {
+    /// Creates the pods, all of them ready.
+    pub(crate) async fn of(
+        api: &Client,
+        namespace: &'static str,
+        owner: OwnerReference,
+        wanted: usize,
+    ) -> Self {
+        let crowd =
+            Self { namespace, api: api.clone(), owner, wanted: Cell::new(wanted), created: Cell::new(0) };
+        for _ in 0..wanted {
+            crowd.create(true).await;
+        }
+        crowd
+    }
+
+    /// The name of the `number`-th of those that were created.
+    pub(crate) fn name(number: usize) -> String {
+        format!("pod-{number}")
+    }
+
+    /// How many were ever created.
+    pub(crate) fn created(&self) -> usize {
+        self.created.get()
+    }
+
+    async fn create(&self, ready: bool) {
+        let name = Self::name(self.created.replace(self.created.get() + 1));
+        let pod = objects::pod(self.namespace, &name).with_label("app", "crowd").on_node("worker");
+        let mut pod = pod.controlled_by(self.owner.clone()).with_phase("Running");
+        if !ready {
+            pod.status = Some(readiness(false));
+        }
+        objects::create_pod(&self.api, &pod).await.unwrap();
+    }
+
+    pub(crate) async fn set_ready(&self, name: &str, ready: bool) {
+        objects::set_pod_status(&self.api, self.namespace, name, &readiness(ready)).await.unwrap();
+    }
+
+    async fn pods(&self) -> Vec<Pod> {
+        let pods = Api::<Pod>::namespaced(self.api.clone(), self.namespace);
+        pods.list(&ListParams::default()).await.unwrap().items
+    }
+
+    /// What the workload's controller and the kubelet do, for ever: pods that were asked to end end, others take
+    /// their places and are ready a moment later.
+    pub(crate) async fn tend(&self) {
+        loop {
+            tokio::time::sleep(TICK).await;
+            let pods = self.pods().await;
+            let (ending, staying): (Vec<&Pod>, Vec<&Pod>) =
+                pods.iter().partition(|pod| pod.metadata.deletion_timestamp.is_some());
+            for pod in staying.iter().filter(|pod| !healthy(pod)) {
+                // It may be evicted at the same time.
+                let name = pod.metadata.name.as_deref().unwrap();
+                let _gone = objects::set_pod_status(&self.api, self.namespace, name, &readiness(true)).await;
+            }
+            for pod in ending {
+                let name = pod.metadata.name.as_deref().unwrap();
+                observe::delete_pod(&self.api, self.namespace, name, true).await.unwrap();
+            }
+            for _ in staying.len()..self.wanted.get() {
+                self.create(false).await;
+            }
+        }
+    }
+}
+
+fn readiness(ready: bool) -> PodStatus {
+    serde_json::from_value(json!({
+        "phase": "Running",
+        "conditions": [{ "type": "Ready", "status": if ready { "True" } else { "False" } }],
+    }))
+    .unwrap()
+}
+
+/// Ready, and nobody asked it to end.
+fn healthy(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
+    let ready =
+        conditions.filter(|condition| condition.type_ == "Ready").any(|condition| condition.status == "True");
+    ready && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// Counts the healthy pods after every single change, in the order in which the changes were made.
+pub(crate) struct Witness<'a> {
+    crowd: &'a Crowd,
+    version: String,
+    pods: RefCell<BTreeMap<String, bool>>,
+    /// For each pod that stopped being healthy, how many others were then.
+    lost: RefCell<BTreeMap<String, usize>>,
+}
+
+impl<'a> Witness<'a> {
+    /// What is there now; [`watch`](Self::watch) goes on from here.
+    pub(crate) async fn of(crowd: &'a Crowd) -> Self {
+        let pods = Api::<Pod>::namespaced(crowd.api.clone(), crowd.namespace);
+        let list = pods.list(&ListParams::default()).await.unwrap();
+        let known = list.items.iter().map(|pod| (pod.metadata.name.clone().unwrap(), healthy(pod))).collect();
+        let version = list.metadata.resource_version.unwrap();
+        Self { crowd, version, pods: RefCell::new(known), lost: RefCell::default() }
+    }
+
+    /// Watches for ever.
+    pub(crate) async fn watch(&self) {
+        let pods = Api::<Pod>::namespaced(self.crowd.api.clone(), self.crowd.namespace);
+        let mut events = pods.watch(&WatchParams::default(), &self.version).await.unwrap().boxed();
+        while let Some(event) = events.next().await {
+            match event.unwrap() {
+                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => self.see(&pod, healthy(&pod)),
+                WatchEvent::Deleted(pod) => self.see(&pod, false),
+                other => assert!(matches!(other, WatchEvent::Bookmark(_)), "{other:?}"),
+            }
+        }
+        unreachable!("the watch ended: this test takes minutes less than it lasts");
+    }
+
+    fn see(&self, pod: &Pod, is_healthy: bool) {
+        let name = pod.metadata.name.clone().unwrap();
+        let was = self.pods.borrow_mut().insert(name.clone(), is_healthy);
+        if was == Some(true) && !is_healthy {
+            let left = self.pods.borrow().values().filter(|healthy| **healthy).count();
+            self.lost.borrow_mut().insert(name, left);
+        }
+    }
+
+    /// How many were healthy after the losses of these pods, at the least; `None` if none of them was lost.
+    pub(crate) fn lowest<'n>(&self, pods: impl IntoIterator<Item = &'n String>) -> Option<usize> {
+        let lost = self.lost.borrow();
+        pods.into_iter().filter_map(|name| lost.get(name).copied()).min()
+    }
+
+    /// How many were lost so far.
+    pub(crate) fn losses(&self) -> Vec<String> {
+        self.lost.borrow().keys().cloned().collect()
+    }
+}

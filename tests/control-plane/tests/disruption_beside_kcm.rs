@@ -1,0 +1,197 @@
+//! One scripted history of budgets, lived through by kube-controller-manager's disruption controller and by ours,
+//! each on a control plane of its own. After each step all statuses, conditions and answers to evictions are the
+//! same, but for what [`differences`] lists: there a weak spot of kube-controller-manager shows, and both sides are
+//! as said there. `script` has the history.
+#![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+mod history;
+
+use std::time::{Duration, Instant};
+
+use history::differences::{Difference, astray, differs, wrong};
+use history::{Step, World, script};
+use pod_safety_control_plane::Disruption;
+
+/// For a machine that does other things, too.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Scaling a workload wakes no budget in kube-controller-manager; the next event of a pod does.
+const SCALED: &str = "W-DC2";
+/// It wakes one of several budgets of a pod, and never the one that a pod has left.
+const ONE_BUDGET: &str = "W-DC3";
+/// It gives up a whole budget for one pod whose controller has no number of pods.
+const ODD_POD: &str = "W-DC5";
+/// It does not say which pod's controller it could not ask, nor does it ask again.
+const ITS_WORDS: &str = "W-DC4";
+/// It takes the successor of an evicted pod, under the same name, for the evicted one.
+const SAME_NAME: &str = "W-DC6";
+
+const ALLOWS_ONE_OF_THREE: &str = "1 allowed: 3 healthy, 2 desired, 3 expected, True SufficientPods";
+const ALLOWS_NONE_OF_THREE: &str = "0 allowed: 2 healthy, 2 desired, 3 expected, False InsufficientPods";
+const REFUSED: &str =
+    "429 Cannot evict pod as it would violate the pod's disruption budget. The disruption budget";
+
+/// All that differs.
+fn differences() -> Vec<Difference> {
+    let mut all = vec![
+        differs(
+            ("rollout", "scaled up"),
+            SCALED,
+            &["rollout/shop"],
+            &["1 allowed: 4 healthy, 3 desired, 4 expected, True SufficientPods"],
+            &["0 allowed: 4 healthy, 6 desired, 8 expected, False InsufficientPods"],
+        ),
+        differs(
+            ("rollout", "scaled down"),
+            SCALED,
+            &["rollout/shop"],
+            &["2 allowed: 8 healthy, 6 desired, 8 expected, True SufficientPods"],
+            &["7 allowed: 8 healthy, 1 desired, 2 expected, True SufficientPods"],
+        ),
+        differs(
+            ("others", "the ReplicationController is scaled"),
+            SCALED,
+            &["others/old"],
+            &["1 allowed: 4 healthy, 3 desired, 5 expected, True SufficientPods"],
+            &["2 allowed: 4 healthy, 2 desired, 3 expected, True SufficientPods"],
+        ),
+    ];
+    all.extend(of_overlapping_budgets());
+    all.extend(of_a_successor());
+    all.extend(ODD.iter().flat_map(|(namespace, resource)| of_an_odd_pod(namespace, resource)));
+    all.extend(of_a_vanished_controller());
+    all.push(differs(
+        ("phantom", "a budget that asks for it"),
+        ITS_WORDS,
+        &["phantom/ghost"],
+        &[&phantom("no matches for kind \"Phantom\" in version \"phantom.example.com/v1\"")],
+        &[&phantom("the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is asked again")],
+    ));
+    all.push(differs(
+        ("phantom", "an eviction"),
+        ITS_WORDS,
+        &["phantom/ghost"],
+        &[&phantom("no matches for kind \"Phantom\" in version \"phantom.example.com/v1\"")],
+        &[&phantom("the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is asked again")],
+    ));
+    all
+}
+
+fn phantom(why: &str) -> String {
+    format!("0 allowed: 1 healthy, 0 desired, 1 expected, False SyncFailed {why}, seen 1 of 2")
+}
+
+fn of_overlapping_budgets() -> Vec<Difference> {
+    let twins = ["overlapping/twin-1", "overlapping/twin-2"];
+    let (one, none) = (ALLOWS_ONE_OF_THREE, ALLOWS_NONE_OF_THREE);
+    vec![
+        differs(("overlapping", "a pod crashes"), ONE_BUDGET, &twins, &[none, one], &[none, none]),
+        differs(("overlapping", "it recovers"), ONE_BUDGET, &twins, &[none, one], &[one, one]),
+        differs(("overlapping", "a pod is relabelled"), ONE_BUDGET, &twins, &[one, one], &[none, none]),
+    ]
+}
+
+fn of_a_successor() -> Vec<Difference> {
+    let counted_out = format!("{ALLOWS_NONE_OF_THREE}, disrupted db-0");
+    let refused = format!("{REFUSED} db needs 2 healthy pods and has 2 currently");
+    vec![
+        differs(
+            ("successor", "one is replaced while no controller runs"),
+            SAME_NAME,
+            &["successor/db"],
+            &[&counted_out],
+            &[ALLOWS_ONE_OF_THREE],
+        ),
+        differs(
+            ("successor", "another may not go, or may"),
+            SAME_NAME,
+            &["successor/db", "successor: eviction of db-1"],
+            &[&counted_out, &refused],
+            &[ALLOWS_NONE_OF_THREE, "201"],
+        ),
+    ]
+}
+
+/// Where an odd pod comes beside those of a ReplicaSet, and the resource of its controller.
+const ODD: [(&str, &str); 3] =
+    [("daemon", "daemonsets.apps"), ("job", "jobs.batch"), ("herd", "herds.example.com")];
+
+fn of_an_odd_pod(namespace: &'static str, resource: &str) -> Vec<Difference> {
+    let why = format!("{resource} does not implement the scale subresource");
+    let failed = format!("0 allowed: 3 healthy, 2 desired, 3 expected, False SyncFailed {why}");
+    let refused =
+        format!("{REFUSED} set does not allow evicting pods currently because it failed sync: {why}");
+    let (budget, eviction) = (format!("{namespace}/set"), format!("{namespace}: eviction of s-0"));
+    vec![
+        differs(
+            (namespace, "an odd pod beside them"),
+            ODD_POD,
+            &[&budget],
+            &[&failed],
+            &[ALLOWS_ONE_OF_THREE],
+        ),
+        differs(
+            (namespace, "an eviction"),
+            ODD_POD,
+            &[&budget, &eviction],
+            &[&failed, &refused],
+            &[ALLOWS_NONE_OF_THREE, "201"],
+        ),
+    ]
+}
+
+fn of_a_vanished_controller() -> Vec<Difference> {
+    let nothing = "0 allowed: 0 healthy, 0 desired, 0 expected, False InsufficientPods";
+    let why = "found no controllers for pod \"s-0\"";
+    let failed = format!("0 allowed: 1 healthy, 0 desired, 1 expected, False SyncFailed {why}");
+    let refused =
+        format!("{REFUSED} set does not allow evicting pods currently because it failed sync: {why}");
+    let changed = |step| differs(("vanished", step), ODD_POD, &["vanished/set"], &[&failed], &[nothing]);
+    vec![
+        differs(
+            ("vanished", "the ReplicaSet is deleted"),
+            SCALED,
+            &["vanished/set"],
+            &["1 allowed: 1 healthy, 0 desired, 1 expected, True SufficientPods"],
+            &[nothing],
+        ),
+        changed("then its pod changes"),
+        differs(
+            ("vanished", "an eviction"),
+            ODD_POD,
+            &["vanished/set", "vanished: eviction of s-0"],
+            &[&failed, &refused],
+            &[nothing, &format!("{REFUSED} set needs 0 healthy pods and has 0 currently")],
+        ),
+        changed("another ReplicaSet of that name"),
+    ]
+}
+
+#[tokio::test]
+async fn the_same_history_has_the_same_statuses_but_for_what_is_listed() {
+    let (history, differences) = (script::history(), differences());
+    assert_eq!(astray(&history, &differences), []);
+    let (mut kcm, mut ours) = futures::join!(World::of(Disruption::Kcm), World::of(Disruption::Ours));
+    for step in &history {
+        println!("{}: {}", step.namespace, step.name);
+        both(step, &differences, &mut kcm, &mut ours).await;
+    }
+}
+
+/// Lets both live through the step, and compares what became of it.
+async fn both(step: &Step, differences: &[Difference], kcm: &mut World, ours: &mut World) {
+    let (their_answers, our_answers) = futures::join!(kcm.live(step), ours.live(step));
+    let began = Instant::now();
+    loop {
+        futures::join!(kcm.settle(), ours.settle());
+        let (mut theirs, mut our) = futures::join!(kcm.picture(), ours.picture());
+        theirs.extend(their_answers.clone());
+        our.extend(our_answers.clone());
+        let wrong = wrong(step, &theirs, &our, differences);
+        if wrong.is_empty() {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{}: {}: {}", step.namespace, step.name, wrong.join("\n"));
+    }
+}

@@ -1,0 +1,306 @@
+//! Evictions through the real API server, with our controller keeping the budgets: what is let through never costs
+//! more than a budget allows.
+#![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "scenarios may fail as loudly as the test that runs them"
+)]
+
+mod crowd;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crowd::{Crowd, Witness};
+use futures::future::{Either, join_all, select};
+use k8s_openapi::api::core::v1::PodCondition;
+use kube::Client;
+use pod_safety_control_plane::budgets::{self, Answer};
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::workloads::{self, FLEET, REPLICA_SET};
+use pod_safety_control_plane::{ControlPlane, Options, eventually, observe, scenarios, seen};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(30);
+const CLIENTS: usize = 20;
+/// The default is two minutes.
+const STALE_AFTER: Duration = Duration::from_secs(4);
+
+#[tokio::test]
+async fn what_is_evicted_is_what_budgets_allow() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let api = &plane.admin();
+    workloads::define_custom_kinds(api).await.unwrap();
+    for namespace in ["crowded", "broken", "percent", "changing", "stale"] {
+        plane.namespace(namespace).await.unwrap();
+    }
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let stale = format!("--stale-pod-disruption-timeout={}s", STALE_AFTER.as_secs());
+    let args = ["--controllers=disruption", "--mode=replace", &stale];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    ours.ready().await.unwrap();
+    ours.leads().await.unwrap();
+    scenarios![
+        twenty_clients_never_exceed_one_budget(api),
+        unhealthy_pods_go_as_the_policy_says(api),
+        a_percentage_of_a_custom_resource_follows_its_scale(api),
+        a_budget_may_come_change_and_go_while_evictions_run(api),
+        a_condition_of_a_pod_that_does_not_end_is_taken_back(api),
+    ];
+    let written = ours.metric("pod_safety_disruption_updates_total", &[]).await.unwrap();
+    assert!(written > 0.0, "{written}");
+}
+
+fn selecting(mut spec: Value) -> Value {
+    spec["selector"] = json!({ "matchLabels": { "app": "crowd" } });
+    spec
+}
+
+async fn evict(api: &Client, namespace: &str, pod: &str) -> Answer {
+    budgets::evict(api, namespace, pod, &Value::Null).await.unwrap()
+}
+
+/// Waits until the budget allows so many evictions.
+async fn until_allowed(api: &Client, namespace: &str, allowed: i32) {
+    eventually(&format!("{namespace} allows {allowed}"), SOON, async || {
+        let look = budgets::look(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
+        seen(look.allowed == allowed && look.observed == look.generation, look.to_string())
+    })
+    .await
+    .unwrap();
+}
+
+/// Those who never end, until the other is done.
+async fn beside<T>(others: impl Future, work: impl Future<Output = T>) -> T {
+    match select(std::pin::pin!(work), std::pin::pin!(others)).await {
+        Either::Left((done, _)) => done,
+        Either::Right(_) => panic!("it ended"),
+    }
+}
+
+/// Evicts whom it finds, one after the other, and writes down how often it was answered what.
+struct Evictors<'a> {
+    api: &'a Client,
+    crowd: &'a Crowd,
+    answers: RefCell<BTreeMap<u16, usize>>,
+    /// How many answers each of them got.
+    each: RefCell<BTreeMap<usize, usize>>,
+    evicted: RefCell<Vec<String>>,
+    stop: Cell<bool>,
+}
+
+impl<'a> Evictors<'a> {
+    fn of(api: &'a Client, crowd: &'a Crowd) -> Self {
+        let (answers, each, evicted) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Self { api, crowd, answers, each, evicted, stop: Cell::new(false) }
+    }
+
+    /// The `number`-th of them works until it is stopped, or enough are gone.
+    async fn work(&self, number: usize, enough: usize) {
+        let mut at = number;
+        while !self.stop.get() && self.evicted.borrow().len() < enough {
+            // The newest as often as the oldest, each client in an order of its own.
+            at = (at * 31 + 7 * number + 1) % self.crowd.created();
+            let name = Crowd::name(at);
+            let answer = evict(self.api, self.crowd.namespace, &name).await;
+            *self.answers.borrow_mut().entry(answer.code).or_default() += 1;
+            *self.each.borrow_mut().entry(number).or_default() += 1;
+            // Who is on its way out already may always be evicted once more.
+            if answer.code == 201 && !self.evicted.borrow().contains(&name) {
+                self.evicted.borrow_mut().push(name);
+            }
+        }
+    }
+
+    fn answered(&self, code: u16) -> usize {
+        self.answers.borrow().get(&code).copied().unwrap_or(0)
+    }
+
+    fn done(&self) -> usize {
+        self.evicted.borrow().len()
+    }
+}
+
+async fn twenty_clients_never_exceed_one_budget(api: &Client) {
+    let (replicas, desired, enough) = (30, 25, 100);
+    let owner = workloads::put(api, REPLICA_SET, "crowded", "crowd", replicas, None).await.unwrap();
+    let crowd = Crowd::of(api, "crowded", owner, 30).await;
+    budgets::put(api, "crowded", "crowd", &selecting(json!({ "maxUnavailable": "16%" }))).await.unwrap();
+    until_allowed(api, "crowded", 5).await;
+
+    let (witness, evictors) = (Witness::of(&crowd).await, Evictors::of(api, &crowd));
+    let work = async {
+        join_all((0..CLIENTS).map(|number| evictors.work(number, enough))).await;
+        // The witness hears of the last ones a moment later.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
+    beside(futures::future::join(crowd.tend(), witness.watch()), work).await;
+    let lowest = witness.lowest(&witness.losses()).unwrap();
+    assert!(lowest >= desired, "{lowest} pods were healthy, {desired} are wanted");
+    assert_eq!(lowest, desired, "nobody came near the limit, so it was not tested");
+    assert!(evictors.answered(429) > 0, "{:?}", evictors.answers.borrow());
+    let strange = evictors.answers.borrow().keys().any(|code| ![201, 404, 409, 429].contains(code));
+    assert!(!strange, "{:?}", evictors.answers.borrow());
+}
+
+async fn unhealthy_pods_go_as_the_policy_says(api: &Client) {
+    let owner = workloads::put(api, REPLICA_SET, "broken", "crowd", 4, None).await.unwrap();
+    let crowd = Crowd::of(api, "broken", owner, 4).await;
+    let put = async |policy: &str, wanted: i32| {
+        let spec = selecting(json!({ "minAvailable": wanted, "unhealthyPodEvictionPolicy": policy }));
+        budgets::put(api, "broken", "crowd", &spec).await.unwrap();
+    };
+    put("IfHealthyBudget", 3).await;
+    until_allowed(api, "broken", 1).await;
+    for broken in ["pod-0", "pod-1"] {
+        crowd.set_ready(broken, false).await;
+    }
+    until_allowed(api, "broken", 0).await;
+
+    let answer = evict(api, "broken", "pod-0").await;
+    let needs = |healthy: i32| {
+        format!("The disruption budget crowd needs 3 healthy pods and has {healthy} currently")
+    };
+    assert_eq!((answer.code, answer.causes), (429, vec![needs(2)]), "its budget is not healthy");
+    crowd.set_ready("pod-1", true).await;
+    let healthy = async || {
+        let look = budgets::look(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
+        seen(look.healthy == 3, look.to_string())
+    };
+    eventually("three are healthy", SOON, healthy).await.unwrap();
+    let answer = evict(api, "broken", "pod-2").await;
+    assert_eq!((answer.code, answer.causes), (429, vec![needs(3)]), "a healthy one");
+    assert_eq!(evict(api, "broken", "pod-0").await.code, 201, "its budget is healthy");
+
+    crowd.set_ready("pod-1", false).await;
+    put("AlwaysAllow", 4).await;
+    let policy = async || {
+        let look = budgets::look(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
+        seen((look.healthy, look.desired) == (2, 4), look.to_string())
+    };
+    eventually("four are wanted and two are healthy", SOON, policy).await.unwrap();
+    assert_eq!(evict(api, "broken", "pod-2").await.code, 429, "a healthy one");
+    assert_eq!(evict(api, "broken", "pod-1").await.code, 201, "a broken one");
+}
+
+async fn a_percentage_of_a_custom_resource_follows_its_scale(api: &Client) {
+    let owner = workloads::put(api, FLEET, "percent", "crowd", 10, None).await.unwrap();
+    let crowd = Crowd::of(api, "percent", owner, 10).await;
+    budgets::put(api, "percent", "crowd", &selecting(json!({ "minAvailable": "75%" }))).await.unwrap();
+    // Three quarters of ten, rounded up.
+    until_allowed(api, "percent", 2).await;
+    assert_eq!(evict(api, "percent", "pod-0").await.code, 201);
+    until_allowed(api, "percent", 1).await;
+    assert_eq!(evict(api, "percent", "pod-1").await.code, 201);
+    until_allowed(api, "percent", 0).await;
+    let answer = evict(api, "percent", "pod-2").await;
+    let cause = "The disruption budget crowd needs 8 healthy pods and has 8 currently";
+    assert_eq!((answer.code, answer.causes), (429, vec![cause.to_owned()]));
+
+    workloads::scale(api, FLEET, "percent", "crowd", 5).await.unwrap();
+    // Nobody tells of the scale of a custom resource; it is asked for with the next change of a pod.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    crowd.set_ready("pod-9", false).await;
+    until_allowed(api, "percent", 3).await;
+    let look = budgets::look(api, "percent", "crowd").await.unwrap();
+    assert_eq!((look.expected, look.desired, look.healthy), (5, 4, 7), "{look}");
+}
+
+/// Each change is felt by every eviction that is asked for after it.
+async fn a_budget_may_come_change_and_go_while_evictions_run(api: &Client) {
+    let owner = workloads::put(api, REPLICA_SET, "changing", "crowd", 10, None).await.unwrap();
+    let crowd = Crowd::of(api, "changing", owner, 10).await;
+    let (witness, evictors) = (Witness::of(&crowd).await, Evictors::of(api, &crowd));
+    let more = async |count: usize| {
+        let enough = evictors.done() + count;
+        let done = async || seen(evictors.done() >= enough, format!("{:?}", evictors.answers.borrow()));
+        eventually("more are evicted", SOON, done).await.unwrap();
+    };
+    // Evictions that had begun before the change are let through as it was: one of each client.
+    let since = async || {
+        let before = evictors.each.borrow().clone();
+        let later = async || {
+            let now = evictors.each.borrow();
+            let all = before.iter().all(|(number, answers)| now[number] > *answers);
+            seen(all && now.len() == CLIENTS / 2, format!("{now:?}"))
+        };
+        eventually("those on their way are answered", SOON, later).await.unwrap();
+        evictors.done()
+    };
+    let under = |from: usize| {
+        let evicted = evictors.evicted.borrow();
+        witness.lowest(&evicted[from..]).unwrap()
+    };
+    let work = async {
+        more(20).await;
+        for wanted in [8, 9] {
+            let spec = selecting(json!({ "minAvailable": wanted }));
+            budgets::put(api, "changing", "crowd", &spec).await.unwrap();
+            let from = since().await;
+            more(10).await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let lowest = under(from);
+            assert!(lowest >= wanted, "{lowest} pods were healthy, {wanted} are wanted");
+        }
+        budgets::delete(api, "changing", "crowd").await.unwrap();
+        let from = since().await;
+        more(30).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let lowest = under(from);
+        assert!(lowest < 8, "without a budget {lowest} of 10 stayed healthy: it is still felt");
+        evictors.stop.set(true);
+    };
+    let evictions = join_all((0..CLIENTS / 2).map(|number| evictors.work(number, usize::MAX)));
+    let both = futures::future::join(work, evictions);
+    beside(futures::future::join(crowd.tend(), witness.watch()), both).await;
+}
+
+fn target(reason: &str) -> PodCondition {
+    serde_json::from_value(json!({
+        "type": "DisruptionTarget", "status": "True", "reason": reason, "message": "it should go",
+        "lastTransitionTime": k8s_openapi::jiff::Timestamp::now().to_string(),
+    }))
+    .unwrap()
+}
+
+async fn a_condition_of_a_pod_that_does_not_end_is_taken_back(api: &Client) {
+    let with = |name: &str, phase: &str, reason: &str| {
+        let mut pod = objects::pod("stale", name).on_node("worker").with_phase(phase);
+        let conditions = pod.status.get_or_insert_default().conditions.get_or_insert_default();
+        conditions.push(target(reason));
+        pod
+    };
+    let began = Instant::now();
+    for pod in [
+        with("lives-on", "Running", "PreemptionByScheduler"),
+        with("by-kubelet", "Running", "TerminationByKubelet"),
+        with("ended", "Failed", "PreemptionByScheduler"),
+        with("ending", "Running", "PreemptionByScheduler"),
+    ] {
+        objects::create_pod(api, &pod).await.unwrap();
+    }
+    observe::delete_pod(api, "stale", "ending", false).await.unwrap();
+    let condition = async |name: &str| {
+        let pod = observe::find_pod(api, "stale", name).await.unwrap().unwrap();
+        let conditions = pod.status.unwrap().conditions.unwrap();
+        let found = conditions.into_iter().find(|condition| condition.type_ == "DisruptionTarget").unwrap();
+        (found, pod.metadata.generation)
+    };
+    let taken_back = async || {
+        let (found, _) = condition("lives-on").await;
+        seen(found.status == "False", format!("{found:?}"))
+    };
+    eventually("the condition is False", SOON, taken_back).await.unwrap();
+    // The API server's times have no fractions, and ours is measured from when we heard of it.
+    assert!(began.elapsed() >= STALE_AFTER - Duration::from_secs(1), "{:?}", began.elapsed());
+    let (found, generation) = condition("lives-on").await;
+    assert_eq!((found.reason, found.message), (None, None));
+    assert_eq!(found.observed_generation, generation);
+    tokio::time::sleep(STALE_AFTER).await;
+    for name in ["by-kubelet", "ended", "ending"] {
+        let (found, _) = condition(name).await;
+        assert_eq!(found.status, "True", "{name}");
+    }
+}
