@@ -60,19 +60,24 @@ pub(crate) struct Orphan {
 }
 
 impl Cluster {
-    /// Starts a control plane and fills it.
-    pub(crate) async fn start(plan: &Plan) -> Result<Self, Error> {
+    /// Starts a control plane in which nothing is.
+    pub(crate) async fn empty(plan: &Plan) -> Result<Self, Error> {
         say("starting the control plane");
         let plane = ControlPlane::start(Options::default()).await?;
         plane.kubectl_with(&["apply", "-f", "-"], RBAC).await?.text()?;
         let kubeconfig = plane.service_account("pod-safety", "pod-safety").await?;
         let etcd = Etcd::at(&plane.etcd_url())?;
+        let (ghosts, calm_seconds) = (plan.ghosts, plan.calm_seconds);
+        Ok(Self { plane, etcd, kubeconfig, ghosts, calm_seconds, bursts: 0 })
+    }
+
+    /// Starts a control plane and fills it with nodes and pods.
+    pub(crate) async fn start(plan: &Plan) -> Result<Self, Error> {
+        let mut cluster = Self::empty(plan).await?;
         say(&format!("filling it with {} nodes, their leases, and {} pods", plan.nodes, plan.pods));
         let (nodes, pods) = (plan.nodes.to_string(), plan.pods.to_string());
-        let filled = plane.loader(&["-nodes", &nodes, "-pods", &pods]).await?;
+        let filled = cluster.plane.loader(&["-nodes", &nodes, "-pods", &pods]).await?;
         say(filled.trim_end());
-        let (ghosts, calm_seconds) = (plan.ghosts, plan.calm_seconds);
-        let mut cluster = Self { plane, etcd, kubeconfig, ghosts, calm_seconds, bursts: 0 };
         cluster.calm().await?;
         Ok(cluster)
     }

@@ -12,12 +12,8 @@ use crate::error::Error;
 use crate::http::Http;
 use crate::plan::Plan;
 
-/// The only one of kube-controller-manager's controllers that has a counterpart here.
-const KCM_CONTROLLER: &str = "pod-garbage-collector-controller";
-
-/// Its log, in the order of time: the controller starts, waits, and goes on. Other parts of it wait in the
-/// same words, so all of them must have ended.
-const KCM_STARTS: &str = "Starting GC controller";
+/// kube-controller-manager's log, in the order of time: the controller starts, waits, and goes on. Other parts of it
+/// wait in the same words, so all of them must have ended.
 const KCM_WAITS: &str = "Waiting for caches to sync";
 const KCM_SYNCED: &str = "Caches are synced";
 
@@ -36,7 +32,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(30);
 pub(crate) enum Contender {
     /// pod-safety
     Ours,
-    /// kube-controller-manager with nothing but its pod garbage collector
+    /// kube-controller-manager with nothing but the controller of that duty
     Kcm,
 }
 
@@ -46,6 +42,41 @@ impl Contender {
         match self {
             Self::Ours => "pod-safety",
             Self::Kcm => "KCM",
+        }
+    }
+}
+
+/// What a contender is started for, and with nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// The collection of pods.
+    PodGc,
+    /// The statuses of disruption budgets.
+    Budgets,
+}
+
+impl Duty {
+    /// The name of kube-controller-manager's controller.
+    const fn of_kcm(self) -> &'static str {
+        match self {
+            Self::PodGc => "pod-garbage-collector-controller",
+            Self::Budgets => "disruption-controller",
+        }
+    }
+
+    /// What kube-controller-manager writes to its log when it starts that.
+    const fn kcm_starts(self) -> &'static str {
+        match self {
+            Self::PodGc => "Starting GC controller",
+            Self::Budgets => "Starting disruption controller",
+        }
+    }
+
+    /// pod-safety's flags.
+    const fn of_ours(self) -> &'static [&'static str] {
+        match self {
+            Self::PodGc => &["--controllers=pod-gc"],
+            Self::Budgets => &["--controllers=disruption", "--mode=replace"],
         }
     }
 }
@@ -100,28 +131,30 @@ impl Starter {
     pub(crate) async fn start(
         &mut self,
         contender: Contender,
+        duty: Duty,
         cluster: &mut Cluster,
     ) -> Result<Running, Error> {
         let apiserver_before = cluster.apiserver_cpu()?;
         let started = Instant::now();
         let mut process = match contender {
-            Contender::Ours => Process::Ours(self.ours(cluster)?),
-            Contender::Kcm => Process::Kcm(cluster.plane.kube_controller_manager(KCM_CONTROLLER, &[]).await?),
+            Contender::Ours => Process::Ours(self.ours(duty, cluster)?),
+            Contender::Kcm => Process::Kcm(cluster.plane.kube_controller_manager(duty.of_kcm(), &[]).await?),
         };
         let skip = self.kcm_log;
         let program = process.program();
         match contender {
             Contender::Ours => ours_synced(program).await?,
-            Contender::Kcm => wait(program, |log| kcm_synced(log.get(skip..)?)).await?,
+            Contender::Kcm => wait(program, |log| kcm_synced(duty, log.get(skip..)?)).await?,
         }
         let (synced_after, synced_cpu) = (started.elapsed(), program.cpu_seconds()?);
         Ok(Running { process, synced_after, synced_cpu, apiserver_before, started })
     }
 
-    fn ours(&mut self, cluster: &Cluster) -> Result<Program, Error> {
+    fn ours(&mut self, duty: Duty, cluster: &Cluster) -> Result<Program, Error> {
         self.starts += 1;
         let kubeconfig = format!("--kubeconfig={}", cluster.kubeconfig.display());
-        let args = self.args.iter().chain([&kubeconfig]);
+        let args = self.args.iter().map(String::as_str).chain([&*kubeconfig]);
+        let args = args.chain(duty.of_ours().iter().copied());
         let name = format!("pod-safety-{}", self.starts);
         Ok(cluster.plane.program(&name, &self.binary, args, &[])?)
     }
@@ -199,8 +232,8 @@ async fn wait<T>(program: &mut Program, find: impl Fn(&str) -> Option<T>) -> Res
     }
 }
 
-fn kcm_synced(log: &str) -> Option<()> {
-    let (_, since) = log.split_once(KCM_STARTS)?;
+fn kcm_synced(duty: Duty, log: &str) -> Option<()> {
+    let (_, since) = log.split_once(duty.kcm_starts())?;
     let count = |words| log.matches(words).count();
     (since.contains(KCM_WAITS) && count(KCM_WAITS) == count(KCM_SYNCED)).then_some(())
 }
@@ -220,7 +253,8 @@ mod tests {
             ("\"Caches are synced\"", true),
         ] {
             log.push_str(line);
-            assert_eq!(kcm_synced(&log).is_some(), synced, "{log}");
+            assert_eq!(kcm_synced(Duty::PodGc, &log).is_some(), synced, "{log}");
+            assert!(kcm_synced(Duty::Budgets, &log).is_none(), "that is not what started");
         }
     }
 }

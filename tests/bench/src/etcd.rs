@@ -48,6 +48,11 @@ struct Put<'a> {
     value: ByteString,
 }
 
+#[derive(Serialize)]
+struct Delete<'a> {
+    key: &'a ByteString,
+}
+
 #[derive(Deserialize)]
 struct Done {}
 
@@ -81,6 +86,11 @@ impl Etcd {
     pub(crate) async fn put(&self, key: &ByteString, value: Vec<u8>) -> Result<(), Error> {
         let put = Put { key, value: ByteString(value) };
         self.http.post::<Done>("/v3/kv/put", &put).await.map(drop)
+    }
+
+    /// Removes one object.
+    pub(crate) async fn delete(&self, key: &ByteString) -> Result<(), Error> {
+        self.http.post::<Done>("/v3/kv/deleterange", &Delete { key }).await.map(drop)
     }
 
     async fn range(&self, from: Vec<u8>, prefix: &str, count_only: bool) -> Result<Found, Error> {

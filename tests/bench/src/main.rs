@@ -1,11 +1,11 @@
 //! # The benchmark
 //!
-//! pod-safety and kube-controller-manager's pod garbage collector, measured one after the other on the same
-//! real API server with the same objects, beside a bare loop that shows what the API server can take.
+//! pod-safety and kube-controller-manager's controllers of the same duties, measured one after the other on the
+//! same real API server with the same objects, beside a bare loop that shows what the API server can take.
 //!
 //! - `plan`: what is measured, from the command line; `cluster`: where; `contender`: who
-//! - `start`, `quiet`, `removal`, `bare`: a phase each; `kubelets`: heartbeats; `etcd`, `http`, `requests`: what
-//!   they look at
+//! - `start`, `quiet`, `removal`, `bare`, `budgets`: a phase each; `kubelets`: heartbeats; `etcd`, `http`,
+//!   `requests`: what they look at
 //! - `results`: every measurement; `targets`: the promises; `report` and `docs`: tables and files
 //!
 //! `docs/benchmarks.md` says what the numbers mean and how they are taken.
@@ -15,6 +15,7 @@
 )]
 
 mod bare;
+mod budgets;
 mod cluster;
 mod contender;
 mod docs;
@@ -87,18 +88,31 @@ async fn nothing_yet(plan: &Plan, binary: &Path) -> Result<Results, Error> {
         quiets: Vec::new(),
         removals: Vec::new(),
         bares: Vec::new(),
+        statuses: Vec::new(),
+        changes: Vec::new(),
     })
 }
 
 async fn measure(plan: &Plan, binary: PathBuf, results: &mut Results) -> Result<(), Error> {
-    let mut cluster = Cluster::start(plan).await?;
     let mut starter = Starter::new(binary, plan);
-    if plan.has(Phase::Start) {
-        start::run(&mut cluster, &mut starter, plan, &mut results.starts).await?;
+    if plan.phases.iter().any(|phase| *phase != Phase::Budgets) {
+        measure_pod_gc(plan, &mut starter, results).await?;
     }
-    measure_quiet(results, &mut cluster, &mut starter, plan).await?;
+    if plan.has(Phase::Budgets) {
+        budgets::run(&mut starter, plan, results).await?;
+    }
+    Ok(())
+}
+
+/// All that has to do with the collection of pods, on one cluster.
+async fn measure_pod_gc(plan: &Plan, starter: &mut Starter, results: &mut Results) -> Result<(), Error> {
+    let mut cluster = Cluster::start(plan).await?;
+    if plan.has(Phase::Start) {
+        start::run(&mut cluster, starter, plan, &mut results.starts).await?;
+    }
+    measure_quiet(results, &mut cluster, starter, plan).await?;
     for &orphans in &plan.orphans {
-        measure_removal(results, &mut cluster, &mut starter, plan, orphans).await?;
+        measure_removal(results, &mut cluster, starter, plan, orphans).await?;
     }
     Ok(())
 }

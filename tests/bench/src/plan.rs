@@ -15,10 +15,10 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 /// What --quick waits instead. kube-controller-manager's time is not a flag, so it is left out there.
 const QUICK_QUARANTINE: Duration = Duration::from_secs(5);
 
-/// Measures pod-safety and kube-controller-manager's pod garbage collector, one after the other, on the same
-/// real API server, and says which of the promised numbers are reached.
+/// Measures pod-safety and kube-controller-manager's pod garbage collector and disruption controller, one after the
+/// other, on the same real API server, and says which of the promised numbers are reached.
 ///
-/// At full size it takes an hour and 8 GiB of memory, most of the time for kube-controller-manager's removal.
+/// At full size it takes two hours and 12 GiB of memory, most of the time for kube-controller-manager.
 #[derive(Debug, Parser)]
 #[command(name = "bench", max_term_width = 100)]
 pub(crate) struct Args {
@@ -49,6 +49,19 @@ pub(crate) struct Args {
     /// Numbers of connections of the bare loop [default: 8,16,32,64; with --quick 8,32]
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     connections: Option<Vec<usize>>,
+
+    /// How many disruption budgets there are, each number a measurement; each has twenty of the pods [default:
+    /// 1000,5000; with --quick 40]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
+    budgets: Option<Vec<usize>>,
+
+    /// Over how many namespaces they and the pods are, each number a measurement [default: 1,100; with --quick 1,4]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
+    budget_namespaces: Option<Vec<u16>>,
+
+    /// For how long the statuses of budgets are waited for before it is said how many were right [default: 60]
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u16).range(1..))]
+    budget_limit_minutes: Option<u16>,
 
     /// Only these phases
     #[arg(long, value_name = "PHASES", value_delimiter = ',', value_enum)]
@@ -88,6 +101,8 @@ pub(crate) enum Phase {
     Removal,
     /// The same writes from a loop that does nothing else
     Bare,
+    /// Disruption budgets: all statuses after a cold start, and each after the change of a pod
+    Budgets,
 }
 
 /// What is measured.
@@ -103,6 +118,14 @@ pub(crate) struct Plan {
     pub(crate) phases: Vec<Phase>,
     pub(crate) contenders: Vec<Contender>,
     pub(crate) answers: Answers,
+    pub(crate) budgets: Vec<usize>,
+    pub(crate) budget_namespaces: Vec<usize>,
+    /// How many pods become unready in each second.
+    pub(crate) changes_per_second: u32,
+    /// For how long they do.
+    pub(crate) changes: Duration,
+    #[serde(skip)]
+    pub(crate) budget_limit: Duration,
     /// Set with --quick.
     #[serde(skip)]
     pub(crate) shorter_quarantine: Option<Duration>,
@@ -128,6 +151,9 @@ impl From<Args> for Plan {
             quiet_minutes,
             rounds,
             connections,
+            budgets,
+            budget_namespaces,
+            budget_limit_minutes,
             only,
             contenders,
             quick,
@@ -148,6 +174,14 @@ impl From<Args> for Plan {
             phases: if only.is_empty() { Phase::value_variants().to_vec() } else { only },
             contenders: if contenders.is_empty() { Contender::value_variants().to_vec() } else { contenders },
             answers: bare_answers,
+            budgets: budgets.unwrap_or(if quick { vec![40] } else { vec![1_000, 5_000] }),
+            budget_namespaces: budget_namespaces
+                .map_or(if quick { vec![1, 4] } else { vec![1, 100] }, |counts| {
+                    counts.into_iter().map(usize::from).collect()
+                }),
+            changes_per_second: if quick { 20 } else { 100 },
+            changes: seconds(60, 2),
+            budget_limit: Duration::from_secs(60 * u64::from(budget_limit_minutes.unwrap_or(60))),
             shorter_quarantine: quick.then_some(QUICK_QUARANTINE),
             calm_seconds: if quick { 1 } else { 5 },
             idle: seconds(30, 2),
@@ -195,7 +229,8 @@ mod tests {
         assert_eq!((plan.nodes, plan.pods, plan.ghosts), (5_000, 150_000, 50));
         assert_eq!(plan.orphans, [1_000, 10_000]);
         assert_eq!((plan.quiet, plan.quarantine()), (Duration::from_secs(300), QUARANTINE));
-        assert_eq!((plan.phases.len(), plan.removers().count()), (5, 2));
+        assert_eq!((plan.phases.len(), plan.removers().count()), (6, 2));
+        assert_eq!((plan.budgets, plan.budget_namespaces), (vec![1_000, 5_000], vec![1, 100]));
     }
 
     #[test]

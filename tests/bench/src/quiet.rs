@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::cluster::Cluster;
-use crate::contender::{Contender, Starter};
+use crate::contender::{Contender, Duty, Starter};
 use crate::error::Error;
 use crate::kubelets::Kubelets;
 use crate::plan::Plan;
@@ -21,7 +21,7 @@ pub(crate) async fn run(
     let kubelets = begin(cluster, heartbeats).await?;
     let idle = cluster.apiserver_share(plan.idle).await?;
     end(kubelets)?;
-    let mut running = starter.start(contender, cluster).await?;
+    let mut running = starter.start(contender, Duty::PodGc, cluster).await?;
     cluster.calm().await?;
 
     let kubelets = begin(cluster, heartbeats).await?;

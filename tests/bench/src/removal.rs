@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::cluster::{Cluster, Orphans};
-use crate::contender::{Contender, Starter};
+use crate::contender::{Contender, Duty, Starter};
 use crate::error::Error;
 use crate::plan::Plan;
 use crate::requests;
@@ -30,7 +30,7 @@ pub(crate) async fn run(
     count: usize,
 ) -> Result<Removal, Error> {
     cluster.calm().await?;
-    let mut running = starter.start(contender, cluster).await?;
+    let mut running = starter.start(contender, Duty::PodGc, cluster).await?;
     cluster.calm().await?;
     let before = cluster.requests().await?;
     let orphans = cluster.add_orphans(count).await?;

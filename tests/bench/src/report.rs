@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::contender::Contender::{self, Kcm, Ours};
-use crate::results::{Bare, Results, median};
+use crate::requests::Requests;
+use crate::results::{Bare, Changes, Results, Statuses, median, number};
 use crate::targets::{self, ratio};
 
 /// All tables of one run.
@@ -62,6 +63,10 @@ fn beside_kcm(results: &Results) -> String {
     lines.extend(quiets(results));
     for &orphans in &results.plan.orphans {
         lines.extend(removals(results, orphans));
+    }
+    for stage in results.stages() {
+        lines.extend(budgets(results, stage));
+        lines.extend(changes(results, stage));
     }
     lines.retain(|line| line.ours.is_some() || line.kcm.is_some());
     if lines.is_empty() {
@@ -123,6 +128,47 @@ fn removals(results: &Results, orphans: usize) -> Vec<Line> {
     ]
 }
 
+fn budgets(results: &Results, stage: (usize, usize)) -> Vec<Line> {
+    let (namespaces, budgets) = stage;
+    let place = if namespaces == 1 { "one namespace".to_owned() } else { format!("{namespaces} namespaces") };
+    let of = |what: fn(&Statuses) -> f64| move |who| results.statuses(who, stage, what);
+    let mut lines = vec![
+        Line::of(
+            format!("{budgets} budgets in {place}: cold start to all statuses, s"),
+            of(|one| one.seconds),
+        ),
+        Line::of("… own CPU, s", of(|one| one.cpu)),
+        Line::of("… API server CPU, s", of(|one| one.apiserver_cpu)),
+        Line::of("… highest resident memory, MiB", of(|one| one.peak_mib)),
+        Line::of("… requests", of(|one| all(&one.requests))),
+    ];
+    if results.statuses.iter().any(|one| one.right < one.budgets) {
+        lines.push(Line::of("… statuses right when that time was over", of(|one| number(one.right))));
+    }
+    lines
+}
+
+fn changes(results: &Results, stage: (usize, usize)) -> Vec<Line> {
+    let of = |what: fn(&Changes) -> Option<f64>| move |who| what(results.changes(who, stage)?);
+    let Some(any) = results.changes(Ours, stage).or(results.changes(Kcm, stage)) else { return Vec::new() };
+    let first =
+        format!("… {} pods become unready, {:.0}/s: to the status, p50, ms", any.changes, any.per_second);
+    vec![
+        Line::of(first, of(|one| one.p50)),
+        Line::of("… p99, ms", of(|one| one.p99)),
+        Line::of("… of which no status told in a minute", of(|one| Some(number(one.untold)))),
+        Line::of("… own CPU, s", of(|one| Some(one.cpu))),
+        Line::of("… API server CPU, the changes included, s", of(|one| Some(one.apiserver_cpu))),
+        Line::of("… requests, the changes included", of(|one| Some(all(&one.requests)))),
+    ]
+}
+
+fn all(requests: &Requests) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "requests of a test run are far below 2^52")]
+    let sum = requests.values().sum::<u64>() as f64;
+    sum
+}
+
 fn bare(results: &Results) -> String {
     if results.bares.is_empty() {
         return String::new();
@@ -145,23 +191,37 @@ fn bare(results: &Results) -> String {
     text
 }
 
-/// Which requests the removals took.
+/// Which requests each took.
 fn requests(results: &Results) -> String {
-    if results.removals.is_empty() {
-        return String::new();
-    }
-    let mut text = String::from("| requests of a removal | orphans | |\n|---|---:|---|\n");
+    let mut text = String::from("| requests | of | |\n|---|---:|---|\n");
+    let before = text.len();
     for &orphans in &results.plan.orphans {
         for who in [Ours, Kcm] {
             let mut these = results.removals.iter();
             let Some(one) = these.find(|one| one.contender == who && one.orphans == orphans) else {
                 continue;
             };
-            let parts: Vec<_> = one.requests.iter().map(|(name, count)| format!("{count} {name}")).collect();
-            let _infallible = writeln!(text, "| {} | {orphans} | {} |", who.name(), parts.join(", "));
+            row(&mut text, who, &format!("{orphans} orphans"), &one.requests);
         }
     }
-    text
+    for stage in results.stages() {
+        for who in [Ours, Kcm] {
+            let of =
+                |one: &&Statuses| (one.contender, one.namespaces, one.budgets) == (who, stage.0, stage.1);
+            if let Some(one) = results.statuses.iter().find(of) {
+                row(&mut text, who, &format!("{} budgets, {} namespaces", stage.1, stage.0), &one.requests);
+            }
+            if let Some(one) = results.changes(who, stage) {
+                row(&mut text, who, &format!("… {} changes", one.changes), &one.requests);
+            }
+        }
+    }
+    if text.len() == before { String::new() } else { text }
+}
+
+fn row(text: &mut String, who: Contender, of: &str, requests: &Requests) {
+    let parts: Vec<_> = requests.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let _infallible = writeln!(text, "| {} | {of} | {} |", who.name(), parts.join(", "));
 }
 
 /// Three digits that matter.

@@ -18,6 +18,8 @@ pub(crate) struct Results {
     pub(crate) quiets: Vec<Quiet>,
     pub(crate) removals: Vec<Removal>,
     pub(crate) bares: Vec<Bare>,
+    pub(crate) statuses: Vec<Statuses>,
+    pub(crate) changes: Vec<Changes>,
 }
 
 /// One start, until the caches were synced.
@@ -109,6 +111,44 @@ impl Bare {
     }
 }
 
+/// The statuses of all budgets, from the start of a process that finds none.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Statuses {
+    pub(crate) contender: Contender,
+    pub(crate) namespaces: usize,
+    pub(crate) budgets: usize,
+    /// How many of them became right in the time that there was.
+    pub(crate) right: usize,
+    /// Until the last of them was, or until nobody waited any longer.
+    pub(crate) seconds: f64,
+    /// Its own processor time until then, in seconds.
+    pub(crate) cpu: f64,
+    /// The API server's, until it was calm again, less what it uses when idle.
+    pub(crate) apiserver_cpu: f64,
+    pub(crate) peak_mib: f64,
+    pub(crate) requests: Requests,
+}
+
+/// A steady rate of pods that become unready, each of which changes the status of a budget.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Changes {
+    pub(crate) contender: Contender,
+    pub(crate) namespaces: usize,
+    pub(crate) budgets: usize,
+    pub(crate) changes: usize,
+    pub(crate) per_second: f64,
+    /// From when the change of a pod was asked for until a watcher heard of the status, in milliseconds.
+    pub(crate) p50: Option<f64>,
+    pub(crate) p99: Option<f64>,
+    /// Of how many no status told within a minute after the last.
+    pub(crate) untold: usize,
+    pub(crate) cpu: f64,
+    /// The API server's, the changes themselves included.
+    pub(crate) apiserver_cpu: f64,
+    pub(crate) peak_mib: f64,
+    pub(crate) requests: Requests,
+}
+
 fn rate(count: usize, seconds: f64) -> f64 {
     number(count) / seconds.max(0.001)
 }
@@ -161,6 +201,36 @@ impl Results {
         let all = self.plan.connections.iter();
         let rates = all.filter_map(|&connections| Some((connections, self.bare(orphans, connections)?)));
         rates.max_by(|(_, one), (_, other)| one.total_cmp(other))
+    }
+
+    /// The median of `what` over the cold starts of `contender` with so many budgets over so many namespaces.
+    pub(crate) fn statuses(
+        &self,
+        contender: Contender,
+        (namespaces, budgets): (usize, usize),
+        what: impl Fn(&Statuses) -> f64,
+    ) -> Option<f64> {
+        let of = |one: &&Statuses| {
+            (one.contender, one.namespaces, one.budgets) == (contender, namespaces, budgets)
+        };
+        median(self.statuses.iter().filter(of).map(what))
+    }
+
+    /// The changes that `contender` followed with so many budgets over so many namespaces.
+    pub(crate) fn changes(
+        &self,
+        contender: Contender,
+        (namespaces, budgets): (usize, usize),
+    ) -> Option<&Changes> {
+        let of =
+            |one: &&Changes| (one.contender, one.namespaces, one.budgets) == (contender, namespaces, budgets);
+        self.changes.iter().find(of)
+    }
+
+    /// Every number of namespaces with every number of budgets.
+    pub(crate) fn stages(&self) -> impl Iterator<Item = (usize, usize)> {
+        let (spaces, budgets) = (&self.plan.budget_namespaces, &self.plan.budgets);
+        spaces.iter().flat_map(move |&namespaces| budgets.iter().map(move |&budgets| (namespaces, budgets)))
     }
 
     /// The most memory that `contender` had resident in any phase, in MiB.

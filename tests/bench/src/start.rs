@@ -1,7 +1,7 @@
 //! Phase: from the start of a process to its synced caches.
 
 use crate::cluster::Cluster;
-use crate::contender::{Contender, Starter};
+use crate::contender::{Contender, Duty, Starter};
 use crate::error::Error;
 use crate::plan::Plan;
 use crate::results::Start;
@@ -37,7 +37,7 @@ async fn once(
 ) -> Result<Start, Error> {
     cluster.calm().await?;
     let idle = cluster.apiserver_share(plan.idle).await?;
-    let mut running = starter.start(contender, cluster).await?;
+    let mut running = starter.start(contender, Duty::PodGc, cluster).await?;
     cluster.calm().await?;
     let used = cluster.apiserver_cpu()? - running.apiserver_before;
     let start = Start {

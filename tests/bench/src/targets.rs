@@ -15,6 +15,8 @@ const START_APISERVER: f64 = 1.0;
 const REMOVAL: f64 = 15.0;
 /// Of the bare loop's rate.
 const OF_BARE: f64 = 0.8;
+/// Times as fast as kube-controller-manager, all budgets in one namespace.
+const BUDGETS: f64 = 20.0;
 /// Percent of a core.
 const QUIET_PERCENT: f64 = 1.0;
 
@@ -50,6 +52,7 @@ pub(crate) fn all(results: &Results) -> Vec<Target> {
     for &orphans in &results.plan.orphans {
         targets.extend(removal(results, orphans));
     }
+    targets.extend(results.stages().filter_map(|stage| budgets(results, stage)));
     for (heartbeats, when) in [(false, "without changes"), (true, "with heartbeats")] {
         if let Some(quiet) = results.quiet(Ours, heartbeats) {
             let what = format!("own CPU, {when}, of a core");
@@ -59,7 +62,7 @@ pub(crate) fn all(results: &Results) -> Vec<Target> {
     targets
 }
 
-/// Ours, as a part of KCM's.
+/// The one as a part of the other.
 pub(crate) fn ratio(ours: Option<f64>, kcm: Option<f64>) -> Option<f64> {
     Some(ours? / kcm.filter(|kcm| *kcm > 0.0)?)
 }
@@ -94,4 +97,11 @@ fn removal(results: &Results, orphans: usize) -> Vec<Target> {
         Target::at_least(format!("removal of {orphans} orphans"), " × the bare loop's rate", OF_BARE, ratio)
     });
     beside_kcm.into_iter().chain(beside_bare).collect()
+}
+
+fn budgets(results: &Results, stage: (usize, usize)) -> Option<Target> {
+    let seconds = |contender| results.statuses(contender, stage, |one| one.seconds);
+    let times = ratio(seconds(Kcm), seconds(Ours)).filter(|_| stage.0 == 1)?;
+    let what = format!("statuses of {} budgets in one namespace, from a cold start", stage.1);
+    Some(Target::at_least(what, " × as fast as KCM", BUDGETS, times))
 }

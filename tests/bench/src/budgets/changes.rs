@@ -1,0 +1,206 @@
+//! Pods become unready at a steady rate, and each time the status of their budget has to say so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use kube::core::Request;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::cluster::Cluster;
+use crate::error::Error;
+use crate::plan::Plan;
+use crate::results::number;
+
+use super::stage::{Group, PODS, Stage};
+use super::watcher::{Told, Watcher};
+
+/// After the last change, statuses are waited for so long.
+const AFTERMATH: Duration = Duration::from_secs(60);
+
+/// Over how many connections changes are undone.
+const UNDOERS: usize = 8;
+
+/// What became of the changes.
+#[derive(Default)]
+pub(super) struct Made {
+    /// From when a change was asked for until its budget's status told of it, in order.
+    pub(super) latencies: Vec<Duration>,
+    /// Of how many no status told.
+    pub(super) untold: usize,
+    /// How many there were in each second.
+    pub(super) per_second: f64,
+}
+
+impl Made {
+    /// In milliseconds; `None` if so many were never told of that it cannot be said.
+    pub(super) fn percentile(&self, percent: usize) -> Option<f64> {
+        let rank = ((self.latencies.len() + self.untold) * percent).div_ceil(100);
+        self.latencies.get(rank.saturating_sub(1)).map(|latency| latency.as_secs_f64() * 1_000.0)
+    }
+}
+
+/// The changes on their way: of each budget, when each of its pods was changed. They are changed in order, so a
+/// status with three pods less tells of the first three changes.
+#[derive(Default)]
+struct Open {
+    asked: BTreeMap<String, Vec<Instant>>,
+    told: BTreeMap<String, usize>,
+    latencies: Vec<Duration>,
+}
+
+impl Open {
+    fn ask(&mut self, budget: String) {
+        self.asked.entry(budget).or_default().push(Instant::now());
+    }
+
+    fn hear(&mut self, Told { budget, status, at }: &Told) {
+        let Some(asked) = self.asked.get(budget) else { return };
+        let fewer = usize::try_from(PODS - status.healthy).unwrap_or(0).min(asked.len());
+        let told = self.told.entry(budget.clone()).or_default();
+        if fewer > *told {
+            let new = asked.iter().take(fewer).skip(*told);
+            self.latencies.extend(new.map(|asked| at.saturating_duration_since(*asked)));
+            *told = fewer;
+        }
+    }
+
+    fn open(&self) -> usize {
+        self.asked.values().map(Vec::len).sum::<usize>() - self.latencies.len()
+    }
+}
+
+/// Makes so many changes a second for as long as the plan says, one budget after the other.
+pub(super) async fn make(
+    cluster: &Cluster,
+    stage: &Stage,
+    plan: &Plan,
+    budgets: usize,
+    watcher: &mut Watcher,
+) -> Result<Made, Error> {
+    let groups = stage.groups(budgets);
+    let client = cluster.plane.admin();
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / plan.changes_per_second.max(1));
+    // Late ones are made up for: the rate is what is measured.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let (mut open, mut writers) = (Open::default(), JoinSet::new());
+    let count = usize::try_from(u64::from(plan.changes_per_second) * plan.changes.as_secs()).unwrap_or(0);
+    let began = Instant::now();
+    for (group, index) in each_in_turn(groups, count) {
+        loop {
+            tokio::select! {
+                biased;
+                _ = ticks.tick() => break,
+                told = watcher.next(Duration::from_secs(1)) => told?.iter().for_each(|told| open.hear(told)),
+            }
+        }
+        open.ask(group.budget());
+        writers.spawn(set_ready(client.clone(), group.namespace().to_owned(), group.pod(index), false));
+        while let Some(written) = writers.try_join_next() {
+            written??;
+        }
+    }
+    let per_second = number(count) / began.elapsed().as_secs_f64();
+    while let Some(written) = writers.join_next().await {
+        written??;
+    }
+    let over = Instant::now() + AFTERMATH;
+    while open.open() > 0 && Instant::now() < over {
+        watcher.next(Duration::from_millis(200)).await?.iter().for_each(|told| open.hear(told));
+    }
+    let untold = open.open();
+    let mut latencies = open.latencies;
+    latencies.sort();
+    Ok(Made { latencies, untold, per_second })
+}
+
+/// The first `count` changes: the groups in turn, and in each group its pods in turn.
+fn each_in_turn(groups: &[Group], count: usize) -> impl Iterator<Item = (&Group, usize)> {
+    let rounds = (0..usize::try_from(PODS).unwrap_or(0))
+        .flat_map(move |index| groups.iter().map(move |group| (group, index)));
+    rounds.take(count)
+}
+
+/// Makes all of them ready again.
+pub(super) async fn undo(
+    cluster: &Cluster,
+    stage: &Stage,
+    budgets: usize,
+    count: usize,
+) -> Result<(), Error> {
+    let pods = each_in_turn(stage.groups(budgets), count);
+    let pods: Vec<_> = pods.map(|(group, index)| (group.namespace().to_owned(), group.pod(index))).collect();
+    let pods = Arc::new(pods);
+    let mut undoers = JoinSet::new();
+    for undoer in 0..UNDOERS {
+        let (client, pods) = (cluster.plane.admin(), Arc::clone(&pods));
+        undoers.spawn(async move {
+            for (namespace, pod) in pods.iter().skip(undoer).step_by(UNDOERS) {
+                set_ready(client.clone(), namespace.clone(), pod.clone(), true).await?;
+            }
+            Ok::<(), Error>(())
+        });
+    }
+    while let Some(ended) = undoers.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+/// As a kubelet does.
+async fn set_ready(client: Client, namespace: String, pod: String, ready: bool) -> Result<(), Error> {
+    let status = if ready { "True" } else { "False" };
+    // Any other time than before: it is what kubelets change with it.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let reason = format!("Changed{now}");
+    let condition = json!({ "type": "Ready", "status": status, "reason": reason });
+    let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
+    let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods"))
+        .patch_subresource("status", &pod, &PatchParams::default(), &patch)
+        .map_err(Error::request_shape("put a request together"))?;
+    client
+        .request::<Value>(request)
+        .await
+        .map(drop)
+        .map_err(Error::request(format!("change {namespace}/{pod}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::watcher::Status;
+    use super::*;
+
+    #[test]
+    fn a_status_tells_of_all_changes_before_it() {
+        let mut open = Open::default();
+        for _ in 0..3 {
+            open.ask("a".to_owned());
+        }
+        open.ask("b".to_owned());
+        let mut hear = |budget: &str, healthy| {
+            let status = Status { healthy, expected: PODS, up_to_date: true };
+            open.hear(&Told { budget: budget.to_owned(), status, at: Instant::now() });
+            open.open()
+        };
+        assert_eq!(hear("a", PODS), 4, "nothing new");
+        assert_eq!(hear("a", PODS - 2), 2);
+        assert_eq!(hear("a", PODS - 1), 2, "late");
+        assert_eq!(hear("c", PODS - 1), 2, "not ours");
+        assert_eq!(hear("a", PODS - 3), 1);
+        assert_eq!(hear("b", PODS - 1), 0);
+    }
+
+    #[test]
+    fn what_was_never_told_counts_as_longest() {
+        let latencies = (1..=98).map(Duration::from_millis).collect();
+        let made = Made { latencies, untold: 2, per_second: 1.0 };
+        assert_eq!(made.percentile(50), Some(50.0));
+        assert_eq!(made.percentile(98), Some(98.0));
+        assert_eq!(made.percentile(99), None);
+        assert_eq!(Made::default().percentile(50), None);
+    }
+}
