@@ -5,7 +5,7 @@ mod shipped;
 
 use std::time::Duration;
 
-use pod_safety_simulator::campaign::{Fault, Plan, draw};
+use pod_safety_simulator::campaign::{Extras, Fault, Plan, draw};
 use pod_safety_simulator::comparison::compare;
 use pod_safety_simulator::scenario::{self, Contender};
 use pod_safety_simulator::world::{Deed, Machine, Pace, Snapshot, Stage, Subject, run};
@@ -26,6 +26,7 @@ fn quiet() -> Plan {
         pods: 4,
         lease_collected_after: 600,
         heal_at: 1_000,
+        with: Extras::default(),
         faults: Vec::new(),
     }
 }

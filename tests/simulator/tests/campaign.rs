@@ -10,7 +10,8 @@ use std::ops::Range;
 
 use memory::{memory, memory_line};
 use pod_safety_shared::clock::Env;
-use pod_safety_simulator::campaign::{Fault, Plan, campaign, draw, same_twice, tell, threads};
+use pod_safety_simulator::campaign::{Extras, Fault, Plan, campaign, draw, same_twice, tell, threads};
+use pod_safety_simulator::checker::unreached;
 use pod_safety_simulator::world::{Subject, run};
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
@@ -36,6 +37,7 @@ fn an_orphan_of_a_dead_node_is_removed_and_its_successor_runs() {
         pods: 2,
         lease_collected_after: 5,
         heal_at: 150,
+        with: Extras::default(),
         faults: vec![
             (60, Fault::PowerOff { node: 0, back: None }),
             (61, Fault::PowerOff { node: 1, back: Some(10) }),
@@ -67,6 +69,8 @@ fn no_seed_breaks_a_rule() {
         println!("{}", tell(&draw(*seed), outcome));
     }
     assert_eq!(tally.broken_seeds, 0, "seeds that broke a rule: {:?}", tally.broken.keys());
+    let unreached = unreached(&tally.probes, tally.seeds);
+    assert!(unreached.is_empty(), "too rare, with how often and how often at least: {unreached:?}");
 }
 
 #[test]
@@ -89,10 +93,44 @@ fn limit_a_connected_kubelet_whose_lease_was_collected_is_not_seen() {
         pods: 3,
         lease_collected_after: collected,
         heal_at: 150,
+        with: Extras::default(),
         faults: vec![(63, Fault::DeleteNode { node: 0 })],
     };
     let limit = |plan: &Plan| run(plan, SHIPPED).probes.keys().any(|name| name.starts_with("limit"));
     assert!(limit(&plan(1)), "removed after one quarantine");
     assert!(limit(&plan(15)), "a renewal in between makes it two quarantines, for then all is silent");
     assert!(!limit(&plan(300)), "while there is a Lease, its renewals hold the pods");
+}
+
+/// Garbage collection takes a node's mirror pod as it takes its Lease. A kubelet that
+/// lives makes another one, and its pods are held, though it has no Lease any more.
+#[test]
+fn a_mirror_pod_that_is_made_anew_holds_the_pods_of_a_kubelet_without_node_and_lease() {
+    let lost = |static_pods, how: Option<Fault>| Plan {
+        seed: 1,
+        servers: 1,
+        nodes: 2,
+        replicas: 2,
+        pods: 3,
+        lease_collected_after: 5,
+        heal_at: 200,
+        with: Extras { static_pods, ..Extras::default() },
+        faults: how.map(|how| (60, how)).into_iter().chain([(63, Fault::DeleteNode { node: 0 })]).collect(),
+    };
+    let told = |plan: &Plan| {
+        let outcome = run(plan, SHIPPED);
+        assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
+        outcome.probes
+    };
+    let lives = told(&lost(true, None));
+    assert!(lives.contains_key("an orphan is held: KubeletAlive"), "{lives:?}");
+    assert!(!lives.contains_key("removed on NodeGone"), "{lives:?}");
+    assert!(lives["a kubelet made a mirror pod"] > 2, "{lives:?}");
+    let no_static_pod = told(&lost(false, None));
+    assert!(
+        no_static_pod.contains_key("removed on NodeGone"),
+        "nothing shows that it lives: {no_static_pod:?}"
+    );
+    let dead = told(&lost(true, Some(Fault::PowerOff { node: 0, back: None })));
+    assert!(dead.contains_key("removed on NodeGone"), "what a dead kubelet left is no sign: {dead:?}");
 }

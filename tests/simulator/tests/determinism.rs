@@ -2,13 +2,12 @@
 //! twice in one process, in another order, and in another process.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
+mod paused;
 mod shipped;
 
 use std::io::Write as _;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
-use pod_safety_shared::clock::{Clock, Env, Mono, Task};
 use pod_safety_simulator::api::{ApiServer, Door, Etcd, Kind, Prompt};
 use pod_safety_simulator::campaign::draw;
 use pod_safety_simulator::chance::Chance;
@@ -22,22 +21,6 @@ const WORLDS: &str = "one_world_in_a_hundred_is_the_same_in_another_process_and_
 /// One in a hundred of the campaign's seeds.
 const ONE_IN_A_HUNDRED: std::ops::Range<u64> = 0..20;
 
-/// Wall time that stands on tokio's paused clock.
-struct Paused(Env);
-
-impl Clock for Paused {
-    fn mono(&self) -> Mono {
-        self.0.now()
-    }
-    fn wall(&self) -> Timestamp {
-        let start = Timestamp::from_second(1_800_000_000).unwrap();
-        start + SignedDuration::try_from(self.mono().since_start()).unwrap()
-    }
-    fn sleep_until(&self, deadline: Mono) -> Task {
-        self.0.clock.sleep_until(deadline)
-    }
-}
-
 /// FNV-1a: stable in every process, which the standard hasher is not.
 fn hash(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
@@ -48,8 +31,7 @@ fn run(number: u64) -> u64 {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async move {
-        let real = Env::real(number);
-        let env = Env { clock: Arc::new(Paused(real.clone())), ..real };
+        let env = paused::env(number);
         let custom = [Kind::custom("nodefences", "NodeFence", false)];
         let etcd = Etcd::new(Chance::new(number), &custom, env.clock.wall());
         let server = ApiServer::start("api", &etcd, env, Arc::new(Prompt));

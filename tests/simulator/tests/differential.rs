@@ -2,7 +2,8 @@
 //!
 //! `POD_SAFETY_DIFFERENTIAL_OPS=200000` runs that many operations,
 //! `POD_SAFETY_DIFFERENTIAL_SEED` draws other ones, `POD_SAFETY_DIFFERENTIAL_FIRST` begins at that sequence, and
-//! `POD_SAFETY_DIFFERENTIAL_SHOW` prints all answers of that sequence.
+//! `POD_SAFETY_DIFFERENTIAL_SHOW` prints all answers of that sequence. `POD_SAFETY_DIFFERENTIAL_ROUNDS=500` lets
+//! four clients meet so often on each side.
 #![expect(
     clippy::disallowed_methods,
     reason = "one side of the comparison is a real API server in real time"
@@ -22,18 +23,20 @@ use jiff::Timestamp;
 use kube::client::Body;
 use pod_safety_control_plane::{ControlPlane, Options};
 use pod_safety_shared::clock::Env;
-use pod_safety_simulator::api::{ApiServer, Door, Etcd, Kind, Prompt};
+use pod_safety_simulator::api::{ApiServer, Asked, Conduct, Course, Door, Etcd, Fate, Kind, Prompt};
 use pod_safety_simulator::chance::Chance;
 use pod_safety_simulator::differential::{
-    DIVERGENCES, Difference, Generator, Session, Side, compare, watch_targets,
+    DIVERGENCES, Difference, Generator, Session, Side, compare, disorder, met_each_other, together,
+    watch_targets,
 };
 use serde_json::{Value, json};
 
 /// Enough for every run of the tests; more by the environment.
 const FEW: usize = 1_500;
 
-/// How many sequences run at the same time: most of each is waiting.
-const AT_ONCE: u64 = 16;
+/// How many sequences run at the same time: most of each is waiting. A long run of a machine that does nothing
+/// else may have more (`POD_SAFETY_DIFFERENTIAL_AT_ONCE`).
+const AT_ONCE: usize = 16;
 
 fn number(name: &str, otherwise: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
@@ -189,9 +192,10 @@ async fn the_simulated_api_server_answers_as_the_real_one() {
     serve_custom(&plane).await;
     let real = Side::new(plane.admin(), true);
     let began = Instant::now();
+    let at_once = number("POD_SAFETY_DIFFERENTIAL_AT_ONCE", AT_ONCE) as u64;
     let (mut sum, mut next) = (Sum::default(), number("POD_SAFETY_DIFFERENTIAL_FIRST", 1) as u64);
     while sum.operations < wanted && sum.differences.len() < 2_000 {
-        let batch = (next..next + AT_ONCE).map(|number| sequence(&real, chance, number));
+        let batch = (next..next + at_once).map(|number| sequence(&real, chance, number));
         for one in futures::future::join_all(batch).await {
             sum.operations += one.operations;
             sum.watches += one.watches;
@@ -203,7 +207,7 @@ async fn the_simulated_api_server_answers_as_the_real_one() {
                 *sum.shapes.entry(shape).or_default() += count;
             }
         }
-        next += AT_ONCE;
+        next += at_once;
     }
     for divergence in DIVERGENCES {
         println!("not compared: {} ({})", divergence.what, divergence.why);
@@ -225,4 +229,38 @@ async fn the_simulated_api_server_answers_as_the_real_one() {
         began.elapsed().as_secs_f64()
     );
     assert!(sum.differences.is_empty(), "{} differences", sum.differences.len());
+}
+
+/// Requests take some milliseconds there and back, so that those of several clients overtake each other.
+struct Slow(Chance, std::sync::atomic::AtomicU64);
+
+impl Conduct for Slow {
+    fn course(&self, _server: &str, _asked: &Asked) -> Course {
+        let number = self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let span = |way: &str| Duration::from_millis(self.0.below(4, "road", way, number));
+        Course { before: span("there"), after: span("back"), fate: Fate::Deliver, reset: false }
+    }
+    fn executed(&self, _server: &str, _asked: &Asked, _code: u16, _revision_before: u64) {}
+}
+
+#[tokio::test]
+async fn what_four_clients_at_once_are_answered_fits_one_order_on_both_sides() {
+    let rounds = number("POD_SAFETY_DIFFERENTIAL_ROUNDS", 10) as u64;
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let real = Side::new(plane.admin(), true);
+    for round in 0..rounds {
+        let etcd = Etcd::new(Chance::new(round), &[], Timestamp::now());
+        let slow = Slow(Chance::new(round), std::sync::atomic::AtomicU64::new(0));
+        let server = ApiServer::start("api", &etcd, Env::real(round), Arc::new(slow));
+        let simulated = Side::new(Door::new(&server, "test").client(), false);
+        for (side, what) in [(&real, "real"), (&simulated, "simulated")] {
+            let name = format!("together-{round}");
+            let made = side.ask("POST", "/api/v1/namespaces", &json!({ "metadata": { "name": name } })).await;
+            assert_eq!(made.code, 201, "{what}: {}", made.body);
+            let history = together(side, &name, Chance::new(round)).await.unwrap();
+            assert_eq!(disorder(&history), Vec::<String>::new(), "{what}, round {round}");
+            assert!(met_each_other(&history), "{what}, round {round}: nobody was in anybody's way");
+        }
+    }
+    println!("{rounds} rounds of four clients fit one order on both sides");
 }

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::client::Body;
-use pod_safety_shared::authority::{Authority, Claim, Force, Intent, Outcome, Owner, Parts, Policy};
-use pod_safety_shared::cache::{Cache, follow};
+use pod_safety_shared::authority::{Authority, Claim, Force, Intent, Outcome, Owner, Parts, Policy, Update};
+use pod_safety_shared::cache::{Cache, View, follow};
 use pod_safety_shared::client::Connection;
 use pod_safety_shared::clock::{Env, Mono};
 use pod_safety_shared::events;
 use pod_safety_shared::lease::{Elector, Leadership, LeaseConfig};
 use pod_safety_shared::metrics::Metrics;
-use pod_safety_shared::model::{Kind, Uid};
+use pod_safety_shared::model::{Controller, Kind, Uid};
 use pod_safety_shared::record::Journal;
 use pod_safety_simulator::api::{ApiServer, Door, Etcd, Prompt};
 use pod_safety_simulator::chance::Chance;
@@ -33,6 +33,7 @@ impl Owner for Nobody {
         "test"
     }
     fn ended(&self, _force: &Force, _outcome: &Outcome) {}
+    fn updated(&self, _update: &Update, _outcome: &Outcome) {}
     fn wake_at(&self, _when: Mono) {}
 }
 
@@ -58,8 +59,30 @@ fn lease() -> LeaseConfig {
     }
 }
 
+/// Hands the authority what a controller of budgets wants: a budget's numbers, a
+/// condition that is over, a scale.
+fn keep_budgets(authority: &Authority, view: &View<'_>, owner: &Arc<dyn Owner>, set: &str) {
+    let budget = view.budgets().next().unwrap();
+    let mut status = budget.status.clone();
+    status.observed_generation = budget.generation;
+    let (key, rv) = (budget.key.clone(), budget.rv);
+    let over = vec!["gone".into()];
+    let update = Update::Budget { budget: key, rv, status: Box::new(status), over, transition: true };
+    authority.submit(Intent::Update(update), owner);
+    let pod = view.disruption_targets().next().unwrap();
+    let update = Update::NotDisrupted { pod: pod.key.clone(), rv: pod.rv, generation: pod.generation };
+    authority.submit(Intent::Update(update), owner);
+    let controller = Controller {
+        api_version: "apps/v1".into(),
+        kind: "StatefulSet".into(),
+        name: "s".into(),
+        uid: Uid::new(set).unwrap(),
+    };
+    authority.submit(Intent::Scale { namespace: "default".into(), controller: Arc::new(controller) }, owner);
+}
+
 /// Hands the authority an absence and a pod that may go.
-fn force(parts: Parts, uid: &str) {
+fn force(parts: Parts, uid: &str, set: &str) {
     let cache = Arc::clone(&parts.cache);
     let authority = Authority::start(parts);
     let owner: Arc<dyn Owner> = Arc::new(Nobody);
@@ -67,6 +90,29 @@ fn force(parts: Parts, uid: &str) {
     let guard = cache.read();
     let pod = guard.view().pod(&Uid::new(uid).unwrap()).unwrap();
     authority.submit(Intent::Force(Force::new(pod, Claim::NeverScheduled)), &owner);
+    keep_budgets(&authority, &guard.view(), &owner, set);
+}
+
+/// What there is: an unscheduled pod that terminates, a budget, a pod that somebody
+/// was about to end, a workload. Gives back the first and the last.
+async fn fill(others: &kube::Client) -> (Value, Value) {
+    let pods = "/api/v1/namespaces/default/pods";
+    let spec = json!({ "containers": [{ "name": "c", "image": "i" }] });
+    let held = json!({ "metadata": { "name": "a", "finalizers": ["example.com/hold"] }, "spec": spec });
+    let held = send(others, "POST", pods, &held).await;
+    send(others, "DELETE", &format!("{pods}/a"), &json!({})).await;
+
+    let budget = json!({ "metadata": { "name": "b" }, "spec": { "minAvailable": 1, "selector": {} } });
+    send(others, "POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", &budget).await;
+    let pod = json!({ "metadata": { "name": "b" }, "spec": spec });
+    send(others, "POST", pods, &pod).await;
+    let target = json!([{ "type": "DisruptionTarget", "status": "True", "reason": "R" }]);
+    send(others, "PATCH", &format!("{pods}/b/status"), &json!({ "status": { "conditions": target } })).await;
+    let template = json!({ "metadata": { "labels": { "app": "x" } }, "spec": spec });
+    let set = json!({ "metadata": { "name": "s" }, "spec": { "serviceName": "s", "template": template,
+        "selector": { "matchLabels": { "app": "x" } } } });
+    let set = send(others, "POST", "/apis/apps/v1/namespaces/default/statefulsets", &set).await;
+    (held, set)
 }
 
 /// Runs the parts of shared that send requests, against a simulated cluster.
@@ -82,13 +128,7 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
         Arc::new(recorder.clone()),
     );
 
-    // An unscheduled pod that terminates.
-    let others = Door::new(&server, "others").client();
-    let pods = "/api/v1/namespaces/default/pods";
-    let spec = json!({ "containers": [{ "name": "c", "image": "i" }] });
-    let held = json!({ "metadata": { "name": "a", "finalizers": ["example.com/hold"] }, "spec": spec });
-    let held = send(&others, "POST", pods, &held).await;
-    send(&others, "DELETE", &format!("{pods}/a"), &json!({})).await;
+    let (held, set) = fill(&Door::new(&server, "others").client()).await;
 
     let cache: Arc<Cache> = Arc::default();
     follow(&Kind::ALL, &connection, &cache, &env, &metrics.cache);
@@ -127,7 +167,8 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
         events,
         metrics: metrics.authority.clone(),
     };
-    force(parts, held["metadata"]["uid"].as_str().unwrap());
+    let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
+    force(parts, &uid(&held), &uid(&set));
     pass(5).await;
     stop.send(true).unwrap();
     electing.await.unwrap();
@@ -140,7 +181,7 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
 async fn every_shape_that_our_code_sends_is_compared() {
     let (sent, etcd) = sent().await;
     let mut compared = BTreeSet::new();
-    for number in 1..=200 {
+    for number in 1..=1_000 {
         let mut generator = Generator::new(Chance::new(1), number);
         compared.extend(generator.operations().iter().map(Operation::shape));
     }
@@ -156,8 +197,14 @@ async fn every_shape_that_our_code_sends_is_compared() {
     let missing: Vec<_> = sent.difference(&compared).collect();
     assert!(missing.is_empty(), "never compared with the real server: {missing:?}");
     assert!(etcd.unimplemented().is_empty(), "{:?}", etcd.unimplemented());
-    // The two writes that matter most, wherever the code that sends them moves.
-    for wanted in ["PATCH /api/v1/namespaces/*/pods/*/status", "DELETE /api/v1/namespaces/*/pods/*"] {
+    // The writes that matter most, and what is asked for budgets, wherever the code that sends them moves.
+    for wanted in [
+        "PATCH /api/v1/namespaces/*/pods/*/status",
+        "DELETE /api/v1/namespaces/*/pods/*",
+        "PATCH /apis/policy/v1/namespaces/*/poddisruptionbudgets/*/status",
+        "GET /apis/apps/v1",
+        "GET /apis/apps/v1/namespaces/*/statefulsets/*/scale",
+    ] {
         assert!(sent.contains(wanted), "{wanted} was not sent: {sent:?}");
     }
 }

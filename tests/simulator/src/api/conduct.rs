@@ -45,6 +45,12 @@ pub trait Conduct: Send + Sync + 'static {
         Course::PROMPT
     }
 
+    /// How long an API server takes from counting an eviction to carrying it out: two
+    /// writes, and it may die between them.
+    fn between(&self, _server: &str, _asked: &Asked) -> Duration {
+        Duration::ZERO
+    }
+
     /// A request was executed with this code; the log's changes after
     /// `revision_before` are its doing.
     fn executed(&self, _server: &str, _asked: &Asked, _code: u16, _revision_before: u64) {}

@@ -281,7 +281,9 @@ fn collector_finalizers(kind: &Kind, object: &Value, options: &Options) -> Vec<S
     let unsaid = policy.is_none() && options.orphan_dependents.is_none();
     let orphan = options.orphan_dependents == Some(true)
         || policy == Some("Orphan")
-        || (unsaid && known.contains(&ORPHAN));
+        || (unsaid && known.contains(&ORPHAN))
+        // The registry's own default, from before there was a collector.
+        || (unsaid && kind.rules == Rules::Replication && !known.contains(&FOREGROUND));
     let foreground = policy == Some("Foreground") || (unsaid && !orphan && known.contains(&FOREGROUND));
     let mut finalizers: Vec<String> = known
         .iter()

@@ -15,8 +15,9 @@ use kube::client::Body;
 use tower::{BoxError, Service};
 
 use super::conduct::{Course, Fate};
+use super::reply::Reply;
 use super::route::Asked;
-use super::server::{ApiServer, Reply};
+use super::server::ApiServer;
 
 /// What the sender hears.
 enum Heard {

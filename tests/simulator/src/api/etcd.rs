@@ -80,10 +80,16 @@ impl Etcd {
     /// All objects of a kind, in the order of their names.
     #[must_use]
     pub fn objects(&self, kind: &str) -> Vec<Value> {
+        self.objects_that(kind, |_| true)
+    }
+
+    /// Those of a kind that are wanted: only these are copied.
+    pub(crate) fn objects_that(&self, kind: &str, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
         let log = self.log.lock();
         let Some(index) = log.kinds.iter().position(|known| known.kind == kind) else { return Vec::new() };
         let range = (index, String::new())..(index + 1, String::new());
-        log.objects.range(range).map(|(_, object)| object.value.clone()).collect()
+        let objects = log.objects.range(range).map(|(_, object)| &object.value);
+        objects.filter(|object| wanted(object)).cloned().collect()
     }
 
     /// What changed after `revision`, in order.

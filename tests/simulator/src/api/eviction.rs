@@ -26,17 +26,41 @@ fn done() -> Outcome {
     Ok((201, status))
 }
 
-/// POST of an Eviction.
-pub(crate) fn evict(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp) -> Outcome {
+/// The object that was sent to a subresource; it says again which pod is meant.
+fn named_body(asked: &Asked, kind: &str, name: &str) -> Result<Value, Failure> {
+    let body: Value = serde_json::from_slice(&asked.body)
+        .map_err(|error| Failure::bad_request(format!("decoding {kind}: {error}")))?;
+    if text(&body, &["metadata", "name"]) == name {
+        Ok(body)
+    } else {
+        Err(Failure::bad_request(format!("name in URL does not match name in {kind} object")))
+    }
+}
+
+/// The name and the options of an Eviction.
+fn read(route: &Route, asked: &Asked) -> Result<(String, Options), Failure> {
     asked.only(&["dryRun", "fieldManager", "fieldValidation", "pretty"])?;
     let name = route.name.clone().unwrap_or_default();
-    let body: Value = serde_json::from_slice(&asked.body)
-        .map_err(|error| Failure::bad_request(format!("decoding Eviction: {error}")))?;
-    if text(&body, &["metadata", "name"]) != name {
-        return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
-    }
+    let body = named_body(asked, "Eviction", &name)?;
     let mut options = Options::from_object(at(&body, &["deleteOptions"]).unwrap_or(&Value::Null));
     options.dry |= asked.dry_run();
+    Ok((name, options))
+}
+
+/// The second half of an Eviction that was counted: whatever became of the pod.
+pub(crate) fn carry_out(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp) -> Outcome {
+    let (name, options) = read(route, asked)?;
+    condition_and_delete(log, route, &route.key(&name), &name, &options, now)
+}
+
+/// POST of an Eviction. `None`: it was counted, and is to be carried out now.
+pub(crate) fn evict(
+    log: &mut Log,
+    route: &Route,
+    asked: &Asked,
+    now: Timestamp,
+) -> Result<Option<(u16, Value)>, Failure> {
+    let (name, mut options) = read(route, asked)?;
     let key = route.key(&name);
     let pod = log.get(&key).cloned().ok_or_else(|| Failure::not_found(&route.kind, &name))?;
 
@@ -47,32 +71,34 @@ pub(crate) fn evict(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp)
         if !is_terminal(&pod.value) && !terminating && options.version.is_none() {
             options.version = Some(text(&pod.value, &["metadata", "resourceVersion"]).to_owned());
         }
-        return condition_and_delete(log, route, &key, &name, &options, now);
+        return condition_and_delete(log, route, &key, &name, &options, now).map(Some);
     }
     let budgets = budgets_of(log, route, &pod.value);
     match budgets.as_slice() {
-        [] => {}
-        [budget] if spends_budget(log, budget, &pod.value) => spend(log, budget, &name, options.dry, now)?,
+        [] => condition_and_delete(log, route, &key, &name, &options, now).map(Some),
+        [budget] if spends_budget(log, budget, &pod.value) => {
+            spend(log, budget, &name, options.dry, now).map(|()| None)
+        }
         [budget] => {
             // It must still be unready when it goes. The version that the sender asked for is
             // forgotten over this, by the real server too.
             let unsaid = options.version.is_none();
             options.version = Some(text(&pod.value, &["metadata", "resourceVersion"]).to_owned());
             let budget = budget.1.rsplit('/').next().unwrap_or_default().to_owned();
-            return condition_and_delete(log, route, &key, &name, &options, now).map_err(|failure| {
-                // Whatever the conflict was: the sender is told to come back.
-                if failure.code == 409 && unsaid { unobserved(&budget) } else { failure }
-            });
+            let done = condition_and_delete(log, route, &key, &name, &options, now);
+            // Whatever the conflict was: the sender is told to come back.
+            let told =
+                |failure: Failure| if failure.code == 409 && unsaid { unobserved(&budget) } else { failure };
+            done.map(Some).map_err(told)
         }
         _ => {
             let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-            return Ok((
+            Ok(Some((
                 500,
                 json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "code": 500 }),
-            ));
+            )))
         }
     }
-    condition_and_delete(log, route, &key, &name, &options, now)
 }
 
 fn budgets_of(log: &Log, route: &Route, pod: &Value) -> Vec<Key> {
@@ -211,11 +237,7 @@ fn check(kind: &Kind, pod: &Value, options: &Options) -> Result<(), Failure> {
 pub(crate) fn bind(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp) -> Outcome {
     asked.only(&["dryRun", "fieldManager", "fieldValidation", "pretty"])?;
     let name = route.name.clone().unwrap_or_default();
-    let body: Value = serde_json::from_slice(&asked.body)
-        .map_err(|error| Failure::bad_request(format!("decoding Binding: {error}")))?;
-    if text(&body, &["metadata", "name"]) != name {
-        return Err(Failure::bad_request("name in URL does not match name in Binding object"));
-    }
+    let body = named_body(asked, "Binding", &name)?;
     let key = route.key(&name);
     let existing = log.get(&key).cloned().ok_or_else(|| Failure::not_found(&route.kind, &name))?;
     let meta = |object: &Value, key: &str| text(object, &["metadata", key]).to_owned();

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::delete::{Options, delete, delete_one};
-use super::eviction::{bind, evict};
+use super::eviction::{bind, carry_out, evict};
 use super::failure::Failure;
 use super::kinds::{Kind, Part, Rules, scale, scaled};
 use super::log::Log;
@@ -17,8 +17,34 @@ use super::write::{self, Update};
 
 /// What comes of a request that is not refused.
 pub(crate) enum Answer {
-    Object { code: u16, text: Bytes },
+    Object {
+        code: u16,
+        text: Bytes,
+    },
     Watch(Opening),
+    /// The first half is done.
+    Half,
+}
+
+/// Counts an eviction; all of it, if there is nothing to count.
+pub(crate) fn begin_eviction(
+    log: &mut Log,
+    route: &Route,
+    asked: &Asked,
+    now: Timestamp,
+) -> Result<Answer, Failure> {
+    check_accept(asked)?;
+    Ok(evict(log, route, asked, now)?.map_or(Answer::Half, status))
+}
+
+/// Carries out an eviction that was counted.
+pub(crate) fn end_eviction(
+    log: &mut Log,
+    route: &Route,
+    asked: &Asked,
+    now: Timestamp,
+) -> Result<Answer, Failure> {
+    carry_out(log, route, asked, now).map(status)
 }
 
 fn status((code, body): (u16, Value)) -> Answer {
@@ -53,12 +79,15 @@ pub(crate) fn execute(
             .map(|object| Answer::Object { code: 200, text: object.text.clone() }),
         (&Method::POST, false, _) => write::create(log, route, asked, now).map(written),
         (&Method::POST, true, Some("eviction")) if route.kind.rules == Rules::Pod => {
-            evict(log, route, asked, now).map(status)
+            match evict(log, route, asked, now)? {
+                Some(done) => Ok(status(done)),
+                None => carry_out(log, route, asked, now).map(status),
+            }
         }
         (&Method::POST, true, Some("binding")) if route.kind.rules == Rules::Pod => {
             bind(log, route, asked, now).map(status)
         }
-        (&Method::PUT | &Method::PATCH, true, Some("scale")) if route.kind.rules == Rules::StatefulSet => {
+        (&Method::PUT | &Method::PATCH, true, Some("scale")) if route.kind.has_scale() => {
             rescale(log, route, asked, now)
         }
         (&Method::PUT, true, _) => write::replace(log, route, asked, now).map(written),

@@ -13,7 +13,8 @@
 //! | `write`, `delete`, `eviction` | create, replace, patch; grace and finalizers; budgets and bindings |
 //! | `patch/` | the four patch types |
 //! | `read`, `select`, `watch` | lists, selectors, events |
-//! | `server`, `door`, `conduct` | who executes when, and what of it the sender hears |
+//! | `discovery` | which kinds there are |
+//! | `server`, `reply`, `door`, `conduct` | who executes when, and what of it the sender hears |
 //! | `failure` | `Status` objects |
 //!
 //! Invariants: a request is executed by the server's own task; the same requests
@@ -23,6 +24,7 @@
 
 mod conduct;
 mod delete;
+pub(crate) mod discovery;
 mod door;
 mod etcd;
 mod eviction;
@@ -33,6 +35,7 @@ mod kinds;
 mod log;
 mod patch;
 mod read;
+mod reply;
 mod route;
 mod select;
 mod server;
@@ -50,6 +53,9 @@ pub use watch::parse_event;
 
 pub(crate) use patch::merge as merge_patch;
 pub(crate) use route::Route;
+pub(crate) use select::label_selector_matches as selects_labels;
+/// The code under which the first half of a request is shown to the checker.
+pub(crate) const CONTINUE: u16 = 100;
 
 #[cfg(test)]
 mod tests;

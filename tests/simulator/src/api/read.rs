@@ -85,9 +85,7 @@ pub(crate) fn get(log: &Log, cached: &Cached, route: &Route, asked: &Asked) -> R
     match route.subresource.as_deref() {
         None => Ok(object),
         Some("status") if route.kind.has_status() => Ok(object),
-        Some("scale") if route.kind.rules == Rules::StatefulSet => {
-            Ok(super::write::unstored(scale(&object.value)))
-        }
+        Some("scale") if route.kind.has_scale() => Ok(super::write::unstored(scale(&object.value))),
         Some(other) => Err(Failure::unimplemented(format!("reading {}/{other}", route.kind.plural))),
     }
 }
@@ -134,12 +132,7 @@ pub(crate) fn list(log: &Log, cached: &Cached, route: &Route, asked: &Asked) -> 
     let flags = ["watch", "allowWatchBookmarks"];
     asked.only(&[&PARAMETERS[..], &flags[..]].concat())?;
     let kind = &route.kind;
-    let selector = Selector::of(
-        kind,
-        route.namespace.as_deref(),
-        asked.parameter("labelSelector"),
-        asked.parameter("fieldSelector"),
-    )?;
+    let selector = Selector::asked(route, asked)?;
     let token = asked.parameter("continue");
     let single = selector.is_single() && token.is_empty();
     let limit: usize = if single { 0 } else { asked.parameter("limit").parse().unwrap_or(0) };
@@ -252,12 +245,7 @@ fn item_text(kind: &Kind, object: &Object) -> Bytes {
 
 /// The names of what a deletion of a collection is about.
 pub(crate) fn names(log: &Log, route: &Route, asked: &Asked) -> Result<Vec<(Key, String)>, Failure> {
-    let selector = Selector::of(
-        &route.kind,
-        route.namespace.as_deref(),
-        asked.parameter("labelSelector"),
-        asked.parameter("fieldSelector"),
-    )?;
+    let selector = Selector::asked(route, asked)?;
     let range = (route.index, String::new())..(route.index + 1, String::new());
     let chosen = log.objects.range(range).filter(|(_, object)| selector.matches(&object.value));
     let name = |object: &Object| super::fields::text(&object.value, &["metadata", "name"]).to_owned();

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::failure::Failure;
 use super::fields::{at, list, text, texts};
 use super::kinds::{Kind, Rules};
+use super::route::{Asked, Route};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Test {
@@ -39,12 +40,13 @@ pub(crate) struct Selector {
 }
 
 impl Selector {
-    pub(crate) fn of(
-        kind: &Kind,
-        namespace: Option<&str>,
-        labels: &str,
-        fields: &str,
-    ) -> Result<Self, Failure> {
+    /// What a request for a collection selects.
+    pub(crate) fn asked(route: &Route, asked: &Asked) -> Result<Self, Failure> {
+        let (labels, fields) = (asked.parameter("labelSelector"), asked.parameter("fieldSelector"));
+        Self::of(&route.kind, route.namespace.as_deref(), labels, fields)
+    }
+
+    fn of(kind: &Kind, namespace: Option<&str>, labels: &str, fields: &str) -> Result<Self, Failure> {
         let mut selector = Self { namespace: namespace.map(str::to_owned), ..Self::default() };
         selector.labels = parse_labels(labels)?;
         for requirement in fields.split(',').filter(|part| !part.is_empty()) {

@@ -8,19 +8,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt;
-use futures::channel::mpsc;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use pod_safety_shared::clock::Env;
+use serde_json::Value;
 
 use super::conduct::{Conduct, Course, Disturbance, Following, Reach};
 use super::etcd::Etcd;
-use super::execute::{Answer, execute};
+use super::execute::{Answer, begin_eviction, end_eviction, execute};
 use super::failure::Failure;
 use super::kinds::Kind;
+use super::log::Log;
 use super::read::Cached;
+use super::reply::Reply;
 use super::route::{Asked, Route};
-use super::watch::{self, Opening, Part, Watches};
+use super::watch::{self, Opening, Watches};
+use super::{CONTINUE, discovery};
 
 /// How long a reader waits for a version that this server has not reached.
 const WAIT_FOR_VERSION: Duration = Duration::from_secs(3);
@@ -34,12 +37,6 @@ const BOOKMARK_EACH: Duration = Duration::from_secs(60);
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// `--min-request-timeout`: watches that name no end get one in this or twice this.
 const WATCH_AT_LEAST: Duration = Duration::from_secs(1800);
-
-/// What a request is answered with.
-pub(crate) enum Reply {
-    Whole { code: u16, content_type: &'static str, retry_after: Option<u64>, body: Bytes },
-    Stream { first: Vec<Bytes>, receiver: mpsc::UnboundedReceiver<Part> },
-}
 
 struct State {
     cached: Cached,
@@ -101,12 +98,18 @@ impl ApiServer {
     /// What its watch cache shows of a kind, in the order of names: what a list
     /// with `resourceVersion=0` is made of.
     #[must_use]
-    pub fn cached(&self, kind: &str) -> Vec<serde_json::Value> {
+    pub fn cached(&self, kind: &str) -> Vec<Value> {
+        self.cached_that(kind, |_| true)
+    }
+
+    /// Those of a kind that are wanted: only these are copied.
+    pub(crate) fn cached_that(&self, kind: &str, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
         let index = self.etcd.log.lock().kinds.iter().position(|known| known.kind == kind);
         let Some(index) = index else { return Vec::new() };
         let state = self.state.lock();
         let range = (index, String::new())..(index + 1, String::new());
-        state.cached.objects.range(range).map(|(_, object)| object.value.clone()).collect()
+        let objects = state.cached.objects.range(range).map(|(_, object)| &object.value);
+        objects.filter(|object| wanted(object)).cloned().collect()
     }
 
     /// How many watches are open.
@@ -200,35 +203,65 @@ impl ApiServer {
 
     /// Executes a request now, without course and waiting.
     pub(crate) fn handle(self: &Arc<Self>, asked: &Asked) -> Reply {
+        let whole = self.handle_by(asked, |log, cached, route, now| execute(log, cached, route, asked, now));
+        whole.unwrap_or_else(|| self.refuse(&Failure::unimplemented("half of a request")))
+    }
+
+    /// Executes a request, or a half of it. `None`: the other half is to come.
+    fn handle_by(
+        self: &Arc<Self>,
+        asked: &Asked,
+        how: impl FnOnce(&mut Log, &Cached, &Route, Timestamp) -> Result<Answer, Failure>,
+    ) -> Option<Reply> {
         let (answer, before, after) = {
             let mut log = self.etcd.log.lock();
             let before = log.revision;
             let state = self.state.lock();
             let now = self.env.clock.wall();
-            let answer = match Route::of(&log.kinds, &asked.path) {
-                Some(route) => execute(&mut log, &state.cached, &route, asked, now),
-                None => return self.no_route(asked),
-            };
-            (answer, before, log.revision)
+            let route = Route::of(&log.kinds, &asked.path);
+            (route.map(|route| how(&mut log, &state.cached, &route, now)), before, log.revision)
         };
+        let Some(answer) = answer else { return Some(self.no_route(asked)) };
         if after != before {
             self.etcd.announce();
         }
         let reply = match answer {
-            Ok(Answer::Object { code, text }) => json(code, text),
-            Ok(Answer::Watch(opening)) => self.open(asked, opening),
-            Err(failure) => self.refuse_to(asked, &failure),
+            Ok(Answer::Object { code, text }) => Some(Reply::json(code, text)),
+            Ok(Answer::Watch(opening)) => Some(self.open(asked, opening)),
+            Ok(Answer::Half) => None,
+            Err(failure) => Some(self.refuse_to(asked, &failure)),
         };
-        let code = if let Reply::Whole { code, .. } = &reply { *code } else { 200 };
+        let code = match &reply {
+            Some(Reply::Whole { code, .. }) => *code,
+            Some(Reply::Stream { .. }) => 200,
+            None => CONTINUE,
+        };
         self.conduct.executed(&self.name, asked, code, before);
         reply
     }
 
+    /// An eviction: counted now, carried out a moment later.
+    async fn evict(self: &Arc<Self>, asked: &Asked, between: Duration) -> Reply {
+        let first = self.handle_by(asked, |log, _, route, now| begin_eviction(log, route, asked, now));
+        if let Some(reply) = first {
+            return reply;
+        }
+        self.env.sleep(between).await;
+        let second = self.handle_by(asked, |log, _, route, now| end_eviction(log, route, asked, now));
+        second.unwrap_or_else(|| self.refuse(&Failure::unimplemented("a third half of an eviction")))
+    }
+
     fn no_route(&self, asked: &Asked) -> Reply {
+        let found = discovery::find(&self.kinds(), &asked.path, &asked.accept);
+        if let Some(found) = found.filter(|_| asked.method == http::Method::GET) {
+            return Reply::json(found.status().as_u16(), found.into_body());
+        }
         let (code, text) = match asked.path.as_str() {
             "/readyz" | "/livez" | "/healthz" => (200, "ok"),
             // What no server knows is no mistake of the simulator.
-            path if path.starts_with("/apis/pod-safety.dev/") => (404, "404 page not found\n"),
+            path if path.starts_with("/apis/pod-safety.dev/") || is_of_a_group(path) => {
+                (404, "404 page not found\n")
+            }
             path => {
                 let failure = Failure::unimplemented(format!("{} {path}", asked.method));
                 return self.refuse_to(asked, &failure);
@@ -324,6 +357,12 @@ impl ApiServer {
             }
             self.env.sleep(Duration::from_millis(50)).await;
         }
+        if asked.method == http::Method::POST && asked.path.ends_with("/eviction") {
+            let between = self.conduct.between(&self.name, asked);
+            if !between.is_zero() {
+                return self.evict(asked, between).await;
+            }
+        }
         self.handle(asked)
     }
 
@@ -341,26 +380,7 @@ impl ApiServer {
     }
 }
 
-fn json(code: u16, body: Bytes) -> Reply {
-    Reply::Whole { code, content_type: "application/json", retry_after: None, body }
-}
-
-impl Reply {
-    /// The body as a stream: what is there first, then what comes.
-    pub(crate) fn into_parts(self) -> (http::response::Builder, futures::stream::BoxStream<'static, Part>) {
-        match self {
-            Self::Whole { code, content_type, retry_after, body } => {
-                let mut head = http::Response::builder().status(code).header("content-type", content_type);
-                if let Some(seconds) = retry_after {
-                    head = head.header("retry-after", seconds);
-                }
-                (head, futures::stream::once(async move { Ok(body) }).boxed())
-            }
-            Self::Stream { first, receiver } => {
-                let head = http::Response::builder().status(200).header("content-type", "application/json");
-                let first = futures::stream::iter(first.into_iter().map(Ok));
-                (head, first.chain(receiver).boxed())
-            }
-        }
-    }
+/// Whether a path asks what a group has: `/apis/GROUP/VERSION`.
+fn is_of_a_group(path: &str) -> bool {
+    path.starts_with("/apis/") && path.trim_matches('/').split('/').count() == 3
 }

@@ -6,11 +6,9 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use http::Method;
-use jiff::Timestamp;
-use pod_safety_shared::clock::{Clock, Env, Mono, Task};
 use serde_json::{Value, json};
 
-use super::server::Reply;
+use super::reply::Reply;
 use super::{
     ApiServer, Asked, Conduct, Course, Door, Etcd, Fate, Following, Kind, Prompt, Reach, parse_event,
 };
@@ -24,27 +22,6 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json-patch+json";
 
-/// Wall time that moves with tokio's paused clock, from the first of 2027.
-struct Paused(Env);
-
-impl Clock for Paused {
-    fn mono(&self) -> Mono {
-        self.0.now()
-    }
-    fn wall(&self) -> Timestamp {
-        let start: Timestamp = "2027-01-01T00:00:00Z".parse().unwrap();
-        start + jiff::SignedDuration::try_from(self.mono().since_start()).unwrap()
-    }
-    fn sleep_until(&self, deadline: Mono) -> Task {
-        self.0.clock.sleep_until(deadline)
-    }
-}
-
-fn env() -> Env {
-    let real = Env::real(1);
-    Env { clock: Arc::new(Paused(real.clone())), ..real }
-}
-
 /// A cluster of one server.
 struct Cluster {
     etcd: Arc<Etcd>,
@@ -57,7 +34,7 @@ impl Cluster {
     }
 
     fn with(conduct: Arc<dyn Conduct>) -> Self {
-        let env = env();
+        let env = paused::env(1);
         let custom = [Kind::custom("nodefences", "NodeFence", false)];
         let etcd = Etcd::new(Chance::new(7), &custom, env.clock.wall());
         let server = ApiServer::start("api", &etcd, env, conduct);
@@ -127,6 +104,9 @@ fn fields(answer: &(u16, Value)) -> Vec<&str> {
     let causes = answer.1["details"]["causes"].as_array().unwrap();
     causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect()
 }
+
+#[path = "../../tests/paused/mod.rs"]
+mod paused;
 
 mod deleting;
 mod evicting;

@@ -129,12 +129,7 @@ pub(crate) fn open(log: &Log, cached: &Cached, route: &Route, asked: &Asked) -> 
         return Err(Failure::unimplemented("watching a single object by its path"));
     }
     let kind = &route.kind;
-    let selector = Selector::of(
-        kind,
-        route.namespace.as_deref(),
-        asked.parameter("labelSelector"),
-        asked.parameter("fieldSelector"),
-    )?;
+    let selector = Selector::asked(route, asked)?;
     let bookmarks = asked.parameter("allowWatchBookmarks") == "true";
     let start = Start::of(asked)?;
     let (sender, receiver) = mpsc::unbounded();

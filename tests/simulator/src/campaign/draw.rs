@@ -1,6 +1,6 @@
 //! A plan from a seed.
 
-use super::plan::{Fault, Plan, Trouble};
+use super::plan::{Extras, Fault, Manner, Plan, Trouble};
 use crate::chance::{Chance, Draws};
 
 /// How long the chaos lasts.
@@ -19,6 +19,7 @@ pub fn draw(seed: u64) -> Plan {
         pods: usize::try_from(2 + draws.below(3)).unwrap_or(2),
         lease_collected_after: [1, 15, 30, 120][usize::try_from(draws.below(4)).unwrap_or(0)],
         heal_at: CHAOS,
+        with: Extras::default(),
         faults: Vec::new(),
     };
     let kinds: Vec<u64> = (0..KINDS).filter(|_| draws.percent(50)).collect();
@@ -37,11 +38,13 @@ pub fn draw(seed: u64) -> Plan {
         let fault = fault(kind, &plan, &mut draws);
         plan.faults.push((at, fault));
     }
+    super::budgets::add(&mut plan);
     plan.faults.sort_by_key(|(at, _)| *at);
+    plan.with = Extras { attached_volumes: draws.percent(25), static_pods: draws.percent(25) };
     plan
 }
 
-const KINDS: u64 = 26;
+const KINDS: u64 = 27;
 
 fn fault(kind: u64, plan: &Plan, draws: &mut Draws) -> Fault {
     let mut one = |count: usize| usize::try_from(draws.below(count as u64)).unwrap_or(0);
@@ -77,8 +80,20 @@ fn fault(kind: u64, plan: &Plan, draws: &mut Draws) -> Fault {
         23 => Fault::StuckProcesses { node, seconds },
         // What a node asks arrives, and it hears of nothing.
         24 => Fault::TroubleNode { node, trouble: Trouble::LoseAnswer, percent: 100, seconds },
+        25 => Fault::FenceByHand { node, manner: manner(draws) },
         _ if draws.percent(50) => Fault::DeleteNode { node },
         _ => Fault::Evict { pod },
+    }
+}
+
+fn manner(draws: &mut Draws) -> Manner {
+    match draws.below(6) {
+        0 => Manner::Honest,
+        1 => Manner::SaysOffWhileOn,
+        2 => Manner::Late(1 + draws.below(60)),
+        3 => Manner::Twice(1 + draws.below(60)),
+        4 => Manner::DoneButSilent,
+        _ => Manner::Dead,
     }
 }
 

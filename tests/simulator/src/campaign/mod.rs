@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `plan` | what happens in a run, as data |
 //! | `draw` | a plan from a seed |
+//! | `budgets` | the part of a drawn plan that is about disruption budgets |
 //! | `many` | many seeds on all cores, and what they came to |
 //! | `twins` | plans whose worlds look the same |
 //! | `plant` | bugs that can be planted into what is under test |
@@ -14,6 +15,7 @@
 //! A plan is drawn before its run, and everything in the run draws by keys: taking
 //! one fault out of a plan changes nothing else.
 
+mod budgets;
 mod corpus;
 mod draw;
 mod many;
@@ -29,7 +31,7 @@ pub use draw::draw;
 pub use many::{Tally, campaign, campaign_while, first_seed_that_breaks, same_twice, tell, threads};
 pub use minimise::{Smallest, minimise};
 pub use perturb::{Broken, Perturbed, perturb};
-pub use plan::{Fault, Plan, Trouble};
+pub use plan::{Extras, Fault, Limit, Manner, Plan, Trouble};
 pub use plant::Plant;
 pub use scenarios::{Scenario, scenarios};
 pub use twins::twins;

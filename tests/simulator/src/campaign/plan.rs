@@ -29,6 +29,38 @@ impl Trouble {
     }
 }
 
+/// How a power switch behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Manner {
+    /// It does what it is told and says what is so.
+    Honest,
+    /// It says off, and the machine runs on.
+    SaysOffWhileOn,
+    /// It says done at once, and acts so many seconds later.
+    Late(u64),
+    /// It acts, and acts once more so many seconds later.
+    Twice(u64),
+    /// It acts, and its answer is lost.
+    DoneButSilent,
+    /// It hears nothing.
+    Dead,
+}
+
+/// What a disruption budget asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Limit {
+    /// So many pods must be healthy.
+    MinAvailable(u64),
+    /// So many of a hundred.
+    MinPercent(u64),
+    /// So many pods may be missing.
+    MaxUnavailable(u64),
+    /// So many of a hundred.
+    MaxPercent(u64),
+}
+
 /// Something that goes wrong, or that somebody does. Times are in seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
@@ -79,12 +111,32 @@ pub enum Fault {
     StuckProcesses { node: usize, seconds: u64 },
     /// A person or an autoscaler deletes the Node object.
     DeleteNode { node: usize },
+    /// A person turns a machine off by its switch, asks the switch, and deletes the
+    /// Node if that says off.
+    FenceByHand { node: usize, manner: Manner },
     /// A script adds the out-of-service taint.
     Taint { node: usize },
     /// A person deletes a pod.
     DeletePod { pod: usize },
     /// A kubelet evicts a pod: it ends as Failed.
     Evict { pod: usize },
+    /// A person makes a workload with a budget: a StatefulSet if its pods keep their
+    /// names, else a ReplicaSet. Its pods are ready `start_up` after their start.
+    Deploy { workload: usize, replicas: u64, keeps_names: bool, start_up: u64, limit: Limit },
+    /// A person or an autoscaler scales a workload.
+    Scale { workload: usize, replicas: u64 },
+    /// A person changes what a budget asks for.
+    ChangeBudget { workload: usize, limit: Limit },
+    /// The controllers of the workloads do nothing.
+    StallWorkloads { seconds: u64 },
+    /// A process of a workload runs and is not ready.
+    Sicken { workload: usize, pod: usize, seconds: u64 },
+    /// A person drains a node, for so long at most, and takes it into service again.
+    /// With `careful` each eviction names the UID of its pod.
+    Drain { node: usize, careful: bool, seconds: u64 },
+    /// So many clients at once evict the pods of a workload. With `stale` they name
+    /// UIDs that these pods do not have.
+    EvictAtOnce { workload: usize, clients: usize, stale: bool },
 }
 
 impl Fault {
@@ -93,6 +145,71 @@ impl Fault {
     pub fn kind(&self) -> String {
         let text = format!("{self:?}");
         text.split([' ', '{']).next().unwrap_or_default().to_owned()
+    }
+
+    /// For how long it keeps processes under test and API servers from their work;
+    /// `None`: not at all.
+    #[must_use]
+    pub const fn troubles_control(&self) -> Option<u64> {
+        match self {
+            Self::CutReplica { seconds, .. }
+            | Self::TroubleReplica { seconds, .. }
+            | Self::CutServer { seconds, .. }
+            | Self::LagServer { seconds, .. }
+            | Self::CrashReplica { seconds, .. }
+            | Self::PauseReplica { seconds, .. } => Some(*seconds),
+            // Its grace, and then it is away.
+            Self::StopReplica { seconds, .. } => Some(*seconds + 30),
+            Self::RestartServer { .. }
+            | Self::Forget
+            | Self::SwitchServer { .. }
+            | Self::JumpReplica { .. } => Some(0),
+            _ => None,
+        }
+    }
+
+    /// Whether people do it to workloads with a budget, or to their pods.
+    #[must_use]
+    pub const fn is_of_budgets(&self) -> bool {
+        matches!(
+            self,
+            Self::Scale { .. }
+                | Self::ChangeBudget { .. }
+                | Self::StallWorkloads { .. }
+                | Self::Sicken { .. }
+                | Self::Drain { .. }
+                | Self::EvictAtOnce { .. }
+        )
+    }
+
+    /// For how long it goes on by itself after it began.
+    #[must_use]
+    pub const fn lasts(&self) -> u64 {
+        match self {
+            Self::StallWorkloads { seconds } | Self::Sicken { seconds, .. } | Self::Drain { seconds, .. } => {
+                *seconds
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// What a world has or has not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Extras {
+    /// The volumes of the `StatefulSet` must be attached to a node before a process
+    /// there can have them. Without it they are at hand everywhere.
+    pub attached_volumes: bool,
+    /// Each node has a static pod, whose copy its kubelet keeps in the API.
+    pub static_pods: bool,
+}
+
+impl Extras {
+    /// Whether it is a world like most.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
     }
 }
 
@@ -114,6 +231,9 @@ pub struct Plan {
     pub lease_collected_after: u64,
     /// When everything that can be healed is, in seconds.
     pub heal_at: u64,
+    /// What else there is.
+    #[serde(default, skip_serializing_if = "Extras::is_nothing")]
+    pub with: Extras,
     /// What happens, by seconds since the start.
     pub faults: Vec<(u64, Fault)>,
 }

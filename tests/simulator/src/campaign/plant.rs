@@ -78,11 +78,25 @@ pub enum Plant {
     MuteWatches,
     /// The quarantine lasts an hour.
     EndlessQuarantine,
+    /// Pods that are being deleted count as healthy.
+    CountsTerminating,
+    /// Evictions that were let through are forgotten at once.
+    ForgetsEvictions,
+    /// Percentages of budgets are rounded down.
+    RoundsDown,
+    /// The pods that are there count for those that the workload wants.
+    ExpectsWhatIsThere,
+    /// Numbers of budgets are written whatever was written meanwhile.
+    LostDecrement,
+    /// Numbers of budgets claim to be those of any spec to come.
+    AlwaysObserved,
+    /// Who does not lead writes what it thinks of budgets.
+    StandbyWrites,
 }
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 33] = [
+    pub const ALL: [(Self, Invariant); 40] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -116,6 +130,13 @@ impl Plant {
         (Self::SkippedEvents, Invariant::Liveness),
         (Self::MuteWatches, Invariant::Liveness),
         (Self::EndlessQuarantine, Invariant::Liveness),
+        (Self::CountsTerminating, Invariant::Budget),
+        (Self::ForgetsEvictions, Invariant::Budget),
+        (Self::RoundsDown, Invariant::Budget),
+        (Self::ExpectsWhatIsThere, Invariant::Budget),
+        (Self::LostDecrement, Invariant::Budget),
+        (Self::AlwaysObserved, Invariant::Budget),
+        (Self::StandbyWrites, Invariant::Term),
     ];
 
     /// What it does, in a sentence.
@@ -169,6 +190,13 @@ impl Plant {
             Self::SkippedEvents => "Every third event of a watch is dropped.",
             Self::MuteWatches => "Watches fall silent after forty events, and nobody notices.",
             Self::EndlessQuarantine => "The quarantine lasts an hour.",
+            Self::CountsTerminating => "Pods that are being deleted count as healthy.",
+            Self::ForgetsEvictions => "Evictions that were let through are forgotten at once.",
+            Self::RoundsDown => "Percentages of budgets are rounded down.",
+            Self::ExpectsWhatIsThere => "The pods that are there count for those that the workload wants.",
+            Self::LostDecrement => "Numbers of budgets are written whatever was written meanwhile.",
+            Self::AlwaysObserved => "Numbers of budgets claim to be those of any spec to come.",
+            Self::StandbyWrites => "Who does not lead writes what it thinks of budgets.",
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::perturb::second;
-use super::plan::{Fault, Plan};
+use super::plan::{Extras, Fault, Limit, Plan};
 
 /// One scenario.
 #[derive(Clone, Debug)]
@@ -53,6 +53,14 @@ pub fn scenarios() -> Vec<Scenario> {
             vec![lost(), deleted(later), (later + 10, Fault::PauseReplica { replica: 0, seconds: 60 })],
         ),
         scenario(
+            "a node is drained under a budget",
+            vec![
+                (17, deployed()),
+                (BEGIN, Fault::Drain { node: 0, careful: true, seconds: 50 }),
+                (later, Fault::Scale { workload: 0, replicas: 4 }),
+            ],
+        ),
+        scenario(
             "pods that ended are replaced by name",
             vec![
                 (BEGIN, Fault::Evict { pod: 0 }),
@@ -61,6 +69,12 @@ pub fn scenarios() -> Vec<Scenario> {
             ],
         ),
     ]
+}
+
+/// A workload that may miss one of its pods.
+const fn deployed() -> Fault {
+    let limit = Limit::MaxUnavailable(1);
+    Fault::Deploy { workload: 0, replicas: 3, keeps_names: true, start_up: 2, limit }
 }
 
 fn scenario(name: &'static str, faults: Vec<(u64, Fault)>) -> Scenario {
@@ -72,6 +86,7 @@ fn scenario(name: &'static str, faults: Vec<(u64, Fault)>) -> Scenario {
         pods: 2,
         lease_collected_after: 15,
         heal_at: HEAL,
+        with: Extras::default(),
         faults,
     };
     Scenario { name, plan, from: second(BEGIN - 2), until: second(HEAL - 1) }

@@ -37,6 +37,7 @@ fn befalls(fault: &Fault, which: usize) -> bool {
         | Fault::DeafKubelet { node, .. }
         | Fault::StuckProcesses { node, .. }
         | Fault::DeleteNode { node }
+        | Fault::FenceByHand { node, .. }
         | Fault::Taint { node } => *node == which,
         // Whose pod it is, and on which node, is not known beforehand.
         Fault::Evict { .. } => true,

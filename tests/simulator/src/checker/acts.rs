@@ -138,6 +138,7 @@ impl Checker {
             }
             state.read(now, asked, code);
         }
+        state.judge_budgets(now, asked, code, changes);
         let removed = changes.iter().any(|change| change.after.is_none());
         for change in changes {
             // A removal sets the grace to zero on its way; one act is judged once.
@@ -317,11 +318,15 @@ impl State {
         }
         let uid = word(pod, "/metadata/uid");
         let by_us = self.acts.ended_by.get(uid).is_some_and(|(by, _)| is_under_test(by));
-        if is_terminal(pod) && !by_us {
+        // Called ended by us, on evidence that was judged then, and something kept us
+        // from the removal until the node was back: with the phase its name was given
+        // away, and what is left to ask is the truth.
+        let returned = self.acts.missing_since(node).is_none();
+        if is_terminal(pod) && (!by_us || returned) {
             if self.processes.of_uid(uid).next().is_some() {
                 return Err("its phase says ended, and a process of it runs".to_owned());
             }
-            return Ok("KubeletTerminated");
+            return Ok(if by_us { "NodeGoneBefore" } else { "KubeletTerminated" });
         }
         if let Some(why) = self.acts.dishonest(caller, node, sent, quarantine) {
             return Err(why);

@@ -8,6 +8,7 @@
 //! | `acts` | S2, S4, S5, S6, S11: what is changed, with which evidence, and of which UID |
 //! | `requests` | S9, S12, S13: who may write when, and how requests look |
 //! | `leaders` | S9: no two processes write in each other's terms |
+//! | `budgets`, `evictions` | S7, L5: what disruption budgets let through and refuse |
 //! | `storage` | S8: at most one writer per volume |
 //! | `liveness` | L1, L9: what is proved gone is removed in time, what is not has a reason |
 //! | `twins` | S3: what a process under test saw and did, to compare with another run |
@@ -18,7 +19,9 @@
 //! `Checker::hash`, which is how two runs of one seed are compared.
 
 mod acts;
+mod budgets;
 mod effects;
+mod evictions;
 mod leaders;
 mod liveness;
 mod probes;
@@ -41,6 +44,7 @@ pub(crate) use rest::FAILOVER;
 use tokio::time::Instant;
 pub use twins::{Moment, first_difference};
 
+pub(crate) use budgets::desired as healthy_of;
 pub use processes::Gap;
 pub(crate) use requests::Outstanding;
 
@@ -57,6 +61,8 @@ pub enum Invariant {
     Grace,
     /// S6: what was meant gracefully removes nothing at once.
     Graceful,
+    /// S7: no more is disrupted than a budget allows.
+    Budget,
     /// S8: at most one writer per volume.
     Storage,
     /// S9: nobody writes after the end of its term.
@@ -73,6 +79,8 @@ pub enum Invariant {
     Liveness,
     /// L4: when all is well, what can run runs, and stays.
     Rest,
+    /// L5: what a budget allows is not refused for its sake.
+    Refused,
     /// L8: a leader that died is replaced in time.
     Failover,
     /// L9: what cannot be proved is reported.
@@ -89,6 +97,7 @@ impl std::fmt::Display for Invariant {
             Self::Identity => "S4 identity",
             Self::Grace => "S5 grace",
             Self::Graceful => "S6 graceful",
+            Self::Budget => "S7 budget",
             Self::Storage => "S8 storage",
             Self::Term => "S9 term",
             Self::Truth => "S11 truth",
@@ -97,6 +106,7 @@ impl std::fmt::Display for Invariant {
             Self::HotLoop => "S13 no hot loop",
             Self::Liveness => "L1 liveness",
             Self::Rest => "L4 rest",
+            Self::Refused => "L5 refused",
             Self::Failover => "L8 failover",
             Self::Reported => "L9 reported",
             Self::Simulator => "simulator",
@@ -147,6 +157,11 @@ struct State {
     /// Since when nothing goes wrong any more.
     healed: Option<Duration>,
     acts: acts::Acts,
+    budgets: budgets::Budgets,
+    /// Evictions that were counted and are not through yet: UIDs by caller and path.
+    spending: BTreeMap<(String, String), String>,
+    /// The wall clock of a process under test jumped: entries expire when it says so.
+    clocks_jumped: bool,
     storage: storage::Storage,
     tape: Vec<Moment>,
     requests: requests::Requests,
@@ -176,6 +191,9 @@ impl Checker {
             processes: processes::Ledger::default(),
             healed: None,
             acts: acts::Acts::default(),
+            budgets: budgets::Budgets::default(),
+            spending: BTreeMap::new(),
+            clocks_jumped: false,
             storage: storage::Storage::default(),
             tape: Vec::new(),
             requests: requests::Requests::default(),

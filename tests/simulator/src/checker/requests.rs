@@ -15,6 +15,9 @@ use crate::world::{number, word};
 const MANY: u32 = 150;
 /// Writes of one process to one object in a minute, when nothing goes wrong.
 const MANY_AT_REST: u32 = 10;
+/// The same for the numbers of one budget, which follow its pods: people drain and
+/// scale when nothing goes wrong too, and each eviction brings three writes.
+const MANY_OF_A_BUDGET: u32 = 40;
 /// For how long after the end of all trouble what failed may be tried again.
 const AT_REST_AFTER: Duration = Duration::from_secs(60);
 /// No request may stay open for longer: `READ_TIMEOUT` of the client, and a
@@ -58,6 +61,11 @@ pub(super) fn is_lease_of_ours(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
 }
 
+/// What only the leader may write: pods, and the numbers of budgets.
+fn is_guarded(method: &http::Method, path: &str) -> bool {
+    *method != http::Method::GET && (path.contains("/pods/") || path.contains("/poddisruptionbudgets/"))
+}
+
 fn is_write_to_pods(method: &http::Method, path: &str) -> bool {
     *method != http::Method::GET && path.contains("/pods/")
 }
@@ -80,6 +88,8 @@ impl Checker {
             let uid = [word(&body, "/preconditions/uid"), word(&body, "/metadata/uid")].concat();
             let intention = Intention { uid, sent: now };
             state.requests.intentions.insert((caller.to_owned(), path.to_owned()), intention);
+        }
+        if is_guarded(method, path) {
             let term = state.requests.terms.get(caller).copied();
             if term.is_none_or(|ends| now >= ends) {
                 let what =
@@ -164,7 +174,9 @@ impl State {
         let writes = asked.method != http::Method::GET && !is_lease_of_ours(&asked.path);
         // Many objects are created at one path.
         let creates = asked.method == http::Method::POST && !asked.path.contains("/pods/");
-        if at_rest && writes && !creates && count == MANY_AT_REST {
+        let budget = asked.path.contains("/poddisruptionbudgets/");
+        let many = if budget { MANY_OF_A_BUDGET } else { MANY_AT_REST };
+        if at_rest && writes && !creates && count == many {
             let what = format!(
                 "{} sent {} {} {count} times in a quiet minute",
                 asked.caller, asked.method, asked.path

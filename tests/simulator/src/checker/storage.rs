@@ -1,10 +1,13 @@
-//! The disks: each volume knows who wrote to it, and cannot be told otherwise.
+//! The disks: each volume knows who wrote to it, and cannot be told otherwise. In
+//! worlds with attachments it knows too where it was attached while others wrote.
 //!
 //! A process writes while it runs, cut off or not; one on a frozen machine writes
 //! again when that thaws. Two that write in turns have broken what is stored.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use super::processes::Process;
 use super::{Checker, Invariant};
 
 /// The pods of the `StatefulSet` have a volume each.
@@ -21,9 +24,42 @@ struct Volume {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Storage(BTreeMap<String, Volume>);
+pub(super) struct Storage {
+    volumes: BTreeMap<String, Volume>,
+    /// Where each volume was attached last, and when.
+    attached: BTreeMap<String, (String, Duration)>,
+}
 
 impl Checker {
+    /// Somebody attached a volume to a node: nobody on another may write to it.
+    pub(crate) fn volume_is_attached(&self, identity: &str, node: &str) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let before = state.storage.attached.insert(identity.to_owned(), (node.to_owned(), now));
+        if before.is_some_and(|(before, _)| before != node) {
+            state.probe("a volume was attached to its next node");
+        }
+        let elsewhere = |process: &&Process| process.identity == identity && *process.node != *node;
+        let others: Vec<_> = state.processes.running().filter(elsewhere).cloned().collect();
+        for process in others {
+            if process.vouched_for {
+                state.probe("person vouched for a machine that still had a volume: S8 not owed");
+                continue;
+            }
+            let what = format!(
+                "the volume of {identity} was attached to {node}, and {:.8} on {} writes to it",
+                process.uid, process.node
+            );
+            state.violated(now, Invariant::Storage, what);
+        }
+    }
+
+    /// Since when a volume is attached to this node.
+    pub(crate) fn attached_since(&self, identity: &str, node: &str) -> Option<Duration> {
+        let state = self.state.lock();
+        state.storage.attached.get(identity).filter(|(at, _)| at == node).map(|(_, since)| *since)
+    }
+
     /// Every process with a volume writes to it, but for those on frozen machines.
     pub(crate) fn volumes_are_written(&self, is_frozen: impl Fn(&str) -> bool) {
         let now = self.now();
@@ -35,7 +71,7 @@ impl Checker {
             .cloned()
             .collect();
         for process in writers {
-            let volume = state.storage.0.entry(process.identity.clone()).or_default();
+            let volume = state.storage.volumes.entry(process.identity.clone()).or_default();
             if volume.writer == process.uid {
                 continue;
             }

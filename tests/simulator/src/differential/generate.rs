@@ -74,6 +74,8 @@ impl Generator {
         // First there must be something.
         let turn = if self.number <= 10 && self.draws.percent(60) { 0 } else { self.draws.below(100) };
         match turn {
+            // ReplicationControllers are made, read and removed: nobody of ours does more with them.
+            30..71 if target == Target::Replication => self.get(&object),
             0..18 => self.create(target, &collection, &name, &namespace),
             18..23 => self.get(&object),
             23..30 => self.list(target, &collection),
@@ -83,6 +85,7 @@ impl Generator {
             71..86 => self.delete(&object),
             86..88 => self.delete_collection(&collection),
             88..98 if target == Target::Pod => self.act(&object, &name),
+            88..95 if target.has_scale() => self.scale(&object),
             88..98 => self.finalizers(&object),
             _ => self.nonsense(&collection, &object),
         }
@@ -134,10 +137,14 @@ impl Generator {
     }
 
     fn list(&mut self, target: Target, collection: &str) -> Operation {
+        if Target::FOLLOWED.contains(&target) && self.draws.percent(15) {
+            let query = self.draws.one(&["", "limit=1000000"]).copied().unwrap_or_default();
+            return Operation::new("GET", &target.everywhere(), "").query(query);
+        }
         if matches!(target, Target::Pod | Target::Node) && self.draws.percent(15) {
             // As our feeds list; others' objects are left out of the comparison.
             let path = if target == Target::Pod { "/api/v1/pods" } else { "/api/v1/nodes" };
-            let query = self.draws.one(&["", "limit=5000"]).copied().unwrap_or_default();
+            let query = self.draws.one(&["", "limit=1000000"]).copied().unwrap_or_default();
             return Operation::new("GET", path, "").query(query);
         }
         let mut parts = Vec::new();
@@ -300,6 +307,17 @@ impl Generator {
         }
         let operation = Operation::new("POST", &format!("{object}/eviction"), object).json(body);
         if self.draws.percent(10) { operation.query("dryRun=All") } else { operation }
+    }
+
+    fn scale(&mut self, object: &str) -> Operation {
+        let path = format!("{object}/scale");
+        if self.draws.percent(20) {
+            let group = ["/apis/apps/v1", "/apis/policy/v1", "/api/v1", "/apis/nothing.example.com/v1"];
+            return Operation::new("GET", self.draws.one(&group).copied().unwrap_or_default(), "");
+        }
+        // Read only: the first write of a scale that changes nothing is one all the same in the real server, for
+        // the sake of field ownership.
+        Operation::new("GET", &path, object)
     }
 
     fn finalizers(&mut self, object: &str) -> Operation {

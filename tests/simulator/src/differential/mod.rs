@@ -6,6 +6,9 @@
 //! server answered, in a form in which UIDs, versions and times of two servers
 //! can be compared ([`compare`]). The watch streams from every version seen are
 //! part of it.
+//!
+//! Beside these sequences, four clients work on the same keys at once on each side
+//! ([`together()`]), and what they were answered must fit one order.
 
 mod compare;
 mod generate;
@@ -15,6 +18,7 @@ mod run;
 mod scene;
 mod shapes;
 mod templates;
+mod together;
 mod watches;
 
 pub use compare::{DIVERGENCES, Difference, Divergence, compare};
@@ -23,4 +27,5 @@ pub use normal::{Normaliser, Reply};
 pub use operation::Operation;
 pub use run::{Session, Side, Transcript, WatchRun};
 pub use shapes::{Recorder, shape};
+pub use together::{Seen, disorder, met_each_other, together};
 pub use watches::watch_targets;

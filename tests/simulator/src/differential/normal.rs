@@ -11,6 +11,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::api::Kind;
+
 /// One answer, as it came.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
@@ -54,6 +56,25 @@ fn belongs(prefix: &str, object: &Value) -> bool {
         .any(|key| object["metadata"][*key].as_str().is_some_and(|text| text.starts_with(prefix)))
 }
 
+/// What is said of the resources that are simulated, in the order of their names.
+fn resources(list: &Value) -> Value {
+    let kinds = Kind::built_in();
+    let known = |name: &str| {
+        let (plural, sub) = name.split_once('/').unwrap_or((name, "status"));
+        let simulated = ["status", "scale", "eviction", "binding", "finalize"].contains(&sub);
+        simulated && kinds.iter().any(|kind| kind.plural == plural)
+    };
+    let all = list["resources"].as_array().into_iter().flatten();
+    let own = all.filter(|resource| resource["name"].as_str().is_some_and(known));
+    let mut own: Vec<Value> = own
+        .map(|one| {
+            json!([one["name"], one["kind"], one["namespaced"], one["verbs"], one["group"], one["version"]])
+        })
+        .collect();
+    own.sort_by_key(ToString::to_string);
+    json!({ "kind": list["kind"], "groupVersion": list["groupVersion"], "resources": own })
+}
+
 /// Brings the answers of one side into normal form.
 #[derive(Debug)]
 pub struct Normaliser {
@@ -78,6 +99,7 @@ impl Normaliser {
         if reply.whole_cluster && body["continues"].is_boolean() {
             // Whether a page is the last one depends on what others left.
             body["continues"] = Value::Null;
+            body["remaining"] = Value::Null;
         }
         json!({ "code": reply.code, "retryAfter": reply.retry_after, "body": body })
     }
@@ -97,6 +119,9 @@ impl Normaliser {
 
     /// An object or a list.
     pub fn body(&mut self, body: &Value) -> Value {
+        if body["kind"] == "APIResourceList" {
+            return resources(body);
+        }
         let Some(items) = body["items"].as_array() else { return self.value("", body) };
         // Names of others may be in lists of the whole cluster.
         let own = items.iter().filter(|item| self.is_own(item));

@@ -16,13 +16,16 @@ pub(super) enum Target {
     Claim,
     Attachment,
     StatefulSet,
+    ReplicaSet,
+    Deployment,
+    Replication,
     Event,
     Custom,
 }
 
 impl Target {
     /// Each as often as it matters.
-    pub(super) const WEIGHTED: [Self; 20] = [
+    pub(super) const WEIGHTED: [Self; 23] = [
         Self::Pod,
         Self::Pod,
         Self::Pod,
@@ -41,9 +44,26 @@ impl Target {
         Self::Claim,
         Self::Attachment,
         Self::StatefulSet,
+        Self::ReplicaSet,
+        Self::Deployment,
+        Self::Replication,
         Self::Event,
         Self::Custom,
     ];
+
+    /// The kinds that a controller of budgets follows.
+    pub(super) const FOLLOWED: [Self; 5] =
+        [Self::Budget, Self::StatefulSet, Self::ReplicaSet, Self::Deployment, Self::Replication];
+
+    /// Whether it says how many pods it wants.
+    pub(super) const fn has_scale(self) -> bool {
+        matches!(self, Self::StatefulSet | Self::ReplicaSet | Self::Deployment | Self::Replication)
+    }
+
+    /// The path of the collection, of the whole cluster.
+    pub(super) fn everywhere(self) -> String {
+        self.collection("").replace("/namespaces/", "")
+    }
 
     pub(super) const fn namespaced(self) -> bool {
         !matches!(self, Self::Node | Self::Volume | Self::Attachment | Self::Custom)
@@ -64,6 +84,9 @@ impl Target {
             Self::Claim => ("/api/v1", "persistentvolumeclaims"),
             Self::Attachment => ("/apis/storage.k8s.io/v1", "volumeattachments"),
             Self::StatefulSet => ("/apis/apps/v1", "statefulsets"),
+            Self::ReplicaSet => ("/apis/apps/v1", "replicasets"),
+            Self::Deployment => ("/apis/apps/v1", "deployments"),
+            Self::Replication => ("/api/v1", "replicationcontrollers"),
             Self::Event => ("/api/v1", "events"),
             Self::Custom => ("/apis/pod-safety.dev/v1alpha1", "nodefences"),
         };
@@ -104,6 +127,9 @@ impl Target {
             Self::Claim => ("v1", "PersistentVolumeClaim"),
             Self::Attachment => ("storage.k8s.io/v1", "VolumeAttachment"),
             Self::StatefulSet => ("apps/v1", "StatefulSet"),
+            Self::ReplicaSet => ("apps/v1", "ReplicaSet"),
+            Self::Deployment => ("apps/v1", "Deployment"),
+            Self::Replication => ("v1", "ReplicationController"),
             Self::Event => ("v1", "Event"),
             Self::Custom => ("pod-safety.dev/v1alpha1", "NodeFence"),
         }
@@ -136,6 +162,12 @@ impl Target {
             }
             Self::Attachment => {
                 json!({ "spec": { "attacher": "d.example.com", "nodeName": node, "source": { "persistentVolumeName": "v" } } })
+            }
+            Self::ReplicaSet | Self::Deployment => workload(draws),
+            Self::Replication => {
+                let mut set = workload(draws);
+                set["spec"]["selector"] = if draws.percent(50) { json!({ "app": "x" }) } else { Value::Null };
+                set
             }
             Self::StatefulSet => {
                 json!({ "spec": { "replicas": 2, "serviceName": "s", "selector": { "matchLabels": { "app": "x" } },
@@ -172,14 +204,25 @@ impl Target {
                     "nodeInfo": { "bootID": format!("b-{}", draws.below(2)) } })
             }
             Self::Budget => {
-                json!({ "observedGeneration": 1 + draws.below(2), "disruptionsAllowed": draws.below(3), "currentHealthy": draws.below(3),
-                "desiredHealthy": draws.below(3), "expectedPods": 2 })
+                let mut status = json!({ "observedGeneration": 1 + draws.below(2), "disruptionsAllowed": draws.below(3), "currentHealthy": draws.below(3),
+                "desiredHealthy": draws.below(3), "expectedPods": 2 });
+                // As a controller writes it: entries that are over, and its own condition.
+                if draws.percent(50) {
+                    let entry = [Value::Null, "2026-01-01T00:00:00Z".into()];
+                    status["disruptedPods"] = json!({ "p": draws.one(&entry).cloned(), "q": Value::Null });
+                }
+                if draws.percent(50) {
+                    let status_ = draws.one(&["True", "False"]).copied();
+                    status["conditions"] = json!([{ "type": "DisruptionAllowed", "status": status_, "reason": "R", "message": "",
+                        "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
+                }
+                status
             }
             Self::Volume | Self::Claim => {
                 json!({ "phase": draws.one(&["Bound", "Released", "Pending", "Lost"]).copied() })
             }
             Self::Attachment => json!({ "attached": draws.percent(50), "attachmentMetadata": { "k": "v" } }),
-            Self::StatefulSet => {
+            Self::StatefulSet | Self::ReplicaSet | Self::Deployment | Self::Replication => {
                 json!({ "replicas": draws.below(3), "readyReplicas": draws.below(3), "observedGeneration": 1 })
             }
             Self::Custom => json!({ "phase": format!("P{}", draws.below(3)) }),
@@ -224,6 +267,12 @@ impl Target {
             }
             Self::Claim => json!({ "volumeName": format!("v{}", draws.below(2)) }),
             Self::Attachment => json!({ "nodeName": format!("n{}", draws.below(2)) }),
+            Self::ReplicaSet | Self::Deployment => match draws.below(3) {
+                0 => json!({ "replicas": draws.below(4) }),
+                1 => json!({ "minReadySeconds": draws.below(3) }),
+                _ => json!({ "selector": { "matchLabels": { "tier": "db" } } }),
+            },
+            Self::Replication => json!({ "replicas": draws.below(4) }),
             Self::StatefulSet => match draws.below(2) {
                 0 => json!({ "replicas": draws.below(4) }),
                 _ => json!({ "serviceName": "t" }),
@@ -234,6 +283,16 @@ impl Target {
             Self::Event => Value::Null,
         }
     }
+}
+
+fn workload(draws: &mut Draws) -> Value {
+    let label = if draws.percent(90) { "x" } else { "y" };
+    let mut set = json!({ "spec": { "selector": { "matchLabels": { "app": "x" } }, "template": {
+        "metadata": { "labels": { "app": label } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } } } });
+    if draws.percent(80) {
+        set["spec"]["replicas"] = draws.below(4).into();
+    }
+    set
 }
 
 fn pod(node: &str, draws: &mut Draws) -> Value {

@@ -29,6 +29,9 @@ pub fn watch_targets(sequence: &str, versions: &[u64]) -> Vec<(String, String)> 
         Target::Claim,
         Target::Attachment,
         Target::StatefulSet,
+        Target::ReplicaSet,
+        Target::Deployment,
+        Target::Replication,
         Target::Event,
         Target::Custom,
     ];
@@ -47,7 +50,8 @@ pub fn watch_targets(sequence: &str, versions: &[u64]) -> Vec<(String, String)> 
     }
     if let Some(first) = versions.first() {
         // As our feeds watch.
-        for path in ["/api/v1/pods".to_owned(), "/api/v1/nodes".to_owned(), Target::Lease.collection(&a)] {
+        let own = ["/api/v1/pods".to_owned(), "/api/v1/nodes".to_owned(), Target::Lease.collection(&a)];
+        for path in own.into_iter().chain(Target::FOLLOWED.map(Target::everywhere)) {
             targets.push((format!("{path}?allowWatchBookmarks=true"), first.to_string()));
         }
     }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::field::{Field, Place, Text, Wrong};
-use crate::campaign::{Fault, Plan, Trouble};
+use crate::campaign::{Fault, Limit, Plan, Trouble};
 
 /// The longest that anything may last, in seconds.
 const LONGEST: u64 = 3_600;
@@ -13,7 +13,7 @@ const FARTHEST: u64 = 31_536_000;
 const SLOWEST: u64 = 60_000;
 
 /// All kinds, for what is said of an unknown one.
-pub(super) const KINDS: [&str; 22] = [
+pub(super) const KINDS: [&str; 29] = [
     "cut-node",
     "cut-replica",
     "trouble-node",
@@ -36,7 +36,21 @@ pub(super) const KINDS: [&str; 22] = [
     "taint",
     "delete-pod",
     "evict",
+    "deploy",
+    "scale",
+    "change-budget",
+    "stall-workloads",
+    "sicken",
+    "drain",
+    "evict-at-once",
 ];
+
+/// What a workload may have.
+const MOST_WORKLOADS: u64 = 10;
+const MOST_REPLICAS: u64 = 30;
+const MOST_CLIENTS: u64 = 30;
+/// The longest start of a process, in seconds.
+const LONGEST_START: u64 = 300;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -54,6 +68,15 @@ pub(super) struct Step {
     trouble: Text,
     percent: Text,
     answers_lost: Text,
+    workload: Text,
+    replicas: Text,
+    keeps_names: Text,
+    start_up: Text,
+    min_available: Text,
+    max_unavailable: Text,
+    careful: Text,
+    clients: Text,
+    stale: Text,
 }
 
 /// An entry that is being read: which fields were asked for.
@@ -66,7 +89,7 @@ struct Reading<'a> {
 }
 
 impl Step {
-    fn fields(&self) -> [(&'static str, &Text); 10] {
+    fn fields(&self) -> [(&'static str, &Text); 19] {
         [
             ("node", &self.node),
             ("replica", &self.replica),
@@ -78,6 +101,15 @@ impl Step {
             ("trouble", &self.trouble),
             ("percent", &self.percent),
             ("answers-lost", &self.answers_lost),
+            ("workload", &self.workload),
+            ("replicas", &self.replicas),
+            ("keeps-names", &self.keeps_names),
+            ("start-up", &self.start_up),
+            ("min-available", &self.min_available),
+            ("max-unavailable", &self.max_unavailable),
+            ("careful", &self.careful),
+            ("clients", &self.clients),
+            ("stale", &self.stale),
         ]
     }
 
@@ -148,6 +180,43 @@ impl<'a> Reading<'a> {
         self.needed("for")?.seconds(LONGEST)
     }
 
+    fn workload(&mut self) -> Result<usize, Wrong> {
+        Ok(usize::try_from(self.needed("workload")?.number(0, MOST_WORKLOADS - 1)?).unwrap_or(0))
+    }
+
+    fn replicas(&mut self) -> Result<u64, Wrong> {
+        self.needed("replicas")?.number(0, MOST_REPLICAS)
+    }
+
+    fn truth(&mut self, name: &'static str, otherwise: bool) -> Result<bool, Wrong> {
+        let choices = [("true", true), ("false", false)];
+        self.field(name).map_or(Ok(otherwise), |field| field.one_of(&choices))
+    }
+
+    /// `min-available` or `max-unavailable`, as a number or a percentage.
+    fn limit(&mut self) -> Result<Limit, Wrong> {
+        let (least, most) = (self.field("min-available"), self.field("max-unavailable"));
+        let field = match (&least, &most) {
+            (Some(field), Some(_)) => {
+                return Err(field.wrong("is one of the two: not with `max-unavailable`"));
+            }
+            (Some(field), None) | (None, Some(field)) => field,
+            (None, None) => {
+                let missing = "field `min-available`: missing, allowed is that or `max-unavailable`";
+                return Err(self.place.wrong(missing.to_owned()));
+            }
+        };
+        let percent = field.text.strip_suffix('%');
+        let (text, most_of_it) = percent.map_or((field.text, MOST_REPLICAS), |text| (text, 100));
+        let number = Field { name: field.name, text, place: field.place }.number(0, most_of_it)?;
+        Ok(match (least.is_some(), percent.is_some()) {
+            (true, false) => Limit::MinAvailable(number),
+            (true, true) => Limit::MinPercent(number),
+            (false, false) => Limit::MaxUnavailable(number),
+            (false, true) => Limit::MaxPercent(number),
+        })
+    }
+
     fn percent(&mut self) -> Result<u64, Wrong> {
         self.field("percent").map_or(Ok(100), |field| field.number(1, 100))
     }
@@ -179,9 +248,7 @@ impl<'a> Reading<'a> {
                 seconds: self.lasts()?,
             },
             "cut-server" => {
-                let choices = [("true", true), ("false", false)];
-                let answers_lost =
-                    self.field("answers-lost").map_or(Ok(false), |field| field.one_of(&choices))?;
+                let answers_lost = self.truth("answers-lost", false)?;
                 Fault::CutServer { server: self.server()?, answers_lost, seconds: self.lasts()? }
             }
             "lag-server" => Fault::LagServer { server: self.server()?, seconds: self.lasts()? },
@@ -197,7 +264,37 @@ impl<'a> Reading<'a> {
             },
             "delete-pod" => Fault::DeletePod { pod: self.pod()? },
             "evict" => Fault::Evict { pod: self.pod()? },
+            "deploy" | "scale" | "change-budget" | "stall-workloads" | "sicken" | "evict-at-once" => {
+                return self.deed_of_budgets();
+            }
             _ => return self.fault_of_node(),
+        })
+    }
+
+    /// What people do to workloads with a budget.
+    fn deed_of_budgets(&mut self) -> Result<Fault, Wrong> {
+        Ok(match self.kind {
+            "deploy" => Fault::Deploy {
+                workload: self.workload()?,
+                replicas: self.replicas()?,
+                keeps_names: self.truth("keeps-names", true)?,
+                start_up: self.field("start-up").map_or(Ok(0), |field| field.seconds(LONGEST_START))?,
+                limit: self.limit()?,
+            },
+            "scale" => Fault::Scale { workload: self.workload()?, replicas: self.replicas()? },
+            "change-budget" => Fault::ChangeBudget { workload: self.workload()?, limit: self.limit()? },
+            "stall-workloads" => Fault::StallWorkloads { seconds: self.lasts()? },
+            "sicken" => {
+                let workload = self.workload()?;
+                let pod = self.needed("pod")?.number(0, MOST_REPLICAS - 1)?;
+                Fault::Sicken { workload, pod: usize::try_from(pod).unwrap_or(0), seconds: self.lasts()? }
+            }
+            _ => {
+                let workload = self.workload()?;
+                let clients = self.needed("clients")?.number(1, MOST_CLIENTS)?;
+                let stale = self.truth("stale", false)?;
+                Fault::EvictAtOnce { workload, clients: usize::try_from(clients).unwrap_or(1), stale }
+            }
         })
     }
 
@@ -221,6 +318,10 @@ impl<'a> Reading<'a> {
             "kill-kubelet" => Fault::KillKubelet { node: self.node()?, seconds: self.lasts()? },
             "freeze" => Fault::Freeze { node: self.node()?, seconds: self.lasts()? },
             "delete-node" => Fault::DeleteNode { node: self.node()? },
+            "drain" => {
+                let (node, seconds) = (self.node()?, self.lasts()?);
+                Fault::Drain { node, careful: self.truth("careful", true)?, seconds }
+            }
             _ => Fault::Taint { node: self.node()? },
         })
     }

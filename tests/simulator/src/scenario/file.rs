@@ -9,7 +9,7 @@ use super::contender::Contender;
 use super::fault::Step;
 use super::field::{Field, Place, Text, Wrong};
 use super::{Expect, Scenario};
-use crate::campaign::Plan;
+use crate::campaign::{Extras, Plan};
 use crate::checker::Invariant;
 
 /// What a world may have: more says nothing new, and takes long.
@@ -21,12 +21,13 @@ const MOST_REPLICAS: u64 = 9;
 const LONGEST: u64 = 3_600;
 
 /// The rules by the names that files use.
-const RULES: [(&str, Invariant); 16] = [
+const RULES: [(&str, Invariant); 18] = [
     ("S1", Invariant::AtMostOne),
     ("S2", Invariant::Evidence),
     ("S4", Invariant::Identity),
     ("S5", Invariant::Grace),
     ("S6", Invariant::Graceful),
+    ("S7", Invariant::Budget),
     ("S8", Invariant::Storage),
     ("S9", Invariant::Term),
     ("S11", Invariant::Truth),
@@ -35,6 +36,7 @@ const RULES: [(&str, Invariant); 16] = [
     ("S13-loop", Invariant::HotLoop),
     ("L1", Invariant::Liveness),
     ("L4", Invariant::Rest),
+    ("L5", Invariant::Refused),
     ("L8", Invariant::Failover),
     ("L9", Invariant::Reported),
     ("simulator", Invariant::Simulator),
@@ -129,6 +131,7 @@ fn scenario(file: File) -> Result<Scenario, Wrong> {
             None => 15,
         },
         heal_at: heal.seconds(LONGEST)?,
+        with: Extras::default(),
         faults: Vec::new(),
     };
     for step in &file.faults {

@@ -5,7 +5,7 @@ use super::field::Wrong;
 use super::file::parse;
 
 /// Name and text, as the files have them.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 10] = [
     ("two-losses.yaml", include_str!("../../../../docs/scenarios/two-losses.yaml")),
     ("power-loss.yaml", include_str!("../../../../docs/scenarios/power-loss.yaml")),
     ("partition.yaml", include_str!("../../../../docs/scenarios/partition.yaml")),
@@ -14,6 +14,7 @@ const FILES: [(&str, &str); 9] = [
     ("evicted-successor.yaml", include_str!("../../../../docs/scenarios/evicted-successor.yaml")),
     ("api-trouble.yaml", include_str!("../../../../docs/scenarios/api-trouble.yaml")),
     ("frozen.yaml", include_str!("../../../../docs/scenarios/frozen.yaml")),
+    ("drain.yaml", include_str!("../../../../docs/scenarios/drain.yaml")),
     ("storm.yaml", include_str!("../../../../docs/scenarios/storm.yaml")),
 ];
 

@@ -190,7 +190,7 @@ fn an_unknown_subject_or_rule_is_refused() {
 
 #[test]
 fn every_kind_that_is_offered_can_be_read() {
-    let all = "node: 0 replica: 0 server: 0 pod: 0 for: 1s by: 1s trouble: lose-answer";
+    let all = "node: 0 replica: 0 server: 0 for: 1s pod: 0 workload: 0 replicas: 2 min-available: 50% clients: 2 by: 1s trouble: lose-answer";
     let fields: Vec<&str> = all.split_inclusive(' ').collect();
     let pairs: Vec<String> = fields.chunks(2).map(|pair| pair.concat().trim().to_owned()).collect();
     let mut kinds = std::collections::BTreeSet::new();

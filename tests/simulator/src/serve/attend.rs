@@ -14,9 +14,9 @@ use pod_safety_shared::clock::Env;
 use tokio::sync::mpsc;
 use tower::Service;
 
+use super::CALLER;
 use super::gate::{Part, Visit, Visitors, refusal};
 use super::table::{Include, Table};
-use super::{CALLER, discovery};
 use crate::api::{ApiServer, Asked, Door, Failure, Route};
 
 /// How many pieces a client may be behind before the simulation waits for it.
@@ -85,7 +85,7 @@ async fn answer(request: &Request<Bytes>, servers: &[Arc<ApiServer>], env: &Env)
     let (kinds, path) = (first.kinds(), request.uri().path());
     let accept = word(request, &header::ACCEPT);
     if request.method() == Method::GET
-        && let Some(response) = discovery::find(&kinds, path, accept)
+        && let Some(response) = crate::api::discovery::find(&kinds, path, accept)
     {
         return whole(response);
     }

@@ -42,6 +42,8 @@ pub(super) fn of_kind(rules: Rules) -> &'static [Column] {
         Rules::Budget => BUDGETS,
         Rules::Attachment => ATTACHMENTS,
         Rules::StatefulSet => STATEFUL_SETS,
+        Rules::ReplicaSet | Rules::Replication => REPLICA_SETS,
+        Rules::Deployment => DEPLOYMENTS,
         Rules::Volume | Rules::Claim | Rules::Custom => ANY,
     }
 }
@@ -119,6 +121,29 @@ const ATTACHMENTS: &[Column] = &[
         let attached = one.pointer("/status/attached").and_then(Value::as_bool);
         attached.unwrap_or(false).to_string().into()
     }),
+    AGE,
+];
+
+fn count(set: &Value, pointer: &str) -> Value {
+    number(set, pointer).unwrap_or(0).to_string().into()
+}
+
+const REPLICA_SETS: &[Column] = &[
+    NAME,
+    Column::text("Desired", |set, _| count(set, "/spec/replicas")),
+    Column::text("Current", |set, _| count(set, "/status/replicas")),
+    Column::text("Ready", |set, _| count(set, "/status/readyReplicas")),
+    AGE,
+];
+
+const DEPLOYMENTS: &[Column] = &[
+    NAME,
+    Column::text("Ready", |set, _| {
+        let ready = number(set, "/status/readyReplicas").unwrap_or(0);
+        format!("{ready}/{}", number(set, "/spec/replicas").unwrap_or(1)).into()
+    }),
+    Column::text("Up-to-date", |set, _| count(set, "/status/updatedReplicas")),
+    Column::text("Available", |set, _| count(set, "/status/availableReplicas")),
     AGE,
 ];
 

@@ -10,7 +10,6 @@
 //! | `listen` | the socket, its thread and its runtime |
 //! | `gate` | the channel between the two threads, and how many may be on it |
 //! | `attend` | what the simulation does with a request |
-//! | `discovery` | which kinds there are |
 //! | `table`, `columns`, `pods` | what `kubectl get` prints |
 //!
 //! ```ignore
@@ -26,7 +25,6 @@
 
 mod attend;
 mod columns;
-mod discovery;
 mod gate;
 mod listen;
 mod pods;

@@ -51,8 +51,12 @@ pub(crate) async fn ask(
     path: &str,
     body: Option<Value>,
 ) -> Option<Answer> {
-    let content_type =
-        if method == "PATCH" { "application/strategic-merge-patch+json" } else { "application/json" };
+    // A list of operations is a JSON patch, an object is a strategic one.
+    let content_type = match &body {
+        Some(Value::Array(_)) => "application/json-patch+json",
+        _ if method == "PATCH" => "application/strategic-merge-patch+json",
+        _ => "application/json",
+    };
     let body = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
     let request = Request::builder().method(method).uri(path).header("accept", "application/json");
     let request = request.header("content-type", content_type).body(Body::from(body)).ok()?;

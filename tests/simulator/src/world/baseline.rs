@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use super::host::Host;
 use super::kcm::PodGc;
+use super::kcm_budgets::Budgets;
+use super::kcm_nodes::Nodes;
 use super::run::World;
 use super::script::Script;
 
@@ -21,8 +23,15 @@ impl Baseline {
     pub const ALL: [Self; 2] = [Self::KubeControllerManager, Self::Script];
 
     pub(crate) fn start(self, world: &Arc<World>, host: &Arc<Host>) {
+        // People who run a script have kube-controller-manager's budgets too.
+        if world.has_budgets {
+            Budgets::start(world, host);
+        }
         match self {
-            Self::KubeControllerManager => PodGc::start(world, host, 0),
+            Self::KubeControllerManager => {
+                PodGc::start(world, host, 0);
+                Nodes::start(world, host);
+            }
             Self::Script => Script::start(world, host),
         }
     }

@@ -10,11 +10,15 @@ use super::ask::ask;
 use super::host::Host;
 use super::kubelet::Kubelet;
 use super::run::World;
+use super::switch::{Order, Said, Switch};
 use crate::api::{ApiServer, Disturbance, Following, Reach};
 use crate::campaign::Fault;
 
 /// How long a machine takes from power to kubelet.
 const BOOT: Duration = Duration::from_secs(15);
+
+/// How long a machine that a person turned off is worked on, in seconds.
+const REPAIR: u64 = 60;
 
 /// A machine as it is.
 #[derive(Default)]
@@ -34,6 +38,9 @@ impl World {
     /// Does it, and undoes it when its time is over.
     pub(crate) async fn befall(self: &Arc<Self>, fault: &Fault) {
         let until = |seconds: u64| self.checker.now() + Duration::from_secs(seconds);
+        if let Some(seconds) = fault.troubles_control() {
+            self.checker.control_is_troubled(until(seconds));
+        }
         match fault {
             Fault::CutNode { node, seconds } => self.links.cut(&self.node(*node), until(*seconds)),
             Fault::CutReplica { replica, seconds } => self.cut_replica(*replica, *seconds).await,
@@ -82,6 +89,7 @@ impl World {
             Fault::JumpReplica { replica, seconds } => {
                 if let Some(host) = self.replicas.get(*replica).and_then(super::replica::Replica::host) {
                     host.jump(SignedDuration::from_secs(*seconds));
+                    self.checker.clock_jumps();
                 }
             }
             fault => self.befall_node(fault).await,
@@ -136,10 +144,26 @@ impl World {
     }
 
     /// What people, scripts and kubelets do to objects.
-    async fn people(&self, fault: &Fault) {
+    async fn people(self: &Arc<Self>, fault: &Fault) {
         match fault {
             Fault::DeleteNode { node } => {
                 self.person("DELETE", &format!("/api/v1/nodes/{}", self.node(*node)), None).await
+            }
+            Fault::FenceByHand { node, manner } => {
+                let switch = Switch::new(self, *node, *manner);
+                switch.tell(self, Order::Off).await;
+                if switch.tell(self, Order::Status).await != Some(Said::Off) {
+                    return self.checker.probe("a person learned nothing of a switch, and left the Node");
+                }
+                let runs = self.machine_host(*node).is_some();
+                self.checker.probe(if runs {
+                    "a switch said off of a machine that ran"
+                } else {
+                    "a switch said off of a machine that was off"
+                });
+                self.person("DELETE", &format!("/api/v1/nodes/{}", self.node(*node)), None).await;
+                self.wait(REPAIR).await;
+                switch.tell(self, Order::On).await;
             }
             Fault::Taint { node } => {
                 let taint = json!({ "key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute" });
@@ -154,7 +178,7 @@ impl World {
                 let uid = pod.map(|pod| super::word(&pod, "/metadata/uid").to_owned());
                 self.evicted.lock().extend(uid);
             }
-            _ => {}
+            fault => self.tend_shops(fault).await,
         }
     }
 
@@ -162,7 +186,7 @@ impl World {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 
-    async fn person(&self, method: &str, path: &str, body: Option<serde_json::Value>) {
+    pub(super) async fn person(&self, method: &str, path: &str, body: Option<serde_json::Value>) {
         let Some(server) = self.servers.get(0) else { return };
         let code = ask(&server, "person", method, path, body).await.map_or(0, |(code, _)| code);
         self.checker.note(format!("a person sends {method} {path}: {code}"));
@@ -257,7 +281,7 @@ impl World {
         }
     }
 
-    fn power_off(&self, node: usize) {
+    pub(crate) fn power_off(&self, node: usize) {
         self.halt(node);
         let name = self.node(node);
         for (number, _) in self.checker.processes_on(&name) {

@@ -28,6 +28,12 @@ const TIDY_AT: usize = 64;
 /// The wall clock at the start of every run.
 pub(crate) const EPOCH: i64 = 1_790_000_000;
 
+/// A time of the run as objects carry it, by a clock that is right.
+pub(crate) fn stamp(now: Duration) -> String {
+    let start = Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH);
+    format!("{:.0}", start.saturating_add(now).unwrap_or(start))
+}
+
 #[derive(Default)]
 struct Inner {
     dead: bool,

@@ -20,6 +20,12 @@ const CHECK_EACH: Duration = Duration::from_secs(20);
 /// `quarantineTime`.
 const QUARANTINE: Duration = Duration::from_secs(40);
 
+/// Asks for kube-controller-manager; 0: no answer came.
+pub(super) async fn ask_as_kcm(world: &World, method: &str, path: &str, body: Option<Value>) -> u16 {
+    let Some(server) = world.servers.get(0) else { return 0 };
+    ask(&server, CALLER, method, path, body).await.map_or(0, |(code, _)| code)
+}
+
 /// The collector with its informer, which is the watch cache of its API server.
 pub(crate) struct PodGc {
     world: Arc<World>,
@@ -44,8 +50,7 @@ impl PodGc {
     }
 
     async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> u16 {
-        let Some(server) = self.world.servers.get(0) else { return 0 };
-        ask(&server, CALLER, method, path, body).await.map_or(0, |(code, _)| code)
+        ask_as_kcm(&self.world, method, path, body).await
     }
 
     async fn gc(&mut self) {

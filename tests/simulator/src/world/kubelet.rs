@@ -6,6 +6,9 @@
 //! off. Processes belong to the machine: they outlive their kubelet, and the next
 //! one finds them.
 
+mod mirror;
+mod mounts;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +20,10 @@ use serde_json::{Value, json};
 use super::ask::{Answer, ask};
 use super::host::Host;
 use super::run::World;
+use super::shops::{is_called_ready, readiness, start_up};
 use super::{number, word};
 use crate::chance::Chance;
+pub(super) use mirror::is_mirror;
 
 /// How often a kubelet renews its Lease: a quarter of the 40 s that it promises.
 const RENEW_EACH: Duration = Duration::from_secs(10);
@@ -37,6 +42,10 @@ pub(crate) struct Kubelet {
     pods: Mutex<Option<BTreeMap<String, Value>>>,
     /// The pods that a worker looks after.
     workers: Mutex<BTreeMap<String, ()>>,
+    /// The volumes that its Node says it uses, once it does.
+    reported: Mutex<Option<Vec<String>>>,
+    /// The UID of its Node.
+    owner: Mutex<String>,
 }
 
 impl Kubelet {
@@ -50,9 +59,14 @@ impl Kubelet {
             chance: world.chance.part(node, u64::from(boot)),
             pods: Mutex::default(),
             workers: Mutex::default(),
+            reported: Mutex::default(),
+            owner: Mutex::default(),
         });
         let env = host.env();
         env.spawner.spawn("heartbeat", Box::pin(Arc::clone(&kubelet).beat()));
+        if world.with.static_pods {
+            env.spawner.spawn("mirror", Box::pin(Arc::clone(&kubelet).keep_mirror()));
+        }
         env.spawner.spawn("pods", Box::pin(kubelet.look_after_pods()));
     }
 
@@ -68,6 +82,9 @@ impl Kubelet {
         }
         loop {
             self.renew().await;
+            if self.world.with.attached_volumes {
+                self.report_volumes().await;
+            }
             self.env.sleep(RENEW_EACH).await;
         }
     }
@@ -76,6 +93,7 @@ impl Kubelet {
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": &*self.node },
             "status": {
+                "volumesInUse": self.volumes(),
                 "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }],
                 "nodeInfo": {
                     "bootID": format!("{}-{}", self.node, self.boot), "architecture": "amd64", "containerRuntimeVersion": "hollow",
@@ -85,11 +103,23 @@ impl Kubelet {
             },
         });
         match self.ask("POST", "/api/v1/nodes", Some(node)).await {
-            Some((201, _)) => self.world.checker.note(format!("{} registers", self.node)),
-            Some((409, _)) => {}
+            Some((201, made)) => {
+                self.world.checker.note(format!("{} registers", self.node));
+                self.known_as(&made);
+            }
+            Some((409, _)) if !self.world.with.static_pods => {}
+            Some((409, _)) => {
+                let read = self.ask("GET", &format!("/api/v1/nodes/{}", self.node), None).await;
+                let Some((200, read)) = read else { return false };
+                self.known_as(&read);
+            }
             _ => return false,
         }
         true
+    }
+
+    fn known_as(&self, node: &Value) {
+        word(node, "/metadata/uid").clone_into(&mut self.owner.lock());
     }
 
     /// A kubelet whose Node is gone cannot make a new Lease: it would not know its owner.
@@ -137,14 +167,15 @@ impl Kubelet {
         if first && server.applied() < self.world.etcd.revision() {
             self.world.checker.probe("a kubelet began with the past");
         }
-        let mine = server.cached("Pod").into_iter().filter(|pod| word(pod, "/spec/nodeName") == &*self.node);
+        let mine = server.cached_that("Pod", |pod| word(pod, "/spec/nodeName") == &*self.node).into_iter();
         *self.pods.lock() = Some(mine.map(|pod| (word(&pod, "/metadata/uid").to_owned(), pod)).collect());
     }
 
     async fn look_after_pods(self: Arc<Self>) {
         loop {
             self.listen();
-            let known = self.pods.lock().as_ref().map(|pods| pods.keys().cloned().collect::<Vec<_>>());
+            let own = |(uid, pod): (&String, &Value)| (!is_mirror(pod)).then(|| uid.clone());
+            let known = self.pods.lock().as_ref().map(|pods| pods.iter().filter_map(own).collect::<Vec<_>>());
             // Before it has heard of its pods it does not know which processes are strays.
             if let Some(mut uids) = known {
                 uids.extend(
@@ -196,17 +227,18 @@ impl Kubelet {
                     self.finish(&uid, &pod).await
                 }
                 (Some(pod), None) if self.ended_as(&uid).is_some() => {
-                    if !is_ended(&pod) {
-                        self.report(&pod, self.ended_as(&uid).unwrap_or("Failed"), false).await;
+                    if !is_reported(&pod) {
+                        self.report_end(&pod).await;
                     }
                 }
                 (Some(pod), None) if !is_ended(&pod) => {
                     self.env.sleep(Duration::from_millis(200 + self.draw(&uid, "start", 2_000))).await;
+                    let mounted = self.is_mounted(&pod).await;
                     // Images and volumes took their time: is it wanted still?
                     let wanted = self.pod(&uid).is_some_and(|pod| {
                         pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(&pod)
                     });
-                    if wanted && self.process(&uid).is_none() {
+                    if mounted && wanted && self.process(&uid).is_none() {
                         let identity =
                             format!("{}/{}", word(&pod, "/metadata/namespace"), word(&pod, "/metadata/name"));
                         self.world.checker.process_starts(&identity, &uid, &self.node, self.boot);
@@ -224,6 +256,8 @@ impl Kubelet {
                             .insert(uid.clone(), if done { "Succeeded" } else { "Failed" });
                     } else if !reported {
                         reported = self.report(&pod, "Running", true).await;
+                    } else {
+                        self.report_readiness(&pod).await;
                     }
                 }
                 (_, None) | (None, Some(_)) => {}
@@ -259,7 +293,7 @@ impl Kubelet {
 
     /// Its process has ended: says so, and completes the deletion.
     async fn finish(&self, uid: &str, pod: &Value) {
-        if !is_ended(pod) && !self.report(pod, self.ended_as(uid).unwrap_or("Succeeded"), false).await {
+        if !is_reported(pod) && !self.report_end(pod).await {
             return;
         }
         if pod.pointer("/metadata/deletionTimestamp").is_some() {
@@ -271,6 +305,14 @@ impl Kubelet {
         }
     }
 
+    /// A phase that somebody else called ended stays; the containers' own end is told
+    /// even then.
+    async fn report_end(&self, pod: &Value) -> bool {
+        let ended = self.ended_as(word(pod, "/metadata/uid")).unwrap_or("Succeeded");
+        let phase = if is_ended(pod) { word(pod, "/status/phase") } else { ended };
+        self.report(pod, phase, false).await
+    }
+
     async fn report(&self, pod: &Value, phase: &str, running: bool) -> bool {
         let now = format!("{:.0}", self.env.clock.wall());
         let state = if running {
@@ -278,20 +320,42 @@ impl Kubelet {
         } else {
             json!({ "terminated": { "exitCode": 0, "finishedAt": now }, "running": null })
         };
-        let patch = json!({
+        let mut patch = json!({
             "metadata": { "uid": word(pod, "/metadata/uid") },
             "status": { "phase": phase, "startTime": now, "containerStatuses": [{
                 "name": "main", "image": "hollow", "imageID": "hollow", "ready": running, "restartCount": 0, "state": state }] },
         });
+        if !running && start_up(pod).is_some() {
+            patch["status"]["conditions"] = json!([readiness(false, &now)]);
+        }
         matches!(
             self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await,
             Some((200 | 404 | 409 | 422, _))
         )
     }
+
+    /// Probes a process that can be ready, and says what changed.
+    async fn report_readiness(&self, pod: &Value) {
+        if start_up(pod).is_none() {
+            return;
+        }
+        let ready = self.world.checker.is_ready(word(pod, "/metadata/uid"));
+        if ready != is_called_ready(pod) {
+            let now = format!("{:.0}", self.env.clock.wall());
+            let patch = json!({ "metadata": { "uid": word(pod, "/metadata/uid") },
+                "status": { "conditions": [readiness(ready, &now)] } });
+            self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await;
+        }
+    }
 }
 
 fn is_ended(pod: &Value) -> bool {
     matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
+}
+
+/// Whether the API knows that it ended, and its container too.
+fn is_reported(pod: &Value) -> bool {
+    is_ended(pod) && pod.pointer("/status/containerStatuses/0/state/terminated").is_some()
 }
 
 fn path(pod: &Value) -> String {

@@ -133,6 +133,14 @@ impl Conduct for Links {
         course
     }
 
+    fn between(&self, _server: &str, asked: &Asked) -> Duration {
+        let revision = self.etcd.get().map_or(0, |etcd| etcd.revision());
+        let draw = |purpose: &str, bound: u64| self.chance.below(bound, &asked.caller, purpose, revision);
+        // Now and then it takes long: a webhook, a slow etcd.
+        let most = if draw("slow", 10) == 0 { 1_000 } else { 10 };
+        Duration::from_millis(1 + draw("between", most))
+    }
+
     fn executed(&self, _server: &str, asked: &Asked, code: u16, revision_before: u64) {
         let Some(etcd) = self.etcd.get() else { return };
         let changes =

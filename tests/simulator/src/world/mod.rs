@@ -6,14 +6,21 @@
 //! | `host` | clocks, tasks and chance of one process or machine |
 //! | `links` | what becomes of requests on their way |
 //! | `ask` | how peers talk to an API server |
-//! | `kubelet` | a hollow kubelet: registration, heartbeats, pods |
+//! | `kubelet` | a hollow kubelet: registration, heartbeats, pods, volumes, mirror pods |
+//! | `attach` | kube-controller-manager's attach/detach, six minutes included |
 //! | `workloads` | StatefulSet controller, scheduler, garbage collector, as far as needed |
 //! | `replica` | one process of what is under test |
 //! | `seam` | what lies between its client and the wire |
 //! | `planted` | what planted bugs make of requests, answers and watches |
+//! | `planted_budgets` | what they make of the numbers of disruption budgets |
 //! | `strike` | one thing that happens exactly at one call or event of a process |
 //! | `baseline` | what people use today |
 //! | `kcm` | the baseline: kube-controller-manager's PodGC |
+//! | `kcm_nodes` | the baseline: kube-controller-manager's node lifecycle and taint eviction |
+//! | `switch` | power switches, which lie |
+//! | `kcm_budgets` | the baseline: kube-controller-manager's disruption controller |
+//! | `shops` | workloads with a disruption budget, and their readiness |
+//! | `drain` | people who evict |
 //! | `script` | the baseline: force delete when NotReady |
 //! | `faults` | what a plan can do to all of them |
 //! | `volumes` | whoever runs writes to its volume |
@@ -25,30 +32,41 @@
 //! Ground truth (which processes run) is told to the checker and to nobody else.
 
 mod ask;
+mod attach;
 mod baseline;
+mod drain;
 mod faults;
 mod host;
 mod kcm;
+mod kcm_budgets;
+mod kcm_nodes;
 mod kubelet;
 mod links;
 mod planted;
+mod planted_budgets;
 mod replica;
 mod run;
 mod script;
 mod seam;
 mod settle;
+mod shops;
 mod snapshot;
 mod stage;
 mod strike;
+mod switch;
 mod volumes;
 mod workloads;
 
 use serde_json::Value;
 
 pub use baseline::Baseline;
+pub(crate) use host::stamp;
 pub use replica::{Launch, Launched, Settings, Shown};
 pub use run::{Outcome, Subject, World, recorded, run, stricken};
-pub use snapshot::{HoldView, Machine, NodeView, PodView, ProcessView, ReplicaView, Snapshot, Stuck};
+pub(crate) use shops::{is_called_ready, start_up};
+pub use snapshot::{
+    BudgetView, HoldView, Machine, NodeView, PodView, ProcessView, ReplicaView, Snapshot, Stuck,
+};
 pub use stage::{Deed, Pace, Stage, Visit, Visitors};
 pub use strike::{Blow, Moment, Occasion, Strike};
 

@@ -48,6 +48,16 @@ fn failed(answer: &Result<Answer, BoxError>) -> bool {
     answer.as_ref().map_or(true, |answer| !answer.status().is_success() && answer.status() != 404)
 }
 
+/// A request of a bug's own.
+fn request(method: Method, target: String, body: &Value) -> Parts {
+    let media =
+        if method == Method::PATCH { "application/strategic-merge-patch+json" } else { "application/json" };
+    let mut headers = http::HeaderMap::new();
+    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(media));
+    headers.insert(http::header::ACCEPT, http::HeaderValue::from_static("application/json"));
+    Parts { method, target, headers, body: body.to_string().into() }
+}
+
 impl Seam {
     /// What a planted bug makes of a request.
     pub(super) fn tampered(&self, mut parts: Parts) -> Parts {
@@ -69,7 +79,7 @@ impl Seam {
             Plant::CachedReads if parts.is_evidence() => parts.target.push_str("?resourceVersion=0"),
             Plant::BlindToLeases | Plant::ErrorsMeanAbsent => look_elsewhere(&mut parts),
             Plant::RememberedReads if !parts.is_evidence() => look_elsewhere(&mut parts),
-            _ => {}
+            plant => self.miscount(plant, &mut parts),
         }
         parts
     }
@@ -212,17 +222,16 @@ impl Seam {
     async fn write_to(&self, pod: &Value, method: Method, subresource: &str, body: &Value) {
         let name = word(pod, "/metadata/name");
         let target = format!("/api/v1/namespaces/default/pods/{name}{subresource}");
-        let media = if method == Method::PATCH {
-            "application/strategic-merge-patch+json"
-        } else {
-            "application/json"
-        };
-        let mut headers = http::HeaderMap::new();
-        headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(media));
-        headers.insert(http::header::ACCEPT, http::HeaderValue::from_static("application/json"));
-        let parts = Parts { method, target, headers, body: body.to_string().into() };
+        let parts = request(method, target, body);
         // It means what it does: the bug is in the rule, not in the aim.
         self.world.checker.intends(&self.caller, parts.path(), word(pod, "/metadata/uid"));
+        drop(self.send(parts).await);
+    }
+
+    /// Patches something as the process itself would, seen by the checker.
+    pub(super) async fn write_as_meant(&self, target: String, body: &Value) {
+        let parts = request(Method::PATCH, target, body);
+        let _under_way = self.sent(&parts);
         drop(self.send(parts).await);
     }
 
@@ -236,6 +245,7 @@ impl Seam {
                     | Plant::MuteWatches
                     | Plant::RemovesTerminating
                     | Plant::GoneMeansEnded
+                    | Plant::StandbyWrites
             )
         )
     }
@@ -257,6 +267,9 @@ impl Seam {
         };
         if lost {
             return None;
+        }
+        if self.plant == Some(Plant::StandbyWrites) {
+            self.writes_aside(parts, &event);
         }
         let ends = self.plant == Some(Plant::RemovesTerminating) && of_pods && says("\"deletionTimestamp\"");
         let gone = self.plant == Some(Plant::GoneMeansEnded) && of_nodes && says("\"type\":\"DELETED\"");

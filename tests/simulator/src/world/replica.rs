@@ -30,6 +30,8 @@ pub struct Settings {
     pub retry_period: Duration,
     /// Terminated pods that are left alone.
     pub terminated_threshold: usize,
+    /// Whether it keeps the numbers of disruption budgets.
+    pub budgets: bool,
 }
 
 impl Settings {
@@ -40,10 +42,11 @@ impl Settings {
         renew_deadline: Duration::from_secs(10),
         retry_period: Duration::from_secs(2),
         terminated_threshold: 1,
+        budgets: false,
     };
 
-    fn with(plant: Option<Plant>) -> Self {
-        let mut settings = Self::SHIPPED;
+    fn with(plant: Option<Plant>, budgets: bool) -> Self {
+        let mut settings = Self { budgets, ..Self::SHIPPED };
         match plant {
             Some(Plant::NoQuarantine) => settings.quarantine = Duration::from_secs(1),
             Some(Plant::NoElection) => settings.lease_duration = None,
@@ -148,7 +151,7 @@ impl Replica {
             } else {
                 caller.clone()
             },
-            settings: Settings::with(plant),
+            settings: Settings::with(plant, world.has_budgets),
             shown: Arc::clone(&shown),
         });
         world.checker.note(format!("{caller} starts"));

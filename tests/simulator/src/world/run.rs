@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::ask::Servers;
+use super::attach::AttachDetach;
 use super::baseline::Baseline;
 use super::faults::Machine;
 use super::host::{EPOCH, Host};
@@ -18,7 +19,7 @@ use super::stage::Audience;
 use super::strike::{Moment, Strike, Tape};
 use super::workloads::Workloads;
 use crate::api::{Disturbance, Etcd, Following, Reach};
-use crate::campaign::{Fault, Plan, Plant};
+use crate::campaign::{Extras, Fault, Plan, Plant};
 use crate::chance::Chance;
 use crate::checker::{Checker, Findings, Gap, Invariant, Promise, Violation};
 
@@ -70,6 +71,12 @@ pub struct World {
     pub(crate) evicted: Mutex<BTreeSet<String>>,
     /// Pods whose containers ended for good, and how: on the disks of their machines.
     pub(crate) ended: Mutex<BTreeMap<String, &'static str>>,
+    /// What the plan has that not every plan has.
+    pub(crate) with: Extras,
+    /// Whether somebody makes workloads with a budget.
+    pub(crate) has_budgets: bool,
+    /// Until when the controllers of workloads with a budget do nothing.
+    pub(crate) stalled_until: Mutex<Duration>,
     pub(crate) launch: Option<Launch>,
     pub(crate) plant: Option<Plant>,
     pub(crate) tape: Tape,
@@ -195,6 +202,9 @@ impl World {
             members: plan.pods,
             evicted: Mutex::default(),
             ended: Mutex::default(),
+            with: plan.with,
+            has_budgets: plan.faults.iter().any(|(_, fault)| matches!(fault, Fault::Deploy { .. })),
+            stalled_until: Mutex::default(),
             launch,
             plant,
             tape,
@@ -203,16 +213,36 @@ impl World {
         }
     }
 
+    /// A world in which nothing has begun.
+    #[cfg(test)]
+    pub(crate) fn for_tests(plan: &Plan, subject: Subject) -> Arc<Self> {
+        let promise = Promise {
+            quarantine: Settings::SHIPPED.quarantine,
+            terminated_threshold: Settings::SHIPPED.terminated_threshold,
+            renew_deadline: Settings::SHIPPED.renew_deadline,
+        };
+        Arc::new(Self::new(plan, subject, Checker::new(promise), Tape::default()))
+    }
+
     /// Does what the plan says, heals, waits, and judges the end.
     async fn follow(self: &Arc<Self>, plan: &Plan, subject: Subject, peers: &Arc<Host>) {
-        for (at, fault) in plan.faults.clone() {
-            tokio::time::sleep(Duration::from_secs(at).saturating_sub(self.checker.now())).await;
-            self.strike(fault, peers);
-        }
+        // People go on when all is well; whatever else happens does so before.
+        let goes_on = |(at, fault): &(u64, Fault)| *at >= plan.heal_at && fault.is_of_budgets();
+        let (after, before): (Vec<_>, Vec<_>) = plan.faults.iter().cloned().partition(goes_on);
+        self.strike_all(before, peers).await;
         tokio::time::sleep(Duration::from_secs(plan.heal_at).saturating_sub(self.checker.now())).await;
         self.heal();
         let healed = self.checker.now();
-        self.settle(healed, subject).await;
+        let ends = after.iter().map(|(at, fault)| Duration::from_secs(at + fault.lasts())).max();
+        self.strike_all(after, peers).await;
+        self.settle(healed, ends, subject).await;
+    }
+
+    async fn strike_all(self: &Arc<Self>, faults: Vec<(u64, Fault)>, peers: &Arc<Host>) {
+        for (at, fault) in faults {
+            tokio::time::sleep(Duration::from_secs(at).saturating_sub(self.checker.now())).await;
+            self.strike(fault, peers);
+        }
     }
 
     /// A fault happens; it may take its time.
@@ -252,6 +282,10 @@ impl World {
         }
         Workloads::start(self, peers, plan.pods, Duration::from_secs(plan.lease_collected_after));
         super::volumes::start(self, peers);
+        if plan.with.attached_volumes {
+            AttachDetach::start(self, peers);
+        }
+        super::shops::Shops::start(self, peers);
         match subject {
             Subject::Shipped(launch, plant) => {
                 self.replicas.iter().for_each(|place| place.start(self, launch, plant))

@@ -25,6 +25,9 @@ use crate::api::Door;
 use crate::campaign::{Fault, Plant};
 use crate::checker::Outstanding;
 
+/// The longest that a process waits for an answer that does not come, and a second.
+const STRUCK_FOR: Duration = Duration::from_secs(31);
+
 /// What a process hears.
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 type Answering = BoxFuture<'static, Result<Answer, BoxError>>;
@@ -33,7 +36,7 @@ type Answering = BoxFuture<'static, Result<Answer, BoxError>>;
 #[derive(Clone)]
 pub(crate) struct Seam {
     pub(super) world: Arc<World>,
-    index: usize,
+    pub(super) index: usize,
     pub(super) caller: String,
     pub(super) plant: Option<Plant>,
     /// Answers that a planted bug remembers, by path.
@@ -126,7 +129,7 @@ impl Seam {
     }
 
     /// From here on the request is under way, and cannot be called back.
-    fn sent(&self, parts: &Parts) -> (Outstanding, Duration) {
+    pub(super) fn sent(&self, parts: &Parts) -> (Outstanding, Duration) {
         let checker = &self.world.checker;
         let outstanding = checker.sent(&self.caller, &parts.method, parts.path(), &parts.body);
         if parts.is_write_to_pod() {
@@ -225,6 +228,9 @@ impl Seam {
 
     fn struck(&self, blow: Blow, parts: Parts, outstanding: Outstanding, sent: Duration) -> Answering {
         let replica = self.index;
+        // Whatever it is, it costs its process a request, or more.
+        let checker = &self.world.checker;
+        checker.control_is_troubled(checker.now() + STRUCK_FOR);
         let crash = move |seconds: u64| vec![Fault::CrashReplica { replica, seconds }];
         match blow {
             Blow::CrashBefore { back } => {

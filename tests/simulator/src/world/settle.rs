@@ -13,12 +13,16 @@ use crate::checker::{FAILOVER, Invariant};
 /// From the healing of the world to the first look: all that is not held by a
 /// living kubelet is owed by then.
 const SETTLED_AFTER: Duration = Duration::from_secs(115);
+/// From the end of what people do after the healing to the first look.
+const PEOPLE_DONE_BEFORE: Duration = Duration::from_secs(50);
 /// Nobody waits longer for what a living kubelet holds.
 const WAIT_AT_MOST: Duration = Duration::from_secs(250);
 /// One run of so many is watched at rest, and sees its leader die.
 const WATCHED_EACH: u64 = 4;
 /// For so long.
 const REST: Duration = Duration::from_secs(120);
+/// A kubelet starts a process within this, once it has its volume.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
 
 impl World {
     /// Until `end` at most.
@@ -35,8 +39,16 @@ impl World {
     }
 
     /// Waits for what is owed, and judges.
-    pub(crate) async fn settle(self: &Arc<Self>, healed: Duration, subject: Subject) {
-        tokio::time::sleep(SETTLED_AFTER).await;
+    pub(crate) async fn settle(
+        self: &Arc<Self>,
+        healed: Duration,
+        people_end: Option<Duration>,
+        subject: Subject,
+    ) {
+        let look = people_end.map_or(Duration::ZERO, |end| end + PEOPLE_DONE_BEFORE);
+        let look = look.max(healed + SETTLED_AFTER);
+        tokio::time::sleep(look.saturating_sub(self.checker.now())).await;
+        self.checker.check_budgets();
         let ours = matches!(subject, Subject::Shipped(..));
         if ours {
             self.wait_for_what_is_owed(healed + WAIT_AT_MOST).await;
@@ -78,15 +90,28 @@ impl World {
             let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
             let avoided =
                 taints.map(|taint| word(taint, "/key")).any(|key| key != "node.kubernetes.io/not-ready");
-            self.works(word(node, "/metadata/name")) && !avoided
+            let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
+            self.works(word(node, "/metadata/name")) && !avoided && !cordoned
         };
         let somewhere = self.etcd.objects("Node").iter().any(takes);
         let can_run = |name: &String| {
             let pod = self.etcd.object("Pod", name);
             let node = pod.as_ref().map(|pod| word(pod, "/spec/nodeName")).unwrap_or_default();
-            if node.is_empty() { somewhere } else { self.works(node) }
+            if node.is_empty() {
+                somewhere && !self.with.attached_volumes
+            } else {
+                self.works(node) && self.has_volume(name, node)
+            }
         };
         (0..self.members).map(|ordinal| format!("default/data-{ordinal}")).filter(can_run).collect()
+    }
+
+    /// Whether the volume of this pod was attached here long enough ago for its
+    /// process to start.
+    fn has_volume(&self, identity: &str, node: &str) -> bool {
+        let now = self.checker.now();
+        let since = self.checker.attached_since(identity, node);
+        !self.with.attached_volumes || since.is_some_and(|since| now.saturating_sub(since) > STARTS_WITHIN)
     }
 
     async fn rest(self: &Arc<Self>) {
@@ -109,6 +134,7 @@ impl World {
             return;
         }
         self.checker.note(format!("{leader}, which leads, dies"));
+        self.checker.control_is_troubled(self.checker.now() + FAILOVER);
         place.crash();
         tokio::time::sleep(FAILOVER).await;
         self.checker.check_failover(&leader);

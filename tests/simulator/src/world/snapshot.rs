@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::host::EPOCH;
 use super::run::World;
-use super::word;
+use super::{number, word};
 use crate::checker::Violation;
 
 /// The zones, by the number of a node.
@@ -96,6 +96,23 @@ pub struct HoldView {
     pub message: String,
 }
 
+/// A disruption budget: what the API says, and what is so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetView {
+    /// Its name.
+    pub name: String,
+    /// How many evictions are let through.
+    pub allowed: i64,
+    /// How many pods are ready, by its status.
+    pub current: i64,
+    /// How many must be.
+    pub desired: i64,
+    /// How many there should be.
+    pub expected: i64,
+    /// How many processes are ready in truth, and not about to go.
+    pub ready: i64,
+}
+
 /// An identity without a process, or a pod of a node that is gone, at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
@@ -120,6 +137,8 @@ pub struct Snapshot {
     pub processes: Vec<ProcessView>,
     /// The processes of pod-safety; none for other subjects.
     pub replicas: Vec<ReplicaView>,
+    /// All disruption budgets, in the order of their names.
+    pub budgets: Vec<BudgetView>,
     /// What is held, and why.
     pub holds: Vec<HoldView>,
     /// The rules broken so far.
@@ -151,6 +170,7 @@ impl World {
             pods: self.etcd.objects("Pod").iter().map(pod_view).collect(),
             processes: processes.collect(),
             replicas: replicas.collect(),
+            budgets: self.budget_views(),
             holds: self.hold_views(),
             violations: self.checker.violations(),
             news: self.checker.news(told),
@@ -185,6 +205,21 @@ impl World {
         Some(Duration::try_from(now.duration_since(then)).unwrap_or_default())
     }
 
+    fn budget_views(&self) -> Vec<BudgetView> {
+        let view = |budget: &Value| {
+            let status = |field: &str| number(budget, &format!("/status/{field}")).unwrap_or(0);
+            BudgetView {
+                name: word(budget, "/metadata/name").to_owned(),
+                allowed: status("disruptionsAllowed"),
+                current: status("currentHealthy"),
+                desired: status("desiredHealthy"),
+                expected: status("expectedPods"),
+                ready: self.checker.ready_of(budget),
+            }
+        };
+        self.etcd.objects("PodDisruptionBudget").iter().map(view).collect()
+    }
+
     /// What the leader holds; without a leader, what anybody does.
     fn hold_views(&self) -> Vec<HoldView> {
         let leader = self.replicas.iter().find(|place| place.leads());
@@ -192,6 +227,7 @@ impl World {
         let view = |held: pod_safety_shared::drive::HeldNow| HoldView {
             subject: match &held.subject {
                 pod_safety_shared::drive::Subject::Pod(pod) => pod.to_string(),
+                pod_safety_shared::drive::Subject::Budget(budget) => budget.to_string(),
                 pod_safety_shared::drive::Subject::Node(node) => node.to_string(),
                 pod_safety_shared::drive::Subject::Everything => "everything".to_owned(),
             },

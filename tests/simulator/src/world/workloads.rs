@@ -1,5 +1,5 @@
 //! Hollow workload controllers: a StatefulSet controller that recreates by name,
-//! a scheduler, and the collector of Leases whose Nodes are gone.
+//! a scheduler, and the collector of what belonged to Nodes that are gone.
 //!
 //! They read the truth and write through the API: their own staleness is not what
 //! is under test.
@@ -28,7 +28,7 @@ pub(crate) struct Workloads {
     collected_after: Duration,
     /// The last renewal of each Lease, and when it was seen.
     beats: BTreeMap<String, (String, Duration)>,
-    /// Leases without a Node, and since when.
+    /// What is owned by a Node that is gone, and since when.
     ownerless: BTreeMap<String, Duration>,
     scheduled: u64,
     jobs: u64,
@@ -115,14 +115,16 @@ impl Workloads {
             let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
             let avoided =
                 taints.map(|taint| word(taint, "/key")).any(|key| key != "node.kubernetes.io/not-ready");
-            beat.is_some_and(|(_, at)| now.saturating_sub(*at) < READY) && !avoided
+            let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
+            beat.is_some_and(|(_, at)| now.saturating_sub(*at) < READY) && !avoided && !cordoned
         };
         let names: Vec<String> =
             nodes.iter().filter(ready).map(|node| word(node, "/metadata/name").to_owned()).collect();
-        for pod in self.world.etcd.objects("Pod") {
-            let waits = word(&pod, "/spec/nodeName").is_empty()
-                && word(&pod, "/spec/schedulerName") == "default-scheduler";
-            if names.is_empty() || !waits || pod.pointer("/metadata/deletionTimestamp").is_some() {
+        let waits = |pod: &Value| {
+            word(pod, "/spec/nodeName").is_empty() && word(pod, "/spec/schedulerName") == "default-scheduler"
+        };
+        for pod in self.world.etcd.objects_that("Pod", waits) {
+            if names.is_empty() || pod.pointer("/metadata/deletionTimestamp").is_some() {
                 continue;
             }
             self.scheduled += 1;
@@ -137,12 +139,16 @@ impl Workloads {
         }
     }
 
-    /// Deletes Leases whose Node is gone, as the garbage collector does.
+    /// Deletes what is owned by a Node that is gone, as the garbage collector does:
+    /// Leases, and mirror pods.
     async fn collect(&mut self, now: Duration) {
         let nodes = self.world.etcd.objects("Node");
-        for lease in self.world.etcd.objects("Lease") {
+        let of_a_node = |object: &Value| word(object, "/metadata/ownerReferences/0/kind") == "Node";
+        let leases = self.world.etcd.objects_that("Lease", of_a_node);
+        let pods = self.world.etcd.objects_that("Pod", of_a_node);
+        for owned in leases.iter().chain(&pods) {
             let (name, owner) =
-                (word(&lease, "/metadata/name").to_owned(), word(&lease, "/metadata/ownerReferences/0/uid"));
+                (word(owned, "/metadata/name").to_owned(), word(owned, "/metadata/ownerReferences/0/uid"));
             if owner.is_empty() || nodes.iter().any(|node| word(node, "/metadata/uid") == owner) {
                 self.ownerless.remove(&name);
                 continue;
@@ -150,9 +156,13 @@ impl Workloads {
             let since = *self.ownerless.entry(name.clone()).or_insert(now);
             if now.saturating_sub(since) >= self.collected_after {
                 self.ownerless.remove(&name);
-                self.world.checker.note(format!("the Lease of {name} is collected"));
-                let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}");
-                let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": word(&lease, "/metadata/uid") } });
+                let path = if word(owned, "/kind") == "Pod" {
+                    format!("/api/v1/namespaces/default/pods/{name}")
+                } else {
+                    self.world.checker.note(format!("the Lease of {name} is collected"));
+                    format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}")
+                };
+                let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": word(owned, "/metadata/uid") } });
                 self.ask("DELETE", &path, Some(options)).await;
             }
         }

@@ -7,40 +7,20 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use http::{Method, Request};
-use jiff::{SignedDuration, Timestamp};
 use kube::client::Body;
-use pod_safety_shared::clock::{Clock, Env, Mono, Task};
+use pod_safety_shared::clock::Env;
 use pod_safety_simulator::api::{ApiServer, Asked, Conduct, Course, Door, Etcd, Kind};
 use pod_safety_simulator::chance::Chance;
 use pod_safety_simulator::serve::{self, Listener};
 use serde_json::{Value, json};
 
+#[path = "../paused/mod.rs"]
+mod paused;
+
 /// So much simulated time goes by at each turn of the loop.
 const STEP: Duration = Duration::from_millis(500);
 /// So long the loop rests between two turns.
 const REST: Duration = Duration::from_millis(2);
-
-/// Wall time that stands on tokio's paused clock.
-struct Paused(Env);
-
-impl Clock for Paused {
-    fn mono(&self) -> Mono {
-        self.0.now()
-    }
-    fn wall(&self) -> Timestamp {
-        let start = Timestamp::from_second(1_800_000_000).unwrap();
-        start + SignedDuration::try_from(self.mono().since_start()).unwrap()
-    }
-    fn sleep_until(&self, deadline: Mono) -> Task {
-        self.0.clock.sleep_until(deadline)
-    }
-}
-
-/// Clocks and tasks of a runtime whose time is paused. To be called inside of it.
-pub(crate) fn env() -> Env {
-    let real = Env::real(1);
-    Env { clock: Arc::new(Paused(real.clone())), ..real }
-}
 
 /// Every request takes some milliseconds.
 struct Slow;
@@ -78,7 +58,7 @@ impl Stage {
                 .build()
                 .unwrap();
             let begin = async {
-                let env = env();
+                let env = paused::env(1);
                 let custom = [Kind::custom("nodefences", "NodeFence", false)];
                 let etcd = Etcd::new(Chance::new(7), &custom, env.clock.wall());
                 let server = ApiServer::start("api", &etcd, env.clone(), Arc::new(Slow));

@@ -49,6 +49,12 @@ pub(crate) fn apply(kind: &Kind, object: &mut Value) {
             set_default(object, &["status"], "attached", false);
         }
         Rules::StatefulSet => stateful_set(object),
+        Rules::ReplicaSet => {
+            workload(object);
+            set_default(object, &["status"], "replicas", 0);
+        }
+        Rules::Deployment => deployment(object),
+        Rules::Replication => replication(object),
         Rules::Lease => drop(object_mut(object, &["spec"])),
         Rules::Event => event(object),
         Rules::Custom => {}
@@ -103,10 +109,39 @@ fn node(object: &mut Value) {
     }
 }
 
-fn stateful_set(object: &mut Value) {
+/// What all that make pods from a template have in common.
+fn workload(object: &mut Value) {
     condition_times(object, &["lastTransitionTime"]);
     pod_spec(object, &["spec", "template", "spec"]);
     set_default(object, &["spec"], "replicas", 1);
+}
+
+fn deployment(object: &mut Value) {
+    workload(object);
+    condition_times(object, &["lastUpdateTime"]);
+    set_default(object, &["spec"], "revisionHistoryLimit", 10);
+    set_default(object, &["spec"], "progressDeadlineSeconds", 600);
+    set_default(object, &["spec", "strategy"], "type", "RollingUpdate");
+    if text(object, &["spec", "strategy", "type"]) == "RollingUpdate" {
+        for key in ["maxUnavailable", "maxSurge"] {
+            set_default(object, &["spec", "strategy", "rollingUpdate"], key, "25%");
+        }
+    }
+    object_mut(object, &["status"]);
+}
+
+/// One without labels or selector takes them from its template.
+fn replication(object: &mut Value) {
+    workload(object);
+    if let Some(labels) = at(object, &["spec", "template", "metadata", "labels"]).cloned() {
+        set_default(object, &["spec"], "selector", labels.clone());
+        set_default(object, &["metadata"], "labels", labels);
+    }
+    set_default(object, &["status"], "replicas", 0);
+}
+
+fn stateful_set(object: &mut Value) {
+    workload(object);
     set_default(object, &["spec"], "podManagementPolicy", "OrderedReady");
     set_default(object, &["spec"], "revisionHistoryLimit", 10);
     set_default(object, &["spec", "updateStrategy"], "type", "RollingUpdate");

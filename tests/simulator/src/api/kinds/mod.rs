@@ -47,6 +47,12 @@ pub enum Rules {
     Attachment,
     /// `apps/v1 StatefulSet`.
     StatefulSet,
+    /// `apps/v1 ReplicaSet`.
+    ReplicaSet,
+    /// `apps/v1 Deployment`.
+    Deployment,
+    /// `v1 ReplicationController`.
+    Replication,
     /// A custom resource: JSON without a schema, with a status subresource.
     Custom,
 }
@@ -118,6 +124,9 @@ impl Kind {
                 Rules::Attachment,
             ),
             Self::new("apps", "v1", "statefulsets", "StatefulSet", true, Rules::StatefulSet),
+            Self::new("apps", "v1", "replicasets", "ReplicaSet", true, Rules::ReplicaSet),
+            Self::new("apps", "v1", "deployments", "Deployment", true, Rules::Deployment),
+            Self::new("", "v1", "replicationcontrollers", "ReplicationController", true, Rules::Replication),
         ]
     }
 
@@ -151,10 +160,19 @@ impl Kind {
         !matches!(self.rules, Rules::Lease | Rules::Event)
     }
 
+    /// Whether it says how many pods it wants, and has a `scale`.
+    pub(crate) const fn has_scale(&self) -> bool {
+        is_workload(self.rules)
+    }
+
     /// Strategic merge needs merge keys, which custom resources have none of.
     pub(crate) const fn has_strategic_merge(&self) -> bool {
         !matches!(self.rules, Rules::Custom)
     }
+}
+
+const fn is_workload(rules: Rules) -> bool {
+    matches!(rules, Rules::StatefulSet | Rules::ReplicaSet | Rules::Deployment | Rules::Replication)
 }
 
 /// What the server sets on a new object, whatever its creator wrote.
@@ -164,7 +182,7 @@ pub(crate) fn prepare_create(kind: &Kind, object: &mut Value, now: Timestamp) {
         Rules::Node => node::prepare_create(object),
         Rules::Budget => policy::prepare_create(object),
         Rules::Volume | Rules::Claim | Rules::Attachment => storage::prepare_create(kind.rules, object, now),
-        Rules::StatefulSet => workload::prepare_create(object),
+        rules if is_workload(rules) => workload::prepare_create(rules, object),
         Rules::Namespace => {
             fields::set(object, &[], "status", serde_json::json!({ "phase": "Active" }));
             let finalizers = fields::texts(object, &["spec", "finalizers"]);
@@ -178,7 +196,7 @@ pub(crate) fn prepare_create(kind: &Kind, object: &mut Value, now: Timestamp) {
             fields::remove(object, &[], "status");
             fields::set(object, &["metadata"], "generation", 1);
         }
-        Rules::Lease | Rules::Event => {}
+        _ => {}
     }
 }
 
@@ -208,6 +226,10 @@ pub(crate) fn prepare_update(kind: &Kind, part: Part, new: &mut Value, old: &Val
                 None => fields::remove(new, &[], "status"),
             }
         }
+        (Rules::Deployment, Part::Status) => {
+            fields::copy(new, old, &[], "spec");
+            fields::copy(new, old, &["metadata"], "labels");
+        }
         (_, Part::Status | Part::Finalize) => fields::copy(new, old, &[], "spec"),
         (_, Part::Main) => {
             fields::copy(new, old, &[], "status");
@@ -217,11 +239,14 @@ pub(crate) fn prepare_update(kind: &Kind, part: Part, new: &mut Value, old: &Val
 }
 
 fn bump_generation(rules: Rules, new: &mut Value, old: &Value) {
-    let counts = matches!(rules, Rules::Budget | Rules::StatefulSet | Rules::Custom);
+    let counts = matches!(rules, Rules::Budget | Rules::Custom) || is_workload(rules);
     let changed = if rules == Rules::Custom {
         without_metadata(new) != without_metadata(old)
     } else {
-        new.get("spec") != old.get("spec")
+        // A rollback was once asked for by annotations of a Deployment.
+        let annotations = |object: &Value| fields::at(object, &["metadata", "annotations"]).cloned();
+        let asked = rules == Rules::Deployment && annotations(new) != annotations(old);
+        asked || new.get("spec") != old.get("spec")
     };
     if counts && changed {
         let generation = fields::number(old, &["metadata", "generation"]).unwrap_or(0);
@@ -244,9 +269,9 @@ pub(crate) fn validate_create(kind: &Kind, object: &Value) -> Vec<Cause> {
         Rules::Lease => lease(object),
         Rules::Budget => policy::validate(object),
         Rules::Volume | Rules::Claim | Rules::Attachment => storage::validate_create(kind.rules, object),
-        Rules::StatefulSet => workload::validate_create(object),
         Rules::Event => event(object),
-        Rules::Namespace | Rules::Custom => Vec::new(),
+        rules if is_workload(rules) => workload::validate_create(rules, object),
+        _ => Vec::new(),
     }
 }
 
@@ -262,10 +287,10 @@ pub(crate) fn validate_update(kind: &Kind, part: Part, new: &Value, old: &Value)
         (Rules::Volume | Rules::Claim | Rules::Attachment, _) => {
             storage::validate_update(kind.rules, part, new, old)
         }
-        (Rules::StatefulSet, Part::Main) => workload::validate_update(new, old),
-        (Rules::StatefulSet, _) => workload::validate_status(new),
         (Rules::Event, _) => event(new),
-        (Rules::Namespace | Rules::Custom, _) => Vec::new(),
+        (rules, Part::Main) if is_workload(rules) => workload::validate_update(rules, new, old),
+        (rules, _) if is_workload(rules) => workload::validate_status(rules, new),
+        _ => Vec::new(),
     }
 }
 

@@ -5,9 +5,11 @@
 //! specification. What that one does not say is which optional fields are
 //! pointers in Go and so can be empty and yet there: those are listed here.
 
-use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{
+    Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -23,11 +25,12 @@ const POINTER_STRINGS: [&str; 6] =
     ["holderIdentity", "preferredHolder", "strategy", "storageClassName", "persistentVolumeName", "apiGroup"];
 
 /// Numbers that are no pointers in Go, and optional: zero is the same as missing.
-const PLAIN_NUMBERS: [&str; 12] = [
+const PLAIN_NUMBERS: [&str; 13] = [
     "observedGeneration",
     "generation",
     "count",
     "readyReplicas",
+    "fullyLabeledReplicas",
     "currentReplicas",
     "updatedReplicas",
     "minReadySeconds",
@@ -73,8 +76,20 @@ pub(crate) fn canonical(kind: &Kind, object: Value) -> Result<Value, serde_json:
         Rules::Claim => through::<PersistentVolumeClaim>(object),
         Rules::Attachment => through::<VolumeAttachment>(object),
         Rules::StatefulSet => through::<StatefulSet>(object),
+        Rules::ReplicaSet => through::<ReplicaSet>(object),
+        Rules::Deployment => through::<Deployment>(object),
+        Rules::Replication => through::<ReplicationController>(object),
         Rules::Custom => custom(object),
     }?;
+    let counts: &[&str] = match kind.rules {
+        Rules::Deployment => &["replicas", "availableReplicas", "unavailableReplicas"],
+        Rules::ReplicaSet | Rules::Replication => &["availableReplicas"],
+        _ => &[],
+    };
+    if let Some(status) = value.get_mut("status").and_then(Value::as_object_mut) {
+        // Of these kinds; others show them when they are zero.
+        status.retain(|key, count| !(counts.contains(&key.as_str()) && count.as_i64() == Some(0)));
+    }
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         // Who owns which field is not kept: nothing of ours reads it.
         metadata.remove("managedFields");

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
-use crate::api::{Kind, Rules};
+use super::kinds::{Kind, Rules};
 
 /// What can be done with every kind.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -19,7 +19,7 @@ const VERSION: (&str, &str) = ("1", "36");
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The answer to a question about the API itself; `None` if it is about objects.
-pub(super) fn find(kinds: &[Arc<Kind>], path: &str, accept: &str) -> Option<Response<Bytes>> {
+pub(crate) fn find(kinds: &[Arc<Kind>], path: &str, accept: &str) -> Option<Response<Bytes>> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let aggregated = accept.split(',').any(is_aggregated);
     let body = match parts.as_slice() {
@@ -93,6 +93,12 @@ fn short_group(group: &str, versions: &[&str]) -> Value {
     json!({ "name": group, "preferredVersion": all.first(), "versions": all })
 }
 
+/// Namespaces are not deleted by the dozen.
+fn verbs(kind: &Kind) -> Vec<&'static str> {
+    let all = VERBS.into_iter();
+    all.filter(|verb| kind.rules != Rules::Namespace || *verb != "deletecollection").collect()
+}
+
 /// One thing below a kind, such as `pods/eviction`.
 struct Sub {
     name: &'static str,
@@ -112,7 +118,7 @@ fn subresources(kind: &Kind) -> Vec<Sub> {
             Sub { name: "binding", body: Some(["", "v1", "Binding"]), verbs: &["create"] },
             Sub { name: "eviction", body: Some(["policy", "v1", "Eviction"]), verbs: &["create"] },
         ]),
-        Rules::StatefulSet => {
+        Rules::StatefulSet | Rules::ReplicaSet | Rules::Deployment | Rules::Replication => {
             subs.push(Sub { name: "scale", body: Some(["autoscaling", "v1", "Scale"]), verbs: UPDATE });
         }
         Rules::Namespace => subs.push(Sub { name: "finalize", body: None, verbs: &["update"] }),
@@ -139,6 +145,9 @@ fn short(kind: &Kind) -> (&'static [&'static str], &'static [&'static str]) {
         Rules::Volume => (&["pv"], &[]),
         Rules::Claim => (&["pvc"], &[]),
         Rules::StatefulSet => (&["sts"], &["all"]),
+        Rules::ReplicaSet => (&["rs"], &["all"]),
+        Rules::Deployment => (&["deploy"], &["all"]),
+        Rules::Replication => (&["rc"], &["all"]),
         Rules::Lease | Rules::Attachment | Rules::Custom => (&[], &[]),
     }
 }
@@ -151,7 +160,7 @@ fn resources(kinds: &[Arc<Kind>], group: &str, version: &str) -> Option<Value> {
         api_version = Some(kind.api_version());
         let (names, categories) = short(kind);
         let mut resource = json!({ "name": kind.plural, "singularName": kind.kind.to_lowercase(),
-            "namespaced": kind.namespaced, "kind": kind.kind, "verbs": VERBS });
+            "namespaced": kind.namespaced, "kind": kind.kind, "verbs": verbs(kind) });
         if !names.is_empty() {
             resource["shortNames"] = json!(names);
         }
@@ -164,8 +173,11 @@ fn resources(kinds: &[Arc<Kind>], group: &str, version: &str) -> Option<Value> {
                 "namespaced": kind.namespaced, "kind": kind.kind, "verbs": sub.verbs });
             if let Some([group, version, name]) = sub.body {
                 resource["kind"] = name.into();
-                resource["version"] = version.into();
-                resource["group"] = group.into();
+                // The core group has no name, and is left out with its version.
+                if !group.is_empty() {
+                    resource["version"] = version.into();
+                    resource["group"] = group.into();
+                }
             }
             resources.push(resource);
         }
@@ -197,7 +209,7 @@ fn whole_resource(kind: &Kind) -> Value {
     });
     json!({
         "resource": kind.plural, "singularResource": kind.kind.to_lowercase(), "responseKind": response(own),
-        "scope": if kind.namespaced { "Namespaced" } else { "Cluster" }, "verbs": VERBS,
+        "scope": if kind.namespaced { "Namespaced" } else { "Cluster" }, "verbs": verbs(kind),
         "shortNames": names, "categories": categories, "subresources": subs.collect::<Vec<_>>(),
     })
 }

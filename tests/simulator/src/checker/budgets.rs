@@ -1,0 +1,357 @@
+//! What is known of disruption budgets: what each asks for, the pods that it guards,
+//! by the API's word and in truth, and how many of them may go.
+//!
+//! # What Kubernetes cannot promise, and what is judged instead
+//!
+//! The API server lets an eviction through by numbers that a controller has
+//! written. It cannot know of what happened since: a process that died in the last
+//! instants, a workload that was scaled a moment ago. So no rule here asks what the
+//! numbers *are*; the rules ask what could have been known. That is bounded so:
+//!
+//! * A controller that is well acts on all that the API server's log says up to
+//!   [`REACTS`] ago. From there to now lies the *window*.
+//! * Whatever keeps the controllers under test or their API servers from their work
+//!   (cuts, crashes, pauses, lags, troubled requests, a change of the leader) opens
+//!   the window back to [`REACTS`] before its beginning, until [`RECOVERS`] after
+//!   its end.
+//! * Pods may count as healthy if the log called them so at any moment of the window,
+//!   workloads for as few replicas as they had at any moment of it. The spec of the
+//!   budget is the present one, for the API server itself compares generations.
+//! * Evictions are never excused: the API server has counted each of them before it
+//!   lets the next one through, whoever leads and however old its cache is.
+//! * What is right in truth is right: a rule is broken only if the processes that
+//!   run and are ready do not allow it either.
+//!
+//! Not judged: evictions of pods that the API calls unready while their budget is in
+//! order, which spend nothing (`unhealthyPodEvictionPolicy`). A frozen process
+//! counts as ready, for it may thaw.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Checker, State};
+use crate::api::{Seen, selects_labels};
+use crate::world::{is_called_ready, number, start_up, word};
+
+/// So long after the log has something a controller that is well has acted on it:
+/// two requests of it, a conflict, and once more.
+pub(super) const REACTS: Duration = Duration::from_secs(5);
+/// So long after the end of a trouble a controller is well again: the longest pause
+/// of what failed, and what a new leader needs.
+const RECOVERS: Duration = Duration::from_secs(80);
+/// For so long an entry of a pod that was not evicted says that it was:
+/// `DeletionTimeout`.
+pub(super) const ENTRY_LIVES: Duration = Duration::from_secs(120);
+
+/// A pod that can be ready, as the API has it.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) uid: String,
+    pub(super) created: String,
+    labels: Value,
+    owner: String,
+    pub(super) terminates: bool,
+    pub(super) ready: bool,
+}
+
+/// One budget.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Budget {
+    /// As the API has it.
+    pub(super) object: Value,
+    /// Since when it asks for what it asks for.
+    pub(super) since: Duration,
+    /// The pods that the API calls healthy, from when on.
+    healthy: Vec<(Duration, BTreeSet<String>)>,
+    /// Whose pods it guards.
+    owners: BTreeSet<String>,
+    /// When the API server counted an eviction that makes no difference to what is
+    /// healthy: of a pod that it had counted already, or of one that is not ready. Until
+    /// a controller calculates anew the budget is so much smaller.
+    for_nothing: Vec<Duration>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Budgets {
+    all: BTreeMap<String, Budget>,
+    /// By `namespace/name`.
+    pods: BTreeMap<String, Member>,
+    /// How many pods each workload wants, from when on, by its UID.
+    replicas: BTreeMap<String, Vec<(Duration, i64)>>,
+    /// When evictions of pods were counted, by UID; without those that failed then.
+    evicted: BTreeMap<String, Duration>,
+    /// How long each pod takes to be ready, by UID.
+    start_up: BTreeMap<String, Duration>,
+    /// Until when processes are not ready, by UID.
+    sick: BTreeMap<String, Duration>,
+    /// When those who calculate were troubled.
+    troubled: Vec<(Duration, Duration)>,
+}
+
+/// How many may go: the least and the most that could have been known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowed {
+    pub(super) least: i64,
+    pub(super) most: i64,
+    /// In truth.
+    pub(super) truly: i64,
+}
+
+/// The values that held at some moment from `from` on.
+fn since<T>(history: &[(Duration, T)], from: Duration) -> &[(Duration, T)] {
+    let first = history.partition_point(|(at, _)| *at <= from).saturating_sub(1);
+    history.get(first..).unwrap_or_default()
+}
+
+/// When a trouble ended: at the latest when the world healed, if it began before.
+fn over(from: Duration, until: Duration, healed: Option<Duration>) -> Duration {
+    healed.filter(|healed| from < *healed).map_or(until, |healed| healed.min(until))
+}
+
+/// So many of a hundred, rounded up, or a number.
+fn scaled(amount: &Value, of: i64) -> i64 {
+    let percent = amount.as_str().and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
+    percent.map_or_else(|| amount.as_i64().unwrap_or(0), |percent| (percent * of + 99) / 100)
+}
+
+/// How many pods must be healthy, of so many.
+pub(crate) fn desired(budget: &Value, expected: i64) -> i64 {
+    match (budget.pointer("/spec/minAvailable"), budget.pointer("/spec/maxUnavailable")) {
+        (Some(least), _) => scaled(least, expected),
+        (None, Some(most)) => (expected - scaled(most, expected)).max(0),
+        (None, None) => 0,
+    }
+}
+
+impl Budgets {
+    pub(super) fn pod(&self, name: &str) -> Option<&Member> {
+        self.pods.get(name)
+    }
+
+    /// All budgets, by `namespace/name`.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&String, &Budget)> {
+        self.all.iter()
+    }
+
+    pub(super) fn budget(&self, name: &str) -> Option<&Budget> {
+        self.all.get(name)
+    }
+
+    /// The budgets that guard this pod.
+    pub(super) fn guarding(&self, member: &Member) -> Vec<String> {
+        let guarding = self.all.iter().filter(|(_, budget)| budget.guards(member));
+        guarding.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// An eviction of this pod was counted; or it was, and failed.
+    pub(super) fn counted(&mut self, uid: &str, at: Option<Duration>) {
+        match at {
+            Some(at) => drop(self.evicted.insert(uid.to_owned(), at)),
+            None => drop(self.evicted.remove(uid)),
+        }
+    }
+
+    pub(super) fn counted_for_nothing(&mut self, now: Duration, budget: &str) {
+        self.all.entry(budget.to_owned()).or_default().for_nothing.push(now);
+    }
+
+    pub(super) fn learn(&mut self, now: Duration, change: &Seen) {
+        match change.kind.as_str() {
+            "Pod" => self.learn_pod(now, change),
+            "PodDisruptionBudget" => {
+                let Some(after) = &change.after else { return drop(self.all.remove(&change.name)) };
+                let budget = self.all.entry(change.name.clone()).or_default();
+                if budget.object.get("spec") != after.get("spec") {
+                    budget.since = now;
+                }
+                budget.object = after.clone();
+                budget.count(now, self.pods.values());
+            }
+            "StatefulSet" | "ReplicaSet" | "Deployment" | "ReplicationController" => {
+                let Some(set) = change.after.as_ref().or(change.before.as_ref()) else { return };
+                let wanted = change.after.as_ref().and_then(|set| number(set, "/spec/replicas"));
+                let history = self.replicas.entry(word(set, "/metadata/uid").to_owned()).or_default();
+                history.push((now, wanted.unwrap_or(0)));
+            }
+            _ => {}
+        }
+    }
+
+    fn learn_pod(&mut self, now: Duration, change: &Seen) {
+        let object = change.after.as_ref().or(change.before.as_ref());
+        let Some(seconds) = object.and_then(start_up) else { return };
+        let before = self.pods.remove(&change.name);
+        if let Some(pod) = &change.after {
+            let member = Member {
+                uid: word(pod, "/metadata/uid").to_owned(),
+                created: word(pod, "/metadata/creationTimestamp").to_owned(),
+                labels: pod.pointer("/metadata/labels").cloned().unwrap_or_default(),
+                owner: word(pod, "/metadata/ownerReferences/0/uid").to_owned(),
+                terminates: pod.pointer("/metadata/deletionTimestamp").is_some(),
+                ready: is_called_ready(pod),
+            };
+            self.start_up.insert(member.uid.clone(), Duration::from_secs(seconds));
+            self.pods.insert(change.name.clone(), member);
+        }
+        let after = self.pods.get(&change.name);
+        for budget in self.all.values_mut() {
+            if [before.as_ref(), after].into_iter().flatten().any(|member| budget.guards(member)) {
+                budget.count(now, self.pods.values());
+            }
+        }
+    }
+
+    /// Up to when a controller must know what the log says.
+    pub(super) fn known_until(&self, now: Duration, healed: Option<Duration>) -> Duration {
+        let mut known = now.saturating_sub(REACTS);
+        loop {
+            let troubled = self.troubled.iter().find(|(from, until)| {
+                let over = over(*from, *until, healed);
+                *from <= now && over + RECOVERS > known && from.saturating_sub(REACTS) < known
+            });
+            match troubled {
+                Some((from, _)) => known = from.saturating_sub(REACTS),
+                None => return known,
+            }
+        }
+    }
+
+    /// Since when nothing troubles those who calculate.
+    pub(super) fn untroubled_since(&self, now: Duration, healed: Option<Duration>) -> Duration {
+        let ends = self.troubled.iter().filter(|(from, _)| *from <= now);
+        ends.map(|(from, until)| over(*from, *until, healed)).max().unwrap_or_default()
+    }
+
+    /// Whether an eviction of this pod was counted, and is believed in still.
+    fn is_evicted(&self, now: Duration, uid: &str) -> bool {
+        let goes = || !self.pods.values().any(|member| member.uid == uid && !member.terminates);
+        self.evicted.get(uid).is_some_and(|at| now.saturating_sub(*at) < ENTRY_LIVES || goes())
+    }
+}
+
+impl Budget {
+    fn guards(&self, member: &Member) -> bool {
+        selects_labels(self.object.pointer("/spec/selector"), Some(&member.labels))
+    }
+
+    fn count<'a>(&mut self, now: Duration, pods: impl Iterator<Item = &'a Member>) {
+        let mut healthy = BTreeSet::new();
+        for member in
+            pods.filter(|member| selects_labels(self.object.pointer("/spec/selector"), Some(&member.labels)))
+        {
+            self.owners.insert(member.owner.clone());
+            if member.ready && !member.terminates {
+                healthy.insert(member.uid.clone());
+            }
+        }
+        if self.healthy.last().map(|(_, known)| known) != Some(&healthy) {
+            self.healthy.push((now, healthy));
+        }
+    }
+
+    /// A number of its status.
+    pub(super) fn status(&self, field: &str) -> i64 {
+        number(&self.object, &format!("/status/{field}")).unwrap_or(0)
+    }
+
+    /// Whether its numbers are those of its present spec.
+    pub(super) fn is_observed(&self) -> bool {
+        self.status("observedGeneration") >= number(&self.object, "/metadata/generation").unwrap_or(0)
+    }
+
+    /// The names of pods whose evictions were let through, and when.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&String, &str)> {
+        let entries = self.object.pointer("/status/disruptedPods").and_then(Value::as_object);
+        entries.into_iter().flatten().map(|(name, at)| (name, at.as_str().unwrap_or_default()))
+    }
+}
+
+impl State {
+    /// How many of the pods that a budget guards may go, as far as could be known from
+    /// `from` on. `entries` are pods that are believed to go, which only makes it less.
+    pub(super) fn allowed(
+        &self,
+        now: Duration,
+        from: Duration,
+        budget: &Budget,
+        entries: &BTreeSet<String>,
+    ) -> Allowed {
+        let budgets = &self.budgets;
+        let (mut fewest, mut most, mut replicas) = (0, 0, 0);
+        for history in budget.owners.iter().filter_map(|owner| budgets.replicas.get(owner)) {
+            let wanted = since(history, from).iter().map(|(_, wanted)| *wanted);
+            fewest += wanted.clone().min().unwrap_or(0);
+            most += wanted.max().unwrap_or(0);
+            replicas += history.last().map_or(0, |(_, wanted)| *wanted);
+        }
+        let stays = |uid: &&String| !budgets.is_evicted(now, uid);
+        let sets = since(&budget.healthy, from).iter().map(|(_, uids)| uids);
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let at_most = sets.clone().map(|uids| count(uids.iter().filter(stays).count())).max();
+        let at_least =
+            sets.map(|uids| count(uids.iter().filter(stays).filter(|uid| !entries.contains(*uid)).count()));
+        let for_nothing = count(budget.for_nothing.iter().filter(|at| **at >= from).count());
+        Allowed {
+            least: at_least.min().unwrap_or(0) - for_nothing - desired(&budget.object, most),
+            most: at_most.unwrap_or(0) - desired(&budget.object, fewest),
+            truly: self.truly_ready(now, budget) - desired(&budget.object, replicas),
+        }
+    }
+
+    /// How many of the pods that a budget guards are ready, and not about to go.
+    fn truly_ready(&self, now: Duration, budget: &Budget) -> i64 {
+        let counts = |member: &&Member| {
+            let goes = member.terminates || self.budgets.is_evicted(now, &member.uid);
+            budget.guards(member) && !goes && self.is_truly_ready(now, &member.uid)
+        };
+        i64::try_from(self.budgets.pods.values().filter(counts).count()).unwrap_or(i64::MAX)
+    }
+
+    /// Whether a process of this pod runs and is past its start.
+    fn is_truly_ready(&self, now: Duration, uid: &str) -> bool {
+        let Some(start_up) = self.budgets.start_up.get(uid) else { return false };
+        let started =
+            self.processes.running().filter(|process| process.uid == uid).map(|process| process.started);
+        let well = self.budgets.sick.get(uid).is_none_or(|until| now >= *until);
+        well && started.min().is_some_and(|started| now >= started + *start_up)
+    }
+
+    /// Those who calculate are kept from it until then.
+    pub(super) fn control_is_troubled(&mut self, now: Duration, until: Duration) {
+        self.budgets.troubled.push((now, until));
+    }
+}
+
+impl Checker {
+    /// What a probe of a process finds.
+    pub(crate) fn is_ready(&self, uid: &str) -> bool {
+        let now = self.now();
+        self.state.lock().is_truly_ready(now, uid)
+    }
+
+    /// How many of the pods that a budget guards are ready in truth, and not about to go.
+    pub(crate) fn ready_of(&self, budget: &Value) -> i64 {
+        let name = format!("{}/{}", word(budget, "/metadata/namespace"), word(budget, "/metadata/name"));
+        let (now, state) = (self.now(), self.state.lock());
+        state.budgets.budget(&name).map_or(0, |budget| state.truly_ready(now, budget))
+    }
+
+    /// The processes of a pod are not ready until then.
+    pub(crate) fn sickens(&self, uid: &str, until: Duration) {
+        self.state.lock().budgets.sick.insert(uid.to_owned(), until);
+    }
+
+    /// The wall clock of a process under test is not that of the API servers.
+    pub(crate) fn clock_jumps(&self) {
+        self.state.lock().clocks_jumped = true;
+    }
+
+    /// Something keeps the processes under test or their API servers from their work
+    /// until then.
+    pub(crate) fn control_is_troubled(&self, until: Duration) {
+        let now = self.now();
+        self.state.lock().control_is_troubled(now, until);
+    }
+}

@@ -1,0 +1,248 @@
+//! S7 and L5: what disruption budgets let through, and what they refuse.
+//!
+//! | broken | when |
+//! |---|---|
+//! | S7 | an eviction is let through that the budget does not allow |
+//! | S7 | a status allows more evictions than the budget does |
+//! | S7 | a process under test sends an eviction whose UID it must know to be wrong: the API server counts it before it refuses it |
+//! | L5 | an eviction is refused for the budget's sake while the budget allows it |
+//! | L5 | at the end, when all is quiet, a status allows fewer than the budget does |
+//!
+//! "Allows" is what [`budgets`](super::budgets) says, for every moment of the window.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::budgets::{Budget, ENTRY_LIVES, REACTS};
+use super::{Checker, Invariant, State};
+use crate::api::{Asked, CONTINUE, Seen};
+use crate::world::{is_shipped, number, stamp, word};
+
+const BUDGETS: &str = "/poddisruptionbudgets/";
+
+/// The pod that a request is to evict.
+fn doomed(asked: &Asked) -> Option<String> {
+    let path = asked.path.strip_prefix("/api/v1/namespaces/")?.strip_suffix("/eviction")?;
+    let (namespace, name) = path.split_once("/pods/")?;
+    Some(format!("{namespace}/{name}"))
+}
+
+fn allowed(budget: &Value) -> i64 {
+    number(budget, "/status/disruptionsAllowed").unwrap_or(0)
+}
+
+/// The budgets that a request took something from.
+fn spent(changes: &[Seen]) -> impl Iterator<Item = &Seen> {
+    changes.iter().filter(|change| {
+        let both = change.before.as_ref().zip(change.after.as_ref());
+        change.kind == "PodDisruptionBudget"
+            && both.is_some_and(|(before, after)| allowed(after) < allowed(before))
+    })
+}
+
+impl State {
+    /// A request was executed: evictions and statuses are judged, then it is learnt
+    /// from.
+    pub(super) fn judge_budgets(&mut self, now: Duration, asked: &Asked, code: u16, changes: &[Seen]) {
+        if let Some(pod) = doomed(asked).filter(|_| asked.method == http::Method::POST) {
+            self.judge_eviction(now, asked, &pod, code, changes);
+        } else if asked.path.contains(BUDGETS) && asked.path.ends_with("/status") {
+            if code == 409 && is_shipped(&asked.caller) {
+                self.probe("a budget's status met a conflict");
+            }
+            for change in changes.iter().filter(|change| change.kind == "PodDisruptionBudget") {
+                self.judge_status(now, asked, change);
+            }
+        }
+        for change in changes {
+            self.budgets.learn(now, change);
+        }
+    }
+
+    fn judge_eviction(&mut self, now: Duration, asked: &Asked, pod: &str, code: u16, changes: &[Seen]) {
+        let member = self.budgets.pod(pod).cloned();
+        for change in spent(changes) {
+            let Some(member) = &member else { continue };
+            let entries = change.before.as_ref().and_then(|budget| budget.pointer("/status/disruptedPods"));
+            let own = pod.rsplit('/').next().unwrap_or_default();
+            let twice = entries.is_some_and(|entries| entries.get(own).is_some());
+            if twice || !member.ready {
+                self.budgets.counted_for_nothing(now, &change.name);
+                self.probe(if twice {
+                    "an eviction was counted twice"
+                } else {
+                    "an eviction of an unready pod was counted"
+                });
+            }
+            self.judge_spending(now, asked, pod, &change.name);
+            self.budgets.counted(&member.uid, Some(now));
+            self.spending.insert((asked.caller.to_string(), asked.path.clone()), member.uid.clone());
+        }
+        if code == CONTINUE {
+            return;
+        }
+        let uid = self.spending.remove(&(asked.caller.to_string(), asked.path.clone()));
+        match (code, uid) {
+            (201, Some(_)) => self.probe("an eviction was let through"),
+            (_, Some(uid)) => self.judge_burnt(now, asked, pod, &uid, code),
+            (429, None) => self.judge_refusal(now, asked, pod),
+            (201, None) if member.is_some() => self.probe("an eviction spent nothing"),
+            _ => {}
+        }
+    }
+
+    /// An eviction was counted.
+    fn judge_spending(&mut self, now: Duration, asked: &Asked, pod: &str, name: &str) {
+        let from = self.budgets.known_until(now, self.healed);
+        let Some(budget) = self.budgets.budget(name) else { return };
+        let allowed = self.allowed(now, from, budget, &BTreeSet::new());
+        if allowed.most.max(allowed.truly) < 1 {
+            let numbers = numbers(budget);
+            let what = format!(
+                "{} evicted {pod}, which {name} does not allow: {} by all that was known since {from:?}, {} in truth; {numbers}",
+                asked.caller, allowed.most, allowed.truly
+            );
+            self.violated(now, Invariant::Budget, what);
+        } else if allowed.truly < 1 {
+            self.probe("limit: an eviction was let through by what was known, not by what was so");
+        }
+    }
+
+    /// An eviction was counted, and then refused.
+    fn judge_burnt(&mut self, now: Duration, asked: &Asked, pod: &str, uid: &str, code: u16) {
+        self.budgets.counted(uid, None);
+        self.probe("an eviction was counted and refused");
+        if is_shipped(&asked.caller) {
+            let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+            let wanted = word(&body, "/deleteOptions/preconditions/uid");
+            if code == 409 && wanted != uid {
+                let what = format!(
+                    "{} burnt budget on {pod}: it named UID {wanted:.8}, and the pod is {uid:.8}",
+                    asked.caller
+                );
+                self.violated(now, Invariant::Budget, what);
+            }
+        }
+    }
+
+    /// An eviction was refused for the budget's sake.
+    fn judge_refusal(&mut self, now: Duration, asked: &Asked, pod: &str) {
+        let Some(member) = self.budgets.pod(pod).cloned() else { return };
+        for name in self.budgets.guarding(&member) {
+            let Some(budget) = self.budgets.budget(&name) else { continue };
+            self.probe(if budget.is_observed() {
+                "an eviction was refused: the budget is exhausted"
+            } else {
+                "an eviction was refused: the budget is still being processed"
+            });
+            if let Some(why) = self.withholds(now, &name) {
+                let what = format!("{} may not evict {pod}, and {name} {why}", asked.caller);
+                self.violated(now, Invariant::Refused, what);
+            }
+        }
+    }
+
+    /// Why a budget that lets nothing through should let something through.
+    fn withholds(&self, now: Duration, name: &str) -> Option<String> {
+        let from = self.budgets.known_until(now, self.healed);
+        let budget = self.budgets.budget(name).filter(|budget| budget.since < from)?;
+        let allowed = self.allowed(now, from, budget, &self.believed(now, budget));
+        let numbers = numbers(budget);
+        (allowed.least.min(allowed.truly) > budget.status("disruptionsAllowed").max(0)
+            || !budget.is_observed())
+        .then(|| {
+            format!(
+                "allows {} by all that was known since {from:?}, {} in truth; {numbers}",
+                allowed.least, allowed.truly
+            )
+        })
+    }
+
+    /// Pods of which the status says that they are about to go: their own entries, not
+    /// those of others who had their names.
+    fn believed(&self, now: Duration, budget: &Budget) -> BTreeSet<String> {
+        let namespace = word(&budget.object, "/metadata/namespace");
+        let oldest = stamp(now.saturating_sub(ENTRY_LIVES + REACTS));
+        // A process that starts does not know how old an entry is by its own clock: its two
+        // minutes begin anew.
+        let untroubled = self.budgets.untroubled_since(now, self.healed);
+        let anew = now.saturating_sub(untroubled) <= ENTRY_LIVES + REACTS;
+        let mut uids = BTreeSet::new();
+        for (name, at) in budget.entries() {
+            let member = self.budgets.pod(&format!("{namespace}/{name}"));
+            let own = member.filter(|member| {
+                member.created.as_str() <= at && (at >= oldest.as_str() || anew || self.clocks_jumped)
+            });
+            uids.extend(own.map(|member| member.uid.clone()));
+        }
+        uids
+    }
+
+    /// A status was written.
+    fn judge_status(&mut self, now: Duration, asked: &Asked, change: &Seen) {
+        let Some(after) = &change.after else { return };
+        let from = self.budgets.known_until(now, self.healed);
+        let Some(budget) = self.budgets.budget(&change.name) else { return };
+        let may = self.allowed(now, from, budget, &BTreeSet::new());
+        let old: BTreeSet<String> = budget.entries().map(|(name, _)| name.clone()).collect();
+        let says = allowed(after);
+        if says > may.most.max(may.truly).max(0) {
+            let what = format!(
+                "{} says that {} allows {says}; it allows {} by all that was known since {from:?}, {} in truth",
+                asked.caller, change.name, may.most, may.truly
+            );
+            self.violated(now, Invariant::Budget, what);
+        }
+        let new = after.pointer("/status/disruptedPods");
+        let namespace = word(after, "/metadata/namespace").to_owned();
+        for name in old.iter().filter(|name| new.is_none_or(|new| new.get(name.as_str()).is_none())) {
+            let pod = self.budgets.pod(&format!("{namespace}/{name}"));
+            if pod.is_some_and(|pod| !pod.terminates) {
+                self.probe("an entry went, and its pod did not");
+            }
+        }
+    }
+}
+
+/// What a budget says, for people.
+fn numbers(budget: &Budget) -> String {
+    let [allowed, current, desired, expected, observed] =
+        ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods", "observedGeneration"]
+            .map(|field| budget.status(field));
+    format!(
+        "its status: {allowed} allowed, {current} of {expected} healthy, {desired} needed, generation {observed}"
+    )
+}
+
+impl Checker {
+    /// The end, when all is quiet: what the statuses say is so.
+    pub(crate) fn check_budgets(&self) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let names: Vec<String> = state.budgets.all().map(|(name, _)| name.clone()).collect();
+        for name in names {
+            if let Some(why) = state.withholds(now, &name) {
+                state.violated(now, Invariant::Refused, format!("{name} {why}"));
+            }
+            let from = state.budgets.known_until(now, state.healed);
+            let Some(budget) = state.budgets.budget(&name) else { continue };
+            let may = state.allowed(now, from, budget, &BTreeSet::new());
+            let says = budget.status("disruptionsAllowed");
+            if says > may.most.max(may.truly).max(0) {
+                let what = format!(
+                    "at rest {name} allows {} by what is known, {} in truth; {}",
+                    may.most,
+                    may.truly,
+                    numbers(budget)
+                );
+                state.violated(now, Invariant::Budget, what);
+            }
+            state.probe("a budget came to rest");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

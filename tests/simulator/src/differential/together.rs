@@ -1,0 +1,262 @@
+//! Four clients at once on few keys: whatever each was answered must fit one order.
+//!
+//! The search for such an order that linearizability needs in general is none here:
+//! a write answers with its resourceVersion, and a compare-and-swap names the one
+//! before it. So the writes of a key must be a chain, and reads and refusals must
+//! fit it, each within the time between its request and its answer.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+
+use super::run::Side;
+use crate::chance::{Chance, Draws};
+
+/// How many clients there are.
+const CLIENTS: u64 = 4;
+/// How many keys they share.
+const KEYS: u64 = 2;
+/// How many requests each of them sends.
+const REQUESTS: u64 = 40;
+
+/// What a write was based on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Base {
+    /// There was nothing.
+    Nothing,
+    /// This version, or it was to be refused.
+    Version(u64),
+    /// Whatever was there.
+    Anything,
+}
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    /// It read a version.
+    Read(u64),
+    /// It made a version.
+    Wrote(Base, u64),
+    /// It was refused for what it was based on.
+    Refused(Base),
+}
+
+/// One request on one key, and when it was sent and answered.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    key: u64,
+    /// What was written or read.
+    value: String,
+    sent: u64,
+    answered: u64,
+    done: Done,
+}
+
+/// Four clients work on the same keys of `namespace`, which must be there; gives
+/// back what they saw, or what no client should be told.
+///
+/// # Errors
+/// An answer that is none of success, conflict and "already exists".
+pub async fn together(side: &Side, namespace: &str, chance: Chance) -> Result<Vec<Seen>, String> {
+    let ticks = AtomicU64::new(0);
+    let clients = (0..CLIENTS).map(|client| {
+        let draws = Draws::new(chance.part("client", client));
+        work(Client { side, namespace, client, ticks: &ticks, draws, known: Vec::new() })
+    });
+    let seen = futures::future::join_all(clients).await;
+    Ok(seen.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+struct Client<'a> {
+    side: &'a Side,
+    namespace: &'a str,
+    client: u64,
+    ticks: &'a AtomicU64,
+    draws: Draws,
+    /// The versions that it has seen, with their keys.
+    known: Vec<(u64, u64)>,
+}
+
+async fn work(mut client: Client<'_>) -> Result<Vec<Seen>, String> {
+    let mut all = Vec::new();
+    for number in 0..REQUESTS {
+        // At first all of them make all keys.
+        let key = if number < KEYS { number } else { client.draws.below(KEYS) };
+        let seen = client.request(key, number).await?;
+        if let Done::Read(version) | Done::Wrote(_, version) = seen.done {
+            client.known.push((key, version));
+        }
+        all.push(seen);
+    }
+    Ok(all)
+}
+
+impl Client<'_> {
+    async fn request(&mut self, key: u64, number: u64) -> Result<Seen, String> {
+        let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace);
+        let (name, value) = (format!("k{key}"), format!("{}-{number}", self.client));
+        let path = format!("{collection}/{name}");
+        let mut lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name },
+            "spec": { "holderIdentity": value } });
+        let known: Vec<u64> = self.known.iter().filter(|(of, _)| *of == key).map(|(_, at)| *at).collect();
+        // The last one that it knows, and sometimes an older one.
+        let newest = if self.draws.percent(20) { known.first() } else { known.last() }.copied();
+        let (method, target, body, base) = match (self.draws.below(10), newest) {
+            _ if number < KEYS => ("POST", &collection, lease, Some(Base::Nothing)),
+            (4..9, Some(version)) => {
+                lease["metadata"]["resourceVersion"] = version.to_string().into();
+                ("PUT", &path, lease, Some(Base::Version(version)))
+            }
+            (9, _) => ("PATCH", &path, json!({ "spec": { "holderIdentity": value } }), Some(Base::Anything)),
+            _ => ("GET", &path, Value::Null, None),
+        };
+        let sent = self.ticks.fetch_add(1, Ordering::SeqCst);
+        let reply = self.side.ask(method, target, &body).await;
+        let answered = self.ticks.fetch_add(1, Ordering::SeqCst);
+        let version = reply.body["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
+        let (done, value) = match (reply.code, base, version) {
+            (200, None, Some(version)) => {
+                let read = reply.body["spec"]["holderIdentity"].as_str().unwrap_or_default();
+                (Done::Read(version), read.to_owned())
+            }
+            (200 | 201, Some(base), Some(version)) => (Done::Wrote(base, version), value),
+            (409, Some(base), _) => (Done::Refused(base), value),
+            _ => return Err(format!("{method} {target} was answered {} {}", reply.code, reply.body)),
+        };
+        Ok(Seen { key, value, sent, answered, done })
+    }
+}
+
+/// Whether anybody was refused, and whether anybody succeeded after somebody else
+/// did: a history without both shows nothing.
+#[must_use]
+pub fn met_each_other(history: &[Seen]) -> bool {
+    let refused = history.iter().any(|seen| matches!(seen.done, Done::Refused(Base::Version(_))));
+    let swapped = history.iter().any(|seen| matches!(seen.done, Done::Wrote(Base::Version(_), _)));
+    refused && swapped
+}
+
+/// What does not fit one order.
+#[must_use]
+pub fn disorder(history: &[Seen]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for key in 0..KEYS {
+        let of_key: Vec<&Seen> = history.iter().filter(|seen| seen.key == key).collect();
+        let mut writes: Vec<(u64, Base, &Seen)> = Vec::new();
+        for seen in &of_key {
+            if let Done::Wrote(base, version) = seen.done {
+                writes.push((version, base, seen));
+            }
+        }
+        writes.sort_by_key(|(version, ..)| *version);
+        chain(&writes, &mut wrong);
+        times(&of_key, &mut wrong);
+        for seen in &of_key {
+            match seen.done {
+                Done::Read(version) => read(seen, version, &writes, &mut wrong),
+                Done::Refused(base) => refused(seen, base, &writes, &mut wrong),
+                Done::Wrote(..) => {}
+            }
+        }
+    }
+    wrong
+}
+
+/// Writes follow each other by what they name.
+fn chain(writes: &[(u64, Base, &Seen)], wrong: &mut Vec<String>) {
+    let mut before: Option<(u64, &Seen)> = None;
+    for (version, base, seen) in writes {
+        let fits = match (base, before) {
+            (Base::Nothing, None) => true,
+            (Base::Version(named), Some((last, _))) => *named == last,
+            (Base::Anything, Some((last, _))) => last < *version,
+            _ => false,
+        };
+        if !fits {
+            wrong.push(format!("{seen:?} does not follow {before:?}"));
+        }
+        before = Some((*version, seen));
+    }
+}
+
+/// Nothing shows less than what was answered before it was sent, to whomever.
+fn times(of_key: &[&Seen], wrong: &mut Vec<String>) {
+    let shown = |seen: &Seen| match seen.done {
+        Done::Read(version) | Done::Wrote(_, version) => Some(version),
+        Done::Refused(_) => None,
+    };
+    for later in of_key {
+        let known = of_key.iter().find(|seen| seen.answered < later.sent && shown(later) < shown(seen));
+        if let Some(known) = known.filter(|_| shown(later).is_some()) {
+            wrong.push(format!("{later:?} is older than {known:?}, which was answered before it was sent"));
+        }
+    }
+}
+
+/// A read shows a write that had begun.
+fn read(seen: &Seen, version: u64, writes: &[(u64, Base, &Seen)], wrong: &mut Vec<String>) {
+    match writes.iter().find(|(made, ..)| *made == version) {
+        Some((_, _, write)) if write.sent < seen.answered && write.value == seen.value => {}
+        source => wrong.push(format!("{seen:?} shows {source:?}")),
+    }
+}
+
+/// A refusal has a cause: somebody else had written, or may have.
+fn refused(seen: &Seen, base: Base, writes: &[(u64, Base, &Seen)], wrong: &mut Vec<String>) {
+    let since = match base {
+        Base::Nothing => 0,
+        Base::Version(version) => version,
+        Base::Anything => return wrong.push(format!("{seen:?} was based on nothing that could change")),
+    };
+    if !writes.iter().any(|(made, _, write)| *made > since && write.sent < seen.answered) {
+        wrong.push(format!("{seen:?} was refused without a cause"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(sent: u64, answered: u64, value: &str, done: Done) -> Seen {
+        Seen { key: 0, value: value.to_owned(), sent, answered, done }
+    }
+
+    fn history() -> Vec<Seen> {
+        vec![
+            seen(0, 1, "a", Done::Wrote(Base::Nothing, 10)),
+            seen(2, 5, "b", Done::Wrote(Base::Version(10), 11)),
+            seen(3, 6, "c", Done::Refused(Base::Version(10))),
+            seen(4, 7, "a", Done::Read(10)),
+            seen(8, 9, "b", Done::Read(11)),
+            seen(10, 11, "d", Done::Wrote(Base::Anything, 12)),
+        ]
+    }
+
+    #[test]
+    fn what_fits_one_order_is_left_alone_and_what_does_not_is_named() {
+        assert_eq!(disorder(&history()), Vec::<String>::new());
+        assert!(met_each_other(&history()));
+        for (what, at, other) in [
+            ("a second swap of one version", 2, Done::Wrote(Base::Version(10), 13)),
+            ("a read of what was overwritten before", 4, Done::Read(10)),
+            ("a read of what nobody wrote", 3, Done::Read(7)),
+            ("a read of what is written later", 4, Done::Read(12)),
+            ("a refusal of the newest version", 2, Done::Refused(Base::Version(12))),
+            ("a refusal of a write that asks for nothing", 5, Done::Refused(Base::Anything)),
+            ("a key that is made twice", 5, Done::Wrote(Base::Nothing, 12)),
+        ] {
+            let mut history = history();
+            history[at].done = other;
+            assert!(!disorder(&history).is_empty(), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_comes_after_one_that_was_sent_later_than_its_answer_is_out_of_order() {
+        let mut history = history();
+        (history[5].sent, history[5].answered) = (0, 1);
+        history[0].sent = 2;
+        history[0].answered = 2;
+        assert!(!disorder(&history).is_empty());
+    }
+}

@@ -1,0 +1,192 @@
+//! The attach/detach controller, as far as the volumes of the `StatefulSet` need it:
+//! by the rules of kube-controller-manager 1.36 (`pkg/controller/volume/attachdetach`),
+//! its six minutes with them. It is the same one whoever collects the pods.
+//!
+//! In: pods, nodes and their `volumesInUse`, from the watch cache of its API server.
+//! Out: `VolumeAttachments`. A volume is attached to one node at a time; it is
+//! detached when no pod wants it there and the kubelet has unmounted it, or at once
+//! from a node out of service, or after six minutes from one that is not ready.
+//!
+//! Left out: the driver (what is written is attached), its failures, and what a
+//! restart forgets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::ask::{Answer, ask};
+use super::host::Host;
+use super::kcm_nodes::ready;
+use super::run::World;
+use super::word;
+
+/// `reconcilerLoopPeriod` is shorter; nothing here needs more.
+const LOOK_EACH: Duration = Duration::from_secs(1);
+/// `reconcilerMaxWaitForUnmountDuration`.
+const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(360);
+const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// Whether the pod of this name has a volume.
+pub(super) fn has_volume(pod: &str) -> bool {
+    pod.starts_with("data-")
+}
+
+/// The path of an attachment.
+pub(super) fn attachment(volume: &str, node: &str) -> String {
+    format!("{ATTACHMENTS}/{volume}.{node}")
+}
+
+/// A volume, and a node.
+type Place = (String, String);
+
+/// The controller, and what it remembers.
+pub(crate) struct AttachDetach {
+    world: Arc<World>,
+    /// `actualStateOfWorld`: what was attached, and since when nobody wants it.
+    attached: BTreeMap<Place, Option<Duration>>,
+    /// What waits for a volume that is attached elsewhere.
+    waiting: BTreeSet<Place>,
+    /// What each kubelet last said to use. A Node that is gone says nothing new.
+    in_use: BTreeMap<String, BTreeSet<String>>,
+    /// Up to which version.
+    heard: u64,
+}
+
+impl AttachDetach {
+    pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>) {
+        let (attached, waiting, in_use) = Default::default();
+        let mut controller = Self { world: Arc::clone(world), attached, waiting, in_use, heard: 0 };
+        let env = host.env();
+        host.env().spawner.spawn(
+            "attach-detach",
+            Box::pin(async move {
+                loop {
+                    controller.look().await;
+                    env.sleep(LOOK_EACH).await;
+                }
+            }),
+        );
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Option<Answer> {
+        ask(&self.world.servers.get(0)?, "attach-detach", method, path, body).await
+    }
+
+    async fn look(&mut self) {
+        let Some(server) = self.world.servers.get(0) else { return };
+        let (now, nodes) = (self.world.checker.now(), server.cached("Node"));
+        self.hear(server.applied(), &nodes);
+        // Only what wants a volume is copied.
+        let wants = |pod: &Value| wanted(pod).is_some();
+        let wanted: BTreeSet<Place> = server.cached_that("Pod", wants).iter().filter_map(wanted).collect();
+        for (place, unwanted) in &mut self.attached {
+            *unwanted = if wanted.contains(place) { None } else { unwanted.or(Some(now)) };
+        }
+        // Detaches first, as upstream.
+        let unwanted: Vec<(Place, Duration)> =
+            self.attached.iter().filter_map(|(place, since)| Some((place.clone(), (*since)?))).collect();
+        for (place, since) in unwanted {
+            let node = nodes.iter().find(|node| word(node, "/metadata/name") == place.1);
+            self.detach(place, now.saturating_sub(since), node).await;
+        }
+        for place in wanted {
+            if self.attached.contains_key(&place) {
+                continue;
+            }
+            if self.attached.keys().any(|(volume, _)| *volume == place.0) {
+                if self.waiting.insert(place) {
+                    self.world.checker.probe("an attachment waits: the volume is attached elsewhere");
+                }
+                continue;
+            }
+            self.attach(place).await;
+        }
+    }
+
+    /// What kubelets said to use, event by event: the last word of a Node that came
+    /// and went between two looks counts too. What history has forgotten is listed.
+    fn hear(&mut self, applied: u64, nodes: &[Value]) {
+        for change in self.world.etcd.changes_after(self.heard) {
+            let last = change.after.as_ref().or(change.before.as_ref());
+            if let Some(node) = last.filter(|_| change.kind == "Node" && change.revision <= applied) {
+                self.in_use.insert(change.name.clone(), in_use(node));
+            }
+        }
+        self.heard = applied;
+        self.in_use.extend(nodes.iter().map(|node| (word(node, "/metadata/name").to_owned(), in_use(node))));
+    }
+
+    async fn attach(&mut self, place: Place) {
+        let (volume, node) = &place;
+        let path = attachment(volume, node);
+        let object = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+            "metadata": { "name": format!("{volume}.{node}") },
+            "spec": { "attacher": "hollow", "nodeName": node, "source": { "persistentVolumeName": volume } },
+        });
+        if !matches!(self.ask("POST", ATTACHMENTS, Some(object)).await, Some((201 | 409, _))) {
+            return;
+        }
+        self.world.checker.volume_is_attached(&format!("default/{volume}"), node);
+        let attached = json!({ "status": { "attached": true } });
+        self.ask("PATCH", &format!("{path}/status"), Some(attached)).await;
+        self.waiting.remove(&place);
+        self.attached.insert(place, None);
+    }
+
+    /// `node`: unless it is gone.
+    async fn detach(&mut self, place: Place, unwanted_for: Duration, node: Option<&Value>) {
+        let (volume, name) = &place;
+        let out_of_service = node.is_some_and(is_out_of_service);
+        let timed_out = unwanted_for > MAX_WAIT_FOR_UNMOUNT;
+        let forced = timed_out && node.is_none_or(|node| ready(node) != "True");
+        let used = self.in_use.get(name).is_some_and(|used| used.contains(volume));
+        if used && !forced && !out_of_service {
+            return;
+        }
+        if !timed_out && !out_of_service {
+            // What the cache says is asked for once more; a Node that is gone uses nothing.
+            match self.ask("GET", &format!("/api/v1/nodes/{name}"), None).await {
+                Some((404, _)) => {}
+                Some((200, node)) if !in_use(&node).contains(volume) => {}
+                _ => return,
+            }
+        }
+        if !matches!(self.ask("DELETE", &attachment(volume, name), None).await, Some((200 | 404, _))) {
+            return;
+        }
+        if used {
+            self.world.checker.note(format!("{volume} is detached by force from {name}"));
+        }
+        self.world.checker.probe(if used {
+            "a volume was detached by force"
+        } else {
+            "a volume was detached"
+        });
+        self.attached.remove(&place);
+    }
+}
+
+/// Where a pod's volume is wanted: a pod that ended, or that is deleted and reports
+/// no running container, wants nothing (hole H-8).
+fn wanted(pod: &Value) -> Option<Place> {
+    let (volume, node) = (word(pod, "/metadata/name"), word(pod, "/spec/nodeName"));
+    let ended = matches!(word(pod, "/status/phase"), "Failed" | "Succeeded");
+    let runs = pod.pointer("/status/containerStatuses/0/state/running").is_some();
+    let leaves = pod.pointer("/metadata/deletionTimestamp").is_some() && !runs;
+    let wants = has_volume(volume) && !node.is_empty() && !ended && !leaves;
+    wants.then(|| (volume.to_owned(), node.to_owned()))
+}
+
+fn in_use(node: &Value) -> BTreeSet<String> {
+    let used = node.pointer("/status/volumesInUse").and_then(Value::as_array).into_iter().flatten();
+    used.filter_map(|volume| volume.as_str().map(str::to_owned)).collect()
+}
+
+fn is_out_of_service(node: &Value) -> bool {
+    let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
+    taints.into_iter().any(|taint| word(taint, "/key") == OUT_OF_SERVICE)
+}

@@ -1,0 +1,55 @@
+//! Volumes on a node: a kubelet says which it uses before it uses them, and waits
+//! until they are attached.
+
+use serde_json::{Value, json};
+
+use super::super::attach::{attachment, has_volume};
+use super::{Kubelet, is_ended, word};
+
+impl Kubelet {
+    /// What it uses or is about to use (`GetVolumesInUse`).
+    pub(super) fn volumes(&self) -> Vec<String> {
+        let used = self
+            .world
+            .checker
+            .processes_on(&self.node)
+            .into_iter()
+            .map(|(_, process)| process.identity.rsplit('/').next().unwrap_or_default().to_owned());
+        let pods = self.pods.lock();
+        let stays = |pod: &&Value| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(pod);
+        let wanted = pods.iter().flat_map(|pods| pods.values()).filter(stays);
+        let wanted = wanted.map(|pod| word(pod, "/metadata/name").to_owned());
+        let mut volumes: Vec<String> = used.chain(wanted).filter(|name| has_volume(name)).collect();
+        volumes.sort();
+        volumes.dedup();
+        volumes
+    }
+
+    /// Says what it uses, unless that is known.
+    pub(super) async fn report_volumes(&self) -> bool {
+        let volumes = self.volumes();
+        if self.reported.lock().as_ref() == Some(&volumes) {
+            return true;
+        }
+        let patch = json!({ "status": { "volumesInUse": volumes } });
+        let path = format!("/api/v1/nodes/{}/status", self.node);
+        let told = matches!(self.ask("PATCH", &path, Some(patch)).await, Some((200, _)));
+        if told {
+            *self.reported.lock() = Some(volumes);
+        }
+        told
+    }
+
+    /// Whether the pod has what it needs to start.
+    pub(super) async fn is_mounted(&self, pod: &Value) -> bool {
+        let name = word(pod, "/metadata/name");
+        if !self.world.with.attached_volumes || !has_volume(name) {
+            return true;
+        }
+        if !self.report_volumes().await {
+            return false;
+        }
+        let read = self.ask("GET", &attachment(name, &self.node), None).await;
+        read.is_some_and(|(_, read)| read.pointer("/status/attached") == Some(&Value::Bool(true)))
+    }
+}

@@ -1,0 +1,179 @@
+//! A power switch as a device beside its machine (BMC, PDU, hypervisor): it can be
+//! told off, on and to say which; and it can lie, be late, and be silent.
+//!
+//! It keeps a ledger of what it did to the power, which is the truth; what it says
+//! is another thing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pod_safety_shared::clock::Spawner;
+
+use super::host::Host;
+use super::run::World;
+use crate::campaign::Manner;
+
+/// What somebody asks of a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Off,
+    On,
+    Status,
+}
+
+/// What a switch says of the power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    On,
+    Off,
+}
+
+/// One line of the ledger: something was asked, or something was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Asked(Order),
+    TurnedOff,
+    TurnedOn,
+}
+
+/// The switch of one machine.
+pub(crate) struct Switch {
+    node: usize,
+    host: Arc<Host>,
+    state: Mutex<State>,
+}
+
+struct State {
+    manner: Manner,
+    claims: Said,
+    ledger: Vec<(Duration, Entry)>,
+}
+
+impl Switch {
+    pub(crate) fn new(world: &World, node: usize, manner: Manner) -> Arc<Self> {
+        let name = format!("switch-{node}");
+        let host = Host::start(&name, world.chance.part(&name, 0), &world.checker);
+        let state = State { manner, claims: Said::On, ledger: Vec::new() };
+        Arc::new(Self { node, host, state: Mutex::new(state) })
+    }
+
+    #[cfg(test)]
+    fn ledger(&self) -> Vec<(Duration, Entry)> {
+        self.state.lock().ledger.clone()
+    }
+
+    fn write(&self, world: &World, entry: Entry) {
+        self.state.lock().ledger.push((world.checker.now(), entry));
+    }
+
+    /// Tells the switch something; `None`: no answer comes.
+    pub(crate) async fn tell(self: &Arc<Self>, world: &Arc<World>, order: Order) -> Option<Said> {
+        let manner = self.state.lock().manner;
+        if manner == Manner::Dead {
+            return None;
+        }
+        self.write(world, Entry::Asked(order));
+        let wanted = match order {
+            Order::Status => return Some(self.says(world)),
+            Order::Off => Said::Off,
+            Order::On => Said::On,
+        };
+        match manner {
+            Manner::SaysOffWhileOn if wanted == Said::Off => {}
+            Manner::Late(seconds) => self.act_after(world, wanted, seconds),
+            Manner::Twice(seconds) => {
+                self.act(world, wanted).await;
+                self.act_after(world, wanted, seconds);
+            }
+            Manner::Honest | Manner::SaysOffWhileOn | Manner::DoneButSilent | Manner::Dead => {
+                self.act(world, wanted).await;
+            }
+        }
+        self.state.lock().claims = wanted;
+        (manner != Manner::DoneButSilent).then_some(wanted)
+    }
+
+    /// An honest switch measures; the others repeat what they were last told.
+    fn says(&self, world: &World) -> Said {
+        let state = self.state.lock();
+        match state.manner {
+            Manner::SaysOffWhileOn | Manner::Late(_) => state.claims,
+            _ if world.machine_host(self.node).is_some() => Said::On,
+            _ => Said::Off,
+        }
+    }
+
+    fn act_after(self: &Arc<Self>, world: &Arc<World>, wanted: Said, seconds: u64) {
+        let (switch, world) = (Arc::clone(self), Arc::clone(world));
+        self.host.spawn(
+            "switch",
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                switch.act(&world, wanted).await;
+            }),
+        );
+    }
+
+    async fn act(&self, world: &Arc<World>, wanted: Said) {
+        match wanted {
+            Said::Off => {
+                world.power_off(self.node);
+                self.write(world, Entry::TurnedOff);
+            }
+            Said::On => {
+                world.power_on(self.node).await;
+                self.write(world, Entry::TurnedOn);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::{Extras, Plan};
+    use crate::world::{Baseline, Subject};
+
+    /// A world of one machine that was on for 20 s; gives back what came of telling
+    /// its switch something: the answer, the power at once and a minute later, and
+    /// how often the power was turned.
+    fn told(manner: Manner, order: Order) -> (Option<Said>, bool, bool, usize) {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let plan = Plan {
+                seed: 1,
+                servers: 1,
+                nodes: 1,
+                replicas: 0,
+                pods: 0,
+                lease_collected_after: 15,
+                heal_at: 100,
+                with: Extras::default(),
+                faults: Vec::new(),
+            };
+            let world = World::for_tests(&plan, Subject::Baseline(Baseline::Script));
+            world.restart_server(0);
+            world.power_on(0).await;
+            let switch = Switch::new(&world, 0, manner);
+            let on = || world.machine_host(0).is_some();
+            let said = switch.tell(&world, order).await;
+            let at_once = on();
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            let turned = |entry: &&(Duration, Entry)| !matches!(entry.1, Entry::Asked(_));
+            (said, at_once, on(), switch.ledger().iter().filter(turned).count())
+        })
+    }
+
+    #[test]
+    fn switches_lie_and_their_ledgers_do_not() {
+        assert_eq!(told(Manner::Honest, Order::Off), (Some(Said::Off), false, false, 1));
+        assert_eq!(told(Manner::Honest, Order::Status), (Some(Said::On), true, true, 0));
+        assert_eq!(told(Manner::SaysOffWhileOn, Order::Off), (Some(Said::Off), true, true, 0));
+        assert_eq!(told(Manner::Late(30), Order::Off), (Some(Said::Off), true, false, 1));
+        assert_eq!(told(Manner::Twice(30), Order::Off), (Some(Said::Off), false, false, 2));
+        assert_eq!(told(Manner::DoneButSilent, Order::Off), (None, false, false, 1));
+        assert_eq!(told(Manner::Dead, Order::Off), (None, true, true, 0));
+    }
+}
