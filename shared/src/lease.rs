@@ -117,21 +117,40 @@ impl Term {
 #[derive(Debug)]
 pub struct Leadership {
     term: Mutex<Option<Term>>,
-    leads: watch::Sender<bool>,
+    told: Mutex<Told>,
+}
+
+/// What those who wait for news were told last.
+///
+/// Each has a channel of its own: one channel wakes its many receivers in an order
+/// drawn by chance, and then who writes first depends on chance, too.
+#[derive(Debug, Default)]
+struct Told {
+    leads: bool,
+    listeners: Vec<watch::Sender<bool>>,
+}
+
+impl Told {
+    fn tell(&mut self, leads: bool) {
+        self.leads = leads;
+        self.listeners.retain(|listener| listener.send(leads).is_ok());
+    }
 }
 
 impl Leadership {
     /// Nobody leads yet.
     #[must_use]
     pub fn none() -> Arc<Self> {
-        Arc::new(Self { term: Mutex::new(None), leads: watch::Sender::new(false) })
+        Arc::new(Self { term: Mutex::default(), told: Mutex::default() })
     }
 
     /// Without election this process leads for ever.
     #[must_use]
     pub fn alone() -> Arc<Self> {
         let ends = Mono::from_start(Duration::MAX);
-        Arc::new(Self { term: Mutex::new(Some(Term { ends })), leads: watch::Sender::new(true) })
+        let leadership = Self::none();
+        leadership.set(Some(Term { ends }));
+        leadership
     }
 
     /// A term that an election would have to give, for tests of the authority.
@@ -164,12 +183,18 @@ impl Leadership {
     /// term that had run out before it was renewed is told as another gain.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<bool> {
-        self.leads.subscribe()
+        let mut told = self.told.lock();
+        let (tell, changes) = watch::channel(told.leads);
+        told.listeners.push(tell);
+        changes
     }
 
     fn set(&self, term: Option<Term>) {
         *self.term.lock() = term;
-        self.leads.send_if_modified(|leads| std::mem::replace(leads, term.is_some()) != term.is_some());
+        let mut told = self.told.lock();
+        if told.leads != term.is_some() {
+            told.tell(term.is_some());
+        }
     }
 }
 
@@ -262,7 +287,7 @@ impl Elector {
 
     fn settle(&mut self, tried: Result<Attempt, ApiError>) {
         let now = self.env.now();
-        let led = *self.leadership.leads.borrow();
+        let led = self.leadership.told.lock().leads;
         match tried {
             Ok(Attempt::Held(sent)) => {
                 let lapsed = led && self.leadership.term(now).is_none();
@@ -274,7 +299,7 @@ impl Elector {
                     self.logged = None;
                 } else if lapsed {
                     // A loss was never told, but what was asked for meanwhile was turned away.
-                    self.leadership.leads.send_replace(true);
+                    self.leadership.told.lock().tell(true);
                 }
                 return;
             }
