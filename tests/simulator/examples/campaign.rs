@@ -11,6 +11,8 @@
 //! campaign seeds FROM TO    these seeds, with what happened in the first that broke a rule
 //! ```
 
+#[path = "../tests/allocator/mod.rs"]
+mod allocator;
 #[path = "../tests/files/mod.rs"]
 mod files;
 #[path = "../tests/memory/mod.rs"]

@@ -2,6 +2,7 @@
 //!
 //! `POD_SAFETY_SEEDS=N` runs N seeds, `POD_SAFETY_SEED=S` shows one.
 
+mod allocator;
 mod memory;
 mod shipped;
 

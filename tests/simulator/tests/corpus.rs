@@ -4,6 +4,7 @@
 //! -- guilty` and `-- plants`, or by hand.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
+mod allocator;
 mod files;
 mod memory;
 mod shipped;

@@ -1,5 +1,6 @@
 //! One strike at calls and events of every scenario. All of them: `make perturb`.
 
+mod allocator;
 mod shipped;
 
 use pod_safety_simulator::campaign::{perturb, scenarios};

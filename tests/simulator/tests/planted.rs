@@ -1,6 +1,7 @@
 //! The checker has teeth: each planted bug is caught by the invariant that names
 //! it, and what people use today is found guilty.
 
+mod allocator;
 mod shipped;
 mod teeth;
 

@@ -165,7 +165,7 @@ pub(crate) fn delete_one(
             (Some(object), !finalizers.is_empty() || grace > 0)
         }
         Course::Now => {
-            let mut object = existing.value.clone();
+            let mut object = Value::clone(&existing.value);
             let finalizers = collector_finalizers(kind, &object, options);
             let stays = !finalizers.is_empty();
             if !stays && options.version.is_some() && !texts(&object, &["metadata", "finalizers"]).is_empty()
@@ -329,7 +329,7 @@ fn delete_namespace(
         }
         return Ok(log.remove(key).map_or_else(|| show(existing), |last| show(&last)));
     }
-    let mut object = existing.value.clone();
+    let mut object = Value::clone(&existing.value);
     set(&mut object, &["metadata"], "deletionTimestamp", seconds(now));
     set(&mut object, &["status"], "phase", "Terminating");
     let finalizers = collector_finalizers(kind, &object, options);

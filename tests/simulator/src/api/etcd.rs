@@ -27,9 +27,9 @@ pub struct Seen {
     /// `namespace/name`, or `name`.
     pub name: String,
     /// The object before; `None` if it is new.
-    pub before: Option<Value>,
+    pub before: Option<Arc<Value>>,
     /// The object after; `None` if it is gone.
-    pub after: Option<Value>,
+    pub after: Option<Arc<Value>>,
 }
 
 /// The store of all API servers of a cluster.
@@ -71,20 +71,20 @@ impl Etcd {
     /// What is so, whatever any server shows. `name` is `namespace/name` for what
     /// lives in namespaces.
     #[must_use]
-    pub fn object(&self, kind: &str, name: &str) -> Option<Value> {
+    pub fn object(&self, kind: &str, name: &str) -> Option<Arc<Value>> {
         let log = self.log.lock();
         let index = log.kinds.iter().position(|known| known.kind == kind)?;
-        log.get(&(index, name.to_owned())).map(|object| object.value.clone())
+        log.get(&(index, name.to_owned())).map(|object| Arc::clone(&object.value))
     }
 
     /// All objects of a kind, in the order of their names.
     #[must_use]
-    pub fn objects(&self, kind: &str) -> Vec<Value> {
+    pub fn objects(&self, kind: &str) -> Vec<Arc<Value>> {
         self.objects_that(kind, |_| true)
     }
 
-    /// Those of a kind that are wanted: only these are copied.
-    pub(crate) fn objects_that(&self, kind: &str, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+    /// Those of a kind that are wanted.
+    pub(crate) fn objects_that(&self, kind: &str, wanted: impl Fn(&Value) -> bool) -> Vec<Arc<Value>> {
         let log = self.log.lock();
         let Some(index) = log.kinds.iter().position(|known| known.kind == kind) else { return Vec::new() };
         let range = (index, String::new())..(index + 1, String::new());
@@ -96,8 +96,9 @@ impl Etcd {
     #[must_use]
     pub fn changes_after(&self, revision: u64) -> Vec<Seen> {
         let log = self.log.lock();
-        let value =
-            |object: &Option<Arc<super::log::Object>>| object.as_ref().map(|object| object.value.clone());
+        let value = |object: &Option<Arc<super::log::Object>>| {
+            object.as_ref().map(|object| Arc::clone(&object.value))
+        };
         log.changes(revision, u64::MAX)
             .map(|change| Seen {
                 revision: change.revision,

@@ -138,7 +138,7 @@ fn unobserved(budget: &str) -> Failure {
 /// spent when the deletion fails.
 fn spend(log: &mut Log, key: &Key, pod: &str, dry: bool, now: Timestamp) -> Result<(), Failure> {
     let Some(budget) = log.get(key).cloned() else { return Ok(()) };
-    let mut new = budget.value.clone();
+    let mut new = Value::clone(&budget.value);
     let name = text(&budget.value, &["metadata", "name"]);
     let status = |field: &str| number(&budget.value, &["status", field]).unwrap_or(0);
     let generation = number(&budget.value, &["metadata", "generation"]).unwrap_or(0);
@@ -258,7 +258,7 @@ pub(crate) fn bind(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp) 
     if !list(&existing.value, &["spec", "schedulingGates"]).is_empty() {
         return refused("the pod has non-empty .spec.schedulingGates");
     }
-    let mut pod = existing.value.clone();
+    let mut pod = Value::clone(&existing.value);
     set(&mut pod, &["spec"], "nodeName", text(&body, &["target", "name"]));
     for field in ["annotations", "labels"] {
         let given = at(&body, &["metadata", field]).and_then(Value::as_object);

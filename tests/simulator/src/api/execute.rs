@@ -142,7 +142,7 @@ fn delete_collection(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp
     let mut items = Vec::new();
     for (key, name) in read::names(log, route, asked)? {
         if let Some(object) = log.get(&key) {
-            let mut item = object.value.clone();
+            let mut item = Value::clone(&object.value);
             if route.kind.rules != Rules::Custom {
                 super::fields::remove(&mut item, &[], "kind");
                 super::fields::remove(&mut item, &[], "apiVersion");

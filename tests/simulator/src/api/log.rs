@@ -20,7 +20,7 @@ pub(crate) type Key = (usize, String);
 /// One version of an object. Written out once, however many watch it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Object {
-    pub(crate) value: Value,
+    pub(crate) value: Arc<Value>,
     pub(crate) text: Bytes,
     pub(crate) revision: u64,
     /// Stored without a default that every reader sees: the next write stores it,
@@ -33,7 +33,7 @@ impl Object {
     pub(crate) fn at(mut value: Value, revision: u64) -> Arc<Self> {
         fields::set(&mut value, &["metadata"], "resourceVersion", revision.to_string());
         let text = Bytes::from(value.to_string());
-        Arc::new(Self { value, text, revision, unfinished: false })
+        Arc::new(Self { value: Arc::new(value), text, revision, unfinished: false })
     }
 }
 
@@ -100,7 +100,7 @@ impl Log {
         if let Some(before) = before.as_ref().filter(|before| !before.unfinished) {
             let mut same = value.clone();
             fields::copy(&mut same, &before.value, &["metadata"], "resourceVersion");
-            if same == before.value {
+            if same == *before.value {
                 return Arc::clone(before);
             }
         }
@@ -113,7 +113,7 @@ impl Log {
     /// Removes the object; gives back its last state, at the revision of its end.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<Arc<Object>> {
         let before = self.objects.remove(key)?;
-        let last = Object::at(before.value.clone(), self.revision + 1);
+        let last = Object::at(Value::clone(&before.value), self.revision + 1);
         self.record(key, Some(before), None);
         Some(last)
     }

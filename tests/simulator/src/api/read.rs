@@ -237,7 +237,7 @@ fn item_text(kind: &Kind, object: &Object) -> Bytes {
     if let Some(rest) = object.text.strip_prefix(head.as_bytes()) {
         return [b"{", rest].concat().into();
     }
-    let mut item = object.value.clone();
+    let mut item = Value::clone(&object.value);
     super::fields::remove(&mut item, &[], "kind");
     super::fields::remove(&mut item, &[], "apiVersion");
     item.to_string().into()

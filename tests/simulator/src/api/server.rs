@@ -98,12 +98,12 @@ impl ApiServer {
     /// What its watch cache shows of a kind, in the order of names: what a list
     /// with `resourceVersion=0` is made of.
     #[must_use]
-    pub fn cached(&self, kind: &str) -> Vec<Value> {
+    pub fn cached(&self, kind: &str) -> Vec<Arc<Value>> {
         self.cached_that(kind, |_| true)
     }
 
-    /// Those of a kind that are wanted: only these are copied.
-    pub(crate) fn cached_that(&self, kind: &str, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+    /// Those of a kind that are wanted.
+    pub(crate) fn cached_that(&self, kind: &str, wanted: impl Fn(&Value) -> bool) -> Vec<Arc<Value>> {
         let index = self.etcd.log.lock().kinds.iter().position(|known| known.kind == kind);
         let Some(index) = index else { return Vec::new() };
         let state = self.state.lock();

@@ -51,7 +51,7 @@ impl Watch {
             (true, true) => change.after.as_deref().map(|object| event("MODIFIED", object)),
             // The state before, at the version of what ended it.
             (true, false) => {
-                let before = change.before.as_ref().map(|object| object.value.clone());
+                let before = change.before.as_ref().map(|object| Value::clone(&object.value));
                 before.map(|value| event("DELETED", &Object::at(value, change.revision)))
             }
             (false, false) => None,

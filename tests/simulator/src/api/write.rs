@@ -128,7 +128,7 @@ fn create_object(
 /// it has.
 pub(crate) fn unstored(value: Value) -> Arc<Object> {
     let text = value.to_string().into();
-    Arc::new(Object { value, text, revision: 0, unfinished: false })
+    Arc::new(Object { value: Arc::new(value), text, revision: 0, unfinished: false })
 }
 
 /// An object may leave its namespace out, but not name another one.

@@ -1,6 +1,7 @@
 //! What the controllers under test change, judged when it is applied.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -60,8 +61,9 @@ impl Acts {
         } else {
             self.leases.remove(node);
         }
-        let renewed =
-            |lease: &Option<Value>| lease.as_ref().map(|lease| word(lease, "/spec/renewTime").to_owned());
+        let renewed = |lease: &Option<Arc<Value>>| {
+            lease.as_ref().map(|lease| word(lease, "/spec/renewTime").to_owned())
+        };
         if change.after.is_some() && renewed(&change.before) != renewed(&change.after) {
             self.renewals.entry(node.to_owned()).or_default().push(now);
         }
@@ -201,7 +203,7 @@ impl State {
             }
             ("Pod", Some(after)) => {
                 let (uid, node) = (word(after, "/metadata/uid"), word(after, "/spec/nodeName"));
-                if is_terminal(after) && !change.before.as_ref().is_some_and(is_terminal) {
+                if is_terminal(after) && !change.before.as_deref().is_some_and(is_terminal) {
                     acts.ended_by.insert(uid.to_owned(), (caller.to_owned(), now));
                 }
                 if !node.is_empty() && !acts.bound.contains_key(uid) {
@@ -239,7 +241,7 @@ impl State {
             self.violated(now, Invariant::Evidence, what);
         }
         let sent = intention.map_or(now, |intention| intention.sent);
-        for effect in effects(before, change.after.as_ref()) {
+        for effect in effects(before, change.after.as_deref()) {
             let verdict = self.evidence(&asked.caller, before, sent, quarantine);
             self.judge_effect(now, asked, change, effect, verdict);
         }

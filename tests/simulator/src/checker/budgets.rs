@@ -27,6 +27,7 @@
 //! counts as ready, for it may thaw.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -60,7 +61,7 @@ pub(super) struct Member {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Budget {
     /// As the API has it.
-    pub(super) object: Value,
+    pub(super) object: Arc<Value>,
     /// Since when it asks for what it asks for.
     pub(super) since: Duration,
     /// The pods that the API calls healthy, from when on.
@@ -166,7 +167,7 @@ impl Budgets {
                 if budget.object.get("spec") != after.get("spec") {
                     budget.since = now;
                 }
-                budget.object = after.clone();
+                budget.object = Arc::clone(after);
                 budget.count(now, self.pods.values());
             }
             "StatefulSet" | "ReplicaSet" | "Deployment" | "ReplicationController" => {
@@ -180,7 +181,7 @@ impl Budgets {
     }
 
     fn learn_pod(&mut self, now: Duration, change: &Seen) {
-        let object = change.after.as_ref().or(change.before.as_ref());
+        let object = change.after.as_deref().or(change.before.as_deref());
         let Some(seconds) = object.and_then(start_up) else { return };
         let before = self.pods.remove(&change.name);
         if let Some(pod) = &change.after {

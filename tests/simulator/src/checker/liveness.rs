@@ -2,6 +2,7 @@
 //! node: each has its own moment from which on its pods may not be there.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -25,10 +26,15 @@ struct Orphan<'a> {
     owed_at: Duration,
 }
 
-fn orphans<'a>(state: &State, quarantine: Duration, pods: &'a [Value], nodes: &[Value]) -> Vec<Orphan<'a>> {
+fn orphans<'a>(
+    state: &State,
+    quarantine: Duration,
+    pods: &'a [Arc<Value>],
+    nodes: &[Arc<Value>],
+) -> Vec<Orphan<'a>> {
     let Some(healed) = state.healed else { return Vec::new() };
     let present = |name: &str| nodes.iter().any(|node| word(node, "/metadata/name") == name);
-    let of_pod = |pod: &'a Value| {
+    let of_pod = |pod: &'a Arc<Value>| {
         let (node, uid) = (word(pod, "/spec/nodeName"), word(pod, "/metadata/uid"));
         if node.is_empty() || present(node) {
             return None;
@@ -50,7 +56,7 @@ fn orphans<'a>(state: &State, quarantine: Duration, pods: &'a [Value], nodes: &[
 impl Checker {
     /// The last moment at which something that is there now must be gone; `None`:
     /// nothing is owed.
-    pub(crate) fn owed_at(&self, pods: &[Value], nodes: &[Value]) -> Option<Duration> {
+    pub(crate) fn owed_at(&self, pods: &[Arc<Value>], nodes: &[Arc<Value>]) -> Option<Duration> {
         let state = self.state.lock();
         let orphans = orphans(&state, self.promise.quarantine, pods, nodes);
         orphans.into_iter().map(|orphan| orphan.owed_at).max()
@@ -58,7 +64,12 @@ impl Checker {
 
     /// Orphans are gone when that is owed, and reported until then: `holds` are the
     /// reasons that the processes under test show.
-    pub(crate) fn check_settled(&self, pods: &[Value], nodes: &[Value], holds: &BTreeMap<String, u64>) {
+    pub(crate) fn check_settled(
+        &self,
+        pods: &[Arc<Value>],
+        nodes: &[Arc<Value>],
+        holds: &BTreeMap<String, u64>,
+    ) {
         let now = self.now();
         let mut state = self.state.lock();
         for Orphan { pod, node, told_at, owed_at } in orphans(&state, self.promise.quarantine, pods, nodes) {
@@ -90,11 +101,11 @@ impl Checker {
     }
 
     /// No more have ended than are left alone, but for the latest.
-    fn check_terminated(&self, state: &mut State, pods: &[Value], nodes: &[Value], now: Duration) {
+    fn check_terminated(&self, state: &mut State, pods: &[Arc<Value>], nodes: &[Arc<Value>], now: Duration) {
         let Some(healed) = state.healed else { return };
         let present = |name: &str| nodes.iter().any(|node| word(node, "/metadata/name") == name);
         let from = [Some(healed + LONGEST_PAUSE), state.acts.led_since()].into_iter().flatten().max();
-        let owed = |pod: &&Value| {
+        let owed = |pod: &&Arc<Value>| {
             let ended = state.acts.ended_at(word(pod, "/metadata/uid")).max(from);
             is_terminal(pod)
                 && present(word(pod, "/spec/nodeName"))

@@ -55,7 +55,13 @@ fn phase(mut pod: Value, phase: &str) -> Value {
 }
 
 fn change(kind: &str, name: &str, before: Option<Value>, after: Option<Value>) -> Seen {
-    Seen { revision: 2, kind: kind.to_owned(), name: name.to_owned(), before, after }
+    Seen {
+        revision: 2,
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        before: before.map(Arc::new),
+        after: after.map(Arc::new),
+    }
 }
 
 /// A process under test changes a pod by this request.
@@ -211,7 +217,7 @@ fn l1_an_orphan_is_owed_after_the_pause_and_the_quarantine() {
     let at = |wait: u64, holds: BTreeMap<String, u64>| {
         broken(async |checker| {
             an_orphan_after(checker, wait).await;
-            checker.check_settled(&[pod()], &[], &holds);
+            checker.check_settled(&[pod().into()], &[], &holds);
         })
     };
     assert_eq!(at(116, holds("Quarantine")), [Invariant::Liveness], "60 + 40 + 15");
@@ -229,7 +235,7 @@ fn l1_false_alarm_a_lease_renewed_late_begins_another_quarantine() {
             let lease = json!({ "spec": { "renewTime": "now" } });
             checker.executed(&kubelet, 200, &[change("Lease", "kube-node-lease/node-0", None, Some(lease))]);
             seconds(wait).await;
-            checker.check_settled(&[pod()], &[], &holds(reason));
+            checker.check_settled(&[pod().into()], &[], &holds(reason));
         })
     };
     assert_eq!(renewed_and(94, "Quarantine"), [], "40 of silence, 40 between the reads, 15");
@@ -242,7 +248,7 @@ fn l1_false_alarm_a_lease_renewed_late_begins_another_quarantine() {
 fn l1_another_node_with_a_living_kubelet_excuses_nothing() {
     let found = broken(async |checker| {
         an_orphan_after(checker, 130).await;
-        checker.check_settled(&[pod()], &[], &holds("KubeletAlive"));
+        checker.check_settled(&[pod().into()], &[], &holds("KubeletAlive"));
     });
     assert_eq!(found, [Invariant::Liveness]);
 }
@@ -255,14 +261,14 @@ fn l1_too_many_that_ended() {
         pod
     };
     let found = broken(async |checker| {
-        let pods = [ended("u1"), ended("u2")];
+        let pods = [ended("u1"), ended("u2")].map(Arc::new);
         for pod in &pods {
             let kubelet = Asked::new("node-0", Method::PATCH, POD);
-            checker.executed(&kubelet, 200, &[change("Pod", "default/x", None, Some(pod.clone()))]);
+            checker.executed(&kubelet, 200, &[change("Pod", "default/x", None, Some(Value::clone(pod)))]);
         }
         checker.healed();
         seconds(100).await;
-        checker.check_settled(&pods, &[json!({ "metadata": { "name": "node-0" } })], &BTreeMap::new());
+        checker.check_settled(&pods, &[json!({ "metadata": { "name": "node-0" } }).into()], &BTreeMap::new());
     });
     assert_eq!(found, [Invariant::Liveness]);
 }

@@ -81,7 +81,8 @@ impl AttachDetach {
         self.hear(server.applied(), &nodes);
         // Only what wants a volume is copied.
         let wants = |pod: &Value| wanted(pod).is_some();
-        let wanted: BTreeSet<Place> = server.cached_that("Pod", wants).iter().filter_map(wanted).collect();
+        let wanted: BTreeSet<Place> =
+            server.cached_that("Pod", wants).iter().filter_map(|pod| wanted(pod)).collect();
         for (place, unwanted) in &mut self.attached {
             *unwanted = if wanted.contains(place) { None } else { unwanted.or(Some(now)) };
         }
@@ -89,7 +90,7 @@ impl AttachDetach {
         let unwanted: Vec<(Place, Duration)> =
             self.attached.iter().filter_map(|(place, since)| Some((place.clone(), (*since)?))).collect();
         for (place, since) in unwanted {
-            let node = nodes.iter().find(|node| word(node, "/metadata/name") == place.1);
+            let node = nodes.iter().find(|node| word(node, "/metadata/name") == place.1).map(Arc::as_ref);
             self.detach(place, now.saturating_sub(since), node).await;
         }
         for place in wanted {
@@ -108,7 +109,7 @@ impl AttachDetach {
 
     /// What kubelets said to use, event by event: the last word of a Node that came
     /// and went between two looks counts too. What history has forgotten is listed.
-    fn hear(&mut self, applied: u64, nodes: &[Value]) {
+    fn hear(&mut self, applied: u64, nodes: &[Arc<Value>]) {
         for change in self.world.etcd.changes_after(self.heard) {
             let last = change.after.as_ref().or(change.before.as_ref());
             if let Some(node) = last.filter(|_| change.kind == "Node" && change.revision <= applied) {

@@ -30,7 +30,7 @@ fn path(pod: &Value) -> String {
 struct Doomed {
     world: Arc<World>,
     caller: String,
-    pod: Value,
+    pod: Arc<Value>,
     /// The UID that the eviction names.
     uid: Option<String>,
 }

@@ -57,7 +57,7 @@ impl PodGc {
         let Some(server) = self.world.servers.get(0) else { return };
         let (pods, nodes) = (server.cached("Pod"), server.cached("Node"));
         let ended = |pod: &&Value| matches!(word(pod, "/status/phase"), "Failed" | "Succeeded");
-        let mut terminated: Vec<&Value> = pods.iter().filter(ended).collect();
+        let mut terminated: Vec<&Value> = pods.iter().map(Arc::as_ref).filter(ended).collect();
         terminated.sort_by_key(|pod| word(pod, "/metadata/creationTimestamp").to_owned());
         let many = terminated.len().saturating_sub(self.threshold);
         for pod in terminated.into_iter().take(many) {

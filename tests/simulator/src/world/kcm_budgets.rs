@@ -134,7 +134,7 @@ impl Budgets {
         };
         let mut pods = server.cached("Pod");
         pods.retain(|pod| selects(budget, word(pod, "/metadata/labels/app")));
-        let sets: Vec<Value> =
+        let sets: Vec<Arc<Value>> =
             ["ReplicaSet", "StatefulSet"].into_iter().flat_map(|kind| server.cached(kind)).collect();
         let (status, recheck) = self.status(budget, &pods, &sets);
         if let Some(recheck) = recheck {
@@ -143,7 +143,7 @@ impl Budgets {
         if budget.get("status") == Some(&status) {
             return;
         }
-        let mut new = budget.clone();
+        let mut new = Value::clone(budget);
         new["status"] = status;
         let path = format!("/apis/policy/v1/namespaces/default/poddisruptionbudgets/{name}/status");
         let code = ask(&server, CALLER, "PUT", &path, Some(new)).await.map_or(0, |(code, _)| code);
@@ -156,7 +156,7 @@ impl Budgets {
     }
 
     /// `getExpectedPodCount`.
-    fn expect(budget: &Value, pods: &[Value], sets: &[Value]) -> (i64, i64) {
+    fn expect(budget: &Value, pods: &[Arc<Value>], sets: &[Arc<Value>]) -> (i64, i64) {
         let uids: std::collections::BTreeSet<_> =
             pods.iter().map(|pod| word(pod, "/metadata/ownerReferences/0/uid")).collect();
         let owners = sets.iter().filter(|set| uids.contains(word(set, "/metadata/uid")));
@@ -172,7 +172,7 @@ impl Budgets {
     }
 
     /// What the status should be, and when an entry of it expires.
-    fn status(&self, budget: &Value, pods: &[Value], sets: &[Value]) -> (Value, Option<i64>) {
+    fn status(&self, budget: &Value, pods: &[Arc<Value>], sets: &[Arc<Value>]) -> (Value, Option<i64>) {
         let (expected, desired) = Self::expect(budget, pods, sets);
         let now = self.now();
         let (mut entries, mut recheck) = (Map::new(), None);

@@ -106,7 +106,7 @@ impl Nodes {
     async fn evict(&mut self) {
         let Some(server) = self.world.servers.get(0) else { return };
         let now = self.world.checker.now();
-        let tainted: Vec<Value> = server.cached("Node").into_iter().filter(is_tainted).collect();
+        let tainted = server.cached_that("Node", is_tainted);
         let mut timers = BTreeMap::new();
         for pod in server.cached("Pod") {
             let node = word(&pod, "/spec/nodeName");

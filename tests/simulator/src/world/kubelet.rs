@@ -39,7 +39,7 @@ pub(crate) struct Kubelet {
     env: Env,
     chance: Chance,
     /// Its pods by UID, as it last heard; `None`: it has heard nothing yet.
-    pods: Mutex<Option<BTreeMap<String, Value>>>,
+    pods: Mutex<Option<BTreeMap<String, Arc<Value>>>>,
     /// The pods that a worker looks after.
     workers: Mutex<BTreeMap<String, ()>>,
     /// The volumes that its Node says it uses, once it does.
@@ -174,7 +174,7 @@ impl Kubelet {
     async fn look_after_pods(self: Arc<Self>) {
         loop {
             self.listen();
-            let own = |(uid, pod): (&String, &Value)| (!is_mirror(pod)).then(|| uid.clone());
+            let own = |(uid, pod): (&String, &Arc<Value>)| (!is_mirror(pod)).then(|| uid.clone());
             let known = self.pods.lock().as_ref().map(|pods| pods.iter().filter_map(own).collect::<Vec<_>>());
             // Before it has heard of its pods it does not know which processes are strays.
             if let Some(mut uids) = known {
@@ -191,7 +191,7 @@ impl Kubelet {
         }
     }
 
-    fn pod(&self, uid: &str) -> Option<Value> {
+    fn pod(&self, uid: &str) -> Option<Arc<Value>> {
         self.pods.lock().as_ref()?.get(uid).cloned()
     }
 
@@ -222,7 +222,7 @@ impl Kubelet {
                 .is_none_or(|pod| pod.pointer("/metadata/deletionTimestamp").is_some() || is_ended(pod));
             match (pod, process) {
                 (None, None) => break,
-                (pod, Some(process)) if ending => self.stop(&uid, pod.as_ref(), process).await,
+                (pod, Some(process)) if ending => self.stop(&uid, pod.as_deref(), process).await,
                 (Some(pod), None) if pod.pointer("/metadata/deletionTimestamp").is_some() => {
                     self.finish(&uid, &pod).await
                 }

@@ -83,12 +83,22 @@ pub(crate) fn is_shipped(caller: &str) -> bool {
     caller.starts_with(REPLICA)
 }
 
+/// A part of an object. As `Value::pointer`, which makes two strings of every step to undo escapes that there are not
+/// in these: a tenth of a campaign's time.
+pub(crate) fn part<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    pointer.split('/').skip(1).try_fold(object, |within, step| match within {
+        Value::Object(fields) => fields.get(step),
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
 /// A string of an object; empty if it is not there.
 pub(crate) fn word<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    part(object, pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A number of an object.
 pub(crate) fn number(object: &Value, pointer: &str) -> Option<i64> {
-    object.pointer(pointer).and_then(Value::as_i64)
+    part(object, pointer).and_then(Value::as_i64)
 }

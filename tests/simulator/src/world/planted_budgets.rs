@@ -1,6 +1,8 @@
 //! What planted bugs make of the numbers of disruption budgets, between the
 //! controller and the wire.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
@@ -27,7 +29,7 @@ fn rounded_down(amount: Option<&Value>, of: i64) -> Option<i64> {
     Some(percent * of / 100)
 }
 
-fn count(pods: &[Value], counts: impl Fn(&Value) -> bool) -> i64 {
+fn count(pods: &[Arc<Value>], counts: impl Fn(&Value) -> bool) -> i64 {
     i64::try_from(pods.iter().filter(|pod| counts(pod)).count()).unwrap_or(0)
 }
 

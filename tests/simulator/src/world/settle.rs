@@ -93,7 +93,7 @@ impl World {
             let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
             self.works(word(node, "/metadata/name")) && !avoided && !cordoned
         };
-        let somewhere = self.etcd.objects("Node").iter().any(takes);
+        let somewhere = self.etcd.objects("Node").iter().any(|node| takes(node));
         let can_run = |name: &String| {
             let pod = self.etcd.object("Pod", name);
             let node = pod.as_ref().map(|pod| word(pod, "/spec/nodeName")).unwrap_or_default();

@@ -107,7 +107,7 @@ impl Shops {
         self.monitor(now).await;
     }
 
-    fn pods_of(&self, set: &Value) -> Vec<Value> {
+    fn pods_of(&self, set: &Value) -> Vec<Arc<Value>> {
         let uid = word(set, "/metadata/uid");
         self.world.etcd.objects_that("Pod", |pod| word(pod, "/metadata/ownerReferences/0/uid") == uid)
     }
@@ -164,7 +164,7 @@ impl Shops {
         for _ in pods.len()..wanted {
             self.create(set, None).await;
         }
-        pods.sort_by_key(is_called_ready);
+        pods.sort_by_key(|pod| is_called_ready(pod));
         let many = pods.len().saturating_sub(wanted);
         for pod in pods.iter().take(many) {
             self.delete(pod).await;

@@ -167,7 +167,7 @@ impl World {
         Snapshot {
             at: self.checker.now(),
             nodes: self.node_views(),
-            pods: self.etcd.objects("Pod").iter().map(pod_view).collect(),
+            pods: self.etcd.objects("Pod").iter().map(|pod| pod_view(pod)).collect(),
             processes: processes.collect(),
             replicas: replicas.collect(),
             budgets: self.budget_views(),
@@ -217,7 +217,7 @@ impl World {
                 ready: self.checker.ready_of(budget),
             }
         };
-        self.etcd.objects("PodDisruptionBudget").iter().map(view).collect()
+        self.etcd.objects("PodDisruptionBudget").iter().map(|budget| view(budget)).collect()
     }
 
     /// What the leader holds; without a leader, what anybody does.
@@ -240,7 +240,7 @@ impl World {
     /// What is stuck now. Pods that end by themselves are nobody's trouble.
     pub(crate) fn stuck(&self) -> Vec<Stuck> {
         let (processes, holds) = (self.checker.processes(), self.hold_views());
-        let pods: Vec<PodView> = self.etcd.objects("Pod").iter().map(pod_view).collect();
+        let pods: Vec<PodView> = self.etcd.objects("Pod").iter().map(|pod| pod_view(pod)).collect();
         let mut stuck = Vec::new();
         for pod in pods.iter().filter(|pod| pod.identity.starts_with(STATEFUL)) {
             let orphan = !pod.node.is_empty() && self.etcd.object("Node", &pod.node).is_none();

@@ -109,7 +109,7 @@ impl Workloads {
             }
         }
         let nodes = self.world.etcd.objects("Node");
-        let ready = |node: &&Value| {
+        let ready = |node: &&Arc<Value>| {
             let beat = self.beats.get(word(node, "/metadata/name"));
             // Node lifecycle would lift the taint of registration; here the heartbeat speaks for itself.
             let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();

@@ -38,7 +38,13 @@ async fn seconds(seconds: u64) {
 }
 
 fn change(kind: &str, name: &str, before: Option<Value>, after: Option<Value>) -> Seen {
-    Seen { revision: 2, kind: kind.to_owned(), name: format!("default/{name}"), before, after }
+    Seen {
+        revision: 2,
+        kind: kind.to_owned(),
+        name: format!("default/{name}"),
+        before: before.map(Arc::new),
+        after: after.map(Arc::new),
+    }
 }
 
 fn pod(name: &str, ready: bool, terminates: bool) -> Value {

@@ -1,6 +1,8 @@
 //! Volumes on a node: a kubelet says which it uses before it uses them, and waits
 //! until they are attached.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::super::attach::{attachment, has_volume};
@@ -16,7 +18,8 @@ impl Kubelet {
             .into_iter()
             .map(|(_, process)| process.identity.rsplit('/').next().unwrap_or_default().to_owned());
         let pods = self.pods.lock();
-        let stays = |pod: &&Value| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(pod);
+        let stays =
+            |pod: &&Arc<Value>| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(pod);
         let wanted = pods.iter().flat_map(|pods| pods.values()).filter(stays);
         let wanted = wanted.map(|pod| word(pod, "/metadata/name").to_owned());
         let mut volumes: Vec<String> = used.chain(wanted).filter(|name| has_volume(name)).collect();
