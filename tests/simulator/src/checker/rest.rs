@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::{Checker, Invariant};
 
-/// From a leader's death to the next: others wait for its Lease to end, look every
-/// two seconds, and need two for the requests.
-pub(crate) const FAILOVER: Duration = Duration::from_secs(15 + 2 + 2);
+/// From a leader's death to the next. Others look every 2.4 s at the most, jitter
+/// included: its last renewal may be seen a look late, 15 s later it has ended, and
+/// that may be seen a look late, too. A second is for the requests.
+pub(crate) const FAILOVER: Duration = Duration::from_millis(2_400 + 15_000 + 2_400 + 1_000);
 
 impl Checker {
     /// Who leads, by the Lease.
