@@ -200,7 +200,7 @@ impl Plan {
                 let names: Vec<&str> = budgets.iter().map(|budget| &*budget.key.name).collect();
                 row.action = Action::Blocked;
                 row.why =
-                    format!("pdbs {} both choose it: the API server evicts none such", names.join(" and "));
+                    format!("pdbs {} choose it: the API server evicts no pod of several", names.join(" and "));
             }
             Would::Nothing | Would::Remove => row.action = Action::Stay,
         }
@@ -229,7 +229,10 @@ impl Plan {
                     ),
                 )
             }
-            Some(RefusedBy::Insufficient) => (Action::Wait, format!("pdb {name}: {sum}, none now")),
+            Some(RefusedBy::Insufficient) => {
+                let ever = explained.unknown.first().map(|why| format!("; whether ever is not known: {why}"));
+                (Action::Wait, format!("pdb {name}: {sum}, none now{}", ever.unwrap_or_default()))
+            }
             Some(RefusedBy::Processing) => (
                 Action::Wait,
                 format!("pdb {name} is still being processed: nobody has calculated it since it was changed"),
