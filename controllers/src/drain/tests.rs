@@ -301,3 +301,22 @@ fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without() {
         ["Wait f-0: pdb b: 1 healthy - 1 needed = 0, none now; whether ever is not known: no right to ask"]
     );
 }
+
+/// It waited for ever for a budget that nobody will ever calculate.
+#[test]
+fn bug_a_new_budget_that_failed_to_sync_was_waited_for() {
+    let mut scene = scene();
+    scene.application("db", 1, &json!({ "maxUnavailable": 1 }), [2, 0, 0, 0, 0]);
+    let failed = with(
+        budget("pdb-db", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]),
+        "/status/conditions",
+        json!([{ "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale" }]),
+    );
+    scene.world.apply(Kind::Budgets, &failed, at(1));
+    let mut plan = scene.plan();
+    let said = ["Blocked db-0: pdb pdb-db failed to sync: no scale"];
+    assert_eq!(lines(&plan), said);
+    plan.heard(0, &Err(NotEvicted::Processing { why: "still being processed".to_owned(), retry_after: None }));
+    assert_eq!(lines(&plan), said);
+    assert_eq!(plan.rows[0].reason, "BudgetSyncFailed");
+}

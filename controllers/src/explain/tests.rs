@@ -288,3 +288,19 @@ fn pods_whose_controllers_say_no_number_count_as_such() {
         );
     }
 }
+
+/// kube-controller-manager leaves the observed generation as it was when it fails: "see that it runs" was no help.
+#[test]
+fn bug_a_new_budget_that_failed_to_sync_was_said_to_be_processed() {
+    let failed = with(
+        budget("b", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]),
+        "/status/conditions",
+        json!([{ "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale" }]),
+    );
+    let world = three(&json!({}), [2, 0, 0, 0, 0]);
+    world.apply(Kind::Budgets, &failed, at(1));
+    let (verdict, _, pods, ways) = told(&world, "b");
+    assert_eq!(verdict, "SyncFailed(\"no scale\")");
+    assert_eq!(pods[0], "db-0: be refused (429): the budget is still being processed", "the API server's word");
+    assert_eq!(ways, ["mend what the message names => the numbers are calculated again"]);
+}

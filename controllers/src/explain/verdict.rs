@@ -158,11 +158,13 @@ fn verdict(budget: &Budget, members: &[Member<'_>], numbers: &Arithmetic) -> Ver
         return Verdict::Ignored(bad.to_string());
     }
     let status = &budget.status;
-    if status.observed_generation < budget.generation {
-        return Verdict::Processing;
-    }
+    // First, for kube-controller-manager leaves the observed generation as it was when it
+    // fails: the API server then speaks of processing, and the condition says what is wrong.
     if let Some(said) = status.allowed.as_ref().filter(|said| &*said.reason == SYNC_FAILED) {
         return Verdict::SyncFailed(said.message.clone());
+    }
+    if status.observed_generation < budget.generation {
+        return Verdict::Processing;
     }
     if members.is_empty() {
         return Verdict::SelectsNothing;

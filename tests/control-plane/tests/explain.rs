@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, PodStatus};
 use kube::Api;
-use pod_safety_control_plane::budgets;
+use pod_safety_control_plane::budgets::{self, Look};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, PHANTOM, STATEFUL_SET};
 use pod_safety_control_plane::{ControlPlane, Disruption, Options, Output, binary, eventually, seen};
@@ -66,7 +66,7 @@ async fn budget(plane: &ControlPlane, name: &str, app: &str, mut spec: Value) {
 async fn set_up(plane: &ControlPlane) {
     plane.namespace(NS).await.unwrap();
     workloads::define_custom_kinds(&plane.admin()).await.unwrap();
-    for name in ["never", "soon", "over", "sync", "lies"] {
+    for name in ["never", "soon", "over", "sync", "new", "lies"] {
         objects::create_node(&plane.admin(), &objects::node(name)).await.unwrap();
     }
     let well = json!({});
@@ -77,7 +77,8 @@ async fn set_up(plane: &ControlPlane) {
     }
     let unwell = json!({ "conditions": [{ "type": "Ready", "status": "False" }] });
     pod(plane, "soon", 2, FLEET, unwell).await;
-    pod(plane, "sync", 0, PHANTOM, well).await;
+    pod(plane, "sync", 0, STATEFUL_SET, well.clone()).await;
+    pod(plane, "new", 0, PHANTOM, well).await;
     let lie = json!({ "phase": "Failed", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i",
         "ready": true, "restartCount": 0, "state": { "running": {} } }] });
     pod(plane, "lies", 0, STATEFUL_SET, lie).await;
@@ -86,19 +87,30 @@ async fn set_up(plane: &ControlPlane) {
     budget(plane, "over-a", "over", json!({ "maxUnavailable": 1 })).await;
     budget(plane, "over-b", "over", json!({ "maxUnavailable": "50%" })).await;
     budget(plane, "sync", "sync", json!({ "maxUnavailable": 1 })).await;
+    budget(plane, "new", "new", json!({ "maxUnavailable": 1 })).await;
 }
 
-/// Until the controller of budgets has looked at every pod.
+/// Until the controller of budgets has looked at every pod. One of `new` could never be calculated, one of `sync` could
+/// once: the API server answers differently.
 async fn calculated(plane: &ControlPlane) {
-    for (name, healthy) in [("never", 2), ("soon", 2), ("over-a", 2), ("over-b", 2), ("sync", 0)] {
-        eventually(&format!("{name} is calculated"), SOON, async || {
-            let look = budgets::look(&plane.admin(), NS, name).await.map_err(|error| error.to_string())?;
-            let said = look.condition.contains(if name == "sync" { "SyncFailed" } else { "Pods" });
-            seen(said && look.healthy == healthy && look.observed == look.generation, look.to_string())
+    for (name, healthy) in [("never", 2), ("soon", 2), ("over-a", 2), ("over-b", 2), ("sync", 1)] {
+        until(plane, name, |look| {
+            look.condition.contains("Pods") && look.healthy == healthy && look.observed == look.generation
         })
-        .await
-        .unwrap();
+        .await;
     }
+    pod(plane, "sync", 1, PHANTOM, json!({})).await;
+    until(plane, "sync", |look| look.condition.contains("SyncFailed")).await;
+    until(plane, "new", |look| look.condition.contains("SyncFailed")).await;
+}
+
+async fn until(plane: &ControlPlane, name: &str, is_so: impl Fn(&Look) -> bool) {
+    eventually(&format!("{name} is calculated"), SOON, async || {
+        let look = budgets::look(&plane.admin(), NS, name).await.map_err(|error| error.to_string())?;
+        seen(is_so(&look), look.to_string())
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
@@ -129,6 +141,7 @@ async fn each_blockade_has_its_verdict(plane: &ControlPlane) {
             &["selected by over-b too", "fail (500): budgets over-a and over-b", "narrow or delete"],
         ),
         ("over-b", "Overlapping", &["selected by over-a too", "fail (500): budgets over-a and over-b"]),
+        ("new", "SyncFailed", &["Its numbers cannot be calculated", "be refused (429): the budget is still being processed"]),
         (
             "sync",
             "SyncFailed",
@@ -166,7 +179,7 @@ async fn evictions_are_answered_as_it_was_said(plane: &ControlPlane) {
         assert!(agrees, "{budget} {name}: {said}, but it was answered {answer}");
         compared += 1;
     }
-    assert_eq!(compared, 10, "{list:#}");
+    assert_eq!(compared, 12, "{list:#}");
 }
 
 /// JSON and YAML are one document, and the table has a row for each budget.
@@ -189,6 +202,7 @@ async fn the_formats_say_the_same(plane: &ControlPlane) {
         verdicts,
         [
             ("never", "NeverAllows"),
+            ("new", "SyncFailed"),
             ("over-a", "Overlapping"),
             ("over-b", "Overlapping"),
             ("soon", "NoneNow"),
@@ -233,6 +247,7 @@ async fn a_drain_does_not_begin_against_a_blockade(plane: &ControlPlane) {
     for (node, reason, dry_run, says) in [
         ("over", "MultipleBudgets", "MultipleBudgets", "2 budgets choose the pod (over-a, over-b)"),
         ("sync", "BudgetSyncFailed", "BudgetBlocks", "because it failed sync"),
+        ("new", "BudgetSyncFailed", "BudgetBeingProcessed", "still being processed"),
         (
             "never",
             "NeverAllows",
@@ -310,9 +325,9 @@ async fn ctrl_c_says_what_goes_on_without_it(plane: &ControlPlane) {
         "{log}"
     );
     for (line, says) in last[1..].iter().zip([
-        "soon-1 is there still",
-        "soon-0 is there still: waits",
         "soon-2 is there still: ends already",
+        "soon-1 is there still",
+        "soon-0 is there still",
     ]) {
         assert!(line.contains(says), "{says}: not in\n{log}");
     }
