@@ -52,6 +52,9 @@ struct Item {
     pods: Vec<PodItem>,
     notes: Vec<String>,
     ways: Vec<WayItem>,
+    /// Why there is no `replicas` and no `ceiling`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -88,7 +91,7 @@ impl List {
 
 impl Item {
     fn of(explained: &Explained<'_>) -> Self {
-        let Explained { budget, verdict, arithmetic, members, notes, ways } = explained;
+        let Explained { budget, verdict, arithmetic, members, notes, ways, unknown } = explained;
         let ways = ways.iter().map(|way| WayItem { change: way.change.clone(), effect: way.effect.clone() });
         Self {
             namespace: budget.key.namespace.to_string(),
@@ -105,6 +108,7 @@ impl Item {
             pods: members.iter().map(PodItem::of).collect(),
             notes: notes.clone(),
             ways: ways.collect(),
+            unknown: unknown.clone(),
         }
     }
 }
@@ -141,6 +145,9 @@ pub(super) fn sentence(explained: &Explained<'_>) -> String {
     let replicas = numbers.replicas.unwrap_or(0);
     match &explained.verdict {
         Verdict::Allows(allowed) => format!("Evictions allowed now: {allowed}.   {sum}."),
+        Verdict::Never if replicas <= 0 => format!(
+            "Evictions allowed: 0.   {sum}.   It can never be more: of none of its pods is it said how many there should be."
+        ),
         Verdict::Never => {
             format!("Evictions allowed: 0.   {sum}.   It can never be more while replicas is {replicas}.")
         }
@@ -260,6 +267,12 @@ pub(super) fn table(all: &[Explained<'_>], unreadable: usize, paint: Paint) -> S
     } else {
         paint.table(&["", "NAMESPACE", "NAME", "WANTS", "PODS", "ARITHMETIC", "VERDICT"], &rows)
     };
+    for one in all.iter().filter(|one| one.verdict == Verdict::NoneNow && !one.unknown.is_empty()) {
+        let mark = paint.mark(Tone::Attention);
+        let why = one.unknown.join("; ");
+        let _infallible =
+            writeln!(text, "{mark} {}: whether it ever allows more is not known: {why}", one.budget.key);
+    }
     if unreadable > 0 {
         let _infallible = writeln!(
             text,

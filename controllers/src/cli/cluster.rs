@@ -1,13 +1,18 @@
 //! How a command reaches a cluster, and how it prints what it found.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
+use pod_safety::explain::asks;
+use pod_safety_shared::authority::{Scaled, ask_scales};
+use pod_safety_shared::cache::{Snapshot, View};
 use pod_safety_shared::client::{ConnectOptions, Connection};
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::metrics::Metrics;
-use pod_safety_shared::model::is_kubernetes_name;
+use pod_safety_shared::model::{Budget, is_kubernetes_name};
 use serde::Serialize;
 
 /// Threads that run the process: one reads the watches while another writes.
@@ -65,6 +70,27 @@ impl Output {
 pub(super) struct Session {
     pub(super) connection: Connection,
     pub(super) env: Env,
+}
+
+/// How long custom resources may take, all together, to say how many pods they want:
+/// a person waits, and an answer without them says what it lacks.
+const SCALES_WITHIN: Duration = Duration::from_secs(10);
+
+impl Session {
+    /// Asks the controllers of the pods of `budgets` that no list tells of how many pods
+    /// they want.
+    pub(super) async fn ask_scales(
+        &self,
+        snapshot: &Snapshot,
+        budgets: impl for<'a> Fn(View<'a>) -> Vec<&'a Budget>,
+    ) {
+        let asked: BTreeSet<Scaled> = {
+            let guard = snapshot.view();
+            let view = guard.view();
+            budgets(view).into_iter().flat_map(|budget| asks(budget, &view, snapshot.at())).collect()
+        };
+        ask_scales(&self.connection, &self.env, snapshot, &asked, SCALES_WITHIN).await;
+    }
 }
 
 /// Starts the threads of the process and runs `work` on them.

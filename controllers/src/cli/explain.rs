@@ -4,7 +4,7 @@ use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand};
 use pod_safety::explain::{Explained, Verdict, explain};
 use pod_safety_shared::cache::Snapshot;
-use pod_safety_shared::model::Kind;
+use pod_safety_shared::model::{Budget, Kind};
 
 use super::Exit;
 use super::budgets::{self, Document};
@@ -34,7 +34,11 @@ enum What {
     Pdb(PdbArgs),
 }
 
+/// At the end of `--help`.
+const EXIT_CODES: &str = "Ends with 0 whatever the verdict is, 1 after an error, 2 for wrong usage.";
+
 #[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
 struct PdbArgs {
     /// The budget. Without it: a table of all of them
     #[arg(value_name = "NAME", value_parser = name)]
@@ -71,10 +75,11 @@ async fn pdb(args: PdbArgs) -> anyhow::Result<Exit> {
     let nothing = &mut |_: Kind, _: &_| {};
     let snapshot =
         Snapshot::read(&session.connection, &session.env, &KINDS, namespace.as_deref(), nothing).await?;
+    let wanted = |budget: &&Budget| name.as_ref().is_none_or(|name| **name == *budget.key.name);
+    session.ask_scales(&snapshot, |view| view.budgets().filter(wanted).collect()).await;
     let guard = snapshot.view();
     let view = guard.view();
-    let wanted = |budget: &str| name.as_ref().is_none_or(|name| name == budget);
-    let budgets = view.budgets().filter(|budget| wanted(&budget.key.name));
+    let budgets = view.budgets().filter(wanted);
     let mut explained: Vec<Explained<'_>> =
         budgets.map(|budget| explain(budget, &view, snapshot.at())).collect();
     explained.sort_by(|one, other| one.budget.key.cmp(&other.budget.key));

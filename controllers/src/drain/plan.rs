@@ -200,7 +200,7 @@ impl Plan {
                 let names: Vec<&str> = budgets.iter().map(|budget| &*budget.key.name).collect();
                 row.action = Action::Blocked;
                 row.why =
-                    format!("pdbs {} both choose it: the API server evicts none such", names.join(" and "));
+                    format!("pdbs {} choose it: the API server evicts no pod of several", names.join(" and "));
             }
             Would::Nothing | Would::Remove => row.action = Action::Stay,
         }
@@ -229,7 +229,14 @@ impl Plan {
                     ),
                 )
             }
-            Some(RefusedBy::Insufficient) => (Action::Wait, format!("pdb {name}: {sum}, none now")),
+            Some(RefusedBy::Insufficient) => {
+                let ever = explained.unknown.first().map(|why| format!("; whether ever is not known: {why}"));
+                (Action::Wait, format!("pdb {name}: {sum}, none now{}", ever.unwrap_or_default()))
+            }
+            Some(RefusedBy::Processing) if let Verdict::SyncFailed(why) = &explained.verdict => {
+                row.reason = "BudgetSyncFailed";
+                (Action::Blocked, format!("pdb {name} failed to sync: {why}"))
+            }
             Some(RefusedBy::Processing) => (
                 Action::Wait,
                 format!("pdb {name} is still being processed: nobody has calculated it since it was changed"),
@@ -267,8 +274,10 @@ impl Plan {
             Ok(Evicted::Gone | Evicted::Another) => (Action::Stay, "Gone"),
             Ok(Evicted::Finished) => (Action::Stay, "Finished"),
             // What can never be let through is refused with the words of what waits.
-            Err(NotEvicted::Blocked { .. }) if row.action == Action::Blocked => {
-                (Action::Blocked, "BudgetBlocks")
+            Err(why @ (NotEvicted::Blocked { .. } | NotEvicted::Processing { .. }))
+                if row.action == Action::Blocked =>
+            {
+                (Action::Blocked, why.reason())
             }
             Err(why @ NotEvicted::Unsafe) => (Action::Unsafe, why.reason()),
             Err(why) if why.again().is_some() => (Action::Wait, why.reason()),

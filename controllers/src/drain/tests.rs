@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pod_safety_shared::authority::{Evicted, NotEvicted};
-use pod_safety_shared::model::{Kind, Uid};
+use pod_safety_shared::model::{Kind, Scale, Uid};
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
@@ -171,7 +171,7 @@ fn budgets_that_overlap_or_are_not_calculated_block_or_wait() {
         lines(&scene.plan()),
         [
             "Wait new-0: pdb pdb-new is still being processed: nobody has calculated it since it was changed",
-            "Blocked db-0: pdbs other and pdb-db both choose it: the API server evicts none such",
+            "Blocked db-0: pdbs other and pdb-db choose it: the API server evicts no pod of several",
         ]
     );
 }
@@ -281,4 +281,42 @@ fn init_containers_and_sidecars_count_as_the_scheduler_counts_them() {
     object["spec"]["overhead"] = json!({ "cpu": "1m" });
     scene.pod(&object);
     assert!(matches!(&scene.plan().rows[0].place, Some(Place::Nowhere(_))));
+}
+
+/// Whoever waits for a budget should know if nobody can say whether that has an end.
+#[test]
+fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without() {
+    let mut scene = scene();
+    scene.pod(&owned(pod("f", "f-0"), "example.com/v1", "Fleet", "f"));
+    let one = budget("b", "f", &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
+    scene.world.apply(Kind::Budgets, &one, at(0));
+    scene.world.scale("uid-f-0", Ok(Scale::Replicas(1)), at(60));
+    assert_eq!(
+        lines(&scene.plan()),
+        ["Blocked f-0: pdb b: 1 healthy - 1 needed = 0, for ever while replicas is 1"]
+    );
+    scene.world.scale("uid-f-0", Err("no right to ask"), at(60));
+    assert_eq!(
+        lines(&scene.plan()),
+        ["Wait f-0: pdb b: 1 healthy - 1 needed = 0, none now; whether ever is not known: no right to ask"]
+    );
+}
+
+/// It waited for ever for a budget that nobody will ever calculate.
+#[test]
+fn bug_a_new_budget_that_failed_to_sync_was_waited_for() {
+    let mut scene = scene();
+    scene.application("db", 1, &json!({ "maxUnavailable": 1 }), [2, 0, 0, 0, 0]);
+    let failed = with(
+        budget("pdb-db", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]),
+        "/status/conditions",
+        json!([{ "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale" }]),
+    );
+    scene.world.apply(Kind::Budgets, &failed, at(1));
+    let mut plan = scene.plan();
+    let said = ["Blocked db-0: pdb pdb-db failed to sync: no scale"];
+    assert_eq!(lines(&plan), said);
+    plan.heard(0, &Err(NotEvicted::Processing { why: "still being processed".to_owned(), retry_after: None }));
+    assert_eq!(lines(&plan), said);
+    assert_eq!(plan.rows[0].reason, "BudgetSyncFailed");
 }

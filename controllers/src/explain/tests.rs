@@ -1,6 +1,6 @@
 //! Sentences about budgets.
 
-use pod_safety_shared::model::{Kind, Phase};
+use pod_safety_shared::model::{Kind, Phase, Scale};
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
@@ -217,4 +217,90 @@ fn evictions_are_answered_as_the_api_server_would() {
     let mut finished = pod;
     finished.phase = Phase::Failed;
     assert_eq!(would(&finished, [&budget]).reason(), "Finished");
+}
+
+/// Two ready pods of a custom resource, and a budget that wants both.
+fn fleet() -> World {
+    let world = World::listed();
+    for name in ["f-0", "f-1"] {
+        world.apply(Kind::Pods, &owned(pod("f", name), "example.com/v1", "Fleet", "f"), at(0));
+    }
+    world.apply(Kind::Budgets, &budget("b", "f", &json!({ "minAvailable": 2 }), [2, 2, 2, 2, 0]), at(0));
+    world
+}
+
+fn asked(world: &World) -> Vec<String> {
+    let guard = world.read();
+    let view = guard.view();
+    asks(budget_of(&view, "b"), &view, at(60)).map(|(_, of)| format!("{}/{}", of.kind, of.name)).collect()
+}
+
+fn notes_of(world: &World) -> Vec<String> {
+    let guard = world.read();
+    explain(budget_of(&guard.view(), "b"), &guard.view(), at(60)).notes
+}
+
+#[test]
+fn a_custom_resource_is_asked_and_its_number_counts() {
+    let world = fleet();
+    assert_eq!(asked(&world), ["Fleet/f", "Fleet/f"]);
+    world.scale("uid-f-0", Ok(Scale::Replicas(2)), at(61));
+    assert_eq!(asked(&world), Vec::<String>::new());
+    let (verdict, _, _, ways) = told(&world, "b");
+    assert_eq!(verdict, "Never");
+    assert_eq!(ways[1], "scale Fleet/f to 3 => 1 at a time once they are Ready");
+    world.scale("uid-f-0", Ok(Scale::Replicas(3)), at(61));
+    assert_eq!(told(&world, "b").0, "NoneNow", "the third is missing");
+    assert_eq!(notes_of(&world), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_custom_resource_did_not_say_is_said_to_be_unknown() {
+    let world = fleet();
+    let note = |why: &str| {
+        vec![format!(
+            "How many pods there should be is not known, so neither is what it allows with all of them healthy: {why}"
+        )]
+    };
+    assert_eq!(notes_of(&world), note("Fleet/f was not asked"));
+    world.scale("uid-f-0", Err("asking for the scale of Fleet f: no"), at(61));
+    assert_eq!(told(&world, "b").0, "NoneNow", "nobody can say never");
+    assert_eq!(notes_of(&world), note("asking for the scale of Fleet f: no"));
+    let guard = world.read();
+    let numbers = explain(budget_of(&guard.view(), "b"), &guard.view(), at(60)).arithmetic;
+    assert_eq!((numbers.replicas, numbers.ceiling), (None, None));
+}
+
+/// As a command sees it that has just read everything: the pods are younger than any patience.
+#[test]
+fn pods_whose_controllers_say_no_number_count_as_such() {
+    for scale in [Scale::None, Scale::Absent] {
+        let world = World::listed();
+        world.apply(Kind::Pods, &owned(pod("f", "f-0"), "example.com/v1", "Fleet", "f"), at(60));
+        let spec = json!({ "maxUnavailable": 1 });
+        world.apply(Kind::Budgets, &budget("b", "f", &spec, [2, 0, 0, 0, 0]), at(60));
+        world.scale("uid-f-0", Ok(scale), at(60));
+        let (verdict, _, _, ways) = told(&world, "b");
+        assert_eq!(verdict, "Never", "{scale:?}");
+        assert_eq!(
+            ways[0],
+            "minAvailable: 0 in place of maxUnavailable: 1 => 1 at a time, and none runs meanwhile: a whole number counts the pods that are there"
+        );
+    }
+}
+
+/// kube-controller-manager leaves the observed generation as it was when it fails: "see that it runs" was no help.
+#[test]
+fn bug_a_new_budget_that_failed_to_sync_was_said_to_be_processed() {
+    let failed = with(
+        budget("b", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]),
+        "/status/conditions",
+        json!([{ "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale" }]),
+    );
+    let world = three(&json!({}), [2, 0, 0, 0, 0]);
+    world.apply(Kind::Budgets, &failed, at(1));
+    let (verdict, _, pods, ways) = told(&world, "b");
+    assert_eq!(verdict, "SyncFailed(\"no scale\")");
+    assert_eq!(pods[0], "db-0: be refused (429): the budget is still being processed", "the API server's word");
+    assert_eq!(ways, ["mend what the message names => the numbers are calculated again"]);
 }

@@ -1,8 +1,9 @@
 //! What a budget comes to, in one word and in its numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use pod_safety_shared::authority::{Intent, Update};
+use pod_safety_shared::authority::{Intent, Scaled, Update};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Amount, Budget, Pod, UnhealthyPolicy, Wanted, WorkloadKind};
@@ -10,6 +11,9 @@ use pod_safety_shared::model::{Amount, Budget, Pod, UnhealthyPolicy, Wanted, Wor
 use super::eviction::{Would, would};
 use super::ways::{self, Way};
 use crate::disruption::{Config, DELETION_TIMEOUT, Found, Key, Owner, SYNC_FAILED, decide, find};
+
+/// How many reasons are named in a sentence. A person reads the first few.
+const REASONS_SHOWN: usize = 3;
 
 /// What a budget comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +112,8 @@ pub struct Explained<'a> {
     pub notes: Vec<String>,
     /// What a person can do, and what would come of it.
     pub ways: Vec<Way>,
+    /// Why it is not known how many pods there should be; empty: it is known.
+    pub unknown: Vec<String>,
 }
 
 /// Explains a budget.
@@ -122,10 +128,11 @@ pub fn explain<'a>(budget: &'a Budget, view: &View<'a>, now: Mono) -> Explained<
         would: would(pod, view.budgets_of_pod(pod)),
     };
     let members: Vec<Member<'a>> = pods.iter().map(|pod| member(pod)).collect();
-    let arithmetic = arithmetic(budget, &pods, view, now);
+    let (counted, unknown) = Counted::of(&pods, view, now);
+    let arithmetic = arithmetic(budget, unknown.is_empty().then_some(counted));
     let verdict = verdict(budget, &members, &arithmetic);
     let mut explained =
-        Explained { budget, verdict, arithmetic, members, notes: Vec::new(), ways: Vec::new() };
+        Explained { budget, verdict, arithmetic, members, notes: Vec::new(), ways: Vec::new(), unknown };
     explained.notes = notes(&explained, view, now);
     explained.ways = ways::of(&explained);
     explained
@@ -151,11 +158,13 @@ fn verdict(budget: &Budget, members: &[Member<'_>], numbers: &Arithmetic) -> Ver
         return Verdict::Ignored(bad.to_string());
     }
     let status = &budget.status;
-    if status.observed_generation < budget.generation {
-        return Verdict::Processing;
-    }
+    // First, for kube-controller-manager leaves the observed generation as it was when it
+    // fails: the API server then speaks of processing, and the condition says what is wrong.
     if let Some(said) = status.allowed.as_ref().filter(|said| &*said.reason == SYNC_FAILED) {
         return Verdict::SyncFailed(said.message.clone());
+    }
+    if status.observed_generation < budget.generation {
+        return Verdict::Processing;
     }
     if members.is_empty() {
         return Verdict::SelectsNothing;
@@ -177,9 +186,17 @@ fn verdict(budget: &Budget, members: &[Member<'_>], numbers: &Arithmetic) -> Ver
     }
 }
 
-fn arithmetic(budget: &Budget, pods: &[&Pod], view: &View<'_>, now: Mono) -> Arithmetic {
+/// The controllers of its pods that have to be asked how many pods they want, before
+/// it is explained: nothing that was listed says it.
+pub fn asks<'a>(budget: &Budget, view: &'a View<'_>, now: Mono) -> impl Iterator<Item = Scaled> + use<'a> {
+    view.pods_of_budget(&budget.key.uid).filter_map(move |pod| match find(pod, view, now) {
+        Found::Ask(controller) => Some((Arc::clone(&pod.key.namespace), controller)),
+        Found::Owner(_) | Found::Failed(..) | Found::Wait(_) => None,
+    })
+}
+
+fn arithmetic(budget: &Budget, counted: Option<Counted>) -> Arithmetic {
     let status = &budget.status;
-    let counted = Counted::of(pods, view, now);
     Arithmetic {
         healthy: status.current_healthy,
         needed: status.desired_healthy,
@@ -201,20 +218,24 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    fn of(pods: &[&Pod], view: &View<'_>, now: Mono) -> Option<Self> {
+    /// Counts, and says of whom it is not known how many they want. Pods are listed
+    /// before their controllers: one that is not there then will not come.
+    fn of(pods: &[&Pod], view: &View<'_>, now: Mono) -> (Self, Vec<String>) {
         let (mut scales, mut unmanaged, mut unscaled) = (BTreeMap::new(), 0, 0);
+        let mut unknown = BTreeSet::new();
         for pod in pods {
+            let refused = view.scale(pod).is_some_and(|answer| answer.scale.is_err());
             match find(pod, view, now) {
                 Found::Owner(Owner::Scaled(uid, replicas)) => drop(scales.insert(uid, replicas)),
                 Found::Owner(Owner::Nobody) => unmanaged += 1,
-                Found::Owner(Owner::Unscaled(_)) => unscaled += 1,
-                Found::Owner(Owner::Unknown(_)) | Found::Failed(..) | Found::Ask(_) | Found::Wait(_) => {
-                    return None;
-                }
+                Found::Owner(Owner::Unknown(why)) => drop(unknown.insert(why.into_string())),
+                Found::Failed(Owner::Unknown(why), _) if refused => drop(unknown.insert(why.into_string())),
+                Found::Owner(Owner::Unscaled(_)) | Found::Failed(..) | Found::Wait(_) => unscaled += 1,
+                Found::Ask(of) => drop(unknown.insert(format!("{}/{} was not asked", of.kind, of.name))),
             }
         }
         let scaled = scales.into_values().fold(0, i32::saturating_add);
-        Some(Self { scaled, unmanaged, unscaled })
+        (Self { scaled, unmanaged, unscaled }, unknown.into_iter().collect())
     }
 
     /// How many pods the budget expects then.
@@ -274,6 +295,12 @@ fn notes(explained: &Explained<'_>, view: &View<'_>, now: Mono) -> Vec<String> {
             ));
         }
     }
+    if !explained.unknown.is_empty() {
+        let why = shown(&explained.unknown);
+        notes.push(format!(
+            "How many pods there should be is not known, so neither is what it allows with all of them healthy: {why}"
+        ));
+    }
     let unmanaged = explained.members.iter().filter(|member| member.pod.controller.is_none()).count();
     if unmanaged > 0 {
         notes.push(format!("Nobody manages {unmanaged} of its pods: once evicted they do not come back."));
@@ -284,4 +311,14 @@ fn notes(explained: &Explained<'_>, view: &View<'_>, now: Mono) -> Vec<String> {
         notes.push(format!("{not_ready} of its pods are not Ready."));
     }
     notes
+}
+
+/// The first few of many reasons.
+fn shown(reasons: &[String]) -> String {
+    let mut text: Vec<&str> = reasons.iter().take(REASONS_SHOWN).map(String::as_str).collect();
+    let more = format!("and {} more", reasons.len().saturating_sub(REASONS_SHOWN));
+    if reasons.len() > REASONS_SHOWN {
+        text.push(&more);
+    }
+    text.join("; ")
 }

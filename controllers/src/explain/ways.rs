@@ -50,11 +50,15 @@ pub(super) fn of(explained: &Explained<'_>) -> Vec<Way> {
 fn never(explained: &Explained<'_>) -> Vec<Way> {
     let wanted = &explained.budget.wanted;
     let Some(replicas) = explained.arithmetic.replicas else { return Vec::new() };
+    if replicas <= 0 {
+        return vec![count_pods(explained)];
+    }
     let mut ways = Vec::new();
     let effect = if replicas == 1 { "1 at a time, and none runs meanwhile" } else { "1 at a time" };
     let change = match wanted {
-        Wanted::MinAvailable(amount) => Some(format!("maxUnavailable: 1 in place of minAvailable: {amount}")),
-        Wanted::MaxUnavailable(amount) => Some(format!("maxUnavailable: 1 in place of {amount}")),
+        Wanted::MinAvailable(_) | Wanted::MaxUnavailable(_) => {
+            Some(format!("maxUnavailable: 1 in place of {}", written(wanted)))
+        }
         Wanted::Nothing | Wanted::Unreadable(..) => None,
     };
     ways.extend(change.map(|change| Way { change, effect: effect.to_owned() }));
@@ -67,6 +71,26 @@ fn never(explained: &Explained<'_>) -> Vec<Way> {
         });
     }
     ways
+}
+
+/// Nobody says how many of its pods there should be; a whole number of
+/// `minAvailable` asks nobody.
+fn count_pods(explained: &Explained<'_>) -> Way {
+    let wanted = &explained.budget.wanted;
+    let least = explained.members.len().saturating_sub(1);
+    let alone = if least == 0 { ", and none runs meanwhile" } else { "" };
+    let effect = format!("1 at a time{alone}: a whole number counts the pods that are there");
+    Way { change: format!("minAvailable: {least} in place of {}", written(wanted)), effect }
+}
+
+/// As it stands in the spec.
+fn written(wanted: &Wanted) -> String {
+    match wanted {
+        Wanted::MinAvailable(amount) => format!("minAvailable: {amount}"),
+        Wanted::MaxUnavailable(amount) => format!("maxUnavailable: {amount}"),
+        Wanted::Nothing => "neither minAvailable nor maxUnavailable".to_owned(),
+        Wanted::Unreadable(field, _) => format!("this {field}"),
+    }
 }
 
 /// The smallest number of replicas with which something goes, and how much.

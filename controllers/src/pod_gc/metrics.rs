@@ -45,6 +45,7 @@ impl PodGcMetrics {
                 self.errors.with_label_values(labels).inc();
             }
             Outcome::Written
+            | Outcome::NoEffect
             | Outcome::Gone
             | Outcome::Changed
             | Outcome::Refused(_)

@@ -25,6 +25,9 @@ pub enum Outcome {
     FinalizersRemain(EvidenceKind),
     /// The status is written.
     Written,
+    /// The API server took the status, and what it stores is as it was: somebody
+    /// between (a webhook, an admission policy) undid it. No event follows.
+    NoEffect,
     /// Somebody else removed it first.
     Gone,
     /// It is not what the evidence was about any more; the next event decides.
@@ -47,6 +50,7 @@ impl Outcome {
             Self::Released(_) => "released",
             Self::FinalizersRemain(_) => "finalizers_remain",
             Self::Written => "written",
+            Self::NoEffect => "no_effect",
             Self::Gone => "gone",
             Self::Changed => "changed",
             Self::Refused(_) => "refused",
@@ -102,7 +106,7 @@ pub(super) async fn force(
     }
 }
 
-fn version(meta: &wire::ObjectMeta) -> Option<Rv> {
+pub(super) fn version(meta: &wire::ObjectMeta) -> Option<Rv> {
     meta.resource_version.as_deref()?.parse().ok()
 }
 

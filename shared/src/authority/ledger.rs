@@ -56,8 +56,10 @@ impl Ledger {
                 return Admission::Busy;
             }
             Some(Entry::Settled { until }) if now < *until => return Admission::Busy,
+            // The watch wakes whoever comes too early. Should it bring nothing, the
+            // end of the pause does: what was calculated meanwhile was turned away.
             Some(Entry::Written { rv: over, until }) if *over == rv && now < *until => {
-                return Admission::Busy;
+                return Admission::Paused(*until);
             }
             // A failure at another version says nothing about this one.
             Some(Entry::Paused { rv: failed, until, .. }) if *failed == rv && now < *until => {
@@ -146,7 +148,8 @@ mod tests {
         let uid = Uid::new("a").unwrap();
         ledger.admit(&uid, rv("1"), at(0));
         ledger.written(&uid, rv("1"), at(0));
-        assert_eq!(ledger.admit(&uid, rv("1"), at(29)), Admission::Busy, "the cache is behind");
+        let paused = Admission::Paused(at(30));
+        assert_eq!(ledger.admit(&uid, rv("1"), at(29)), paused, "the cache is behind");
         assert_eq!(ledger.admit(&uid, rv("2"), at(1)), Admission::Admitted, "the cache shows it");
         ledger.written(&uid, rv("2"), at(1));
         assert_eq!(ledger.admit(&uid, rv("2"), at(31)), Admission::Admitted, "it changed nothing");

@@ -46,6 +46,7 @@ pub use evict::{Evicted, Eviction, NotEvicted, evict};
 pub use evidence::{Evidence, EvidenceKind};
 pub use hold::{FORCE_DELETE_HELD, Hold};
 pub(crate) use permit::Permit;
+pub use scales::{Scaled, ask_scales};
 pub use update::Update;
 pub use verify::Refusal;
 pub use witness::Witness;

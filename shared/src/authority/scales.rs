@@ -3,16 +3,19 @@
 //!
 //! Duty: one question at a time for each group and version, so that an API that
 //! hangs delays nobody else's answers; each controller is asked once however many
-//! want to know. The answer goes into the cache, which wakes them.
+//! want to know. The answer goes into the cache, which wakes them. For commands that
+//! look once, [`ask_scales`] puts the answers into what they have read.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::cache::{Cache, ScaleAnswer};
+use crate::cache::{Cache, ScaleAnswer, Snapshot};
 use crate::client::{ApiError, Call, Connection};
 use crate::clock::{Env, Mono};
 use crate::model::{Controller, Scale, Uid, is_kubernetes_name};
@@ -46,8 +49,10 @@ struct State {
     known: BTreeSet<(Arc<str>, Arc<Controller>)>,
     /// Groups and versions of which one is being asked.
     busy: BTreeSet<Box<str>>,
-    discovered: BTreeMap<Box<str>, (Mono, Arc<Vec<wire::ResourceOf>>)>,
 }
+
+/// Who has a scale: a namespace, and all that an owner reference says.
+pub type Scaled = (Arc<str>, Arc<Controller>);
 
 /// Why a scale is not known.
 #[derive(Debug, thiserror::Error)]
@@ -68,20 +73,28 @@ enum CannotAsk {
 
 /// Asks for scales.
 pub(super) struct Scales {
-    connection: Connection,
+    asker: Asker,
     cache: Arc<Cache>,
     env: Env,
     state: Mutex<State>,
     work: Notify,
 }
 
+/// Puts one question at a time.
+struct Asker {
+    connection: Connection,
+    env: Env,
+    discovered: Mutex<BTreeMap<Box<str>, (Mono, Arc<Vec<wire::ResourceOf>>)>>,
+}
+
 impl Scales {
     /// Starts those who ask.
     pub(super) fn start(connection: Connection, cache: Arc<Cache>, env: Env) -> Arc<Self> {
-        let scales = Arc::new(Self { connection, cache, env, state: Mutex::default(), work: Notify::new() });
+        let asker = Asker::new(connection, env.clone());
+        let scales = Arc::new(Self { asker, cache, env, state: Mutex::default(), work: Notify::new() });
         for _ in 0..ASKERS {
-            let asker = Arc::clone(&scales);
-            scales.env.spawner.spawn("scales", Box::pin(async move { asker.ask_for_ever().await }));
+            let worker = Arc::clone(&scales);
+            scales.env.spawner.spawn("scales", Box::pin(async move { worker.ask_for_ever().await }));
         }
         scales
     }
@@ -119,8 +132,7 @@ impl Scales {
 
     async fn answer(&self, question: Question) {
         let Question { namespace, controller } = question;
-        let scale = self.scale(&namespace, &controller).await;
-        let at = self.env.now();
+        let answer = self.asker.answer(&namespace, &controller).await;
         {
             let mut state = self.state.lock();
             state.known.remove(&(Arc::clone(&namespace), Arc::clone(&controller)));
@@ -128,8 +140,25 @@ impl Scales {
         }
         // Another one of this group may have waited for the turn.
         self.work.notify_one();
+        self.cache.scaled(&namespace, &controller, answer);
+    }
+}
+
+impl Asker {
+    fn new(connection: Connection, env: Env) -> Self {
+        Self { connection, env, discovered: Mutex::default() }
+    }
+
+    async fn answer(&self, namespace: &str, controller: &Controller) -> ScaleAnswer {
+        let scale = self.scale(namespace, controller).await;
         let scale = scale.map_err(|error| error_chain(&error).into_boxed_str());
-        self.cache.scaled(&namespace, &controller, ScaleAnswer { at, scale });
+        ScaleAnswer { at: self.env.now(), scale }
+    }
+
+    async fn ask_one_by_one(&self, snapshot: &Snapshot, group: Vec<&Scaled>) {
+        for (namespace, controller) in group {
+            snapshot.scaled(namespace, controller, self.answer(namespace, controller).await);
+        }
     }
 
     async fn scale(&self, namespace: &str, controller: &Controller) -> Result<Scale, CannotAsk> {
@@ -185,7 +214,7 @@ impl Scales {
         path: &str,
     ) -> Result<Arc<Vec<wire::ResourceOf>>, CannotAsk> {
         let now = self.env.now();
-        if let Some((at, known)) = self.state.lock().discovered.get(api_version)
+        if let Some((at, known)) = self.discovered.lock().get(api_version)
             && now.since(*at) < DISCOVERED_FOR
         {
             return Ok(Arc::clone(known));
@@ -198,7 +227,7 @@ impl Scales {
             .decode()
             .map_err(|source| CannotAsk::Undecodable { api_version: api_version.into(), source })?;
         let read = Arc::new(read.resources);
-        self.state.lock().discovered.insert(api_version.into(), (now, Arc::clone(&read)));
+        self.discovered.lock().insert(api_version.into(), (now, Arc::clone(&read)));
         Ok(read)
     }
 
@@ -206,3 +235,31 @@ impl Scales {
         self.connection.send(Call::get(path).by(self.env.now() + PATIENCE)).await
     }
 }
+
+/// Asks each of `asked` once and puts the answers into `snapshot`, for a command that
+/// looks once. Whoever has not answered after `within` counts as one that did not.
+pub async fn ask_scales(
+    connection: &Connection,
+    env: &Env,
+    snapshot: &Snapshot,
+    asked: &BTreeSet<Scaled>,
+    within: Duration,
+) {
+    let asker = Asker::new(connection.clone(), env.clone());
+    let mut groups: BTreeMap<&str, Vec<&Scaled>> = BTreeMap::new();
+    for one in asked {
+        groups.entry(&one.1.api_version).or_default().push(one);
+    }
+    let all: FuturesUnordered<_> =
+        groups.into_values().map(|group| asker.ask_one_by_one(snapshot, group)).collect();
+    if env.until(env.now() + within, all.collect::<()>()).await.is_some() {
+        return;
+    }
+    for (namespace, controller) in asked.iter().filter(|one| !snapshot.is_scaled(one)) {
+        let why = format!("{} {} gave no answer within {within:?}", controller.kind, controller.name);
+        snapshot.scaled(namespace, controller, ScaleAnswer { at: env.now(), scale: Err(why.into()) });
+    }
+}
+
+#[cfg(test)]
+mod tests;

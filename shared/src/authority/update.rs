@@ -8,11 +8,12 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::act::Outcome;
+use super::act::{Outcome, version};
 use crate::client::{Call, Connection, Method};
 use crate::clock::Env;
 use crate::lease::Leadership;
 use crate::model::{BudgetKey, BudgetStatus, PodKey, Rv, Uid};
+use crate::wire::{self, Raw};
 
 /// A status that should be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +140,13 @@ pub(super) async fn write(
 ) -> Outcome {
     let Some(term) = leadership.term(env.now()) else { return Outcome::NotLeader };
     match connection.send(update.call(env.clock.wall()).by(term.ends())).await {
+        Ok(answer) if version_of(&answer) == Some(update.rv()) => Outcome::NoEffect,
         Ok(_) => Outcome::Written,
         Err(error) => Outcome::of(error),
     }
+}
+
+/// The version that the answer has: a write that changed nothing leaves the old one.
+fn version_of(answer: &Raw) -> Option<Rv> {
+    version(&answer.decode::<wire::OnlyMeta>().ok()?.metadata?)
 }

@@ -345,7 +345,7 @@ impl Authority {
                     state.ledger.settled(uid, now);
                     None
                 }
-                Outcome::NotLeader | Outcome::Written => {
+                Outcome::NotLeader | Outcome::Written | Outcome::NoEffect => {
                     state.ledger.released(uid);
                     None
                 }
@@ -369,7 +369,7 @@ impl Authority {
                 self.metrics.releases.with_label_values(&[kind.name()]).inc();
                 (Action::ForceDeleted, kind.name(), kind.to_string())
             }
-            Outcome::Written => return,
+            Outcome::Written | Outcome::NoEffect => return,
             Outcome::Gone => (Action::Dropped, "Gone", "somebody else removed the pod first".to_owned()),
             Outcome::Changed => (Action::Dropped, "Changed", "the pod changed since the decision".to_owned()),
             Outcome::Expired => (

@@ -3,13 +3,15 @@
 //! Invariant: every list is a consistent read, and one that fails is an error, not
 //! an empty kind.
 
+use std::sync::Arc;
+
 use super::feed::page;
 use super::kinds::of_kind;
 use super::object::{Object, Undecodable};
-use super::{Cache, ViewGuard};
+use super::{Cache, ScaleAnswer, ViewGuard};
 use crate::client::{ApiError, Connection};
 use crate::clock::{Env, Mono};
-use crate::model::Kind;
+use crate::model::{Controller, Kind};
 use crate::record::error_chain;
 use crate::wire::Raw;
 
@@ -72,6 +74,16 @@ impl Snapshot {
     #[must_use]
     pub fn view(&self) -> ViewGuard<'_> {
         self.cache.read()
+    }
+
+    /// What the scale of a controller said, which no list has.
+    pub(crate) fn scaled(&self, namespace: &Arc<str>, controller: &Arc<Controller>, answer: ScaleAnswer) {
+        self.cache.scaled(namespace, controller, answer);
+    }
+
+    /// Whether its scale was asked.
+    pub(crate) fn is_scaled(&self, of: &(Arc<str>, Arc<Controller>)) -> bool {
+        self.cache.inner.read().scales.contains_key(of)
     }
 
     /// When it was complete.

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::port::Port;
-use crate::{ControlPlane, Error, Program};
+use crate::{ControlPlane, Error, Output, Program};
 
 /// The whole cache of a small cluster is there within a second; a machine that also compiles takes its time.
 const READY: Duration = Duration::from_secs(30);
@@ -70,6 +70,12 @@ impl ControlPlane {
         all.extend(args);
         let program = self.program(name, &binary().await?, all, &[])?;
         Ok(PodSafety { program, port })
+    }
+
+    /// Runs `pod-safety` with `args` to its end, as a person with this kubeconfig does.
+    pub async fn pod_safety_once(&self, kubeconfig: &Path, args: &[&str]) -> Result<Output, Error> {
+        let env = [("POD_SAFETY_KUBECONFIG", kubeconfig)];
+        crate::command::run(&binary().await?, args, &env, "").await
     }
 }
 

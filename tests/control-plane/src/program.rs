@@ -128,6 +128,12 @@ impl Program {
         self.wait_exit(within).await
     }
 
+    /// Asks it to end as Ctrl-C does (SIGINT) and waits until it has.
+    pub async fn interrupt(&mut self, within: Duration) -> Result<ExitStatus, Error> {
+        self.signal(Signal::INT, "interrupt")?;
+        self.wait_exit(within).await
+    }
+
     /// Stops it where it is (SIGSTOP): its connections stay open and nobody answers.
     pub fn pause(&mut self) -> Result<(), Error> {
         self.signal(Signal::STOP, "pause")

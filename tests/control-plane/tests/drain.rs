@@ -10,7 +10,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, binary, eventually, seen};
+use pod_safety_control_plane::{ControlPlane, Options, Output, eventually, seen};
 use serde_json::{Value, json};
 
 const NS: &str = "shop";
@@ -18,26 +18,15 @@ const SOON: Duration = Duration::from_secs(60);
 /// What works on the pods and their budgets while a node is drained.
 const KCM: &str = "statefulset-controller,disruption-controller";
 
-/// How a run of the program ended.
-struct Run {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-async fn pod_safety(plane: &ControlPlane, args: &[&str]) -> Run {
-    let mut command = tokio::process::Command::new(binary().await.unwrap());
-    command.args(args).arg("--kubeconfig").arg(plane.admin_kubeconfig()).kill_on_drop(true);
-    let output = tokio::time::timeout(Duration::from_secs(120), command.output()).await.unwrap().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+async fn pod_safety(plane: &ControlPlane, args: &[&str]) -> Output {
+    plane.pod_safety_once(&plane.admin_kubeconfig(), args).await.unwrap()
 }
 
 /// Gives back what it printed, if it ended so.
 async fn ends_with(plane: &ControlPlane, code: i32, args: &[&str]) -> String {
-    let Run { code: ended, stdout, stderr } = pod_safety(plane, args).await;
-    assert_eq!(ended, Some(code), "{args:?}\n{stdout}\n{stderr}");
-    stdout
+    let output = pod_safety(plane, args).await;
+    assert_eq!(output.status.code(), Some(code), "{args:?}\n{output:?}");
+    output.stdout
 }
 
 async fn apply(plane: &ControlPlane, object: &Value) {
@@ -232,7 +221,7 @@ async fn explained(plane: &ControlPlane) {
     assert!(table.contains("3 healthy - 2 needed = 1") && table.contains("NeverAllows"), "{table}");
     let none = pod_safety(plane, &["explain", "pdb", "-n", NS, "none"]).await;
     assert_eq!(
-        (none.code, none.stderr.trim()),
+        (none.status.code(), none.stderr.trim()),
         (Some(1), "pod-safety: there is no budget none in namespace shop")
     );
 }
@@ -267,7 +256,10 @@ async fn planned(plane: &ControlPlane) {
     assert_eq!(node.spec.and_then(|spec| spec.unschedulable), None);
     assert_eq!(on_node(plane, "a").await.len(), 7);
     let unknown = pod_safety(plane, &["drain", "none"]).await;
-    assert_eq!((unknown.code, unknown.stderr.trim()), (Some(1), "pod-safety: there is no node none"));
+    assert_eq!(
+        (unknown.status.code(), unknown.stderr.trim()),
+        (Some(1), "pod-safety: there is no node none")
+    );
 }
 
 /// With consent, and without what blocks for ever, the node empties.

@@ -1,7 +1,7 @@
 //! The act: cordon, evict, wait, and end in good order whatever happens.
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write as _};
+use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -15,9 +15,10 @@ use pod_safety_shared::record::error_chain;
 use pod_safety_shared::wire;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::live::Live;
 use super::look::Look;
 use super::page;
-use super::work::Work;
+use super::work::{Line, Work};
 use crate::cli::Exit;
 use crate::cli::cluster::Session;
 use crate::cli::paint::{Paint, Tone};
@@ -48,37 +49,44 @@ pub(super) struct Apply {
     pub(super) node: String,
     pub(super) consent: Consent,
     pub(super) paint: Paint,
+    pub(super) live: Live,
     pub(super) timeout: Option<Duration>,
 }
 
 impl Apply {
     /// Does it, unless the plan says that a person must do something first.
     pub(super) async fn run(self, plan: Plan) -> anyhow::Result<Exit> {
-        let began = self.session.env.now();
-        let deadline = began + self.timeout.unwrap_or(FOR_EVER);
+        let env = &self.session.env;
+        let began = env.now();
         if plan.stops() {
             return self.refuse(&plan, "Nothing was changed.");
         }
-        match cordon(&self.session.connection, &self.node, deadline).await.context("cordoning the node")? {
-            Cordoned::Now => self.say(&format!("node/{} cordoned", self.node))?,
-            Cordoned::Already => self.say(&format!("node/{} was cordoned already", self.node))?,
+        let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+        let up = env.clock.sleep_until(began + self.timeout.unwrap_or(FOR_EVER));
+        let ended = async {
+            tokio::select! {
+                biased;
+                _ = terminate.recv() => Exit::Interrupted,
+                _ = interrupt.recv() => Exit::Interrupted,
+                () = up => Exit::TimedOut,
+            }
+        };
+        futures::pin_mut!(ended);
+        let cordoned = tokio::select! {
+            biased;
+            exit = &mut ended => return self.not_even_cordoned(exit),
+            cordoned = cordon(&self.session.connection, &self.node, began + FOR_EVER) => cordoned,
+        };
+        match cordoned.context("cordoning the node")? {
+            Cordoned::Now => self.say(Tone::Good, format!("node/{} cordoned", self.node))?,
+            Cordoned::Already => self.say(Tone::Good, format!("node/{} was cordoned already", self.node))?,
             Cordoned::NoNode => bail!("there is no node {}", self.node),
         }
         let mut work = Work::default();
-        let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-        let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-        let told = async {
-            tokio::select! {
-                biased;
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        let up = self.session.env.clock.sleep_until(deadline);
         let done = tokio::select! {
             biased;
-            () = told => Ok(Exit::Interrupted),
-            () = up => Ok(Exit::TimedOut),
+            exit = ended => Ok(exit),
             done = self.drain(&mut work) => done,
         };
         // What went wrong is said by whoever called us; that the node is cordoned by us.
@@ -87,11 +95,25 @@ impl Apply {
         done
     }
 
+    /// It ended while the node was being cordoned.
+    fn not_even_cordoned(&self, exit: Exit) -> anyhow::Result<Exit> {
+        let how = ended_how(exit);
+        self.say(
+            Tone::Bad,
+            format!(
+                "node/{0} {how} while it was being cordoned: no pod was evicted; kubectl get node {0} says whether it is",
+                self.node
+            ),
+        )?;
+        Ok(exit)
+    }
+
     /// Says what blocks.
     fn refuse(&self, plan: &Plan, and: &str) -> anyhow::Result<Exit> {
         let stops = |row: &&pod_safety::drain::Row| matches!(row.action, Action::Blocked | Action::Unsafe);
         let rows: Vec<_> = plan.rows.iter().filter(stops).cloned().collect();
-        let mut text = format!("{}: {}.\n", self.node, page::summary(&plan.summary()));
+        let mut text = self.live.clear().to_owned();
+        text.push_str(&format!("{}: {}.\n", self.node, page::summary(&plan.summary())));
         if plan.unreadable > 0 {
             text.push_str("Some pods of this cluster cannot be read and may be on this node.\n");
         }
@@ -148,6 +170,7 @@ impl Apply {
         let mut look_at = env.now();
         while work.ends() || work.next_due().is_some() {
             let due = work.due(env.now());
+            due.iter().for_each(|(index, _)| work.asked(*index));
             let evictions = due.into_iter().map(|(index, pod)| async move {
                 let eviction = Eviction { pod, dry_run: false };
                 let deadline = env.now() + FOR_EVER;
@@ -155,12 +178,12 @@ impl Apply {
             });
             for (index, answer) in join_all(evictions).await {
                 if let Some(line) = work.answered(index, &answer, env.now()) {
-                    self.say(&line)?;
+                    self.tell(&line)?;
                 }
             }
             if work.ends() && env.now() >= look_at {
                 match self.there().await {
-                    Ok(there) => work.seen(&there).iter().try_for_each(|line| self.say(line))?,
+                    Ok(there) => work.seen(&there).iter().try_for_each(|line| self.tell(line))?,
                     Err(error) if passes(&error) => self.trouble(&error).await?,
                     Err(error) => return Err(error),
                 }
@@ -177,7 +200,8 @@ impl Apply {
 
     /// The API server is in trouble: says so, and gives it time.
     async fn trouble(&self, error: &anyhow::Error) -> anyhow::Result<()> {
-        self.say(&format!("waits for the API server: {}", error_chain(error.as_ref())))?;
+        let text = format!("waits for the API server: {}", error_chain(error.as_ref()));
+        self.say(Tone::Attention, text)?;
         self.session.env.sleep(AFTER_TROUBLE).await;
         Ok(())
     }
@@ -200,53 +224,40 @@ impl Apply {
         let count = work.count();
         let seconds = self.session.env.now().since(began).as_secs();
         if exit == Exit::Fine {
-            return self.say(&format!("node/{} drained: {} gone in {seconds}s", self.node, count.gone));
+            let text = format!("node/{} drained: {} gone in {seconds}s", self.node, count.gone);
+            return self.say(Tone::Good, text);
         }
-        for line in work.left() {
-            self.say(&line)?;
-        }
-        let how = match exit {
-            Exit::TimedOut => "the time is up",
-            Exit::Interrupted => "stopped",
-            Exit::Fine | Exit::Blocked | Exit::Refused => "not drained",
-        };
-        let left = count.all - count.gone;
-        self.say(&format!(
-            "node/{} {how} after {seconds}s: {} gone, {left} left. It stays cordoned; kubectl uncordon {} takes that back",
-            self.node, count.gone, self.node
-        ))
+        work.left().iter().try_for_each(|line| self.tell(line))?;
+        let (how, left) = (ended_how(exit), count.all - count.gone);
+        let text = format!(
+            "node/{0} {how} after {seconds}s: {1} gone, {left} left. It stays cordoned; kubectl uncordon {0} takes that back",
+            self.node, count.gone
+        );
+        self.say(Tone::Bad, text)
     }
 
-    /// One line for a change: for logs with its time.
-    fn say(&self, line: &str) -> anyhow::Result<()> {
-        let terminal = std::io::stdout().is_terminal();
-        let text = if terminal {
-            let bad = line.contains("not evicted") || line.contains("left.");
-            let tone = if bad {
-                Tone::Bad
-            } else if line.contains(" waits") {
-                Tone::Attention
-            } else {
-                Tone::Good
-            };
-            format!("\r\u{1b}[K{} {line}\n", self.paint.tone(tone, self.paint.mark(tone)))
-        } else {
-            format!("{:.0} {line}\n", self.session.env.clock.wall())
-        };
+    /// One line for a change.
+    fn say(&self, tone: Tone, text: String) -> anyhow::Result<()> {
+        self.tell(&Line { tone, text })
+    }
+
+    fn tell(&self, line: &Line) -> anyhow::Result<()> {
+        let text = self.live.line(line, self.session.env.clock.wall());
         print(text.as_bytes()).context("writing to stdout")
     }
 
-    /// On a terminal, one line that is overwritten.
+    /// How far it is, for whoever watches.
     fn show(&self, work: &Work) -> anyhow::Result<()> {
-        if !std::io::stdout().is_terminal() {
-            return Ok(());
-        }
-        let count = work.count();
-        let line = format!(
-            "\r\u{1b}[K{} of {} gone, {} ending, {} waiting",
-            count.gone, count.all, count.ending, count.waiting
-        );
-        print(line.as_bytes())?;
+        print(self.live.progress(work.count()).as_bytes())?;
         std::io::stdout().flush().context("writing to stdout")
+    }
+}
+
+/// Why it ended before everything was gone.
+const fn ended_how(exit: Exit) -> &'static str {
+    match exit {
+        Exit::TimedOut => "the time is up",
+        Exit::Interrupted => "stopped",
+        Exit::Fine | Exit::Blocked | Exit::Refused => "not drained",
     }
 }

@@ -55,6 +55,11 @@ impl Look {
             Lookup::Unknown(why) => bail!("node {node} cannot be read: {why}"),
             Lookup::Absent => bail!("there is no node {node}"),
         }
+        // What budgets let through with every pod healthy rests on all of their pods.
+        let scales = session.ask_scales(&look.snapshot, |view| {
+            view.pods_on(node).flat_map(|pod| view.budgets_of_pod(pod)).collect()
+        });
+        scales.await;
         Ok(look)
     }
 

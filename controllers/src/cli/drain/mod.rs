@@ -6,8 +6,10 @@
 //! | `page` | the plan for people and for programs |
 //! | `work` | the act: evictions, waits, the end; one decision at a time |
 //! | `apply` | cordons, drives the work, ends in good order |
+//! | `live` | what is said meanwhile, on a terminal and in a log |
 
 mod apply;
+mod live;
 mod look;
 mod page;
 mod work;
@@ -22,7 +24,12 @@ use super::paint::{Color, Paint};
 use super::{Exit, duration};
 use look::Look;
 
+/// At the end of `--help`.
+const EXIT_CODES: &str = "Ends with 0 if everything goes, 1 after an error or Ctrl-C, 2 for wrong usage, \
+    3 if something blocks or must wait for its budget, 4 if it is refused for safety, 5 when the time is up.";
+
 #[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
 pub(super) struct Args {
     /// The node
     #[arg(value_name = "NODE", value_parser = name)]
@@ -82,8 +89,9 @@ impl Args {
         let look = Look::at(&session, &self.node).await?;
         let mut plan = look.plan(&self.node, &consent)?;
         if self.apply {
-            let apply = apply::Apply { session, node: self.node, consent, paint, timeout: self.timeout };
-            return apply.run(plan).await;
+            let live = live::Live::of_stdout(paint);
+            let Self { node, timeout, .. } = self;
+            return apply::Apply { session, node, consent, paint, live, timeout }.run(plan).await;
         }
         look.ask(&session, &mut plan).await;
         look.place(&mut plan);

@@ -10,12 +10,17 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{BudgetKey, PodKey, Uid};
 use pod_safety_shared::record::error_chain;
 
+use crate::cli::paint::Tone;
+
 /// The longest pause before a budget is asked again: it is worth a request, for the
 /// pod that it waits for may be Ready by now.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How many pods are evicted in one go.
 const TOGETHER: usize = 16;
+
+/// What is said of a pod whose eviction was under way when the drain ended.
+const UNANSWERED: &str = "its eviction was under way, so it may end";
 
 /// How far a pod is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,9 +40,18 @@ struct Item {
     pod: PodKey,
     lane: Option<BudgetKey>,
     state: State,
+    /// Its eviction was sent and is not answered yet.
+    asked: bool,
     pause: Duration,
     /// What was said last of it.
     said: String,
+}
+
+/// Something to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) tone: Tone,
+    pub(super) text: String,
 }
 
 /// The pods that must go.
@@ -71,6 +85,7 @@ impl Work {
                 pod: row.pod.clone(),
                 lane: row.budget.clone(),
                 state,
+                asked: false,
                 pause: Duration::ZERO,
                 said: said.to_owned(),
             });
@@ -97,6 +112,14 @@ impl Work {
         due.take(TOGETHER).map(|(index, item, _)| (index, item.pod.clone())).collect()
     }
 
+    /// The eviction of this pod is sent: until it is answered, nobody knows whether the
+    /// pod ends.
+    pub(super) fn asked(&mut self, index: usize) {
+        if let Some(item) = self.items.get_mut(index) {
+            item.asked = true;
+        }
+    }
+
     /// When the next pod is due; `None`: none waits.
     pub(super) fn next_due(&self) -> Option<Mono> {
         self.heads().map(|(.., until)| until).min()
@@ -113,8 +136,9 @@ impl Work {
         index: usize,
         answer: &Result<Evicted, NotEvicted>,
         now: Mono,
-    ) -> Option<String> {
+    ) -> Option<Line> {
         let item = self.items.get_mut(index)?;
+        item.asked = false;
         let said = match answer {
             Ok(Evicted::Ends { grace }) => {
                 item.state = State::Ends;
@@ -145,17 +169,22 @@ impl Work {
                 }
             },
         };
-        let line = (said != item.said).then(|| format!("pod/{} {said}", item.pod));
+        let text = (said != item.said).then(|| format!("pod/{} {said}", item.pod));
         item.said = said;
-        line
+        let tone = match item.state {
+            State::Waits(_) => Tone::Attention,
+            State::Ends | State::Gone => Tone::Good,
+            State::Stopped(_) => Tone::Bad,
+        };
+        text.map(|text| Line { tone, text })
     }
 
     /// The pods that are on the node now. Gives back a line for each that went.
-    pub(super) fn seen(&mut self, there: &BTreeSet<Uid>) -> Vec<String> {
+    pub(super) fn seen(&mut self, there: &BTreeSet<Uid>) -> Vec<Line> {
         let ended = |item: &&mut Item| item.state == State::Ends && !there.contains(&item.pod.uid);
         let went = self.items.iter_mut().filter(ended).map(|item| {
             item.state = State::Gone;
-            format!("pod/{} gone", item.pod)
+            Line { tone: Tone::Good, text: format!("pod/{} gone", item.pod) }
         });
         went.collect()
     }
@@ -176,9 +205,14 @@ impl Work {
     }
 
     /// What was not done, and why.
-    pub(super) fn left(&self) -> Vec<String> {
+    pub(super) fn left(&self) -> Vec<Line> {
         let left = self.items.iter().filter(|item| item.state != State::Gone);
-        left.map(|item| format!("pod/{} is there still: {}", item.pod, item.said)).collect()
+        let line = |item: &Item| {
+            let tone = if matches!(item.state, State::Stopped(_)) { Tone::Bad } else { Tone::Attention };
+            let said = if item.asked { UNANSWERED } else { &item.said };
+            Line { tone, text: format!("pod/{} is there still: {said}", item.pod) }
+        };
+        left.map(line).collect()
     }
 
     /// Whether a pod was refused for safety.

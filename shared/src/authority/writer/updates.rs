@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::act::Outcome;
 use super::super::ledger::{Admission, Ledger};
@@ -78,8 +79,19 @@ impl Authority {
                     let until = state.updates.ledger.failed(uid, update.rv(), wished_pause(error), now);
                     asked_again.or(Some(until))
                 }
+                // The watch has nothing to bring: who waits for it waits in vain.
+                Outcome::NoEffect => {
+                    let until = state.updates.ledger.failed(uid, update.rv(), Duration::ZERO, now);
+                    asked_again.or(Some(until))
+                }
                 // Otherwise it brings the version to decide from.
-                _ => {
+                Outcome::Written
+                | Outcome::Gone
+                | Outcome::Changed
+                | Outcome::Expired
+                | Outcome::Released(_)
+                | Outcome::FinalizersRemain(_)
+                | Outcome::Refused(_) => {
                     state.updates.ledger.written(uid, update.rv(), now);
                     asked_again
                 }
@@ -99,6 +111,9 @@ fn log_update(update: &Update, outcome: &Outcome, controller: &'static str) {
     match (update, outcome) {
         (_, Outcome::Failed(error)) => {
             tracing::warn!(controller, %uid, %namespace, error = %error_chain(error), "a status was not written; trying again");
+        }
+        (_, Outcome::NoEffect) => {
+            tracing::warn!(controller, %uid, %namespace, "a status was taken and is as it was: an admission webhook or policy undoes it; trying again");
         }
         (Update::Budget { budget, status, .. }, Outcome::Written) => {
             let BudgetStatus { disruptions_allowed, current_healthy, desired_healthy, expected_pods, .. } =

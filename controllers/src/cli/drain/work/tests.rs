@@ -50,7 +50,11 @@ fn due(work: &Work, seconds: u64) -> Vec<String> {
 
 fn answer(work: &mut Work, name: &str, answer: &Result<Evicted, NotEvicted>, seconds: u64) -> Option<String> {
     let index = work.items.iter().position(|item| &*item.pod.name == name).unwrap();
-    work.answered(index, answer, at(seconds))
+    work.answered(index, answer, at(seconds)).map(|line| line.text)
+}
+
+fn texts(lines: Vec<Line>) -> Vec<String> {
+    lines.into_iter().map(|line| line.text).collect()
 }
 
 fn blocked(retry_after: Option<Duration>) -> Result<Evicted, NotEvicted> {
@@ -105,9 +109,9 @@ fn it_is_done_when_pods_are_gone_and_not_when_they_were_told() {
     }
     assert!(work.ends() && work.next_due().is_none());
     let there = ["uid-db-1", "uid-other"].iter().filter_map(|uid| Uid::new(uid)).collect();
-    assert_eq!(work.seen(&there), ["pod/ns/db-0 gone", "pod/ns/web-0 gone"]);
+    assert_eq!(texts(work.seen(&there)), ["pod/ns/db-0 gone", "pod/ns/web-0 gone"]);
     assert!(work.ends());
-    assert_eq!(work.seen(&BTreeSet::new()), ["pod/ns/db-1 gone"]);
+    assert_eq!(texts(work.seen(&BTreeSet::new())), ["pod/ns/db-1 gone"]);
     assert_eq!(work.count(), Count { all: 3, gone: 3, ..Count::default() });
     assert!(!work.ends() && work.left().is_empty());
 }
@@ -140,4 +144,27 @@ fn a_refusal_for_safety_is_remembered() {
     answer(&mut work, "web-0", &Err(NotEvicted::Unsafe), 0);
     assert!(work.refused_for_safety());
     assert_eq!(due(&work, 100), ["db-0"]);
+}
+
+/// Whoever stops a drain must know what goes on without it.
+#[test]
+fn what_is_under_way_at_the_end_is_said() {
+    let mut work = work();
+    answer(&mut work, "web-0", &ENDS, 0);
+    for (index, _) in work.due(at(0)) {
+        work.asked(index);
+    }
+    assert_eq!(
+        texts(work.left()),
+        [
+            "pod/ns/db-0 is there still: its eviction was under way, so it may end",
+            "pod/ns/web-0 is there still: evicted, ends within 7s",
+            "pod/ns/db-1 is there still: not tried yet",
+        ]
+    );
+    answer(&mut work, "db-0", &blocked(None), 0);
+    answer(&mut work, "db-0", &Err(NotEvicted::Unsafe), 1);
+    let bad = |line: &Line| line.tone == Tone::Bad;
+    assert_eq!(work.left().iter().map(bad).collect::<Vec<_>>(), [true, false, false]);
+    assert!(work.left()[0].text.contains("not evicted: its phase says"), "{:?}", work.left());
 }

@@ -17,6 +17,11 @@ fn conflict(asked: &Asked) -> Answer {
     }
 }
 
+/// It takes every write, and everything stays as it was.
+fn unmoved(_: &Asked) -> Answer {
+    Answer::json(&pod("a").rv(1).0)
+}
+
 /// Found beside kube-controller-manager: the watch brought a budget's new spec while a status for the old one was
 /// on its way. The write ended in a conflict, the watch had nothing more to bring, and nobody looked at the budget
 /// until the next sweep.
@@ -45,4 +50,42 @@ async fn whoever_was_not_turned_away_waits_for_the_watch() {
     pass(2.0).await;
     assert!(pool.ended()[0].ends_with("changed"), "{:?}", pool.ended());
     assert_eq!(pool.heard.wakes.lock().len(), 0);
+}
+
+/// The API server keeps the version of what a write did not change, so no event comes. A budget was then turned away
+/// for half a minute as being written, nobody was woken at the end of that, and it stayed as it was until the next sweep.
+#[tokio::test(start_paused = true)]
+async fn bug_a_write_that_changed_nothing_left_a_budget_unexamined() {
+    let pool = pool(Leadership::alone(), unmoved);
+    assert_eq!(pool.authority.submit(status("1"), &pool.owner), Submitted::Accepted);
+    pass(0.5).await;
+    assert!(pool.ended()[0].ends_with("no_effect"), "{:?}", pool.ended());
+    let woken = Mono::from_start(Duration::from_secs(1));
+    assert_eq!(*pool.heard.wakes.lock(), [woken], "nobody else would");
+    let early = pool.authority.submit(status("1"), &pool.owner);
+    assert_eq!(early, Submitted::Later(woken), "who comes before is told when to come again");
+    for (at, writes) in [(1.1, 2), (3.2, 3), (7.3, 4)] {
+        pass(at - pool.env.now().since_start().as_secs_f64()).await;
+        assert_eq!(pool.authority.submit(status("1"), &pool.owner), Submitted::Accepted, "at {at}");
+        pass(0.05).await;
+        assert_eq!(pool.api.writes().len(), writes, "tried ever more rarely");
+    }
+    assert_eq!(
+        pool.authority.submit(status("2"), &pool.owner),
+        Submitted::Accepted,
+        "a new version waits for nobody"
+    );
+}
+
+/// The same where the answer does not say which version there is.
+#[tokio::test(start_paused = true)]
+async fn bug_whoever_was_turned_away_after_a_write_was_not_woken_at_the_end_of_the_pause() {
+    let pool = pool(Leadership::alone(), |_| Answer::garbage());
+    assert_eq!(pool.authority.submit(status("1"), &pool.owner), Submitted::Accepted);
+    pass(0.5).await;
+    assert!(pool.ended()[0].ends_with("written"), "{:?}", pool.ended());
+    let until = Mono::from_start(Duration::from_secs(30));
+    assert_eq!(pool.authority.submit(status("1"), &pool.owner), Submitted::Later(until));
+    pass(30.0).await;
+    assert_eq!(pool.authority.submit(status("1"), &pool.owner), Submitted::Accepted);
 }

@@ -1,0 +1,364 @@
+//! `pod-safety explain pdb` and `pod-safety drain` where something blocks: each kind of blockade as the real API server
+//! answers it, also for pods of a custom resource, and drains that end before they are done.
+//! kube-controller-manager keeps the budgets; nobody plays the kubelets, so what is told to end does not.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+#![expect(clippy::disallowed_methods, reason = "it reads a terminal, and looks at nodes")]
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, PodStatus};
+use kube::Api;
+use pod_safety_control_plane::budgets::{self, Look};
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::workloads::{self, FLEET, PHANTOM, STATEFUL_SET};
+use pod_safety_control_plane::{ControlPlane, Disruption, Options, Output, binary, eventually, seen};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+const NS: &str = "shop";
+const SOON: Duration = Duration::from_secs(30);
+/// Who may read everything that is listed, and nothing else.
+const READER: &str = "reader";
+
+async fn run(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) -> Output {
+    plane.pod_safety_once(kubeconfig, args).await.unwrap()
+}
+
+/// Gives back what it printed, if it ended so.
+async fn ends_with(plane: &ControlPlane, code: i32, args: &[&str]) -> String {
+    let output = run(plane, &plane.admin_kubeconfig(), args).await;
+    assert_eq!(output.status.code(), Some(code), "{args:?}\n{output:?}");
+    output.stdout
+}
+
+async fn json_of(plane: &ControlPlane, code: i32, args: &[&str]) -> Value {
+    serde_json::from_str(&ends_with(plane, code, &[args, &["-o", "json"]].concat()).await).unwrap()
+}
+
+/// A pod `APP-NUMBER` on the node `APP`.
+async fn pod(plane: &ControlPlane, app: &str, number: i32, kind: workloads::Kind, status: Value) {
+    let owner = if kind == PHANTOM {
+        workloads::reference(kind, app, "5b0a4f0e-0000-4000-8000-000000000001")
+    } else {
+        workloads::put(&plane.admin(), kind, NS, app, replicas(app), None).await.unwrap()
+    };
+    let name = format!("{app}-{number}");
+    let pod = objects::pod(NS, &name).on_node(app).with_label("app", app).with_grace(5).controlled_by(owner);
+    objects::create_pod(&plane.admin(), &pod.with_phase("Running")).await.unwrap();
+    let status: PodStatus = serde_json::from_value(status).unwrap();
+    objects::set_pod_status(&plane.admin(), NS, &name, &status).await.unwrap();
+}
+
+/// How many pods the workload of this application wants.
+fn replicas(app: &str) -> i32 {
+    if app == "soon" { 3 } else { 2 }
+}
+
+async fn budget(plane: &ControlPlane, name: &str, app: &str, mut spec: Value) {
+    spec["selector"] = json!({ "matchLabels": { "app": app } });
+    budgets::put(&plane.admin(), NS, name, &spec).await.unwrap();
+}
+
+/// An application for each kind of blockade, on a node of its own.
+async fn set_up(plane: &ControlPlane) {
+    plane.namespace(NS).await.unwrap();
+    workloads::define_custom_kinds(&plane.admin()).await.unwrap();
+    for name in ["never", "soon", "over", "sync", "new", "lies"] {
+        objects::create_node(&plane.admin(), &objects::node(name)).await.unwrap();
+    }
+    let well = json!({});
+    for number in [0, 1] {
+        pod(plane, "never", number, FLEET, well.clone()).await;
+        pod(plane, "over", number, STATEFUL_SET, well.clone()).await;
+        pod(plane, "soon", number, FLEET, well.clone()).await;
+    }
+    let unwell = json!({ "conditions": [{ "type": "Ready", "status": "False" }] });
+    pod(plane, "soon", 2, FLEET, unwell).await;
+    pod(plane, "sync", 0, STATEFUL_SET, well.clone()).await;
+    pod(plane, "new", 0, PHANTOM, well).await;
+    let lie = json!({ "phase": "Failed", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i",
+        "ready": true, "restartCount": 0, "state": { "running": {} } }] });
+    pod(plane, "lies", 0, STATEFUL_SET, lie).await;
+    budget(plane, "never", "never", json!({ "minAvailable": 2 })).await;
+    budget(plane, "soon", "soon", json!({ "maxUnavailable": 1 })).await;
+    budget(plane, "over-a", "over", json!({ "maxUnavailable": 1 })).await;
+    budget(plane, "over-b", "over", json!({ "maxUnavailable": "50%" })).await;
+    budget(plane, "sync", "sync", json!({ "maxUnavailable": 1 })).await;
+    budget(plane, "new", "new", json!({ "maxUnavailable": 1 })).await;
+}
+
+/// Until the controller of budgets has looked at every pod. One of `new` could never be calculated, one of `sync` could
+/// once: the API server answers differently.
+async fn calculated(plane: &ControlPlane) {
+    for (name, healthy) in [("never", 2), ("soon", 2), ("over-a", 2), ("over-b", 2), ("sync", 1)] {
+        until(plane, name, |look| {
+            look.condition.contains("Pods") && look.healthy == healthy && look.observed == look.generation
+        })
+        .await;
+    }
+    pod(plane, "sync", 1, PHANTOM, json!({})).await;
+    until(plane, "sync", |look| look.condition.contains("SyncFailed")).await;
+    until(plane, "new", |look| look.condition.contains("SyncFailed")).await;
+}
+
+async fn until(plane: &ControlPlane, name: &str, is_so: impl Fn(&Look) -> bool) {
+    eventually(&format!("{name} is calculated"), SOON, async || {
+        let look = budgets::look(&plane.admin(), NS, name).await.map_err(|error| error.to_string())?;
+        seen(is_so(&look), look.to_string())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn what_blocks_is_named_and_a_drain_ends_as_it_says() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    set_up(&plane).await;
+    let _kcm = plane.disruption_controller(Disruption::Kcm).await.unwrap();
+    calculated(&plane).await;
+    each_blockade_has_its_verdict(&plane).await;
+    evictions_are_answered_as_it_was_said(&plane).await;
+    the_formats_say_the_same(&plane).await;
+    who_may_not_ask_is_told_what_is_not_known(&plane).await;
+    a_drain_does_not_begin_against_a_blockade(&plane).await;
+    what_may_run_is_refused_for_safety(&plane).await;
+    a_drain_ends_when_its_time_is_up(&plane).await;
+    ctrl_c_says_what_goes_on_without_it(&plane).await;
+    ctrl_c_on_a_terminal_leaves_no_half_line(&plane).await;
+}
+
+/// The verdicts, and what people read.
+async fn each_blockade_has_its_verdict(plane: &ControlPlane) {
+    for (name, verdict, says) in [
+        ("never", "NeverAllows", &["while replicas is 2", "scale Fleet/never to 3"][..]),
+        ("soon", "NoneNow", &["With all 3 healthy: 1 at a time", "wait until soon-2 is Ready again"]),
+        (
+            "over-a",
+            "Overlapping",
+            &["selected by over-b too", "fail (500): budgets over-a and over-b", "narrow or delete"],
+        ),
+        ("over-b", "Overlapping", &["selected by over-a too", "fail (500): budgets over-a and over-b"]),
+        ("new", "SyncFailed", &["Its numbers cannot be calculated", "be refused (429): the budget is still being processed"]),
+        (
+            "sync",
+            "SyncFailed",
+            &["Its numbers cannot be calculated", "be refused (429): the budget failed to sync"],
+        ),
+    ] {
+        let explained = json_of(plane, 0, &["explain", "pdb", "-n", NS, name]).await;
+        assert_eq!(explained["verdict"], verdict, "{explained:#}");
+        let text = ends_with(plane, 0, &["explain", "pdb", "-n", NS, name]).await;
+        for says in says {
+            assert!(text.contains(says), "{says}: not in\n{text}");
+        }
+    }
+    let soon = json_of(plane, 0, &["explain", "pdb", "-n", NS, "soon"]).await;
+    assert_eq!((&soon["replicas"], &soon["ceiling"]), (&json!(3), &json!(1)), "its scale was asked");
+}
+
+/// `EVICTION WOULD` is what the API server says to a dry run.
+async fn evictions_are_answered_as_it_was_said(plane: &ControlPlane) {
+    let list = json_of(plane, 0, &["explain", "pdb", "-n", NS]).await;
+    let mut compared = 0;
+    for (budget, pod) in
+        list["items"].as_array().unwrap().iter().flat_map(|budget| {
+            budget["pods"].as_array().unwrap().iter().map(move |pod| (&budget["name"], pod))
+        })
+    {
+        let name = pod["name"].as_str().unwrap();
+        let answer = budgets::evict(&plane.admin(), NS, name, &json!({ "dryRun": ["All"] })).await.unwrap();
+        let said = pod["message"].as_str().unwrap();
+        let agrees = if pod["goes"] == true {
+            answer.code == 201
+        } else {
+            said.contains(&format!("({})", answer.code))
+        };
+        assert!(agrees, "{budget} {name}: {said}, but it was answered {answer}");
+        compared += 1;
+    }
+    assert_eq!(compared, 12, "{list:#}");
+}
+
+/// JSON and YAML are one document, and the table has a row for each budget.
+async fn the_formats_say_the_same(plane: &ControlPlane) {
+    for (code, args) in [
+        (0, &["explain", "pdb", "-n", NS, "never"][..]),
+        (0, &["explain", "pdb"][..]),
+        (3, &["drain", "over"][..]),
+    ] {
+        let yaml = ends_with(plane, code, &[args, &["-o", "yaml"]].concat()).await;
+        let yaml: Value = serde_saphyr::from_str(&yaml).unwrap();
+        assert_eq!(yaml, json_of(plane, code, args).await);
+        assert_eq!(yaml["apiVersion"], "cli.pod-safety.dev/v1alpha1");
+    }
+    let table = ends_with(plane, 0, &["explain", "pdb", "-o", "table"]).await;
+    let words: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(words[0], ["NAMESPACE", "NAME", "WANTS", "PODS", "ARITHMETIC", "VERDICT"]);
+    let verdicts: Vec<(&str, &str)> = words[1..].iter().map(|row| (row[2], *row.last().unwrap())).collect();
+    assert_eq!(
+        verdicts,
+        [
+            ("never", "NeverAllows"),
+            ("new", "SyncFailed"),
+            ("over-a", "Overlapping"),
+            ("over-b", "Overlapping"),
+            ("soon", "NoneNow"),
+            ("sync", "SyncFailed")
+        ],
+        "{table}"
+    );
+}
+
+/// Without the right to ask a custom resource nobody says "never", and why is said.
+async fn who_may_not_ask_is_told_what_is_not_known(plane: &ControlPlane) {
+    let reader = plane.user_kubeconfig(READER, &[]).unwrap();
+    let resources = "--resource=pods,poddisruptionbudgets.policy,deployments.apps,replicasets.apps,statefulsets.apps,replicationcontrollers";
+    for args in [
+        &["create", "clusterrole", READER, "--verb=get,list", resources][..],
+        &["create", "clusterrolebinding", READER, "--clusterrole=reader", "--user=reader"],
+    ] {
+        plane.kubectl(args).await.unwrap().text().unwrap();
+    }
+    let why = "asking for the scale of Fleet never: the API server answered 403 Forbidden";
+    let explained = eventually("the reader may read", SOON, async || {
+        let output = run(plane, &reader, &["explain", "pdb", "-n", NS, "never", "-o", "json"]).await;
+        serde_json::from_str::<Value>(&output.stdout).map_err(|_| output.stderr)
+    });
+    let explained = explained.await.unwrap();
+    assert_eq!((&explained["verdict"], &explained["ceiling"]), (&json!("NoneNow"), &Value::Null));
+    assert!(explained["notes"][0].as_str().unwrap().contains(why), "{explained:#}");
+    let table = run(plane, &reader, &["explain", "pdb"]).await.text().unwrap();
+    assert!(
+        table.contains("shop/never: whether it ever allows more is not known") && table.contains(why),
+        "{table}"
+    );
+}
+
+async fn is_cordoned(plane: &ControlPlane, node: &str) -> bool {
+    let node = Api::<Node>::all(plane.admin()).get(node).await.unwrap();
+    node.spec.and_then(|spec| spec.unschedulable).unwrap_or_default()
+}
+
+/// The plan has the API server's own refusal; `--apply` ends with 3 and has touched nothing.
+async fn a_drain_does_not_begin_against_a_blockade(plane: &ControlPlane) {
+    for (node, reason, dry_run, says) in [
+        ("over", "MultipleBudgets", "MultipleBudgets", "2 budgets choose the pod (over-a, over-b)"),
+        ("sync", "BudgetSyncFailed", "BudgetBlocks", "because it failed sync"),
+        ("new", "BudgetSyncFailed", "BudgetBeingProcessed", "still being processed"),
+        (
+            "never",
+            "NeverAllows",
+            "BudgetBlocks",
+            "The disruption budget never needs 2 healthy pods and has 2 currently",
+        ),
+    ] {
+        let plan = json_of(plane, 3, &["drain", node]).await;
+        let pod = &plan["pods"][0];
+        assert_eq!((&pod["action"], &pod["reason"]), (&json!("Blocked"), &json!(reason)), "{plan:#}");
+        assert_eq!(
+            (&pod["dryRun"]["passed"], &pod["dryRun"]["reason"]),
+            (&json!(false), &json!(dry_run)),
+            "{plan:#}"
+        );
+        let message = pod["dryRun"]["message"].as_str().unwrap();
+        assert!(message.contains(says), "{message}");
+        let refused = ends_with(plane, 3, &["drain", node, "--apply"]).await;
+        assert!(
+            refused.contains("Nothing was changed") && refused.contains(&format!("{node}-0")),
+            "{refused}"
+        );
+        assert!(!is_cordoned(plane, node).await);
+    }
+}
+
+/// A pod that is called finished and may run is not evicted: with a code of its own.
+async fn what_may_run_is_refused_for_safety(plane: &ControlPlane) {
+    let plan = json_of(plane, 3, &["drain", "lies"]).await;
+    assert_eq!(plan["pods"][0]["action"], "RefusedForSafety", "{plan:#}");
+    let refused = ends_with(plane, 4, &["drain", "lies", "--apply"]).await;
+    assert!(refused.contains("1 refused for safety") && refused.contains("Nothing was changed"), "{refused}");
+    assert!(!is_cordoned(plane, "lies").await);
+    plane.kubectl(&["get", "pod", "-n", NS, "lies-0"]).await.unwrap().text().unwrap();
+}
+
+/// One pod ends, two wait for their budget: that is said, and that the node stays cordoned.
+async fn a_drain_ends_when_its_time_is_up(plane: &ControlPlane) {
+    let plan = json_of(plane, 3, &["drain", "soon"]).await;
+    let actions: Vec<&Value> = plan["pods"].as_array().unwrap().iter().map(|pod| &pod["action"]).collect();
+    assert_eq!(actions, ["Evict", "Wait", "Wait"], "{plan:#}");
+    let log = ends_with(plane, 5, &["drain", "soon", "--apply", "--timeout", "2s"]).await;
+    for says in [
+        "node/soon cordoned",
+        "pod/shop/soon-2 evicted, ends within 5s",
+        "pod/shop/soon-0 waits: The disruption budget soon needs 2 healthy pods and has 2 currently",
+        "pod/shop/soon-1 is there still: not tried yet",
+        "pod/shop/soon-2 is there still: evicted, ends within 5s",
+        "node/soon the time is up after 2s: 0 gone, 3 left. It stays cordoned; kubectl uncordon soon takes that back",
+    ] {
+        assert!(log.contains(says), "{says}: not in\n{log}");
+    }
+    assert!(is_cordoned(plane, "soon").await);
+}
+
+/// In a pipe: the last lines of the log, and code 1.
+async fn ctrl_c_says_what_goes_on_without_it(plane: &ControlPlane) {
+    plane.kubectl(&["uncordon", "soon"]).await.unwrap().text().unwrap();
+    let kubeconfig = plane.admin_kubeconfig();
+    let args = ["drain", "soon", "--apply", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let mut drain = plane.program("drain", &binary().await.unwrap(), args, &[]).unwrap();
+    eventually("it waits for the budget", SOON, async || {
+        seen(drain.log_text().contains("soon-0 waits"), drain.log_text())
+    })
+    .await
+    .unwrap();
+    let ended = drain.interrupt(Duration::from_secs(5)).await.unwrap();
+    let log = drain.log_text();
+    assert_eq!(ended.code(), Some(1), "{log}");
+    let last: Vec<&str> =
+        log.lines().rev().take(4).filter_map(|line| line.split_once(' ')).map(|(_, text)| text).collect();
+    assert!(last[0].starts_with("node/soon stopped after "), "{log}");
+    assert!(
+        last[0].ends_with("0 gone, 3 left. It stays cordoned; kubectl uncordon soon takes that back"),
+        "{log}"
+    );
+    for (line, says) in last[1..].iter().zip([
+        "soon-2 is there still: ends already",
+        "soon-1 is there still",
+        "soon-0 is there still",
+    ]) {
+        assert!(line.contains(says), "{says}: not in\n{log}");
+    }
+    assert!(is_cordoned(plane, "soon").await);
+}
+
+/// On a terminal, which `script` (of every Debian) gives it: a person types Ctrl-C.
+async fn ctrl_c_on_a_terminal_leaves_no_half_line(plane: &ControlPlane) {
+    let (binary, kubeconfig) = (binary().await.unwrap(), plane.admin_kubeconfig());
+    let shell = format!("exec {} drain soon --apply --kubeconfig {}", binary.display(), kubeconfig.display());
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &shell, "/dev/null"]);
+    let mut terminal =
+        script.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut screen = terminal.stdout.take().unwrap();
+    let typed = async {
+        let mut shown = Vec::new();
+        while !String::from_utf8_lossy(&shown).contains("0 of 3 gone, 1 ending, 2 waiting") {
+            let read = screen.read_buf(&mut shown).await.unwrap();
+            assert!(read > 0, "it ended: {}", String::from_utf8_lossy(&shown));
+        }
+        terminal.stdin.as_mut().unwrap().write_all(b"\x03").await.unwrap();
+        screen.read_to_end(&mut shown).await.unwrap();
+        (terminal.wait().await.unwrap().code(), String::from_utf8_lossy(&shown).into_owned())
+    };
+    let (code, shown) = tokio::time::timeout(SOON, typed).await.unwrap();
+    assert_eq!(code, Some(1), "{shown}");
+    // What a person then sees: of each line what stands behind the last return.
+    let lines: Vec<&str> = shown.lines().filter_map(|line| line.rsplit("\r\u{1b}[K").next()).collect();
+    let last = lines.last().unwrap();
+    assert!(last.contains("node/soon stopped after ") && last.contains("It stays cordoned"), "{shown:?}");
+    let half = lines.iter().any(|line| line.contains("of 3 gone") || line.contains("^C"));
+    assert!(!half, "{shown:?}");
+}
