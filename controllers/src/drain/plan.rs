@@ -199,8 +199,10 @@ impl Plan {
             Would::Fail(budgets) => {
                 let names: Vec<&str> = budgets.iter().map(|budget| &*budget.key.name).collect();
                 row.action = Action::Blocked;
-                row.why =
-                    format!("pdbs {} choose it: the API server evicts no pod of several", names.join(" and "));
+                row.why = format!(
+                    "pdbs {} choose it: the API server evicts no pod of several",
+                    names.join(" and ")
+                );
             }
             Would::Nothing | Would::Remove => row.action = Action::Stay,
         }

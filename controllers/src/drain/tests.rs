@@ -316,7 +316,10 @@ fn bug_a_new_budget_that_failed_to_sync_was_waited_for() {
     let mut plan = scene.plan();
     let said = ["Blocked db-0: pdb pdb-db failed to sync: no scale"];
     assert_eq!(lines(&plan), said);
-    plan.heard(0, &Err(NotEvicted::Processing { why: "still being processed".to_owned(), retry_after: None }));
+    plan.heard(
+        0,
+        &Err(NotEvicted::Processing { why: "still being processed".to_owned(), retry_after: None }),
+    );
     assert_eq!(lines(&plan), said);
     assert_eq!(plan.rows[0].reason, "BudgetSyncFailed");
 }

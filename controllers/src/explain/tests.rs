@@ -301,6 +301,9 @@ fn bug_a_new_budget_that_failed_to_sync_was_said_to_be_processed() {
     world.apply(Kind::Budgets, &failed, at(1));
     let (verdict, _, pods, ways) = told(&world, "b");
     assert_eq!(verdict, "SyncFailed(\"no scale\")");
-    assert_eq!(pods[0], "db-0: be refused (429): the budget is still being processed", "the API server's word");
+    assert_eq!(
+        pods[0], "db-0: be refused (429): the budget is still being processed",
+        "the API server's word"
+    );
     assert_eq!(ways, ["mend what the message names => the numbers are calculated again"]);
 }

@@ -80,11 +80,14 @@ pub(super) struct Scales {
     work: Notify,
 }
 
+/// Which resources a group and version has, and when it was asked.
+type Discovered = (Mono, Arc<Vec<wire::ResourceOf>>);
+
 /// Puts one question at a time.
 struct Asker {
     connection: Connection,
     env: Env,
-    discovered: Mutex<BTreeMap<Box<str>, (Mono, Arc<Vec<wire::ResourceOf>>)>>,
+    discovered: Mutex<BTreeMap<Box<str>, Discovered>>,
 }
 
 impl Scales {

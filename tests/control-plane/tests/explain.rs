@@ -141,7 +141,11 @@ async fn each_blockade_has_its_verdict(plane: &ControlPlane) {
             &["selected by over-b too", "fail (500): budgets over-a and over-b", "narrow or delete"],
         ),
         ("over-b", "Overlapping", &["selected by over-a too", "fail (500): budgets over-a and over-b"]),
-        ("new", "SyncFailed", &["Its numbers cannot be calculated", "be refused (429): the budget is still being processed"]),
+        (
+            "new",
+            "SyncFailed",
+            &["Its numbers cannot be calculated", "be refused (429): the budget is still being processed"],
+        ),
         (
             "sync",
             "SyncFailed",

@@ -26,7 +26,8 @@ fn no_strike_at_a_call_or_an_event_breaks_a_rule() {
 /// for it may have seen the dead leader's last renewal as late as it then sees its end.
 #[test]
 fn bug_a_standby_that_saw_the_last_renewal_a_look_late_was_called_slow() {
-    let scenario = scenarios().into_iter().find(|scenario| scenario.name == "terminated and unscheduled pods");
+    let scenario =
+        scenarios().into_iter().find(|scenario| scenario.name == "terminated and unscheduled pods");
     let strike = Strike { replica: 0, occasion: Occasion::Call, number: 4, blow: Blow::Error { code: 429 } };
     let found = scenario.map(|scenario| stricken(&scenario.plan, SHIPPED, &strike).0.violations.len());
     assert_eq!(found, Some(0));

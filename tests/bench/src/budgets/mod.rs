@@ -85,7 +85,6 @@ impl Scene<'_> {
     }
 
     /// The API server's processor time is whole in it, with what it uses when idle for as long as is also given back.
-
     async fn cold_start(
         &mut self,
         contender: Contender,

@@ -190,11 +190,10 @@ mod tests {
     /// How many differences there are between two watches of one sequence from `version`.
     fn differences(version: &str, left: &[(&str, u64)], right: &[(&str, u64)]) -> usize {
         let side = |events: &[(&str, u64)]| {
-            let pod = |at: u64| {
-                serde_json::json!({ "metadata": { "namespace": "s1-a", "name": "s1-a", "resourceVersion": at.to_string() } })
-            };
+            let pod = |at: u64| serde_json::json!({ "metadata": { "namespace": "s1-a", "name": "s1-a", "resourceVersion": at.to_string() } });
             let events = events.iter().map(|(kind, at)| ((*kind).to_owned(), pod(*at))).collect();
-            let watch = WatchRun { target: "/x?".to_owned(), version: version.to_owned(), events, refused: None };
+            let watch =
+                WatchRun { target: "/x?".to_owned(), version: version.to_owned(), events, refused: None };
             Transcript { sequence: "s1".to_owned(), replies: Vec::new(), watches: vec![watch] }
         };
         let began = Timestamp::UNIX_EPOCH;
