@@ -2,7 +2,6 @@
 //! answers it, also for pods of a custom resource, and drains that end before they are done.
 //! kube-controller-manager keeps the budgets; nobody plays the kubelets, so what is told to end does not.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
-#![expect(clippy::disallowed_methods, reason = "it reads a terminal, and looks at nodes")]
 
 use std::path::Path;
 use std::process::Stdio;
