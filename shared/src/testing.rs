@@ -6,6 +6,7 @@ pub(crate) mod objects;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::authority::Witness;
@@ -84,6 +85,15 @@ impl World {
             (pod.key.namespace, pod.controller.expect("its controller"))
         };
         self.cache.scaled(&asked.0, &asked.1, ScaleAnswer { at: now, scale: scale.map_err(Into::into) });
+    }
+
+    /// The wall clock says so at `now`, in seconds since 1970.
+    ///
+    /// # Panics
+    /// It is no time.
+    #[expect(clippy::expect_used, reason = "test support")]
+    pub fn wall(&self, seconds: i64, now: Mono) {
+        self.cache.read_wall(now, Timestamp::from_second(seconds).expect("a time"));
     }
 
     /// A quorum read did not find this node, at `now`.

@@ -17,18 +17,21 @@ mod feed;
 mod heartbeat;
 mod index;
 mod kinds;
+mod nodes;
 mod object;
 mod selection;
 mod snapshot;
 mod sync;
 mod table;
 mod view;
+mod wall;
 mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 pub use absence::Absence;
@@ -49,6 +52,7 @@ use heartbeat::Heartbeats;
 use index::{NodeIndex, PodIndex};
 use selection::Selection;
 use table::Table;
+use wall::Wall;
 use workloads::Workloads;
 
 /// What changed, for those who keep dirty keys. It says where to look, never
@@ -66,6 +70,8 @@ pub enum Change<'a> {
     Node {
         /// Its name.
         name: &'a Arc<str>,
+        /// Whether its taints that end pods may be others now.
+        taints: bool,
     },
     /// A node's Lease was renewed, appeared or went.
     Heartbeat {
@@ -119,6 +125,7 @@ pub(crate) struct Inner {
     heartbeats: Heartbeats,
     absences: Absences,
     kinds: sync::Kinds,
+    wall: Wall,
     interner: Interner,
 }
 
@@ -210,6 +217,11 @@ impl Cache {
     /// The API server said something about this kind.
     pub(crate) fn heard(&self, kind: Kind, now: Mono) {
         self.inner.write().kinds.heard(kind, now);
+    }
+
+    /// The wall clock says so at `now`, for the ages of what others stamped.
+    pub(crate) fn read_wall(&self, now: Mono, wall: Timestamp) {
+        self.inner.write().wall.read(now, wall);
     }
 
     /// The feed of this kind is in trouble.

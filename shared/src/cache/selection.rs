@@ -269,7 +269,7 @@ mod tests {
 
     /// A pod of the controller that has its namespace's name.
     fn pod(pod: u8, namespace: u8, labels: Labels) -> Pod {
-        use crate::model::{Controller, Phase, PodKey};
+        use crate::model::{Controller, Phase, PodKey, Tolerations};
         let controller = Controller {
             api_version: "apps/v1".into(),
             kind: "ReplicaSet".into(),
@@ -293,6 +293,9 @@ mod tests {
             controller: Some(controller.into()),
             finalizers: Box::default(),
             first_seen: Mono::default(),
+            arrived: Mono::default(),
+            bound: 0,
+            tolerations: Tolerations::default(),
         }
     }
 
