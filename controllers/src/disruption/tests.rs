@@ -87,7 +87,7 @@ fn words(decision: &Decision) -> Vec<String> {
             format!("{pod} at {rv} of generation {generation} is not disrupted")
         }
         Intent::Scale { controller, .. } => format!("ask {} {}", controller.kind, controller.name),
-        Intent::Witness { .. } | Intent::Force(_) => "the collector's".to_owned(),
+        Intent::Witness { .. } | Intent::Force(_) | Intent::Delete(_) => "another's".to_owned(),
     };
     decision.intents.iter().map(word).collect()
 }

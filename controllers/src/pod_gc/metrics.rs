@@ -45,6 +45,8 @@ impl PodGcMetrics {
                 self.errors.with_label_values(labels).inc();
             }
             Outcome::Written
+            | Outcome::Ending
+            | Outcome::Withdrawn
             | Outcome::Gone
             | Outcome::Changed
             | Outcome::Refused(_)

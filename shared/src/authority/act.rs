@@ -23,8 +23,12 @@ pub enum Outcome {
     Released(EvidenceKind),
     /// The pod is removed as far as we may: finalizers keep the object.
     FinalizersRemain(EvidenceKind),
+    /// The pod ends within its own grace.
+    Ending,
     /// The status is written.
     Written,
+    /// When its turn came, nobody wanted it any more.
+    Withdrawn,
     /// Somebody else removed it first.
     Gone,
     /// It is not what the evidence was about any more; the next event decides.
@@ -46,7 +50,9 @@ impl Outcome {
         match self {
             Self::Released(_) => "released",
             Self::FinalizersRemain(_) => "finalizers_remain",
+            Self::Ending => "ending",
             Self::Written => "written",
+            Self::Withdrawn => "withdrawn",
             Self::Gone => "gone",
             Self::Changed => "changed",
             Self::Refused(_) => "refused",
