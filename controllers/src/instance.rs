@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use crate::disruption::{self, Disruption};
 use crate::pod_gc::{self, PodGc};
 use crate::registry::Name;
+use crate::taint_eviction::TaintEviction;
 
 /// How long a shutdown waits for requests that are under way. Each of them ends
 /// by itself with the leader's term, which is shorter.
@@ -188,7 +189,8 @@ fn start_controllers(
                     running,
                 );
             }
-            Name::NodeLifecycle | Name::TaintEviction | Name::Fencing | Name::VolumeGuard => {}
+            Name::TaintEviction => start(TaintEviction::new(metrics.registry())?, around, beats, running),
+            Name::NodeLifecycle | Name::Fencing | Name::VolumeGuard => {}
         }
     }
     Ok(())

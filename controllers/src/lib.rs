@@ -17,3 +17,4 @@ pub mod pod_gc;
 pub mod registry;
 #[cfg(test)]
 mod staged;
+pub mod taint_eviction;

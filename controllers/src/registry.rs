@@ -4,6 +4,7 @@ use pod_safety_shared::model::Kind;
 
 use crate::disruption::Disruption;
 use crate::pod_gc::PodGc;
+use crate::taint_eviction::TaintEviction;
 
 /// A controller of this project, in this version or to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,7 +79,8 @@ impl Name {
         match self {
             Self::PodGc => PodGc::KINDS,
             Self::Disruption => Disruption::KINDS,
-            Self::NodeLifecycle | Self::TaintEviction | Self::Fencing | Self::VolumeGuard => &[],
+            Self::TaintEviction => TaintEviction::KINDS,
+            Self::NodeLifecycle | Self::Fencing | Self::VolumeGuard => &[],
         }
     }
 
@@ -86,8 +88,8 @@ impl Name {
     #[must_use]
     pub const fn is_present(self) -> bool {
         match self {
-            Self::PodGc | Self::Disruption => true,
-            Self::NodeLifecycle | Self::TaintEviction | Self::Fencing | Self::VolumeGuard => false,
+            Self::PodGc | Self::Disruption | Self::TaintEviction => true,
+            Self::NodeLifecycle | Self::Fencing | Self::VolumeGuard => false,
         }
     }
 
@@ -145,8 +147,9 @@ mod tests {
 
     #[test]
     fn a_star_means_all_that_this_version_has() {
-        assert_eq!(of("*"), Ok(vec![Name::PodGc, Name::Disruption]));
-        assert_eq!(of("*,-disruption-controller,-volume-guard"), Ok(vec![Name::PodGc]));
+        assert_eq!(of("*"), Ok(vec![Name::PodGc, Name::Disruption, Name::TaintEviction]));
+        let but = of("*,-disruption-controller,-taint-eviction-controller,-volume-guard");
+        assert_eq!(but, Ok(vec![Name::PodGc]));
     }
 
     #[test]
@@ -174,11 +177,14 @@ mod tests {
     #[test]
     fn what_is_not_built_yet_is_refused_rather_than_ignored() {
         let said = of("fencing").unwrap_err().to_string();
-        assert_eq!(said, "fencing is not part of this version, which has: pod-gc, disruption");
+        assert_eq!(
+            said,
+            "fencing is not part of this version, which has: pod-gc, disruption, taint-eviction"
+        );
     }
 
     #[test]
     fn nothing_to_run_is_an_error() {
-        assert_eq!(of("*,-pod-gc,-disruption"), Err(BadControllers::None));
+        assert_eq!(of("*,-pod-gc,-disruption,-taint-eviction"), Err(BadControllers::None));
     }
 }

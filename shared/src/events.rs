@@ -77,9 +77,21 @@ impl About {
     }
 }
 
+/// In whose name an Event speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// This program's own.
+    Ours,
+    /// That of kube-controller-manager's controller of this name, whose words it
+    /// says as often as that would.
+    InPlaceOf(&'static str),
+}
+
 /// One Event.
 #[derive(Clone, Debug)]
 pub struct Event {
+    /// Who says it.
+    pub speaker: Speaker,
     /// On what.
     pub about: About,
     /// How severe.
@@ -94,6 +106,25 @@ pub struct Event {
 struct Waiting {
     events: VecDeque<Event>,
     said: BTreeMap<(About, &'static str), Mono>,
+}
+
+impl Waiting {
+    /// Whether it is time to say this of that, again or for the first time.
+    fn says(&mut self, event: &Event, now: Mono) -> bool {
+        let said = (event.about.clone(), event.reason);
+        if self.said.get(&said).is_some_and(|at| now.since(*at) < SAME_AGAIN) {
+            return false;
+        }
+        if self.said.len() >= LIMIT {
+            self.said.retain(|_, at| now.since(*at) < SAME_AGAIN);
+            if self.said.len() >= LIMIT {
+                // Better to say something twice than to search all of it each time.
+                self.said.clear();
+            }
+        }
+        self.said.insert(said, now);
+        true
+    }
 }
 
 /// Takes Events and writes them when there is time.
@@ -120,18 +151,9 @@ impl Recorder {
             self.metrics.events_dropped.inc();
             return;
         }
-        let said = (event.about.clone(), event.reason);
-        if waiting.said.get(&said).is_some_and(|at| now.since(*at) < SAME_AGAIN) {
+        if event.speaker == Speaker::Ours && !waiting.says(&event, now) {
             return;
         }
-        if waiting.said.len() >= LIMIT {
-            waiting.said.retain(|_, at| now.since(*at) < SAME_AGAIN);
-            if waiting.said.len() >= LIMIT {
-                // Better to say something twice than to search all of it each time.
-                waiting.said.clear();
-            }
-        }
-        waiting.said.insert(said, now);
         waiting.events.push_back(event);
         drop(waiting);
         self.news.notify_one();
@@ -169,7 +191,11 @@ impl Recorder {
     }
 
     fn call(&self, event: &Event, component: &'static str, instance: &str) -> Call {
-        let Event { about, kind, reason, message } = event;
+        let Event { speaker, about, kind, reason, message } = event;
+        let component = match speaker {
+            Speaker::Ours => component,
+            Speaker::InPlaceOf(controller) => controller,
+        };
         let (namespace, name) = (about.namespace(), about.name());
         let wall = self.env.clock.wall();
         // client-go's naming: the object and a number that does not repeat.

@@ -49,10 +49,14 @@ pub enum Action {
     Held,
     /// It would have been done, but the mode is `observe`.
     WouldForceDelete,
+    /// The pod would have been asked to end, but in this mode that is not ours.
+    WouldDelete,
     /// The evidence was not there.
     Refused,
     /// The pod was removed, by the evidence named.
     ForceDeleted,
+    /// The pod was asked to end by its own grace, for the reason named.
+    Deleted,
     /// It was tried and failed; it will be decided again.
     Failed,
     /// The object had changed or gone; nothing was done.
@@ -88,7 +92,11 @@ fn log(record: &Record) {
     let uid = uid.map(ToString::to_string);
     let (pod, budget, uid, node) = (pod.as_deref(), budget.as_deref(), uid.as_deref(), node.as_deref());
     match action {
-        Action::ForceDeleted | Action::Held | Action::WouldForceDelete => {
+        Action::ForceDeleted
+        | Action::Deleted
+        | Action::Held
+        | Action::WouldForceDelete
+        | Action::WouldDelete => {
             tracing::info!(controller, ?action, pod, budget, uid, node, reason, "{message}");
         }
         Action::Refused | Action::Failed => {

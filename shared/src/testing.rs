@@ -6,6 +6,7 @@ pub(crate) mod objects;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::authority::Witness;
@@ -71,19 +72,37 @@ impl World {
         self.cache.remove_of(kind, &uid, now);
     }
 
-    /// The scale of the controller of this pod answered at `now`.
+    /// The scale of the controller of this pod was asked and answered at `now`.
+    ///
+    /// # Panics
+    /// There is no such pod, or nobody manages it.
+    pub fn scale(&self, pod: &str, scale: Result<Scale, &str>, now: Mono) {
+        self.scale_asked(pod, scale, now, now);
+    }
+
+    /// The scale of the controller of this pod was asked and answered then.
     ///
     /// # Panics
     /// There is no such pod, or nobody manages it.
     #[expect(clippy::expect_used, reason = "test support")]
-    pub fn scale(&self, pod: &str, scale: Result<Scale, &str>, now: Mono) {
+    pub fn scale_asked(&self, pod: &str, scale: Result<Scale, &str>, asked: Mono, answered: Mono) {
         let uid = Uid::new(pod).expect("a UID");
-        let asked = {
+        let (namespace, controller) = {
             let guard = self.cache.read();
             let pod = guard.view().pod(&uid).cloned().expect("the pod");
             (pod.key.namespace, pod.controller.expect("its controller"))
         };
-        self.cache.scaled(&asked.0, &asked.1, ScaleAnswer { at: now, scale: scale.map_err(Into::into) });
+        let answer = ScaleAnswer { asked, answered, scale: scale.map_err(Into::into) };
+        self.cache.scaled(&namespace, &controller, answer);
+    }
+
+    /// The wall clock says so at `now`, in seconds since 1970.
+    ///
+    /// # Panics
+    /// It is no time.
+    #[expect(clippy::expect_used, reason = "test support")]
+    pub fn wall(&self, seconds: i64, now: Mono) {
+        self.cache.read_wall(now, Timestamp::from_second(seconds).expect("a time"));
     }
 
     /// A quorum read did not find this node, at `now`.

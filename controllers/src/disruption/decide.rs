@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pod_safety_shared::authority::{Hold, Intent, Update};
-use pod_safety_shared::cache::View;
+use pod_safety_shared::cache::{ScaleAnswer, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
 use pod_safety_shared::model::{Budget, BudgetStatus, Kind, Pod, PodKey, Uid};
@@ -19,9 +19,6 @@ const PODS_SHOWN: usize = 10;
 /// A budget whose pods belong to controllers that must be asked is looked at this
 /// often, for nobody tells when those are scaled.
 const ASK_EACH: Duration = Duration::from_secs(60);
-
-/// A decision follows the answer that it waited for in no longer than this.
-const FOR_THIS_DECISION: Duration = Duration::from_millis(50);
 
 /// While the API server is silent, everything is looked at this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -141,7 +138,7 @@ fn members(budget: &Budget, view: &View<'_>, now: Mono) -> Behind {
         if matches!(owner, Owner::Scaled(..))
             && let Some(answer) = view.scale(pod)
         {
-            recheck(ask_next(answer.at, now));
+            recheck(ask_next(answer, view.budget_touched(&budget.key.uid), now));
         }
         members.push(Member {
             name: (*pod.key.name).into(),
@@ -169,11 +166,15 @@ fn members(budget: &Budget, view: &View<'_>, now: Mono) -> Behind {
     Behind::Unknown(waits)
 }
 
-/// When a scale that was answered at `at` is asked again: once in a while; and at
-/// once when its time is over, if the answer was given for an earlier decision, for
-/// what woke this one may be the next of what follows a scaling.
-fn ask_next(at: Mono, now: Mono) -> Mono {
-    if now.since(at) <= FOR_THIS_DECISION { now + ASK_EACH } else { at + FRESH + Duration::from_millis(1) }
+/// When a scale is asked again: once in a while; but as soon as the answer's time is
+/// over if the budget's pods changed after the question was put, for that may be the
+/// first of what follows a scaling.
+fn ask_next(answer: &ScaleAnswer, touched: Option<Mono>, now: Mono) -> Mono {
+    if touched.is_some_and(|touched| touched < answer.asked) {
+        now + ASK_EACH
+    } else {
+        answer.answered + FRESH + Duration::from_millis(1)
+    }
 }
 
 fn failed(budget: &Budget, why: &CannotCalculate, decision: &mut Decision) -> BudgetStatus {

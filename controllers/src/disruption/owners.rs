@@ -97,8 +97,8 @@ fn absent(pod: &Pod, controller: &Controller, now: Mono) -> Found {
 /// What the scale of a controller of another kind said, if that is recent.
 fn asked(pod: &Pod, controller: &Arc<Controller>, view: &View<'_>, now: Mono) -> Found {
     let ask = || Found::Ask(Arc::clone(controller));
-    let Some(ScaleAnswer { at, scale }) = view.scale(pod) else { return ask() };
-    let within = |limit: Duration| now.since(*at) <= limit;
+    let Some(ScaleAnswer { answered, scale, .. }) = view.scale(pod) else { return ask() };
+    let within = |limit: Duration| now.since(*answered) <= limit;
     match scale {
         Ok(Scale::Replicas(replicas)) if within(FRESH) => {
             Found::Owner(Owner::Scaled(controller.uid.clone(), *replicas))
@@ -106,7 +106,7 @@ fn asked(pod: &Pod, controller: &Arc<Controller>, view: &View<'_>, now: Mono) ->
         Ok(Scale::None) if within(NO_SCALE_FRESH) => Found::Owner(Owner::Unscaled(named(controller).into())),
         Ok(Scale::Absent) if within(FRESH) => absent(pod, controller, now),
         Err(why) if within(ASK_AGAIN) => {
-            Found::Failed(Owner::Unknown(why.clone()), *at + ASK_AGAIN + Duration::from_millis(1))
+            Found::Failed(Owner::Unknown(why.clone()), *answered + ASK_AGAIN + Duration::from_millis(1))
         }
         Ok(_) | Err(_) => ask(),
     }

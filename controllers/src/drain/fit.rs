@@ -79,7 +79,7 @@ impl Needs {
         }
     }
 
-    fn tolerates(&self, taint: &wire::FullTaint) -> bool {
+    fn tolerates(&self, taint: &wire::Taint) -> bool {
         self.tolerations.iter().any(|toleration| bears(toleration, taint))
     }
 }
@@ -105,7 +105,7 @@ fn requests(spec: &wire::PodNeedsSpec) -> Option<Amounts> {
 }
 
 /// `Toleration.ToleratesTaint`.
-fn bears(toleration: &wire::Toleration, taint: &wire::FullTaint) -> bool {
+fn bears(toleration: &wire::Toleration, taint: &wire::Taint) -> bool {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (effect, key) = (text(&toleration.effect), text(&toleration.key));
     let of_effect = effect.is_empty() || effect == text(&taint.effect);
@@ -123,7 +123,7 @@ fn bears(toleration: &wire::Toleration, taint: &wire::FullTaint) -> bool {
 pub struct Room {
     name: String,
     labels: BTreeMap<String, String>,
-    taints: Vec<wire::FullTaint>,
+    taints: Vec<wire::Taint>,
     cordoned: bool,
     free: Option<Amounts>,
     pods: i128,
@@ -138,7 +138,7 @@ impl Room {
         let allocatable = node.status.unwrap_or_default().allocatable;
         let pods = allocatable.get("pods").and_then(|most| thousandths(most.text.as_deref()?));
         let schedules =
-            |taint: &wire::FullTaint| matches!(taint.effect.as_deref(), Some("NoSchedule" | "NoExecute"));
+            |taint: &wire::Taint| matches!(taint.effect.as_deref(), Some("NoSchedule" | "NoExecute"));
         Some(Self {
             name: meta.name?,
             labels: meta.labels,

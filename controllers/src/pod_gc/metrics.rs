@@ -46,6 +46,8 @@ impl PodGcMetrics {
             }
             Outcome::Written
             | Outcome::NoEffect
+            | Outcome::Ending
+            | Outcome::Withdrawn
             | Outcome::Gone
             | Outcome::Changed
             | Outcome::Refused(_)

@@ -1,5 +1,7 @@
 //! What a person with `curl` and Prometheus see.
 
+use std::collections::BTreeSet;
+
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
@@ -109,7 +111,7 @@ async fn metrics_are_in_prometheus_text_format_and_name_no_object() {
         Subject::Node("secret-node".into()),
         Hold::NodeUnreadable { node: "secret-node".into(), why: "w".into() },
     )];
-    desk.admin.holds.replace("pod_gc", "k", holds, true, &desk.admin.env);
+    desk.admin.holds.replace("pod_gc", "k", holds, &BTreeSet::new(), true, &desk.admin.env);
     let (code, kind, body) = desk.get("/metrics").await;
     assert_eq!((code, kind.as_str()), (200, "text/plain; version=0.0.4"));
     assert!(
@@ -172,7 +174,7 @@ async fn the_cache_is_shown_with_its_sync_states_and_its_missing_nodes() {
 async fn holds_and_records_are_shown_with_who_what_and_why() {
     let desk = desk(World::listed());
     let holds = vec![(Subject::Pod(key()), Hold::TerminalButRunning)];
-    desk.admin.holds.replace("pod_gc", "k", holds, true, &desk.admin.env);
+    desk.admin.holds.replace("pod_gc", "k", holds, &BTreeSet::new(), true, &desk.admin.env);
     let (noon, pod) = ("2026-11-21T12:00:00Z", json!({ "namespace": "ns", "name": "a", "uid": "uid-a" }));
     let words = Hold::TerminalButRunning.to_string();
     let expected = json!({

@@ -23,11 +23,15 @@ pub enum Outcome {
     Released(EvidenceKind),
     /// The pod is removed as far as we may: finalizers keep the object.
     FinalizersRemain(EvidenceKind),
+    /// The pod ends within its own grace.
+    Ending,
     /// The status is written.
     Written,
     /// The API server took the status, and what it stores is as it was: somebody
     /// between (a webhook, an admission policy) undid it. No event follows.
     NoEffect,
+    /// When its turn came, nobody wanted it any more.
+    Withdrawn,
     /// Somebody else removed it first.
     Gone,
     /// It is not what the evidence was about any more; the next event decides.
@@ -49,8 +53,10 @@ impl Outcome {
         match self {
             Self::Released(_) => "released",
             Self::FinalizersRemain(_) => "finalizers_remain",
+            Self::Ending => "ending",
             Self::Written => "written",
             Self::NoEffect => "no_effect",
+            Self::Withdrawn => "withdrawn",
             Self::Gone => "gone",
             Self::Changed => "changed",
             Self::Refused(_) => "refused",

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::update::Update;
+use crate::clock::Mono;
 use crate::model::{Controller, Pod, PodKey, Rv};
 
 /// Why a pod's processes cannot run, as a controller believes.
@@ -79,6 +80,56 @@ impl Force {
     }
 }
 
+/// Why a pod should end by its own grace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Cause {
+    /// Its node bears a taint that it does not tolerate, or no longer.
+    #[error("node {node} bears the taint {taint}, which the pod does not tolerate, or no longer")]
+    Taint {
+        /// The node's name.
+        node: Arc<str>,
+        /// The taint.
+        taint: Box<str>,
+    },
+}
+
+impl Cause {
+    /// The node that it speaks of.
+    #[must_use]
+    pub const fn node(&self) -> &Arc<str> {
+        match self {
+            Self::Taint { node, .. } => node,
+        }
+    }
+}
+
+/// The wish that one incarnation of a pod ends by its own grace, at the version that
+/// was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delete {
+    /// Which pod.
+    pub pod: PodKey,
+    /// The version that was seen.
+    pub rv: Rv,
+    /// Its generation, which the condition names.
+    pub generation: i64,
+    /// Since when its condition `DisruptionTarget` is true already.
+    pub disrupted: Option<i64>,
+    /// Why it should end.
+    pub cause: Cause,
+    /// Since when.
+    pub due: Mono,
+}
+
+impl Delete {
+    /// The wish that `pod` ends because of `cause`, since `due`.
+    #[must_use]
+    pub fn new(pod: &Pod, cause: Cause, due: Mono) -> Self {
+        let disrupted = pod.disruption_target.map(|target| target.since);
+        Self { pod: pod.key.clone(), rv: pod.rv, generation: pod.generation, disrupted, cause, due }
+    }
+}
+
 /// What a decision wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Intent {
@@ -90,6 +141,8 @@ pub enum Intent {
     },
     /// Remove a pod, if there is evidence.
     Force(Force),
+    /// Ask a pod to end by its own grace.
+    Delete(Delete),
     /// Write a status.
     Update(Update),
     /// Ask how many pods a controller wants whose kind the cache does not follow.

@@ -24,10 +24,10 @@ use crate::record::error_chain;
 use crate::wire;
 
 /// What the API server sets where a pod does not say how long it takes to end.
-const DEFAULT_GRACE: i64 = 30;
+pub(super) const DEFAULT_GRACE: i64 = 30;
 
 /// The shortest grace: zero would remove the pod while its processes run.
-const SHORTEST_GRACE: i64 = 1;
+pub(super) const SHORTEST_GRACE: i64 = 1;
 
 /// A budget that lets nothing through is asked again so much later, where the API
 /// server does not say when. It changes when a pod becomes Ready.

@@ -127,6 +127,28 @@ pub enum Hold {
         /// Its kind and name.
         controller: String,
     },
+    /// It bears a taint of its node for some time to come.
+    #[error("the pod tolerates the taint {taint} of node {node} for another {}s; then it is deleted", left.as_secs())]
+    Tolerated {
+        /// The node's name.
+        node: Arc<str>,
+        /// The taint.
+        taint: String,
+        /// For how long.
+        left: Duration,
+    },
+    /// Whether it bears a taint of its node cannot be read.
+    #[error(
+        "the pod does not tolerate the taint {taint} of node {node}, but has a toleration for it whose operator {operator:?} cannot be read: unknown is not intolerant. Give it one that Exists or is Equal"
+    )]
+    TolerationUnreadable {
+        /// The node's name.
+        node: Arc<str>,
+        /// The taint.
+        taint: String,
+        /// What stands there.
+        operator: String,
+    },
     /// Only the owners of its finalizers can let it go.
     #[error("the pod is deleted and waits for its finalizers: {}", finalizers.join(", "))]
     Finalizers {
@@ -164,6 +186,8 @@ impl Hold {
             Self::MultipleBudgets { .. } => "MultipleBudgets",
             Self::NotDeleted { .. } => "NotDeleted",
             Self::ScaleAsked { .. } => "ScaleAsked",
+            Self::Tolerated { .. } => "Tolerated",
+            Self::TolerationUnreadable { .. } => "TolerationUnreadable",
             Self::Finalizers { .. } => "Finalizers",
         }
     }
@@ -197,6 +221,18 @@ impl Hold {
         "ScaleAsked",
     ];
 
+    /// Every reason of the controller of taints.
+    pub const OF_TAINTS: &'static [&'static str] =
+        &["NotSynced", "Stale", "NodeUnreadable", "Tolerated", "TolerationUnreadable"];
+
+    /// A deletion follows when its time has passed; if it ends otherwise, that is
+    /// called off. There may be one for each pod of a lost zone: people look them up,
+    /// nobody writes them down.
+    #[must_use]
+    pub const fn counts_down(&self) -> bool {
+        matches!(self, Self::Tolerated { .. })
+    }
+
     /// The Event by which people hear of it; `None`: it will pass by itself. What
     /// KCM has an Event for has its type and reason.
     #[must_use]
@@ -207,6 +243,7 @@ impl Hold {
             | Self::Quarantine { .. }
             | Self::NeverAllows { .. }
             | Self::ScaleAsked { .. }
+            | Self::Tolerated { .. }
             | Self::Finalizers { .. } => None,
             Self::NodeUnreadable { .. }
             | Self::KubeletAlive { .. }
@@ -214,6 +251,7 @@ impl Hold {
             | Self::OutOfServiceButReady { .. }
             | Self::TerminalButRunning
             | Self::PhaseUnreadable => Some((EventType::Warning, FORCE_DELETE_HELD)),
+            Self::TolerationUnreadable { .. } => Some((EventType::Warning, "TaintEvictionHeld")),
             Self::NoPods => Some((EventType::Normal, "NoPods")),
             Self::BudgetFailed { .. } => Some((EventType::Warning, "CalculateExpectedPodCountFailed")),
             Self::UnmanagedPods { .. } => Some((EventType::Warning, "UnmanagedPods")),

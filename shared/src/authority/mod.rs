@@ -10,6 +10,7 @@
 //! | `verify` | live reads that turn a claim into evidence, or refuse |
 //! | `evidence` | what only `verify` can make and only `act` can consume |
 //! | `act` | PATCH and DELETE by compare-and-swap, within the leader's term |
+//! | `delete` | asks one pod to end by its own grace: by compare-and-swap, within the term |
 //! | `update` | statuses, which end nothing: by compare-and-swap, within the term |
 //! | `evict` | asks the API server to end a pod by its own grace, within its budget |
 //! | `cordon` | has the scheduler leave a node alone |
@@ -27,6 +28,7 @@
 mod act;
 mod claim;
 mod cordon;
+mod delete;
 mod evict;
 mod evidence;
 mod hold;
@@ -40,8 +42,9 @@ mod witness;
 mod writer;
 
 pub use act::Outcome;
-pub use claim::{Claim, ClaimKind, Force, Intent};
+pub use claim::{Cause, Claim, ClaimKind, Delete, Force, Intent};
 pub use cordon::{Cordoned, cordon};
+pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use evict::{Evicted, Eviction, NotEvicted, evict};
 pub use evidence::{Evidence, EvidenceKind};
 pub use hold::{FORCE_DELETE_HELD, Hold};

@@ -153,9 +153,10 @@ impl Asker {
     }
 
     async fn answer(&self, namespace: &str, controller: &Controller) -> ScaleAnswer {
+        let asked = self.env.now();
         let scale = self.scale(namespace, controller).await;
         let scale = scale.map_err(|error| error_chain(&error).into_boxed_str());
-        ScaleAnswer { at: self.env.now(), scale }
+        ScaleAnswer { asked, answered: self.env.now(), scale }
     }
 
     async fn ask_one_by_one(&self, snapshot: &Snapshot, group: Vec<&Scaled>) {
@@ -249,18 +250,20 @@ pub async fn ask_scales(
     within: Duration,
 ) {
     let asker = Asker::new(connection.clone(), env.clone());
+    let began = env.now();
     let mut groups: BTreeMap<&str, Vec<&Scaled>> = BTreeMap::new();
     for one in asked {
         groups.entry(&one.1.api_version).or_default().push(one);
     }
     let all: FuturesUnordered<_> =
         groups.into_values().map(|group| asker.ask_one_by_one(snapshot, group)).collect();
-    if env.until(env.now() + within, all.collect::<()>()).await.is_some() {
+    if env.until(began + within, all.collect::<()>()).await.is_some() {
         return;
     }
     for (namespace, controller) in asked.iter().filter(|one| !snapshot.is_scaled(one)) {
         let why = format!("{} {} gave no answer within {within:?}", controller.kind, controller.name);
-        snapshot.scaled(namespace, controller, ScaleAnswer { at: env.now(), scale: Err(why.into()) });
+        let (asked, answered) = (began, env.now());
+        snapshot.scaled(namespace, controller, ScaleAnswer { asked, answered, scale: Err(why.into()) });
     }
 }
 

@@ -1,6 +1,8 @@
 //! The pool that carries intents out: fair turns, a named limit, one owner of
 //! retries.
 
+mod deletions;
+mod forces;
 mod updates;
 
 use std::collections::BTreeSet;
@@ -11,22 +13,23 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::act::{self, Outcome};
-use super::claim::{ClaimKind, Force, Intent};
-use super::ledger::{Admission, Ledger};
+use super::act::Outcome;
+use super::claim::{ClaimKind, Delete, Force, Intent};
+use super::ledger::Ledger;
 use super::queue::FairQueue;
 use super::scales::Scales;
 use super::update::Update;
-use super::verify::{Refusal, Verifier};
+use super::verify::Verifier;
 use super::witness;
 use crate::cache::Cache;
 use crate::client::{ApiError, Connection};
 use crate::clock::{Env, Mono};
-use crate::events::{About, Event, EventType, Recorder};
+use crate::events::Recorder;
 use crate::lease::Leadership;
 use crate::metrics::AuthorityMetrics;
 use crate::model::Uid;
-use crate::record::{Action, Journal, Record, error_chain};
+use crate::record::{Journal, error_chain};
+use deletions::{Deletions, LookedAt};
 use updates::Updates;
 
 /// How many turns run at once. Each does one request at a time, so this is also
@@ -55,6 +58,11 @@ pub trait Owner: Send + Sync + 'static {
     fn ended(&self, force: &Force, outcome: &Outcome);
     /// A status was written, or not.
     fn updated(&self, update: &Update, outcome: &Outcome);
+    /// What it would want now in place of this deletion, which has waited for its
+    /// turn: perhaps nothing.
+    fn anew(&self, delete: &Delete) -> Option<Delete>;
+    /// The pod was asked to end at this moment, or not.
+    fn deleted(&self, delete: &Delete, outcome: &Outcome, at: Mono);
     /// Decide again at this moment.
     fn wake_at(&self, when: Mono);
 }
@@ -75,6 +83,7 @@ pub enum Submitted {
 enum Class {
     Witness,
     Force(ClaimKind),
+    Delete,
     Update,
 }
 
@@ -85,6 +94,10 @@ enum Work {
     },
     Force {
         force: Force,
+        owner: Arc<dyn Owner>,
+    },
+    Delete {
+        delete: Delete,
         owner: Arc<dyn Owner>,
     },
     /// What is written is looked up when its turn comes: it may have been
@@ -100,6 +113,7 @@ struct State {
     ledger: Ledger,
     witnessing: BTreeSet<Arc<str>>,
     updates: Updates,
+    deletions: Deletions,
 }
 
 /// The deletion authority of one process.
@@ -187,6 +201,7 @@ impl Authority {
         let submitted = match intent {
             Intent::Witness { node } => self.submit_witness(node, owner, now),
             Intent::Force(force) => self.submit_force(force, owner, now),
+            Intent::Delete(delete) => self.submit_delete(delete, owner, now),
             Intent::Update(update) => self.submit_update(update, owner, now),
             Intent::Scale { namespace, controller } => {
                 self.scales.ask(&namespace, &controller);
@@ -213,27 +228,6 @@ impl Authority {
         Submitted::Accepted
     }
 
-    fn submit_force(&self, force: Force, owner: &Arc<dyn Owner>, now: Mono) -> Submitted {
-        if self.leadership.term(now).is_none() {
-            return Submitted::NotLeading;
-        }
-        let mut state = self.state.lock();
-        match state.ledger.admit(&force.pod.uid, force.rv, now) {
-            Admission::Busy => return Submitted::Accepted,
-            Admission::Paused(until) => return Submitted::Later(until),
-            Admission::Admitted => {}
-        }
-        let class = Class::Force(force.claim.kind());
-        let lane = Arc::clone(force.claim.node().unwrap_or(&force.pod.namespace));
-        let uid = force.pod.uid.clone();
-        if state.queue.push(class, &lane, Work::Force { force, owner: Arc::clone(owner) }).is_err() {
-            state.ledger.released(&uid);
-            return Submitted::Later(now + WITNESS_AGAIN);
-        }
-        self.count(&state);
-        Submitted::Accepted
-    }
-
     fn count(&self, state: &State) {
         self.metrics.queued.set(i64::try_from(state.queue.len()).unwrap_or(i64::MAX));
     }
@@ -245,6 +239,7 @@ impl Authority {
             match work {
                 Work::Witness { node, .. } => drop(state.witnessing.remove(&node)),
                 Work::Force { force, .. } => state.ledger.released(&force.pod.uid),
+                Work::Delete { delete, .. } => state.deletions.forget(&delete.pod.uid),
                 Work::Update { uid } => state.updates.forget(&uid),
             }
         }
@@ -264,6 +259,7 @@ impl Authority {
         let (mut state, now) = (self.state.lock(), self.env.now());
         state.ledger.tidy(now);
         state.updates.tidy(now);
+        state.deletions.tidy(now);
     }
 
     async fn write_for_ever(&self) {
@@ -289,6 +285,7 @@ impl Authority {
     async fn serve(&self, batch: Vec<Work>) {
         let Self { connection, cache, env, policy, .. } = self;
         let mut verifier = Verifier { connection, cache, env, policy, proof: None };
+        let mut looked_at = LookedAt::default();
         for work in batch {
             self.busy.fetch_add(1, Ordering::SeqCst);
             self.metrics.in_flight.inc();
@@ -298,6 +295,7 @@ impl Authority {
                     let outcome = self.force(&mut verifier, &force).await;
                     self.ended(&force, &outcome, &owner);
                 }
+                Work::Delete { delete, owner } => self.delete(delete, &owner, &mut looked_at).await,
                 Work::Update { uid } => self.update(&uid).await,
             }
             self.metrics.in_flight.dec();
@@ -324,92 +322,6 @@ impl Authority {
                 owner.wake_at(now + WITNESS_AGAIN);
             }
         }
-    }
-
-    async fn force(&self, verifier: &mut Verifier<'_>, force: &Force) -> Outcome {
-        let evidence = match verifier.verify(force).await {
-            Ok(evidence) => evidence,
-            Err(Refusal::PodChanged) => return Outcome::Changed,
-            Err(refusal) => return Outcome::Refused(refusal),
-        };
-        act::force(&self.connection, &self.env, &self.leadership, evidence).await
-    }
-
-    fn ended(&self, force: &Force, outcome: &Outcome, owner: &Arc<dyn Owner>) {
-        let now = self.env.now();
-        let uid = &force.pod.uid;
-        let again = {
-            let mut state = self.state.lock();
-            match outcome {
-                Outcome::Released(_) | Outcome::FinalizersRemain(_) | Outcome::Gone => {
-                    state.ledger.settled(uid, now);
-                    None
-                }
-                Outcome::NotLeader | Outcome::Written | Outcome::NoEffect => {
-                    state.ledger.released(uid);
-                    None
-                }
-                Outcome::Changed | Outcome::Expired | Outcome::Refused(_) => {
-                    Some(state.ledger.failed(uid, force.rv, Duration::ZERO, now))
-                }
-                Outcome::Failed(error) => Some(state.ledger.failed(uid, force.rv, wished_pause(error), now)),
-            }
-        };
-        self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
-        self.report(force, outcome, owner.controller());
-        owner.ended(force, outcome);
-        if let Some(again) = again {
-            owner.wake_at(again);
-        }
-    }
-
-    fn report(&self, force: &Force, outcome: &Outcome, controller: &'static str) {
-        let (action, reason, message) = match outcome {
-            Outcome::Released(kind) | Outcome::FinalizersRemain(kind) => {
-                self.metrics.releases.with_label_values(&[kind.name()]).inc();
-                (Action::ForceDeleted, kind.name(), kind.to_string())
-            }
-            Outcome::Written | Outcome::NoEffect => return,
-            Outcome::Gone => (Action::Dropped, "Gone", "somebody else removed the pod first".to_owned()),
-            Outcome::Changed => (Action::Dropped, "Changed", "the pod changed since the decision".to_owned()),
-            Outcome::Expired => (
-                Action::Dropped,
-                "Expired",
-                "the evidence expired before the act; it is looked for again".to_owned(),
-            ),
-            Outcome::NotLeader => {
-                (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned())
-            }
-            Outcome::Refused(refusal) => {
-                self.metrics.refusals.with_label_values(&[refusal.reason()]).inc();
-                (Action::Refused, refusal.reason(), error_chain(refusal))
-            }
-            Outcome::Failed(error) => (Action::Failed, error.category(), error_chain(error)),
-        };
-        self.tell_people(force, action, &message);
-        let node = force.claim.node().cloned();
-        let at = self.env.clock.wall();
-        self.journal.write(Record {
-            at,
-            controller,
-            action,
-            pod: Some(force.pod.clone()),
-            budget: None,
-            node,
-            reason,
-            message,
-        });
-    }
-
-    fn tell_people(&self, force: &Force, action: Action, message: &str) {
-        let (kind, reason) = match action {
-            Action::ForceDeleted => (EventType::Normal, "ForceDeleted"),
-            Action::Refused => (EventType::Warning, "ForceDeleteRefused"),
-            Action::Failed => (EventType::Warning, "ForceDeleteFailed"),
-            Action::Held | Action::WouldForceDelete | Action::Dropped => return,
-        };
-        let about = About::Pod(force.pod.clone());
-        self.events.record(Event { about, kind, reason, message: message.to_owned() });
     }
 }
 

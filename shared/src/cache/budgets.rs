@@ -120,7 +120,7 @@ impl Object for Budget {
         &mut inner.budgets
     }
 
-    fn put(inner: &mut Inner, mut budget: Self, _now: Mono, tell: Tell<'_>) {
+    fn put(inner: &mut Inner, mut budget: Self, now: Mono, tell: Tell<'_>) {
         let uid = budget.key.uid.clone();
         let before = match inner.budgets.take(&uid) {
             Some(Entry::Known(before)) => Some(before),
@@ -134,7 +134,7 @@ impl Object for Budget {
             match &budget.selector {
                 Ok(Some(selector)) => {
                     let namespace = Arc::clone(&budget.key.namespace);
-                    inner.selection.set_chooser(&namespace, selector.clone(), &uid);
+                    inner.selection.set_chooser(&namespace, selector.clone(), &uid, now);
                 }
                 Ok(None) | Err(_) => inner.selection.remove_chooser(&uid),
             }

@@ -215,7 +215,15 @@ impl<T: Object> Feed<T> {
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 
+    /// Nodes have taints, which others date.
+    fn read_wall(&self) {
+        if T::KIND == Kind::Nodes {
+            self.cache.read_wall(self.env.now(), self.env.clock.wall());
+        }
+    }
+
     fn heard(&mut self) {
+        self.read_wall();
         self.cache.heard(T::KIND, self.env.now());
         self.metrics.heard(T::KIND, self.env.clock.wall());
     }
@@ -226,6 +234,7 @@ impl<T: Object> Feed<T> {
     }
 
     async fn list(&mut self) -> Result<String, ApiError> {
+        self.read_wall();
         self.cache.begin_list::<T>();
         let mut token = String::new();
         loop {

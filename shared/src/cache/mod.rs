@@ -17,18 +17,21 @@ mod feed;
 mod heartbeat;
 mod index;
 mod kinds;
+mod nodes;
 mod object;
 mod selection;
 mod snapshot;
 mod sync;
 mod table;
 mod view;
+mod wall;
 mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 pub use absence::Absence;
@@ -49,6 +52,7 @@ use heartbeat::Heartbeats;
 use index::{NodeIndex, PodIndex};
 use selection::Selection;
 use table::Table;
+use wall::Wall;
 use workloads::Workloads;
 
 /// What changed, for those who keep dirty keys. It says where to look, never
@@ -66,6 +70,8 @@ pub enum Change<'a> {
     Node {
         /// Its name.
         name: &'a Arc<str>,
+        /// Whether its taints that end pods may be others now.
+        taints: bool,
     },
     /// A node's Lease was renewed, appeared or went.
     Heartbeat {
@@ -119,6 +125,7 @@ pub(crate) struct Inner {
     heartbeats: Heartbeats,
     absences: Absences,
     kinds: sync::Kinds,
+    wall: Wall,
     interner: Interner,
 }
 
@@ -212,6 +219,11 @@ impl Cache {
         self.inner.write().kinds.heard(kind, now);
     }
 
+    /// The wall clock says so at `now`, for the ages of what others stamped.
+    pub(crate) fn read_wall(&self, now: Mono, wall: Timestamp) {
+        self.inner.write().wall.read(now, wall);
+    }
+
     /// The feed of this kind is in trouble.
     pub(crate) fn troubled(&self, kind: Kind, trouble: Trouble) {
         self.inner.write().kinds.troubled(kind, trouble);
@@ -232,7 +244,7 @@ impl Cache {
     pub fn tidy(&self, now: Mono) {
         let mut inner = self.inner.write();
         inner.heartbeats.tidy(now);
-        inner.scales.retain(|_, answer| now.since(answer.at) < SCALES_FOR);
+        inner.scales.retain(|_, answer| now.since(answer.answered) < SCALES_FOR);
         inner.interner.shrink();
     }
 
@@ -248,8 +260,8 @@ const SCALES_FOR: Duration = Duration::from_secs(600);
 
 impl Inner {
     /// Keeps up which budgets choose which pods; gives back those that this concerns.
-    fn replace_pod(&mut self, before: Option<&Pod>, after: Option<&Pod>) -> BTreeSet<Uid> {
-        if self.selects { self.selection.replace_pod(before, after) } else { BTreeSet::new() }
+    fn replace_pod(&mut self, before: Option<&Pod>, after: Option<&Pod>, now: Mono) -> BTreeSet<Uid> {
+        if self.selects { self.selection.replace_pod(before, after, now) } else { BTreeSet::new() }
     }
 
     /// Every node that some pod names and nobody knows.

@@ -7,8 +7,8 @@ use super::table::{Entry, Table};
 use super::{Change, Inner};
 use crate::clock::Mono;
 use crate::model::{
-    BadRv, Controller, Deletion, DisruptionTarget, Interner, Kind, Labels, MIRROR_ANNOTATION, Node,
-    NodeLease, OUT_OF_SERVICE_TAINT, Phase, Pod, PodKey, Readiness, Rv, Uid, is_kubernetes_name,
+    BadRv, Controller, Deletion, DisruptionTarget, Interner, Kind, Labels, MIRROR_ANNOTATION, NO_EXECUTE,
+    NodeLease, Phase, Pod, PodKey, Rv, Toleration, Tolerations, Uid, is_kubernetes_name,
 };
 use crate::wire;
 
@@ -149,11 +149,14 @@ fn project_pod(
     let deletion = meta
         .deletion_timestamp
         .map(|at| Deletion { at: at.whole_seconds(), grace: meta.deletion_grace_period_seconds });
+    let created = meta.creation_timestamp.map_or(0, wire::Time::whole_seconds);
+    let bound = condition("PodScheduled").and_then(|one| one.last_transition_time);
     Ok(Pod {
         key: PodKey { namespace: interner.intern(&namespace), name: name.into(), uid },
         rv,
         generation: meta.generation.unwrap_or(0),
-        created: meta.creation_timestamp.map_or(0, wire::Time::whole_seconds),
+        created,
+        bound: bound.map_or(created, wire::Time::whole_seconds),
         node: node.map(|node| interner.intern(&node)),
         phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
         evicted: status.reason.as_deref() == Some("Evicted"),
@@ -164,16 +167,28 @@ fn project_pod(
             first_seen: now,
         }),
         labels: interner.labels(labels(meta)),
+        tolerations: interner.tolerations(tolerations(&spec.tolerations)),
         controller: controller(meta).map(|controller| interner.controller(controller)),
         mirror: meta.annotations.iter().any(|entry| entry.key == MIRROR_ANNOTATION),
         deletion,
         finalizers: meta.finalizers.iter().map(|name| name.as_str().into()).collect(),
         first_seen: now,
+        arrived: now,
     })
 }
 
 fn labels(meta: &wire::ObjectMeta) -> Labels {
     meta.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+}
+
+/// Those that can answer a taint that ends pods.
+fn tolerations(all: &[wire::Toleration]) -> Tolerations {
+    let read = |one: &wire::Toleration| {
+        let [key, operator, value] =
+            [&one.key, &one.operator, &one.value].map(|text| text.as_deref().unwrap_or_default());
+        Toleration::new(key, operator, value, one.toleration_seconds)
+    };
+    all.iter().filter(|one| matches!(one.effect.as_deref(), None | Some("" | NO_EXECUTE))).map(read).collect()
 }
 
 /// The owner that manages the object. One without a UID manages nothing.
@@ -220,6 +235,9 @@ impl Object for Pod {
         }
         if let Some(before) = &before {
             pod.first_seen = before.first_seen;
+            if pod.node == before.node {
+                pod.arrived = before.arrived;
+            }
             pod.disruption_target = pod.disruption_target.map(|target| match before.disruption_target {
                 Some(known) if known.since == target.since => known,
                 _ => target,
@@ -227,7 +245,7 @@ impl Object for Pod {
             inner.pod_index.remove(before);
         }
         inner.pod_index.add(&pod);
-        let budgets = inner.replace_pod(before.as_ref(), Some(&pod));
+        let budgets = inner.replace_pod(before.as_ref(), Some(&pod), now);
         let noise = before.as_ref().is_some_and(|before| *before == Self { rv: before.rv, ..pod.clone() });
         let nodes: Vec<Arc<str>> = before.iter().chain([&pod]).filter_map(|pod| pod.node.clone()).collect();
         if !noise {
@@ -249,87 +267,13 @@ impl Object for Pod {
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
         if let Some(Entry::Known(pod)) = inner.pods.take(uid) {
             inner.pod_index.remove(&pod);
-            let budgets = inner.replace_pod(Some(&pod), None);
+            let budgets = inner.replace_pod(Some(&pod), None, now);
             if let Some(node) = &pod.node {
                 inner.recheck_absence(node, now);
             }
             tell(Change::Pod { before: Some(&pod), after: None });
             budgets.iter().for_each(|uid| tell(Change::Budget { uid }));
         }
-    }
-}
-
-fn project_node(
-    meta: &wire::ObjectMeta,
-    spec: &wire::NodeSpec,
-    status: &wire::NodeStatus,
-    interner: &mut Interner,
-) -> Result<Node, ProjectError> {
-    let Identity { uid, rv, name } = identity(meta)?;
-    let ready = status.conditions.iter().find(|condition| condition.r#type.as_deref() == Some("Ready"));
-    let readiness = ready.map_or(Readiness::Missing, |ready| match ready.status.as_deref() {
-        Some("True") => Readiness::Ready,
-        Some("False") => Readiness::NotReady,
-        _ => Readiness::Unknown,
-    });
-    let out_of_service = spec.taints.iter().any(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT));
-    Ok(Node { name: interner.intern(&name), uid, rv, readiness, out_of_service })
-}
-
-impl Object for Node {
-    type Wire = wire::Node;
-    type Kept = Self;
-    const KIND: Kind = Kind::Nodes;
-
-    fn project(wire: wire::Node, interner: &mut Interner, _now: Mono) -> Result<Self, Undecodable> {
-        let meta = wire.metadata.unwrap_or_default();
-        project_node(&meta, &wire.spec.unwrap_or_default(), &wire.status.unwrap_or_default(), interner)
-            .map_err(|error| Undecodable::from_meta(&meta, &error))
-    }
-
-    fn meta(wire: &wire::Node) -> Option<&wire::ObjectMeta> {
-        wire.metadata.as_ref()
-    }
-
-    fn table(inner: &mut Inner) -> &mut Table<Self> {
-        &mut inner.nodes
-    }
-
-    fn put(inner: &mut Inner, node: Self, now: Mono, tell: Tell<'_>) {
-        let (uid, name) = (node.uid.clone(), Arc::clone(&node.name));
-        let rv = node.rv;
-        let before = inner.nodes.put(uid.clone(), Entry::Known(node));
-        let noise = match (&before, inner.nodes.known(&uid)) {
-            (Some(Entry::Known(before)), Some(after)) => Self { rv, ..before.clone() } == *after,
-            _ => false,
-        };
-        inner.node_index.add(&name, &uid);
-        inner.recheck_absence(&name, now);
-        if !noise {
-            tell(Change::Node { name: &name });
-        }
-    }
-
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
-        let (Some(uid), Some(name)) = (undecodable.uid, undecodable.name) else {
-            return inner.nodes.put_unidentified();
-        };
-        let name = inner.interner.intern(&name);
-        inner.nodes.put(uid.clone(), Entry::Undecodable(undecodable.why.into()));
-        inner.node_index.add(&name, &uid);
-        inner.recheck_absence(&name, now);
-        tell(Change::Node { name: &name });
-    }
-
-    fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
-        if inner.nodes.take(uid).is_none() {
-            return;
-        }
-        // An undecodable node has no name of its own here; its index entry has.
-        let Some(name) = inner.node_index.name_of(uid) else { return };
-        inner.node_index.remove(&name, uid);
-        inner.recheck_absence(&name, now);
-        tell(Change::Node { name: &name });
     }
 }
 

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::clock::Mono;
 use crate::model::{Labels, Pod, Selector, Uid};
 
 type ClassId = u32;
@@ -31,6 +32,8 @@ struct Chooser {
     namespace: Arc<str>,
     selector: Selector,
     classes: BTreeSet<ClassId>,
+    /// When it was set, or what its pods come to changed last.
+    touched: Mono,
 }
 
 /// The index. Choosers are known by the UID of the object that has the selector.
@@ -72,7 +75,22 @@ fn forget<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: 
 impl Selection {
     /// A pod appeared, changed or went; gives back every budget whose numbers may
     /// differ for it.
-    pub(super) fn replace_pod(&mut self, before: Option<&Pod>, after: Option<&Pod>) -> BTreeSet<Uid> {
+    pub(super) fn replace_pod(
+        &mut self,
+        before: Option<&Pod>,
+        after: Option<&Pod>,
+        now: Mono,
+    ) -> BTreeSet<Uid> {
+        let concerned = self.replace(before, after);
+        for uid in &concerned {
+            if let Some(chooser) = self.choosers.get_mut(uid) {
+                chooser.touched = now;
+            }
+        }
+        concerned
+    }
+
+    fn replace(&mut self, before: Option<&Pod>, after: Option<&Pod>) -> BTreeSet<Uid> {
         if let (Some(before), Some(after)) = (before, after)
             && before.labels == after.labels
             && before.controller == after.controller
@@ -161,7 +179,7 @@ impl Selection {
     }
 
     /// An object with this selector appeared, or has this selector now.
-    pub(super) fn set_chooser(&mut self, namespace: &Arc<str>, selector: Selector, uid: &Uid) {
+    pub(super) fn set_chooser(&mut self, namespace: &Arc<str>, selector: Selector, uid: &Uid, now: Mono) {
         self.remove_chooser(uid);
         let place = place_of(namespace, &selector);
         let mut chosen = BTreeSet::new();
@@ -174,7 +192,7 @@ impl Selection {
             }
         }
         self.choosers_at.entry(place).or_default().insert(uid.clone());
-        let chooser = Chooser { namespace: Arc::clone(namespace), selector, classes: chosen };
+        let chooser = Chooser { namespace: Arc::clone(namespace), selector, classes: chosen, touched: now };
         self.choosers.insert(uid.clone(), chooser);
     }
 
@@ -187,6 +205,11 @@ impl Selection {
             }
         }
         forget(&mut self.choosers_at, &place_of(&chooser.namespace, &chooser.selector), uid);
+    }
+
+    /// Since when it and what its pods come to are as they are.
+    pub(super) fn touched(&self, chooser: &Uid) -> Option<Mono> {
+        self.choosers.get(chooser).map(|chooser| chooser.touched)
     }
 
     /// The pods that it chooses.
@@ -216,7 +239,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::clock::Mono;
     use crate::model::Requirement;
 
     #[derive(Clone, Debug)]
@@ -269,7 +291,7 @@ mod tests {
 
     /// A pod of the controller that has its namespace's name.
     fn pod(pod: u8, namespace: u8, labels: Labels) -> Pod {
-        use crate::model::{Controller, Phase, PodKey};
+        use crate::model::{Controller, Phase, PodKey, Tolerations};
         let controller = Controller {
             api_version: "apps/v1".into(),
             kind: "ReplicaSet".into(),
@@ -293,6 +315,9 @@ mod tests {
             controller: Some(controller.into()),
             finalizers: Box::default(),
             first_seen: Mono::default(),
+            arrived: Mono::default(),
+            bound: 0,
+            tolerations: Tolerations::default(),
         }
     }
 
@@ -301,15 +326,15 @@ mod tests {
             Step::Pod { pod: number, namespace, labels } => {
                 let after = pod(number, namespace, labels);
                 let before = model.pods.insert(number, after.clone());
-                index.replace_pod(before.as_ref(), Some(&after));
+                index.replace_pod(before.as_ref(), Some(&after), Mono::default());
             }
             Step::NoPod { pod } => {
                 let before = model.pods.remove(&pod);
-                index.replace_pod(before.as_ref(), None);
+                index.replace_pod(before.as_ref(), None, Mono::default());
             }
             Step::Selector { uid: chooser, namespace, selector } => {
                 model.selectors.insert(chooser, (name(namespace), selector.clone()));
-                index.set_chooser(&name(namespace), selector, &uid("s", chooser));
+                index.set_chooser(&name(namespace), selector, &uid("s", chooser), Mono::default());
             }
             Step::NoSelector { uid: chooser } => {
                 model.selectors.remove(&chooser);

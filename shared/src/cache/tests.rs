@@ -5,6 +5,7 @@ mod feed;
 mod heartbeat;
 mod indexes;
 mod relist;
+mod taints;
 mod unknown;
 
 use parking_lot::Mutex;
@@ -24,7 +25,7 @@ impl Subscriber for Heard {
             |pod: Option<&Pod>| pod.map_or("nothing".to_owned(), |pod| format!("{}@{}", pod.uid(), pod.rv));
         self.0.lock().push(match change {
             Change::Pod { before, after } => format!("pod {} -> {}", pod(before), pod(after)),
-            Change::Node { name } => format!("node {name}"),
+            Change::Node { name, .. } => format!("node {name}"),
             Change::Heartbeat { name } => format!("heartbeat {name}"),
             Change::Budget { uid } => format!("budget {uid}"),
             Change::Listed(kind) => format!("listed {}", kind.resource()),

@@ -198,6 +198,12 @@ impl<'a> View<'a> {
         self.inner.selection.choosers_of(pod).filter_map(|uid| budgets.known(uid))
     }
 
+    /// Since when this budget's selector and what its pods come to are as they are.
+    #[must_use]
+    pub fn budget_touched(&self, uid: &Uid) -> Option<Mono> {
+        self.inner.selection.touched(uid)
+    }
+
     /// The workload with this UID.
     #[must_use]
     pub fn workload(&self, kind: WorkloadKind, uid: &Uid) -> Lookup<'a, Workload> {

@@ -61,8 +61,10 @@ impl Workloads {
 /// What the scale of a controller said when it was last asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScaleAnswer {
-    /// When.
-    pub at: Mono,
+    /// When it was asked: the answer knows of nothing that was done later.
+    pub asked: Mono,
+    /// When it answered.
+    pub answered: Mono,
     /// What it said, or why it could not be asked.
     pub scale: Result<Scale, Box<str>>,
 }

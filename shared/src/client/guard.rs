@@ -128,9 +128,10 @@ struct Dangers {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct Preconditions {
     uid: Option<String>,
+    resource_version: Option<String>,
 }
 
 /// The keys of a field, whatever their values: in a patch `null` removes.
@@ -201,13 +202,19 @@ fn names_identity(dangers: &Dangers) -> bool {
     dangers.preconditions.as_ref().and_then(|given| given.uid.as_ref()).is_some_and(|uid| !uid.is_empty())
 }
 
-/// Whether the request can end in the removal of a pod that still runs. A
-/// missing grace counts as zero, for a terminal phase makes it so.
+fn names_version(dangers: &Dangers) -> bool {
+    let version = dangers.preconditions.as_ref().and_then(|given| given.resource_version.as_ref());
+    version.is_some_and(|version| !version.is_empty())
+}
+
+/// Whether the request can end in the removal of a pod that still runs. A missing
+/// grace counts as zero, for a terminal phase makes it so; and any grace does, of a
+/// pod that was called finished since it was read.
 fn removes(method: &Method, resource: Resource, dangers: &Dangers) -> bool {
     let graceful = |options: &Dangers| options.grace_period_seconds.is_some_and(|grace| grace >= 1);
     let replaced = dangers.others.keys().any(|key| replaces_all(key));
     match resource {
-        Resource::Pods if *method == Method::DELETE => !graceful(dangers),
+        Resource::Pods if *method == Method::DELETE => !graceful(dangers) || !names_version(dangers),
         Resource::PodEviction => !dangers.delete_options.as_deref().is_some_and(graceful),
         // A replacement removes what it does not name.
         Resource::Pods | Resource::PodStatus if *method == Method::PUT || replaced => true,

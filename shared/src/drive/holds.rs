@@ -1,7 +1,7 @@
 //! What is held now and why: the difference to before becomes records, the sum
 //! becomes a metric.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -10,10 +10,11 @@ use prometheus::{IntGaugeVec, Opts, Registry};
 use serde::Serialize;
 
 use super::Subject;
-use crate::authority::{FORCE_DELETE_HELD, Hold};
+use crate::authority::{FORCE_DELETE_HELD, Hold, TAINT_MANAGER_EVICTION};
 use crate::clock::Env;
-use crate::events::{About, Event, EventType, Recorder};
+use crate::events::{About, Event, EventType, Recorder, Speaker};
 use crate::metrics::MetricsError;
+use crate::model::Uid;
 use crate::record::{Action, Journal, Record};
 
 /// One hold that is in force.
@@ -33,6 +34,9 @@ pub struct HeldNow {
     /// By which Event people hear of it, if it will not pass by itself.
     #[serde(skip)]
     event: Option<(EventType, &'static str)>,
+    /// Whether a deletion was to follow.
+    #[serde(skip)]
+    counts_down: bool,
 }
 
 type Held = BTreeMap<(Subject, &'static str), HeldNow>;
@@ -81,12 +85,14 @@ impl Holds {
     }
 
     /// The holds of one key as just decided. New reasons are written down, and
-    /// `aloud` told to people by Events.
+    /// `aloud` told to people by Events; and what was to follow of an old one and does
+    /// not, for its pod is none of those that are `deleted` now.
     pub(crate) fn replace(
         &self,
         controller: &'static str,
         key: &str,
         holds: Vec<(Subject, Hold)>,
+        deleted: &BTreeSet<Uid>,
         aloud: bool,
         env: &Env,
     ) {
@@ -105,18 +111,36 @@ impl Holds {
             let known = before.get(&slot);
             let since = known.map_or_else(|| env.clock.wall(), |known| known.since);
             if known.is_none() {
-                self.write(controller, &subject, &hold, since);
+                if !hold.counts_down() {
+                    self.write(controller, &subject, &hold, since);
+                }
                 if aloud {
                     self.tell_people(&subject, hold.reason(), hold.event(), &hold.to_string());
                 }
             }
             self.gauge.with_label_values(&[controller, hold.reason()]).inc();
             let (reason, message, event) = (hold.reason(), hold.to_string(), hold.event());
-            after.insert(slot, HeldNow { controller, subject, reason, message, since, event });
+            let counts_down = hold.counts_down();
+            after.insert(slot, HeldNow { controller, subject, reason, message, since, event, counts_down });
+        }
+        if aloud {
+            let over = before.iter().filter(|(slot, held)| held.counts_down && !after.contains_key(*slot));
+            over.for_each(|(_, held)| self.call_off(&held.subject, deleted));
         }
         if !after.is_empty() {
             all.insert(slot, after);
         }
+    }
+
+    /// A deletion that was to come does not: kube-controller-manager's words.
+    fn call_off(&self, subject: &Subject, deleted: &BTreeSet<Uid>) {
+        let Subject::Pod(pod) = subject else { return };
+        if deleted.contains(&pod.uid) {
+            return;
+        }
+        let (about, message) = (About::Pod(pod.clone()), format!("Cancelling deletion of Pod {pod}"));
+        let (speaker, reason) = TAINT_MANAGER_EVICTION;
+        self.events.record(Event { speaker, about, kind: EventType::Normal, reason, message });
     }
 
     /// Tells people of every hold that is in force: a new leader does, for nobody
@@ -142,7 +166,8 @@ impl Holds {
         let Some((kind, reason)) = event else { return };
         let message =
             if reason == FORCE_DELETE_HELD { format!("{held}: {message}") } else { message.to_owned() };
-        self.events.record(Event { about, kind, reason, message });
+        let speaker = Speaker::Ours;
+        self.events.record(Event { speaker, about, kind, reason, message });
     }
 
     fn write(&self, controller: &'static str, subject: &Subject, hold: &Hold, at: Timestamp) {
@@ -157,3 +182,6 @@ impl Holds {
         self.journal.write(Record { at, controller, action, pod, budget, node, reason, message });
     }
 }
+
+#[cfg(test)]
+mod tests;

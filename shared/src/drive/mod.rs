@@ -22,11 +22,11 @@ use dirty::Dirty;
 pub use holds::{HeldNow, Holds};
 
 use crate::admin::Beat;
-use crate::authority::{Authority, Force, Hold, Intent, Outcome, Owner, Submitted, Update};
+use crate::authority::{Authority, Delete, Force, Hold, Intent, Outcome, Owner, Submitted, Update};
 use crate::cache::{Cache, Change, Subscriber, View};
 use crate::clock::{Env, Mono};
 use crate::metrics::{Queue, QueueMetrics};
-use crate::model::{Kind, Uid};
+use crate::model::{Kind, PodKey, Uid};
 use crate::record::{Action, Journal, Record};
 
 /// How often everything is decided anew, to repair what a lost event left.
@@ -94,6 +94,9 @@ pub trait Controller: Send + Sync + 'static {
 
     /// A status that this controller calculated was written, or not.
     fn updated(&self, _update: &Update, _outcome: &Outcome) {}
+
+    /// A pod that this controller wants to end was asked to at this moment, or not.
+    fn deleted(&self, _delete: &Delete, _outcome: &Outcome, _at: Mono) {}
 }
 
 /// What a loop works with.
@@ -121,7 +124,7 @@ pub struct Drive<C: Controller> {
     around: Around,
     dirty: Arc<Dirty<C::Key>>,
     queue: Queue,
-    /// In `observe`: what was said already.
+    /// Where this controller does not act: of which pods it said so.
     announced: Mutex<BTreeSet<Uid>>,
 }
 
@@ -153,6 +156,8 @@ struct Asker<C: Controller> {
     controller: Arc<C>,
     dirty: Arc<Dirty<C::Key>>,
     queue: Queue,
+    cache: Arc<Cache>,
+    env: Env,
     key: C::Key,
 }
 
@@ -165,6 +170,18 @@ impl<C: Controller> Owner for Asker<C> {
     }
     fn updated(&self, update: &Update, outcome: &Outcome) {
         self.controller.updated(update, outcome);
+    }
+    /// A wish may wait for long, and rests on more than the pod: on its node, say.
+    fn anew(&self, delete: &Delete) -> Option<Delete> {
+        let guard = self.cache.read();
+        let decision = self.controller.decide(&self.key, &guard.view(), self.env.now());
+        decision.intents.into_iter().find_map(|intent| match intent {
+            Intent::Delete(anew) => Some(anew).filter(|anew| anew.pod.uid == delete.pod.uid),
+            Intent::Witness { .. } | Intent::Force(_) | Intent::Update(_) | Intent::Scale { .. } => None,
+        })
+    }
+    fn deleted(&self, delete: &Delete, outcome: &Outcome, at: Mono) {
+        self.controller.deleted(delete, outcome, at);
     }
     fn wake_at(&self, when: Mono) {
         self.queue.retries.inc();
@@ -302,6 +319,7 @@ impl<C: Controller> Drive<C> {
                 self.controller.name(),
                 kind.resource(),
                 holds,
+                &BTreeSet::new(),
                 self.acts(),
                 &self.around.env,
             );
@@ -312,7 +330,12 @@ impl<C: Controller> Drive<C> {
     fn carry_out(&self, key: C::Key, decision: Decision, now: Mono) {
         let Decision { intents, holds, recheck_at } = decision;
         let text = format!("{key:?}");
-        self.around.holds.replace(self.controller.name(), &text, holds, self.acts(), &self.around.env);
+        let deleted = intents.iter().filter_map(|intent| match intent {
+            Intent::Delete(delete) => Some(delete.pod.uid.clone()),
+            Intent::Witness { .. } | Intent::Force(_) | Intent::Update(_) | Intent::Scale { .. } => None,
+        });
+        let (deleted, name) = (deleted.collect(), self.controller.name());
+        self.around.holds.replace(name, &text, holds, &deleted, self.acts(), &self.around.env);
         if let Some(when) = recheck_at {
             self.dirty.mark_at(key.clone(), when);
         }
@@ -325,13 +348,22 @@ impl<C: Controller> Drive<C> {
             controller: Arc::clone(&self.controller),
             dirty: Arc::clone(&self.dirty),
             queue: self.queue.clone(),
+            cache: Arc::clone(&self.around.cache),
+            env: self.around.env.clone(),
             key: key.clone(),
         };
         let owner: Arc<dyn Owner> = Arc::new(asker);
         let acts = self.acts();
         for intent in intents {
             match intent {
-                Intent::Force(force) if !acts => self.announce(&force),
+                Intent::Force(force) if !acts => {
+                    let message = format!("would verify and force delete: {:?}", force.claim);
+                    self.announce(&force.pod, force.claim.node(), Action::WouldForceDelete, message);
+                }
+                Intent::Delete(delete) if !acts => {
+                    let message = format!("would ask it to end: {}", delete.cause);
+                    self.announce(&delete.pod, Some(delete.cause.node()), Action::WouldDelete, message);
+                }
                 Intent::Update(_) if !acts => {}
                 intent => match self.around.authority.submit(intent, &owner) {
                     Submitted::Later(when) => self.dirty.mark_at(key.clone(), when),
@@ -342,19 +374,24 @@ impl<C: Controller> Drive<C> {
     }
 
     /// Says once what would have been done.
-    fn announce(&self, force: &Force) {
-        if !self.announced.lock().insert(force.pod.uid.clone()) {
+    fn announce(&self, pod: &PodKey, node: Option<&Arc<str>>, action: Action, message: String) {
+        if !self.announced.lock().insert(pod.uid.clone()) {
             return;
         }
+        let reason = match self.around.mode {
+            Mode::Observe => "ObserveMode",
+            Mode::Guard => "GuardMode",
+            Mode::Replace => "ReplaceMode",
+        };
         self.around.journal.write(Record {
             at: self.around.env.clock.wall(),
             controller: self.controller.name(),
-            action: Action::WouldForceDelete,
-            pod: Some(force.pod.clone()),
+            action,
+            pod: Some(pod.clone()),
             budget: None,
-            node: force.claim.node().cloned(),
-            reason: "ObserveMode",
-            message: format!("would verify and force delete: {:?}", force.claim),
+            node: node.cloned(),
+            reason,
+            message,
         });
     }
 }

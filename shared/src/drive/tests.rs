@@ -1,5 +1,7 @@
 //! The loop, with a toy controller.
 
+mod deletions;
+
 use std::collections::BTreeMap;
 
 use super::*;

@@ -7,7 +7,13 @@ use crate::model::Uid;
 
 fn event(pod: &str, reason: &'static str) -> Event {
     let pod = PodKey { namespace: "ns".into(), name: pod.into(), uid: Uid::new(pod).unwrap() };
-    Event { about: About::Pod(pod), kind: EventType::Warning, reason, message: "because".to_owned() }
+    Event {
+        speaker: Speaker::Ours,
+        about: About::Pod(pod),
+        kind: EventType::Warning,
+        reason,
+        message: "because".to_owned(),
+    }
 }
 
 struct Told {
@@ -150,4 +156,24 @@ async fn while_pods_are_being_removed_events_wait_for_one_another() {
     told.metrics.authority.in_flight.set(0);
     pass(0.6).await;
     assert_eq!(told.api.heard().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_in_place_of_another_controller_bears_its_name_and_is_said_each_time() {
+    let told = told(created);
+    let speaker = Speaker::InPlaceOf("taint-eviction-controller");
+    for message in ["Cancelling", "Marking", "Marking"] {
+        told.recorder.record(Event {
+            speaker,
+            message: message.to_owned(),
+            ..event("a", "TaintManagerEviction")
+        });
+    }
+    pass(0.1).await;
+    let heard = told.api.heard();
+    let said: Vec<_> = heard.iter().map(|asked| asked.json()["message"].clone()).collect();
+    assert_eq!(said, ["Cancelling", "Marking", "Marking"]);
+    let first = heard[0].json();
+    assert_eq!(first["source"]["component"], "taint-eviction-controller");
+    assert_eq!(first["reportingComponent"], "taint-eviction-controller");
 }

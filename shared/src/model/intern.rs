@@ -1,9 +1,10 @@
-//! One allocation for what many objects have alike: namespaces, node names, labels, controllers.
+//! One allocation for what many objects have alike: namespaces, node names, labels,
+//! tolerations, controllers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Controller, Labels};
+use super::{Controller, Labels, Tolerations};
 
 /// Gives the same allocation for the same value, so that 150,000 pods share the
 /// names of their few namespaces and nodes, and the labels of their replicas.
@@ -11,6 +12,7 @@ use super::{Controller, Labels};
 pub struct Interner {
     known: BTreeSet<Arc<str>>,
     labels: BTreeSet<Labels>,
+    tolerations: BTreeSet<Tolerations>,
     controllers: BTreeSet<Arc<Controller>>,
 }
 
@@ -34,6 +36,16 @@ impl Interner {
         labels
     }
 
+    /// The shared form of these tolerations: nearly all pods have the two that the API
+    /// server gives them.
+    pub fn tolerations(&mut self, tolerations: Tolerations) -> Tolerations {
+        if let Some(known) = self.tolerations.get(&tolerations) {
+            return known.clone();
+        }
+        self.tolerations.insert(tolerations.clone());
+        tolerations
+    }
+
     /// The shared form of this controller.
     pub fn controller(&mut self, controller: Controller) -> Arc<Controller> {
         if let Some(known) = self.controllers.get(&controller) {
@@ -48,6 +60,7 @@ impl Interner {
     pub fn shrink(&mut self) {
         self.known.retain(|name| Arc::strong_count(name) > 1);
         self.labels.retain(Labels::is_shared);
+        self.tolerations.retain(Tolerations::is_shared);
         self.controllers.retain(|controller| Arc::strong_count(controller) > 1);
     }
 

@@ -10,6 +10,7 @@ mod labels;
 mod lease;
 mod node;
 mod pod;
+mod taint;
 mod workload;
 
 pub use budget::{
@@ -21,6 +22,7 @@ pub use labels::{BadSelector, Labels, Requirement, Selector};
 pub use lease::NodeLease;
 pub use node::{Node, OUT_OF_SERVICE_TAINT, Readiness};
 pub use pod::{Controller, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod};
+pub use taint::{Borne, NO_EXECUTE, Operator, Taint, Toleration, Tolerations};
 pub use workload::{Scale, Workload, WorkloadKind};
 
 /// The kinds that the cache can follow. Closed: it labels metrics and sync states.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Rv, Uid};
+use super::{Rv, Taint, Uid};
 
 /// The taint by which somebody asserts that a node is off (KEP-2268).
 pub const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
@@ -33,4 +33,6 @@ pub struct Node {
     pub readiness: Readiness,
     /// It carries [`OUT_OF_SERVICE_TAINT`], with any value and effect (KCM's reading).
     pub out_of_service: bool,
+    /// Its taints that end pods, in its own order.
+    pub no_execute: Box<[Taint]>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Labels, PodKey, Rv, Uid};
+use super::{Labels, PodKey, Rv, Tolerations, Uid};
 use crate::clock::Mono;
 
 /// The annotation by which a kubelet marks the API's copy of a static pod.
@@ -98,6 +98,9 @@ pub struct Pod {
     pub created: i64,
     /// The node that it is bound to.
     pub node: Option<Arc<str>>,
+    /// Since when, in seconds of the API server's clock; its creation where nobody
+    /// says. Of no meaning while it is not bound.
+    pub bound: i64,
     /// Its phase.
     pub phase: Phase,
     /// `status.reason` is `Evicted`: the kubelet threw it out.
@@ -114,12 +117,17 @@ pub struct Pod {
     pub disruption_target: Option<DisruptionTarget>,
     /// Its labels, shared with the pods that have the same.
     pub labels: Labels,
+    /// What it tolerates of the taints that end pods, shared with the pods that
+    /// tolerate the same.
+    pub tolerations: Tolerations,
     /// Who manages it, shared with the others that it manages.
     pub controller: Option<Arc<Controller>>,
     /// What keeps the object after its deletion.
     pub finalizers: Box<[Box<str>]>,
     /// When this process first saw this incarnation.
     pub first_seen: Mono,
+    /// When it first saw it where it is now: on its node, or on none.
+    pub arrived: Mono,
 }
 
 impl Pod {

@@ -114,6 +114,24 @@ message! {
         termination_grace_period_seconds: Option<i64> = [int64, optional, tag = "4"];
         /// The node that it is bound to; empty before.
         node_name: Option<String> = [string, optional, tag = "10"];
+        /// Taints that it bears.
+        tolerations: Vec<Toleration> = [message, repeated, tag = "22"] serde[deserialize_with = "null_is_empty"];
+    }
+}
+
+message! {
+    /// A toleration.
+    Toleration {
+        /// Of which key; empty: of all.
+        key: Option<String> = [string, optional, tag = "1"];
+        /// `Exists` or `Equal`, which is the default.
+        operator: Option<String> = [string, optional, tag = "2"];
+        /// Of which value.
+        value: Option<String> = [string, optional, tag = "3"];
+        /// Of which effect; empty: of all.
+        effect: Option<String> = [string, optional, tag = "4"];
+        /// For how long; absent: for ever.
+        toleration_seconds: Option<i64> = [int64, optional, tag = "5"];
     }
 }
 
@@ -188,10 +206,16 @@ message! {
 }
 
 message! {
-    /// A taint, without value and effect: nobody asks for them yet.
+    /// A taint.
     Taint {
         /// Its key.
         key: Option<String> = [string, optional, tag = "1"];
+        /// Its value.
+        value: Option<String> = [string, optional, tag = "2"];
+        /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+        effect: Option<String> = [string, optional, tag = "3"];
+        /// When it was added, by the clock of whoever did, if that says so.
+        time_added: Option<Time> = [message, optional, tag = "4"];
     }
 }
 

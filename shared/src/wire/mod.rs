@@ -20,11 +20,11 @@ pub use list::List;
 pub use messages::{
     ContainerState, ContainerStatus, Lease, LeaseSpec, MapKey, Node, NodeCondition, NodeSpec, NodeStatus,
     ObjectMeta, OnlyMeta, OwnerReference, Pod, PodCondition, PodSpec, PodStatus, Presence, Status,
-    StatusCause, StatusDetails, Taint,
+    StatusCause, StatusDetails, Taint, Toleration,
 };
 pub use placement::{
-    Container, FullTaint, NodeRoom, NodeRoomSpec, NodeRoomStatus, PodNeeds, PodNeedsSpec, Quantity,
-    Resources, Toleration, Volume, VolumeSource,
+    Container, NodeRoom, NodeRoomSpec, NodeRoomStatus, PodNeeds, PodNeedsSpec, Quantity, Resources, Volume,
+    VolumeSource,
 };
 pub use policy::{
     Budget, BudgetSpec, BudgetStatus, Condition, IntOrString, LabelRequirement, LabelSelector, ResourceList,

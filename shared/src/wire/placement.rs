@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::messages::{message, null_is_empty};
+use super::messages::{Taint, Toleration, message, null_is_empty};
 use super::policy::null_is_empty_map;
 use super::{ObjectMeta, Presence};
 
@@ -80,20 +80,6 @@ message! {
 }
 
 message! {
-    /// A toleration.
-    Toleration {
-        /// Of which key; empty: of all.
-        key: Option<String> = [string, optional, tag = "1"];
-        /// `Exists` or `Equal`, which is the default.
-        operator: Option<String> = [string, optional, tag = "2"];
-        /// Of which value.
-        value: Option<String> = [string, optional, tag = "3"];
-        /// Of which effect; empty: of all.
-        effect: Option<String> = [string, optional, tag = "4"];
-    }
-}
-
-message! {
     /// A node as a scheduler sees it.
     NodeRoom {
         /// Its metadata.
@@ -111,19 +97,7 @@ message! {
         /// It is cordoned.
         unschedulable: bool = [bool, tag = "4"];
         /// Its taints.
-        taints: Vec<FullTaint> = [message, repeated, tag = "5"] serde[deserialize_with = "null_is_empty"];
-    }
-}
-
-message! {
-    /// A taint.
-    FullTaint {
-        /// Its key.
-        key: Option<String> = [string, optional, tag = "1"];
-        /// Its value.
-        value: Option<String> = [string, optional, tag = "2"];
-        /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-        effect: Option<String> = [string, optional, tag = "3"];
+        taints: Vec<Taint> = [message, repeated, tag = "5"] serde[deserialize_with = "null_is_empty"];
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use history::differences::{Difference, astray, differs, wrong};
 use history::{Step, World, script};
-use pod_safety_control_plane::Disruption;
+use pod_safety_control_plane::Who;
 
 /// For a machine that does other things, too.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -172,7 +172,7 @@ fn of_a_vanished_controller() -> Vec<Difference> {
 async fn the_same_history_has_the_same_statuses_but_for_what_is_listed() {
     let (history, differences) = (script::history(), differences());
     assert_eq!(astray(&history, &differences), []);
-    let (mut kcm, mut ours) = futures::join!(World::of(Disruption::Kcm), World::of(Disruption::Ours));
+    let (mut kcm, mut ours) = futures::join!(World::of(Who::Kcm), World::of(Who::Ours));
     for step in &history {
         println!("{}: {}", step.namespace, step.name);
         both(step, &differences, &mut kcm, &mut ours).await;

@@ -12,7 +12,7 @@ use kube::Api;
 use pod_safety_control_plane::budgets::{self, Look};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, PHANTOM, STATEFUL_SET};
-use pod_safety_control_plane::{ControlPlane, Disruption, Options, Output, binary, eventually, seen};
+use pod_safety_control_plane::{ControlPlane, Options, Output, Who, binary, eventually, seen};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
@@ -116,7 +116,7 @@ async fn until(plane: &ControlPlane, name: &str, is_so: impl Fn(&Look) -> bool) 
 async fn what_blocks_is_named_and_a_drain_ends_as_it_says() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     set_up(&plane).await;
-    let _kcm = plane.disruption_controller(Disruption::Kcm).await.unwrap();
+    let _kcm = plane.disruption_controller(Who::Kcm).await.unwrap();
     calculated(&plane).await;
     each_blockade_has_its_verdict(&plane).await;
     evictions_are_answered_as_it_was_said(&plane).await;

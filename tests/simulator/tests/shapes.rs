@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::client::Body;
-use pod_safety_shared::authority::{Authority, Claim, Force, Intent, Outcome, Owner, Parts, Policy, Update};
+use pod_safety_shared::authority::{
+    Authority, Claim, Delete, Force, Intent, Outcome, Owner, Parts, Policy, Update,
+};
 use pod_safety_shared::cache::{Cache, View, follow};
 use pod_safety_shared::client::Connection;
 use pod_safety_shared::clock::{Env, Mono};
@@ -34,6 +36,10 @@ impl Owner for Nobody {
     }
     fn ended(&self, _force: &Force, _outcome: &Outcome) {}
     fn updated(&self, _update: &Update, _outcome: &Outcome) {}
+    fn anew(&self, delete: &Delete) -> Option<Delete> {
+        Some(delete.clone())
+    }
+    fn deleted(&self, _delete: &Delete, _outcome: &Outcome, _at: Mono) {}
     fn wake_at(&self, _when: Mono) {}
 }
 

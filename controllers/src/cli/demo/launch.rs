@@ -21,8 +21,13 @@ pub(crate) fn launch(launched: Launched) -> Task {
         renew_deadline: settings.renew_deadline,
         retry_period: settings.retry_period,
     });
-    // A world without budgets is spared the watches for them.
-    let runs = |name: &Name| name.is_present() && (settings.budgets || *name != Name::Disruption);
+    // A world without budgets is spared the watches for them; and the worlds have their
+    // own hand that ends pods for taints, as kube-controller-manager's does.
+    let runs = |name: &Name| match name {
+        Name::Disruption => settings.budgets,
+        Name::TaintEviction => false,
+        Name::PodGc | Name::NodeLifecycle | Name::Fencing | Name::VolumeGuard => name.is_present(),
+    };
     let config = Config {
         controllers: Name::ALL.into_iter().filter(runs).collect(),
         // Nobody else keeps the budgets of the world.

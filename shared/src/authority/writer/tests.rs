@@ -1,8 +1,10 @@
 //! The pool: who is served, how many at once, and when again.
 
+mod deletions;
 mod updates;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::authority::Claim;
@@ -10,6 +12,7 @@ use crate::authority::queue::BATCH;
 use crate::client::scripted::{Answer, Api, Asked, env, pass, silent};
 use crate::metrics::Metrics;
 use crate::model::Kind;
+use crate::record::Action;
 use crate::testing::World;
 use crate::testing::objects::{Obj, node, pod};
 
@@ -18,6 +21,7 @@ use crate::testing::objects::{Obj, node, pod};
 struct Heard {
     ended: Mutex<Vec<String>>,
     wakes: Mutex<Vec<Mono>>,
+    changed_its_mind: AtomicBool,
 }
 
 impl Owner for Heard {
@@ -29,6 +33,12 @@ impl Owner for Heard {
     }
     fn updated(&self, update: &Update, outcome: &Outcome) {
         self.ended.lock().push(format!("{}: {}", update.uid(), outcome.name()));
+    }
+    fn anew(&self, delete: &Delete) -> Option<Delete> {
+        (!self.changed_its_mind.load(Ordering::SeqCst)).then(|| delete.clone())
+    }
+    fn deleted(&self, delete: &Delete, outcome: &Outcome, _at: Mono) {
+        self.ended.lock().push(format!("{} {}", delete.pod.name, outcome.name()));
     }
     fn wake_at(&self, when: Mono) {
         self.wakes.lock().push(when);

@@ -79,15 +79,17 @@ impl Authority {
                     let until = state.updates.ledger.failed(uid, update.rv(), wished_pause(error), now);
                     asked_again.or(Some(until))
                 }
-                // The watch has nothing to bring: who waits for it waits in vain.
-                Outcome::NoEffect => {
+                // The watch has nothing to bring, or not surely (a conflict may be somebody's on
+                // the way): who waits for it waits in vain.
+                Outcome::NoEffect | Outcome::Changed => {
                     let until = state.updates.ledger.failed(uid, update.rv(), Duration::ZERO, now);
                     asked_again.or(Some(until))
                 }
                 // Otherwise it brings the version to decide from.
                 Outcome::Written
+                | Outcome::Ending
+                | Outcome::Withdrawn
                 | Outcome::Gone
-                | Outcome::Changed
                 | Outcome::Expired
                 | Outcome::Released(_)
                 | Outcome::FinalizersRemain(_)

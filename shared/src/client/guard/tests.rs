@@ -94,58 +94,39 @@ fn a_deletion_names_one_object_and_its_identity_permit_or_not() {
 
 #[test]
 fn a_pod_is_deleted_at_once_only_with_a_permit() {
+    let by_uid = r#"{"preconditions":{"uid":"u"}}"#;
+    let bodies = [
+        ("grace 0", r#"{"gracePeriodSeconds":0,"preconditions":{"uid":"u"}}"#),
+        ("no grace", by_uid),
+        ("grace null", r#"{"gracePeriodSeconds":null,"preconditions":{"uid":"u"}}"#),
+        ("grace -1", r#"{"gracePeriodSeconds":-1,"preconditions":{"uid":"u"}}"#),
+        (
+            "grace 0 of a version",
+            r#"{"gracePeriodSeconds":0,"preconditions":{"uid":"u","resourceVersion":"7"}}"#,
+        ),
+        (
+            "grace 30 of any version: one that is called finished goes at once",
+            r#"{"gracePeriodSeconds":30,"preconditions":{"uid":"u"}}"#,
+        ),
+        (
+            "grace 30 of an empty version",
+            r#"{"gracePeriodSeconds":30,"preconditions":{"uid":"u","resourceVersion":""}}"#,
+        ),
+    ];
+    check_rows(&bodies.map(|(sentence, body)| (sentence, "DELETE", POD, body, "removes", "ok")));
+    let in_query = "/api/v1/namespaces/ns/pods/a?gracePeriodSeconds=30";
+    check_rows(&[("grace in a query that the body overrules", "DELETE", in_query, by_uid, "removes", "ok")]);
+}
+
+#[test]
+fn a_pod_is_deleted_by_its_grace_only_in_words_that_are_understood() {
+    let grace_1 = r#"{"gracePeriodSeconds":1,"preconditions":{"uid":"u","resourceVersion":"7"}}"#;
+    let twice = r#"{"gracePeriodSeconds":30,"preconditions":{"uid":"u"},"gracePeriodSeconds":0}"#;
+    let text = r#"{"gracePeriodSeconds":"30","preconditions":{"uid":"u"}}"#;
     check_rows(&[
-        (
-            "grace 0",
-            "DELETE",
-            POD,
-            r#"{"gracePeriodSeconds":0,"preconditions":{"uid":"u"}}"#,
-            "removes",
-            "ok",
-        ),
-        ("no grace", "DELETE", POD, r#"{"preconditions":{"uid":"u"}}"#, "removes", "ok"),
-        (
-            "grace null",
-            "DELETE",
-            POD,
-            r#"{"gracePeriodSeconds":null,"preconditions":{"uid":"u"}}"#,
-            "removes",
-            "ok",
-        ),
-        (
-            "grace -1",
-            "DELETE",
-            POD,
-            r#"{"gracePeriodSeconds":-1,"preconditions":{"uid":"u"}}"#,
-            "removes",
-            "ok",
-        ),
-        ("grace 1", "DELETE", POD, r#"{"gracePeriodSeconds":1,"preconditions":{"uid":"u"}}"#, "ok", "ok"),
-        ("grace 30", "DELETE", POD, r#"{"gracePeriodSeconds":30,"preconditions":{"uid":"u"}}"#, "ok", "ok"),
-        (
-            "grace in a query that the body overrules",
-            "DELETE",
-            "/api/v1/namespaces/ns/pods/a?gracePeriodSeconds=30",
-            r#"{"preconditions":{"uid":"u"}}"#,
-            "removes",
-            "ok",
-        ),
-        (
-            "grace twice",
-            "DELETE",
-            POD,
-            r#"{"gracePeriodSeconds":30,"preconditions":{"uid":"u"},"gracePeriodSeconds":0}"#,
-            "opaque",
-            "opaque",
-        ),
-        (
-            "grace as a text",
-            "DELETE",
-            POD,
-            r#"{"gracePeriodSeconds":"30","preconditions":{"uid":"u"}}"#,
-            "opaque",
-            "opaque",
-        ),
+        ("grace 1", "DELETE", POD, grace_1, "ok", "ok"),
+        ("grace twice", "DELETE", POD, twice, "opaque", "opaque"),
+        ("grace as a text", "DELETE", POD, text, "opaque", "opaque"),
     ]);
 }
 

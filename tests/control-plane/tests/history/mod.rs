@@ -14,9 +14,7 @@ use kube::{Api, Client};
 use pod_safety_control_plane::budgets::{self, Look};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, Kind};
-use pod_safety_control_plane::{
-    ControlPlane, Disruption, DisruptionController, Options, eventually, observe, seen,
-};
+use pod_safety_control_plane::{ControlPlane, Options, SoleController, Who, eventually, observe, seen};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -77,8 +75,8 @@ pub(crate) struct Step {
 /// Where the history happens.
 pub(crate) struct World {
     plane: ControlPlane,
-    who: Disruption,
-    controller: Option<DisruptionController>,
+    who: Who,
+    controller: Option<SoleController>,
     workloads: BTreeMap<(&'static str, &'static str), OwnerReference>,
     rounds: i32,
 }
@@ -87,7 +85,7 @@ pub(crate) struct World {
 pub(crate) type Picture = BTreeMap<String, String>;
 
 impl World {
-    pub(crate) async fn of(who: Disruption) -> Self {
+    pub(crate) async fn of(who: Who) -> Self {
         let plane = ControlPlane::start(Options::default()).await.unwrap();
         // Before the controller learns which kinds there are.
         workloads::define_custom_kinds(&plane.admin()).await.unwrap();

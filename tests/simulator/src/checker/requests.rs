@@ -221,8 +221,8 @@ fn bad_manners(asked: &Asked) -> Option<&'static str> {
             return Some("does not name UID and version");
         }
         return match number(&body, "/gracePeriodSeconds") {
-            Some(0) => None,
-            Some(_) => Some("asks for a grace"),
+            Some(0..) => None,
+            Some(_) => Some("asks for a grace that there is not"),
             None => Some("leaves its grace to the server"),
         };
     }

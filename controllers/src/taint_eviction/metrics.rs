@@ -1,0 +1,42 @@
+//! KCM's two metrics under KCM's names.
+
+use pod_safety_shared::authority::{Delete, Outcome};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::metrics::MetricsError;
+use prometheus::{Histogram, HistogramOpts, IntCounter, Registry};
+
+/// What Prometheus learns of evictions by taint, besides the queue's metrics and the
+/// reasons of holds.
+#[derive(Clone, Debug)]
+pub(super) struct TaintEvictionMetrics {
+    deletions: IntCounter,
+    durations: Histogram,
+}
+
+impl TaintEvictionMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let deletions = IntCounter::new(
+            "taint_eviction_controller_pod_deletions_total",
+            "Pods that were asked to end for a taint of their node.",
+        )?;
+        let durations = Histogram::with_opts(
+            HistogramOpts::new(
+                "taint_eviction_controller_pod_deletion_duration_seconds",
+                "Time from the moment when a pod should have been asked to end until it was.",
+            )
+            .buckets(vec![0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0]),
+        )?;
+        registry.register(Box::new(deletions.clone()))?;
+        registry.register(Box::new(durations.clone()))?;
+        Ok(Self { deletions, durations })
+    }
+
+    /// KCM multiplies its nanoseconds by 10⁹, so that all of them overflow; these are
+    /// seconds.
+    pub(super) fn deleted(&self, delete: &Delete, outcome: &Outcome, at: Mono) {
+        if matches!(outcome, Outcome::Ending) {
+            self.deletions.inc();
+            self.durations.observe(at.since(delete.due).as_secs_f64());
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The wiring: what wakes the decisions, and who counts their outcomes.
+
+use std::sync::Arc;
+
+use pod_safety_shared::authority::{Delete, Hold, Outcome};
+use pod_safety_shared::cache::{Change, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Controller, Decision, Mode};
+use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::model::{Kind, Pod};
+use prometheus::Registry;
+
+use super::decide::NEEDS;
+use super::metrics::TaintEvictionMetrics;
+use super::{Key, decide};
+
+/// The controller.
+#[derive(Debug)]
+pub struct TaintEviction {
+    metrics: TaintEvictionMetrics,
+}
+
+impl TaintEviction {
+    /// Its name in logs, metrics and records.
+    pub const NAME: &'static str = "taint-eviction";
+
+    /// What it must know of the cluster.
+    pub const KINDS: &'static [Kind] = NEEDS;
+
+    /// A controller. There is nothing to set, as in KCM.
+    ///
+    /// # Errors
+    /// Two metrics of one name: a mistake in this program.
+    pub fn new(registry: &Registry) -> Result<Self, MetricsError> {
+        Ok(Self { metrics: TaintEvictionMetrics::register(registry)? })
+    }
+}
+
+/// Whether a change of a pod can change what becomes of it. Status noise must not cost
+/// a decision each.
+fn matters(before: Option<&Pod>, after: Option<&Pod>) -> bool {
+    match (before, after) {
+        (Some(before), Some(after)) => {
+            before.node != after.node
+                || before.bound != after.bound
+                || before.tolerations != after.tolerations
+                || before.deletion.is_some() != after.deletion.is_some()
+                || before.phase.is_terminal() != after.phase.is_terminal()
+        }
+        (None, Some(_)) | (Some(_), None) => true,
+        (None, None) => false,
+    }
+}
+
+impl Controller for TaintEviction {
+    type Key = Key;
+
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn reasons(&self) -> &'static [&'static str] {
+        Hold::OF_TAINTS
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        Self::KINDS
+    }
+
+    /// Beside KCM's own controller it would tell every deletion twice, and be the only
+    /// one to delete where a weak spot is mended.
+    fn acts(&self, mode: Mode) -> bool {
+        mode == Mode::Replace
+    }
+
+    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Key)) {
+        match change {
+            Change::Pod { before, after } if matters(*before, *after) => {
+                for node in [before, after].into_iter().flatten().filter_map(|pod| pod.node.as_ref()) {
+                    mark(Key(Arc::clone(node)));
+                }
+            }
+            Change::Node { name, taints: true } => mark(Key(Arc::clone(name))),
+            Change::Pod { .. }
+            | Change::Node { .. }
+            | Change::Heartbeat { .. }
+            | Change::Budget { .. }
+            | Change::Listed(_) => {}
+        }
+    }
+
+    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Key)) {
+        view.nodes_named_by_pods().for_each(|node| mark(Key(Arc::clone(node))));
+    }
+
+    fn decide(&self, key: &Key, view: &View<'_>, now: Mono) -> Decision {
+        decide(key, view, now)
+    }
+
+    fn deleted(&self, delete: &Delete, outcome: &Outcome, at: Mono) {
+        self.metrics.deleted(delete, outcome, at);
+    }
+}

@@ -1,0 +1,371 @@
+//! Sentences about decisions: who should end when, and who is left alone.
+
+mod properties;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::authority::{Delete, Hold, Intent, Outcome};
+use pod_safety_shared::cache::Change;
+use pod_safety_shared::drive::{Controller, Decision, Mode, Subject};
+use pod_safety_shared::model::{Kind, Phase, Pod, Uid};
+use pod_safety_shared::testing::{World, at};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// When the tests begin, by the wall clock: 2026-01-01T00:00:00Z.
+const BEGINS: i64 = 1_767_225_600;
+
+fn stamp(second: i64) -> String {
+    jiff::Timestamp::from_second(BEGINS + second).unwrap().to_string()
+}
+
+/// A taint `KEY:NoExecute`, added in this second, if that is said.
+fn taint(key: &str, added: Option<i64>) -> Value {
+    json!({ "key": key, "effect": "NoExecute", "timeAdded": added.map(stamp) })
+}
+
+fn node(taints: &[Value]) -> Value {
+    json!({
+        "metadata": { "name": "n", "uid": "uid-n", "resourceVersion": "5" },
+        "spec": { "taints": taints },
+        "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+    })
+}
+
+/// A toleration of everything about this key, for so long.
+fn bears(key: &str, seconds: Option<i64>) -> Value {
+    json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds })
+}
+
+/// A running pod `ns/NAME` with the UID `uid-NAME` on the node `n`, older than all taints.
+fn pod(name: &str, tolerations: &[Value]) -> Value {
+    json!({
+        "metadata": { "namespace": "ns", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "10",
+            "generation": 4, "creationTimestamp": stamp(-10_000) },
+        "spec": { "nodeName": "n", "tolerations": tolerations },
+        "status": { "phase": "Running" },
+    })
+}
+
+fn with(mut object: Value, pointer: &str, to: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    object.pointer_mut(parent).unwrap()[key] = to;
+    object
+}
+
+/// A world whose wall clock is right, with this node and these pods from second 0 on.
+fn world(taints: &[Value], pods: &[Value]) -> World {
+    let world = World::listed();
+    world.wall(BEGINS, at(0));
+    pods.iter().for_each(|pod| world.apply(Kind::Pods, pod, at(0)));
+    world.apply(Kind::Nodes, &node(taints), at(0));
+    world
+}
+
+fn decided(world: &World, seconds: u64) -> Decision {
+    world.hear(at(seconds));
+    decide(&Key("n".into()), &world.read().view(), at(seconds))
+}
+
+/// What a decision wants in words: `-a` ends a, `a 30` is held for 30 seconds.
+fn words(decision: &Decision) -> Vec<String> {
+    let wants = decision.intents.iter().map(|intent| match intent {
+        Intent::Delete(Delete { pod, .. }) => format!("-{}", pod.name),
+        other => format!("{other:?}"),
+    });
+    let holds = decision.holds.iter().map(|(subject, hold)| {
+        let name = match subject {
+            Subject::Pod(pod) => pod.name.to_string(),
+            other => format!("{other:?}"),
+        };
+        match hold {
+            Hold::Tolerated { left, .. } => {
+                format!("{name} {}", left.as_secs())
+            }
+            other => format!("{name} {}", other.reason()),
+        }
+    });
+    wants.chain(holds).collect()
+}
+
+/// A sentence, the node's taints, the pod's tolerations, the second, and what is decided.
+type Case = (&'static str, Vec<Value>, Vec<Value>, u64, &'static [&'static str]);
+
+#[test]
+fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
+    let (k, l) = (|added| taint("k", Some(added)), |added| taint("l", Some(added)));
+    let cases: [Case; 15] = [
+        ("no taint", vec![], vec![], 0, &[]),
+        ("another effect", vec![json!({ "key": "k", "effect": "NoSchedule" })], vec![], 0, &[]),
+        ("no toleration", vec![k(0)], vec![], 0, &["-a"]),
+        ("for ever", vec![k(0)], vec![bears("k", None)], 9_999, &[]),
+        ("for a time", vec![k(0)], vec![bears("k", Some(300))], 100, &["a 200"]),
+        ("just not any more", vec![k(0)], vec![bears("k", Some(300))], 300, &["-a"]),
+        ("not even for a moment", vec![k(0)], vec![bears("k", Some(0))], 0, &["-a"]),
+        ("of another key", vec![k(0)], vec![bears("l", None)], 0, &["-a"]),
+        ("added long ago", vec![k(-250)], vec![bears("k", Some(300))], 0, &["a 50"]),
+        ("added too long ago", vec![k(-301)], vec![bears("k", Some(300))], 0, &["-a"]),
+        ("added in the future", vec![k(500)], vec![bears("k", Some(300))], 100, &["a 200"]),
+        ("nobody says when", vec![taint("k", None)], vec![bears("k", Some(300))], 100, &["a 200"]),
+        (
+            "of several the shortest counts",
+            vec![k(0), l(0)],
+            vec![bears("k", Some(300)), bears("l", Some(60))],
+            0,
+            &["a 60"],
+        ),
+        (
+            "each from its own time",
+            vec![k(-280), l(0)],
+            vec![bears("k", Some(300)), bears("l", Some(60))],
+            0,
+            &["a 20"],
+        ),
+        ("one of them not at all", vec![k(0), l(0)], vec![bears("k", None)], 0, &["-a"]),
+    ];
+    for (sentence, taints, tolerations, seconds, wants) in cases {
+        let world = world(&taints, &[pod("a", &tolerations)]);
+        assert_eq!(words(&decided(&world, seconds)), wants, "{sentence}");
+    }
+}
+
+#[test]
+fn pods_are_taken_as_kubernetes_documents_and_those_that_end_or_ended_are_left_alone() {
+    let a = || pod("a", &[]);
+    let deleted = with(a(), "/metadata/deletionTimestamp", json!(stamp(30)));
+    let mirror = with(a(), "/metadata/annotations", json!({ "kubernetes.io/config.mirror": "x" }));
+    let owner = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true }]);
+    let cases: [(&str, Value, &[&str]); 9] = [
+        ("it runs", a(), &["-a"]),
+        ("it has not begun", with(a(), "/status/phase", json!("Pending")), &["-a"]),
+        ("its kubelet cannot be asked", with(a(), "/status/phase", json!("Unknown")), &["-a"]),
+        ("of a DaemonSet, without its tolerations", with(a(), "/metadata/ownerReferences", owner), &["-a"]),
+        ("a mirror pod without its toleration", mirror, &["-a"]),
+        ("W-TE7: it ended well", with(a(), "/status/phase", json!("Succeeded")), &[]),
+        ("W-TE7: it ended badly", with(a(), "/status/phase", json!("Failed")), &[]),
+        ("it ends already", deleted, &[]),
+        ("it is on no node", with(a(), "/spec", json!({})), &[]),
+    ];
+    for (sentence, pod, wants) in cases {
+        let world = world(&[taint("k", Some(0))], &[pod]);
+        assert_eq!(words(&decided(&world, 0)), wants, "{sentence}");
+    }
+}
+
+#[test]
+fn what_ended_the_tolerance_says_so_with_its_numbers() {
+    let world = world(&[taint("k", Some(-100))], &[pod("a", &[bears("k", Some(300))])]);
+    let held = decided(&world, 0);
+    let said = held.holds[0].1.to_string();
+    assert_eq!(
+        said,
+        "the pod tolerates the taint k:NoExecute of node n for another 200s; then it is deleted"
+    );
+    assert_eq!(held.recheck_at, Some(at(10)), "the numbers stay true");
+    assert_eq!(decided(&world, 195).recheck_at, Some(at(200)));
+    let due = decided(&world, 230);
+    let [Intent::Delete(delete)] = due.intents.as_slice() else { panic!("{due:?}") };
+    assert_eq!((delete.due, delete.rv.to_string().as_str(), delete.generation), (at(200), "10", 4));
+    assert!(delete.cause.to_string().contains("k:NoExecute"), "{}", delete.cause);
+    assert_eq!(due.recheck_at, None, "whoever carries it out tries again");
+}
+
+/// The ones whose time is over first go first.
+#[test]
+fn they_go_in_the_order_of_their_times() {
+    let pods = [("a", 30), ("b", 10), ("c", 20), ("d", 10)];
+    let pods = pods.map(|(name, seconds)| pod(name, &[bears("k", Some(seconds))]));
+    let world = world(&[taint("k", Some(0))], &pods);
+    assert_eq!(words(&decided(&world, 25)), ["-b", "-d", "-c", "a 5"]);
+}
+
+/// A pod that comes to a node that was tainted before has its whole time there: else its controller and this one
+/// would replace and delete it for ever.
+#[test]
+fn a_pod_that_comes_later_has_its_whole_time() {
+    let since =
+        |second| json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(second) }]);
+    let later = with(pod("a", &[bears("k", Some(300))]), "/status/conditions", since(1_000));
+    for added in [Some(-5_000), None] {
+        let world = world(&[taint("k", added)], &[]);
+        world.apply(Kind::Pods, &later, at(1_000));
+        assert_eq!(words(&decided(&world, 1_100)), ["a 200"], "{added:?}");
+        assert_eq!(words(&decided(&world, 1_300)), ["-a"], "{added:?}");
+    }
+    // And no more of it for whoever starts in the middle.
+    let world = World::listed();
+    world.wall(BEGINS + 1_100, at(0));
+    world.apply(Kind::Pods, &later, at(0));
+    world.apply(Kind::Nodes, &node(&[taint("k", Some(-5_000))]), at(0));
+    assert_eq!(words(&decided(&world, 0)), ["a 200"]);
+}
+
+#[test]
+fn w_te3_a_restart_lengthens_nothing() {
+    for restarted in [0, 100, 299, 300, 5_000] {
+        let world = World::listed();
+        world.wall(BEGINS + i64::try_from(restarted).unwrap(), at(0));
+        world.apply(Kind::Pods, &pod("a", &[bears("k", Some(300))]), at(0));
+        world.apply(Kind::Nodes, &node(&[taint("k", Some(0))]), at(0));
+        let left = 300_u64.saturating_sub(restarted);
+        let wants = if left == 0 { "-a".to_owned() } else { format!("a {left}") };
+        assert_eq!(words(&decided(&world, 0)), [wants], "after {restarted}s");
+        assert_eq!(words(&decided(&world, left)), ["-a"], "after {restarted}s");
+    }
+}
+
+#[test]
+fn a_jump_of_our_wall_clock_deletes_nobody_early() {
+    for jump in [-100_000, 100_000] {
+        let world = world(&[], &[pod("a", &[bears("k", Some(300))])]);
+        world.wall(BEGINS + 50 + jump, at(50));
+        world.apply(Kind::Nodes, &node(&[taint("k", Some(50))]), at(50));
+        assert_eq!(words(&decided(&world, 349)), ["a 1"], "by {jump}s, before the taint was seen");
+        world.wall(BEGINS + 100 - jump, at(100));
+        world.apply(
+            Kind::Nodes,
+            &with(node(&[taint("k", Some(50))]), "/metadata/resourceVersion", json!("6")),
+            at(100),
+        );
+        assert_eq!(words(&decided(&world, 349)), ["a 1"], "by {jump}s, after");
+        assert_eq!(words(&decided(&world, 350)), ["-a"], "by {jump}s");
+    }
+}
+
+#[test]
+fn w_te4_what_changes_counts_at_once() {
+    let world = world(&[taint("k", Some(0))], &[pod("a", &[bears("k", Some(300))])]);
+    let now_bears = |tolerations: &[Value], now| world.apply(Kind::Pods, &pod("a", tolerations), at(now));
+    assert_eq!(words(&decided(&world, 100)), ["a 200"]);
+    now_bears(&[bears("k", Some(900))], 110);
+    assert_eq!(words(&decided(&world, 110)), ["a 790"], "longer");
+    now_bears(&[bears("k", Some(120))], 115);
+    assert_eq!(words(&decided(&world, 115)), ["a 5"], "shorter");
+    now_bears(&[bears("k", Some(60))], 116);
+    assert_eq!(words(&decided(&world, 116)), ["-a"], "so short that it is over");
+    now_bears(&[bears("k", Some(60)), bears("", None)], 117);
+    assert_eq!(words(&decided(&world, 117)), ["-a"], "the first that matches counts");
+    now_bears(&[bears("", None)], 118);
+    assert!(words(&decided(&world, 118)).is_empty(), "for ever");
+    now_bears(&[bears("k", Some(300)), bears("l", Some(60))], 119);
+    world.apply(Kind::Nodes, &node(&[taint("k", Some(0)), taint("l", Some(119))]), at(119));
+    assert_eq!(words(&decided(&world, 119)), ["a 60"], "a second taint, for a shorter time");
+    world.apply(Kind::Nodes, &node(&[taint("k", Some(0))]), at(120));
+    assert_eq!(words(&decided(&world, 120)), ["a 180"], "the second taint is gone, and its time with it");
+    world.apply(Kind::Nodes, &node(&[]), at(121));
+    assert!(words(&decided(&world, 9_999)).is_empty(), "all taints are gone");
+}
+
+#[test]
+fn a_taint_that_comes_back_begins_anew() {
+    let world = world(&[taint("k", Some(0))], &[pod("a", &[bears("k", Some(300))])]);
+    world.apply(Kind::Nodes, &node(&[]), at(200));
+    world.apply(Kind::Nodes, &node(&[taint("k", Some(250))]), at(250));
+    assert_eq!(words(&decided(&world, 300)), ["a 250"]);
+}
+
+/// H-2 of kube-controller-manager: a timer by name.
+#[test]
+fn w_te2_the_successor_of_a_pod_is_another_pod() {
+    let world = world(&[taint("k", Some(0))], &[pod("a", &[])]);
+    world.remove(Kind::Pods, "uid-a", at(1));
+    let successor = with(pod("a", &[]), "/metadata/uid", json!("new"));
+    world.apply(Kind::Pods, &with(successor, "/spec/nodeName", json!("other")), at(2));
+    assert!(words(&decided(&world, 2)).is_empty());
+}
+
+#[test]
+fn a_toleration_that_cannot_be_read_matches_nothing_and_its_pod_is_held() {
+    let near = |operator: &str| json!({ "key": "k", "operator": operator, "value": "5" });
+    for operator in ["Lt", "Gt", "Near"] {
+        let world = world(&[taint("k", Some(0))], &[pod("a", &[near(operator)])]);
+        let decision = decided(&world, 1);
+        assert_eq!(words(&decision), ["a TolerationUnreadable"]);
+        let said = decision.holds[0].1.to_string();
+        assert!(said.contains(operator) && said.contains("k:NoExecute"), "{said}");
+    }
+    let cases: [(&str, Vec<Value>, &[&str]); 3] = [
+        ("another one matches", vec![near("Lt"), bears("k", None), bears("l", None)], &[]),
+        ("another taint is not tolerated", vec![near("Lt")], &["-a"]),
+        (
+            "another taint is tolerated for a time",
+            vec![near("Lt"), bears("l", Some(9))],
+            &["a 9", "a TolerationUnreadable"],
+        ),
+    ];
+    for (sentence, tolerations, wants) in cases {
+        let world = world(&[taint("k", Some(0)), taint("l", Some(0))], &[pod("a", &tolerations)]);
+        assert_eq!(words(&decided(&world, 0)), wants, "{sentence}");
+    }
+}
+
+#[test]
+fn what_is_not_known_holds() {
+    let world = world(&[taint("k", Some(0))], &[pod("a", &[])]);
+    let unreadable = with(node(&[taint("k", Some(0))]), "/metadata/resourceVersion", json!("x"));
+    world.apply(Kind::Nodes, &unreadable, at(1));
+    let held = decided(&world, 1);
+    assert_eq!((held.intents.len(), held.holds[0].1.reason()), (0, "NodeUnreadable"));
+    world.remove(Kind::Nodes, "uid-n", at(2));
+    assert_eq!(
+        decided(&world, 2),
+        Decision::default(),
+        "the pods of a node that is gone are not its business"
+    );
+    world.apply(Kind::Nodes, &node(&[taint("k", Some(0))]), at(3));
+    let silent = decide(&Key("n".into()), &world.read().view(), at(500));
+    assert_eq!((silent.intents.len(), silent.holds[0].1.reason()), (0, "Stale"));
+}
+
+#[test]
+fn it_acts_in_place_of_kcm_only_and_wakes_for_what_matters() {
+    let controller = TaintEviction::new(&prometheus::Registry::new()).unwrap();
+    let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts(mode));
+    assert_eq!(acts, [false, false, true]);
+    let world = world(&[taint("k", Some(0))], &[pod("a", &[])]);
+    let guard = world.read();
+    let known = guard.view().pod(&Uid::new("uid-a").unwrap()).unwrap();
+    let marked = |change: &Change<'_>| {
+        let mut keys = Vec::new();
+        controller.touched(change, &mut |key| keys.push(key));
+        keys.len()
+    };
+    let noise = Pod { ready: true, ..known.clone() };
+    let other = Pod { tolerations: Default::default(), phase: Phase::Failed, ..known.clone() };
+    assert_eq!(marked(&Change::Pod { before: Some(known), after: Some(&noise) }), 0);
+    assert_eq!(marked(&Change::Pod { before: Some(known), after: Some(&other) }), 2);
+    assert_eq!(marked(&Change::Pod { before: None, after: Some(known) }), 1);
+    let name: Arc<str> = "n".into();
+    assert_eq!(marked(&Change::Node { name: &name, taints: true }), 1);
+    assert_eq!(marked(&Change::Node { name: &name, taints: false }), 0);
+    let mut all = Vec::new();
+    controller.all(&guard.view(), &mut |key| all.push(key));
+    assert_eq!(all, [Key(name)]);
+}
+
+#[test]
+fn deletions_are_counted_in_seconds_since_they_were_due() {
+    let registry = prometheus::Registry::new();
+    let controller = TaintEviction::new(&registry).unwrap();
+    let world = world(&[taint("k", Some(0))], &[pod("a", &[bears("k", Some(10))])]);
+    let decision = decided(&world, 12);
+    let [Intent::Delete(delete)] = decision.intents.as_slice() else { panic!("{decision:?}") };
+    for outcome in [Outcome::Ending, Outcome::Changed, Outcome::Gone, Outcome::Withdrawn, Outcome::NotLeader]
+    {
+        controller.deleted(delete, &outcome, at(10) + Duration::from_millis(2_500));
+    }
+    let mut page = Vec::new();
+    prometheus::Encoder::encode(&prometheus::TextEncoder::new(), &registry.gather(), &mut page).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    for line in [
+        "taint_eviction_controller_pod_deletions_total 1",
+        "taint_eviction_controller_pod_deletion_duration_seconds_sum 2.5",
+        "taint_eviction_controller_pod_deletion_duration_seconds_count 1",
+        "taint_eviction_controller_pod_deletion_duration_seconds_bucket{le=\"0.005\"} 0",
+        "taint_eviction_controller_pod_deletion_duration_seconds_bucket{le=\"240\"} 1",
+    ] {
+        assert!(page.lines().any(|one| one == line), "no {line} in {page}");
+    }
+}

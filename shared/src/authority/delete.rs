@@ -1,0 +1,127 @@
+//! The graceful deletion of one pod: a condition that says why, then DELETE with the
+//! pod's own grace.
+//!
+//! Source of the contract: `pkg/controller/tainteviction` (`addConditionAndDeletePod`)
+//! and `pkg/registry/core/pod/strategy.go` (`CheckGracefulDelete`), v1.36.3.
+//!
+//! No evidence is needed, for only the kubelet ends what it asks for. Invariants: the
+//! grace is named and never zero; both requests carry the UID and the version, the
+//! second one that of the first one's answer, so that neither meets a successor nor a
+//! pod that was called finished meanwhile, which the API server removes at once; both
+//! fall into the leader's term. The first one is the re-read of the pod: what it
+//! answers with is what is deleted.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::act::Outcome;
+use super::claim::{Cause, Delete};
+use super::evict::{DEFAULT_GRACE, SHORTEST_GRACE};
+use crate::cache::Object;
+use crate::client::{ApiError, Call, Connection, Method};
+use crate::clock::Env;
+use crate::events::Speaker;
+use crate::lease::Leadership;
+use crate::model::{Interner, Pod, Rv};
+use crate::wire;
+
+/// In whose place, and by what reason, people hear of deletions for taints: those who
+/// look for kube-controller-manager's Events find ours.
+pub(crate) const TAINT_MANAGER_EVICTION: (Speaker, &str) =
+    (Speaker::InPlaceOf("taint-eviction-controller"), "TaintManagerEviction");
+
+/// KCM's reason and message of the condition `DisruptionTarget` (KEP-3329).
+const fn words(cause: &Cause) -> (&'static str, &'static str) {
+    match cause {
+        Cause::Taint { .. } => ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
+    }
+}
+
+/// The pod as the condition was written to it.
+struct Marked {
+    rv: Rv,
+    grace: i64,
+}
+
+/// Asks the pod to end; gives back how that went, and which version it left or found.
+pub(super) async fn delete(
+    connection: &Connection,
+    env: &Env,
+    leadership: &Leadership,
+    delete: &Delete,
+) -> (Outcome, Rv) {
+    let marked = match send(connection, env, leadership, mark(delete, env.clock.wall())).await {
+        Ok(answer) => match read(answer, env) {
+            Ok(marked) => marked,
+            Err(outcome) => return (outcome, delete.rv),
+        },
+        Err(outcome) => return (outcome, delete.rv),
+    };
+    match send(connection, env, leadership, end(delete, &marked)).await {
+        Ok(_) => (Outcome::Ending, marked.rv),
+        Err(outcome) => (outcome, marked.rv),
+    }
+}
+
+/// The term is asked for right before each write: it may have been lost, or renewed,
+/// since the last.
+async fn send(
+    connection: &Connection,
+    env: &Env,
+    leadership: &Leadership,
+    call: Call,
+) -> Result<wire::Raw, Outcome> {
+    let Some(term) = leadership.term(env.now()) else { return Err(Outcome::NotLeader) };
+    connection.send(call.by(term.ends())).await.map_err(Outcome::of)
+}
+
+/// What the condition was written to. It is what was decided about, for the version
+/// was; a pod that ends or has ended would have had another one.
+fn read(answer: wire::Raw, env: &Env) -> Result<Marked, Outcome> {
+    let wire: wire::Pod = answer.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
+    let grace = wire.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+    let pod = <Pod as Object>::project(wire, &mut Interner::default(), env.now())
+        .map_err(|unreadable| Outcome::Failed(ApiError::ContentType(unreadable.why().to_owned())))?;
+    if pod.deletion.is_some() || pod.phase.is_terminal() {
+        return Err(Outcome::Changed);
+    }
+    Ok(Marked { rv: pod.rv, grace: grace.unwrap_or(DEFAULT_GRACE).max(SHORTEST_GRACE) })
+}
+
+/// A condition that is true already keeps the time since when it is: then this changes
+/// nothing, however often it is tried.
+fn mark(delete: &Delete, wall: Timestamp) -> Call {
+    let Delete { pod, rv, generation, disrupted, cause, due: _ } = delete;
+    let (reason, message) = words(cause);
+    let since =
+        disrupted.filter(|seconds| *seconds > 0).and_then(|seconds| Timestamp::from_second(seconds).ok());
+    let since = since.unwrap_or(wall);
+    let condition = json!({
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "observedGeneration": generation,
+        "lastTransitionTime": format!("{since:.0}"),
+    });
+    let body = json!({
+        "metadata": { "uid": pod.uid, "resourceVersion": rv },
+        "status": { "conditions": [condition] },
+    });
+    let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
+    Call::write(Method::Patch, path, &body)
+}
+
+fn end(delete: &Delete, marked: &Marked) -> Call {
+    let pod = &delete.pod;
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "gracePeriodSeconds": marked.grace,
+        "preconditions": { "uid": pod.uid, "resourceVersion": marked.rv },
+    });
+    Call::write(Method::Delete, format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name), &body)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! The pair of requests, byte by byte.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::client::scripted::{Answer, Api, Asked, env, pass};
+use crate::clock::Mono;
+use crate::testing::objects::{Obj, pod};
+
+const PATCH: &str = "PATCH /api/v1/namespaces/ns/pods/a/status";
+const DELETE: &str = "DELETE /api/v1/namespaces/ns/pods/a";
+
+fn wished() -> Delete {
+    let force = pod("a").force(super::super::Claim::NeverScheduled);
+    let cause = Cause::Taint { node: "n".into(), taint: "k:NoExecute".into() };
+    Delete { pod: force.pod, rv: force.rv, generation: 3, disrupted: None, cause, due: Mono::default() }
+}
+
+/// What the pod was after the condition was written.
+fn marked() -> Obj {
+    pod("a").rv(77).on("n").set("/spec/terminationGracePeriodSeconds", json!(45))
+}
+
+async fn tried(
+    wished: &Delete,
+    leads_for: f64,
+    script: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+) -> (&'static str, String, Vec<Asked>) {
+    let (env, _wall) = env();
+    let api = Api::new(&env, move |asked| {
+        let answer = script(&asked);
+        async move { answer }
+    });
+    let leadership: Arc<Leadership> = Leadership::for_tests(env.now() + Duration::from_secs_f64(leads_for));
+    let (outcome, rv) = delete(&api.connection(), &env, &leadership, wished).await;
+    pass(0.0).await;
+    (outcome.name(), rv.to_string(), api.heard())
+}
+
+fn well(asked: &Asked) -> Answer {
+    match asked.method.as_str() {
+        "PATCH" => Answer::json(&marked().0),
+        _ => Answer::json(&marked().rv(78).terminating().0),
+    }
+}
+
+fn lines(heard: &[Asked]) -> Vec<String> {
+    heard.iter().map(Asked::line).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_condition_is_written_and_the_pod_asked_to_end_by_its_own_grace_at_that_version() {
+    let (outcome, rv, heard) = tried(&wished(), 60.0, well).await;
+    assert_eq!((outcome, rv.as_str()), ("ending", "77"));
+    assert_eq!(lines(&heard), [PATCH, DELETE]);
+    assert_eq!(heard[0].content_type, "application/strategic-merge-patch+json");
+    assert_eq!(
+        heard[0].body,
+        concat!(
+            r#"{"metadata":{"resourceVersion":"10","uid":"uid-a"},"status":{"conditions":[{"#,
+            r#""lastTransitionTime":"2026-11-21T12:00:00Z","#,
+            r#""message":"Taint manager: deleting due to NoExecute taint","#,
+            r#""observedGeneration":3,"reason":"DeletionByTaintManager","status":"True","#,
+            r#""type":"DisruptionTarget"}]}}"#
+        )
+    );
+    assert_eq!(
+        heard[1].body,
+        concat!(
+            r#"{"apiVersion":"v1","gracePeriodSeconds":45,"kind":"DeleteOptions","#,
+            r#""preconditions":{"resourceVersion":"77","uid":"uid-a"}}"#
+        )
+    );
+    assert!(heard.iter().all(|asked| !asked.permitted), "no permit is needed, and none is carried");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grace_is_never_zero_and_never_left_to_the_server() {
+    for (given, sent) in
+        [(json!(0), 1), (json!(-5), 1), (json!(1), 1), (json!(3_600), 3_600), (json!(null), 30)]
+    {
+        let object = marked().set("/spec/terminationGracePeriodSeconds", given.clone());
+        let (outcome, _, heard) = tried(&wished(), 60.0, move |asked| match asked.method.as_str() {
+            "PATCH" => Answer::json(&object.0),
+            _ => well(asked),
+        })
+        .await;
+        assert_eq!((outcome, &heard[1].json()["gracePeriodSeconds"]), ("ending", &json!(sent)), "{given}");
+    }
+}
+
+/// Thought of with a webhook in mind that denies the deletion: each try would have written the condition with another
+/// time, each write would have been another version, and each version another try at once.
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_is_true_already_keeps_its_time() {
+    let wished = Delete { disrupted: Some(1_700_000_000), ..wished() };
+    let (_, _, heard) = tried(&wished, 60.0, well).await;
+    let condition = &heard[0].json()["status"]["conditions"][0];
+    assert_eq!(condition["lastTransitionTime"], "2023-11-14T22:13:20Z");
+    let (_, _, heard) = tried(&Delete { disrupted: Some(0), ..wished }, 60.0, well).await;
+    let condition = &heard[0].json()["status"]["conditions"][0];
+    assert_eq!(condition["lastTransitionTime"], "2026-11-21T12:00:00Z", "nobody said since when");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ends_or_has_ended_is_left_alone() {
+    for answer in [marked().terminating(), marked().phase("Failed"), marked().phase("Succeeded")] {
+        let (outcome, rv, heard) = tried(&wished(), 60.0, move |_| Answer::json(&answer.0)).await;
+        assert_eq!((outcome, rv.as_str(), lines(&heard)), ("changed", "10", vec![PATCH.to_owned()]));
+    }
+}
+
+type Answers = Box<dyn Fn() -> Answer + Send + Sync>;
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_says_at_which_version() {
+    let refused = |code, reason| -> Answers { Box::new(move || Answer::status(code, reason, "no")) };
+    let others = |answers: fn() -> Answer| -> Answers { Box::new(answers) };
+    let cases = [
+        ("the pod changed", "PATCH", refused(409, "Conflict"), "changed", "10", 1),
+        ("it is gone", "PATCH", others(Answer::not_found), "gone", "10", 1),
+        ("nobody answers", "PATCH", others(Answer::broken), "failed", "10", 1),
+        ("the answer is unreadable", "PATCH", others(Answer::garbage), "failed", "10", 1),
+        ("it changed in between", "DELETE", refused(409, "Conflict"), "changed", "77", 2),
+        ("it went in between", "DELETE", others(Answer::not_found), "gone", "77", 2),
+        ("a webhook denies it", "DELETE", refused(403, "Forbidden"), "failed", "77", 2),
+    ];
+    for (sentence, method, answer, outcome, rv, requests) in cases {
+        let (ended, at, heard) =
+            tried(&wished(), 60.0, move |asked| if asked.method == method { answer() } else { well(asked) })
+                .await;
+        assert_eq!((ended, at.as_str(), heard.len()), (outcome, rv, requests), "{sentence}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_requests_fall_into_the_term() {
+    let (outcome, _, heard) = tried(&wished(), 0.0, well).await;
+    assert_eq!((outcome, heard.len()), ("not_leader", 0));
+    let late = |asked: &Asked| well(asked).late(Duration::from_millis(600));
+    let (outcome, rv, heard) = tried(&wished(), 1.0, late).await;
+    assert_eq!((outcome, rv.as_str(), heard.len()), ("failed", "77", 2), "given up when the term ends");
+}

@@ -1,0 +1,194 @@
+//! The turn of a graceful deletion: what was wished for is asked for anew, the node is
+//! read once more, and one request pair goes out for each pod at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::act::Outcome;
+use super::super::delete::{TAINT_MANAGER_EVICTION, delete};
+use super::super::ledger::{Admission, Ledger};
+use super::{Authority, Class, Delete, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
+use crate::cache::{Lookup, Object};
+use crate::client::{ApiError, Call};
+use crate::clock::Mono;
+use crate::events::{About, Event, EventType, Speaker};
+use crate::model::{Interner, Node, Rv, Taint, Uid};
+use crate::record::{Action, Record, error_chain};
+use crate::wire;
+
+/// How long the read of a node speaks for the pods of its turn. They need some
+/// milliseconds each; a slow API server is asked again.
+const LOOK_LASTS: Duration = Duration::from_secs(2);
+
+/// Deletions that wait or are being carried out.
+#[derive(Default)]
+pub(super) struct Deletions {
+    /// Apart from those of force deletions and statuses: whoever is turned away for
+    /// another's sake would not be woken.
+    ledger: Ledger,
+}
+
+impl Deletions {
+    /// It will not be carried out by this process.
+    pub(super) fn forget(&mut self, uid: &Uid) {
+        self.ledger.released(uid);
+    }
+
+    pub(super) fn tidy(&mut self, now: Mono) {
+        self.ledger.tidy(now);
+    }
+}
+
+/// The node that a turn has read, when, and whether it is as the cache has it.
+#[derive(Default)]
+pub(super) struct LookedAt(Option<(Arc<str>, Mono, bool)>);
+
+/// Whether the taints that end pods are the same ones.
+fn same_taints(live: &[Taint], known: &[Taint]) -> bool {
+    let names = |taint: &Taint| (Arc::clone(&taint.key), Arc::clone(&taint.value), taint.time_added);
+    live.iter().map(names).eq(known.iter().map(names))
+}
+
+impl Authority {
+    pub(super) fn submit_delete(&self, delete: Delete, owner: &Arc<dyn Owner>, now: Mono) -> Submitted {
+        if self.leadership.term(now).is_none() {
+            return Submitted::NotLeading;
+        }
+        let mut state = self.state.lock();
+        let uid = delete.pod.uid.clone();
+        match state.deletions.ledger.admit(&uid, delete.rv, now) {
+            Admission::Busy => return Submitted::Accepted,
+            Admission::Paused(until) => return Submitted::Later(until),
+            Admission::Admitted => {}
+        }
+        let lane = Arc::clone(delete.cause.node());
+        let work = Work::Delete { delete, owner: Arc::clone(owner) };
+        if state.queue.push(Class::Delete, &lane, work).is_err() {
+            state.deletions.ledger.released(&uid);
+            return Submitted::Later(now + WITNESS_AGAIN);
+        }
+        self.count(&state);
+        Submitted::Accepted
+    }
+
+    pub(super) async fn delete(&self, wished: Delete, owner: &Arc<dyn Owner>, looked_at: &mut LookedAt) {
+        let wished = owner.anew(&wished).ok_or(wished);
+        let (wished, (outcome, rv)) = match wished {
+            Ok(anew) => {
+                let done = self.carry_out(&anew, looked_at).await;
+                (anew, done)
+            }
+            Err(old) => {
+                let rv = old.rv;
+                (old, (Outcome::Withdrawn, rv))
+            }
+        };
+        let (uid, now) = (&wished.pod.uid, self.env.now());
+        let again = {
+            let ledger = &mut self.state.lock().deletions.ledger;
+            // Whoever asked meanwhile was turned away, and may know more.
+            let asked_again = ledger.asked_again(uid).then_some(now);
+            match &outcome {
+                Outcome::Ending | Outcome::Gone => {
+                    ledger.settled(uid, now);
+                    None
+                }
+                Outcome::Withdrawn => {
+                    ledger.released(uid);
+                    asked_again
+                }
+                Outcome::Changed | Outcome::Expired => Some(ledger.failed(uid, rv, Duration::ZERO, now)),
+                Outcome::Failed(error) => Some(ledger.failed(uid, rv, wished_pause(error), now)),
+                Outcome::NotLeader
+                | Outcome::Written
+                | Outcome::NoEffect
+                | Outcome::Refused(_)
+                | Outcome::Released(_)
+                | Outcome::FinalizersRemain(_) => {
+                    ledger.released(uid);
+                    None
+                }
+            }
+        };
+        self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
+        self.tell(&wished, &outcome, owner.controller());
+        owner.deleted(&wished, &outcome, now);
+        if let Some(again) = again {
+            owner.wake_at(again);
+        }
+    }
+
+    async fn carry_out(&self, wished: &Delete, looked_at: &mut LookedAt) -> (Outcome, Rv) {
+        match self.is_as_known(wished.cause.node(), looked_at).await {
+            Ok(true) => delete(&self.connection, &self.env, &self.leadership, wished).await,
+            Ok(false) => (Outcome::Changed, wished.rv),
+            Err(error) => (Outcome::Failed(error), wished.rv),
+        }
+    }
+
+    /// Whether a quorum read finds the node's identity and taints as the cache has
+    /// them: the cache may be behind, and a deletion cannot be taken back.
+    async fn is_as_known(&self, name: &Arc<str>, looked_at: &mut LookedAt) -> Result<bool, ApiError> {
+        let asked = self.env.now();
+        if let Some((of, at, same)) = &looked_at.0
+            && of == name
+            && asked.since(*at) < LOOK_LASTS
+        {
+            return Ok(*same);
+        }
+        let same = match self.connection.send(Call::get(format!("/api/v1/nodes/{name}"))).await {
+            Ok(raw) => {
+                let wire: wire::Node = raw.decode().map_err(ApiError::Undecodable)?;
+                let live = <Node as Object>::project(wire, &mut Interner::default(), asked);
+                let guard = self.cache.read();
+                match (live, guard.view().node(name)) {
+                    (Ok(live), Lookup::Known(known)) => {
+                        live.uid == known.uid && same_taints(&live.no_execute, &known.no_execute)
+                    }
+                    (Err(_), _) | (_, Lookup::Unknown(_) | Lookup::Absent) => false,
+                }
+            }
+            Err(error) if error.is_not_found() => false,
+            Err(error) => return Err(error),
+        };
+        looked_at.0 = Some((Arc::clone(name), asked, same));
+        Ok(same)
+    }
+
+    fn tell(&self, wished: &Delete, outcome: &Outcome, controller: &'static str) {
+        let pod = &wished.pod;
+        let about = About::Pod(pod.clone());
+        let (action, reason, message) = match outcome {
+            Outcome::Ending => {
+                let (speaker, reason) = TAINT_MANAGER_EVICTION;
+                let message = format!("Marking for deletion Pod {pod}");
+                self.events.record(Event { speaker, about, kind: EventType::Normal, reason, message });
+                (Action::Deleted, "TaintNotTolerated", wished.cause.to_string())
+            }
+            Outcome::Failed(error) => {
+                let (why, reason) = (error_chain(error), "TaintEvictionFailed");
+                let (speaker, kind) = (Speaker::Ours, EventType::Warning);
+                let message = format!("it is tried again: {why}");
+                self.events.record(Event { speaker, about, kind, reason, message });
+                (Action::Failed, error.category(), why)
+            }
+            Outcome::Gone => (Action::Dropped, "Gone", "the pod is there no more".to_owned()),
+            Outcome::Withdrawn => (Action::Dropped, "Withdrawn", "nobody wants it any more".to_owned()),
+            Outcome::NotLeader => {
+                (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned())
+            }
+            Outcome::Changed
+            | Outcome::Expired
+            | Outcome::Written
+            | Outcome::NoEffect
+            | Outcome::Refused(_)
+            | Outcome::Released(_)
+            | Outcome::FinalizersRemain(_) => {
+                (Action::Dropped, "Changed", "pod or node changed since the decision".to_owned())
+            }
+        };
+        let (at, node) = (self.env.clock.wall(), Some(Arc::clone(wished.cause.node())));
+        let pod = Some(pod.clone());
+        self.journal.write(Record { at, controller, action, pod, budget: None, node, reason, message });
+    }
+}

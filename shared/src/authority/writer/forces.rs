@@ -1,0 +1,130 @@
+//! The turn of a force deletion: verified, carried out, told and written down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::act::{self, Outcome};
+use super::super::ledger::Admission;
+use super::super::verify::{Refusal, Verifier};
+use super::{Authority, Class, Force, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
+use crate::clock::Mono;
+use crate::events::{About, Event, EventType, Speaker};
+use crate::record::{Action, Record, error_chain};
+
+impl Authority {
+    pub(super) fn submit_force(&self, force: Force, owner: &Arc<dyn Owner>, now: Mono) -> Submitted {
+        if self.leadership.term(now).is_none() {
+            return Submitted::NotLeading;
+        }
+        let mut state = self.state.lock();
+        match state.ledger.admit(&force.pod.uid, force.rv, now) {
+            Admission::Busy => return Submitted::Accepted,
+            Admission::Paused(until) => return Submitted::Later(until),
+            Admission::Admitted => {}
+        }
+        let class = Class::Force(force.claim.kind());
+        let lane = Arc::clone(force.claim.node().unwrap_or(&force.pod.namespace));
+        let uid = force.pod.uid.clone();
+        if state.queue.push(class, &lane, Work::Force { force, owner: Arc::clone(owner) }).is_err() {
+            state.ledger.released(&uid);
+            return Submitted::Later(now + WITNESS_AGAIN);
+        }
+        self.count(&state);
+        Submitted::Accepted
+    }
+
+    pub(super) async fn force(&self, verifier: &mut Verifier<'_>, force: &Force) -> Outcome {
+        let evidence = match verifier.verify(force).await {
+            Ok(evidence) => evidence,
+            Err(Refusal::PodChanged) => return Outcome::Changed,
+            Err(refusal) => return Outcome::Refused(refusal),
+        };
+        act::force(&self.connection, &self.env, &self.leadership, evidence).await
+    }
+
+    pub(super) fn ended(&self, force: &Force, outcome: &Outcome, owner: &Arc<dyn Owner>) {
+        let now = self.env.now();
+        let uid = &force.pod.uid;
+        let again = {
+            let mut state = self.state.lock();
+            match outcome {
+                Outcome::Released(_) | Outcome::FinalizersRemain(_) | Outcome::Gone => {
+                    state.ledger.settled(uid, now);
+                    None
+                }
+                Outcome::NotLeader
+                | Outcome::Written
+                | Outcome::NoEffect
+                | Outcome::Ending
+                | Outcome::Withdrawn => {
+                    state.ledger.released(uid);
+                    None
+                }
+                Outcome::Changed | Outcome::Expired | Outcome::Refused(_) => {
+                    Some(state.ledger.failed(uid, force.rv, Duration::ZERO, now))
+                }
+                Outcome::Failed(error) => Some(state.ledger.failed(uid, force.rv, wished_pause(error), now)),
+            }
+        };
+        self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
+        self.report(force, outcome, owner.controller());
+        owner.ended(force, outcome);
+        if let Some(again) = again {
+            owner.wake_at(again);
+        }
+    }
+
+    fn report(&self, force: &Force, outcome: &Outcome, controller: &'static str) {
+        let (action, reason, message) = match outcome {
+            Outcome::Released(kind) | Outcome::FinalizersRemain(kind) => {
+                self.metrics.releases.with_label_values(&[kind.name()]).inc();
+                (Action::ForceDeleted, kind.name(), kind.to_string())
+            }
+            Outcome::Written | Outcome::NoEffect | Outcome::Ending | Outcome::Withdrawn => return,
+            Outcome::Gone => (Action::Dropped, "Gone", "somebody else removed the pod first".to_owned()),
+            Outcome::Changed => (Action::Dropped, "Changed", "the pod changed since the decision".to_owned()),
+            Outcome::Expired => (
+                Action::Dropped,
+                "Expired",
+                "the evidence expired before the act; it is looked for again".to_owned(),
+            ),
+            Outcome::NotLeader => {
+                (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned())
+            }
+            Outcome::Refused(refusal) => {
+                self.metrics.refusals.with_label_values(&[refusal.reason()]).inc();
+                (Action::Refused, refusal.reason(), error_chain(refusal))
+            }
+            Outcome::Failed(error) => (Action::Failed, error.category(), error_chain(error)),
+        };
+        self.tell_people(force, action, &message);
+        let node = force.claim.node().cloned();
+        let at = self.env.clock.wall();
+        self.journal.write(Record {
+            at,
+            controller,
+            action,
+            pod: Some(force.pod.clone()),
+            budget: None,
+            node,
+            reason,
+            message,
+        });
+    }
+
+    fn tell_people(&self, force: &Force, action: Action, message: &str) {
+        let (kind, reason) = match action {
+            Action::ForceDeleted => (EventType::Normal, "ForceDeleted"),
+            Action::Refused => (EventType::Warning, "ForceDeleteRefused"),
+            Action::Failed => (EventType::Warning, "ForceDeleteFailed"),
+            Action::Held
+            | Action::WouldForceDelete
+            | Action::WouldDelete
+            | Action::Deleted
+            | Action::Dropped => return,
+        };
+        let about = About::Pod(force.pod.clone());
+        let (speaker, message) = (Speaker::Ours, message.to_owned());
+        self.events.record(Event { speaker, about, kind, reason, message });
+    }
+}

@@ -1,0 +1,140 @@
+//! Graceful deletions: asked for anew, one at a time for each pod, and tried again.
+
+use serde_json::json;
+
+use super::*;
+use crate::authority::Cause;
+use crate::testing::objects::uid;
+
+fn wish(name: &str, rv: &str) -> Intent {
+    let pod = pod(name).force(Claim::KubeletTerminated).pod;
+    let cause = Cause::Taint { node: "n".into(), taint: "k:NoExecute".into() };
+    let due = Mono::default();
+    Intent::Delete(Delete { pod, rv: rv.parse().unwrap(), generation: 1, disrupted: None, cause, due })
+}
+
+/// The node `n` with the taint `k` and this value.
+fn tainted(value: &str) -> Obj {
+    let taint =
+        json!([{ "key": "k", "value": value, "effect": "NoExecute", "timeAdded": "2026-11-21T11:00:00Z" }]);
+    node("n").set("/spec/taints", taint)
+}
+
+fn with_node(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Pool {
+    let pool = pool(Leadership::alone(), script);
+    pool.world.apply(Kind::Nodes, &tainted("").0, pool.env.now());
+    pool
+}
+
+fn ending(asked: &Asked) -> Answer {
+    match asked.method.as_str() {
+        "GET" => Answer::json(&tainted("").0),
+        _ => Answer::json(&pod("a").on("n").rv(77).0),
+    }
+}
+
+fn denied(asked: &Asked) -> Answer {
+    match asked.method.as_str() {
+        "DELETE" => Answer::status(403, "Forbidden", "admission webhook \"guard\" denied the request"),
+        _ => ending(asked),
+    }
+}
+
+fn methods(pool: &Pool) -> Vec<String> {
+    pool.api.heard().into_iter().map(|asked| asked.method).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_asked_to_end_told_written_down_and_counted_once() {
+    let pool = with_node(ending);
+    assert_eq!(pool.authority.submit(wish("a", "10"), &pool.owner), Submitted::Accepted);
+    assert_eq!(pool.authority.submit(wish("a", "10"), &pool.owner), Submitted::Accepted);
+    pass(0.1).await;
+    assert_eq!(pool.ended(), ["a ending"]);
+    assert_eq!(methods(&pool), ["GET", "PATCH", "DELETE"]);
+    let records = pool.journal.last();
+    let [record] = records.as_slice() else { panic!("{records:?}") };
+    assert_eq!((record.action, record.reason), (Action::Deleted, "TaintNotTolerated"));
+    assert!(record.message.contains("k:NoExecute"), "{}", record.message);
+    assert_eq!(pool.authority.submit(wish("a", "77"), &pool.owner), Submitted::Accepted);
+    pass(1.0).await;
+    assert_eq!(methods(&pool).len(), 3, "the watch has yet to show it");
+    assert_eq!(pool.metrics.authority.outcomes.with_label_values(&["ending"]).get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_read_of_the_node_speaks_for_the_pods_of_a_turn() {
+    let pool = with_node(ending);
+    for number in 0..BATCH {
+        pool.authority.submit(wish(&format!("p{number}"), "10"), &pool.owner);
+    }
+    pass(0.1).await;
+    assert_eq!(pool.ended().len(), BATCH);
+    let reads = methods(&pool).iter().filter(|method| *method == "GET").count();
+    assert!(reads <= 2, "{reads} reads");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_deleted_when_the_node_is_not_as_the_cache_has_it() {
+    type Case = (&'static str, fn() -> Answer);
+    let others: [Case; 4] = [
+        ("the taint is gone", || Answer::json(&node("n").0)),
+        ("it has another value", || Answer::json(&tainted("other").0)),
+        ("it is another node", || Answer::json(&tainted("").uid("another").0)),
+        ("it is not there", Answer::not_found),
+    ];
+    for (sentence, answer) in others {
+        let pool = with_node(move |asked| if asked.method == "GET" { answer() } else { ending(asked) });
+        pool.authority.submit(wish("a", "10"), &pool.owner);
+        pass(0.1).await;
+        assert_eq!(
+            (pool.ended(), methods(&pool)),
+            (vec!["a changed".to_owned()], vec!["GET".to_owned()]),
+            "{sentence}"
+        );
+        assert_eq!(pool.heard.wakes.lock().len(), 1, "{sentence}: it is decided again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_that_nobody_has_any_more_when_its_turn_comes_is_dropped() {
+    let pool = with_node(ending);
+    pool.heard.changed_its_mind.store(true, Ordering::SeqCst);
+    pool.authority.submit(wish("a", "10"), &pool.owner);
+    pass(0.1).await;
+    assert_eq!((pool.ended(), methods(&pool).len()), (vec!["a withdrawn".to_owned()], 0));
+    pool.heard.changed_its_mind.store(false, Ordering::SeqCst);
+    pool.authority.submit(wish("a", "10"), &pool.owner);
+    pass(0.1).await;
+    assert_eq!(pool.ended()[1], "a ending", "it may be wished for again");
+}
+
+/// Issue 140639 of Kubernetes: five tries within 50 ms, and then never again.
+#[tokio::test(start_paused = true)]
+async fn w_te1_a_deletion_that_is_denied_is_tried_again_later_each_time_and_told_once() {
+    let pool = with_node(denied);
+    assert_eq!(pool.authority.submit(wish("a", "10"), &pool.owner), Submitted::Accepted);
+    pass(0.1).await;
+    assert_eq!(pool.ended(), ["a failed"]);
+    let first = *pool.heard.wakes.lock().last().unwrap();
+    assert_eq!(first, Mono::from_start(Duration::from_secs(1)));
+    // The watch has brought the version of our own condition: no reason to hurry.
+    assert_eq!(pool.authority.submit(wish("a", "77"), &pool.owner), Submitted::Later(first));
+    pass(1.0).await;
+    assert_eq!(pool.authority.submit(wish("a", "77"), &pool.owner), Submitted::Accepted);
+    pass(0.1).await;
+    let second = *pool.heard.wakes.lock().last().unwrap();
+    assert!(second.since(first) >= Duration::from_secs(2), "{second:?}");
+    let records = pool.journal.last();
+    assert!(records.iter().all(|record| record.action == Action::Failed), "{records:?}");
+    assert!(records[0].message.contains("admission webhook"), "{records:?}");
+    assert!(pool.world.read().view().pod(&uid("uid-a")).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_leader_deletes() {
+    let pool = pool(Leadership::none(), ending);
+    assert_eq!(pool.authority.submit(wish("a", "10"), &pool.owner), Submitted::NotLeading);
+    pass(0.1).await;
+    assert!(pool.api.heard().is_empty());
+}

@@ -1,0 +1,137 @@
+//! Taints that end pods: since when they are there, and who hears of them.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::model::{NO_EXECUTE, Taint, Tolerations};
+use crate::testing::objects::{node, pod};
+
+/// 2026-01-01T00:00:00Z.
+const NEW_YEAR: i64 = 1_767_225_600;
+
+fn at(seconds: u64) -> Mono {
+    Mono::from_start(Duration::from_secs(seconds))
+}
+
+fn wall(cache: &Cache, mono: u64, seconds: i64) {
+    cache.read_wall(at(mono), jiff::Timestamp::from_second(NEW_YEAR + seconds).unwrap());
+}
+
+/// The node `n` at this version with a taint that was added at a second of the new year.
+fn tainted(rv: u64, value: &str, added: Option<u8>) -> Obj {
+    let added = added.map(|second| format!("2026-01-01T00:00:{second:02}Z"));
+    let taint = json!({ "key": "k", "value": value, "effect": NO_EXECUTE, "timeAdded": added });
+    node("n").rv(rv).set("/spec/taints", json!([taint]))
+}
+
+fn taints(cache: &Cache) -> Vec<Taint> {
+    match cache.read().view().node("n") {
+        Lookup::Known(node) => node.no_execute.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn since(cache: &Cache) -> (Mono, u64) {
+    let taints = taints(cache);
+    let [taint] = taints.as_slice() else { panic!("{taints:?}") };
+    (taint.first_seen, taint.age.as_secs())
+}
+
+#[test]
+fn only_taints_that_end_pods_are_kept_and_only_their_changes_are_told_as_such() {
+    struct Told(Mutex<Vec<bool>>);
+    impl Subscriber for Told {
+        fn changed(&self, change: Change<'_>) {
+            if let Change::Node { taints, .. } = change {
+                self.0.lock().push(taints);
+            }
+        }
+    }
+    let (cache, told) = (listed(), Arc::new(Told(Mutex::default())));
+    cache.subscribe(Arc::<Told>::clone(&told));
+    let seen = |object: &Obj, now| {
+        apply::<Node>(&cache, object, at(now));
+        std::mem::take(&mut *told.0.lock())
+    };
+    let no_schedule = json!([{ "key": "k", "effect": "NoSchedule" }]);
+    assert_eq!(seen(&node("n").set("/spec/taints", no_schedule), 0), [true], "a new node");
+    assert_eq!(seen(&tainted(6, "", None), 1), [true]);
+    assert_eq!(seen(&tainted(7, "", None), 2), [] as [bool; 0], "noise");
+    assert_eq!(seen(&tainted(8, "", None).ready("True"), 3), [false], "something else of it");
+    assert_eq!(seen(&tainted(9, "v", None).ready("True"), 4), [true]);
+    assert_eq!(seen(&node("n").rv(10).ready("True"), 5), [true]);
+    assert!(taints(&cache).is_empty());
+}
+
+#[test]
+fn a_taint_that_stays_keeps_its_time_whatever_else_changes() {
+    let cache = listed();
+    wall(&cache, 0, 0);
+    wall(&cache, 50, 50);
+    apply::<Node>(&cache, &tainted(6, "", Some(20)), at(50));
+    assert_eq!(since(&cache), (at(50), 30));
+    // The clock jumps, the value changes, the node is listed again: nothing of it is looked at.
+    wall(&cache, 60, 9_000);
+    apply::<Node>(&cache, &tainted(7, "v", Some(20)), at(60));
+    list::<Node>(&cache, &[tainted(8, "v", Some(20)).ready("True")], at(70));
+    assert_eq!(since(&cache), (at(50), 30));
+    apply::<Node>(&cache, &tainted(9, "v", Some(55)), at(80));
+    assert_eq!(
+        since(&cache),
+        (at(80), 25),
+        "taken away and added again; the clock that jumped is not believed"
+    );
+}
+
+#[test]
+fn a_taint_without_a_time_or_with_one_to_come_is_new() {
+    for added in [None, Some(59)] {
+        let cache = listed();
+        wall(&cache, 0, 0);
+        apply::<Node>(&cache, &tainted(6, "", added), at(30));
+        apply::<Node>(&cache, &tainted(7, "", added), at(40));
+        assert_eq!(since(&cache), (at(30), 0), "{added:?}");
+    }
+    let cache = listed();
+    wall(&cache, 0, 0);
+    let ancient = json!([{ "key": "k", "effect": NO_EXECUTE, "timeAdded": "0001-01-01T00:00:00Z" }]);
+    apply::<Node>(&cache, &node("n").set("/spec/taints", ancient), at(30));
+    assert_eq!(since(&cache), (at(30), 0), "Go's zero");
+}
+
+#[test]
+fn equal_tolerations_are_kept_once_and_only_those_that_matter() {
+    let cache = listed();
+    let of = |effects: [&str; 2]| {
+        json!([{ "key": "a", "operator": "Exists", "effect": effects[0], "tolerationSeconds": 300 },
+            { "key": "b", "operator": "Exists", "effect": effects[1] }])
+    };
+    for (name, effects) in
+        [("p", ["NoExecute", ""]), ("q", ["NoExecute", ""]), ("r", ["NoSchedule", "NoSchedule"])]
+    {
+        apply::<Pod>(&cache, &pod(name).on("n").set("/spec/tolerations", of(effects)), at(0));
+    }
+    apply::<Pod>(&cache, &pod("s").on("n"), at(0));
+    let guard = cache.read();
+    let of = |name: &str| guard.view().pod(&uid(&format!("uid-{name}"))).unwrap().tolerations.clone();
+    assert!(of("p").shares_with(&of("q")));
+    assert_ne!(of("p"), Tolerations::default());
+    assert_eq!(of("r"), Tolerations::default());
+    assert!(of("r").shares_with(&of("s")));
+}
+
+#[test]
+fn a_pod_arrives_when_it_is_bound_and_says_since_when_it_is() {
+    let cache = listed();
+    apply::<Pod>(&cache, &pod("p"), at(5));
+    let bound =
+        json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:40Z" }]);
+    let arrived = pod("p").rv(11).on("n").set("/status/conditions", bound);
+    apply::<Pod>(&cache, &arrived, at(45));
+    apply::<Pod>(&cache, &arrived.rv(12), at(60));
+    let guard = cache.read();
+    let pod = guard.view().pod(&uid("uid-p")).unwrap();
+    assert_eq!((pod.first_seen, pod.arrived, pod.bound), (at(5), at(45), NEW_YEAR + 40));
+}

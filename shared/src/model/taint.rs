@@ -1,0 +1,221 @@
+//! Taints that end pods (`NoExecute`), and the tolerations that answer them.
+//!
+//! Source of the semantics: `k8s.io/api` v0.36.3, `core/v1/toleration.go`
+//! (`ToleratesTaint`), and `k8s.io/component-helpers`,
+//! `scheduling/corev1/helpers.go` (`GetMatchingTolerations`: of several that match,
+//! the first one counts).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Mono;
+
+/// The effect by which a taint ends the pods that do not tolerate it.
+pub const NO_EXECUTE: &str = "NoExecute";
+
+/// A taint of a node with the effect [`NO_EXECUTE`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taint {
+    /// Its key.
+    pub key: Arc<str>,
+    /// Its value; mostly empty.
+    pub value: Arc<str>,
+    /// Since when, in seconds of the clock of whoever added it. Not everybody says:
+    /// `kubectl taint` does not.
+    pub time_added: Option<i64>,
+    /// When this process first saw it.
+    pub first_seen: Mono,
+    /// How old it was then; zero where that cannot be said.
+    pub age: Duration,
+}
+
+impl Taint {
+    /// When it has been tolerated for this long: counted from when it was added, and
+    /// never before it was seen.
+    #[must_use]
+    pub fn tolerated_until(&self, span: Duration) -> Mono {
+        self.first_seen + span.saturating_sub(self.age)
+    }
+
+    /// Whether it is the same as an earlier one, whatever its value is now: the API
+    /// knows taints apart by key and effect, and whoever takes one away and adds it
+    /// again gives it another time.
+    #[must_use]
+    pub fn continues(&self, earlier: &Self) -> bool {
+        self.key == earlier.key && self.time_added == earlier.time_added
+    }
+}
+
+impl fmt::Display for Taint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, value, .. } = self;
+        if value.is_empty() {
+            write!(f, "{key}:{NO_EXECUTE}")
+        } else {
+            write!(f, "{key}={value}:{NO_EXECUTE}")
+        }
+    }
+}
+
+/// Which values a toleration answers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operator {
+    /// This one.
+    Equal(Box<str>),
+    /// All.
+    Exists,
+    /// A word that this version does not know: it matches nothing, and proves nothing.
+    Unreadable(Box<str>),
+}
+
+/// A toleration that can answer a taint with the effect [`NO_EXECUTE`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Toleration {
+    /// Of which key; `None`: of all.
+    pub key: Option<Box<str>>,
+    /// Of which values.
+    pub operator: Operator,
+    /// For how long; `None`: for ever. Nothing or less: not at all.
+    pub seconds: Option<i64>,
+}
+
+impl Toleration {
+    /// Reads the API's words.
+    #[must_use]
+    pub fn new(key: &str, operator: &str, value: &str, seconds: Option<i64>) -> Self {
+        let operator = match operator {
+            "" | "Equal" => Operator::Equal(value.into()),
+            "Exists" => Operator::Exists,
+            unknown => Operator::Unreadable(unknown.into()),
+        };
+        Self { key: Some(key).filter(|key| !key.is_empty()).map(Into::into), operator, seconds }
+    }
+
+    fn is_of(&self, taint: &Taint) -> bool {
+        self.key.as_ref().is_none_or(|key| **key == *taint.key)
+    }
+
+    fn matches(&self, taint: &Taint) -> bool {
+        self.is_of(taint)
+            && match &self.operator {
+                Operator::Equal(value) => **value == *taint.value,
+                Operator::Exists => true,
+                Operator::Unreadable(_) => false,
+            }
+    }
+
+    fn unreadable(&self, taint: &Taint) -> Option<&str> {
+        match &self.operator {
+            Operator::Unreadable(operator) if self.is_of(taint) => Some(operator),
+            Operator::Unreadable(_) | Operator::Equal(_) | Operator::Exists => None,
+        }
+    }
+}
+
+/// How a pod bears a taint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Borne<'a> {
+    /// For ever.
+    Ever,
+    /// For so long.
+    For(Duration),
+    /// Not at all.
+    No,
+    /// None of its tolerations matches, and one that is about this taint has an
+    /// operator that nobody can read.
+    Unreadable(&'a str),
+}
+
+/// The tolerations of one pod that can answer [`NO_EXECUTE`], in its own order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tolerations(Arc<[Toleration]>);
+
+impl Tolerations {
+    /// How they answer a taint.
+    #[must_use]
+    pub fn bear(&self, taint: &Taint) -> Borne<'_> {
+        match self.0.iter().find(|one| one.matches(taint)) {
+            Some(Toleration { seconds: None, .. }) => Borne::Ever,
+            Some(Toleration { seconds: Some(seconds), .. }) => {
+                Borne::For(Duration::from_secs(u64::try_from(*seconds).unwrap_or(0)))
+            }
+            None => self.0.iter().find_map(|one| one.unreadable(taint)).map_or(Borne::No, Borne::Unreadable),
+        }
+    }
+
+    /// Whether both are one allocation.
+    #[cfg(test)]
+    pub(crate) fn shares_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether another object has the same allocation.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+}
+
+impl FromIterator<Toleration> for Tolerations {
+    fn from_iter<I: IntoIterator<Item = Toleration>>(all: I) -> Self {
+        Self(all.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taint(key: &str, value: &str) -> Taint {
+        Taint {
+            key: key.into(),
+            value: value.into(),
+            time_added: None,
+            first_seen: Mono::from_start(Duration::from_secs(100)),
+            age: Duration::from_secs(40),
+        }
+    }
+
+    #[test]
+    fn tolerations_answer_as_the_api_documents() {
+        type Case<'a> = (&'a str, &'a [(&'a str, &'a str, &'a str, Option<i64>)], Borne<'a>);
+        let for_secs = |seconds| Borne::For(Duration::from_secs(seconds));
+        let cases: [Case<'_>; 14] = [
+            ("none at all", &[], Borne::No),
+            ("of another key", &[("other", "Exists", "", None)], Borne::No),
+            ("of the key, for ever", &[("k", "Exists", "", None)], Borne::Ever),
+            ("of every key", &[("", "Exists", "", None)], Borne::Ever),
+            ("equal by default", &[("k", "", "v", None)], Borne::Ever),
+            ("equal by name", &[("k", "Equal", "v", Some(30))], for_secs(30)),
+            ("of another value", &[("k", "Equal", "w", None)], Borne::No),
+            ("for no time", &[("k", "Exists", "", Some(0))], for_secs(0)),
+            ("for less than no time", &[("k", "Exists", "", Some(-5))], for_secs(0)),
+            ("the first that matches", &[("k", "", "v", Some(9)), ("k", "Exists", "", None)], for_secs(9)),
+            ("an operator to come", &[("k", "Gt", "5", None)], Borne::Unreadable("Gt")),
+            ("nonsense", &[("", "near", "", None)], Borne::Unreadable("near")),
+            ("nonsense of another key", &[("other", "near", "", None)], Borne::No),
+            ("nonsense beside one", &[("k", "Lt", "5", None), ("k", "Exists", "", Some(7))], for_secs(7)),
+        ];
+        for (sentence, given, wanted) in cases {
+            let given = given
+                .iter()
+                .map(|(key, operator, value, seconds)| Toleration::new(key, operator, value, *seconds));
+            assert_eq!(given.collect::<Tolerations>().bear(&taint("k", "v")), wanted, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn time_is_counted_from_when_it_was_added_and_never_ends_before_it_was_seen() {
+        let at = |seconds| Mono::from_start(Duration::from_secs(seconds));
+        let taint = taint("k", "");
+        assert_eq!(taint.tolerated_until(Duration::from_secs(300)), at(360));
+        assert_eq!(taint.tolerated_until(Duration::from_secs(10)), at(100));
+        assert_eq!(taint.tolerated_until(Duration::MAX), Mono::from_start(Duration::MAX));
+    }
+
+    #[test]
+    fn it_is_written_as_kubectl_writes_it() {
+        assert_eq!(taint("k", "v").to_string(), "k=v:NoExecute");
+        assert_eq!(taint("k", "").to_string(), "k:NoExecute");
+    }
+}

@@ -1,0 +1,79 @@
+//! One controller alone: kube-controller-manager's or ours in its place.
+
+use std::time::Duration;
+
+use crate::{Component, ControlPlane, Error, PodSafety, Program};
+
+/// A rollout gives it that long to go, and more.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+
+/// Whose controller is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// That of kube-controller-manager.
+    Kcm,
+    /// That of pod-safety.
+    Ours,
+}
+
+/// It runs, and nothing else of its program does.
+pub enum SoleController {
+    /// kube-controller-manager.
+    Kcm(Component),
+    /// pod-safety.
+    Ours(PodSafety),
+}
+
+impl ControlPlane {
+    /// Starts the one that keeps the statuses of disruption budgets.
+    pub async fn disruption_controller(&self, who: Who) -> Result<SoleController, Error> {
+        self.sole_controller(who, "disruption-controller", "disruption").await
+    }
+
+    /// Starts the one that ends pods for taints.
+    pub async fn taint_eviction_controller(&self, who: Who) -> Result<SoleController, Error> {
+        self.sole_controller(who, "taint-eviction-controller", "taint-eviction").await
+    }
+
+    /// It need not wait for its turn: at 20 requests a second, kube-controller-manager's default, tests would measure
+    /// its patience.
+    async fn sole_controller(&self, who: Who, kcm: &str, ours: &str) -> Result<SoleController, Error> {
+        match who {
+            Who::Kcm => {
+                let args = ["--kube-api-qps=1000", "--kube-api-burst=1000"];
+                Ok(SoleController::Kcm(self.kube_controller_manager(kcm, &args).await?))
+            }
+            Who::Ours => {
+                let kubeconfig = self.install_pod_safety().await?;
+                let args = [format!("--controllers={ours}"), "--mode=replace".to_owned()];
+                let mut ours = self.pod_safety("pod-safety", &kubeconfig, args).await?;
+                ours.ready().await?;
+                ours.leads().await?;
+                Ok(SoleController::Ours(ours))
+            }
+        }
+    }
+}
+
+impl SoleController {
+    /// Its process.
+    pub fn program(&mut self) -> &mut Program {
+        match self {
+            Self::Kcm(kcm) => kcm,
+            Self::Ours(ours) => ours,
+        }
+    }
+
+    /// Its metrics as Prometheus text.
+    pub async fn metrics(&self) -> Result<String, Error> {
+        match self {
+            Self::Kcm(kcm) => kcm.metrics().await,
+            Self::Ours(ours) => Ok(ours.get("/metrics").await?.body),
+        }
+    }
+
+    /// Ends it as a rollout would.
+    pub async fn end(mut self) -> Result<(), Error> {
+        self.program().terminate(ENDS_WITHIN).await.map(drop)
+    }
+}
