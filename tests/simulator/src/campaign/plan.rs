@@ -132,7 +132,7 @@ pub enum Fault {
     /// A process of a workload runs and is not ready.
     Sicken { workload: usize, pod: usize, seconds: u64 },
     /// A person drains a node, for so long at most, and takes it into service again.
-    /// With `careful` each eviction names the UID of its pod.
+    /// With `careful` it evicts with the code of `pod-safety drain`, otherwise as `kubectl drain` does.
     Drain { node: usize, careful: bool, seconds: u64 },
     /// So many clients at once evict the pods of a workload. With `stale` they name
     /// UIDs that these pods do not have.

@@ -16,9 +16,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::budgets::{Budget, ENTRY_LIVES, REACTS};
+use super::requests::LONGEST_REQUEST;
 use super::{Checker, Invariant, State};
 use crate::api::{Asked, CONTINUE, Seen};
-use crate::world::{is_shipped, number, stamp, word};
+use crate::world::{DRAIN, is_shipped, number, stamp, word};
 
 const BUDGETS: &str = "/poddisruptionbudgets/";
 
@@ -114,10 +115,16 @@ impl State {
     fn judge_burnt(&mut self, now: Duration, asked: &Asked, pod: &str, uid: &str, code: u16) {
         self.budgets.counted(uid, None);
         self.probe("an eviction was counted and refused");
-        if is_shipped(&asked.caller) {
+        if is_shipped(&asked.caller) || asked.caller.starts_with(DRAIN) {
             let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
             let wanted = word(&body, "/deleteOptions/preconditions/uid");
-            if code == 409 && wanted != uid {
+            // One that came while the eviction was under way could not be known.
+            let oldest_read = stamp(now.saturating_sub(LONGEST_REQUEST));
+            let knowable =
+                self.budgets.pod(pod).is_none_or(|member| member.uid != uid || member.created <= oldest_read);
+            if code == 409 && wanted != uid && !knowable {
+                self.probe("limit: a successor came while an eviction was under way");
+            } else if code == 409 && wanted != uid {
                 let what = format!(
                     "{} burnt budget on {pod}: it named UID {wanted:.8}, and the pod is {uid:.8}",
                     asked.caller

@@ -22,7 +22,7 @@ const MANY_OF_A_BUDGET: u32 = 40;
 const AT_REST_AFTER: Duration = Duration::from_secs(60);
 /// No request may stay open for longer: `READ_TIMEOUT` of the client, and a
 /// second for the grain of timers.
-const LONGEST_REQUEST: Duration = Duration::from_secs(31);
+pub(super) const LONGEST_REQUEST: Duration = Duration::from_secs(31);
 
 /// What a process meant by a write, read before anything could change it.
 #[derive(Clone, Debug)]

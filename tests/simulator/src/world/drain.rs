@@ -1,24 +1,35 @@
-//! People who evict: `kubectl drain`, and clients that all want the same pods.
+//! People who evict: `kubectl drain`, `pod-safety drain`, and clients that all want the same pods.
 //!
 //! A drain goes as kubectl's does (`k8s.io/kubectl/pkg/drain`): cordon, list the
 //! pods of the node, evict all of them beside each other; what is refused with 429
 //! is tried again every five seconds, and whether it is still the same pod is
-//! looked up first; what is let through is waited for.
+//! looked up first; what is let through is waited for. A careful one evicts as
+//! `pod-safety drain` does: with the code that is shipped.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use pod_safety_shared::authority::{Eviction, NotEvicted, evict};
+use pod_safety_shared::client::{Connection, NoAudit};
+use pod_safety_shared::clock::Env;
+use pod_safety_shared::metrics::Metrics;
+use pod_safety_shared::model::{PodKey, Uid};
 use serde_json::{Value, json};
 
 use super::ask::ask;
+use super::host::Host;
 use super::kubelet::is_mirror;
 use super::run::World;
-use super::{shops, word};
+use super::{DRAIN, shops, word};
+use crate::api::Door;
 use crate::campaign::Fault;
+use crate::checker::Invariant;
 
-/// Between two tries of an eviction, and between two looks.
+/// Between two tries of kubectl's, and between two looks.
 const RETRY_EACH: Duration = Duration::from_secs(5);
 const LOOK_EACH: Duration = Duration::from_secs(1);
+/// For how long the shipped code may try one eviction.
+const TRY_FOR: Duration = Duration::from_secs(20);
 /// A UID that nobody has.
 const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
 
@@ -26,26 +37,69 @@ fn path(pod: &Value) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", word(pod, "/metadata/namespace"), word(pod, "/metadata/name"))
 }
 
+/// Who evicts.
+#[derive(Clone)]
+enum Hand {
+    /// A client that names no UID, as kubectl.
+    Kubectl,
+    /// A client that names this one.
+    Named(String),
+    /// `pod-safety drain`.
+    Shipped(Connection, Env),
+}
+
 /// A pod that is to go, and who says so.
 struct Doomed {
     world: Arc<World>,
     caller: String,
     pod: Arc<Value>,
-    /// The UID that the eviction names.
-    uid: Option<String>,
+    hand: Hand,
+}
+
+/// What came of one try.
+enum Tried {
+    /// It ends, or it is gone, or somebody else's: wait until it is not there.
+    Done,
+    /// Nothing, and nothing will.
+    GivenUp,
+    /// Try again so much later.
+    Again(Duration),
 }
 
 impl Doomed {
-    /// Sends the eviction; 0: no answer came.
-    async fn evict(&self) -> u16 {
-        let Some(server) = self.world.servers.get(0) else { return 0 };
+    async fn evict(&self) -> Tried {
+        match &self.hand {
+            Hand::Kubectl => self.post(None).await,
+            Hand::Named(uid) => self.post(Some(uid)).await,
+            Hand::Shipped(connection, env) => self.as_shipped(connection, env).await,
+        }
+    }
+
+    async fn post(&self, uid: Option<&str>) -> Tried {
+        let Some(server) = self.world.servers.get(0) else { return Tried::Again(RETRY_EACH) };
         let mut body = json!({ "apiVersion": "policy/v1", "kind": "Eviction",
             "metadata": { "name": word(&self.pod, "/metadata/name"), "namespace": word(&self.pod, "/metadata/namespace") } });
-        if let Some(uid) = &self.uid {
+        if let Some(uid) = uid {
             body["deleteOptions"] = json!({ "preconditions": { "uid": uid } });
         }
         let path = format!("{}/eviction", path(&self.pod));
-        ask(&server, &self.caller, "POST", &path, Some(body)).await.map_or(0, |(code, _)| code)
+        match ask(&server, &self.caller, "POST", &path, Some(body)).await {
+            Some((201, _)) => Tried::Done,
+            Some((404 | 409, _)) => Tried::GivenUp,
+            _ => Tried::Again(RETRY_EACH),
+        }
+    }
+
+    async fn as_shipped(&self, connection: &Connection, env: &Env) -> Tried {
+        let Some(uid) = Uid::new(word(&self.pod, "/metadata/uid")) else { return Tried::GivenUp };
+        let part = |pointer| word(&self.pod, pointer).into();
+        let pod = PodKey { namespace: part("/metadata/namespace"), name: part("/metadata/name"), uid };
+        let tried = evict(connection, env, &Eviction { pod, dry_run: false }, env.now() + TRY_FOR).await;
+        match tried.as_ref().map_err(NotEvicted::again) {
+            Ok(_) => Tried::Done,
+            Err(Some(again)) => Tried::Again(again),
+            Err(None) => Tried::GivenUp,
+        }
     }
 
     /// Whether the pod that was meant is there still; without an answer: yes.
@@ -62,9 +116,9 @@ impl Doomed {
     async fn go(self) {
         loop {
             match self.evict().await {
-                201 => break,
-                404 | 409 => return,
-                _ => tokio::time::sleep(RETRY_EACH).await,
+                Tried::Done => break,
+                Tried::GivenUp => return,
+                Tried::Again(after) => tokio::time::sleep(after).await,
             }
             if !self.is_there().await {
                 return;
@@ -105,9 +159,12 @@ impl World {
         // Mirror pods stay, as kubectl has it: their kubelets would make them anew.
         let goes = |pod: &Value| word(pod, "/spec/nodeName") == node && !is_mirror(pod);
         let pods = self.etcd.objects_that("Pod", goes);
+        let caller = format!("{}{node}", if careful { DRAIN } else { "drain." });
+        let Some(hand) = (if careful { self.shipped_hand(&caller) } else { Some(Hand::Kubectl) }) else {
+            return;
+        };
         let all = futures::future::join_all(pods.into_iter().map(|pod| {
-            let uid = careful.then(|| word(&pod, "/metadata/uid").to_owned());
-            Doomed { world: Arc::clone(self), caller: format!("drain.{node}"), pod, uid }.go()
+            Doomed { world: Arc::clone(self), caller: caller.clone(), pod, hand: hand.clone() }.go()
         }));
         let done = tokio::time::timeout(at_most, all).await.is_ok();
         self.checker.probe(if done { "a drain came to its end" } else { "a drain was given up" });
@@ -120,6 +177,17 @@ impl World {
         self.cordon(&node, false).await;
     }
 
+    /// The shipped way to evict, from a machine that nothing happens to.
+    fn shipped_hand(&self, caller: &str) -> Option<Hand> {
+        let (Ok(metrics), Some(server)) = (Metrics::new(), self.servers.get(0)) else {
+            self.checker.violated(Invariant::Simulator, "nothing to drain with");
+            return None;
+        };
+        let env = Host::start(caller, self.chance.part(caller, 0), &self.checker).env();
+        let door = Door::new(&server, caller);
+        Some(Hand::Shipped(Connection::over(door, env.clone(), metrics.client, Arc::new(NoAudit)), env))
+    }
+
     /// Each client takes the next pod; with more clients than pods some take the same.
     async fn evict_at_once(self: &Arc<Self>, workload: usize, clients: usize, stale: bool) {
         let name = shops::name(workload);
@@ -130,9 +198,9 @@ impl World {
         let all = pods.iter().cycle().take(clients).enumerate().map(|(index, pod)| {
             let uid = if stale { NOBODY } else { word(pod, "/metadata/uid") }.to_owned();
             let caller = format!("client-{index}");
-            let doomed = Doomed { world: Arc::clone(self), caller, pod: pod.clone(), uid: Some(uid) };
+            let doomed = Doomed { world: Arc::clone(self), caller, pod: pod.clone(), hand: Hand::Named(uid) };
             async move {
-                let _code = doomed.evict().await;
+                let _once = doomed.evict().await;
             }
         });
         futures::future::join_all(all).await;

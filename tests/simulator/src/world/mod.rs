@@ -78,6 +78,9 @@ pub(crate) fn is_under_test(caller: &str) -> bool {
     is_shipped(caller) || matches!(caller, kcm::CALLER | script::CALLER)
 }
 
+/// How callers are named that evict with the code that is shipped.
+pub(crate) const DRAIN: &str = "pod-safety-drain.";
+
 /// Whether this caller is a process of ours.
 pub(crate) fn is_shipped(caller: &str) -> bool {
     caller.starts_with(REPLICA)

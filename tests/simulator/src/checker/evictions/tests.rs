@@ -191,6 +191,7 @@ fn s7_a_process_under_test_names_a_uid_that_the_pod_does_not_have() {
     let told = |uid: &'static str| {
         broken(async move |told| {
             told.well().await;
+            seconds(60).await;
             let path = "/api/v1/namespaces/default/pods/a/eviction";
             told.write("replica-0.1", path, CONTINUE, |budget| {
                 budget["status"]["disruptionsAllowed"] = 0.into()
