@@ -53,6 +53,8 @@ pub(crate) enum Duty {
     PodGc,
     /// The statuses of disruption budgets.
     Budgets,
+    /// The loss of nodes, and what follows for their pods.
+    Nodes,
 }
 
 impl Duty {
@@ -61,6 +63,7 @@ impl Duty {
         match self {
             Self::PodGc => "pod-garbage-collector-controller",
             Self::Budgets => "disruption-controller",
+            Self::Nodes => "node-lifecycle-controller,taint-eviction-controller",
         }
     }
 
@@ -69,6 +72,7 @@ impl Duty {
         match self {
             Self::PodGc => "Starting GC controller",
             Self::Budgets => "Starting disruption controller",
+            Self::Nodes => "Starting node controller",
         }
     }
 
@@ -77,6 +81,7 @@ impl Duty {
         match self {
             Self::PodGc => &["--controllers=pod-gc"],
             Self::Budgets => &["--controllers=disruption", "--mode=replace"],
+            Self::Nodes => &["--controllers=node-lifecycle,taint-eviction", "--mode=replace"],
         }
     }
 }

@@ -82,6 +82,13 @@ impl Etcd {
         }
     }
 
+    /// The object of this key, if it is there.
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<Stored>, Error> {
+        let key = ByteString(key.as_bytes().to_vec());
+        let one = Range { key, range_end: ByteString::default(), count_only: false, limit: 1 };
+        Ok(self.http.post::<Found>("/v3/kv/range", &one).await?.kvs.pop())
+    }
+
     /// Writes one object, in a revision of its own.
     pub(crate) async fn put(&self, key: &ByteString, value: Vec<u8>) -> Result<(), Error> {
         let put = Put { key, value: ByteString(value) };

@@ -1,9 +1,10 @@
 //! The heartbeats of a real cluster: each node's Lease is renewed every ten seconds, straight in etcd, so that
 //! the API server's work on them is that of telling watchers.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::ByteString;
 use prost::Message;
@@ -67,22 +68,51 @@ struct Time {
     nanos: Option<i32>,
 }
 
+/// What is known of one node's Lease.
+#[derive(Clone, Copy, Debug)]
+struct Beat {
+    /// When etcd had taken its last renewal.
+    last: Instant,
+    /// It is renewed no more.
+    silent: bool,
+}
+
+/// By node.
+type Beats = Arc<Mutex<BTreeMap<String, Beat>>>;
+
 /// Renews all Leases until it is dropped.
 pub(crate) struct Kubelets {
     tasks: JoinSet<Result<(), Error>>,
     renewed: Arc<AtomicUsize>,
+    beats: Beats,
 }
 
 impl Kubelets {
     pub(crate) async fn start(etcd: &Etcd) -> Result<Self, Error> {
         let leases = etcd.all(PREFIX).await?.into_iter().map(Heart::of).collect::<Result<Vec<_>, _>>()?;
-        let renewed = Arc::new(AtomicUsize::new(0));
+        let (renewed, beats) = (Arc::new(AtomicUsize::new(0)), Beats::default());
         let mut tasks = JoinSet::new();
         let share = leases.len().div_ceil(WORKERS).max(1);
         for hearts in leases.chunks(share) {
-            tasks.spawn(beat(etcd.clone(), hearts.to_vec(), Arc::clone(&renewed)));
+            tasks.spawn(beat(etcd.clone(), hearts.to_vec(), Arc::clone(&renewed), Arc::clone(&beats)));
         }
-        Ok(Self { tasks, renewed })
+        Ok(Self { tasks, renewed, beats })
+    }
+
+    /// These nodes are lost: from now on nothing is heard of them.
+    pub(crate) fn silence(&self, nodes: &[String]) {
+        let mut beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
+        for node in nodes {
+            if let Some(beat) = beats.get_mut(node) {
+                beat.silent = true;
+            }
+        }
+    }
+
+    /// When this node's Lease was renewed for the last time.
+    pub(crate) fn last(&self, node: &str) -> Option<Instant> {
+        let beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
+        beats.get(node).map(|beat| beat.last)
     }
 
     /// How many renewals there were so far.
@@ -119,6 +149,11 @@ impl Heart {
         Ok(Self { key: stored.key, envelope, lease })
     }
 
+    /// The node's name, which is the Lease's.
+    fn node(&self) -> String {
+        String::from_utf8_lossy(self.key.0.strip_prefix(PREFIX.as_bytes()).unwrap_or_default()).into_owned()
+    }
+
     /// The object, renewed at `now` since 1970.
     fn renewed(&mut self, now: Duration) -> Vec<u8> {
         let seconds = i64::try_from(now.as_secs()).ok();
@@ -130,7 +165,12 @@ impl Heart {
     }
 }
 
-async fn beat(etcd: Etcd, mut hearts: Vec<Heart>, renewed: Arc<AtomicUsize>) -> Result<(), Error> {
+async fn beat(
+    etcd: Etcd,
+    mut hearts: Vec<Heart>,
+    renewed: Arc<AtomicUsize>,
+    beats: Beats,
+) -> Result<(), Error> {
     let Ok(count) = u32::try_from(hearts.len()) else { return Ok(()) };
     let mut ticks = tokio::time::interval(PERIOD / count.max(1));
     // Late ones are made up for: the rate is what is measured.
@@ -138,10 +178,18 @@ async fn beat(etcd: Etcd, mut hearts: Vec<Heart>, renewed: Arc<AtomicUsize>) -> 
     loop {
         for heart in &mut hearts {
             ticks.tick().await;
+            let node = heart.node();
+            let silent = |beats: &BTreeMap<String, Beat>| beats.get(&node).is_some_and(|beat| beat.silent);
+            if silent(&beats.lock().unwrap_or_else(PoisonError::into_inner)) {
+                continue;
+            }
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let value = heart.renewed(now);
             etcd.put(&heart.key, value).await?;
             renewed.fetch_add(1, Ordering::Relaxed);
+            let mut beats = beats.lock().unwrap_or_else(PoisonError::into_inner);
+            let first = Beat { last: Instant::now(), silent: false };
+            beats.entry(node).or_insert(first).last = first.last;
         }
     }
 }

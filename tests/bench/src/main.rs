@@ -4,8 +4,8 @@
 //! same real API server with the same objects, beside a bare loop that shows what the API server can take.
 //!
 //! - `plan`: what is measured, from the command line; `cluster`: where; `contender`: who
-//! - `start`, `quiet`, `removal`, `bare`, `budgets`: a phase each; `kubelets`: heartbeats; `etcd`, `http`,
-//!   `requests`: what they look at
+//! - `start`, `quiet`, `removal`, `bare`, `budgets`, `losses`: a phase each; `kubelets`: heartbeats; `etcd`, `http`,
+//!   `requests`, `listener`: what they look at
 //! - `results`: every measurement; `targets`: the promises; `report` and `docs`: tables and files
 //!
 //! `docs/benchmarks.md` says what the numbers mean and how they are taken.
@@ -23,6 +23,8 @@ mod error;
 mod etcd;
 mod http;
 mod kubelets;
+mod listener;
+mod losses;
 mod machine;
 mod plan;
 mod product;
@@ -90,16 +92,22 @@ async fn nothing_yet(plan: &Plan, binary: &Path) -> Result<Results, Error> {
         bares: Vec::new(),
         statuses: Vec::new(),
         changes: Vec::new(),
+        node_quiets: Vec::new(),
+        evictions: Vec::new(),
+        losses: Vec::new(),
     })
 }
 
 async fn measure(plan: &Plan, binary: PathBuf, results: &mut Results) -> Result<(), Error> {
     let mut starter = Starter::new(binary, plan);
-    if plan.phases.iter().any(|phase| *phase != Phase::Budgets) {
+    if plan.phases.iter().any(|phase| !matches!(phase, Phase::Budgets | Phase::Nodes)) {
         measure_pod_gc(plan, &mut starter, results).await?;
     }
     if plan.has(Phase::Budgets) {
         budgets::run(&mut starter, plan, results).await?;
+    }
+    if plan.has(Phase::Nodes) {
+        losses::run(&mut starter, plan, results).await?;
     }
     Ok(())
 }

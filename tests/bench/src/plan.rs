@@ -103,6 +103,8 @@ pub(crate) enum Phase {
     Bare,
     /// Disruption budgets: all statuses after a cold start, and each after the change of a pod
     Budgets,
+    /// Nodes are lost, and nodes get taints
+    Nodes,
 }
 
 /// What is measured.
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!((plan.nodes, plan.pods, plan.ghosts), (5_000, 150_000, 50));
         assert_eq!(plan.orphans, [1_000, 10_000]);
         assert_eq!((plan.quiet, plan.quarantine()), (Duration::from_secs(300), QUARANTINE));
-        assert_eq!((plan.phases.len(), plan.removers().count()), (6, 2));
+        assert_eq!((plan.phases.len(), plan.removers().count()), (7, 2));
         assert_eq!((plan.budgets, plan.budget_namespaces), (vec![1_000, 5_000], vec![1, 100]));
     }
 

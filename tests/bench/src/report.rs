@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::contender::Contender::{self, Kcm, Ours};
 use crate::requests::Requests;
-use crate::results::{Bare, Changes, Results, Statuses, median, number};
+use crate::results::{Bare, Changes, Loss, Quiet, Results, Statuses, median, number};
 use crate::targets::{self, ratio};
 
 /// All tables of one run.
@@ -68,6 +68,7 @@ fn beside_kcm(results: &Results) -> String {
         lines.extend(budgets(results, stage));
         lines.extend(changes(results, stage));
     }
+    lines.extend(nodes(results));
     lines.retain(|line| line.ours.is_some() || line.kcm.is_some());
     if lines.is_empty() {
         return String::new();
@@ -161,6 +162,65 @@ fn changes(results: &Results, stage: (usize, usize)) -> Vec<Line> {
         Line::of("… API server CPU, the changes included, s", of(|one| Some(one.apiserver_cpu))),
         Line::of("… requests, the changes included", of(|one| Some(all(&one.requests)))),
     ]
+}
+
+fn nodes(results: &Results) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let quiet = |who| results.node_quiets.iter().find(|quiet| quiet.contender == who);
+    if let Some(any) = quiet(Ours).or(quiet(Kcm)) {
+        let first = format!(
+            "nodes: {:.0} s with {:.0} heartbeats/s: own CPU, % of a core",
+            any.seconds, any.renewals
+        );
+        lines.extend([
+            Line::of(first, |who| quiet(who).map(Quiet::cpu_percent)),
+            Line::of("… resident memory at its end, MiB", |who| Some(quiet(who)?.resident_mib)),
+        ]);
+    }
+    let evicted = |who| results.evictions.iter().find(|one| one.contender == who);
+    if let Some(any) = evicted(Ours).or(evicted(Kcm)) {
+        let first = format!("{} nodes with {} pods get a taint: to DELETE, p50, ms", any.nodes, any.pods);
+        lines.extend([
+            Line::of(first, |who| evicted(who)?.spread.p50),
+            Line::of("… p99, ms", |who| evicted(who)?.spread.p99),
+            Line::of("… longest, ms", |who| evicted(who)?.spread.max),
+            Line::of("… not asked to end", |who| Some(number(evicted(who)?.undeleted))),
+        ]);
+    }
+    let mut seen = Vec::new();
+    for loss in &results.losses {
+        if !seen.contains(&loss.what) {
+            seen.push(loss.what);
+            lines.extend(loss_of(results, loss));
+        }
+    }
+    lines
+}
+
+fn loss_of(results: &Results, any: &Loss) -> Vec<Line> {
+    let of = |what: fn(&Loss) -> Option<f64>| move |who| what(results.loss(who, any.what)?);
+    let mut lines = vec![
+        Line::of(
+            format!("loss of {} ({}): grace to Unknown, p50, ms", any.what, any.nodes),
+            of(|one| one.lag.p50),
+        ),
+        Line::of("… p99, ms", of(|one| one.lag.p99)),
+        Line::of("… longest, ms", of(|one| one.lag.max)),
+        Line::of("… not seen", of(|one| Some(number(one.undetected)))),
+    ];
+    if any.pods > 0 {
+        let first = format!("… then until its {} pods are marked, s", any.pods);
+        lines.extend([
+            Line::of(first, of(|one| one.marked_seconds)),
+            Line::of("… of them marked", of(|one| Some(number(one.marked)))),
+        ]);
+    }
+    lines.extend([
+        Line::of("… own CPU, s", of(|one| Some(one.cpu))),
+        Line::of("… highest resident memory, MiB", of(|one| Some(one.peak_mib))),
+        Line::of("… requests", of(|one| Some(all(&one.requests)))),
+    ]);
+    lines
 }
 
 fn all(requests: &Requests) -> f64 {

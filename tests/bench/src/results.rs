@@ -1,5 +1,7 @@
 //! What was measured: every single measurement is kept, tables show medians.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::contender::Contender;
@@ -20,6 +22,10 @@ pub(crate) struct Results {
     pub(crate) bares: Vec<Bare>,
     pub(crate) statuses: Vec<Statuses>,
     pub(crate) changes: Vec<Changes>,
+    /// With heartbeats, while controllers of nodes run.
+    pub(crate) node_quiets: Vec<Quiet>,
+    pub(crate) evictions: Vec<Evicted>,
+    pub(crate) losses: Vec<Loss>,
 }
 
 /// One start, until the caches were synced.
@@ -149,6 +155,58 @@ pub(crate) struct Changes {
     pub(crate) requests: Requests,
 }
 
+/// How long many things took, in milliseconds. Those that did not happen count as longest.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) p50: Option<f64>,
+    pub(crate) p99: Option<f64>,
+    pub(crate) max: Option<f64>,
+}
+
+impl Spread {
+    pub(crate) fn of(mut times: Vec<Duration>, never: usize) -> Self {
+        times.sort();
+        let percentile = |percent: usize| {
+            let rank = ((times.len() + never) * percent).div_ceil(100);
+            times.get(rank.checked_sub(1)?).map(|time| time.as_secs_f64() * 1_000.0)
+        };
+        Self { p50: percentile(50), p99: percentile(99), max: percentile(100) }
+    }
+}
+
+/// The pods of nodes that got a taint which they do not tolerate.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Evicted {
+    pub(crate) contender: Contender,
+    pub(crate) nodes: usize,
+    pub(crate) pods: usize,
+    /// From the taint until a watcher heard that the pod was asked to end.
+    pub(crate) spread: Spread,
+    /// How many were not.
+    pub(crate) undeleted: usize,
+}
+
+/// Nodes whose Leases were renewed no more.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Loss {
+    pub(crate) contender: Contender,
+    pub(crate) what: &'static str,
+    pub(crate) nodes: usize,
+    /// Of how many it was not seen.
+    pub(crate) undetected: usize,
+    /// From the end of the grace after the last renewal until a watcher heard that the node is Unknown.
+    pub(crate) lag: Spread,
+    pub(crate) pods: usize,
+    /// How many of the pods were marked.
+    pub(crate) marked: usize,
+    /// From when the last node was Unknown until the last pod was marked; below zero never, for it then counts as none.
+    pub(crate) marked_seconds: Option<f64>,
+    pub(crate) cpu: f64,
+    pub(crate) apiserver_cpu: f64,
+    pub(crate) peak_mib: f64,
+    pub(crate) requests: Requests,
+}
+
 fn rate(count: usize, seconds: f64) -> f64 {
     number(count) / seconds.max(0.001)
 }
@@ -227,6 +285,11 @@ impl Results {
         self.changes.iter().find(of)
     }
 
+    /// The loss of this name that `contender` saw.
+    pub(crate) fn loss(&self, contender: Contender, what: &str) -> Option<&Loss> {
+        self.losses.iter().find(|loss| loss.contender == contender && loss.what == what)
+    }
+
     /// Every number of namespaces with every number of budgets.
     pub(crate) fn stages(&self) -> impl Iterator<Item = (usize, usize)> {
         let (spaces, budgets) = (&self.plan.budget_namespaces, &self.plan.budgets);
@@ -253,5 +316,14 @@ mod tests {
         assert_eq!(median([3.0]), Some(3.0));
         assert_eq!(median([9.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median([4.0, 1.0]), Some(2.5));
+    }
+
+    #[test]
+    fn what_never_happened_counts_as_longest() {
+        let times: Vec<_> = (1..=98).map(Duration::from_millis).collect();
+        let spread = Spread::of(times.clone(), 2);
+        assert_eq!((spread.p50, spread.p99, spread.max), (Some(50.0), None, None));
+        assert_eq!(Spread::of(times, 0).p99, Some(98.0));
+        assert_eq!(Spread::of(Vec::new(), 0).max, None);
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::contender::Contender::{Kcm, Ours};
-use crate::results::Results;
+use crate::results::{Loss, Results};
 
 /// Of kube-controller-manager's memory.
 const MEMORY: f64 = 1.0 / 20.0;
@@ -17,6 +17,8 @@ const REMOVAL: f64 = 15.0;
 const OF_BARE: f64 = 0.8;
 /// Times as fast as kube-controller-manager, all budgets in one namespace.
 const BUDGETS: f64 = 20.0;
+/// Milliseconds beyond the grace, of 99 in 100 lost nodes.
+const LAG: f64 = 200.0;
 /// Percent of a core.
 const QUIET_PERCENT: f64 = 1.0;
 
@@ -53,6 +55,7 @@ pub(crate) fn all(results: &Results) -> Vec<Target> {
         targets.extend(removal(results, orphans));
     }
     targets.extend(results.stages().filter_map(|stage| budgets(results, stage)));
+    targets.extend(results.losses.iter().filter(|loss| loss.contender == Ours).map(lag));
     for (heartbeats, when) in [(false, "without changes"), (true, "with heartbeats")] {
         if let Some(quiet) = results.quiet(Ours, heartbeats) {
             let what = format!("own CPU, {when}, of a core");
@@ -97,6 +100,12 @@ fn removal(results: &Results, orphans: usize) -> Vec<Target> {
         Target::at_least(format!("removal of {orphans} orphans"), " × the bare loop's rate", OF_BARE, ratio)
     });
     beside_kcm.into_iter().chain(beside_bare).collect()
+}
+
+/// Undetected ones were not seen in time.
+fn lag(loss: &Loss) -> Target {
+    let what = format!("loss of {}: grace to Unknown, p99", loss.what);
+    Target::at_most(what, " ms", LAG, loss.lag.p99.unwrap_or(f64::INFINITY))
 }
 
 fn budgets(results: &Results, stage: (usize, usize)) -> Option<Target> {

@@ -19,7 +19,7 @@ use crate::results::{Changes, Results, Statuses};
 use crate::say;
 
 use stage::{PODS, Stage};
-use watcher::{Told, Watcher};
+use watcher::{Told, Watcher, watch};
 
 /// A status a second is waited for, and this long in any case: kube-controller-manager writes twenty.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -65,7 +65,7 @@ impl Scene<'_> {
     ) -> Result<(), Error> {
         self.stage.set(self.cluster, self.budgets).await?;
         self.cluster.calm().await?;
-        let mut watcher = Watcher::start(self.cluster.plane.admin()).await?;
+        let mut watcher = watch(self.cluster.plane.admin()).await?;
         let before = self.cluster.apiserver_share(self.plan.idle).await?;
         let (mut running, mut statuses, measured) = self.cold_start(contender, &mut watcher).await?;
         let all_right = statuses.right == statuses.budgets;

@@ -1,0 +1,127 @@
+//! Which nodes and pods there are, who is lost, and how everything becomes as it was.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::cluster::Cluster;
+use crate::error::Error;
+use crate::etcd::Stored;
+use crate::plan::Plan;
+
+/// Where nodes are stored, and the loader's pods.
+const NODES: &str = "/registry/minions/";
+const PODS: &str = "/registry/pods/load/";
+
+/// How many nodes are lost at once, beside one and a zone.
+const MANY: usize = 100;
+
+/// The loader deals nodes out to three zones in turn.
+const ZONES: usize = 3;
+
+/// A taint that no pod tolerates.
+const TAINT: &str = "bench.pod-safety.dev/out";
+
+/// Nodes that are lost together.
+pub(super) struct Lost {
+    /// Its name in tables.
+    pub(super) what: &'static str,
+    pub(super) nodes: Vec<String>,
+    numbers: Vec<usize>,
+    /// Whether their pods are waited for.
+    pub(super) with_pods: bool,
+}
+
+/// All nodes, and what was stored of those that will be touched.
+pub(super) struct Stage {
+    nodes: usize,
+    pods: usize,
+    before: Vec<Stored>,
+}
+
+impl Lost {
+    fn of(what: &'static str, numbers: impl Iterator<Item = usize>, with_pods: bool) -> Self {
+        let numbers: Vec<usize> = numbers.collect();
+        let nodes = numbers.iter().map(|number| format!("node-{number}")).collect();
+        Self { what, nodes, numbers, with_pods }
+    }
+}
+
+impl Stage {
+    pub(super) async fn of(cluster: &Cluster, plan: &Plan) -> Result<Self, Error> {
+        let mut stage = Self { nodes: plan.nodes, pods: plan.pods, before: cluster.etcd.all(NODES).await? };
+        let lost = stage.losses();
+        let all = lost
+            .iter()
+            .chain([&stage.tainted(plan.nodes.min(super::TAINTED))])
+            .flat_map(|lost| stage.pods_of(lost))
+            .collect::<BTreeSet<_>>();
+        for pod in all {
+            let key = format!("{PODS}{pod}");
+            let stored = cluster.etcd.get(&key).await?.ok_or(Error::Stored { key })?;
+            stage.before.push(stored);
+        }
+        Ok(stage)
+    }
+
+    /// The first nodes of all.
+    pub(super) fn tainted(&self, count: usize) -> Lost {
+        Lost::of("tainted", 0..count.min(self.nodes), true)
+    }
+
+    /// The next one, the next hundred (a tenth of a small cluster), and those of the last zone that are left.
+    pub(super) fn losses(&self) -> [Lost; 3] {
+        let one = super::TAINTED.min(self.nodes.saturating_sub(1));
+        let many = one + 1..(one + 1 + MANY.min(self.nodes / 10)).min(self.nodes);
+        let rest = many.end..self.nodes;
+        [
+            Lost::of("one node", one..one + 1, true),
+            Lost::of("many nodes", many, true),
+            Lost::of("a zone", rest.filter(|number| number % ZONES == ZONES - 1), false),
+        ]
+    }
+
+    /// The names of the pods of these nodes: the loader deals them out in turn.
+    pub(super) fn pods_of(&self, lost: &Lost) -> BTreeSet<String> {
+        let of = |number: &usize| (*number..self.pods).step_by(self.nodes);
+        lost.numbers.iter().flat_map(of).map(|pod| format!("p-{pod}")).collect()
+    }
+
+    /// What was written is taken back.
+    pub(super) async fn restore(&self, cluster: &mut Cluster) -> Result<(), Error> {
+        for Stored { key, value } in &self.before {
+            cluster.etcd.put(key, value.0.clone()).await?;
+        }
+        cluster.calm().await
+    }
+}
+
+/// As a person would.
+pub(super) async fn taint(cluster: &Cluster, node: &str) -> Result<(), Error> {
+    let patch = json!({ "spec": { "taints": [{ "key": TAINT, "effect": "NoExecute" }] } });
+    let nodes = Api::<Node>::all(cluster.plane.admin());
+    let patched = nodes.patch_metadata(node, &PatchParams::default(), &Patch::Merge(patch)).await;
+    patched.map(drop).map_err(Error::request(format!("taint {node}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_lost_twice_and_everybody_has_his_pods() {
+        for (nodes, pods) in [(5_000, 150_000), (50, 1_000)] {
+            let stage = Stage { nodes, pods, before: Vec::new() };
+            let mut all = stage.tainted(10).nodes;
+            all.extend(stage.losses().into_iter().flat_map(|lost| lost.nodes));
+            assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+            for lost in stage.losses() {
+                assert!(!lost.nodes.is_empty(), "{}", lost.what);
+                assert_eq!(stage.pods_of(&lost).len(), lost.nodes.len() * pods / nodes, "{}", lost.what);
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Hears what becomes of nodes and pods.
+
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{Client, ResourceExt as _};
+
+use crate::error::Error;
+use crate::listener::Listener;
+
+/// What was heard, and when.
+pub(super) enum Heard {
+    /// A node's Ready condition is Unknown.
+    Lost { node: String, at: Instant },
+    /// A pod's Ready condition is not True.
+    Marked { pod: String, at: Instant },
+    /// A pod was asked to end.
+    Deleted { pod: String, node: String, at: Instant },
+    /// Something else.
+    Other,
+}
+
+/// Listens until it is dropped.
+pub(super) type Watcher = Listener<Heard>;
+
+/// Listens to what is written from now on.
+pub(super) async fn watch(client: Client) -> Result<Watcher, Error> {
+    let mut watcher = Watcher::new();
+    watcher.hear(client.clone(), of_node).await?;
+    watcher.hear(client, of_pod).await?;
+    Ok(watcher)
+}
+
+fn of_node(node: &Node, at: Instant) -> Heard {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+    if ready.any(|ready| ready.status == "Unknown") {
+        Heard::Lost { node: node.name_any(), at }
+    } else {
+        Heard::Other
+    }
+}
+
+fn of_pod(pod: &Pod, at: Instant) -> Heard {
+    let name = pod.name_any();
+    if pod.metadata.deletion_timestamp.is_some() {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+        return Heard::Deleted { pod: name, node, at };
+    }
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+    if ready.any(|ready| ready.status != "True") { Heard::Marked { pod: name, at } } else { Heard::Other }
+}
