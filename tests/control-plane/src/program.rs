@@ -134,9 +134,12 @@ impl Program {
         self.wait_exit(within).await
     }
 
-    /// Stops it where it is (SIGSTOP): its connections stay open and nobody answers.
+    /// Stops it where it is (SIGSTOP): its connections stay open and nobody answers. Comes back when all of its
+    /// threads stand still, which on a busy machine takes longer than an answer.
     pub fn pause(&mut self) -> Result<(), Error> {
-        self.signal(Signal::STOP, "pause")
+        self.signal(Signal::STOP, "pause")?;
+        let look = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.group), look).map(drop).map_err(|error| self.failed("pause", error))
     }
 
     /// Lets it go on after [`pause`](Self::pause), unaware of the time that passed.
