@@ -32,6 +32,21 @@ pub enum Update {
         /// transition.
         transition: bool,
     },
+    /// Conditions, taints and labels of a node.
+    Node(Box<super::node::NodeUpdate>),
+    /// Conditions of a pod whose node is not ready.
+    PodOfLostNode {
+        /// Which one.
+        pod: PodKey,
+        /// The version that was seen.
+        rv: Rv,
+        /// Its generation, which the conditions name.
+        generation: i64,
+        /// Its Ready condition becomes False.
+        not_ready: bool,
+        /// What the condition `pod-safety.dev/NodeUnreachable` should say; `None`: it stays.
+        unreachable: Option<bool>,
+    },
     /// Nobody ends this pod after all: its condition `DisruptionTarget` is no
     /// longer true.
     NotDisrupted {

@@ -1,8 +1,12 @@
 //! A node as decisions see it.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
 
 use super::{Rv, Taint, Uid};
+use crate::clock::Mono;
 
 /// The taint by which somebody asserts that a node is off (KEP-2268).
 pub const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
@@ -20,6 +24,46 @@ pub enum Readiness {
     Missing,
 }
 
+/// Our condition on nodes and on pods that terminate there: the node is cut off, so nobody can say whether
+/// they still run (seed 001's partition condition).
+pub const NODE_UNREACHABLE_CONDITION: &str = "pod-safety.dev/NodeUnreachable";
+
+/// What a condition says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Says {
+    /// It is there and true.
+    True,
+    /// It is there and false.
+    False,
+    /// It is there, and says neither.
+    Unknown,
+    /// It is not there.
+    #[default]
+    Missing,
+}
+
+/// The conditions beside Ready that become taints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressures {
+    /// `MemoryPressure`.
+    pub memory: Says,
+    /// `DiskPressure`.
+    pub disk: Says,
+    /// `PIDPressure`.
+    pub pid: Says,
+    /// `NetworkUnavailable`.
+    pub network: Says,
+}
+
+/// Which node: a name may be used again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeKey {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity.
+    pub uid: Uid,
+}
+
 /// A node as decisions see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
@@ -35,4 +79,28 @@ pub struct Node {
     pub out_of_service: bool,
     /// Its taints that end pods, in its own order.
     pub no_execute: Box<[Taint]>,
+    /// The keys of its taints with the effect `NoSchedule`.
+    pub no_schedule: Box<[Arc<str>]>,
+    /// When its Ready condition last changed its status, in seconds of the clock of whoever wrote it.
+    pub ready_since: Option<i64>,
+    /// `lastHeartbeatTime` of its Ready condition: compared for change, never with our time.
+    pub heartbeat: Option<Timestamp>,
+    /// Its other conditions.
+    pub pressures: Pressures,
+    /// Our condition [`NODE_UNREACHABLE_CONDITION`].
+    pub unreachable: Says,
+    /// `spec.unschedulable`: it is cordoned.
+    pub unschedulable: bool,
+    /// Region and zone in one text, empty if neither is known; KCM's key (`GetZoneKey`).
+    pub zone: Arc<str>,
+    /// It has the label `node.kubernetes.io/exclude-disruption`: zones do not count it.
+    pub excluded: bool,
+    /// The labels that should have these values (`beta.kubernetes.io/os` and `arch`) and have not.
+    pub stale_labels: Box<[(&'static str, Arc<str>)]>,
+    /// When this process first saw it.
+    pub first_seen: Mono,
+    /// How old it was then, by its creation stamp.
+    pub age: Duration,
+    /// When this process last saw `heartbeat` change; at first when it saw the node.
+    pub heard: Mono,
 }
