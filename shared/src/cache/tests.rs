@@ -26,7 +26,7 @@ impl Subscriber for Heard {
         self.0.lock().push(match change {
             Change::Pod { before, after } => format!("pod {} -> {}", pod(before), pod(after)),
             Change::Node { name, .. } => format!("node {name}"),
-            Change::Heartbeat { name } => format!("heartbeat {name}"),
+            Change::Heartbeat { name, .. } => format!("heartbeat {name}"),
             Change::Budget { uid } => format!("budget {uid}"),
             Change::Listed(kind) => format!("listed {}", kind.resource()),
         });

@@ -11,6 +11,16 @@ use crate::clock::Mono;
 /// The taint by which somebody asserts that a node is off (KEP-2268).
 pub const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
 
+/// The taint of a node whose kubelet says that it is not ready.
+pub const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
+
+/// The taint of a node whose kubelet is silent.
+pub const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
+
+/// Our taint on a node whose kubelet has been silent for long enough to doubt it, and not for
+/// long enough to say that it is lost.
+pub const SUSPECT_TAINT: &str = "pod-safety.dev/suspect";
+
 /// The node's Ready condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
@@ -40,6 +50,18 @@ pub enum Says {
     /// It is not there.
     #[default]
     Missing,
+}
+
+impl Says {
+    /// Reads the status of a condition that is there.
+    #[must_use]
+    pub fn parse(word: Option<&str>) -> Self {
+        match word {
+            Some("True") => Self::True,
+            Some("False") => Self::False,
+            _ => Self::Unknown,
+        }
+    }
 }
 
 /// The conditions beside Ready that become taints.
@@ -97,10 +119,37 @@ pub struct Node {
     pub excluded: bool,
     /// The labels that should have these values (`beta.kubernetes.io/os` and `arch`) and have not.
     pub stale_labels: Box<[(&'static str, Arc<str>)]>,
+    /// `creationTimestamp`, seconds of the API server's clock.
+    pub created: i64,
     /// When this process first saw it.
     pub first_seen: Mono,
     /// How old it was then, by its creation stamp.
     pub age: Duration,
-    /// When this process last saw `heartbeat` change; at first when it saw the node.
+    /// When this process last saw its kubelet report something; at first when it saw the node.
     pub heard: Mono,
+}
+
+impl Node {
+    /// The taint that ends pods and says why the node is not ready; it may have both.
+    pub fn lost_taints(&self) -> impl Iterator<Item = &Taint> {
+        self.no_execute.iter().filter(|taint| matches!(&*taint.key, NOT_READY_TAINT | UNREACHABLE_TAINT))
+    }
+
+    /// Whether its pods should not be sent to it, by a taint of this key.
+    #[must_use]
+    pub fn turns_away(&self, key: &str) -> bool {
+        self.no_schedule.iter().any(|one| **one == *key)
+    }
+
+    /// Whether a sign of life would change what is thought of it.
+    #[must_use]
+    pub fn is_doubted(&self) -> bool {
+        self.readiness != Readiness::Ready || self.turns_away(SUSPECT_TAINT)
+    }
+
+    /// Whether another state of the same node differs from it in no more than its version and
+    /// the time of its kubelet's last report.
+    pub(crate) fn only_beats(&self, after: &Self) -> bool {
+        *after == Self { rv: after.rv, heartbeat: after.heartbeat, heard: after.heard, ..self.clone() }
+    }
 }
