@@ -390,6 +390,7 @@ impl<C: Controller> Drive<C> {
             pod: Some(pod.clone()),
             budget: None,
             node: node.cloned(),
+            node_uid: None,
             reason,
             message,
         });
