@@ -41,9 +41,9 @@
 //! heard; each ends by itself, the second when the API server sends its next bookmark, a minute
 //! later, at the latest when the silent watch is opened anew.
 //!
-//! **Turns** (`zones`). A rate of one node in ten seconds is kept without a memory: the next one's
-//! turn is so long after the last taint of the zone was added, which the API says. So it survives
-//! restarts. Who has been lost longest comes first. One that the API server refuses to taint keeps
+//! **Turns** (`zones`). A rate of one node in ten seconds is kept without a count of its own: the next
+//! one's turn is so long after the last taint of the zone was added, which the API says. So it
+//! survives restarts; only the taint of a node that came back is forgotten by them. Who has been lost longest comes first. One that the API server refuses to taint keeps
 //! the others of its zone waiting: it is tried again, later each time, and the log says why.
 //!
 //! **Invariants.** A node that is heard is never called silent, nor tainted for silence. No more

@@ -53,7 +53,9 @@ pub(super) fn listen(node: &Node, view: &View<'_>, now: Mono, grace: Grace) -> H
     if now < deadline {
         return Heard::Until(deadline);
     }
-    if let Some(settled) = most_are_overdue_until(view, grace).filter(|settled| now < *settled) {
+    if let Some(settled) = most_are_overdue_since(view, now, grace).map(|since| since + SETTLE)
+        && now < settled
+    {
         return doubtful(settled);
     }
     Heard::Not(Silence {
@@ -80,15 +82,15 @@ fn deadline(node: &Node, view: &View<'_>, grace: Grace) -> (Mono, Mono) {
     }
 }
 
-/// If more than half of the Ready nodes are overdue: until when that is taken for our own fault.
-fn most_are_overdue_until(view: &View<'_>, grace: Grace) -> Option<Mono> {
+/// If more than half of the Ready nodes are overdue: since when.
+fn most_are_overdue_since(view: &View<'_>, now: Mono, grace: Grace) -> Option<Mono> {
     let mut heard = view.ready_nodes_heard();
     let of = heard.len();
     if of < FEWEST {
         return None;
     }
     // The first with which it is more than half.
-    heard.nth(of / 2).map(|heard| heard + grace.silent + SETTLE)
+    heard.nth(of / 2).map(|heard| heard + grace.silent).filter(|deadline| *deadline <= now)
 }
 
 fn us(view: &View<'_>, now: Mono, grace: Grace) -> Hold {

@@ -8,8 +8,6 @@ mod silence;
 mod stage;
 mod wiring;
 
-use std::time::Duration;
-
 use pod_safety_shared::authority::{Effect, Hold, Intent, NodeUpdate, Update};
 use pod_safety_shared::drive::{Decision, Mode};
 use pod_safety_shared::model::Kind;

@@ -63,7 +63,7 @@ pub(super) fn pace(zone: ZoneCount, rates: &Rates) -> Option<Duration> {
         State::Partial if zone.counted() > rates.large => rates.disrupted,
         State::Partial => return None,
     };
-    Some(Duration::try_from_secs_f64(1.0 / f64::from(rate)).unwrap_or(Duration::MAX))
+    Some(Duration::try_from_secs_f32(1.0 / rate).unwrap_or(Duration::MAX))
 }
 
 /// If every zone is lost: how many nodes are not ready, and how many count.

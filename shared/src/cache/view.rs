@@ -202,12 +202,10 @@ impl<'a> View<'a> {
         self.inner.zones.waits_behind(node)
     }
 
-    /// The taint by which the last node of this zone was marked as lost.
+    /// The taint by which the last node of this zone was marked as lost; it may be gone since.
     #[must_use]
     pub fn last_lost_taint(&self, zone: &str) -> Option<&'a Taint> {
-        let nodes = &self.inner.nodes;
-        let node = self.inner.zones.last_marked(zone).and_then(|uid| nodes.known(uid))?;
-        node.lost_taints().max_by_key(|taint| taint.since())
+        self.inner.zones.last_marked(zone)
     }
 
     /// That this node is named by pods and missing.

@@ -5,8 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::SignedDuration;
-
 use crate::clock::Mono;
 use crate::model::{Node, Readiness, Taint, Uid};
 
@@ -46,7 +44,9 @@ struct Zone {
     nodes: BTreeSet<(Arc<str>, Uid)>,
     count: ZoneCount,
     waiting: BTreeSet<Turn>,
-    marked: BTreeSet<(SignedDuration, Uid)>,
+    /// The last taint by which a node was marked as lost, though it may be gone since: a node that
+    /// comes back gives its turn to nobody.
+    last_marked: Option<Taint>,
 }
 
 /// What a node was filed under.
@@ -58,26 +58,52 @@ struct Filed {
     /// When it was last heard, if it is Ready.
     heard: Option<Mono>,
     turn: Option<i64>,
-    marked: Option<SignedDuration>,
+    marked: bool,
 }
 
 impl Filed {
     fn new(node: &Node, heard: Mono) -> Self {
-        let marked = node.lost_taints().map(Taint::since).max();
+        let marked = node.lost_taints().next().is_some();
         let lost = matches!(node.readiness, Readiness::NotReady | Readiness::Unknown);
         Self {
             name: Arc::clone(&node.name),
             zone: Arc::clone(&node.zone),
             excluded: node.excluded,
             heard: (node.readiness == Readiness::Ready).then_some(heard),
-            turn: (lost && marked.is_none()).then(|| turn(node)),
+            turn: (lost && !marked).then(|| turn(node)),
             marked,
         }
+    }
+
+    fn turn(&self, uid: &Uid) -> Option<Turn> {
+        Some((self.turn?, Arc::clone(&self.name), uid.clone()))
     }
 }
 
 fn turn(node: &Node) -> i64 {
     node.ready_since.unwrap_or(i64::MAX)
+}
+
+impl Zone {
+    fn add(&mut self, filed: &Filed, uid: &Uid) {
+        *self.count.of(filed) += 1;
+        self.nodes.insert((Arc::clone(&filed.name), uid.clone()));
+        self.waiting.extend(filed.turn(uid));
+    }
+
+    fn remove(&mut self, filed: &Filed, uid: &Uid) {
+        *self.count.of(filed) -= 1;
+        self.nodes.remove(&(Arc::clone(&filed.name), uid.clone()));
+        if let Some(turn) = filed.turn(uid) {
+            self.waiting.remove(&turn);
+        }
+    }
+
+    /// A node was marked as lost. That it was not ready and is unreachable now is no second mark.
+    fn marked(&mut self, node: &Node) {
+        let last = node.lost_taints().chain(&self.last_marked).max_by_key(|taint| taint.since()).cloned();
+        self.last_marked = last;
+    }
 }
 
 /// The index.
@@ -93,40 +119,43 @@ impl Zones {
     /// A node appeared or changed; `heard`: when its kubelet last gave a sign of life.
     pub(super) fn file(&mut self, node: &Node, heard: Mono) {
         let uid = &node.uid;
-        self.remove(uid);
-        let filed = Filed::new(node, heard);
-        let zone = self.zones.entry(Arc::clone(&filed.zone)).or_default();
-        zone.nodes.insert((Arc::clone(&filed.name), uid.clone()));
-        *zone.count.of(&filed) += 1;
-        if let Some(turn) = filed.turn {
-            zone.waiting.insert((turn, Arc::clone(&filed.name), uid.clone()));
+        let after = Filed::new(node, heard);
+        let before = self.take_out(uid);
+        let zone = self.zones.entry(Arc::clone(&after.zone)).or_default();
+        zone.add(&after, uid);
+        if after.marked && !before.as_ref().is_some_and(|before| before.marked && before.zone == after.zone) {
+            zone.marked(node);
         }
-        if let Some(since) = filed.marked {
-            zone.marked.insert((since, uid.clone()));
-        }
-        if let Some(heard) = filed.heard {
+        if let Some(heard) = after.heard {
             self.heard.insert((heard, uid.clone()));
         }
-        self.filed.insert(uid.clone(), filed);
+        self.filed.insert(uid.clone(), after);
+        if let Some(before) = before {
+            self.forget_if_empty(&before.zone);
+        }
     }
 
     /// It went, or cannot be read any more.
     pub(super) fn remove(&mut self, uid: &Uid) {
-        let Some(filed) = self.filed.remove(uid) else { return };
+        if let Some(filed) = self.take_out(uid) {
+            self.forget_if_empty(&filed.zone);
+        }
+    }
+
+    fn take_out(&mut self, uid: &Uid) -> Option<Filed> {
+        let filed = self.filed.remove(uid)?;
         if let Some(heard) = filed.heard {
             self.heard.remove(&(heard, uid.clone()));
         }
-        let Some(zone) = self.zones.get_mut(&filed.zone) else { return };
-        *zone.count.of(&filed) -= 1;
-        zone.nodes.remove(&(Arc::clone(&filed.name), uid.clone()));
-        if let Some(turn) = filed.turn {
-            zone.waiting.remove(&(turn, Arc::clone(&filed.name), uid.clone()));
+        if let Some(zone) = self.zones.get_mut(&filed.zone) {
+            zone.remove(&filed, uid);
         }
-        if let Some(since) = filed.marked {
-            zone.marked.remove(&(since, uid.clone()));
-        }
-        if zone.nodes.is_empty() {
-            self.zones.remove(&filed.zone);
+        Some(filed)
+    }
+
+    fn forget_if_empty(&mut self, zone: &str) {
+        if self.zones.get(zone).is_some_and(|zone| zone.nodes.is_empty()) {
+            self.zones.remove(zone);
         }
     }
 
@@ -161,7 +190,10 @@ impl Zones {
         waiting.contains(&own).then(|| waiting.range(..own).count())
     }
 
-    pub(super) fn last_marked(&self, zone: &str) -> Option<&Uid> {
-        self.zones.get(zone)?.marked.last().map(|(_, uid)| uid)
+    pub(super) fn last_marked(&self, zone: &str) -> Option<&Taint> {
+        self.zones.get(zone)?.last_marked.as_ref()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -176,7 +176,7 @@ fn nl_1_the_old_labels_have_the_values_of_the_new_ones() {
 
 #[test]
 fn our_condition_says_who_is_cut_off_and_who_is_back_and_nothing_of_those_that_never_were() {
-    let ours = |status| says("pod-safety.dev/NodeUnreachable", status);
+    let ours = |status: &str| says("pod-safety.dev/NodeUnreachable", status);
     let case = |ready: &str, status: Option<&str>| -> Vec<Value> {
         [says("Ready", ready)].into_iter().chain(status.map(ours)).collect()
     };

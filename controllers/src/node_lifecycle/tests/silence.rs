@@ -211,6 +211,7 @@ fn who_was_deaf_waits_for_kubelets_to_come_back() {
 #[test]
 fn a_lost_cluster_of_one_is_found_when_the_api_server_speaks_again() {
     let mut stage = cluster(config(), 1);
+    stage.alive.clear();
     stage.deaf_until(55);
     assert_eq!(stage.words("n0"), ["MaybeItIsUs 1/1"]);
     stage.world.hear(stage.mono());

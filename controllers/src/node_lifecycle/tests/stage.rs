@@ -18,7 +18,13 @@ pub(super) fn stamp(second: u64) -> String {
 
 pub(super) fn with(mut object: Value, pointer: &str, to: Value) -> Value {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
-    object.pointer_mut(parent).unwrap()[key] = to;
+    match object.pointer_mut(parent).unwrap() {
+        Value::Array(all) => {
+            let at: usize = key.parse().unwrap();
+            if at < all.len() { all[at] = to } else { all.push(to) }
+        }
+        parent => parent[key.replace("~1", "/")] = to,
+    }
     object
 }
 
@@ -111,7 +117,7 @@ impl Stage {
         self.world.wall(BEGINS + i64::try_from(self.now).unwrap(), at(0));
         self.nodes.values().for_each(|node| self.world.apply(Kind::Nodes, node, at(0)));
         self.leases.values().for_each(|lease| self.world.apply(Kind::NodeLeases, lease, at(0)));
-        [Kind::Nodes, Kind::NodeLeases, Kind::Pods].map(|kind| self.world.list(kind, at(0)));
+        [Kind::Nodes, Kind::NodeLeases, Kind::Pods].into_iter().for_each(|kind| self.world.list(kind, at(0)));
     }
 
     /// Seconds pass, in which the API server speaks, and kubelets that live renew their Leases.
@@ -183,7 +189,9 @@ fn carried_out(mut node: Value, update: &NodeUpdate, now: u64) -> Value {
         }
     };
     if update.silent.is_some() {
-        ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"].map(|kind| say(kind, "Unknown"));
+        for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
+            say(kind, "Unknown");
+        }
     }
     if let Some(unreachable) = update.unreachable {
         say("pod-safety.dev/NodeUnreachable", if unreachable { "True" } else { "False" });
