@@ -194,8 +194,7 @@ fn start_controllers(
             }
             Name::TaintEviction => start(TaintEviction::new(metrics.registry())?, around, beats, running),
             Name::NodeLifecycle => {
-                let settings =
-                    node_lifecycle::Config { mode: config.mode, ..config.node_lifecycle.clone() };
+                let settings = node_lifecycle::Config { mode: config.mode, ..config.node_lifecycle.clone() };
                 start(NodeLifecycle::new(settings, metrics.registry())?, around, beats, running);
             }
             Name::Fencing | Name::VolumeGuard => {}

@@ -149,7 +149,10 @@ mod tests {
 
     #[test]
     fn a_star_means_all_that_this_version_has() {
-        assert_eq!(of("*"), Ok(vec![Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction]));
+        assert_eq!(
+            of("*"),
+            Ok(vec![Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction])
+        );
         let but = of("*,-disruption-controller,-nodelifecycle,-taint-eviction-controller,-volume-guard");
         assert_eq!(but, Ok(vec![Name::PodGc]));
     }

@@ -59,7 +59,10 @@ impl NodeLifecycleMetrics {
         Ok(Self {
             health: gauge("node_collector_zone_health", "Percentage of nodes of a zone that are Ready.")?,
             size: gauge("node_collector_zone_size", "Nodes of a zone.")?,
-            unhealthy: gauge("node_collector_unhealthy_nodes_in_zone", "Nodes of a zone that are not Ready.")?,
+            unhealthy: gauge(
+                "node_collector_unhealthy_nodes_in_zone",
+                "Nodes of a zone that are not Ready.",
+            )?,
             evictions,
             // KCM's buckets: a millisecond, and seven times four times as much.
             durations: histogram(

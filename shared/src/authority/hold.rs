@@ -161,7 +161,8 @@ pub enum Hold {
     },
     /// So many nodes of its zone are lost that no more of them are given up.
     #[error(
-        "{not_ready} of {of} nodes of {} are not ready: rather the zone is in trouble than each of them, so their pods stay. Bring nodes back, or delete those that are gone; --unhealthy-zone-threshold and --large-cluster-size-threshold say when", zone_words(zone)
+        "{not_ready} of {of} nodes of {} are not ready: rather the zone is in trouble than each of them, so their pods stay. Bring nodes back, or delete those that are gone; --unhealthy-zone-threshold and --large-cluster-size-threshold say when",
+        zone_words(zone)
     )]
     ZoneDisrupted {
         /// The zone, by KCM's key.

@@ -220,7 +220,11 @@ impl News {
         match before {
             None => Self::Change { taints: true, readiness: true },
             Some(before) if before.only_beats(after) => {
-                if before.heard == after.heard { Self::Nothing } else { Self::Beat }
+                if before.heard == after.heard {
+                    Self::Nothing
+                } else {
+                    Self::Beat
+                }
             }
             Some(before) => Self::Change {
                 taints: before.no_execute != after.no_execute,

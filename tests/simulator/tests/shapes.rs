@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use kube::client::Body;
 use pod_safety_shared::authority::{
-    Authority, Claim, Delete, Effect, Force, Intent, NodeUpdate, Outcome, Owner, Parts, Policy, Silence, Update,
+    Authority, Claim, Delete, Effect, Force, Intent, NodeUpdate, Outcome, Owner, Parts, Policy, Silence,
+    Update,
 };
 use pod_safety_shared::cache::{Cache, Lookup, View, follow};
 use pod_safety_shared::client::Connection;

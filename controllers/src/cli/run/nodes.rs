@@ -168,7 +168,10 @@ mod tests {
             ("--node-suspect-after", "25", "not a duration; allowed is 1ms to 24h"),
         ] {
             let said = read(&[&format!("{flag}={value}")]).unwrap_err();
-            assert!(said.contains(flag) && said.contains(value) && said.contains(says), "{flag}={value}: {said}");
+            assert!(
+                said.contains(flag) && said.contains(value) && said.contains(says),
+                "{flag}={value}: {said}"
+            );
         }
     }
 }

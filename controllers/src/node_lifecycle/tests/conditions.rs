@@ -46,7 +46,12 @@ fn nl_1_taints_follow_conditions_and_cordons() {
                 vec![],
                 &["cut off", "+unreachable:NoSchedule", "+unreachable:NoExecute"],
             ),
-            ("memory", vec![ready(), says("MemoryPressure", "True")], vec![], &["+memory-pressure:NoSchedule"]),
+            (
+                "memory",
+                vec![ready(), says("MemoryPressure", "True")],
+                vec![],
+                &["+memory-pressure:NoSchedule"],
+            ),
             ("disk", vec![ready(), says("DiskPressure", "True")], vec![], &["+disk-pressure:NoSchedule"]),
             ("processes", vec![ready(), says("PIDPressure", "True")], vec![], &["+pid-pressure:NoSchedule"]),
             (
@@ -61,7 +66,12 @@ fn nl_1_taints_follow_conditions_and_cordons() {
                 vec![],
                 &[],
             ),
-            ("cordoned", vec![ready()], vec![("/spec/unschedulable", json!(true))], &["+unschedulable:NoSchedule"]),
+            (
+                "cordoned",
+                vec![ready()],
+                vec![("/spec/unschedulable", json!(true))],
+                &["+unschedulable:NoSchedule"],
+            ),
             (
                 "all of it is over",
                 vec![ready(), says("MemoryPressure", "False")],
@@ -146,7 +156,8 @@ fn nl_1_a_new_node_loses_the_taint_that_admission_gave_it_and_gets_none_before_i
 
 #[test]
 fn nl_1_the_old_labels_have_the_values_of_the_new_ones() {
-    let label = |key: &str, value: &str| (format!("/metadata/labels/{}", key.replace('/', "~1")), json!(value));
+    let label =
+        |key: &str, value: &str| (format!("/metadata/labels/{}", key.replace('/', "~1")), json!(value));
     for (sentence, labels, wants) in [
         ("none", vec![], vec![]),
         ("only an old one", vec![("beta.kubernetes.io/os", "linux")], vec![]),
@@ -156,7 +167,11 @@ fn nl_1_the_old_labels_have_the_values_of_the_new_ones() {
             vec![("kubernetes.io/arch", "arm64"), ("beta.kubernetes.io/arch", "amd64")],
             vec!["beta.kubernetes.io/arch=arm64"],
         ),
-        ("both say the same", vec![("kubernetes.io/os", "linux"), ("beta.kubernetes.io/os", "linux")], vec![]),
+        (
+            "both say the same",
+            vec![("kubernetes.io/os", "linux"), ("beta.kubernetes.io/os", "linux")],
+            vec![],
+        ),
         (
             "both are missing",
             vec![("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")],
@@ -210,18 +225,29 @@ fn guard_keeps_away_from_all_that_is_kcms() {
         vec![],
     ];
     let cordoned = || ("/spec/unschedulable", json!(true));
-    let left = || taints(&[("node.kubernetes.io/unreachable", "NoExecute"), ("node.kubernetes.io/not-ready", NS)]);
+    let left =
+        || taints(&[("node.kubernetes.io/unreachable", "NoExecute"), ("node.kubernetes.io/not-ready", NS)]);
     let label = || ("/metadata/labels/kubernetes.io~1os", json!("linux"));
     check(
         &guard(),
-        theirs.into_iter().map(|all| ("of KCM", all, vec![cordoned(), left(), label()], &[] as &[&str])).collect(),
+        theirs
+            .into_iter()
+            .map(|all| ("of KCM", all, vec![cordoned(), left(), label()], &[] as &[&str]))
+            .collect(),
     );
 }
 
 #[test]
 fn a_suspicion_that_guard_left_behind_is_taken_away() {
     let left = || taints(&[("pod-safety.dev/suspect", NS)]);
-    let of = || vec![("left", vec![says("Ready", "True")], vec![left()], &["-pod-safety.dev/suspect:NoSchedule"] as &[&str])];
+    let of = || {
+        vec![(
+            "left",
+            vec![says("Ready", "True")],
+            vec![left()],
+            &["-pod-safety.dev/suspect:NoSchedule"] as &[&str],
+        )]
+    };
     check(&config(), of());
     check(&guard(), of());
 }

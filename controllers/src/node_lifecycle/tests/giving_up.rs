@@ -96,7 +96,13 @@ fn nl_5_a_node_that_has_the_other_taint_has_its_own_at_once_and_takes_no_turn() 
     stage.act_on_all();
     stage.until(5);
     stage.report("a0", "False");
-    let swapped = ["back", "-unreachable:NoSchedule", "-unreachable:NoExecute", "+not-ready:NoSchedule", "+not-ready:NoExecute"];
+    let swapped = [
+        "back",
+        "-unreachable:NoSchedule",
+        "-unreachable:NoExecute",
+        "+not-ready:NoSchedule",
+        "+not-ready:NoExecute",
+    ];
     assert_eq!(stage.act("a0"), swapped);
     assert_eq!(stage.words("a1"), ["EvictionQueued 0 5s"], "of the first taint, not of the second");
     stage.report("a0", "True");
@@ -120,7 +126,10 @@ fn w_nl_2_a_turn_is_taken_by_the_taint_alone() {
     lose(&mut stage, "a", 2);
     for second in 0..30 {
         stage.until(second);
-        assert!(stage.words("a0").contains(&"+unreachable:NoExecute".to_owned()), "as long as it is not there");
+        assert!(
+            stage.words("a0").contains(&"+unreachable:NoExecute".to_owned()),
+            "as long as it is not there"
+        );
         assert!(!stage.words("a1").contains(&"+unreachable:NoExecute".to_owned()), "it is another's turn");
     }
     stage.act("a0");
@@ -146,7 +155,11 @@ fn w_nl_7_a_small_zone_in_trouble_is_left_alone_and_says_so() {
     assert_eq!(stage.words("a0"), ["ZoneDisrupted 6/10"]);
     assert_eq!(stage.again("a0"), 5.0);
     let said = stage.decided("a0").holds[0].1.to_string();
-    assert!(said.starts_with("6 of 10 nodes of zone a are not ready: ") && said.contains("--unhealthy-zone-threshold"), "{said}");
+    assert!(
+        said.starts_with("6 of 10 nodes of zone a are not ready: ")
+            && said.contains("--unhealthy-zone-threshold"),
+        "{said}"
+    );
     stage.report("a5", "True");
     assert!(stage.words("a0").contains(&"+unreachable:NoExecute".to_owned()), "five of ten are not too many");
 }

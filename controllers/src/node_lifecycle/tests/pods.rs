@@ -30,7 +30,8 @@ fn decided(config: &Config, ready: Option<&str>, pod: &Value) -> Vec<&'static st
     let decision = decide(&Key::Pods("n".into()), &stage.world.read().view(), stage.mono(), config);
     assert!(decision.holds.is_empty() && decision.intents.len() < 2);
     let word = |intent: &Intent| {
-        let Intent::Update(Update::PodOfLostNode { pod, rv, generation, not_ready, unreachable }) = intent else {
+        let Intent::Update(Update::PodOfLostNode { pod, rv, generation, not_ready, unreachable }) = intent
+        else {
             panic!("{intent:?}")
         };
         assert_eq!((pod.to_string(), rv.to_string(), *generation), ("ns/p".into(), "7".into(), 4));
@@ -62,7 +63,11 @@ fn nl_6_ready_pods_of_a_node_that_is_not_are_not_ready() {
         (
             "a mirror pod",
             Some("Unknown"),
-            with(pod("True", Some(50)), "/metadata/annotations", json!({ "kubernetes.io/config.mirror": "x" })),
+            with(
+                pod("True", Some(50)),
+                "/metadata/annotations",
+                json!({ "kubernetes.io/config.mirror": "x" }),
+            ),
             &["not ready"],
         ),
         (
@@ -131,7 +136,8 @@ fn w_nl_3_whoever_begins_marks_the_pods_that_another_left_ready() {
 fn pods_of_a_node_that_is_gone_or_cannot_be_read_are_left_alone() {
     let stage = Stage::new(config(), &["other"]);
     stage.world.apply(Kind::Pods, &pod("True", Some(0)), stage.mono());
-    let decided = |key: &str| decide(&Key::Pods(key.into()), &stage.world.read().view(), stage.mono(), &stage.config);
+    let decided =
+        |key: &str| decide(&Key::Pods(key.into()), &stage.world.read().view(), stage.mono(), &stage.config);
     assert_eq!(decided("n"), Decision::default());
     let broken = with(Stage::node("n", "Unknown", 0), "/metadata/resourceVersion", json!("x"));
     stage.world.apply(Kind::Nodes, &broken, stage.mono());

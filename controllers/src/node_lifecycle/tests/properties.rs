@@ -77,11 +77,15 @@ impl History {
                 self.stage.begin_anew();
                 for (name, before) in settled {
                     let after = self.stage.words(&name);
-                    prop_assert!(without_turns(&before) == without_turns(&after), "{name} at {now}: {before:?}, {after:?}");
+                    prop_assert!(
+                        without_turns(&before) == without_turns(&after),
+                        "{name} at {now}: {before:?}, {after:?}"
+                    );
                 }
                 // The turn of a node that came back is forgotten.
                 let stage = &self.stage;
-                self.given_up.retain(|zone, (_, name)| name.starts_with(*zone) && !stage.ends_pods(name).is_empty());
+                self.given_up
+                    .retain(|zone, (_, name)| name.starts_with(*zone) && !stage.ends_pods(name).is_empty());
             }
         }
         Ok(())
@@ -113,7 +117,10 @@ impl History {
                 prop_assert!(!early, "{name} at {second} after {last:?}");
             }
             let again = self.stage.words(&name);
-            prop_assert!(!again.iter().any(|word| word.contains(['+', '-'])), "{name}: {words:?}, then {again:?}");
+            prop_assert!(
+                !again.iter().any(|word| word.contains(['+', '-'])),
+                "{name}: {words:?}, then {again:?}"
+            );
         }
         Ok(())
     }

@@ -49,7 +49,8 @@ impl Stage {
     /// Of Ready nodes with living kubelets.
     pub(super) fn new(config: Config, names: &[&str]) -> Self {
         let (nodes, leases, alive) = Default::default();
-        let mut stage = Self { world: World::default(), config, nodes, leases, alive, now: 0, began: 0, rv: 10 };
+        let mut stage =
+            Self { world: World::default(), config, nodes, leases, alive, now: 0, began: 0, rv: 10 };
         stage.begin_anew();
         for name in names {
             stage.put(Self::node(name, "True", 0));

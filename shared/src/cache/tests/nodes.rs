@@ -36,8 +36,14 @@ fn conditions_taints_and_labels_are_kept_as_far_as_somebody_reads_them() {
     let cache = listed();
     cache.read_wall(at(0), jiff::Timestamp::from_second(NEW_YEAR + 100).unwrap());
     let says = |kind: &str, status: &str| json!({ "type": kind, "status": status });
-    let conditions = json!([says("MemoryPressure", "True"), says("DiskPressure", "False"), says("PIDPressure", "Perhaps"),
-        says("pod-safety.dev/NodeUnreachable", "False"), ready("True", 9), says("Ready", "False")]);
+    let conditions = json!([
+        says("MemoryPressure", "True"),
+        says("DiskPressure", "False"),
+        says("PIDPressure", "Perhaps"),
+        says("pod-safety.dev/NodeUnreachable", "False"),
+        ready("True", 9),
+        says("Ready", "False")
+    ]);
     let labels = json!({ "topology.kubernetes.io/zone": "b", "topology.kubernetes.io/region": "r",
         "failure-domain.beta.kubernetes.io/zone": "a", "node.kubernetes.io/exclude-disruption": "",
         "kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64" });
@@ -82,7 +88,11 @@ fn what_is_a_sign_of_life_of_a_node() {
         ("a report that it is not ready", |cache| apply::<Node>(cache, &reports(6, "False", 9), at(5)), 5),
         ("somebody else's write", |cache| apply::<Node>(cache, &reports(6, "True", 1).tainted(), at(5)), 1),
         ("somebody misses it", |cache| apply::<Node>(cache, &reports(6, "Unknown", 1), at(5)), 1),
-        ("somebody misses it, and stamps that", |cache| apply::<Node>(cache, &reports(6, "Unknown", 9), at(5)), 1),
+        (
+            "somebody misses it, and stamps that",
+            |cache| apply::<Node>(cache, &reports(6, "Unknown", 9), at(5)),
+            1,
+        ),
         (
             "it was missed, and says that it is there, whatever it stamps",
             |cache| {
@@ -131,7 +141,8 @@ fn a_heartbeat_that_says_nothing_new_is_told_as_such() {
     apply::<Node>(&cache, &reports(5, "True", 1), at(1));
     let heard = listened(&cache);
     let told = |object: &Obj| {
-        apply::<Node>(&cache, object, at(5));
+        let version: u64 = object.0["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        apply::<Node>(&cache, object, at(version));
         heard.take()
     };
     assert_eq!(told(&reports(6, "True", 2)), ["heartbeat n"]);
@@ -141,11 +152,11 @@ fn a_heartbeat_that_says_nothing_new_is_told_as_such() {
     assert_eq!(told(&reports(9, "False", 4)), ["awaited heartbeat n"]);
     assert_eq!(told(&reports(10, "Unknown", 4)), ["node n"]);
     assert_eq!(told(&reports(11, "Unknown", 5)), [] as [&str; 0], "nobody heard it");
-    apply::<NodeLease>(&cache, &lease("n", 1), at(6));
+    apply::<NodeLease>(&cache, &lease("n", 1), at(11));
     assert_eq!(heard.take(), ["awaited heartbeat n"]);
     let suspect = json!([{ "key": "pod-safety.dev/suspect", "effect": "NoSchedule" }]);
     assert_eq!(told(&reports(12, "True", 6).set("/spec/taints", suspect)), ["node n"]);
-    apply::<NodeLease>(&cache, &lease("n", 2), at(7));
+    apply::<NodeLease>(&cache, &lease("n", 2), at(13));
     assert_eq!(heard.take(), ["awaited heartbeat n"]);
 }
 
