@@ -26,8 +26,8 @@ fn guard() -> Config {
 
 /// The update of a node that a decision asks for.
 fn update(decision: &Decision) -> Option<&NodeUpdate> {
-    decision.intents.iter().find_map(|intent| match intent {
-        Intent::Update(Update::Node(update)) => Some(&**update),
+    decision.intents.first().map(|intent| match intent {
+        Intent::Update(Update::Node(update)) => &**update,
         other => panic!("{other:?}"),
     })
 }

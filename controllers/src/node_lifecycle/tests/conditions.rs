@@ -72,6 +72,16 @@ fn nl_1_taints_follow_conditions_and_cordons() {
                 vec![("/spec/unschedulable", json!(true))],
                 &["+unschedulable:NoSchedule"],
             ),
+        ],
+    );
+}
+
+#[test]
+fn nl_1_taints_go_with_what_they_say_and_are_added_once() {
+    let ready = || says("Ready", "True");
+    check(
+        &config(),
+        vec![
             (
                 "all of it is over",
                 vec![ready(), says("MemoryPressure", "False")],

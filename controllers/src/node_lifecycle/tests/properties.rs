@@ -40,10 +40,10 @@ fn name(zone: usize, node: usize) -> String {
 
 fn cluster() -> Stage {
     let mut stage = Stage::new(config(), &[]);
-    for zone in 0..ZONES.len() {
+    for (zone, of) in ZONES.iter().enumerate() {
         for node in 0..OF_A_ZONE {
             let name = name(zone, node);
-            stage.put(Stage::in_zone(Stage::node(&name, "True", 0), ZONES[zone]));
+            stage.put(Stage::in_zone(Stage::node(&name, "True", 0), of));
             stage.beat(&name);
             stage.alive.insert(name);
         }
