@@ -19,6 +19,7 @@ use pod_safety_shared::record::Journal;
 use tokio::sync::watch;
 
 use crate::disruption::{self, Disruption};
+use crate::node_lifecycle::{self, NodeLifecycle};
 use crate::pod_gc::{self, PodGc};
 use crate::registry::Name;
 use crate::taint_eviction::TaintEviction;
@@ -43,6 +44,8 @@ pub struct Config {
     pub pod_gc: pod_gc::Config,
     /// The settings of disruption budgets.
     pub disruption: disruption::Config,
+    /// The settings of lost nodes. How far they go is said by `mode` above.
+    pub node_lifecycle: node_lifecycle::Config,
     /// Where the admin server listens; `None`: nowhere.
     pub admin: Option<std::net::SocketAddr>,
     /// Who this process is, in Events.
@@ -190,7 +193,11 @@ fn start_controllers(
                 );
             }
             Name::TaintEviction => start(TaintEviction::new(metrics.registry())?, around, beats, running),
-            Name::NodeLifecycle | Name::Fencing | Name::VolumeGuard => {}
+            Name::NodeLifecycle => {
+                let settings = node_lifecycle::Config { mode: config.mode, ..config.node_lifecycle.clone() };
+                start(NodeLifecycle::new(settings, metrics.registry())?, around, beats, running);
+            }
+            Name::Fencing | Name::VolumeGuard => {}
         }
     }
     Ok(())

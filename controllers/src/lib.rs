@@ -13,6 +13,7 @@ pub mod disruption;
 pub mod drain;
 pub mod explain;
 pub mod instance;
+pub mod node_lifecycle;
 pub mod pod_gc;
 pub mod registry;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use pod_safety_shared::model::Kind;
 
 use crate::disruption::Disruption;
+use crate::node_lifecycle::NodeLifecycle;
 use crate::pod_gc::PodGc;
 use crate::taint_eviction::TaintEviction;
 
@@ -80,7 +81,8 @@ impl Name {
             Self::PodGc => PodGc::KINDS,
             Self::Disruption => Disruption::KINDS,
             Self::TaintEviction => TaintEviction::KINDS,
-            Self::NodeLifecycle | Self::Fencing | Self::VolumeGuard => &[],
+            Self::NodeLifecycle => NodeLifecycle::KINDS,
+            Self::Fencing | Self::VolumeGuard => &[],
         }
     }
 
@@ -88,8 +90,8 @@ impl Name {
     #[must_use]
     pub const fn is_present(self) -> bool {
         match self {
-            Self::PodGc | Self::Disruption | Self::TaintEviction => true,
-            Self::NodeLifecycle | Self::Fencing | Self::VolumeGuard => false,
+            Self::PodGc | Self::Disruption | Self::NodeLifecycle | Self::TaintEviction => true,
+            Self::Fencing | Self::VolumeGuard => false,
         }
     }
 
@@ -147,8 +149,11 @@ mod tests {
 
     #[test]
     fn a_star_means_all_that_this_version_has() {
-        assert_eq!(of("*"), Ok(vec![Name::PodGc, Name::Disruption, Name::TaintEviction]));
-        let but = of("*,-disruption-controller,-taint-eviction-controller,-volume-guard");
+        assert_eq!(
+            of("*"),
+            Ok(vec![Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction])
+        );
+        let but = of("*,-disruption-controller,-nodelifecycle,-taint-eviction-controller,-volume-guard");
         assert_eq!(but, Ok(vec![Name::PodGc]));
     }
 
@@ -179,12 +184,12 @@ mod tests {
         let said = of("fencing").unwrap_err().to_string();
         assert_eq!(
             said,
-            "fencing is not part of this version, which has: pod-gc, disruption, taint-eviction"
+            "fencing is not part of this version, which has: pod-gc, disruption, node-lifecycle, taint-eviction"
         );
     }
 
     #[test]
     fn nothing_to_run_is_an_error() {
-        assert_eq!(of("*,-pod-gc,-disruption,-taint-eviction"), Err(BadControllers::None));
+        assert_eq!(of("*,-pod-gc,-disruption,-node-lifecycle,-taint-eviction"), Err(BadControllers::None));
     }
 }

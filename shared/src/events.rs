@@ -17,7 +17,7 @@ use crate::client::{Call, Connection, Method};
 use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
 use crate::metrics::AuthorityMetrics;
-use crate::model::{BudgetKey, PodKey};
+use crate::model::{BudgetKey, NodeKey, PodKey};
 use crate::record::error_chain;
 
 /// How many Events may wait: as many as intents may, for each ends in one. Some
@@ -51,13 +51,20 @@ pub enum About {
     Pod(PodKey),
     /// A budget.
     Budget(BudgetKey),
+    /// A node.
+    Node(NodeKey),
 }
 
+/// Where Events about what has no namespace lie, as everybody's do (`metav1.NamespaceDefault`).
+const OF_CLUSTER: &str = "default";
+
 impl About {
+    /// Where its Events lie.
     fn namespace(&self) -> &str {
         match self {
             Self::Pod(pod) => &pod.namespace,
             Self::Budget(budget) => &budget.namespace,
+            Self::Node(_) => OF_CLUSTER,
         }
     }
 
@@ -65,15 +72,25 @@ impl About {
         match self {
             Self::Pod(pod) => &pod.name,
             Self::Budget(budget) => &budget.name,
+            Self::Node(node) => &node.name,
         }
     }
 
     fn reference(&self) -> serde_json::Value {
-        let (api_version, kind, uid) = match self {
-            Self::Pod(pod) => ("v1", "Pod", &pod.uid),
-            Self::Budget(budget) => ("policy/v1", "PodDisruptionBudget", &budget.uid),
+        let (api_version, kind, namespace, uid) = match self {
+            Self::Pod(pod) => ("v1", "Pod", Some(&pod.namespace), &pod.uid),
+            Self::Budget(budget) => {
+                ("policy/v1", "PodDisruptionBudget", Some(&budget.namespace), &budget.uid)
+            }
+            // As KCM's node controllers: the node's UID. (Kubelets give its name there; `kubectl describe` asks for both.)
+            Self::Node(node) => ("v1", "Node", None, &node.uid),
         };
-        json!({ "apiVersion": api_version, "kind": kind, "namespace": self.namespace(), "name": self.name(), "uid": uid })
+        let mut reference =
+            json!({ "apiVersion": api_version, "kind": kind, "name": self.name(), "uid": uid });
+        if let Some(namespace) = namespace {
+            reference["namespace"] = json!(&**namespace);
+        }
+        reference
     }
 }
 

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::model::{BudgetKey, PodKey};
+use crate::model::{BudgetKey, PodKey, Uid};
 
 /// How many records `/debug/decisions` keeps: a burst of a thousand pods and its
 /// prelude, in about half a megabyte.
@@ -36,6 +36,9 @@ pub struct Record {
     /// On which node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<Arc<str>>,
+    /// Which one of that name, where it was done to the node itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_uid: Option<Uid>,
     /// The reason, one CamelCase word.
     pub reason: &'static str,
     /// The reason in a sentence, with its numbers.
@@ -57,6 +60,8 @@ pub enum Action {
     ForceDeleted,
     /// The pod was asked to end by its own grace, for the reason named.
     Deleted,
+    /// Conditions, taints or labels of the node were written.
+    Marked,
     /// It was tried and failed; it will be decided again.
     Failed,
     /// The object had changed or gone; nothing was done.
@@ -86,14 +91,15 @@ impl Journal {
 }
 
 fn log(record: &Record) {
-    let Record { controller, action, pod, budget, node, reason, message, at: _ } = record;
+    let Record { controller, action, pod, budget, node, node_uid, reason, message, at: _ } = record;
     let uid = pod.as_ref().map(|pod| &pod.uid).or(budget.as_ref().map(|budget| &budget.uid));
     let (pod, budget) = (pod.as_ref().map(ToString::to_string), budget.as_ref().map(ToString::to_string));
-    let uid = uid.map(ToString::to_string);
+    let uid = uid.or(node_uid.as_ref()).map(ToString::to_string);
     let (pod, budget, uid, node) = (pod.as_deref(), budget.as_deref(), uid.as_deref(), node.as_deref());
     match action {
         Action::ForceDeleted
         | Action::Deleted
+        | Action::Marked
         | Action::Held
         | Action::WouldForceDelete
         | Action::WouldDelete => {

@@ -3,6 +3,8 @@
 //! Flags keep kube-controller-manager's names and defaults where it has them, so
 //! that a command line can be carried over.
 
+mod nodes;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -93,6 +95,9 @@ pub(super) struct Args {
         help_heading = "Disruption budgets"
     )]
     stale_pod_disruption_timeout: Duration,
+
+    #[command(flatten)]
+    nodes: nodes::NodeArgs,
 
     #[command(flatten)]
     election: ElectionArgs,
@@ -223,6 +228,7 @@ impl Args {
             pod_gc_quarantine,
             trust_out_of_service_taint,
             stale_pod_disruption_timeout,
+            nodes,
             election,
             admin_address,
             log_format: _,
@@ -235,16 +241,18 @@ impl Args {
             quarantine: pod_gc_quarantine,
             trust_out_of_service_taint,
         };
+        let mode = match mode {
+            ModeArg::Observe => Mode::Observe,
+            ModeArg::Guard => Mode::Guard,
+            ModeArg::Replace => Mode::Replace,
+        };
         Ok(Config {
             controllers: registry::wanted(&controllers).map_err(BadFlags::Controllers)?,
-            mode: match mode {
-                ModeArg::Observe => Mode::Observe,
-                ModeArg::Guard => Mode::Guard,
-                ModeArg::Replace => Mode::Replace,
-            },
+            mode,
             lease: election.into_lease(identity)?,
             pod_gc,
             disruption: disruption::Config { stale_pod_timeout: stale_pod_disruption_timeout },
+            node_lifecycle: nodes.into_config(mode),
             admin: Some(admin_address),
             identity: identity.to_owned(),
         })

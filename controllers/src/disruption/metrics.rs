@@ -28,6 +28,7 @@ impl DisruptionMetrics {
         let of = match update {
             Update::Budget { .. } => "budget",
             Update::NotDisrupted { .. } => "pod",
+            Update::Node(_) | Update::PodOfLostNode { .. } => return,
         };
         self.updates.with_label_values(&[of, outcome.name()]).inc();
     }

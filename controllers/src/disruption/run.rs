@@ -85,7 +85,7 @@ impl Controller for Disruption {
         decide(key, view, now, &self.config)
     }
 
-    fn updated(&self, update: &Update, outcome: &Outcome) {
+    fn updated(&self, update: &Update, outcome: &Outcome, _at: Mono) {
         self.metrics.updated(update, outcome);
     }
 }

@@ -87,7 +87,10 @@ fn words(decision: &Decision) -> Vec<String> {
             format!("{pod} at {rv} of generation {generation} is not disrupted")
         }
         Intent::Scale { controller, .. } => format!("ask {} {}", controller.kind, controller.name),
-        Intent::Witness { .. } | Intent::Force(_) | Intent::Delete(_) => "another's".to_owned(),
+        Intent::Witness { .. }
+        | Intent::Force(_)
+        | Intent::Delete(_)
+        | Intent::Update(Update::Node(_) | Update::PodOfLostNode { .. }) => "another's".to_owned(),
     };
     decision.intents.iter().map(word).collect()
 }

@@ -46,6 +46,7 @@ impl PodGcMetrics {
             }
             Outcome::Written
             | Outcome::NoEffect
+            | Outcome::Heard
             | Outcome::Ending
             | Outcome::Withdrawn
             | Outcome::Gone

@@ -80,7 +80,7 @@ impl Controller for TaintEviction {
                     mark(Key(Arc::clone(node)));
                 }
             }
-            Change::Node { name, taints: true } => mark(Key(Arc::clone(name))),
+            Change::Node { name, taints: true, readiness: _ } => mark(Key(Arc::clone(name))),
             Change::Pod { .. }
             | Change::Node { .. }
             | Change::Heartbeat { .. }

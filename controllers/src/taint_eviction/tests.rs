@@ -338,8 +338,8 @@ fn it_acts_in_place_of_kcm_only_and_wakes_for_what_matters() {
     assert_eq!(marked(&Change::Pod { before: Some(known), after: Some(&other) }), 2);
     assert_eq!(marked(&Change::Pod { before: None, after: Some(known) }), 1);
     let name: Arc<str> = "n".into();
-    assert_eq!(marked(&Change::Node { name: &name, taints: true }), 1);
-    assert_eq!(marked(&Change::Node { name: &name, taints: false }), 0);
+    assert_eq!(marked(&Change::Node { name: &name, taints: true, readiness: false }), 1);
+    assert_eq!(marked(&Change::Node { name: &name, taints: false, readiness: true }), 0);
     let mut all = Vec::new();
     controller.all(&guard.view(), &mut |key| all.push(key));
     assert_eq!(all, [Key(name)]);

@@ -197,6 +197,7 @@ async fn the_journal_keeps_the_last_thousand_records() {
             pod: None,
             budget: None,
             node: None,
+            node_uid: None,
             reason: "R",
             message,
         });

@@ -30,6 +30,9 @@ pub enum Outcome {
     /// The API server took the status, and what it stores is as it was: somebody
     /// between (a webhook, an admission policy) undid it. No event follows.
     NoEffect,
+    /// The node was heard of meanwhile: the cache was behind, so it is us. Nothing
+    /// was written.
+    Heard,
     /// When its turn came, nobody wanted it any more.
     Withdrawn,
     /// Somebody else removed it first.
@@ -56,6 +59,7 @@ impl Outcome {
             Self::Ending => "ending",
             Self::Written => "written",
             Self::NoEffect => "no_effect",
+            Self::Heard => "heard",
             Self::Withdrawn => "withdrawn",
             Self::Gone => "gone",
             Self::Changed => "changed",

@@ -149,6 +149,39 @@ pub enum Hold {
         /// What stands there.
         operator: String,
     },
+    /// So much is lost at once that it is rather us who lost it.
+    #[error(
+        "{silent} of {of} nodes are silent or not ready: rather this process, the API server or the network before it is cut off than all of them. Nothing follows until some are heard again, or live reads bear it out"
+    )]
+    MaybeItIsUs {
+        /// How many seem lost.
+        silent: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// So many nodes of its zone are lost that no more of them are given up.
+    #[error(
+        "{not_ready} of {of} nodes of {} are not ready: rather the zone is in trouble than each of them, so their pods stay. Bring nodes back, or delete those that are gone; --unhealthy-zone-threshold and --large-cluster-size-threshold say when",
+        zone_words(zone)
+    )]
+    ZoneDisrupted {
+        /// The zone, by KCM's key.
+        zone: Arc<str>,
+        /// How many are not ready.
+        not_ready: usize,
+        /// Of how many that count.
+        of: usize,
+    },
+    /// Other nodes of its zone are given up before it.
+    #[error("its pods stay until it is its turn: nodes of {} before it: {ahead}; the next one's turn is in {}s. --node-eviction-rate says how many have theirs in a second", zone_words(zone), next.as_secs())]
+    EvictionQueued {
+        /// The zone, by KCM's key.
+        zone: Arc<str>,
+        /// How many are before it.
+        ahead: usize,
+        /// When the next one's turn is.
+        next: Duration,
+    },
     /// Only the owners of its finalizers can let it go.
     #[error("the pod is deleted and waits for its finalizers: {}", finalizers.join(", "))]
     Finalizers {
@@ -161,6 +194,16 @@ const fn sign_words(sign: Sign) -> &'static str {
     match sign {
         Sign::LeaseRenewed => "its Lease was renewed",
         Sign::MirrorPodCreated => "it created a mirror pod",
+    }
+}
+
+/// KCM's key is region and zone with a null character between.
+fn zone_words(zone: &str) -> String {
+    match zone.split_once(":\0:") {
+        None => "the cluster".to_owned(),
+        Some(("", zone)) => format!("zone {zone}"),
+        Some((region, "")) => format!("region {region}"),
+        Some((region, zone)) => format!("zone {zone} of region {region}"),
     }
 }
 
@@ -188,6 +231,9 @@ impl Hold {
             Self::ScaleAsked { .. } => "ScaleAsked",
             Self::Tolerated { .. } => "Tolerated",
             Self::TolerationUnreadable { .. } => "TolerationUnreadable",
+            Self::MaybeItIsUs { .. } => "MaybeItIsUs",
+            Self::ZoneDisrupted { .. } => "ZoneDisrupted",
+            Self::EvictionQueued { .. } => "EvictionQueued",
             Self::Finalizers { .. } => "Finalizers",
         }
     }
@@ -225,6 +271,10 @@ impl Hold {
     pub const OF_TAINTS: &'static [&'static str] =
         &["NotSynced", "Stale", "NodeUnreadable", "Tolerated", "TolerationUnreadable"];
 
+    /// Every reason of the controller of lost nodes.
+    pub const OF_NODES: &'static [&'static str] =
+        &["NotSynced", "Stale", "NodeUnreadable", "MaybeItIsUs", "ZoneDisrupted", "EvictionQueued"];
+
     /// A deletion follows when its time has passed; if it ends otherwise, that is
     /// called off. There may be one for each pod of a lost zone: people look them up,
     /// nobody writes them down.
@@ -244,6 +294,9 @@ impl Hold {
             | Self::NeverAllows { .. }
             | Self::ScaleAsked { .. }
             | Self::Tolerated { .. }
+            | Self::MaybeItIsUs { .. }
+            | Self::ZoneDisrupted { .. }
+            | Self::EvictionQueued { .. }
             | Self::Finalizers { .. } => None,
             Self::NodeUnreadable { .. }
             | Self::KubeletAlive { .. }

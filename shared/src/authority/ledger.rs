@@ -103,6 +103,14 @@ impl Ledger {
         until
     }
 
+    /// There was nothing to do, and soon there will not be either: no failure, so it is not waited for longer each time.
+    pub(super) fn rested(&mut self, uid: &Uid, rv: Rv, pause: Duration, now: Mono) -> Mono {
+        self.failures.remove(uid);
+        let until = now + pause;
+        self.entries.insert(uid.clone(), Entry::Paused { rv, failures: 0, until });
+        until
+    }
+
     /// It was not even tried.
     pub(super) fn released(&mut self, uid: &Uid) {
         self.entries.remove(uid);
@@ -168,6 +176,18 @@ mod tests {
             now = until;
         }
         assert_eq!(ledger.admit(&uid, rv("2"), at(0)), Admission::Admitted);
+    }
+
+    #[test]
+    fn what_had_nothing_to_do_rests_equally_long_each_time() {
+        let mut ledger = Ledger::default();
+        let uid = Uid::new("a").unwrap();
+        for round in 0..5 {
+            assert_eq!(ledger.admit(&uid, rv("1"), at(round * 5)), Admission::Admitted);
+            let until = ledger.rested(&uid, rv("1"), Duration::from_secs(5), at(round * 5));
+            assert_eq!(until, at(round * 5 + 5));
+            assert_eq!(ledger.admit(&uid, rv("1"), at(round * 5 + 4)), Admission::Paused(until));
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! | `act` | PATCH and DELETE by compare-and-swap, within the leader's term |
 //! | `delete` | asks one pod to end by its own grace: by compare-and-swap, within the term |
 //! | `update` | statuses, which end nothing: by compare-and-swap, within the term |
+//! | `node` | conditions, taints and labels of a node, after a quorum read of it and of its Lease |
 //! | `evict` | asks the API server to end a pod by its own grace, within its budget |
 //! | `cordon` | has the scheduler leave a node alone |
 //! | `scales` | reads how many pods a controller wants that the cache does not follow |
@@ -33,6 +34,7 @@ mod evict;
 mod evidence;
 mod hold;
 mod ledger;
+mod node;
 mod permit;
 mod queue;
 mod scales;
@@ -48,9 +50,10 @@ pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use evict::{Evicted, Eviction, NotEvicted, evict};
 pub use evidence::{Evidence, EvidenceKind};
 pub use hold::{FORCE_DELETE_HELD, Hold};
+pub use node::{Effect, NodeUpdate, OurTaint, Silence};
 pub(crate) use permit::Permit;
 pub use scales::{Scaled, ask_scales};
 pub use update::Update;
 pub use verify::Refusal;
 pub use witness::Witness;
-pub use writer::{Authority, Owner, Parts, Policy, Submitted, WRITERS};
+pub use writer::{Authority, NODE_WRITERS, Owner, Parts, Policy, Submitted, WRITERS};

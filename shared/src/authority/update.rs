@@ -3,16 +3,19 @@
 //! They need no evidence, for no process ends by them: a budget's numbers, and a
 //! condition that no longer holds. They need the leader's term, and the version
 //! on which the calculation rests; the API server's own writes (an eviction that
-//! it let through) are never lost.
+//! it let through) are never lost. Those of nodes take more than one request: see
+//! [`super::node`].
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::act::{Outcome, version};
+use super::node::{self, Done, NodeUpdate};
+use crate::cache::Cache;
 use crate::client::{Call, Connection, Method};
 use crate::clock::Env;
 use crate::lease::Leadership;
-use crate::model::{BudgetKey, BudgetStatus, PodKey, Rv, Uid};
+use crate::model::{BudgetKey, BudgetStatus, NODE_UNREACHABLE_CONDITION, PodKey, Rv, Uid};
 use crate::wire::{self, Raw};
 
 /// A status that should be written.
@@ -32,6 +35,21 @@ pub enum Update {
         /// transition.
         transition: bool,
     },
+    /// Conditions, taints and labels of a node.
+    Node(Box<NodeUpdate>),
+    /// Conditions of a pod whose node is not ready.
+    PodOfLostNode {
+        /// Which one.
+        pod: PodKey,
+        /// The version that was seen.
+        rv: Rv,
+        /// Its generation, which the conditions name.
+        generation: i64,
+        /// Its Ready condition becomes False.
+        not_ready: bool,
+        /// What the condition `pod-safety.dev/NodeUnreachable` should say; `None`: it stays.
+        unreachable: Option<bool>,
+    },
     /// Nobody ends this pod after all: its condition `DisruptionTarget` is no
     /// longer true.
     NotDisrupted {
@@ -44,21 +62,32 @@ pub enum Update {
     },
 }
 
+/// Which kind of status. Those of one object take turns, whoever wants them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum UpdateKind {
+    Budget,
+    Node,
+    PodOfLostNode,
+    NotDisrupted,
+}
+
 impl Update {
     /// Whose status it is.
     #[must_use]
     pub const fn uid(&self) -> &Uid {
         match self {
             Self::Budget { budget, .. } => &budget.uid,
-            Self::NotDisrupted { pod, .. } => &pod.uid,
+            Self::Node(update) => &update.node.uid,
+            Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } => &pod.uid,
         }
     }
 
-    /// In whose namespace.
-    pub(super) const fn namespace(&self) -> &std::sync::Arc<str> {
+    /// In whose lane it waits: each namespace has one, and each node.
+    pub(super) const fn lane(&self) -> &std::sync::Arc<str> {
         match self {
             Self::Budget { budget, .. } => &budget.namespace,
-            Self::NotDisrupted { pod, .. } => &pod.namespace,
+            Self::Node(update) => &update.node.name,
+            Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } => &pod.namespace,
         }
     }
 
@@ -66,39 +95,77 @@ impl Update {
     #[must_use]
     pub const fn rv(&self) -> Rv {
         match self {
-            Self::Budget { rv, .. } | Self::NotDisrupted { rv, .. } => *rv,
+            Self::Node(update) => update.rv,
+            Self::Budget { rv, .. } | Self::PodOfLostNode { rv, .. } | Self::NotDisrupted { rv, .. } => *rv,
         }
     }
 
-    fn call(&self, wall: Timestamp) -> Call {
+    pub(super) const fn kind(&self) -> UpdateKind {
         match self {
-            Self::Budget { budget, rv, status, over, transition } => {
-                let path = format!(
-                    "/apis/policy/v1/namespaces/{}/poddisruptionbudgets/{}/status",
-                    budget.namespace, budget.name
-                );
-                let status = budget_status(status, over, transition.then_some(wall));
-                patch(path, &budget.uid, *rv, status)
-            }
-            Self::NotDisrupted { pod, rv, generation } => {
-                let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
-                let condition = json!({
-                    "type": "DisruptionTarget",
-                    "status": "False",
-                    "reason": null,
-                    "message": null,
-                    "observedGeneration": generation,
-                    "lastTransitionTime": format!("{wall:.0}"),
-                });
-                patch(path, &pod.uid, *rv, json!({ "conditions": [condition] }))
-            }
+            Self::Budget { .. } => UpdateKind::Budget,
+            Self::Node(_) => UpdateKind::Node,
+            Self::PodOfLostNode { .. } => UpdateKind::PodOfLostNode,
+            Self::NotDisrupted { .. } => UpdateKind::NotDisrupted,
         }
     }
+}
+
+fn budget_call(budget: &BudgetKey, rv: Rv, status: Value) -> Call {
+    let path = format!(
+        "/apis/policy/v1/namespaces/{}/poddisruptionbudgets/{}/status",
+        budget.namespace, budget.name
+    );
+    patch(path, &budget.uid, rv, status)
+}
+
+/// A strategic merge patch: conditions of others stay, and what is not named of these.
+fn pod_call(pod: &PodKey, rv: Rv, conditions: &[Value]) -> Call {
+    let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
+    patch(path, &pod.uid, rv, json!({ "conditions": conditions }))
 }
 
 fn patch(path: String, uid: &Uid, rv: Rv, status: Value) -> Call {
     let body = json!({ "metadata": { "uid": uid, "resourceVersion": rv }, "status": status });
     Call::write(Method::Patch, path, &body)
+}
+
+fn not_disrupted(generation: i64, wall: Timestamp) -> Value {
+    json!({
+        "type": "DisruptionTarget",
+        "status": "False",
+        "reason": null,
+        "message": null,
+        "observedGeneration": generation,
+        "lastTransitionTime": format!("{wall:.0}"),
+    })
+}
+
+/// As KCM marks it: its reason and message stay, for they say what its kubelet saw last.
+fn not_ready(generation: i64, wall: Timestamp) -> Value {
+    json!({
+        "type": "Ready",
+        "status": "False",
+        "observedGeneration": generation,
+        "lastTransitionTime": format!("{wall:.0}"),
+    })
+}
+
+/// Our own, for people.
+fn node_unreachable(unreachable: bool, generation: i64, wall: Timestamp) -> Value {
+    let (status, reason, message) = if unreachable {
+        let message = "the pod terminates, but its node is cut off: nobody can say whether it still runs. It goes when the node is heard again, when the node is fenced with proof, or when its Node object is deleted after the machine was made sure to be off";
+        ("True", "KubeletSilent", message)
+    } else {
+        ("False", "KubeletHeard", "the kubelet of its node was heard again")
+    };
+    json!({
+        "type": NODE_UNREACHABLE_CONDITION,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": generation,
+        "lastTransitionTime": format!("{wall:.0}"),
+    })
 }
 
 /// A strategic merge patch: conditions of others stay, and so do the entries of
@@ -131,16 +198,38 @@ fn budget_status(status: &BudgetStatus, over: &[Box<str>], transition: Option<Ti
     body
 }
 
-/// Writes it, within the leader's term.
-pub(super) async fn write(
-    connection: &Connection,
-    env: &Env,
-    leadership: &Leadership,
-    update: &Update,
-) -> Outcome {
-    let Some(term) = leadership.term(env.now()) else { return Outcome::NotLeader };
-    match connection.send(update.call(env.clock.wall()).by(term.ends())).await {
-        Ok(answer) if version_of(&answer) == Some(update.rv()) => Outcome::NoEffect,
+/// What a write needs.
+pub(super) struct Means<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) cache: &'a Cache,
+    pub(super) env: &'a Env,
+    pub(super) leadership: &'a Leadership,
+}
+
+/// Writes it, within the leader's term; gives back how that went, and what was done to a node.
+pub(super) async fn write(means: &Means<'_>, update: &Update) -> (Outcome, Done) {
+    let wall = means.env.clock.wall();
+    let call = match update {
+        Update::Node(update) => return node::write(means, update).await,
+        Update::Budget { budget, rv, status, over, transition } => {
+            budget_call(budget, *rv, budget_status(status, over, transition.then_some(wall)))
+        }
+        Update::PodOfLostNode { pod, rv, generation, not_ready: marked, unreachable } => {
+            let ready = marked.then(|| not_ready(*generation, wall));
+            let ours = unreachable.map(|unreachable| node_unreachable(unreachable, *generation, wall));
+            pod_call(pod, *rv, &ready.into_iter().chain(ours).collect::<Vec<_>>())
+        }
+        Update::NotDisrupted { pod, rv, generation } => {
+            pod_call(pod, *rv, &[not_disrupted(*generation, wall)])
+        }
+    };
+    (send(means, update.rv(), call).await, Done::default())
+}
+
+async fn send(means: &Means<'_>, rv: Rv, call: Call) -> Outcome {
+    let Some(term) = means.leadership.term(means.env.now()) else { return Outcome::NotLeader };
+    match means.connection.send(call.by(term.ends())).await {
+        Ok(answer) if version_of(&answer) == Some(rv) => Outcome::NoEffect,
         Ok(_) => Outcome::Written,
         Err(error) => Outcome::of(error),
     }

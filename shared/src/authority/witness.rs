@@ -83,8 +83,17 @@ async fn read_node(connection: &Connection, node: &str) -> Result<Option<wire::N
 }
 
 async fn read_lease(connection: &Connection, node: &str) -> Result<LeaseSample, ApiError> {
-    let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}");
-    match connection.send(Call::get(path)).await {
+    sample(connection.send(ask_lease(node)).await)
+}
+
+/// The question for a kubelet's Lease.
+pub(super) fn ask_lease(node: &str) -> Call {
+    Call::get(format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}"))
+}
+
+/// What the answer shows.
+pub(super) fn sample(answer: Result<wire::Raw, ApiError>) -> Result<LeaseSample, ApiError> {
+    match answer {
         Ok(raw) => {
             let lease: wire::Lease = raw.decode().map_err(ApiError::Undecodable)?;
             let uid = lease.metadata.and_then(|meta| meta.uid).unwrap_or_default();

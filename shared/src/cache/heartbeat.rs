@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::clock::Mono;
 use crate::model::{NodeLease, Uid};
 
@@ -21,6 +23,8 @@ pub struct Heartbeat {
     pub renewed_at: Option<Mono>,
     /// When we saw the Lease go.
     pub gone_at: Option<Mono>,
+    /// Its `renewTime`, if it is there and says so: compared for change, never with our time.
+    pub renewed: Option<Timestamp>,
 }
 
 #[derive(Debug, Default)]
@@ -44,10 +48,10 @@ impl Heartbeats {
             Some(before) => before.renewed != after.renewed || before.uid != after.uid,
             None => synced,
         };
-        let unseen = Heartbeat { renewed_at: None, gone_at: None };
+        let unseen = Heartbeat { renewed_at: None, gone_at: None, renewed: None };
         let beat = self.beats.entry(Arc::clone(&after.name)).or_insert(unseen);
         self.unreadable.remove(&after.uid);
-        beat.gone_at = None;
+        (beat.gone_at, beat.renewed) = (None, after.renewed);
         if moved {
             beat.renewed_at = Some(now);
         }
@@ -57,7 +61,7 @@ impl Heartbeats {
     /// A Lease that cannot be read was written, perhaps by a kubelet: unknown is
     /// not absent.
     pub(super) fn unreadable(&mut self, uid: &Uid, name: &Arc<str>, now: Mono) {
-        let beat = Heartbeat { renewed_at: Some(now), gone_at: None };
+        let beat = Heartbeat { renewed_at: Some(now), gone_at: None, renewed: None };
         self.beats.insert(Arc::clone(name), beat);
         self.unreadable.insert(uid.clone(), Arc::clone(name));
     }
@@ -73,7 +77,7 @@ impl Heartbeats {
 
     pub(super) fn gone(&mut self, name: &str, now: Mono) {
         if let Some(beat) = self.beats.get_mut(name) {
-            beat.gone_at = Some(now);
+            (beat.gone_at, beat.renewed) = (Some(now), None);
         }
     }
 

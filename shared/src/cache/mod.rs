@@ -26,6 +26,7 @@ mod table;
 mod view;
 mod wall;
 mod workloads;
+mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub use snapshot::{Snapshot, SnapshotError};
 pub use sync::{KindState, Trouble};
 pub use view::{Lookup, STALE_AFTER, Sign, SignOfLife, View};
 pub use workloads::ScaleAnswer;
+pub use zones::ZoneCount;
 
 use crate::authority::Witness;
 use crate::clock::Mono;
@@ -54,6 +56,7 @@ use selection::Selection;
 use table::Table;
 use wall::Wall;
 use workloads::Workloads;
+use zones::Zones;
 
 /// What changed, for those who keep dirty keys. It says where to look, never
 /// what to believe.
@@ -72,11 +75,15 @@ pub enum Change<'a> {
         name: &'a Arc<str>,
         /// Whether its taints that end pods may be others now.
         taints: bool,
+        /// Whether its readiness may be another now, or last changed at another time.
+        readiness: bool,
     },
-    /// A node's Lease was renewed, appeared or went.
+    /// A node's Lease was renewed, appeared or went, or its kubelet reported that all is as it was.
     Heartbeat {
         /// The node's name.
         name: &'a Arc<str>,
+        /// Whether the node is there and a sign of life of it is news.
+        awaited: bool,
     },
     /// What the status of a budget rests on changed: its spec or status, its pods,
     /// or their controllers. Or the budget went.
@@ -113,6 +120,7 @@ pub(crate) struct Inner {
     pod_index: PodIndex,
     nodes: Table<Node>,
     node_index: NodeIndex,
+    zones: Zones,
     leases: Table<NodeLease>,
     budgets: Table<Budget>,
     workloads: Workloads,

@@ -1,5 +1,6 @@
 //! How nodes are kept: their readiness, and since when they bear which taints.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +9,21 @@ use super::table::{Entry, Table};
 use super::wall::Wall;
 use super::{Change, Inner};
 use crate::clock::Mono;
-use crate::model::{Interner, Kind, NO_EXECUTE, Node, OUT_OF_SERVICE_TAINT, Readiness, Taint, Uid};
+use crate::model::{
+    Interner, Kind, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, OUT_OF_SERVICE_TAINT, Pressures, Readiness,
+    Says, Taint, Uid,
+};
 use crate::wire;
+
+/// The effect by which a taint keeps new pods away.
+const NO_SCHEDULE: &str = "NoSchedule";
+
+/// Zones do not count nodes that have this label, whatever its value is.
+const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
+
+/// Labels that should have the value of another one.
+const FOLLOWING_LABELS: [(&str, &str); 2] =
+    [("beta.kubernetes.io/os", "kubernetes.io/os"), ("beta.kubernetes.io/arch", "kubernetes.io/arch")];
 
 fn project_node(
     meta: &wire::ObjectMeta,
@@ -19,16 +33,70 @@ fn project_node(
     now: Mono,
 ) -> Result<Node, ProjectError> {
     let Identity { uid, rv, name } = identity(meta)?;
-    let ready = status.conditions.iter().find(|condition| condition.r#type.as_deref() == Some("Ready"));
-    let readiness = ready.map_or(Readiness::Missing, |ready| match ready.status.as_deref() {
-        Some("True") => Readiness::Ready,
-        Some("False") => Readiness::NotReady,
-        _ => Readiness::Unknown,
-    });
+    let condition =
+        |name: &str| status.conditions.iter().find(|condition| condition.r#type.as_deref() == Some(name));
+    let says = |name: &str| condition(name).map_or(Says::Missing, |one| Says::parse(one.status.as_deref()));
+    let ready = condition("Ready");
+    let of_effect = |effect: &'static str| {
+        spec.taints.iter().filter(move |taint| taint.effect.as_deref() == Some(effect))
+    };
     let out_of_service = spec.taints.iter().any(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT));
-    let no_execute = spec.taints.iter().filter(|taint| taint.effect.as_deref() == Some(NO_EXECUTE));
-    let no_execute = no_execute.map(|taint| project_taint(taint, interner, now)).collect();
-    Ok(Node { name: interner.intern(&name), uid, rv, readiness, out_of_service, no_execute })
+    let no_schedule = of_effect(NO_SCHEDULE).filter_map(|taint| taint.key.as_deref());
+    Ok(Node {
+        name: interner.intern(&name),
+        uid,
+        rv,
+        readiness: match says("Ready") {
+            Says::True => Readiness::Ready,
+            Says::False => Readiness::NotReady,
+            Says::Unknown => Readiness::Unknown,
+            Says::Missing => Readiness::Missing,
+        },
+        out_of_service,
+        no_schedule: no_schedule.map(|key| interner.intern(key)).collect(),
+        no_execute: of_effect(NO_EXECUTE).map(|taint| project_taint(taint, interner, now)).collect(),
+        ready_since: ready.and_then(|one| one.last_transition_time).map(wire::Time::whole_seconds),
+        heartbeat: ready.and_then(|one| one.last_heartbeat_time).and_then(wire::Time::timestamp),
+        pressures: Pressures {
+            memory: says("MemoryPressure"),
+            disk: says("DiskPressure"),
+            pid: says("PIDPressure"),
+            network: says("NetworkUnavailable"),
+        },
+        unreachable: says(NODE_UNREACHABLE_CONDITION),
+        unschedulable: spec.unschedulable,
+        zone: interner.intern(&zone(&meta.labels)),
+        excluded: meta.labels.contains_key(EXCLUDED),
+        stale_labels: stale_labels(&meta.labels, interner),
+        created: meta.creation_timestamp.map_or(0, wire::Time::whole_seconds),
+        first_seen: now,
+        age: Duration::ZERO,
+        heard: now,
+    })
+}
+
+/// KCM's key of a zone. The old labels win where both are there, as there.
+fn zone(labels: &BTreeMap<String, String>) -> String {
+    let of = |what: &str| {
+        let old = labels.get(&format!("failure-domain.beta.kubernetes.io/{what}"));
+        old.or_else(|| labels.get(&format!("topology.kubernetes.io/{what}"))).map_or("", String::as_str)
+    };
+    match (of("region"), of("zone")) {
+        ("", "") => String::new(),
+        // The null character keeps apart what has a colon in it.
+        (region, zone) => format!("{region}:\0:{zone}"),
+    }
+}
+
+fn stale_labels(
+    labels: &BTreeMap<String, String>,
+    interner: &mut Interner,
+) -> Box<[(&'static str, Arc<str>)]> {
+    let stale = |(follower, leader): (&'static str, &str)| {
+        let wanted = labels.get(leader)?;
+        (labels.get(follower) != Some(wanted)).then(|| (follower, interner.intern(wanted)))
+    };
+    FOLLOWING_LABELS.into_iter().filter_map(stale).collect()
 }
 
 /// Its age is known when it is clear that it is new: see [`Object::put`].
@@ -74,15 +142,26 @@ impl Object for Node {
 
     fn put(inner: &mut Inner, mut node: Self, now: Mono, tell: Tell<'_>) {
         let (uid, name) = (node.uid.clone(), Arc::clone(&node.name));
-        let known = inner.nodes.known(&uid);
-        date_taints(&mut node.no_execute, known.map_or(&[], |before| &before.no_execute), inner.wall, now);
-        let noise = known.is_some_and(|before| Self { rv: node.rv, ..before.clone() } == node);
-        let taints = known.is_none_or(|before| before.no_execute != node.no_execute);
+        let before = inner.nodes.known(&uid);
+        date_taints(&mut node.no_execute, before.map_or(&[], |before| &before.no_execute), inner.wall, now);
+        match before {
+            Some(before) => {
+                (node.first_seen, node.age) = (before.first_seen, before.age);
+                node.heard = if reported(before, &node) { now } else { before.heard };
+            }
+            // Before 1970 there were no nodes: nobody said.
+            None if node.created > 0 => node.age = inner.wall.age(node.created, now),
+            None => {}
+        }
+        let news = News::of(before, &node);
         inner.nodes.put(uid.clone(), Entry::Known(node));
         inner.node_index.add(&name, &uid);
         inner.recheck_absence(&name, now);
-        if !noise {
-            tell(Change::Node { name: &name, taints });
+        inner.file_node(&uid);
+        match news {
+            News::Nothing => {}
+            News::Beat => inner.beat(&name, tell),
+            News::Change { taints, readiness } => tell(Change::Node { name: &name, taints, readiness }),
         }
     }
 
@@ -93,18 +172,90 @@ impl Object for Node {
         let name = inner.interner.intern(&name);
         inner.nodes.put(uid.clone(), Entry::Undecodable(undecodable.why.into()));
         inner.node_index.add(&name, &uid);
+        inner.zones.remove(&uid);
         inner.recheck_absence(&name, now);
-        tell(Change::Node { name: &name, taints: true });
+        tell(Change::Node { name: &name, taints: true, readiness: true });
     }
 
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
         if inner.nodes.take(uid).is_none() {
             return;
         }
+        inner.zones.remove(uid);
         // An undecodable node has no name of its own here; its index entry has.
         let Some(name) = inner.node_index.name_of(uid) else { return };
         inner.node_index.remove(&name, uid);
         inner.recheck_absence(&name, now);
-        tell(Change::Node { name: &name, taints: true });
+        tell(Change::Node { name: &name, taints: true, readiness: true });
+    }
+}
+
+/// Whether the kubelet of a node has reported since it was `before`. Only kubelets say True or
+/// False; Unknown is the word of whoever misses them.
+fn reported(before: &Node, after: &Node) -> bool {
+    match after.readiness {
+        Readiness::Ready | Readiness::NotReady => {
+            before.heartbeat != after.heartbeat
+                || !matches!(before.readiness, Readiness::Ready | Readiness::NotReady)
+        }
+        Readiness::Unknown => false,
+        // Somebody took it away: as if it began anew.
+        Readiness::Missing => before.readiness != Readiness::Missing,
+    }
+}
+
+/// What others should hear of a node.
+enum News {
+    Nothing,
+    /// All is as it was, and its kubelet said so.
+    Beat,
+    Change {
+        taints: bool,
+        readiness: bool,
+    },
+}
+
+impl News {
+    fn of(before: Option<&Node>, after: &Node) -> Self {
+        match before {
+            None => Self::Change { taints: true, readiness: true },
+            Some(before) if before.only_beats(after) => {
+                if before.heard == after.heard {
+                    Self::Nothing
+                } else {
+                    Self::Beat
+                }
+            }
+            Some(before) => Self::Change {
+                taints: before.no_execute != after.no_execute,
+                readiness: (before.readiness, before.ready_since) != (after.readiness, after.ready_since),
+            },
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn last_heard(&self, node: &Node) -> Mono {
+        let renewed = self.heartbeats.get(&node.name).and_then(|beat| beat.renewed_at);
+        renewed.map_or(node.heard, |renewed| renewed.max(node.heard))
+    }
+
+    fn file_node(&mut self, uid: &Uid) {
+        if let Some(node) = self.nodes.known(uid) {
+            let heard = self.last_heard(node);
+            self.zones.file(node, heard);
+        }
+    }
+
+    /// Something was seen of the kubelet of this name, or of its Lease.
+    pub(super) fn beat(&mut self, name: &Arc<str>, tell: Tell<'_>) {
+        let mut awaited = false;
+        for uid in self.node_index.uids(name) {
+            if let Some(node) = self.nodes.known(uid) {
+                awaited |= node.is_doubted();
+                self.zones.beat(uid, self.last_heard(node));
+            }
+        }
+        tell(Change::Heartbeat { name, awaited });
     }
 }

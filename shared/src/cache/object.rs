@@ -8,7 +8,8 @@ use super::{Change, Inner};
 use crate::clock::Mono;
 use crate::model::{
     BadRv, Controller, Deletion, DisruptionTarget, Interner, Kind, Labels, MIRROR_ANNOTATION, NO_EXECUTE,
-    NodeLease, Phase, Pod, PodKey, Rv, Toleration, Tolerations, Uid, is_kubernetes_name,
+    NODE_UNREACHABLE_CONDITION, NodeLease, Phase, Pod, PodKey, Rv, Says, Toleration, Tolerations, Uid,
+    is_kubernetes_name,
 };
 use crate::wire;
 
@@ -140,10 +141,11 @@ fn project_pod(
         .chain(&status.init_container_statuses)
         .chain(&status.ephemeral_container_statuses);
     let running = reports.filter_map(|report| report.state.as_ref()).any(|state| state.running.is_some());
-    let condition = |name: &str| {
+    let any = |name: &str| {
         let named = |one: &&wire::PodCondition| one.r#type.as_deref() == Some(name);
-        status.conditions.iter().find(named).filter(|one| one.status.as_deref() == Some("True"))
+        status.conditions.iter().find(named)
     };
+    let condition = |name: &str| any(name).filter(|one| one.status.as_deref() == Some("True"));
     let disrupted =
         condition("DisruptionTarget").filter(|one| one.reason.as_deref() != Some("TerminationByKubelet"));
     let deletion = meta
@@ -162,6 +164,9 @@ fn project_pod(
         evicted: status.reason.as_deref() == Some("Evicted"),
         running,
         ready: condition("Ready").is_some(),
+        ready_since: any("Ready").and_then(|one| one.last_transition_time).map(wire::Time::whole_seconds),
+        unreachable: any(NODE_UNREACHABLE_CONDITION)
+            .map_or(Says::Missing, |one| Says::parse(one.status.as_deref())),
         disruption_target: disrupted.map(|one| DisruptionTarget {
             since: one.last_transition_time.map_or(0, wire::Time::whole_seconds),
             first_seen: now,
@@ -319,7 +324,7 @@ impl Object for NodeLease {
             Some(Entry::Undecodable(_)) | None => None,
         };
         if inner.heartbeats.applied(known, &lease, synced, now) {
-            tell(Change::Heartbeat { name: &name });
+            inner.beat(&name, tell);
         }
     }
 
@@ -330,7 +335,7 @@ impl Object for NodeLease {
         let name = inner.interner.intern(&name);
         inner.heartbeats.unreadable(&uid, &name, now);
         inner.leases.put(uid, Entry::Undecodable(undecodable.why.into()));
-        tell(Change::Heartbeat { name: &name });
+        inner.beat(&name, tell);
     }
 
     fn missed(inner: &mut Inner, uid: &Uid, now: Mono) {
@@ -348,7 +353,7 @@ impl Object for NodeLease {
             None => None,
         };
         if let Some(name) = name {
-            tell(Change::Heartbeat { name: &name });
+            inner.beat(&name, tell);
         }
     }
 }

@@ -310,6 +310,8 @@ mod tests {
             mirror: false,
             deletion: None,
             ready: true,
+            ready_since: None,
+            unreachable: crate::model::Says::Missing,
             disruption_target: None,
             labels,
             controller: Some(controller.into()),

@@ -1,9 +1,15 @@
 //! How far each kind can be believed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::clock::Mono;
 use crate::model::Kind;
+
+/// A kind that was silent for longer than this had a break: what came after it says little of what
+/// was before. Living kubelets renew their Leases every ten seconds, so with one of them in touch
+/// there is none on Leases.
+pub(super) const BREAK: Duration = Duration::from_secs(15);
 
 /// What stands in the way of a feed, in words for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +27,8 @@ pub struct KindState {
     pub synced: bool,
     /// When the API server last said anything on it, bookmarks included.
     pub last_contact: Option<Mono>,
+    /// Since when it has said something without a break of 15 seconds.
+    pub unbroken_since: Option<Mono>,
     /// Why nothing comes, if nothing comes.
     pub trouble: Option<Trouble>,
 }
@@ -29,7 +37,8 @@ pub struct KindState {
 pub(super) struct Kinds(BTreeMap<Kind, KindState>);
 
 /// Of a kind that nobody follows.
-static UNHEARD: KindState = KindState { synced: false, last_contact: None, trouble: None };
+static UNHEARD: KindState =
+    KindState { synced: false, last_contact: None, unbroken_since: None, trouble: None };
 
 impl Kinds {
     pub(super) fn state(&self, kind: Kind) -> &KindState {
@@ -42,6 +51,9 @@ impl Kinds {
 
     pub(super) fn heard(&mut self, kind: Kind, now: Mono) {
         let state = self.state_mut(kind);
+        if state.last_contact.is_none_or(|last| now.since(last) > BREAK) {
+            state.unbroken_since = Some(now);
+        }
         state.last_contact = Some(now);
         state.trouble = None;
     }

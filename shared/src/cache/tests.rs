@@ -4,6 +4,7 @@ mod absence;
 mod feed;
 mod heartbeat;
 mod indexes;
+mod nodes;
 mod relist;
 mod taints;
 mod unknown;
@@ -26,7 +27,8 @@ impl Subscriber for Heard {
         self.0.lock().push(match change {
             Change::Pod { before, after } => format!("pod {} -> {}", pod(before), pod(after)),
             Change::Node { name, .. } => format!("node {name}"),
-            Change::Heartbeat { name } => format!("heartbeat {name}"),
+            Change::Heartbeat { name, awaited: false } => format!("heartbeat {name}"),
+            Change::Heartbeat { name, awaited: true } => format!("awaited heartbeat {name}"),
             Change::Budget { uid } => format!("budget {uid}"),
             Change::Listed(kind) => format!("listed {}", kind.resource()),
         });

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::absence::Absence;
+use super::sync::BREAK;
 use super::table::Entry;
+use super::zones::ZoneCount;
 use super::{Inner, KindState, ScaleAnswer};
 use crate::authority::Hold;
 use crate::clock::Mono;
-use crate::model::{Budget, Kind, Node, Pod, Uid, Workload, WorkloadKind};
+use crate::model::{Budget, Kind, Node, Pod, Taint, Uid, Workload, WorkloadKind};
 
 /// How long a kind may be silent before nothing is decided from it. The API
 /// server sends a bookmark each minute on a watch where nothing happens; two
@@ -82,6 +86,16 @@ impl<'a> View<'a> {
         self.inner.kinds.state(kind)
     }
 
+    /// Since when this kind has spoken without a break.
+    ///
+    /// # Errors
+    /// It is silent now, for longer than a break: for how long.
+    pub fn unbroken_since(&self, kind: Kind, now: Mono) -> Result<Mono, Duration> {
+        let state = self.state(kind);
+        let silent = state.last_contact.map_or(Duration::MAX, |last| now.since(last));
+        state.unbroken_since.filter(|_| silent <= BREAK).ok_or(silent)
+    }
+
     /// The pod with this UID, if it is there and readable.
     #[must_use]
     pub fn pod(&self, uid: &Uid) -> Option<&'a Pod> {
@@ -139,6 +153,59 @@ impl<'a> View<'a> {
             None if !self.state(Kind::Nodes).synced => Lookup::Unknown("nodes are not listed yet"),
             None => Lookup::Absent,
         }
+    }
+
+    /// Every readable node, by UID.
+    pub fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a> {
+        self.inner.nodes.iter()
+    }
+
+    /// When this process last had a sign of life of this node's kubelet: a report, or a renewal of
+    /// its Lease. At first when it saw the node, for that says nothing about before.
+    #[must_use]
+    pub fn last_heard(&self, node: &Node) -> Mono {
+        self.inner.last_heard(node)
+    }
+
+    /// Whether the Lease of this node is there, and the `renewTime` that it has.
+    #[must_use]
+    pub fn lease(&self, node: &str) -> Option<Option<Timestamp>> {
+        let beat = self.inner.heartbeats.get(node)?;
+        beat.gone_at.is_none().then_some(beat.renewed)
+    }
+
+    /// When each of the nodes was last heard that are Ready: the longest silent ones first.
+    pub fn ready_nodes_heard(&self) -> impl ExactSizeIterator<Item = Mono> + use<'a> {
+        self.inner.zones.ready_nodes_heard()
+    }
+
+    /// Every zone by KCM's key; those without nodes are none.
+    pub fn zones(&self) -> impl Iterator<Item = (&'a Arc<str>, ZoneCount)> + use<'a> {
+        self.inner.zones.counts()
+    }
+
+    /// How many nodes of this zone are well.
+    #[must_use]
+    pub fn zone(&self, zone: &str) -> ZoneCount {
+        self.inner.zones.count(zone)
+    }
+
+    /// The readable nodes of a zone, by name.
+    pub fn nodes_in_zone(&self, zone: &str) -> impl Iterator<Item = &'a Node> + use<'a> {
+        let nodes = &self.inner.nodes;
+        self.inner.zones.nodes_in(zone).filter_map(|uid| nodes.known(uid))
+    }
+
+    /// How many nodes of its zone are to be marked as lost before this one; `None`: it does not wait.
+    #[must_use]
+    pub fn waits_behind(&self, node: &Node) -> Option<usize> {
+        self.inner.zones.waits_behind(node)
+    }
+
+    /// The taint by which the last node of this zone was marked as lost; it may be gone since.
+    #[must_use]
+    pub fn last_lost_taint(&self, zone: &str) -> Option<&'a Taint> {
+        self.inner.zones.last_marked(zone)
     }
 
     /// That this node is named by pods and missing.

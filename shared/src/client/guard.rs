@@ -7,18 +7,20 @@
 //! can talk it round.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use futures::future::Either;
 use http::{Method, Request};
 use kube::client::Body;
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use tower::{BoxError, Layer, Service};
 
 use super::shape::{Resource, Shape};
 use crate::authority::Permit;
+use crate::model::OUT_OF_SERVICE_TAINT;
 
 /// Why a request was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,6 +125,7 @@ struct Dangers {
     delete_options: Option<Box<Dangers>>,
     status: Field,
     metadata: Field,
+    spec: Declares,
     #[serde(flatten)]
     others: BTreeMap<String, IgnoredAny>,
 }
@@ -158,6 +161,58 @@ impl Field {
             Self::Nulled => true,
             Self::Keys(keys) => keys.keys().any(|written| written.contains(key) || replaces_all(written)),
         }
+    }
+}
+
+/// Whether the taint by which somebody declares a node to be off is named, at whatever depth and in whatever place.
+#[derive(Debug, Default)]
+struct Declares(bool);
+
+impl<'de> Deserialize<'de> for Declares {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Searcher).map(Self)
+    }
+}
+
+/// Reads every key and value, doubled ones too.
+struct Searcher;
+
+impl<'de> Visitor<'de> for Searcher {
+    type Value = bool;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+    fn visit_str<E>(self, text: &str) -> Result<bool, E> {
+        Ok(text.contains(OUT_OF_SERVICE_TAINT))
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<bool, E> {
+        Ok(false)
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<bool, E> {
+        Ok(false)
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<bool, E> {
+        Ok(false)
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<bool, E> {
+        Ok(false)
+    }
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<bool, A::Error> {
+        let mut found = false;
+        while let Some(Declares(here)) = all.next_element()? {
+            found |= here;
+        }
+        Ok(found)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<bool, A::Error> {
+        let mut found = false;
+        while let Some((Declares(key), Declares(value))) = all.next_entry()? {
+            found |= key || value;
+        }
+        Ok(found)
     }
 }
 
@@ -222,8 +277,11 @@ fn removes(method: &Method, resource: Resource, dangers: &Dangers) -> bool {
         Resource::Pods => dangers.metadata.touches("finalizers"),
         // Nobody but this process's authority may call a pod finished.
         Resource::PodStatus => dangers.status.touches("phase"),
-        // Deleting a Node or an attachment gives its pods or its volume away.
-        Resource::Nodes | Resource::VolumeAttachments => *method == Method::DELETE,
+        // Deleting a Node or an attachment gives its pods or its volume away, and so does declaring it to be off.
+        // A replacement does what nobody named.
+        Resource::Nodes => *method == Method::DELETE || *method == Method::PUT || replaced || dangers.spec.0,
+        Resource::NodeStatus => *method == Method::PUT || replaced,
+        Resource::VolumeAttachments => *method == Method::DELETE,
         Resource::Leases
         | Resource::Events
         | Resource::Budgets

@@ -13,6 +13,8 @@ use crate::authority::Permit;
 use crate::clock::Mono;
 use crate::wire::{Encoding, PROTOBUF_FIRST, Raw, Status, WireError};
 
+const JSON: &str = "application/json";
+
 /// The verbs that this process uses, with the media type of their body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -42,7 +44,7 @@ impl Method {
     const fn content_type(self) -> &'static str {
         match self {
             Self::Patch => "application/strategic-merge-patch+json",
-            Self::Get | Self::Post | Self::Put | Self::Delete => "application/json",
+            Self::Get | Self::Post | Self::Put | Self::Delete => JSON,
         }
     }
 }
@@ -55,24 +57,36 @@ pub struct Call {
     body: Vec<u8>,
     deadline: Option<Mono>,
     permit: Option<Permit>,
+    whole: bool,
 }
 
 impl Call {
     /// Reads `path`, query included.
     #[must_use]
     pub fn get(path: impl Into<String>) -> Self {
-        Self { method: Method::Get, path: path.into(), body: Vec::new(), deadline: None, permit: None }
+        Self::new(Method::Get, path.into(), Vec::new())
     }
 
     /// Writes `body` to `path`. Only this crate can.
     pub(crate) fn write(method: Method, path: impl Into<String>, body: &serde_json::Value) -> Self {
-        Self { method, path: path.into(), body: body.to_string().into_bytes(), deadline: None, permit: None }
+        Self::new(method, path.into(), body.to_string().into_bytes())
+    }
+
+    const fn new(method: Method, path: String, body: Vec<u8>) -> Self {
+        Self { method, path, body, deadline: None, permit: None, whole: false }
     }
 
     /// Gives up at `deadline` if that comes before the usual timeout.
     #[must_use]
     pub fn by(mut self, deadline: Mono) -> Self {
         self.deadline = Some(deadline);
+        self
+    }
+
+    /// Has the answer come with all of its fields, known to us or not: for whoever writes parts of it back.
+    #[must_use]
+    pub(crate) const fn whole(mut self) -> Self {
+        self.whole = true;
         self
     }
 
@@ -90,11 +104,10 @@ impl Call {
     pub(super) fn into_request(self) -> Result<Request<Body>, ApiError> {
         let mut request = Request::builder().method(self.method.http()).uri(&self.path);
         if self.method == Method::Get {
-            request = request.header(ACCEPT, PROTOBUF_FIRST);
+            request = request.header(ACCEPT, if self.whole { JSON } else { PROTOBUF_FIRST });
         } else {
             // Answers to writes are read for one field; JSON spares them the envelope.
-            request =
-                request.header(ACCEPT, "application/json").header(CONTENT_TYPE, self.method.content_type());
+            request = request.header(ACCEPT, JSON).header(CONTENT_TYPE, self.method.content_type());
         }
         if let Some(permit) = self.permit {
             request = request.extension(permit);

@@ -12,6 +12,8 @@ pub enum Resource {
     PodEviction,
     /// `nodes`.
     Nodes,
+    /// `nodes/status`.
+    NodeStatus,
     /// `leases`.
     Leases,
     /// `events`.
@@ -39,6 +41,7 @@ impl Resource {
             Self::PodStatus => "pods/status",
             Self::PodEviction => "pods/eviction",
             Self::Nodes => "nodes",
+            Self::NodeStatus => "nodes/status",
             Self::Leases => "leases",
             Self::Events => "events",
             Self::VolumeAttachments => "volumeattachments",
@@ -81,6 +84,7 @@ impl<'a> Shape<'a> {
             ("", "pods", Some("status")) => Resource::PodStatus,
             ("", "pods", Some("eviction")) => Resource::PodEviction,
             ("", "nodes", None) => Resource::Nodes,
+            ("", "nodes", Some("status")) => Resource::NodeStatus,
             ("coordination.k8s.io", "leases", None) => Resource::Leases,
             ("" | "events.k8s.io", "events", None) => Resource::Events,
             ("storage.k8s.io", "volumeattachments", None) => Resource::VolumeAttachments,
@@ -108,6 +112,7 @@ mod tests {
             ("/api/v1/namespaces/ns/pods/a/eviction", Resource::PodEviction, Some("a")),
             ("/api/v1/namespaces/ns/pods/a/exec", Resource::Other, Some("a")),
             ("/api/v1/nodes/n", Resource::Nodes, Some("n")),
+            ("/api/v1/nodes/n/status", Resource::NodeStatus, Some("n")),
             ("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x", Resource::Leases, Some("x")),
             ("/apis/storage.k8s.io/v1/volumeattachments/v", Resource::VolumeAttachments, Some("v")),
             ("/apis/example.com/v1/pods/a", Resource::Other, Some("a")),

@@ -178,8 +178,8 @@ impl Holds {
             Subject::Everything => (None, None, None),
         };
         let (reason, message) = (hold.reason(), hold.to_string());
-        let action = Action::Held;
-        self.journal.write(Record { at, controller, action, pod, budget, node, reason, message });
+        let (action, node_uid) = (Action::Held, None);
+        self.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });
     }
 }
 

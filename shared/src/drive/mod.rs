@@ -92,8 +92,8 @@ pub trait Controller: Send + Sync + 'static {
     /// The authority ended an intent of this controller.
     fn ended(&self, _force: &Force, _outcome: &Outcome) {}
 
-    /// A status that this controller calculated was written, or not.
-    fn updated(&self, _update: &Update, _outcome: &Outcome) {}
+    /// A status that this controller calculated was written at this moment, or not.
+    fn updated(&self, _update: &Update, _outcome: &Outcome, _at: Mono) {}
 
     /// A pod that this controller wants to end was asked to at this moment, or not.
     fn deleted(&self, _delete: &Delete, _outcome: &Outcome, _at: Mono) {}
@@ -169,7 +169,7 @@ impl<C: Controller> Owner for Asker<C> {
         self.controller.ended(force, outcome);
     }
     fn updated(&self, update: &Update, outcome: &Outcome) {
-        self.controller.updated(update, outcome);
+        self.controller.updated(update, outcome, self.env.now());
     }
     /// A wish may wait for long, and rests on more than the pod: on its node, say.
     fn anew(&self, delete: &Delete) -> Option<Delete> {
@@ -390,6 +390,7 @@ impl<C: Controller> Drive<C> {
             pod: Some(pod.clone()),
             budget: None,
             node: node.cloned(),
+            node_uid: None,
             reason,
             message,
         });

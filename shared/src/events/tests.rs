@@ -66,6 +66,22 @@ async fn an_event_says_what_happened_to_which_incarnation_of_a_pod() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_about_a_node_lies_where_kubectl_looks_for_it() {
+    let told = told(created);
+    let node = NodeKey { name: "n".into(), uid: Uid::new("uid-n").unwrap() };
+    told.recorder.record(Event { about: About::Node(node), ..event("a", "NodeNotReady") });
+    pass(0.1).await;
+    let heard = told.api.heard();
+    assert_eq!(heard[0].line(), "POST /api/v1/namespaces/default/events");
+    let body = heard[0].json();
+    assert_eq!(body["metadata"]["namespace"], "default");
+    assert_eq!(
+        body["involvedObject"],
+        json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-n" })
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_same_is_said_once_in_ten_minutes() {
     let told = told(created);
     for (what, wait, said, total) in [

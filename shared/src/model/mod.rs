@@ -20,7 +20,10 @@ pub use ids::{BadRv, PodKey, Rv, Uid, is_kubernetes_name};
 pub use intern::Interner;
 pub use labels::{BadSelector, Labels, Requirement, Selector};
 pub use lease::NodeLease;
-pub use node::{Node, OUT_OF_SERVICE_TAINT, Readiness};
+pub use node::{
+    NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeKey, OUT_OF_SERVICE_TAINT, Pressures, Readiness,
+    SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
+};
 pub use pod::{Controller, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod};
 pub use taint::{Borne, NO_EXECUTE, Operator, Taint, Toleration, Tolerations};
 pub use workload::{Scale, Workload, WorkloadKind};

@@ -1,11 +1,25 @@
 //! A node as decisions see it.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
 
 use super::{Rv, Taint, Uid};
+use crate::clock::Mono;
 
 /// The taint by which somebody asserts that a node is off (KEP-2268).
 pub const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
+
+/// The taint of a node whose kubelet says that it is not ready.
+pub const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
+
+/// The taint of a node whose kubelet is silent.
+pub const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
+
+/// Our taint on a node whose kubelet has been silent for long enough to doubt it, and not for
+/// long enough to say that it is lost.
+pub const SUSPECT_TAINT: &str = "pod-safety.dev/suspect";
 
 /// The node's Ready condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +32,58 @@ pub enum Readiness {
     Unknown,
     /// It has no Ready condition.
     Missing,
+}
+
+/// Our condition on nodes and on pods that terminate there: the node is cut off, so nobody can say whether
+/// they still run (seed 001's partition condition).
+pub const NODE_UNREACHABLE_CONDITION: &str = "pod-safety.dev/NodeUnreachable";
+
+/// What a condition says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Says {
+    /// It is there and true.
+    True,
+    /// It is there and false.
+    False,
+    /// It is there, and says neither.
+    Unknown,
+    /// It is not there.
+    #[default]
+    Missing,
+}
+
+impl Says {
+    /// Reads the status of a condition that is there.
+    #[must_use]
+    pub fn parse(word: Option<&str>) -> Self {
+        match word {
+            Some("True") => Self::True,
+            Some("False") => Self::False,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// The conditions beside Ready that become taints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressures {
+    /// `MemoryPressure`.
+    pub memory: Says,
+    /// `DiskPressure`.
+    pub disk: Says,
+    /// `PIDPressure`.
+    pub pid: Says,
+    /// `NetworkUnavailable`.
+    pub network: Says,
+}
+
+/// Which node: a name may be used again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeKey {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity.
+    pub uid: Uid,
 }
 
 /// A node as decisions see it.
@@ -35,4 +101,55 @@ pub struct Node {
     pub out_of_service: bool,
     /// Its taints that end pods, in its own order.
     pub no_execute: Box<[Taint]>,
+    /// The keys of its taints with the effect `NoSchedule`.
+    pub no_schedule: Box<[Arc<str>]>,
+    /// When its Ready condition last changed its status, in seconds of the clock of whoever wrote it.
+    pub ready_since: Option<i64>,
+    /// `lastHeartbeatTime` of its Ready condition: compared for change, never with our time.
+    pub heartbeat: Option<Timestamp>,
+    /// Its other conditions.
+    pub pressures: Pressures,
+    /// Our condition [`NODE_UNREACHABLE_CONDITION`].
+    pub unreachable: Says,
+    /// `spec.unschedulable`: it is cordoned.
+    pub unschedulable: bool,
+    /// Region and zone in one text, empty if neither is known; KCM's key (`GetZoneKey`).
+    pub zone: Arc<str>,
+    /// It has the label `node.kubernetes.io/exclude-disruption`: zones do not count it.
+    pub excluded: bool,
+    /// The labels that should have these values (`beta.kubernetes.io/os` and `arch`) and have not.
+    pub stale_labels: Box<[(&'static str, Arc<str>)]>,
+    /// `creationTimestamp`, seconds of the API server's clock.
+    pub created: i64,
+    /// When this process first saw it.
+    pub first_seen: Mono,
+    /// How old it was then, by its creation stamp.
+    pub age: Duration,
+    /// When this process last saw its kubelet report something; at first when it saw the node.
+    pub heard: Mono,
+}
+
+impl Node {
+    /// The taint that ends pods and says why the node is not ready; it may have both.
+    pub fn lost_taints(&self) -> impl Iterator<Item = &Taint> {
+        self.no_execute.iter().filter(|taint| matches!(&*taint.key, NOT_READY_TAINT | UNREACHABLE_TAINT))
+    }
+
+    /// Whether its pods should not be sent to it, by a taint of this key.
+    #[must_use]
+    pub fn turns_away(&self, key: &str) -> bool {
+        self.no_schedule.iter().any(|one| **one == *key)
+    }
+
+    /// Whether a sign of life would change what is thought of it.
+    #[must_use]
+    pub fn is_doubted(&self) -> bool {
+        self.readiness != Readiness::Ready || self.turns_away(SUSPECT_TAINT)
+    }
+
+    /// Whether another state of the same node differs from it in no more than its version and
+    /// the time of its kubelet's last report.
+    pub(crate) fn only_beats(&self, after: &Self) -> bool {
+        *after == Self { rv: after.rv, heartbeat: after.heartbeat, heard: after.heard, ..self.clone() }
+    }
 }

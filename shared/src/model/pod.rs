@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Labels, PodKey, Rv, Tolerations, Uid};
+use super::{Labels, PodKey, Rv, Says, Tolerations, Uid};
 use crate::clock::Mono;
 
 /// The annotation by which a kubelet marks the API's copy of a static pod.
@@ -113,6 +113,10 @@ pub struct Pod {
     pub deletion: Option<Deletion>,
     /// Its condition `Ready` is `True`.
     pub ready: bool,
+    /// When that condition last changed its status, in seconds of the clock of whoever changed it.
+    pub ready_since: Option<i64>,
+    /// Our condition `NODE_UNREACHABLE_CONDITION`.
+    pub unreachable: Says,
     /// Its condition `DisruptionTarget` is `True` by another's hand than its kubelet's.
     pub disruption_target: Option<DisruptionTarget>,
     /// Its labels, shared with the pods that have the same.

@@ -9,6 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 use crate::clock::Mono;
 
 /// The effect by which a taint ends the pods that do not tolerate it.
@@ -36,6 +38,14 @@ impl Taint {
     #[must_use]
     pub fn tolerated_until(&self, span: Duration) -> Mono {
         self.first_seen + span.saturating_sub(self.age)
+    }
+
+    /// When it was added, as far as this process can tell: for the order among taints. It may lie
+    /// before this process began.
+    #[must_use]
+    pub fn since(&self) -> SignedDuration {
+        let nanos = |span: Duration| SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
+        nanos(self.first_seen.since_start()).saturating_sub(nanos(self.age))
     }
 
     /// Whether it is the same as an earlier one, whatever its value is now: the API

@@ -56,6 +56,9 @@ pub enum WireError {
     /// A protobuf object without its envelope.
     #[error("a protobuf object does not begin with the Kubernetes magic bytes")]
     NoMagic,
+    /// Protobuf, of which only the fields that somebody declared can be read.
+    #[error("the answer came as protobuf, not with all of its fields as JSON")]
+    NotJson,
     /// An object of a size that no API server sends.
     #[error("an object claims {0} bytes; the largest believable one has {LARGEST_OBJECT}")]
     TooLarge(usize),
@@ -98,6 +101,17 @@ impl Raw {
         match self.encoding {
             Encoding::Json => serde_json::from_slice(&self.bytes).map_err(WireError::Json),
             Encoding::Protobuf => T::decode(self.bytes.clone()).map_err(WireError::Protobuf),
+        }
+    }
+
+    /// All of its fields, known to us or not.
+    ///
+    /// # Errors
+    /// It was not asked for as JSON, or is none.
+    pub fn whole(&self) -> Result<serde_json::Value, WireError> {
+        match self.encoding {
+            Encoding::Json => serde_json::from_slice(&self.bytes).map_err(WireError::Json),
+            Encoding::Protobuf => Err(WireError::NotJson),
         }
     }
 }

@@ -234,6 +234,10 @@ message! {
         r#type: Option<String> = [string, optional, tag = "1"];
         /// `True`, `False` or `Unknown`.
         status: Option<String> = [string, optional, tag = "2"];
+        /// When its kubelet last looked, by the kubelet's clock.
+        last_heartbeat_time: Option<Time> = [message, optional, tag = "3"];
+        /// When the status last changed, by the clock of whoever changed it.
+        last_transition_time: Option<Time> = [message, optional, tag = "4"];
     }
 }
 

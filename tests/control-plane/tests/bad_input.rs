@@ -40,7 +40,7 @@ async fn refuses(args: &[&str], env: &[(&str, &str)], code: i32, says: &[&str]) 
 
 #[tokio::test]
 async fn a_wrong_value_is_named_with_its_flag_and_with_what_is_allowed() {
-    let cases: [(&[&str], &[&str]); 19] = [
+    let cases: [(&[&str], &[&str]); 22] = [
         (&["--controllers=nosuch"], &["--controllers", "\"nosuch\"", "pod-gc"]),
         (&["--controllers=*,-nosuch"], &["--controllers", "\"-nosuch\"", "pod-gc"]),
         (&["--controllers=fencing"], &["--controllers", "fencing", "pod-gc"]),
@@ -68,6 +68,9 @@ async fn a_wrong_value_is_named_with_its_flag_and_with_what_is_allowed() {
         (&["--terminated-pod-gc-threshold=many"], &["--terminated-pod-gc-threshold", "many", "allowed is"]),
         (&["--admin-address=8080"], &["--admin-address", "8080", "allowed is"]),
         (&["--admin-address=localhost:http"], &["--admin-address", "localhost:http", "allowed is"]),
+        (&["--node-eviction-rate=NaN"], &["--node-eviction-rate", "NaN", "allowed is more than 0"]),
+        (&["--unhealthy-zone-threshold=-1"], &["--unhealthy-zone-threshold", "-1", "allowed is more than 0"]),
+        (&["--large-cluster-size-threshold=few"], &["--large-cluster-size-threshold", "few", "allowed is"]),
         (&["--no-such-flag"], &["--no-such-flag"]),
     ];
     for (args, says) in cases {
@@ -170,6 +173,12 @@ async fn the_defaults_are_kcms() {
     for (flag, default) in [
         ("terminated-pod-gc-threshold", "12500"),
         ("pod-gc-quarantine", "40s"),
+        ("node-monitor-grace-period", "50s"),
+        ("node-startup-grace-period", "60s"),
+        ("node-eviction-rate", "0.1"),
+        ("secondary-node-eviction-rate", "0.01"),
+        ("large-cluster-size-threshold", "50"),
+        ("unhealthy-zone-threshold", "0.55"),
         ("leader-elect ", "true"),
         ("leader-elect[", "true"),
         ("leader-elect-lease-duration", "15s"),

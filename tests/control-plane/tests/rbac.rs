@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::{Api, Client};
 use pod_safety_control_plane::budgets;
@@ -88,7 +89,9 @@ async fn every_right_is_used_and_none_is_missing() {
     observe_mode_writes_nothing(&plane, &audit, &kubeconfig).await;
 
     budgeted(&plane, api).await;
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, ["--mode=replace"]).await.unwrap();
+    // No kubelet renews the heartbeat of the worker.
+    let replace = ["--mode=replace", "--node-monitor-grace-period=2s"];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, replace).await.unwrap();
     ours.leads().await.unwrap();
     let calculated = async || {
         let look = budgets::look(api, "budgeted", "fleet").await.map_err(|error| format!("{error:?}"))?;
@@ -98,6 +101,13 @@ async fn every_right_is_used_and_none_is_missing() {
     // The heartbeat of the missing node is asked for by name, too.
     observe::only_left(api, "default", &[], SOON).await.unwrap();
     observe::event(api, "default", "orphan", "ForceDeleted").await.unwrap();
+    let lost = async || {
+        let worker = Api::<Node>::all(api.clone()).get("worker").await.map_err(|error| error.to_string())?;
+        let taints = worker.spec.and_then(|spec| spec.taints).unwrap_or_default();
+        let said = taints.iter().any(|taint| taint.key == "node.kubernetes.io/unreachable");
+        seen(said, format!("{taints:?}"))
+    };
+    eventually("the worker is lost", SOON, lost).await.unwrap();
     let renewed = async || {
         let renewals = audit.entries().map_err(|error| format!("{error:?}"))?;
         let patches = renewals.iter().filter(|entry| entry.verb == "patch" && entry.resource == "leases");

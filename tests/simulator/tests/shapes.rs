@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use kube::client::Body;
 use pod_safety_shared::authority::{
-    Authority, Claim, Delete, Force, Intent, Outcome, Owner, Parts, Policy, Update,
+    Authority, Claim, Delete, Effect, Force, Intent, NodeUpdate, Outcome, Owner, Parts, Policy, Silence,
+    Update,
 };
 use pod_safety_shared::cache::{Cache, View, follow};
 use pod_safety_shared::client::Connection;
@@ -20,7 +21,7 @@ use pod_safety_shared::clock::{Env, Mono};
 use pod_safety_shared::events;
 use pod_safety_shared::lease::{Elector, Leadership, LeaseConfig};
 use pod_safety_shared::metrics::Metrics;
-use pod_safety_shared::model::{Controller, Kind, Uid};
+use pod_safety_shared::model::{Controller, Kind, NodeKey, UNREACHABLE_TAINT, Uid};
 use pod_safety_shared::record::Journal;
 use pod_safety_simulator::api::{ApiServer, Door, Etcd, Prompt};
 use pod_safety_simulator::chance::Chance;
@@ -87,6 +88,28 @@ fn keep_budgets(authority: &Authority, view: &View<'_>, owner: &Arc<dyn Owner>, 
     authority.submit(Intent::Scale { namespace: "default".into(), controller: Arc::new(controller) }, owner);
 }
 
+/// Hands the authority what a controller of lost nodes wants: a node whose kubelet is silent, and a pod of it.
+fn lose_nodes(authority: &Authority, view: &View<'_>, owner: &Arc<dyn Owner>) {
+    let node = view.nodes().next().unwrap();
+    let silence =
+        Silence { last_heard: node.heard, renewed: None, heartbeat: node.heartbeat, never_posted: false };
+    let update = NodeUpdate {
+        node: NodeKey { name: Arc::clone(&node.name), uid: node.uid.clone() },
+        rv: node.rv,
+        silent: Some(silence),
+        unreachable: Some(true),
+        add: vec![(UNREACHABLE_TAINT, Effect::NoSchedule), (UNREACHABLE_TAINT, Effect::NoExecute)],
+        remove: Vec::new(),
+        labels: vec![("beta.kubernetes.io/os", "linux".into())],
+    };
+    authority.submit(Intent::Update(Update::Node(Box::new(update))), owner);
+    let pod = view.pods_on("n1").next().unwrap();
+    let (rv, generation) = (pod.rv, pod.generation);
+    let (pod, unreachable) = (pod.key.clone(), Some(true));
+    let update = Update::PodOfLostNode { pod, rv, generation, not_ready: true, unreachable };
+    authority.submit(Intent::Update(update), owner);
+}
+
 /// Hands the authority an absence and a pod that may go.
 fn force(parts: Parts, uid: &str, set: &str) {
     let cache = Arc::clone(&parts.cache);
@@ -97,6 +120,7 @@ fn force(parts: Parts, uid: &str, set: &str) {
     let pod = guard.view().pod(&Uid::new(uid).unwrap()).unwrap();
     authority.submit(Intent::Force(Force::new(pod, Claim::NeverScheduled)), &owner);
     keep_budgets(&authority, &guard.view(), &owner, set);
+    lose_nodes(&authority, &guard.view(), &owner);
 }
 
 /// What there is: an unscheduled pod that terminates, a budget, a pod that somebody
@@ -114,6 +138,11 @@ async fn fill(others: &kube::Client) -> (Value, Value) {
     send(others, "POST", pods, &pod).await;
     let target = json!([{ "type": "DisruptionTarget", "status": "True", "reason": "R" }]);
     send(others, "PATCH", &format!("{pods}/b/status"), &json!({ "status": { "conditions": target } })).await;
+    let ready = json!([{ "type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z" }]);
+    send(others, "POST", "/api/v1/nodes", &json!({ "metadata": { "name": "n1" } })).await;
+    send(others, "PATCH", "/api/v1/nodes/n1/status", &json!({ "status": { "conditions": ready } })).await;
+    let there = json!({ "containers": spec["containers"], "nodeName": "n1" });
+    send(others, "POST", pods, &json!({ "metadata": { "name": "c" }, "spec": there })).await;
     let template = json!({ "metadata": { "labels": { "app": "x" } }, "spec": spec });
     let set = json!({ "metadata": { "name": "s" }, "spec": { "serviceName": "s", "template": template,
         "selector": { "matchLabels": { "app": "x" } } } });
@@ -206,6 +235,8 @@ async fn every_shape_that_our_code_sends_is_compared() {
     // The writes that matter most, and what is asked for budgets, wherever the code that sends them moves.
     for wanted in [
         "PATCH /api/v1/namespaces/*/pods/*/status",
+        "PATCH /api/v1/nodes/*/status",
+        "PATCH /api/v1/nodes/*",
         "DELETE /api/v1/namespaces/*/pods/*",
         "PATCH /apis/policy/v1/namespaces/*/poddisruptionbudgets/*/status",
         "GET /apis/apps/v1",

@@ -4,7 +4,7 @@
 
 use pod_safety::instance::{Config, run_shown};
 use pod_safety::registry::Name;
-use pod_safety::{disruption, pod_gc};
+use pod_safety::{disruption, node_lifecycle, pod_gc};
 use pod_safety_shared::clock::Task;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::lease::LeaseConfig;
@@ -22,11 +22,11 @@ pub(crate) fn launch(launched: Launched) -> Task {
         retry_period: settings.retry_period,
     });
     // A world without budgets is spared the watches for them; and the worlds have their
-    // own hand that ends pods for taints, as kube-controller-manager's does.
+    // own hands that taint nodes and end pods for it, as kube-controller-manager's do.
     let runs = |name: &Name| match name {
         Name::Disruption => settings.budgets,
-        Name::TaintEviction => false,
-        Name::PodGc | Name::NodeLifecycle | Name::Fencing | Name::VolumeGuard => name.is_present(),
+        Name::NodeLifecycle | Name::TaintEviction => false,
+        Name::PodGc | Name::Fencing | Name::VolumeGuard => name.is_present(),
     };
     let config = Config {
         controllers: Name::ALL.into_iter().filter(runs).collect(),
@@ -39,6 +39,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
             trust_out_of_service_taint: false,
         },
         disruption: disruption::Config { stale_pod_timeout: std::time::Duration::from_secs(120) },
+        node_lifecycle: node_lifecycle::Config::of_kcm(),
         admin: None,
         identity,
     };

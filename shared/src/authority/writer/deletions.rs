@@ -102,6 +102,7 @@ impl Authority {
                 Outcome::NotLeader
                 | Outcome::Written
                 | Outcome::NoEffect
+                | Outcome::Heard
                 | Outcome::Refused(_)
                 | Outcome::Released(_)
                 | Outcome::FinalizersRemain(_) => {
@@ -181,6 +182,7 @@ impl Authority {
             | Outcome::Expired
             | Outcome::Written
             | Outcome::NoEffect
+            | Outcome::Heard
             | Outcome::Refused(_)
             | Outcome::Released(_)
             | Outcome::FinalizersRemain(_) => {
@@ -189,6 +191,7 @@ impl Authority {
         };
         let (at, node) = (self.env.clock.wall(), Some(Arc::clone(wished.cause.node())));
         let pod = Some(pod.clone());
-        self.journal.write(Record { at, controller, action, pod, budget: None, node, reason, message });
+        let (budget, node_uid) = (None, None);
+        self.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });
     }
 }

@@ -55,6 +55,7 @@ impl Authority {
                 Outcome::NotLeader
                 | Outcome::Written
                 | Outcome::NoEffect
+                | Outcome::Heard
                 | Outcome::Ending
                 | Outcome::Withdrawn => {
                     state.ledger.released(uid);
@@ -80,7 +81,9 @@ impl Authority {
                 self.metrics.releases.with_label_values(&[kind.name()]).inc();
                 (Action::ForceDeleted, kind.name(), kind.to_string())
             }
-            Outcome::Written | Outcome::NoEffect | Outcome::Ending | Outcome::Withdrawn => return,
+            Outcome::Written | Outcome::NoEffect | Outcome::Heard | Outcome::Ending | Outcome::Withdrawn => {
+                return;
+            }
             Outcome::Gone => (Action::Dropped, "Gone", "somebody else removed the pod first".to_owned()),
             Outcome::Changed => (Action::Dropped, "Changed", "the pod changed since the decision".to_owned()),
             Outcome::Expired => (
@@ -107,6 +110,7 @@ impl Authority {
             pod: Some(force.pod.clone()),
             budget: None,
             node,
+            node_uid: None,
             reason,
             message,
         });
@@ -121,6 +125,7 @@ impl Authority {
             | Action::WouldForceDelete
             | Action::WouldDelete
             | Action::Deleted
+            | Action::Marked
             | Action::Dropped => return,
         };
         let about = About::Pod(force.pod.clone());

@@ -7,17 +7,26 @@ use std::time::Duration;
 
 use super::super::act::Outcome;
 use super::super::ledger::{Admission, Ledger};
-use super::super::update::{Update, write};
+use super::super::node::Done;
+use super::super::update::{Means, Update, UpdateKind, write};
 use super::{Authority, Class, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
 use crate::clock::Mono;
 use crate::model::{BudgetStatus, Uid};
 use crate::record::error_chain;
+
+/// A node that was heard of meanwhile is not asked about before this. What was heard is some seconds old at most, and
+/// the next grace counts from there, so that nobody is found late by it; and the watch has that long to catch up.
+pub(super) const HEARD_AGAIN: Duration = Duration::from_secs(5);
 
 /// Statuses that wait or are being written.
 #[derive(Default)]
 pub(super) struct Updates {
     /// Those that wait for their turn, as calculated last.
     waiting: BTreeMap<Uid, (Update, Arc<dyn Owner>)>,
+    /// Those that are being written.
+    under_way: BTreeMap<Uid, UpdateKind>,
+    /// Who wanted another kind of update of the same object, and gave way to it.
+    gave_way: BTreeMap<Uid, BTreeMap<UpdateKind, Arc<dyn Owner>>>,
     /// Apart from that of force deletions: the same pod may have both, and one that
     /// is turned away for the other's sake would not be woken.
     ledger: Ledger,
@@ -27,7 +36,39 @@ impl Updates {
     /// It will not be written by this process.
     pub(super) fn forget(&mut self, uid: &Uid) {
         self.waiting.remove(uid);
+        self.gave_way.remove(uid);
         self.ledger.released(uid);
+    }
+
+    /// Takes the place of what waits for its turn; gives back what has to be queued.
+    fn replace(&mut self, update: Update, owner: &Arc<dyn Owner>) -> Option<Update> {
+        let uid = update.uid().clone();
+        let Some(waiting) = self.waiting.get_mut(&uid) else { return Some(update) };
+        let (before, whose) = std::mem::replace(waiting, (update, Arc::clone(owner)));
+        if before.kind() != waiting.0.kind() {
+            self.gave_way.entry(uid).or_default().insert(before.kind(), whose);
+        }
+        None
+    }
+
+    /// Its turn has come.
+    fn begin(&mut self, uid: &Uid) -> Option<(Update, Arc<dyn Owner>)> {
+        let begun = self.waiting.remove(uid)?;
+        self.under_way.insert(uid.clone(), begun.0.kind());
+        Some(begun)
+    }
+
+    /// It wants what has to wait for an update of another kind, and is woken after that.
+    fn give_way(&mut self, uid: &Uid, kind: UpdateKind, owner: &Arc<dyn Owner>) {
+        if self.under_way.get(uid).is_some_and(|under_way| *under_way != kind) {
+            self.gave_way.entry(uid.clone()).or_default().insert(kind, Arc::clone(owner));
+        }
+    }
+
+    /// It is over; gives back who gave way to it.
+    fn end(&mut self, uid: &Uid) -> Vec<Arc<dyn Owner>> {
+        self.under_way.remove(uid);
+        self.gave_way.remove(uid).into_iter().flat_map(BTreeMap::into_values).collect()
     }
 
     pub(super) fn tidy(&mut self, now: Mono) {
@@ -41,18 +82,23 @@ impl Authority {
             return Submitted::NotLeading;
         }
         let mut state = self.state.lock();
+        let Some(update) = state.updates.replace(update, owner) else { return Submitted::Accepted };
         let uid = update.uid().clone();
-        if let Some(waiting) = state.updates.waiting.get_mut(&uid) {
-            *waiting = (update, Arc::clone(owner));
-            return Submitted::Accepted;
-        }
         match state.updates.ledger.admit(&uid, update.rv(), now) {
-            Admission::Busy => return Submitted::Accepted,
+            Admission::Busy => {
+                state.updates.give_way(&uid, update.kind(), owner);
+                return Submitted::Accepted;
+            }
             Admission::Paused(until) => return Submitted::Later(until),
             Admission::Admitted => {}
         }
-        let lane = Arc::clone(update.namespace());
-        if state.queue.push(Class::Update, &lane, Work::Update { uid: uid.clone() }).is_err() {
+        let (lane, work) = (Arc::clone(update.lane()), Work::Update { uid: uid.clone() });
+        let queued = match update.kind() {
+            UpdateKind::Node => state.nodes.push(Class::Node, &lane, work),
+            UpdateKind::PodOfLostNode => state.queue.push(Class::PodOfLostNode, &lane, work),
+            UpdateKind::Budget | UpdateKind::NotDisrupted => state.queue.push(Class::Update, &lane, work),
+        };
+        if queued.is_err() {
             state.updates.ledger.released(&uid);
             return Submitted::Later(now + WITNESS_AGAIN);
         }
@@ -62,15 +108,16 @@ impl Authority {
     }
 
     pub(super) async fn update(&self, uid: &Uid) {
-        let waiting = self.state.lock().updates.waiting.remove(uid);
-        let Some((update, owner)) = waiting else { return };
-        let outcome = write(&self.connection, &self.env, &self.leadership, &update).await;
+        let Some((update, owner)) = self.state.lock().updates.begin(uid) else { return };
+        let Self { connection, cache, env, leadership, .. } = self;
+        let (outcome, done) = write(&Means { connection, cache, env, leadership }, &update).await;
         let now = self.env.now();
-        let again = {
+        let (again, others) = {
             let mut state = self.state.lock();
+            let others = state.updates.end(uid);
             // The watch may have brought the next version before this answer came.
             let asked_again = state.updates.ledger.asked_again(uid).then_some(now);
-            match &outcome {
+            let again = match &outcome {
                 Outcome::NotLeader => {
                     state.updates.ledger.released(uid);
                     None
@@ -85,6 +132,11 @@ impl Authority {
                     let until = state.updates.ledger.failed(uid, update.rv(), Duration::ZERO, now);
                     asked_again.or(Some(until))
                 }
+                // What was heard need not be what the watch brings: heartbeats wake nobody.
+                Outcome::Heard => {
+                    let until = state.updates.ledger.rested(uid, update.rv(), HEARD_AGAIN, now);
+                    asked_again.or(Some(until))
+                }
                 // Otherwise it brings the version to decide from.
                 Outcome::Written
                 | Outcome::Ending
@@ -97,25 +149,49 @@ impl Authority {
                     state.updates.ledger.written(uid, update.rv(), now);
                     asked_again
                 }
-            }
+            };
+            (again, others)
         };
         self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
-        log_update(&update, &outcome, owner.controller());
+        self.tell_update(&update, &outcome, &done, owner.controller());
         owner.updated(&update, &outcome);
         if let Some(again) = again {
             owner.wake_at(again);
+        }
+        // Whoever leads decides.
+        if !matches!(outcome, Outcome::NotLeader) {
+            others.iter().for_each(|other| other.wake_at(now));
+        }
+    }
+
+    fn tell_update(&self, update: &Update, outcome: &Outcome, done: &Done, controller: &'static str) {
+        log_update(update, outcome, controller);
+        match update {
+            Update::Node(update) => self.tell_node(update, outcome, done, controller),
+            Update::PodOfLostNode { pod, not_ready, .. } if matches!(outcome, Outcome::Written) => {
+                self.tell_pod_of_lost_node(pod, *not_ready);
+            }
+            Update::Budget { .. } | Update::PodOfLostNode { .. } | Update::NotDisrupted { .. } => {}
         }
     }
 }
 
 fn log_update(update: &Update, outcome: &Outcome, controller: &'static str) {
-    let (uid, namespace) = (update.uid(), update.namespace());
+    let (uid, lane) = (update.uid(), update.lane());
     match (update, outcome) {
+        // The journal has that line.
+        (Update::Node(_), Outcome::Written | Outcome::Failed(_)) => {}
         (_, Outcome::Failed(error)) => {
-            tracing::warn!(controller, %uid, %namespace, error = %error_chain(error), "a status was not written; trying again");
+            tracing::warn!(controller, %uid, of = %lane, error = %error_chain(error), "a status was not written; trying again");
+        }
+        (Update::Node(_), Outcome::NoEffect) => {
+            tracing::warn!(controller, %uid, node = %lane, "nothing came of an update of a node: it is as wished already, or an admission webhook or policy undoes it; trying again");
         }
         (_, Outcome::NoEffect) => {
-            tracing::warn!(controller, %uid, %namespace, "a status was taken and is as it was: an admission webhook or policy undoes it; trying again");
+            tracing::warn!(controller, %uid, of = %lane, "a status was taken and is as it was: an admission webhook or policy undoes it; trying again");
+        }
+        (Update::Node(_), Outcome::Heard) => {
+            tracing::warn!(controller, %uid, node = %lane, "the kubelet was heard of meanwhile, so nothing was written: what this process sees of Nodes or Leases is behind");
         }
         (Update::Budget { budget, status, .. }, Outcome::Written) => {
             let BudgetStatus { disruptions_allowed, current_healthy, desired_healthy, expected_pods, .. } =
@@ -125,8 +201,11 @@ fn log_update(update: &Update, outcome: &Outcome, controller: &'static str) {
         (Update::NotDisrupted { pod, .. }, Outcome::Written) => {
             tracing::info!(controller, %uid, %pod, "the pod was not disrupted after all: its condition DisruptionTarget is False");
         }
+        (Update::PodOfLostNode { pod, not_ready, unreachable, .. }, Outcome::Written) => {
+            tracing::debug!(controller, %uid, %pod, not_ready, unreachable, "conditions of a pod written, for its node is not ready, or is again");
+        }
         _ => {
-            tracing::debug!(controller, %uid, %namespace, outcome = outcome.name(), "a status was not written; deciding anew")
+            tracing::debug!(controller, %uid, of = %lane, outcome = outcome.name(), "a status was not written; deciding anew")
         }
     }
 }

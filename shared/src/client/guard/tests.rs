@@ -35,6 +35,7 @@ const POD: &str = "/api/v1/namespaces/ns/pods/a";
 const STATUS: &str = "/api/v1/namespaces/ns/pods/a/status";
 const EVICTION: &str = "/api/v1/namespaces/ns/pods/a/eviction";
 const NODE: &str = "/api/v1/nodes/n";
+const NODE_STATUS: &str = "/api/v1/nodes/n/status";
 const ATTACHMENT: &str = "/apis/storage.k8s.io/v1/volumeattachments/v";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l";
 const BUDGET: &str = "/apis/policy/v1/namespaces/ns/poddisruptionbudgets/b";
@@ -258,7 +259,31 @@ fn a_node_and_an_attachment_are_deleted_only_with_a_permit() {
             "ok",
         ),
         ("an attachment", "DELETE", ATTACHMENT, uid, "removes", "ok"),
-        ("a taint", "PATCH", NODE, r#"{"spec":{"taints":[]}}"#, "ok", "ok"),
+    ]);
+}
+
+#[test]
+fn a_node_is_declared_off_only_with_a_permit() {
+    let off = r#"{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}}"#;
+    let beside = r#"{"spec":{"taints":[{"key":"a","effect":"NoSchedule"},{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule","value":"x"}]}}"#;
+    let escaped = r#"{"spec":{"taints":[{"key":"node.kubernetes.io\/out-\u006ff-service"}]}}"#;
+    let doubled = r#"{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service"}],"taints":[]}}"#;
+    let ours = r#"{"spec":{"taints":[{"key":"node.kubernetes.io/unreachable","effect":"NoExecute","timeAdded":"2026-11-21T12:00:00Z","n":[1,-1,0.5,true,null]}]}}"#;
+    check_rows(&[
+        ("the taint", "PATCH", NODE, off, "removes", "ok"),
+        ("the taint beside others, with any effect and value", "PATCH", NODE, beside, "removes", "ok"),
+        ("the taint in other letters", "PATCH", NODE, escaped, "removes", "ok"),
+        ("the taint in a list that a second one overrules", "PATCH", NODE, doubled, "removes", "ok"),
+        ("a new node with the taint", "POST", "/api/v1/nodes", off, "removes", "ok"),
+        ("a node replaced", "PUT", NODE, r#"{"spec":{}}"#, "removes", "ok"),
+        ("a node replaced by a directive", "PATCH", NODE, r#"{"$patch":"replace"}"#, "removes", "ok"),
+        ("a status replaced", "PUT", NODE_STATUS, r#"{"status":{}}"#, "removes", "ok"),
+        ("two specs", "PATCH", NODE, r#"{"spec":{},"spec":{"taints":[]}}"#, "opaque", "opaque"),
+        ("no taints", "PATCH", NODE, r#"{"spec":{"taints":[]}}"#, "ok", "ok"),
+        ("a taint of ours", "PATCH", NODE, ours, "ok", "ok"),
+        ("a label", "PATCH", NODE, r#"{"metadata":{"labels":{"a":"b"}}}"#, "ok", "ok"),
+        ("a cordon", "PATCH", NODE, r#"{"spec":{"unschedulable":true}}"#, "ok", "ok"),
+        ("a condition", "PATCH", NODE_STATUS, r#"{"status":{"conditions":[{"type":"Ready"}]}}"#, "ok", "ok"),
     ]);
 }
 

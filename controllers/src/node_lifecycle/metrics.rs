@@ -1,0 +1,149 @@
+//! KCM's metrics under KCM's names, and how late nodes were found lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pod_safety_shared::authority::{Effect, NodeUpdate, Outcome};
+use pod_safety_shared::cache::{View, ZoneCount};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::model::{NOT_READY_TAINT, Node, UNREACHABLE_TAINT, Uid};
+use prometheus::{GaugeVec, Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
+
+/// What Prometheus learns of lost nodes, besides the queue's metrics and the reasons of holds.
+#[derive(Debug)]
+pub(super) struct NodeLifecycleMetrics {
+    health: GaugeVec,
+    size: GaugeVec,
+    unhealthy: GaugeVec,
+    evictions: IntCounterVec,
+    durations: Histogram,
+    lag: Histogram,
+    /// Zones that were shown: one that goes is shown as empty, as KCM does.
+    shown: Mutex<BTreeSet<Arc<str>>>,
+    /// What was asked for last of each node, until the answer: decisions do not rest on it.
+    asked: Mutex<BTreeMap<Uid, Asked>>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    at: Mono,
+    /// When the node should have been found lost, if it is now.
+    due: Option<Mono>,
+    /// In which zone it is given up, if it is.
+    gives_up: Option<Arc<str>>,
+}
+
+impl NodeLifecycleMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let gauge = |name: &str, help: &str| -> Result<GaugeVec, MetricsError> {
+            let made = GaugeVec::new(Opts::new(name, help), &["zone"])?;
+            registry.register(Box::new(made.clone()))?;
+            Ok(made)
+        };
+        let histogram = |name: &str, help: &str, buckets: Vec<f64>| -> Result<Histogram, MetricsError> {
+            let made = Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))?;
+            registry.register(Box::new(made.clone()))?;
+            Ok(made)
+        };
+        let evictions = IntCounterVec::new(
+            Opts::new(
+                "node_collector_evictions_total",
+                "Nodes that got a taint by which their pods end, because they were lost.",
+            ),
+            &["zone"],
+        )?;
+        registry.register(Box::new(evictions.clone()))?;
+        Ok(Self {
+            health: gauge("node_collector_zone_health", "Percentage of nodes of a zone that are Ready.")?,
+            size: gauge("node_collector_zone_size", "Nodes of a zone.")?,
+            unhealthy: gauge(
+                "node_collector_unhealthy_nodes_in_zone",
+                "Nodes of a zone that are not Ready.",
+            )?,
+            evictions,
+            // KCM's buckets: a millisecond, and seven times four times as much.
+            durations: histogram(
+                "node_collector_update_node_health_duration_seconds",
+                "Time from the decision about a node until its conditions, taints and labels were written.",
+                prometheus::exponential_buckets(0.001, 4.0, 8)?,
+            )?,
+            lag: histogram(
+                "pod_safety_node_detection_lag_seconds",
+                "Time from the end of a silent node's grace period until its conditions were written as Unknown.",
+                vec![0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0],
+            )?,
+            shown: Mutex::default(),
+            asked: Mutex::default(),
+        })
+    }
+
+    /// Shows every zone that there is, and those that went as empty.
+    pub(super) fn show_zones(&self, view: &View<'_>) {
+        let zones: BTreeMap<_, _> = view.zones().collect();
+        let known = self.shown.lock().clone();
+        known.iter().filter(|zone| !zones.contains_key(*zone)).for_each(|zone| {
+            self.show(zone, ZoneCount::default());
+        });
+        zones.iter().for_each(|(zone, count)| self.show(zone, *count));
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "gauges are floats, and zones are small")]
+    fn show(&self, zone: &Arc<str>, count: ZoneCount) {
+        let (ready, all) = (count.ready as f64, count.counted() as f64);
+        let health = if count.counted() == 0 { 100.0 } else { 100.0 * ready / all };
+        let labels = &[&**zone];
+        self.health.with_label_values(labels).set(health);
+        self.size.with_label_values(labels).set(all);
+        self.unhealthy.with_label_values(labels).set(count.not_ready as f64);
+        if self.shown.lock().insert(Arc::clone(zone)) {
+            self.evictions.with_label_values(labels).inc_by(0);
+        }
+    }
+
+    /// A decision about a node was made.
+    pub(super) fn decided(
+        &self,
+        node: &Node,
+        update: Option<&NodeUpdate>,
+        view: &View<'_>,
+        grace: Duration,
+        now: Mono,
+    ) {
+        self.show(&node.zone, view.zone(&node.zone));
+        let Some(update) = update else { return };
+        let silence = update.silent.as_ref().filter(|silence| !silence.never_posted);
+        let asked = Asked {
+            at: now,
+            due: silence.map(|silence| silence.last_heard + grace),
+            gives_up: gives_up(update).then(|| Arc::clone(&node.zone)),
+        };
+        self.asked.lock().insert(node.uid.clone(), asked);
+    }
+
+    /// It was written, or not.
+    pub(super) fn updated(&self, update: &NodeUpdate, outcome: &Outcome, at: Mono) {
+        let Some(asked) = self.asked.lock().remove(&update.node.uid) else { return };
+        if !matches!(outcome, Outcome::Written) {
+            return;
+        }
+        self.durations.observe(at.since(asked.at).as_secs_f64());
+        if let Some(due) = asked.due.filter(|_| update.silent.is_some()) {
+            self.lag.observe(at.since(due).as_secs_f64());
+        }
+        if let Some(zone) = asked.gives_up.filter(|_| gives_up(update)) {
+            self.evictions.with_label_values(&[&*zone]).inc();
+        }
+    }
+}
+
+/// Whether it takes a turn of its zone: who has one of the two taints already takes none.
+fn gives_up(update: &NodeUpdate) -> bool {
+    let ends_pods = |taints: &[(&'static str, Effect)]| {
+        let of_loss = |key: &str| matches!(key, NOT_READY_TAINT | UNREACHABLE_TAINT);
+        taints.iter().any(|(key, effect)| *effect == Effect::NoExecute && of_loss(key))
+    };
+    ends_pods(&update.add) && !ends_pods(&update.remove)
+}

@@ -1,0 +1,101 @@
+//! Whether a node is silent, or we are deaf. Pure. The page of the controller says the rules.
+
+use std::time::Duration;
+
+use pod_safety_shared::authority::{Hold, Silence};
+use pod_safety_shared::cache::View;
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::model::{Kind, Node, Readiness};
+
+/// While most of the nodes seem lost, so long is waited, and this often it is looked again: what
+/// a process that was stopped for a while has not read yet, it reads within less.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Of fewer Ready nodes a majority says nothing.
+const FEWEST: usize = 3;
+
+/// What is thought of a node.
+pub(super) enum Heard {
+    /// It is heard; if it is not again, it is silent at this moment.
+    Until(Mono),
+    /// It has been silent for too long.
+    Not(Silence),
+    /// It seems so, and so do too many others; to be asked again at this moment.
+    Doubtful(Hold, Mono),
+}
+
+/// How long a node may be silent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grace {
+    /// Since it was last heard.
+    pub(super) silent: Duration,
+    /// Since its birth, if it never said how it is.
+    pub(super) startup: Duration,
+}
+
+impl Grace {
+    /// For how long kubelets are waited for after nobody could have been heard: two of the five
+    /// renewals that fit into the grace period of the defaults.
+    fn return_of_kubelets(self) -> Duration {
+        self.silent * 2 / 5
+    }
+}
+
+/// What is thought of this node now.
+pub(super) fn listen(node: &Node, view: &View<'_>, now: Mono, grace: Grace) -> Heard {
+    let (last_heard, mut deadline) = deadline(node, view, grace);
+    let doubtful = |again| Heard::Doubtful(us(view, now, grace), again);
+    match view.unbroken_since(Kind::NodeLeases, now) {
+        Err(_silent) if deadline <= now => return doubtful(now + SETTLE),
+        Err(_silent) => {}
+        Ok(since) => deadline = deadline.max(since + grace.return_of_kubelets()),
+    }
+    if now < deadline {
+        return Heard::Until(deadline);
+    }
+    if let Some(settled) = most_are_overdue_since(view, now, grace).map(|since| since + SETTLE)
+        && now < settled
+    {
+        return doubtful(settled);
+    }
+    Heard::Not(Silence {
+        last_heard,
+        renewed: view.lease(&node.name).flatten(),
+        heartbeat: node.heartbeat,
+        never_posted: node.readiness == Readiness::Missing,
+    })
+}
+
+/// When it was last heard, and until when it may be silent.
+fn deadline(node: &Node, view: &View<'_>, grace: Grace) -> (Mono, Mono) {
+    let heard = view.last_heard(node);
+    match node.readiness {
+        Readiness::Ready | Readiness::NotReady | Readiness::Unknown => (heard, heard + grace.silent),
+        // It has a Lease, or was seen to renew it or to lose its condition: not silent from birth.
+        Readiness::Missing if heard > node.first_seen || view.lease(&node.name).is_some() => {
+            (heard, heard + grace.startup)
+        }
+        Readiness::Missing => {
+            let born = node.first_seen.since_start().saturating_sub(node.age);
+            (Mono::from_start(born), node.first_seen + grace.startup.saturating_sub(node.age))
+        }
+    }
+}
+
+/// If more than half of the Ready nodes are overdue: since when.
+fn most_are_overdue_since(view: &View<'_>, now: Mono, grace: Grace) -> Option<Mono> {
+    let mut heard = view.ready_nodes_heard();
+    let of = heard.len();
+    if of < FEWEST {
+        return None;
+    }
+    // The first with which it is more than half.
+    heard.nth(of / 2).map(|heard| heard + grace.silent).filter(|deadline| *deadline <= now)
+}
+
+fn us(view: &View<'_>, now: Mono, grace: Grace) -> Hold {
+    let heard = view.ready_nodes_heard();
+    let of = heard.len();
+    let silent = heard.take_while(|heard| *heard + grace.silent <= now).count();
+    Hold::MaybeItIsUs { silent, of }
+}

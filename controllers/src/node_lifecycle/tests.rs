@@ -1,0 +1,56 @@
+//! Sentences about decisions, each named for the rule (NL) or weak spot (W-NL) of KCM that it is about.
+
+mod conditions;
+mod giving_up;
+mod pods;
+mod properties;
+mod silence;
+mod stage;
+mod wiring;
+
+use pod_safety_shared::authority::{Effect, Hold, Intent, NodeUpdate, Update};
+use pod_safety_shared::drive::{Decision, Mode};
+use pod_safety_shared::model::Kind;
+use serde_json::{Value, json};
+use stage::{Stage, condition, with};
+
+use super::*;
+
+fn config() -> Config {
+    Config { mode: Mode::Replace, ..Config::of_kcm() }
+}
+
+fn guard() -> Config {
+    Config { mode: Mode::Guard, ..config() }
+}
+
+/// The update of a node that a decision asks for.
+fn update(decision: &Decision) -> Option<&NodeUpdate> {
+    decision.intents.first().map(|intent| match intent {
+        Intent::Update(Update::Node(update)) => &**update,
+        other => panic!("{other:?}"),
+    })
+}
+
+/// What a decision about a node wants, in words.
+fn words(decision: &Decision) -> Vec<String> {
+    let mut words = Vec::new();
+    if let Some(update) = update(decision) {
+        let taint = |sign: char, (key, effect): &(&str, Effect)| {
+            let key = key.trim_start_matches("node.kubernetes.io/");
+            format!("{sign}{key}:{effect:?}")
+        };
+        words.extend(update.silent.iter().map(|_| "silent".to_owned()));
+        words.extend(update.unreachable.map(|cut_off| if cut_off { "cut off" } else { "back" }.to_owned()));
+        words.extend(update.remove.iter().map(|one| taint('-', one)));
+        words.extend(update.add.iter().map(|one| taint('+', one)));
+        words.extend(update.labels.iter().map(|(key, value)| format!("{key}={value}")));
+    }
+    words.extend(decision.holds.iter().map(|(_, hold)| match hold {
+        Hold::MaybeItIsUs { silent, of } => format!("MaybeItIsUs {silent}/{of}"),
+        Hold::ZoneDisrupted { not_ready, of, .. } => format!("ZoneDisrupted {not_ready}/{of}"),
+        Hold::EvictionQueued { ahead, next, .. } => format!("EvictionQueued {ahead} {}s", next.as_secs()),
+        other => other.reason().to_owned(),
+    }));
+    words
+}

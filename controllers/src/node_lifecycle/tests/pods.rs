@@ -1,0 +1,147 @@
+//! What pods say whose node is not ready.
+
+use super::*;
+
+/// A running pod `ns/p` on node `n` whose Ready condition says so since that second.
+fn pod(ready: &str, since: Option<u64>) -> Value {
+    json!({
+        "metadata": { "namespace": "ns", "name": "p", "uid": "uid-p", "resourceVersion": "7", "generation": 4 },
+        "spec": { "nodeName": "n" },
+        "status": { "phase": "Running", "conditions": [
+            { "type": "Ready", "status": ready, "lastTransitionTime": since.map(stage::stamp) }] },
+    })
+}
+
+fn terminating(pod: Value) -> Value {
+    let pod = with(pod, "/metadata/deletionTimestamp", json!(stage::stamp(30)));
+    with(pod, "/metadata/deletionGracePeriodSeconds", json!(30))
+}
+
+fn unreachable(pod: Value, status: &str) -> Value {
+    with(pod, "/status/conditions/1", json!({ "type": "pod-safety.dev/NodeUnreachable", "status": status }))
+}
+
+/// What is decided about the pod while its node says this since second 100.
+fn decided(config: &Config, ready: Option<&str>, pod: &Value) -> Vec<&'static str> {
+    let mut stage = Stage::new(config.clone(), &["other"]);
+    let conditions: Vec<Value> = ready.map(|ready| condition("Ready", ready, 100)).into_iter().collect();
+    stage.put(with(Stage::node("n", "", 0), "/status/conditions", json!(conditions)));
+    stage.world.apply(Kind::Pods, pod, stage.mono());
+    let decision = decide(&Key::Pods("n".into()), &stage.world.read().view(), stage.mono(), config);
+    assert!(decision.holds.is_empty() && decision.intents.len() < 2);
+    let word = |intent: &Intent| {
+        let Intent::Update(Update::PodOfLostNode { pod, rv, generation, not_ready, unreachable }) = intent
+        else {
+            panic!("{intent:?}")
+        };
+        assert_eq!((pod.to_string(), rv.to_string(), *generation), ("ns/p".into(), "7".into(), 4));
+        match (not_ready, unreachable) {
+            (true, None) => "not ready",
+            (true, Some(true)) => "not ready, cut off",
+            (false, Some(true)) => "cut off",
+            (false, Some(false)) => "back",
+            other => panic!("{other:?}"),
+        }
+    };
+    decision.intents.iter().map(word).collect()
+}
+
+#[test]
+fn nl_6_ready_pods_of_a_node_that_is_not_are_not_ready() {
+    let cases: [(&str, Option<&str>, Value, &[&str]); 14] = [
+        ("all is well", Some("True"), pod("True", Some(50)), &[]),
+        ("nobody knows", Some("Unknown"), pod("True", Some(50)), &["not ready"]),
+        ("whenever it became ready", Some("Unknown"), pod("True", Some(150)), &["not ready"]),
+        ("it is not ready", Some("Unknown"), pod("False", Some(50)), &[]),
+        ("it does not say", Some("Unknown"), with(pod("True", None), "/status/conditions", json!(null)), &[]),
+        ("the kubelet says no", Some("False"), pod("True", Some(50)), &["not ready"]),
+        ("in the same second", Some("False"), pod("True", Some(100)), &["not ready"]),
+        ("its kubelet lives, and called it ready since", Some("False"), pod("True", Some(101)), &[]),
+        ("nobody says since when", Some("False"), pod("True", None), &["not ready"]),
+        ("the node never said how it is", None, pod("True", Some(50)), &[]),
+        ("it ends", Some("Unknown"), terminating(pod("True", Some(50))), &["not ready, cut off"]),
+        (
+            "a mirror pod",
+            Some("Unknown"),
+            with(
+                pod("True", Some(50)),
+                "/metadata/annotations",
+                json!({ "kubernetes.io/config.mirror": "x" }),
+            ),
+            &["not ready"],
+        ),
+        (
+            "of a DaemonSet",
+            Some("Unknown"),
+            with(
+                pod("True", Some(50)),
+                "/metadata/ownerReferences",
+                json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true }]),
+            ),
+            &["not ready"],
+        ),
+        (
+            "bound to another node",
+            Some("Unknown"),
+            with(pod("True", Some(50)), "/spec/nodeName", json!("other")),
+            &[],
+        ),
+    ];
+    for (sentence, ready, pod, wants) in cases {
+        assert_eq!(decided(&config(), ready, &pod), wants, "{sentence}");
+    }
+    assert_eq!(decided(&guard(), Some("Unknown"), &pod("True", Some(50))), [] as [&str; 0], "KCM does that");
+}
+
+#[test]
+fn a_pod_that_ends_on_a_node_that_is_cut_off_says_so_in_both_modes() {
+    let ends = || terminating(pod("False", Some(50)));
+    let over = |pod: Value| with(pod, "/status/phase", json!("Failed"));
+    let removed = |pod: Value| {
+        let pod = with(pod, "/metadata/deletionGracePeriodSeconds", json!(0));
+        with(pod, "/metadata/finalizers", json!(["example.com/x"]))
+    };
+    let cases: [(&str, Option<&str>, Value, &[&str]); 12] = [
+        ("nobody can say whether it runs", Some("Unknown"), ends(), &["cut off"]),
+        ("it says so", Some("Unknown"), unreachable(ends(), "True"), &[]),
+        ("it was cut off before", Some("Unknown"), unreachable(ends(), "False"), &["cut off"]),
+        ("nobody asked it to end", Some("Unknown"), pod("False", Some(50)), &[]),
+        ("it has ended", Some("Unknown"), over(ends()), &[]),
+        ("it is gone but for its finalizers", Some("Unknown"), removed(ends()), &[]),
+        ("its kubelet lives", Some("False"), ends(), &[]),
+        ("its kubelet is back", Some("True"), unreachable(ends(), "True"), &["back"]),
+        ("back, though its node is not ready", Some("False"), unreachable(ends(), "True"), &["back"]),
+        ("back, and it says so", Some("True"), unreachable(ends(), "False"), &[]),
+        ("the node never said how it is", None, unreachable(ends(), "True"), &[]),
+        ("all is well", Some("True"), ends(), &[]),
+    ];
+    for (sentence, ready, pod, wants) in cases {
+        for config in [config(), guard()] {
+            assert_eq!(decided(&config, ready, &pod), wants, "{sentence}");
+        }
+    }
+}
+
+#[test]
+fn w_nl_3_whoever_begins_marks_the_pods_that_another_left_ready() {
+    let mut stage = Stage::new(config(), &["n", "other"]);
+    stage.report("n", "Unknown");
+    stage.begin_anew();
+    stage.world.apply(Kind::Pods, &pod("True", Some(0)), stage.mono());
+    let decision = decide(&Key::Pods("n".into()), &stage.world.read().view(), stage.mono(), &stage.config);
+    assert_eq!(decision.intents.len(), 1, "the state counts, and no transition");
+}
+
+#[test]
+fn pods_of_a_node_that_is_gone_or_cannot_be_read_are_left_alone() {
+    let stage = Stage::new(config(), &["other"]);
+    stage.world.apply(Kind::Pods, &pod("True", Some(0)), stage.mono());
+    let decided =
+        |key: &str| decide(&Key::Pods(key.into()), &stage.world.read().view(), stage.mono(), &stage.config);
+    assert_eq!(decided("n"), Decision::default());
+    let broken = with(Stage::node("n", "Unknown", 0), "/metadata/resourceVersion", json!("x"));
+    stage.world.apply(Kind::Nodes, &broken, stage.mono());
+    assert_eq!(words(&decided("n")), ["NodeUnreadable"]);
+    stage.world.remove(Kind::Pods, "uid-p", stage.mono());
+    assert_eq!(decided("n"), Decision::default());
+}

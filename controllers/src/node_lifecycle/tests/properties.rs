@@ -1,0 +1,162 @@
+//! What holds over any history: nobody is given up out of turn, who is well is left alone, and a process that begins
+//! anew does nothing over again.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Four nodes in each of three zones; the last of each is never touched.
+const ZONES: [&str; 3] = ["a", "b", "c"];
+const OF_A_ZONE: usize = 4;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A kubelet falls silent.
+    Dies(usize, usize),
+    /// One lives again, and says how its node is.
+    Reports(usize, usize, bool),
+    /// Somebody cordons a node.
+    Cordons(usize, usize),
+    /// Another process begins.
+    Begins,
+}
+
+fn step() -> impl Strategy<Value = (u64, Step)> {
+    let node = || (0..ZONES.len(), 0..OF_A_ZONE - 1);
+    let step = prop_oneof![
+        4 => node().prop_map(|(zone, node)| Step::Dies(zone, node)),
+        4 => (node(), any::<bool>()).prop_map(|((zone, node), ready)| Step::Reports(zone, node, ready)),
+        1 => node().prop_map(|(zone, node)| Step::Cordons(zone, node)),
+        1 => Just(Step::Begins),
+    ];
+    (0..25_u64, step)
+}
+
+fn name(zone: usize, node: usize) -> String {
+    format!("{}{node}", ZONES[zone])
+}
+
+fn cluster() -> Stage {
+    let mut stage = Stage::new(config(), &[]);
+    for (zone, of) in ZONES.iter().enumerate() {
+        for node in 0..OF_A_ZONE {
+            let name = name(zone, node);
+            stage.put(Stage::in_zone(Stage::node(&name, "True", 0), of));
+            stage.beat(&name);
+            stage.alive.insert(name);
+        }
+    }
+    stage
+}
+
+/// A history, and what was seen of it.
+struct History {
+    stage: Stage,
+    /// When a node of a zone was last given up, and which.
+    given_up: BTreeMap<char, (u64, String)>,
+}
+
+impl History {
+    fn take(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        let now = self.stage.now;
+        match step {
+            Step::Dies(zone, node) => drop(self.stage.alive.remove(&name(*zone, *node))),
+            Step::Reports(zone, node, ready) => {
+                let name = name(*zone, *node);
+                self.stage.report(&name, if *ready { "True" } else { "False" });
+                self.stage.beat(&name);
+                self.stage.alive.insert(name);
+            }
+            Step::Cordons(zone, node) => {
+                self.stage.change(&name(*zone, *node), |node| with(node, "/spec/unschedulable", json!(true)));
+            }
+            Step::Begins => {
+                let settled = self.settled();
+                self.stage.begin_anew();
+                for (name, before) in settled {
+                    let after = self.stage.words(&name);
+                    prop_assert!(
+                        without_turns(&before) == without_turns(&after),
+                        "{name} at {now}: {before:?}, {after:?}"
+                    );
+                }
+                // The turn of a node that came back is forgotten.
+                let stage = &self.stage;
+                self.given_up
+                    .retain(|zone, (_, name)| name.starts_with(*zone) && !stage.ends_pods(name).is_empty());
+            }
+        }
+        Ok(())
+    }
+
+    /// What is decided about the nodes whose state the API says.
+    fn settled(&self) -> Vec<(String, Vec<String>)> {
+        let lost = |node: &Value| node["status"]["conditions"][0]["status"] == "Unknown";
+        let names = self.stage.nodes.iter().filter(|(_, node)| lost(node)).map(|(name, _)| name.clone());
+        names.map(|name| (name.clone(), self.stage.words(&name))).collect()
+    }
+
+    fn second(&mut self) -> Result<(), TestCaseError> {
+        let second = self.stage.now + 1;
+        self.stage.until(second);
+        let names: Vec<String> = self.stage.nodes.keys().cloned().collect();
+        for name in names {
+            let was = self.stage.ends_pods(&name);
+            // What its zone makes of a node that fell silent comes with the next version of it.
+            let words = [self.stage.act(&name), self.stage.act(&name)].concat();
+            let is = self.stage.ends_pods(&name);
+            if name.ends_with('3') {
+                prop_assert!(words.is_empty(), "{name} is well, and {words:?}");
+            }
+            if was.is_empty() && !is.is_empty() {
+                let zone = name.chars().next().unwrap();
+                let last = self.given_up.insert(zone, (second, name.clone()));
+                let early = last.as_ref().is_some_and(|(last, _)| second - last < 10);
+                prop_assert!(!early, "{name} at {second} after {last:?}");
+            }
+            let again = self.stage.words(&name);
+            prop_assert!(
+                !again.iter().any(|word| word.contains(['+', '-'])),
+                "{name}: {words:?}, then {again:?}"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A turn may come a second later, for stamps have no fractions, or at once, for a taint that is gone is forgotten.
+fn without_turns(words: &[String]) -> Vec<&String> {
+    words.iter().filter(|word| !word.starts_with("EvictionQueued") && !word.ends_with(":NoExecute")).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn over_any_history_turns_are_kept_and_the_well_are_left_alone(steps in prop::collection::vec(step(), 1..20)) {
+        let mut history = History { stage: cluster(), given_up: BTreeMap::new() };
+        for (pause, step) in &steps {
+            for _ in 0..*pause {
+                history.second()?;
+            }
+            history.take(step)?;
+        }
+        // Everybody has his turn in the end, for the zones keep one node that is well.
+        for _ in 0..150 {
+            history.second()?;
+        }
+        for zone in 0..ZONES.len() {
+            let lost = |name: &String| history.stage.nodes[name]["status"]["conditions"][0]["status"] != "True";
+            let names: Vec<String> = (0..OF_A_ZONE).map(|node| name(zone, node)).collect();
+            let disrupted = names.iter().filter(|name| lost(name)).count() >= 3;
+            for name in &names {
+                let ends = history.stage.ends_pods(name);
+                prop_assert!(ends.is_empty() || lost(name), "{name} is well, and {ends:?}");
+                prop_assert!(!ends.is_empty() || !lost(name) || disrupted, "{name} waits for ever");
+                prop_assert!(ends.len() < 2, "{name} has {ends:?}");
+            }
+        }
+    }
+}

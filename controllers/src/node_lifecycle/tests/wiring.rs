@@ -1,0 +1,125 @@
+//! What wakes a decision, and what people learn of it.
+
+use std::sync::Arc;
+
+use pod_safety_shared::authority::Outcome;
+use pod_safety_shared::cache::Change;
+use pod_safety_shared::drive::Controller;
+use pod_safety_shared::model::{Pod, Says, Uid};
+use pod_safety_shared::testing::at;
+
+use super::*;
+
+fn page(registry: &prometheus::Registry) -> Vec<String> {
+    let mut page = Vec::new();
+    prometheus::Encoder::encode(&prometheus::TextEncoder::new(), &registry.gather(), &mut page).unwrap();
+    String::from_utf8(page).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn it_wakes_for_what_matters_and_a_heartbeat_wakes_only_who_waits_for_it() {
+    let controller = NodeLifecycle::new(config(), &prometheus::Registry::new()).unwrap();
+    let marked = |change: &Change<'_>| {
+        let mut keys = Vec::new();
+        controller.touched(change, &mut |key| keys.push(key));
+        keys
+    };
+    let name: Arc<str> = "n".into();
+    let (node, pods) = (Key::Node("n".into()), Key::Pods("n".into()));
+    assert!(marked(&Change::Heartbeat { name: &name, awaited: false }).is_empty());
+    assert_eq!(marked(&Change::Heartbeat { name: &name, awaited: true }), std::slice::from_ref(&node));
+    assert_eq!(
+        marked(&Change::Node { name: &name, taints: true, readiness: false }),
+        std::slice::from_ref(&node)
+    );
+    let both = [node.clone(), pods.clone()];
+    assert_eq!(marked(&Change::Node { name: &name, taints: false, readiness: true }), both);
+
+    let stage = Stage::new(config(), &["n"]);
+    let pod = json!({ "metadata": { "namespace": "ns", "name": "p", "uid": "uid-p", "resourceVersion": "7" },
+        "spec": { "nodeName": "n" }, "status": { "phase": "Running" } });
+    stage.world.apply(Kind::Pods, &pod, stage.mono());
+    let guard = stage.world.read();
+    let known = guard.view().pod(&Uid::new("uid-p").unwrap()).unwrap();
+    let other = |change: fn(&mut Pod)| {
+        let mut pod = known.clone();
+        change(&mut pod);
+        marked(&Change::Pod { before: Some(known), after: Some(&pod) }).len()
+    };
+    assert_eq!(other(|pod| pod.running = true), 0, "noise");
+    assert_eq!(other(|pod| pod.ready = true), 1);
+    assert_eq!(other(|pod| pod.unreachable = Says::True), 1);
+    assert_eq!(marked(&Change::Pod { before: None, after: Some(known) }), std::slice::from_ref(&pods));
+    assert!(marked(&Change::Pod { before: Some(known), after: None }).is_empty());
+    let mut all = Vec::new();
+    controller.all(&guard.view(), &mut |key| all.push(key));
+    assert_eq!(all, [node, pods]);
+}
+
+#[test]
+fn it_acts_beside_kcm_and_in_its_place_and_only_looks_in_observe_mode() {
+    let controller = NodeLifecycle::new(config(), &prometheus::Registry::new()).unwrap();
+    let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts(mode));
+    assert_eq!(acts, [false, true, true]);
+    for reason in ["MaybeItIsUs", "ZoneDisrupted", "EvictionQueued", "NodeUnreadable", "NotSynced", "Stale"] {
+        assert!(controller.reasons().contains(&reason));
+    }
+}
+
+#[test]
+fn nl_8_kcms_metrics_and_how_late_a_node_was_found_lost() {
+    let registry = prometheus::Registry::new();
+    let controller = NodeLifecycle::new(config(), &registry).unwrap();
+    let mut stage = Stage::new(config(), &["n", "m", "k"]);
+    for name in ["n", "m", "k"] {
+        stage.change(name, |node| Stage::in_zone(node, "z"));
+    }
+    stage.alive.remove("n");
+    stage.until(50);
+    let decide = |stage: &Stage, name: &str| {
+        let guard = stage.world.read();
+        let decision = controller.decide(&Key::Node(name.into()), &guard.view(), stage.mono());
+        Update::Node(Box::new(update(&decision).unwrap().clone()))
+    };
+    let lost = decide(&stage, "n");
+    controller.updated(&lost, &Outcome::Changed, at(51));
+    let lost = decide(&stage, "n");
+    controller.updated(&lost, &Outcome::Written, at(50) + std::time::Duration::from_millis(125));
+    stage.act("n");
+    let given_up = decide(&stage, "n");
+    controller.updated(&given_up, &Outcome::Written, at(51));
+    stage.world.remove(Kind::Nodes, "uid-m", stage.mono());
+    stage.world.remove(Kind::Nodes, "uid-k", stage.mono());
+    controller.all(&stage.world.read().view(), &mut |_| {});
+    stage.world.remove(Kind::Nodes, "uid-n", stage.mono());
+    let before = page(&registry);
+    controller.all(&stage.world.read().view(), &mut |_| {});
+    let after = page(&registry);
+    let has = |page: &[String], lines: &[&str]| {
+        for line in lines {
+            assert!(page.iter().any(|one| one.replace('\0', "") == *line), "no {line} in {page:#?}");
+        }
+    };
+    has(
+        &before,
+        &[
+            "node_collector_evictions_total{zone=\"::z\"} 1",
+            "node_collector_unhealthy_nodes_in_zone{zone=\"::z\"} 1",
+            "node_collector_update_node_health_duration_seconds_count 2",
+            "node_collector_update_node_health_duration_seconds_bucket{le=\"16.384\"} 2",
+            "node_collector_zone_health{zone=\"::z\"} 0",
+            "node_collector_zone_size{zone=\"::z\"} 1",
+            "pod_safety_node_detection_lag_seconds_bucket{le=\"0.2\"} 1",
+            "pod_safety_node_detection_lag_seconds_count 1",
+            "pod_safety_node_detection_lag_seconds_sum 0.125",
+        ],
+    );
+    has(
+        &after,
+        &[
+            "node_collector_unhealthy_nodes_in_zone{zone=\"::z\"} 0",
+            "node_collector_zone_health{zone=\"::z\"} 100",
+            "node_collector_zone_size{zone=\"::z\"} 0",
+        ],
+    );
+}

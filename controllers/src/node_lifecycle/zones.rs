@@ -1,0 +1,85 @@
+//! How fast nodes of a zone may be given up: KCM's states and rates. Pure.
+//!
+//! Source of the rules: `pkg/controller/nodelifecycle`, `ComputeZoneState`, `setLimiterInZone`,
+//! `ReducedQPSFunc` and `handleDisruption`, v1.36.3.
+
+use std::time::Duration;
+
+use pod_safety_shared::cache::{View, ZoneCount};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::model::Taint;
+
+/// Below three nodes a share of them says nothing.
+const FEWEST_LOST: usize = 3;
+
+/// Taints are stamped in whole seconds, rounded down.
+const STAMPS_LACK: Duration = Duration::from_secs(1);
+
+/// The pace at which an operator wants nodes to be given up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rates {
+    /// Nodes of a zone in a second, in health and in total loss.
+    pub normal: f32,
+    /// Nodes of a large zone in a second while it is disrupted in part.
+    pub disrupted: f32,
+    /// A zone with more nodes than this is large.
+    pub large: usize,
+    /// A zone of which so large a share is not ready is disrupted.
+    pub unhealthy: f32,
+}
+
+/// How well a zone is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Some may be lost, but not too many.
+    Normal,
+    /// Too many are.
+    Partial,
+    /// All are.
+    Full,
+}
+
+pub(super) fn state(zone: ZoneCount, rates: &Rates) -> State {
+    let (lost, all) = (zone.not_ready, zone.counted());
+    if zone.ready == 0 && lost > 0 {
+        State::Full
+    } else if lost >= FEWEST_LOST && share(lost, all) >= rates.unhealthy {
+        State::Partial
+    } else {
+        State::Normal
+    }
+}
+
+/// As KCM calculates it, to the last bit: on the threshold it matters.
+#[expect(clippy::cast_precision_loss, reason = "no zone has sixteen million nodes")]
+fn share(lost: usize, all: usize) -> f32 {
+    lost as f32 / all as f32
+}
+
+/// The time between two nodes; `None`: no more are given up.
+pub(super) fn pace(zone: ZoneCount, rates: &Rates) -> Option<Duration> {
+    let rate = match state(zone, rates) {
+        State::Normal | State::Full => rates.normal,
+        State::Partial if zone.counted() > rates.large => rates.disrupted,
+        State::Partial => return None,
+    };
+    Some(Duration::try_from_secs_f32(1.0 / rate).unwrap_or(Duration::MAX))
+}
+
+/// If every zone is lost: how many nodes are not ready, and how many count.
+pub(super) fn all_lost(view: &View<'_>) -> Option<(usize, usize)> {
+    let mut lost = 0;
+    for (_, zone) in view.zones().filter(|(_, zone)| zone.counted() > 0) {
+        if zone.ready > 0 {
+            return None;
+        }
+        lost += zone.not_ready;
+    }
+    (lost > 0).then_some((lost, lost))
+}
+
+/// When the next node may be given up after this one was, by its taint. A stamp that says that it
+/// is older than we have seen it may make it older than it is by what a stamp lacks.
+pub(super) fn next_turn(last: &Taint, pace: Duration) -> Mono {
+    last.tolerated_until(pace.saturating_add(last.age.min(STAMPS_LACK)))
+}

@@ -1,0 +1,100 @@
+//! The conditions of a node whose kubelet is silent, or is heard again.
+//!
+//! A strategic merge patch: conditions of others stay, and so does what is not named of those that change, such as
+//! the time of their last heartbeat. `NetworkUnavailable` is the network's word, not the kubelet's: nobody touches it.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::live::Live;
+use super::{NodeUpdate, Silence};
+use crate::clock::Mono;
+use crate::model::NODE_UNREACHABLE_CONDITION;
+
+/// What kubelets report; [`READY`] comes first.
+const OF_KUBELETS: [&str; 4] = [READY, "MemoryPressure", "DiskPressure", "PIDPressure"];
+const READY: &str = "Ready";
+pub(super) const UNKNOWN: &str = "Unknown";
+
+/// KCM's reasons and messages.
+const NEVER_POSTED: (&str, &str) = ("NodeStatusNeverUpdated", "Kubelet never posted node status.");
+const STOPPED: (&str, &str) = ("NodeStatusUnknown", "Kubelet stopped posting node status.");
+
+/// The conditions as they should be.
+#[derive(Default)]
+pub(super) struct Change {
+    pub(super) conditions: Vec<Value>,
+    /// The kubelet's become Unknown.
+    pub(super) silent: bool,
+    /// Ours says this from now on.
+    pub(super) unreachable: Option<bool>,
+}
+
+/// What of `update` the conditions of `live` lack.
+pub(super) fn change(update: &NodeUpdate, live: &Live, now: Mono, wall: Timestamp) -> Change {
+    let mut change = Change::default();
+    // As KCM: the others follow Ready, and are left alone while that is Unknown already.
+    if update.silent.is_some() && live.says(READY) != Some(UNKNOWN) {
+        change.silent = true;
+        change.conditions.extend(OF_KUBELETS.iter().filter_map(|kind| unknown(kind, live, wall)));
+    }
+    let says = match live.says(NODE_UNREACHABLE_CONDITION) {
+        Some("True") => Some(true),
+        Some("False") => Some(false),
+        Some(_) | None => None,
+    };
+    if let Some(wanted) = update.unreachable.filter(|wanted| says != Some(*wanted)) {
+        change.unreachable = Some(wanted);
+        change.conditions.push(unreachable(wanted, update.silent.as_ref(), live, now, wall));
+    }
+    change
+}
+
+fn unknown(kind: &str, live: &Live, wall: Timestamp) -> Option<Value> {
+    let (reason, message) = match live.says(kind) {
+        Some(UNKNOWN) => return None,
+        Some(_) => STOPPED,
+        None => NEVER_POSTED,
+    };
+    let mut condition = json!({
+        "type": kind,
+        "status": UNKNOWN,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": format!("{wall:.0}"),
+    });
+    if live.condition(kind).is_none() {
+        condition["lastHeartbeatTime"] = json!(live.meta("creationTimestamp"));
+    }
+    Some(condition)
+}
+
+/// Our own, for people.
+fn unreachable(wanted: bool, silence: Option<&Silence>, live: &Live, now: Mono, wall: Timestamp) -> Value {
+    let (status, reason, message) = if wanted {
+        let since = since(silence, live, now, wall);
+        let message = format!(
+            "nothing was heard of its kubelet since {since}: nobody can say whether its pods still run. Those that terminate go when it is heard again, when the node is fenced with proof, or when its Node object is deleted after the machine was made sure to be off"
+        );
+        ("True", "KubeletSilent", message)
+    } else {
+        ("False", "KubeletHeard", format!("its kubelet was heard again, at the latest at {wall:.0}"))
+    };
+    json!({
+        "type": NODE_UNREACHABLE_CONDITION,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": format!("{wall:.0}"),
+        "lastTransitionTime": format!("{wall:.0}"),
+    })
+}
+
+/// Since when nothing was heard: by our own clock, or by whoever called it Unknown.
+fn since(silence: Option<&Silence>, live: &Live, now: Mono, wall: Timestamp) -> String {
+    if let Some(silence) = silence {
+        return format!("{:.0}", wall.checked_sub(now.since(silence.last_heard)).unwrap_or(wall));
+    }
+    let unknown = live.condition(READY).and_then(|ready| ready.get("lastTransitionTime")?.as_str());
+    unknown.map_or_else(|| format!("{wall:.0}"), str::to_owned)
+}

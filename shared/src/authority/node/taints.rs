@@ -1,0 +1,77 @@
+//! The taints and labels of a node.
+//!
+//! `spec.taints` is one value to the API server (`+listType=atomic`): whoever changes one of them writes all of them,
+//! at the version at which he read them, as KCM does. So the others go back as they came, unknown fields included.
+//!
+//! Danger note: the taint `node.kubernetes.io/out-of-service` says that nothing of the node runs any more. Whoever
+//! adds it has KCM remove the pods and detach the volumes, so the guard lets no list pass that has it. Where somebody
+//! put it there, it is written back with a permit: the version in the same request makes sure that it is there, and
+//! no taint that is added here may bear its name.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::live::{Live, word};
+use super::{Effect, NodeUpdate, OurTaint};
+use crate::model::{NOT_READY_TAINT, OUT_OF_SERVICE_TAINT, UNREACHABLE_TAINT};
+
+/// The keys by which the scheduler learns that a node is not ready.
+const NOT_READY: [&str; 2] = [NOT_READY_TAINT, UNREACHABLE_TAINT];
+
+/// What changes, and how it is written.
+pub(super) struct Change {
+    /// Fields of the patch beside its identity.
+    pub(super) labels: Map<String, Value>,
+    pub(super) taints: Option<Vec<Value>>,
+    pub(super) added: Vec<OurTaint>,
+    pub(super) removed: Vec<OurTaint>,
+    /// The node was ready for the scheduler until now.
+    pub(super) turned_not_ready: bool,
+    /// Somebody's taint `node.kubernetes.io/out-of-service` goes back as it came.
+    pub(super) keeps_out_of_service: bool,
+}
+
+/// What of `update` the taints and labels of `live` lack.
+pub(super) fn change(update: &NodeUpdate, live: &Live, wall: Timestamp) -> Option<Change> {
+    let before = live.taints();
+    let there = |taint: &OurTaint| before.iter().any(|other| is(other, *taint));
+    let removed: Vec<_> = update.remove.iter().copied().filter(there).collect();
+    let added: Vec<_> = update.add.iter().copied().filter(|taint| !there(taint)).collect();
+    let differs =
+        |(key, value): &&(&'static str, Arc<str>)| live.label(key).is_none_or(|now| now != &**value);
+    let labels: Map<_, _> = update.labels.iter().filter(differs).map(|(key, value)| (*key, value)).fold(
+        Map::new(),
+        |mut labels, (key, value)| {
+            labels.insert(key.to_owned(), json!(**value));
+            labels
+        },
+    );
+    let taints = (!added.is_empty() || !removed.is_empty()).then(|| {
+        let kept = before.iter().filter(|taint| !removed.iter().any(|other| is(taint, *other)));
+        let new = added.iter().map(
+            |(key, effect)| json!({ "key": key, "effect": effect.name(), "timeAdded": format!("{wall:.0}") }),
+        );
+        kept.cloned().chain(new).collect()
+    });
+    if taints.is_none() && labels.is_empty() {
+        return None;
+    }
+    let not_ready = |(key, effect): &OurTaint| *effect == Effect::NoSchedule && NOT_READY.contains(key);
+    let was_not_ready = NOT_READY.iter().any(|key| there(&(key, Effect::NoSchedule)));
+    let turned_not_ready = added.iter().any(not_ready) && !was_not_ready;
+    let adds_it = added.iter().any(|(key, _)| *key == OUT_OF_SERVICE_TAINT);
+    let keeps_out_of_service = !adds_it && before.iter().any(names_out_of_service);
+    Some(Change { labels, taints, added, removed, turned_not_ready, keeps_out_of_service })
+}
+
+/// The API knows taints apart by key and effect.
+fn is(taint: &Value, (key, effect): OurTaint) -> bool {
+    word(taint, "key") == Some(key) && word(taint, "effect") == Some(effect.name())
+}
+
+/// As the guard reads it: in whatever place.
+fn names_out_of_service(taint: &Value) -> bool {
+    taint.to_string().contains(OUT_OF_SERVICE_TAINT)
+}

@@ -1,0 +1,204 @@
+//! Whose conditions become Unknown, in which words; and who was heard after all.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_is_read_with_its_lease_called_unknown_and_tainted_at_the_version_of_each_answer() {
+    let tried = served(&silent(), &Server::of(&well())).await;
+    assert_eq!(
+        (tried.outcome, tried.lines()),
+        ("written", [GET, LEASE, STATUS, REST].map(str::to_owned).into())
+    );
+    let [status, rest] = tried.writes()[..] else { panic!("two writes") };
+    assert_eq!(status.content_type, "application/strategic-merge-patch+json");
+    let stopped = |kind: &str| {
+        format!(
+            r#"{{"lastTransitionTime":"2026-11-21T12:00:00Z","message":"Kubelet stopped posting node status.","reason":"NodeStatusUnknown","status":"Unknown","type":"{kind}"}},"#
+        )
+    };
+    let kubelets = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"].map(stopped).concat();
+    let ours = concat!(
+        r#"{"lastHeartbeatTime":"2026-11-21T12:00:00Z","lastTransitionTime":"2026-11-21T12:00:00Z","#,
+        r#""message":"nothing was heard of its kubelet since 2026-11-21T11:59:00Z: nobody can say whether its pods still run. "#,
+        r#"Those that terminate go when it is heard again, when the node is fenced with proof, "#,
+        r#"or when its Node object is deleted after the machine was made sure to be off","#,
+        r#""reason":"KubeletSilent","status":"True","type":"pod-safety.dev/NodeUnreachable"}"#
+    );
+    let expected = format!(
+        r#"{{"metadata":{{"resourceVersion":"5","uid":"uid-n"}},"status":{{"conditions":[{kubelets}{ours}]}}}}"#
+    );
+    assert_eq!(status.body, expected);
+    assert_eq!(
+        rest.body,
+        concat!(
+            r#"{"metadata":{"resourceVersion":"6","uid":"uid-n"},"spec":{"taints":["#,
+            r#"{"effect":"NoSchedule","key":"node.kubernetes.io/unreachable","timeAdded":"2026-11-21T12:00:00Z"},"#,
+            r#"{"effect":"NoExecute","key":"node.kubernetes.io/unreachable","timeAdded":"2026-11-21T12:00:00Z"}]}}"#
+        )
+    );
+    assert!(tried.writes().iter().all(|asked| !asked.permitted), "no permit is needed, and none is carried");
+    assert_eq!(
+        tried.done.to_string(),
+        "Ready and the pressures are Unknown; NodeUnreachable is True; tainted with node.kubernetes.io/unreachable:NoSchedule, node.kubernetes.io/unreachable:NoExecute"
+    );
+    assert_eq!((tried.done.reason(), tried.done.turned_not_ready), ("KubeletSilent", true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kubelets_last_heartbeat_and_the_networks_word_stay() {
+    let server = Server::of(&well());
+    served(&silent(), &server).await;
+    let node = server.node.lock().clone();
+    for condition in node["status"]["conditions"].as_array().unwrap() {
+        let status = match condition["type"].as_str().unwrap() {
+            "NetworkUnavailable" => "False",
+            "pod-safety.dev/NodeUnreachable" => continue,
+            _ => "Unknown",
+        };
+        assert_eq!(
+            (&condition["status"], &condition["lastHeartbeatTime"]),
+            (&json!(status), &json!("2026-11-21T11:58:00Z"))
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn conditions_that_nobody_ever_posted_bear_the_nodes_birth_for_a_heartbeat() {
+    let silence = Silence { heartbeat: None, renewed: None, never_posted: true, ..silence() };
+    let update = NodeUpdate { silent: Some(silence), ..update() };
+    let mut server = Server::of(&well().set("/status/conditions", json!([])));
+    server.lease = None;
+    let tried = served(&update, &server).await;
+    assert_eq!((tried.outcome, tried.lines()), ("written", [GET, LEASE, STATUS].map(str::to_owned).into()));
+    let conditions = tried.writes()[0].json()["status"]["conditions"].clone();
+    for (at, kind) in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"].into_iter().enumerate() {
+        assert_eq!(
+            conditions[at],
+            json!({
+                "type": kind, "status": "Unknown", "reason": "NodeStatusNeverUpdated",
+                "message": "Kubelet never posted node status.",
+                "lastHeartbeatTime": "2026-11-01T00:00:00Z", "lastTransitionTime": "2026-11-21T12:00:00Z",
+            })
+        );
+    }
+    assert_eq!(conditions.as_array().unwrap().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_which_anything_was_heard_since_is_left_alone() {
+    let never = || Silence { heartbeat: None, never_posted: true, ..silence() };
+    let beat = well().set("/status/conditions/4/lastHeartbeatTime", json!("2026-11-21T11:58:10Z"));
+    let unposted = well().set("/status/conditions", json!([]));
+    let cases = [
+        ("its Lease was renewed", silence(), well(), Some(lease("n", 8))),
+        ("its Lease was renewed by a clock that went back", silence(), well(), Some(lease("n", 6))),
+        ("its Lease appeared", Silence { renewed: None, ..silence() }, well(), Some(renewed())),
+        ("its Lease went, perhaps after it was renewed", silence(), well(), None),
+        ("its status was posted", silence(), beat, Some(renewed())),
+        ("its status was posted for the first time", never(), well(), Some(renewed())),
+        ("its status was wiped", silence(), unposted, Some(renewed())),
+    ];
+    for (sentence, silence, node, lease) in cases {
+        let mut server = Server::of(&node);
+        server.lease = lease.map(|lease| lease.0);
+        let tried = served(&NodeUpdate { silent: Some(silence), ..silent() }, &server).await;
+        assert_eq!(
+            (tried.outcome, tried.lines()),
+            ("heard", [GET, LEASE].map(str::to_owned).into()),
+            "{sentence}"
+        );
+        assert!(tried.done.is_nothing(), "{sentence}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_says_nothing_is_like_none() {
+    let mut mute = renewed();
+    mute.0["spec"].as_object_mut().unwrap().remove("renewTime");
+    for lease in [Some(mute.0), None] {
+        let silence = Silence { renewed: None, ..silence() };
+        let mut server = Server::of(&well());
+        server.lease = lease;
+        let tried = served(&NodeUpdate { silent: Some(silence), ..silent() }, &server).await;
+        assert_eq!(tried.outcome, "written");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_convicts_nobody() {
+    type Script = fn(&Asked) -> Option<Answer>;
+    let of_lease = |asked: &Asked| asked.line() == LEASE;
+    let cases: [(&str, Script); 5] = [
+        ("a Lease of another shape", |asked| (asked.line() == LEASE).then(Answer::garbage)),
+        ("a Lease whose time is none", |asked| {
+            let lease = renewed().set("/spec/renewTime", json!("yesterday"));
+            (asked.line() == LEASE).then(|| Answer::json(&lease.0))
+        }),
+        ("a proxy that knows no Leases", |asked| {
+            (asked.line() == LEASE).then(|| Answer::plain(404, "404 page not found"))
+        }),
+        ("an API server that may not show Leases", |asked| {
+            (asked.line() == LEASE).then(|| Answer::status(403, "Forbidden", "no"))
+        }),
+        ("a heartbeat whose time is none", |asked| {
+            let node = well().set("/status/conditions/4/lastHeartbeatTime", json!("yesterday"));
+            (asked.line() == GET).then(|| Answer::json(&node.0))
+        }),
+    ];
+    for (sentence, script) in cases {
+        let server = Server::of(&well());
+        let tried =
+            tried(&silent(), move |asked| script(asked).unwrap_or_else(|| server.answer(asked))).await;
+        assert_eq!((tried.outcome, tried.writes().len()), ("failed", 0), "{sentence}");
+        assert!(tried.heard.iter().any(of_lease), "{sentence}");
+    }
+}
+
+/// Whoever called it so before: its status needs no write, its taints do.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_called_unknown_already_keeps_the_time_since_when() {
+    let tried = served(&NodeUpdate { unreachable: None, ..silent() }, &Server::of(&unknown())).await;
+    assert_eq!((tried.outcome, tried.lines()), ("written", [GET, LEASE, REST].map(str::to_owned).into()));
+    assert!(!tried.done.silent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn our_condition_follows_what_is_known_and_is_not_written_twice() {
+    let ours = |status: &str| {
+        let conditions =
+            json!([condition("Ready", "True"), condition("pod-safety.dev/NodeUnreachable", status)]);
+        well().set("/status/conditions", conditions)
+    };
+    for (sentence, node, wanted, says) in [
+        ("it is new", unknown(), true, Some(("True", "KubeletSilent", "since 2026-11-20T00:00:00Z"))),
+        ("it is true already", ours("True"), true, None),
+        (
+            "it turns",
+            ours("True"),
+            false,
+            Some(("False", "KubeletHeard", "at the latest at 2026-11-21T12:00:00Z")),
+        ),
+        ("it is false already", ours("False"), false, None),
+        ("somebody made it unknown", ours("Unknown"), false, Some(("False", "KubeletHeard", "heard again"))),
+    ] {
+        let update = NodeUpdate { unreachable: Some(wanted), ..update() };
+        let tried = served(&update, &Server::of(&node)).await;
+        let Some((status, reason, words)) = says else {
+            assert_eq!((tried.outcome, tried.lines()), ("no_effect", vec![GET.to_owned()]), "{sentence}");
+            continue;
+        };
+        assert_eq!((tried.outcome, tried.done.reason()), ("written", "NodeUnreachable"), "{sentence}");
+        let written = tried.writes()[0].json()["status"]["conditions"].clone();
+        assert_eq!(written.as_array().unwrap().len(), 1, "{sentence}");
+        assert_eq!(
+            (&written[0]["status"], &written[0]["reason"]),
+            (&json!(status), &json!(reason)),
+            "{sentence}"
+        );
+        assert!(
+            written[0]["message"].as_str().unwrap().contains(words),
+            "{sentence}: {}",
+            written[0]["message"]
+        );
+    }
+}

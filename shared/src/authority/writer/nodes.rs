@@ -1,0 +1,61 @@
+//! What people hear of nodes: the journal's line, and the Events that they know from kube-controller-manager.
+
+use std::sync::Arc;
+
+use super::super::act::Outcome;
+use super::super::node::{Done, NodeUpdate};
+use super::Authority;
+use crate::events::{About, Event, EventType, Speaker};
+use crate::model::PodKey;
+use crate::record::{Action, Record, error_chain};
+
+/// In whose place, and by what reason, people hear that a node is not ready, and its pods.
+const NODE_NOT_READY: (Speaker, &str) = (Speaker::InPlaceOf("node-controller"), "NodeNotReady");
+
+impl Authority {
+    /// One line for each decision that changed something, or was refused by the API server: the status of a node may
+    /// be written where its taints were not.
+    pub(super) fn tell_node(
+        &self,
+        update: &NodeUpdate,
+        outcome: &Outcome,
+        done: &Done,
+        controller: &'static str,
+    ) {
+        if done.turned_not_ready {
+            let (speaker, reason) = NODE_NOT_READY;
+            let message = format!("Node {} status is now: {reason}", update.node.name);
+            let about = About::Node(update.node.clone());
+            self.events.record(Event { speaker, about, kind: EventType::Normal, reason, message });
+        }
+        if !done.is_nothing() {
+            self.write_down(update, Action::Marked, done.reason(), done.to_string(), controller);
+        }
+        if let Outcome::Failed(error) = outcome {
+            self.write_down(update, Action::Failed, error.category(), error_chain(error), controller);
+        }
+    }
+
+    fn write_down(
+        &self,
+        update: &NodeUpdate,
+        action: Action,
+        reason: &'static str,
+        message: String,
+        controller: &'static str,
+    ) {
+        let at = self.env.clock.wall();
+        let (node, node_uid) = (Some(Arc::clone(&update.node.name)), Some(update.node.uid.clone()));
+        let (pod, budget) = (None, None);
+        self.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });
+    }
+
+    pub(super) fn tell_pod_of_lost_node(&self, pod: &PodKey, not_ready: bool) {
+        if !not_ready {
+            return;
+        }
+        let (speaker, reason) = NODE_NOT_READY;
+        let (about, message) = (About::Pod(pod.clone()), "Node is not ready".to_owned());
+        self.events.record(Event { speaker, about, kind: EventType::Warning, reason, message });
+    }
+}

@@ -1,0 +1,351 @@
+//! Nodes and the pods of lost ones: who waits for whom, who is woken, and what people hear.
+
+use serde_json::{Value, json};
+
+use super::super::updates::HEARD_AGAIN;
+use super::*;
+use crate::authority::{Effect, NodeUpdate, Silence};
+use crate::model::{NOT_READY_TAINT, NodeKey};
+use crate::testing::objects::{lease, uid};
+
+/// The wish to taint this node.
+fn taint(name: &str, rv: &str) -> NodeUpdate {
+    NodeUpdate {
+        node: NodeKey { name: name.into(), uid: uid(&format!("uid-{name}")) },
+        rv: rv.parse().unwrap(),
+        silent: None,
+        unreachable: None,
+        add: vec![(NOT_READY_TAINT, Effect::NoSchedule)],
+        remove: Vec::new(),
+        labels: Vec::new(),
+    }
+}
+
+fn of_node(update: NodeUpdate) -> Intent {
+    Intent::Update(Update::Node(Box::new(update)))
+}
+
+fn silent(name: &str) -> NodeUpdate {
+    let silence = Silence {
+        last_heard: Mono::default(),
+        renewed: Some("2026-01-01T00:00:07Z".parse().unwrap()),
+        heartbeat: None,
+        never_posted: false,
+    };
+    NodeUpdate { silent: Some(silence), ..taint(name, "5") }
+}
+
+fn of_pod(name: &str, not_ready: bool, unreachable: Option<bool>) -> Intent {
+    let pod = pod(name).force(Claim::KubeletTerminated).pod;
+    let rv = "10".parse().unwrap();
+    Intent::Update(Update::PodOfLostNode { pod, rv, generation: 3, not_ready, unreachable })
+}
+
+fn not_disrupted(name: &str) -> Intent {
+    let pod = pod(name).force(Claim::KubeletTerminated).pod;
+    Intent::Update(Update::NotDisrupted { pod, rv: "10".parse().unwrap(), generation: 3 })
+}
+
+/// Nodes stand as their kubelets left them, Leases are as they were, and writes make the next version.
+fn lost(asked: &Asked) -> Answer {
+    let (rest, name) = asked.path.trim_end_matches("/status").rsplit_once('/').unwrap();
+    if asked.method == "POST" {
+        return Answer::coded(201, &json!({}));
+    }
+    if rest.ends_with("/leases") {
+        return Answer::json(&lease(name, 7).0);
+    }
+    if rest.ends_with("/pods") {
+        return Answer::json(&pod(name).rv(11).0);
+    }
+    if asked.method == "PATCH" {
+        let over: u64 = asked.json()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        return Answer::json(&node(name).rv(over + 1).0);
+    }
+    Answer::json(&node(name).0)
+}
+
+fn wakes(heard: &Heard) -> Vec<f64> {
+    heard.wakes.lock().iter().map(|at| at.since_start().as_secs_f64()).collect()
+}
+
+/// Has the Events written to the same API server.
+fn tell_people(pool: &Pool) {
+    let (connection, leadership) = (pool.api.connection(), Arc::clone(&pool.leadership));
+    let write =
+        pool.authority.events.clone().write_for_ever(connection, leadership, "pod-safety", "i".to_owned());
+    pool.env.spawner.spawn("events", Box::pin(write));
+}
+
+fn told(pool: &Pool) -> Vec<Value> {
+    pool.api.heard().iter().filter(|asked| asked.method == "POST").map(Asked::json).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_written_told_written_down_and_counted_once() {
+    let pool = pool(Leadership::alone(), lost);
+    tell_people(&pool);
+    let update = NodeUpdate { unreachable: Some(true), ..silent("n") };
+    assert_eq!(pool.authority.submit(of_node(update), &pool.owner), Submitted::Accepted);
+    pass(1.0).await;
+    assert_eq!(pool.ended(), ["uid-n: written"]);
+    let records = pool.journal.last();
+    let [record] = records.as_slice() else { panic!("{records:?}") };
+    assert_eq!((record.action, record.reason), (Action::Marked, "Taints"));
+    assert_eq!(
+        serde_json::to_value(record).unwrap(),
+        json!({
+            "at": "2026-11-21T12:00:00Z", "controller": "test", "action": "Marked", "node": "n", "nodeUid": "uid-n",
+            "reason": "Taints",
+            "message": "NodeUnreachable is True; tainted with node.kubernetes.io/not-ready:NoSchedule",
+        })
+    );
+    let events = told(&pool);
+    let [event] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(
+        (&event["type"], &event["reason"], &event["message"]),
+        (&json!("Normal"), &json!("NodeNotReady"), &json!("Node n status is now: NodeNotReady"))
+    );
+    assert_eq!(event["reportingComponent"], "node-controller");
+    assert_eq!(
+        event["involvedObject"],
+        json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-n" })
+    );
+    assert_eq!(pool.metrics.authority.outcomes.with_label_values(&["written"]).get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_that_was_written_is_written_down_where_the_taints_were_not() {
+    let pool = pool(Leadership::alone(), |asked| match asked.line().as_str() {
+        "PATCH /api/v1/nodes/n" => Answer::status(409, "Conflict", "the object has been modified"),
+        _ => lost(asked),
+    });
+    tell_people(&pool);
+    let update = NodeUpdate { unreachable: Some(true), ..silent("n") };
+    pool.authority.submit(of_node(update), &pool.owner);
+    pass(0.9).await;
+    assert_eq!(pool.ended(), ["uid-n: changed"]);
+    let records = pool.journal.last();
+    assert_eq!((records.len(), records[0].message.as_str()), (1, "NodeUnreachable is True"));
+    assert_eq!((told(&pool).len(), wakes(&pool.heard)), (0, vec![1.0]));
+    assert_eq!(pool.authority.submit(of_node(taint("n", "6")), &pool.owner), Submitted::Accepted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_be_written_is_written_down_and_tried_again() {
+    let pool = pool(Leadership::alone(), |asked| match asked.method.as_str() {
+        "PATCH" => Answer::status(403, "Forbidden", "a webhook says no"),
+        _ => lost(asked),
+    });
+    pool.authority.submit(of_node(taint("n", "5")), &pool.owner);
+    pass(0.1).await;
+    let records = pool.journal.last();
+    assert_eq!((records.len(), records[0].action, records[0].reason), (1, Action::Failed, "forbidden"));
+    assert!(records[0].message.contains("a webhook says no"), "{records:?}");
+    assert_eq!(wakes(&pool.heard), [1.0]);
+}
+
+/// Nobody else wakes it: heartbeats wake nobody, and a node that is heard of is no failure that grows.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_heard_of_is_asked_about_again_equally_soon_each_time() {
+    let pool = pool(Leadership::alone(), |asked| match asked.path.contains("/leases/") {
+        true => Answer::json(&lease("n", 8).0),
+        false => lost(asked),
+    });
+    for round in 0..4 {
+        assert_eq!(pool.authority.submit(of_node(silent("n")), &pool.owner), Submitted::Accepted);
+        pass(0.1).await;
+        let again = Mono::from_start(HEARD_AGAIN * (round + 1));
+        assert_eq!(*pool.heard.wakes.lock().last().unwrap(), again, "round {round}");
+        assert_eq!(pool.authority.submit(of_node(silent("n")), &pool.owner), Submitted::Later(again));
+        pass(again.since(pool.env.now()).as_secs_f64()).await;
+    }
+    assert_eq!((pool.ended().len(), pool.api.writes().len(), pool.journal.last().len()), (4, 0, 0));
+    assert_eq!(pool.metrics.authority.outcomes.with_label_values(&["heard"]).get(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_needs_no_write_is_looked_at_again_ever_more_rarely() {
+    let pool = pool(Leadership::alone(), lost);
+    let nothing = NodeUpdate { add: Vec::new(), ..taint("n", "5") };
+    for pause in [1.0, 2.0, 4.0] {
+        assert_eq!(pool.authority.submit(of_node(nothing.clone()), &pool.owner), Submitted::Accepted);
+        pass(0.001).await;
+        let again = pool.heard.wakes.lock().last().unwrap().since(pool.env.now()).as_secs_f64();
+        assert!((again - pause).abs() < 0.01, "{again} for {pause}");
+        pass(again + 0.001).await;
+    }
+    assert_eq!((pool.ended()[0].as_str(), pool.api.writes().len()), ("uid-n: no_effect", 0));
+}
+
+/// W-NL1: kube-controller-manager marks the pods of one node before it looks at the next node: with a hundred lost
+/// nodes nobody sees for five minutes that another one is lost.
+#[tokio::test(start_paused = true)]
+async fn w_nl1_no_node_waits_for_pods_not_even_for_those_that_never_end() {
+    let pool =
+        pool(
+            Leadership::alone(),
+            |asked| {
+                if asked.path.contains("/pods/") { Answer::never() } else { lost(asked) }
+            },
+        );
+    for number in 0..2_000 {
+        pool.authority.submit(of_pod(&format!("p{number}"), true, None), &pool.owner);
+        let elsewhere = pod(&format!("q{number}")).set("/metadata/namespace", format!("ns{number}").into());
+        pool.submit_ended(&elsewhere.phase("Failed"));
+    }
+    pass(1.0).await;
+    assert!(pool.ended().is_empty(), "every writer of pods waits");
+    for number in 0..100 {
+        pool.authority.submit(of_node(silent(&format!("n{number}"))), &pool.owner);
+    }
+    pass(0.1).await;
+    assert_eq!(pool.ended().len(), 100);
+    assert!(pool.ended().iter().all(|line| line.ends_with("written")), "{:?}", pool.ended());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_pod_waits_for_nodes_and_never_more_than_the_named_number_of_nodes_is_written() {
+    let pool =
+        pool(
+            Leadership::alone(),
+            |asked| {
+                if asked.path.contains("/nodes/") { Answer::never() } else { well(asked) }
+            },
+        );
+    for number in 0..100 {
+        pool.authority.submit(of_node(taint(&format!("n{number}"), "5")), &pool.owner);
+    }
+    pass(0.1).await;
+    assert_eq!(pool.api.lines().len(), NODE_WRITERS);
+    pool.submit_ended(&ended_pod("a"));
+    pass(0.1).await;
+    assert_eq!(pool.ended(), ["a released"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn budgets_do_not_wait_for_the_pods_of_lost_nodes() {
+    let pool = pool(Leadership::alone(), |asked| lost(asked).late(Duration::from_millis(10)));
+    for number in 0..5_000 {
+        pool.authority.submit(of_pod(&format!("p{number}"), true, None), &pool.owner);
+    }
+    pool.authority.submit(not_disrupted("a"), &pool.owner);
+    pass(0.5).await;
+    assert!(pool.ended().contains(&"uid-a: written".to_owned()), "{} before", pool.ended().len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_nodes_is_forgotten_when_leadership_is_lost() {
+    let pool = pool(Leadership::alone(), |asked| lost(asked).late(Duration::from_secs(1)));
+    for number in 0..2 * NODE_WRITERS {
+        pool.authority.submit(of_node(taint(&format!("n{number}"), "5")), &pool.owner);
+    }
+    pass(0.5).await;
+    pool.authority.abandon();
+    pass(10.0).await;
+    assert_eq!(pool.ended().len(), NODE_WRITERS);
+    let page = String::from_utf8(pool.metrics.page().unwrap()).unwrap();
+    assert!(page.contains("pod_safety_authority_queued_intents 0"), "{page}");
+    let last = format!("n{}", 2 * NODE_WRITERS - 1);
+    assert_eq!(pool.authority.submit(of_node(taint(&last, "5")), &pool.owner), Submitted::Accepted);
+    pass(10.0).await;
+    assert_eq!(pool.ended().len(), NODE_WRITERS + 1, "it may be asked for again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_a_lost_node_is_marked_at_its_version_and_people_hear_of_it() {
+    let pool = pool(Leadership::alone(), lost);
+    tell_people(&pool);
+    pool.authority.submit(of_pod("a", true, None), &pool.owner);
+    pool.authority.submit(of_pod("b", true, Some(true)), &pool.owner);
+    pool.authority.submit(of_pod("c", false, Some(false)), &pool.owner);
+    pass(5.0).await;
+    let heard = pool.api.heard();
+    let patches: Vec<_> = heard.iter().filter(|asked| asked.method == "PATCH").collect();
+    assert_eq!(patches[0].line(), "PATCH /api/v1/namespaces/ns/pods/a/status");
+    assert_eq!(patches[0].content_type, "application/strategic-merge-patch+json");
+    assert_eq!(
+        patches[0].body,
+        concat!(
+            r#"{"metadata":{"resourceVersion":"10","uid":"uid-a"},"status":{"conditions":[{"#,
+            r#""lastTransitionTime":"2026-11-21T12:00:00Z","observedGeneration":3,"status":"False","type":"Ready"}]}}"#
+        ),
+        "its reason and message stay"
+    );
+    let conditions = patches[1].json()["status"]["conditions"].clone();
+    assert_eq!((&conditions[0]["type"], conditions.as_array().unwrap().len()), (&json!("Ready"), 2));
+    assert_eq!(
+        conditions[1],
+        json!({
+            "type": "pod-safety.dev/NodeUnreachable", "status": "True", "reason": "KubeletSilent",
+            "message": "the pod terminates, but its node is cut off: nobody can say whether it still runs. It goes when the node is heard again, when the node is fenced with proof, or when its Node object is deleted after the machine was made sure to be off",
+            "observedGeneration": 3, "lastTransitionTime": "2026-11-21T12:00:00Z",
+        })
+    );
+    let conditions = patches[2].json()["status"]["conditions"].clone();
+    assert_eq!(conditions.as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&conditions[0]["status"], &conditions[0]["reason"]),
+        (&json!("False"), &json!("KubeletHeard"))
+    );
+    let events = told(&pool);
+    let said: Vec<_> = events
+        .iter()
+        .map(|event| (event["involvedObject"]["name"].as_str().unwrap(), event["message"].as_str().unwrap()))
+        .collect();
+    assert_eq!(said, [("a", "Node is not ready"), ("b", "Node is not ready")]);
+    assert_eq!((&events[0]["type"], &events[0]["reason"]), (&json!("Warning"), &json!("NodeNotReady")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_gave_way_to_another_wish_for_the_same_pod_is_woken() {
+    let (pool, other) = (pool(Leadership::alone(), slow), Arc::new(Heard::default()));
+    let others: Arc<dyn Owner> = Arc::<Heard>::clone(&other);
+    // All writers are busy, so that both wait for their turn.
+    for number in 0..WRITERS {
+        let object =
+            ended_pod(&format!("p{number}")).set("/metadata/namespace", format!("ns{number}").into());
+        pool.submit_ended(&object);
+    }
+    pass(0.1).await;
+    assert_eq!(pool.authority.submit(not_disrupted("a"), &others), Submitted::Accepted);
+    assert_eq!(pool.authority.submit(of_pod("a", true, None), &pool.owner), Submitted::Accepted);
+    assert_eq!(pool.authority.submit(of_pod("a", false, Some(true)), &pool.owner), Submitted::Accepted);
+    pass(2.5).await;
+    let patches: Vec<_> = pool.api.heard().into_iter().filter(|asked| asked.method == "PATCH").collect();
+    assert_eq!(patches.len(), 1, "what was calculated last is written");
+    assert!(patches[0].body.contains("NodeUnreachable"), "{}", patches[0].body);
+    assert_eq!((wakes(&other), wakes(&pool.heard)), (vec![2.0], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_while_another_wish_for_the_same_pod_is_written_is_woken() {
+    let conflict = |asked: &Asked| match asked.method.as_str() {
+        "PATCH" => Answer::status(409, "Conflict", "modified").late(Duration::from_secs(1)),
+        _ => well(asked),
+    };
+    for script in [slow as fn(&Asked) -> Answer, conflict] {
+        let (pool, other) = (pool(Leadership::alone(), script), Arc::new(Heard::default()));
+        let others: Arc<dyn Owner> = Arc::<Heard>::clone(&other);
+        pool.authority.submit(of_pod("a", true, None), &pool.owner);
+        pass(0.5).await;
+        for _ in 0..3 {
+            assert_eq!(pool.authority.submit(not_disrupted("a"), &others), Submitted::Accepted);
+        }
+        assert_eq!(wakes(&other).len(), 0);
+        pass(1.0).await;
+        assert_eq!(wakes(&other), [1.0], "once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_woken_for_what_the_next_leader_decides() {
+    let (pool, other) = (pool(Leadership::alone(), slow), Arc::new(Heard::default()));
+    let others: Arc<dyn Owner> = Arc::<Heard>::clone(&other);
+    pool.authority.submit(of_pod("a", true, None), &pool.owner);
+    pool.authority.submit(not_disrupted("a"), &others);
+    pool.leadership.end_for_tests();
+    pass(2.0).await;
+    assert_eq!(*other.ended.lock(), ["uid-a: not_leader"]);
+    assert_eq!((wakes(&pool.heard).len(), wakes(&other).len()), (0, 0));
+}

@@ -1,0 +1,207 @@
+//! What is kept of nodes, and who hears of what.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::model::{Pressures, Readiness, Says};
+use crate::testing::at;
+use crate::testing::objects::{lease, node, pod};
+use crate::wire;
+
+/// 2026-01-01T00:00:00Z.
+const NEW_YEAR: i64 = 1_767_225_600;
+
+fn ready(status: &str, heartbeat: u8) -> Value {
+    json!({ "type": "Ready", "status": status, "lastHeartbeatTime": format!("2026-01-01T00:00:{heartbeat:02}Z"),
+        "lastTransitionTime": "2026-01-01T00:00:07Z", "reason": "KubeletReady", "message": "it is posting ready status" })
+}
+
+fn reports(rv: u64, status: &str, heartbeat: u8) -> Obj {
+    node("n").rv(rv).set("/status/conditions", json!([ready(status, heartbeat)]))
+}
+
+fn known(cache: &Cache) -> Node {
+    match cache.read().view().node("n") {
+        Lookup::Known(node) => node.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn last_heard(cache: &Cache) -> Mono {
+    cache.read().view().last_heard(&known(cache))
+}
+
+#[test]
+fn conditions_taints_and_labels_are_kept_as_far_as_somebody_reads_them() {
+    let cache = listed();
+    cache.read_wall(at(0), jiff::Timestamp::from_second(NEW_YEAR + 100).unwrap());
+    let says = |kind: &str, status: &str| json!({ "type": kind, "status": status });
+    let conditions = json!([
+        says("MemoryPressure", "True"),
+        says("DiskPressure", "False"),
+        says("PIDPressure", "Perhaps"),
+        says("pod-safety.dev/NodeUnreachable", "False"),
+        ready("True", 9),
+        says("Ready", "False")
+    ]);
+    let labels = json!({ "topology.kubernetes.io/zone": "b", "topology.kubernetes.io/region": "r",
+        "failure-domain.beta.kubernetes.io/zone": "a", "node.kubernetes.io/exclude-disruption": "",
+        "kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64" });
+    let taints = json!([{ "key": "k", "effect": "NoSchedule" }, { "key": "l", "effect": "PreferNoSchedule" },
+        { "key": "m", "effect": "NoExecute" }]);
+    let object = node("n")
+        .set("/status/conditions", conditions)
+        .set("/metadata/labels", labels)
+        .set("/metadata/creationTimestamp", json!("2026-01-01T00:00:40Z"))
+        .set("/spec", json!({ "unschedulable": true, "taints": taints }));
+    apply::<Node>(&cache, &object, at(0));
+    let node = known(&cache);
+    assert_eq!((node.readiness, node.ready_since), (Readiness::Ready, Some(NEW_YEAR + 7)));
+    assert_eq!(node.heartbeat.unwrap().as_second(), NEW_YEAR + 9);
+    let pressures =
+        Pressures { memory: Says::True, disk: Says::False, pid: Says::Unknown, network: Says::Missing };
+    assert_eq!((node.pressures, node.unreachable), (pressures, Says::False));
+    assert_eq!((&*node.zone, node.excluded, node.unschedulable), ("r:\0:a", true, true));
+    assert_eq!(*node.stale_labels, [("beta.kubernetes.io/arch", Arc::from("arm64"))]);
+    assert!(node.turns_away("k") && !node.turns_away("l") && !node.turns_away("m"));
+    assert_eq!((node.first_seen, node.age.as_secs(), node.heard), (at(0), 60, at(0)));
+}
+
+#[test]
+fn json_and_protobuf_say_the_same_of_a_node() {
+    use prost::Message as _;
+    let object = reports(6, "True", 9).set("/spec", json!({ "unschedulable": true }));
+    let from_json: wire::Node = decode::<Node>(&object);
+    let from_protobuf = wire::Node::decode(&*from_json.encode_to_vec()).unwrap();
+    assert_eq!(from_json, from_protobuf);
+    let condition = &from_protobuf.status.unwrap().conditions[0];
+    assert_eq!(condition.last_heartbeat_time.unwrap().whole_seconds(), NEW_YEAR + 9);
+    assert_eq!(condition.last_transition_time.unwrap().whole_seconds(), NEW_YEAR + 7);
+}
+
+#[test]
+fn what_is_a_sign_of_life_of_a_node() {
+    type Act = fn(&Cache);
+    let rows: [(&str, Act, u64); 11] = [
+        ("nothing", |_| {}, 1),
+        ("a report", |cache| apply::<Node>(cache, &reports(6, "True", 9), at(5)), 5),
+        ("a report that it is not ready", |cache| apply::<Node>(cache, &reports(6, "False", 9), at(5)), 5),
+        ("somebody else's write", |cache| apply::<Node>(cache, &reports(6, "True", 1).tainted(), at(5)), 1),
+        ("somebody misses it", |cache| apply::<Node>(cache, &reports(6, "Unknown", 1), at(5)), 1),
+        (
+            "somebody misses it, and stamps that",
+            |cache| apply::<Node>(cache, &reports(6, "Unknown", 9), at(5)),
+            1,
+        ),
+        (
+            "it was missed, and says that it is there, whatever it stamps",
+            |cache| {
+                apply::<Node>(cache, &reports(6, "Unknown", 1), at(4));
+                apply::<Node>(cache, &reports(7, "True", 1), at(5));
+            },
+            5,
+        ),
+        (
+            "its condition was taken away",
+            |cache| apply::<Node>(cache, &node("n").rv(6).set("/status/conditions", json!([])), at(5)),
+            5,
+        ),
+        (
+            "it could not be read for a while",
+            |cache| {
+                cache.apply_undecodable::<Node>(unreadable(Some("uid-n"), Some("n")), at(4));
+                apply::<Node>(cache, &reports(6, "True", 1), at(5));
+            },
+            5,
+        ),
+        ("a renewal of its Lease", |cache| apply::<NodeLease>(cache, &lease("n", 2), at(5)), 5),
+        (
+            "a Lease that nobody renews",
+            |cache| {
+                apply::<NodeLease>(cache, &lease("n", 2), at(5));
+                apply::<NodeLease>(cache, &lease("n", 2).rv(9), at(8));
+            },
+            5,
+        ),
+    ];
+    for (sentence, act, heard) in rows {
+        let cache = listed();
+        apply::<Node>(&cache, &reports(5, "True", 1), at(1));
+        act(&cache);
+        assert_eq!(last_heard(&cache), at(heard), "{sentence}");
+        let of_ready: Vec<Mono> = cache.read().view().ready_nodes_heard().collect();
+        let is_ready = known(&cache).readiness == Readiness::Ready;
+        assert_eq!(of_ready, if is_ready { vec![at(heard)] } else { vec![] }, "{sentence}");
+    }
+}
+
+#[test]
+fn a_heartbeat_that_says_nothing_new_is_told_as_such() {
+    let cache = listed();
+    apply::<Node>(&cache, &reports(5, "True", 1), at(1));
+    let heard = listened(&cache);
+    let told = |object: &Obj| {
+        let version: u64 = object.0["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        apply::<Node>(&cache, object, at(version));
+        heard.take()
+    };
+    assert_eq!(told(&reports(6, "True", 2)), ["heartbeat n"]);
+    assert_eq!(known(&cache).rv, "6".parse().unwrap(), "its version is kept all the same");
+    assert_eq!(told(&reports(7, "True", 2)), [] as [&str; 0]);
+    assert_eq!(told(&reports(8, "False", 3)), ["node n"]);
+    assert_eq!(told(&reports(9, "False", 4)), ["awaited heartbeat n"]);
+    assert_eq!(told(&reports(10, "Unknown", 4)), ["node n"]);
+    assert_eq!(told(&reports(11, "Unknown", 5)), [] as [&str; 0], "nobody heard it");
+    apply::<NodeLease>(&cache, &lease("n", 1), at(11));
+    assert_eq!(heard.take(), ["awaited heartbeat n"]);
+    let suspect = json!([{ "key": "pod-safety.dev/suspect", "effect": "NoSchedule" }]);
+    assert_eq!(told(&reports(12, "True", 6).set("/spec/taints", suspect)), ["node n"]);
+    apply::<NodeLease>(&cache, &lease("n", 2), at(13));
+    assert_eq!(heard.take(), ["awaited heartbeat n"]);
+}
+
+#[test]
+fn a_lease_is_there_with_what_it_says_or_it_is_not() {
+    let cache = listed();
+    let says = || cache.read().view().lease("n").map(|renewed| renewed.map(jiff::Timestamp::as_second));
+    assert_eq!(says(), None);
+    apply::<NodeLease>(&cache, &lease("n", 2), at(1));
+    assert_eq!(says(), Some(Some(NEW_YEAR + 2)));
+    apply::<NodeLease>(&cache, &lease("n", 2).set("/spec/renewTime", json!(null)), at(2));
+    assert_eq!(says(), Some(None));
+    cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(3));
+    assert_eq!(says(), Some(None));
+    cache.remove::<NodeLease>(&uid("lease-n"), at(4));
+    assert_eq!(says(), None);
+}
+
+#[test]
+fn a_kind_has_spoken_without_a_break_since_the_last_one() {
+    let cache = listed();
+    let since = |now: u64| {
+        cache.read().view().unbroken_since(Kind::NodeLeases, at(now)).map_err(|silent| silent.as_secs())
+    };
+    assert_eq!(since(15), Ok(at(0)));
+    assert_eq!(since(16), Err(16));
+    cache.heard(Kind::NodeLeases, at(15));
+    assert_eq!(since(20), Ok(at(0)));
+    cache.heard(Kind::NodeLeases, at(31));
+    assert_eq!(since(31), Ok(at(31)));
+    assert_eq!(Cache::default().read().view().unbroken_since(Kind::Nodes, at(1)), Err(Duration::MAX));
+}
+
+#[test]
+fn a_pod_says_since_when_it_is_ready_and_whether_it_is_cut_off() {
+    let cache = listed();
+    let conditions = json!([{ "type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:40Z" },
+        { "type": "pod-safety.dev/NodeUnreachable", "status": "True" }]);
+    apply::<Pod>(&cache, &pod("p").on("n").set("/status/conditions", conditions), at(1));
+    apply::<Pod>(&cache, &pod("q").on("n"), at(1));
+    let guard = cache.read();
+    let of = |id: &str| {
+        let pod = guard.view().pod(&uid(id)).unwrap();
+        (pod.ready, pod.ready_since, pod.unreachable)
+    };
+    assert_eq!(of("uid-p"), (false, Some(NEW_YEAR + 40), Says::True));
+    assert_eq!(of("uid-q"), (false, None, Says::Missing));
+}

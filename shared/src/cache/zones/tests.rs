@@ -1,0 +1,167 @@
+//! The index says what a search would.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::{NOT_READY_TAINT, Pressures, Says, UNREACHABLE_TAINT};
+
+fn at(seconds: u64) -> Mono {
+    Mono::from_start(Duration::from_secs(seconds))
+}
+
+fn uid(number: u8) -> Uid {
+    Uid::new(&format!("n{number}")).unwrap()
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    File(Box<Node>, u64),
+    Beat(u8, u64),
+    Remove(u8),
+}
+
+fn taint(key: &str, first_seen: u64, age: u64) -> Taint {
+    let (first_seen, age) = (at(first_seen), Duration::from_secs(age));
+    Taint { key: key.into(), value: "".into(), time_added: None, first_seen, age }
+}
+
+fn node() -> impl Strategy<Value = Node> {
+    let readiness = prop_oneof![
+        Just(Readiness::Ready),
+        Just(Readiness::NotReady),
+        Just(Readiness::Unknown),
+        Just(Readiness::Missing)
+    ];
+    let key = prop_oneof![Just(NOT_READY_TAINT), Just(UNREACHABLE_TAINT), Just("example.com/other")];
+    let taints = prop::collection::vec((key, 0..50_u64, 0..99_u64), 0..3);
+    let since = prop::option::of(0..4_i64);
+    (0..6_u8, 0..3_u8, readiness, any::<bool>(), since, taints).prop_map(
+        |(number, zone, readiness, excluded, ready_since, taints)| Node {
+            name: format!("n{number}").into(),
+            uid: uid(number),
+            rv: "1".parse().unwrap(),
+            readiness,
+            out_of_service: false,
+            no_execute: taints.into_iter().map(|(key, seen, age)| taint(key, seen, age)).collect(),
+            no_schedule: Box::default(),
+            ready_since,
+            heartbeat: None,
+            pressures: Pressures::default(),
+            unreachable: Says::Missing,
+            unschedulable: false,
+            zone: format!("z{zone}").into(),
+            excluded,
+            stale_labels: Box::default(),
+            created: 0,
+            first_seen: at(0),
+            age: Duration::ZERO,
+            heard: at(0),
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        5 => (node(), 0..100_u64).prop_map(|(node, heard)| Step::File(Box::new(node), heard)),
+        2 => (0..6_u8, 0..100_u64).prop_map(|(number, heard)| Step::Beat(number, heard)),
+        1 => (0..6_u8).prop_map(Step::Remove),
+    ]
+}
+
+/// Nodes with when they were heard, and the last mark of each zone that has nodes.
+#[derive(Default)]
+struct Model {
+    nodes: BTreeMap<Uid, (Node, Mono)>,
+    marks: BTreeMap<Arc<str>, SignedDuration>,
+}
+
+impl Model {
+    fn take(&mut self, step: &Step, index: &mut Zones) {
+        match step {
+            Step::File(node, heard) => {
+                index.file(node, at(*heard));
+                let before = self.nodes.insert(node.uid.clone(), ((**node).clone(), at(*heard)));
+                let continues = before.is_some_and(|(before, _)| {
+                    before.zone == node.zone && before.lost_taints().next().is_some()
+                });
+                if let Some(mark) = node.lost_taints().map(Taint::since).max().filter(|_| !continues) {
+                    let known = self.marks.entry(Arc::clone(&node.zone)).or_insert(mark);
+                    *known = (*known).max(mark);
+                }
+            }
+            Step::Beat(number, heard) => {
+                index.beat(&uid(*number), at(*heard));
+                if let Some((_, known)) = self.nodes.get_mut(&uid(*number)) {
+                    *known = at(*heard);
+                }
+            }
+            Step::Remove(number) => {
+                index.remove(&uid(*number));
+                self.nodes.remove(&uid(*number));
+            }
+        }
+        let nodes = &self.nodes;
+        self.marks.retain(|zone, _| nodes.values().any(|(node, _)| node.zone == *zone));
+    }
+
+    fn of_zone(&self, zone: &str) -> impl Iterator<Item = &Node> {
+        self.nodes.values().map(|(node, _)| node).filter(move |node| *node.zone == *zone)
+    }
+
+    /// Those that wait for their turn, in their order.
+    fn waiting(&self, zone: &str) -> Vec<&Node> {
+        let lost = |node: &&Node| {
+            matches!(node.readiness, Readiness::NotReady | Readiness::Unknown)
+                && node.lost_taints().next().is_none()
+        };
+        let mut waiting: Vec<&Node> = self.of_zone(zone).filter(lost).collect();
+        waiting.sort_by_key(|node| (node.ready_since.is_none(), node.ready_since, Arc::clone(&node.name)));
+        waiting
+    }
+
+    fn check(&self, index: &Zones) -> Result<(), TestCaseError> {
+        let zones: BTreeSet<Arc<str>> = self.nodes.values().map(|(node, _)| Arc::clone(&node.zone)).collect();
+        prop_assert_eq!(
+            index.counts().map(|(zone, _)| Arc::clone(zone)).collect::<BTreeSet<_>>(),
+            zones.clone()
+        );
+        for zone in ["z0", "z1", "z2", "nowhere"] {
+            let count = |is: fn(&Node) -> bool| self.of_zone(zone).filter(|node| is(node)).count();
+            let wanted = ZoneCount {
+                ready: count(|node| !node.excluded && node.readiness == Readiness::Ready),
+                not_ready: count(|node| !node.excluded && node.readiness != Readiness::Ready),
+                excluded: count(|node| node.excluded),
+            };
+            prop_assert_eq!(index.count(zone), wanted);
+            let found: BTreeSet<&Uid> = index.nodes_in(zone).collect();
+            prop_assert_eq!(found, self.of_zone(zone).map(|node| &node.uid).collect::<BTreeSet<_>>());
+            for (place, node) in self.waiting(zone).into_iter().enumerate() {
+                prop_assert_eq!(index.waits_behind(node), Some(place));
+            }
+            prop_assert_eq!(index.last_marked(zone).map(Taint::since), self.marks.get(zone).copied());
+        }
+        let waiting = self.nodes.values().filter(|(node, _)| index.waits_behind(node).is_some()).count();
+        prop_assert_eq!(waiting, zones.iter().map(|zone| self.waiting(zone).len()).sum::<usize>());
+        let heard = self.nodes.values().filter(|(node, _)| node.readiness == Readiness::Ready);
+        let mut heard: Vec<Mono> = heard.map(|(_, heard)| *heard).collect();
+        heard.sort();
+        prop_assert_eq!(index.ready_nodes_heard().collect::<Vec<_>>(), heard);
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_index_says_what_a_search_would(steps in prop::collection::vec(step(), 0..40)) {
+        let (mut model, mut index) = (Model::default(), Zones::default());
+        for step in &steps {
+            model.take(step, &mut index);
+            model.check(&index)?;
+        }
+        (0..6).for_each(|number| model.take(&Step::Remove(number), &mut index));
+        prop_assert!(index.zones.is_empty() && index.filed.is_empty() && index.heard.is_empty());
+    }
+}
