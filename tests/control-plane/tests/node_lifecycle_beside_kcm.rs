@@ -21,7 +21,24 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Step, line of the picture, the weak spot, kube-controller-manager's side, ours. What ours says is what the history
 /// says, if it says something of that line.
-const DIFFERENCES: &[(&str, &str, &str, &str, &str)] = &[];
+const DIFFERENCES: &[(&str, &str, &str, &str, &str)] = &[
+    // Its first look takes both taints from all nodes, and the times of their pods begin anew.
+    ("the controller restarts", "a-1 tainted since", "W-NL9", "the controller restarts", AGAIN),
+    ("the controller restarts", "a-2 tainted since", "W-NL9", "the controller restarts", AGAIN),
+    // It marks pods when it calls their node Unknown, and when they come; not those of which somebody says later that
+    // they are ready.
+    ("the new ones are ready, or go", "late ready", "W-NL3", "True", "False"),
+    (
+        "the new ones are ready, or go",
+        "late told: Warning NodeNotReady of pod: Node is not ready",
+        "W-NL3",
+        "",
+        "1 times",
+    ),
+];
+
+/// The step before the restart.
+const AGAIN: &str = "the first is lost again, the second says that it is not ready";
 
 /// What a line of the picture must say; `None`: whatever the other side says.
 fn wanted(who: Who, step: &Step, line: &str) -> Option<&'static str> {

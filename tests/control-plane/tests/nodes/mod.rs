@@ -167,15 +167,15 @@ impl World {
             Act::Wait(seconds) => tokio::time::sleep(Duration::from_secs(seconds)).await,
             Act::Restart => {
                 self.controller.take().unwrap().end().await.unwrap();
-                self.controller =
-                    Some(self.plane.node_lifecycle_controller(self.who, &FLAGS).await.unwrap());
+                self.controller = Some(self.plane.node_lifecycle_controller(self.who, &FLAGS).await.unwrap());
             }
             Act::Pod(..) | Act::OddPods(_) | Act::Ready(_) => self.act_on_pods(act).await,
         }
     }
 
     async fn act_on_pods(&self, act: Act) {
-        let running = |node: &str, name: &str| objects::pod(NAMESPACE, name).on_node(node).with_phase("Running");
+        let running =
+            |node: &str, name: &str| objects::pod(NAMESPACE, name).on_node(node).with_phase("Running");
         match act {
             Act::Pod(node, name) => {
                 objects::create_pod(&self.api(), &running(node, name)).await.unwrap();
@@ -219,8 +219,7 @@ impl World {
             let mut taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
             taints.push(Taint { key: key.to_owned(), effect: effect.to_owned(), ..Taint::default() });
             let version = node.metadata.resource_version;
-            let patch =
-                json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": taints } });
+            let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": taints } });
             // The controller may have written in between.
             if self.nodes().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.is_ok() {
                 return;
@@ -254,7 +253,8 @@ impl World {
         words.sort();
         picture.insert(format!("{name} taints"), words.join(" "));
         let lost = taints.iter().find(|taint| {
-            taint.effect == "NoExecute" && ["not-ready", "unreachable"].contains(&taint.key.replace(OURS, "").as_str())
+            taint.effect == "NoExecute"
+                && ["not-ready", "unreachable"].contains(&taint.key.replace(OURS, "").as_str())
         });
         if let Some(added) = lost.and_then(|taint| taint.time_added.as_ref()) {
             let since = self.begun.iter().rev().find(|(began, _)| *began <= added.0.as_second());
@@ -266,7 +266,10 @@ impl World {
             let (reason, message) = (reason.as_deref().unwrap_or(""), message.as_deref().unwrap_or(""));
             // What this version adds has no twin in kube-controller-manager.
             if !type_.starts_with("pod-safety.dev/") {
-                picture.insert(format!("{name} {type_}"), format!("{status} {reason} {message}").trim().to_owned());
+                picture.insert(
+                    format!("{name} {type_}"),
+                    format!("{status} {reason} {message}").trim().to_owned(),
+                );
             }
         }
         for label in ["beta.kubernetes.io/os", "beta.kubernetes.io/arch"] {

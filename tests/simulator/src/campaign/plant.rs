@@ -223,18 +223,12 @@ impl Plant {
             Self::CountsFromFirstSight => {
                 "What taints say of when they were added is not read: their times begin when this process sees them."
             }
-            Self::SeveralTaintsEndAll => {
-                "Where a node has several taints, tolerations are not looked at."
-            }
+            Self::SeveralTaintsEndAll => "Where a node has several taints, tolerations are not looked at.",
             Self::NoSecondLook => {
                 "Nodes are not read again before a deletion: the cache of the API server answers."
             }
-            Self::TimersStay => {
-                "What a pod tolerated first counts, whatever it tolerates since."
-            }
-            Self::GivesUp => {
-                "A deletion for a taint that was refused once is not tried again."
-            }
+            Self::TimersStay => "What a pod tolerated first counts, whatever it tolerates since.",
+            Self::GivesUp => "A deletion for a taint that was refused once is not tried again.",
         }
     }
 }

@@ -85,10 +85,10 @@ fn of_taints() -> Vec<Scenario> {
     let later = BEGIN + 2;
     let scenarios = vec![
         // Silent at 92 s, tainted then, and back before the longest time is over.
-        scenario("a node is cut off and its pods bear that for a while", vec![(
-            BEGIN,
-            Fault::CutNode { node: 0, seconds: 90 },
-        )]),
+        scenario(
+            "a node is cut off and its pods bear that for a while",
+            vec![(BEGIN, Fault::CutNode { node: 0, seconds: 90 })],
+        ),
         scenario(
             "tolerations change and a taint is lifted while times run",
             both(BEGIN, tainted)

@@ -1,7 +1,7 @@
 //! The part of a drawn plan that is about taints of the effect `NoExecute`: who adds and
 //! lifts them, and what happens while the times of pods run.
 
-use super::plan::{Fault, Plan};
+use super::plan::{Fault, Plan, Trouble};
 use crate::chance::{Chance, Draws};
 
 /// One seed of so many has taints: the second of them, which has no budgets.
@@ -32,6 +32,15 @@ pub(super) fn add(plan: &mut Plan) {
     plan.faults.sort_by_key(|(at, _)| *at);
 }
 
+/// Requests of all our processes fail now and then, when pods are to be asked to end.
+fn refused(plan: &Plan, at: u64, draws: &mut Draws) -> Vec<(u64, Fault)> {
+    let troubles = [Trouble::Error(500), Trouble::Error(409), Trouble::LoseAnswer, Trouble::DropRequest];
+    let trouble = draws.one(&troubles).copied().unwrap_or(Trouble::Error(500));
+    let (percent, seconds) = (30 + draws.below(40), 5 + draws.below(20));
+    let troubled = |replica| (at, Fault::TroubleReplica { replica, trouble, percent, seconds });
+    (0..plan.replicas).map(troubled).collect()
+}
+
 /// A taint, and what may happen while the times of pods run.
 fn round(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
     let mut one = |count: usize| usize::try_from(draws.below(count as u64)).unwrap_or(0);
@@ -42,9 +51,15 @@ fn round(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
         let also = Fault::AddTaint { node, key: 1 - key, stamped: draws.percent(75) };
         faults.push((at + draws.below(15), also));
     }
-    if draws.percent(35) {
-        let seconds = draws.one(&[None, Some(0), Some(5), Some(40), Some(120)]).copied().flatten();
-        faults.push((at + 2 + draws.below(20), Fault::Tolerate { pod, key, seconds }));
+    if draws.percent(50) {
+        let then = at + 2 + draws.below(15);
+        for pod in 0..plan.pods {
+            let seconds = draws.one(&[None, Some(0), Some(5), Some(40), Some(120)]).copied().flatten();
+            faults.push((then, Fault::Tolerate { pod, key, seconds }));
+        }
+    }
+    if draws.percent(25) {
+        faults.extend(refused(plan, at - 1 + draws.below(22), draws));
     }
     if draws.percent(35) {
         // Its successor comes under its name while its time runs.

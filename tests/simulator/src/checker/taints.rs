@@ -305,7 +305,8 @@ impl Checker {
         let mut state = self.state.lock();
         let calm = state.budgets.untroubled_since(now, state.healed);
         let calm = if calm.is_zero() { calm } else { calm + RECOVERS };
-        let (Some(leader), Some(led_since)) = (state.acts.leader().map(str::to_owned), state.acts.led_since())
+        let (Some(leader), Some(led_since)) =
+            (state.acts.leader().map(str::to_owned), state.acts.led_since())
         else {
             return;
         };
@@ -331,3 +332,6 @@ impl Checker {
         self.state.lock().taints.clock_jumped(caller, seconds);
     }
 }
+
+#[cfg(test)]
+mod tests;

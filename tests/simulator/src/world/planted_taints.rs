@@ -29,7 +29,11 @@ fn timer(pod: &Value, taints: &[&Value]) -> Option<Duration> {
     let tolerations = pod.pointer("/spec/tolerations").and_then(Value::as_array);
     let of = |taint: &&Value| {
         let matches = |one: &&Value| word(one, "/key").is_empty() || word(one, "/key") == word(taint, "/key");
-        tolerations.into_iter().flatten().find(matches).map_or(Some(0), |one| number(one, "/tolerationSeconds"))
+        tolerations
+            .into_iter()
+            .flatten()
+            .find(matches)
+            .map_or(Some(0), |one| number(one, "/tolerationSeconds"))
     };
     let seconds = taints.iter().filter_map(of).min()?;
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
@@ -81,9 +85,11 @@ impl Seam {
                 // What is not there is left to the evidence of others.
                 cached.first().map(|node| whole(200, node.to_string().into()))
             }
-            Some(Plant::GivesUp) if parts.ends_for_a_taint() => {
-                self.memory.lock().contains_key(parts.path().trim_end_matches("/status")).then(|| refused(404))
-            }
+            Some(Plant::GivesUp) if parts.ends_for_a_taint() => self
+                .memory
+                .lock()
+                .contains_key(parts.path().trim_end_matches("/status"))
+                .then(|| refused(404)),
             _ => None,
         }
     }
@@ -146,7 +152,9 @@ impl Seam {
     fn remember_tolerations(&self, told: &mut Value) {
         let Some(spec) = told.pointer_mut("/object/spec").and_then(Value::as_object_mut) else { return };
         let bound = spec.get("nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
-        let Some(tolerations) = spec.get("tolerations").map(|all| Bytes::from(all.to_string())) else { return };
+        let Some(tolerations) = spec.get("tolerations").map(|all| Bytes::from(all.to_string())) else {
+            return;
+        };
         if !bound {
             return;
         }
@@ -162,7 +170,8 @@ impl Seam {
         if taints.is_empty() || (plant == Plant::SeveralTaintsEndAll && taints.len() < 2) {
             return;
         }
-        let on = self.world.etcd.objects_that("Pod", |pod| word(pod, "/spec/nodeName") == name && is_alive(pod));
+        let on =
+            self.world.etcd.objects_that("Pod", |pod| word(pod, "/spec/nodeName") == name && is_alive(pod));
         for pod in on {
             let span = if plant == Plant::TimersByName { timer(&pod, &taints) } else { Some(Duration::ZERO) };
             let Some(span) = span.filter(|span| plant != Plant::TimersByName || !span.is_zero()) else {
@@ -183,7 +192,8 @@ impl Seam {
         let looks = request(Method::GET, format!("/api/v1/nodes/{node}"), &Value::Null);
         drop(self.send(looks).await);
         let meta = |field: &str| word(&there, &format!("/metadata/{field}")).to_owned();
-        let condition = json!({ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager" });
+        let condition =
+            json!({ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager" });
         let mark = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") },
             "status": { "conditions": [condition] } });
         self.write_to(pod, Method::PATCH, "/status", &mark).await;

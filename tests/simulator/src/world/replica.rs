@@ -49,8 +49,7 @@ impl Settings {
     };
 
     fn with(plant: Option<Plant>, world: &World) -> Self {
-        let mut settings =
-            Self { budgets: world.has_budgets, taints: world.with.taints, ..Self::SHIPPED };
+        let mut settings = Self { budgets: world.has_budgets, taints: world.with.taints, ..Self::SHIPPED };
         match plant {
             Some(Plant::NoQuarantine) => settings.quarantine = Duration::from_secs(1),
             Some(Plant::NoElection) => settings.lease_duration = None,
