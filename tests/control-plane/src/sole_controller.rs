@@ -27,25 +27,39 @@ pub enum SoleController {
 impl ControlPlane {
     /// Starts the one that keeps the statuses of disruption budgets.
     pub async fn disruption_controller(&self, who: Who) -> Result<SoleController, Error> {
-        self.sole_controller(who, "disruption-controller", "disruption").await
+        self.sole_controller(who, "disruption-controller", "disruption", &[]).await
     }
 
     /// Starts the one that ends pods for taints.
     pub async fn taint_eviction_controller(&self, who: Who) -> Result<SoleController, Error> {
-        self.sole_controller(who, "taint-eviction-controller", "taint-eviction").await
+        self.sole_controller(who, "taint-eviction-controller", "taint-eviction", &[]).await
+    }
+
+    /// Starts the one that finds out which nodes are lost, with these flags, which both know.
+    pub async fn node_lifecycle_controller(&self, who: Who, flags: &[&str]) -> Result<SoleController, Error> {
+        self.sole_controller(who, "node-lifecycle-controller", "node-lifecycle", flags).await
     }
 
     /// It need not wait for its turn: at 20 requests a second, kube-controller-manager's default, tests would measure
     /// its patience.
-    async fn sole_controller(&self, who: Who, kcm: &str, ours: &str) -> Result<SoleController, Error> {
+    async fn sole_controller(
+        &self,
+        who: Who,
+        kcm: &str,
+        ours: &str,
+        flags: &[&str],
+    ) -> Result<SoleController, Error> {
         match who {
             Who::Kcm => {
-                let args = ["--kube-api-qps=1000", "--kube-api-burst=1000"];
+                // It looks at nodes each five seconds by default, and is the only one to need that flag.
+                let own = ["--kube-api-qps=1000", "--kube-api-burst=1000", "--node-monitor-period=500ms"];
+                let args = [own.as_slice(), flags].concat();
                 Ok(SoleController::Kcm(self.kube_controller_manager(kcm, &args).await?))
             }
             Who::Ours => {
                 let kubeconfig = self.install_pod_safety().await?;
-                let args = [format!("--controllers={ours}"), "--mode=replace".to_owned()];
+                let own = [format!("--controllers={ours}"), "--mode=replace".to_owned()];
+                let args = own.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned()));
                 let mut ours = self.pod_safety("pod-safety", &kubeconfig, args).await?;
                 ours.ready().await?;
                 ours.leads().await?;

@@ -21,17 +21,19 @@ pub(crate) fn launch(launched: Launched) -> Task {
         renew_deadline: settings.renew_deadline,
         retry_period: settings.retry_period,
     });
-    // A world without budgets is spared the watches for them; and the worlds have their
-    // own hands that taint nodes and end pods for it, as kube-controller-manager's do.
+    // A world without budgets is spared the watches for them, and one without taints
+    // those for nodes that bear some. Who taints nodes is the world's own hand, as
+    // kube-controller-manager does it.
     let runs = |name: &Name| match name {
         Name::Disruption => settings.budgets,
-        Name::NodeLifecycle | Name::TaintEviction => false,
+        Name::TaintEviction => settings.taints,
+        Name::NodeLifecycle => false,
         Name::PodGc | Name::Fencing | Name::VolumeGuard => name.is_present(),
     };
     let config = Config {
         controllers: Name::ALL.into_iter().filter(runs).collect(),
-        // Nobody else keeps the budgets of the world.
-        mode: if settings.budgets { Mode::Replace } else { Mode::Guard },
+        // Nobody else keeps the budgets of the world, or ends pods for taints.
+        mode: if settings.budgets || settings.taints { Mode::Replace } else { Mode::Guard },
         lease,
         pod_gc: pod_gc::Config {
             terminated_threshold: Some(settings.terminated_threshold),

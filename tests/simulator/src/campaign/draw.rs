@@ -40,7 +40,9 @@ pub fn draw(seed: u64) -> Plan {
     }
     super::budgets::add(&mut plan);
     plan.faults.sort_by_key(|(at, _)| *at);
-    plan.with = Extras { attached_volumes: draws.percent(25), static_pods: draws.percent(25) };
+    plan.with =
+        Extras { attached_volumes: draws.percent(25), static_pods: draws.percent(25), ..Extras::default() };
+    super::taints::add(&mut plan);
     plan
 }
 

@@ -5,6 +5,7 @@
 //! | `plan` | what happens in a run, as data |
 //! | `draw` | a plan from a seed |
 //! | `budgets` | the part of a drawn plan that is about disruption budgets |
+//! | `taints` | the part that is about taints |
 //! | `many` | many seeds on all cores, and what they came to |
 //! | `twins` | plans whose worlds look the same |
 //! | `plant` | bugs that can be planted into what is under test |
@@ -24,6 +25,7 @@ mod perturb;
 mod plan;
 mod plant;
 mod scenarios;
+mod taints;
 mod twins;
 
 pub use corpus::{Entry, page, subject};

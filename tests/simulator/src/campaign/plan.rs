@@ -116,6 +116,13 @@ pub enum Fault {
     FenceByHand { node: usize, manner: Manner },
     /// A script adds the out-of-service taint.
     Taint { node: usize },
+    /// Somebody adds a taint with the effect `NoExecute`, and says when (`stamped`) or, as
+    /// `kubectl taint` does, not. Which one: of [`TROUBLES`](crate::world::TROUBLES).
+    AddTaint { node: usize, key: usize, stamped: bool },
+    /// Somebody takes it away.
+    LiftTaint { node: usize, key: usize },
+    /// Somebody changes for how long a pod bears that taint; without a time: for ever.
+    Tolerate { pod: usize, key: usize, seconds: Option<u64> },
     /// A person deletes a pod.
     DeletePod { pod: usize },
     /// A kubelet evicts a pod: it ends as Failed.
@@ -203,6 +210,9 @@ pub struct Extras {
     pub attached_volumes: bool,
     /// Each node has a static pod, whose copy its kubelet keeps in the API.
     pub static_pods: bool,
+    /// Taints end pods, and kube-controller-manager's node lifecycle controller taints
+    /// nodes that are silent. Pods of the `StatefulSet` differ in what they tolerate.
+    pub taints: bool,
 }
 
 impl Extras {

@@ -92,11 +92,25 @@ pub enum Plant {
     AlwaysObserved,
     /// Who does not lead writes what it thinks of budgets.
     StandbyWrites,
+    /// The time of a pod runs by its name: when it is over, whoever bears the name then is
+    /// deleted.
+    TimersByName,
+    /// What taints say of when they were added is not read: their times begin when this
+    /// process sees them.
+    CountsFromFirstSight,
+    /// Where a node has several taints, tolerations are not looked at.
+    SeveralTaintsEndAll,
+    /// Nodes are not read again before a deletion: the cache of the API server answers.
+    NoSecondLook,
+    /// What a pod tolerated first counts, whatever it tolerates since.
+    TimersStay,
+    /// A deletion for a taint that was refused once is not tried again.
+    GivesUp,
 }
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 40] = [
+    pub const ALL: [(Self, Invariant); 46] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -137,6 +151,12 @@ impl Plant {
         (Self::LostDecrement, Invariant::Budget),
         (Self::AlwaysObserved, Invariant::Budget),
         (Self::StandbyWrites, Invariant::Term),
+        (Self::TimersByName, Invariant::Identity),
+        (Self::CountsFromFirstSight, Invariant::Evicted),
+        (Self::SeveralTaintsEndAll, Invariant::Tolerance),
+        (Self::NoSecondLook, Invariant::Tolerance),
+        (Self::TimersStay, Invariant::Evicted),
+        (Self::GivesUp, Invariant::Evicted),
     ];
 
     /// What it does, in a sentence.
@@ -197,6 +217,18 @@ impl Plant {
             Self::LostDecrement => "Numbers of budgets are written whatever was written meanwhile.",
             Self::AlwaysObserved => "Numbers of budgets claim to be those of any spec to come.",
             Self::StandbyWrites => "Who does not lead writes what it thinks of budgets.",
+            Self::TimersByName => {
+                "The time of a pod runs by its name: when it is over, whoever bears the name then is deleted."
+            }
+            Self::CountsFromFirstSight => {
+                "What taints say of when they were added is not read: their times begin when this process sees them."
+            }
+            Self::SeveralTaintsEndAll => "Where a node has several taints, tolerations are not looked at.",
+            Self::NoSecondLook => {
+                "Nodes are not read again before a deletion: the cache of the API server answers."
+            }
+            Self::TimersStay => "What a pod tolerated first counts, whatever it tolerates since.",
+            Self::GivesUp => "A deletion for a taint that was refused once is not tried again.",
         }
     }
 }

@@ -30,7 +30,7 @@ pub fn scenarios() -> Vec<Scenario> {
     let lost = || (BEGIN, Fault::PowerOff { node: 0, back: None });
     let deleted = |at: u64| (at, Fault::DeleteNode { node: 0 });
     let later = BEGIN + 2;
-    vec![
+    let mut all = vec![
         // Without a fault of ours: jobs end, and a pod that never had a node is deleted.
         Scenario {
             from: Duration::ZERO,
@@ -68,7 +68,55 @@ pub fn scenarios() -> Vec<Scenario> {
                 (later, Fault::LagServer { server: 0, seconds: 40 }),
             ],
         ),
-    ]
+    ];
+    all.extend(of_taints());
+    all
+}
+
+/// A node with the taint on which the times of its pods differ most.
+const fn tainted(node: usize) -> Fault {
+    Fault::AddTaint { node, key: 0, stamped: true }
+}
+
+/// Taints, and what happens while the times of pods run.
+fn of_taints() -> Vec<Scenario> {
+    let both = |at: u64, fault: fn(usize) -> Fault| (0..2).map(move |node| (at, fault(node)));
+    let lifted = |node: usize| Fault::LiftTaint { node, key: 0 };
+    let later = BEGIN + 2;
+    let scenarios = vec![
+        // Silent at 92 s, tainted then, and back before the longest time is over.
+        scenario(
+            "a node is cut off and its pods bear that for a while",
+            vec![(BEGIN, Fault::CutNode { node: 0, seconds: 90 })],
+        ),
+        scenario(
+            "tolerations change and a taint is lifted while times run",
+            both(BEGIN, tainted)
+                .chain([
+                    (later, Fault::Tolerate { pod: 0, key: 0, seconds: Some(60) }),
+                    (later + 2, Fault::Tolerate { pod: 3, key: 0, seconds: Some(8) }),
+                ])
+                .chain(both(BEGIN + 40, lifted))
+                .collect(),
+        ),
+        scenario(
+            "a pod is replaced by name while its time runs, and the leader stops",
+            vec![
+                (BEGIN, tainted(0)),
+                (later, Fault::DeletePod { pod: 0 }),
+                (later, Fault::DeletePod { pod: 3 }),
+                (later + 8, Fault::StopReplica { replica: 0, seconds: 1 }),
+            ],
+        ),
+    ];
+    let with = |mut scenario: Scenario| {
+        scenario.plan.with.taints = true;
+        scenario.plan.pods = 4;
+        scenario.plan.heal_at = HEAL + 30;
+        scenario.until = second(HEAL + 29);
+        scenario
+    };
+    scenarios.into_iter().map(with).collect()
 }
 
 /// A workload that may miss one of its pods.

@@ -141,6 +141,7 @@ impl Checker {
             state.read(now, asked, code);
         }
         state.judge_budgets(now, asked, code, changes);
+        state.judge_taints(now, asked, code, changes);
         let removed = changes.iter().any(|change| change.after.is_none());
         for change in changes {
             // A removal sets the grace to zero on its way; one act is judged once.

@@ -41,7 +41,7 @@ use crate::world::{is_called_ready, number, start_up, word};
 pub(super) const REACTS: Duration = Duration::from_secs(5);
 /// So long after the end of a trouble a controller is well again: the longest pause
 /// of what failed, and what a new leader needs.
-const RECOVERS: Duration = Duration::from_secs(80);
+pub(super) const RECOVERS: Duration = Duration::from_secs(80);
 /// For so long an entry of a pod that was not evicted says that it was:
 /// `DeletionTimeout`.
 pub(super) const ENTRY_LIVES: Duration = Duration::from_secs(120);

@@ -9,6 +9,7 @@
 //! | `requests` | S9, S12, S13: who may write when, and how requests look |
 //! | `leaders` | S9: no two processes write in each other's terms |
 //! | `budgets`, `evictions` | S7, L5: what disruption budgets let through and refuse |
+//! | `taints` | S14, L10: who ends for a taint, and when |
 //! | `storage` | S8: at most one writer per volume |
 //! | `liveness` | L1, L9: what is proved gone is removed in time, what is not has a reason |
 //! | `twins` | S3: what a process under test saw and did, to compare with another run |
@@ -29,6 +30,7 @@ mod processes;
 mod requests;
 mod rest;
 mod storage;
+mod taints;
 mod twins;
 
 #[cfg(test)]
@@ -75,6 +77,8 @@ pub enum Invariant {
     NoPanic,
     /// S13: no request without end or number.
     HotLoop,
+    /// S14: nobody is asked to end for a taint that it bears still.
+    Tolerance,
     /// L1: what is proved gone is removed in time.
     Liveness,
     /// L4: when all is well, what can run runs, and stays.
@@ -85,6 +89,8 @@ pub enum Invariant {
     Failover,
     /// L9: what cannot be proved is reported.
     Reported,
+    /// L10: whoever bears a taint no longer is asked to end in time.
+    Evicted,
     /// The simulator itself does not know what to do.
     Simulator,
 }
@@ -104,11 +110,13 @@ impl std::fmt::Display for Invariant {
             Self::Hygiene => "S12 hygiene",
             Self::NoPanic => "S13 no panic",
             Self::HotLoop => "S13 no hot loop",
+            Self::Tolerance => "S14 tolerance",
             Self::Liveness => "L1 liveness",
             Self::Rest => "L4 rest",
             Self::Refused => "L5 refused",
             Self::Failover => "L8 failover",
             Self::Reported => "L9 reported",
+            Self::Evicted => "L10 evicted",
             Self::Simulator => "simulator",
         })
     }
@@ -163,6 +171,7 @@ struct State {
     /// The wall clock of a process under test jumped: entries expire when it says so.
     clocks_jumped: bool,
     storage: storage::Storage,
+    taints: taints::Taints,
     tape: Vec<Moment>,
     requests: requests::Requests,
     leaders: leaders::Leaders,
@@ -195,6 +204,7 @@ impl Checker {
             spending: BTreeMap::new(),
             clocks_jumped: false,
             storage: storage::Storage::default(),
+            taints: taints::Taints::default(),
             tape: Vec::new(),
             requests: requests::Requests::default(),
             leaders: leaders::Leaders::default(),

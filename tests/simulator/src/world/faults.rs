@@ -90,6 +90,8 @@ impl World {
                 if let Some(host) = self.replicas.get(*replica).and_then(super::replica::Replica::host) {
                     host.jump(SignedDuration::from_secs(*seconds));
                     self.checker.clock_jumps();
+                    let caller = self.replicas.get(*replica).and_then(super::replica::Replica::caller);
+                    caller.iter().for_each(|caller| self.checker.clock_of(caller, *seconds));
                 }
             }
             fault => self.befall_node(fault).await,
@@ -178,6 +180,9 @@ impl World {
                 let uid = pod.map(|pod| super::word(&pod, "/metadata/uid").to_owned());
                 self.evicted.lock().extend(uid);
             }
+            Fault::AddTaint { node, key, stamped } => self.add_taint(*node, *key, *stamped).await,
+            Fault::LiftTaint { node, key } => self.lift_taint(*node, *key).await,
+            Fault::Tolerate { pod, key, seconds } => self.tolerate(*pod, *key, *seconds).await,
             fault => self.tend_shops(fault).await,
         }
     }

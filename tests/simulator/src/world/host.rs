@@ -34,6 +34,12 @@ pub(crate) fn stamp(now: Duration) -> String {
     format!("{:.0}", start.saturating_add(now).unwrap_or(start))
 }
 
+/// When that was, in the time of the run; `None`: it is no time. Before the start was at the start.
+pub(crate) fn moment(stamp: &str) -> Option<Duration> {
+    let then: Timestamp = stamp.parse().ok()?;
+    Some(Duration::from_secs(u64::try_from(then.as_second() - EPOCH).unwrap_or(0)))
+}
+
 #[derive(Default)]
 struct Inner {
     dead: bool,

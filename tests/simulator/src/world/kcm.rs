@@ -22,8 +22,19 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 
 /// Asks for kube-controller-manager; 0: no answer came.
 pub(super) async fn ask_as_kcm(world: &World, method: &str, path: &str, body: Option<Value>) -> u16 {
+    ask_as(world, CALLER, method, path, body).await
+}
+
+/// Asks for a part of it that runs beside others.
+pub(super) async fn ask_as(
+    world: &World,
+    caller: &str,
+    method: &str,
+    path: &str,
+    body: Option<Value>,
+) -> u16 {
     let Some(server) = world.servers.get(0) else { return 0 };
-    ask(&server, CALLER, method, path, body).await.map_or(0, |(code, _)| code)
+    ask(&server, caller, method, path, body).await.map_or(0, |(code, _)| code)
 }
 
 /// The collector with its informer, which is the watch cache of its API server.

@@ -13,10 +13,13 @@
 //! | `seam` | what lies between its client and the wire |
 //! | `planted` | what planted bugs make of requests, answers and watches |
 //! | `planted_budgets` | what they make of the numbers of disruption budgets |
+//! | `planted_taints` | what they make of deletions for taints |
 //! | `strike` | one thing that happens exactly at one call or event of a process |
 //! | `baseline` | what people use today |
 //! | `kcm` | the baseline: kube-controller-manager's PodGC |
-//! | `kcm_nodes` | the baseline: kube-controller-manager's node lifecycle and taint eviction |
+//! | `kcm_nodes` | kube-controller-manager's node lifecycle: the baseline's, and beside ours |
+//! | `kcm_taints` | the baseline: kube-controller-manager's taint eviction |
+//! | `taints` | who adds and lifts taints, and what pods tolerate |
 //! | `switch` | power switches, which lie |
 //! | `kcm_budgets` | the baseline: kube-controller-manager's disruption controller |
 //! | `shops` | workloads with a disruption budget, and their readiness |
@@ -40,10 +43,12 @@ mod host;
 mod kcm;
 mod kcm_budgets;
 mod kcm_nodes;
+mod kcm_taints;
 mod kubelet;
 mod links;
 mod planted;
 mod planted_budgets;
+mod planted_taints;
 mod replica;
 mod run;
 mod script;
@@ -54,13 +59,14 @@ mod snapshot;
 mod stage;
 mod strike;
 mod switch;
+mod taints;
 mod volumes;
 mod workloads;
 
 use serde_json::Value;
 
 pub use baseline::Baseline;
-pub(crate) use host::stamp;
+pub(crate) use host::{moment, stamp};
 pub use replica::{Launch, Launched, Settings, Shown};
 pub use run::{Outcome, Subject, World, recorded, run, stricken};
 pub(crate) use shops::{is_called_ready, start_up};
@@ -69,6 +75,7 @@ pub use snapshot::{
 };
 pub use stage::{Deed, Pace, Stage, Visit, Visitors};
 pub use strike::{Blow, Moment, Occasion, Strike};
+pub use taints::TROUBLES;
 
 /// The names under which processes under test call.
 const REPLICA: &str = "replica-";

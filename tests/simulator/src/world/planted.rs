@@ -49,7 +49,7 @@ fn failed(answer: &Result<Answer, BoxError>) -> bool {
 }
 
 /// A request of a bug's own.
-fn request(method: Method, target: String, body: &Value) -> Parts {
+pub(super) fn request(method: Method, target: String, body: &Value) -> Parts {
     let media =
         if method == Method::PATCH { "application/strategic-merge-patch+json" } else { "application/json" };
     let mut headers = http::HeaderMap::new();
@@ -114,6 +114,7 @@ impl Seam {
                 self.fail_all_of(&parts).await;
                 answer
             }
+            Plant::CountsFromFirstSight | Plant::GivesUp => self.after_taints(&parts, first.await).await,
             _ => self.after(plant, parts, first.await).await,
         }
     }
@@ -219,7 +220,7 @@ impl Seam {
         }
     }
 
-    async fn write_to(&self, pod: &Value, method: Method, subresource: &str, body: &Value) {
+    pub(super) async fn write_to(&self, pod: &Value, method: Method, subresource: &str, body: &Value) {
         let name = word(pod, "/metadata/name");
         let target = format!("/api/v1/namespaces/default/pods/{name}{subresource}");
         let parts = request(method, target, body);
@@ -246,6 +247,10 @@ impl Seam {
                     | Plant::RemovesTerminating
                     | Plant::GoneMeansEnded
                     | Plant::StandbyWrites
+                    | Plant::TimersByName
+                    | Plant::CountsFromFirstSight
+                    | Plant::SeveralTaintsEndAll
+                    | Plant::TimersStay
             )
         )
     }
@@ -277,7 +282,7 @@ impl Seam {
             let (seam, event) = (self.clone(), event.clone());
             self.aside(Box::pin(async move { seam.remove_at_once(&event).await }));
         }
-        Some(event)
+        Some(if of_nodes || of_pods { self.changed_taints(event) } else { event })
     }
 
     /// Force deletes what the event is about: the pod, or all pods of the node.

@@ -32,6 +32,8 @@ pub struct Settings {
     pub terminated_threshold: usize,
     /// Whether it keeps the numbers of disruption budgets.
     pub budgets: bool,
+    /// Whether it ends pods for taints.
+    pub taints: bool,
 }
 
 impl Settings {
@@ -43,10 +45,11 @@ impl Settings {
         retry_period: Duration::from_secs(2),
         terminated_threshold: 1,
         budgets: false,
+        taints: false,
     };
 
-    fn with(plant: Option<Plant>, budgets: bool) -> Self {
-        let mut settings = Self { budgets, ..Self::SHIPPED };
+    fn with(plant: Option<Plant>, world: &World) -> Self {
+        let mut settings = Self { budgets: world.has_budgets, taints: world.with.taints, ..Self::SHIPPED };
         match plant {
             Some(Plant::NoQuarantine) => settings.quarantine = Duration::from_secs(1),
             Some(Plant::NoElection) => settings.lease_duration = None,
@@ -151,7 +154,7 @@ impl Replica {
             } else {
                 caller.clone()
             },
-            settings: Settings::with(plant, world.has_budgets),
+            settings: Settings::with(plant, world),
             shown: Arc::clone(&shown),
         });
         world.checker.note(format!("{caller} starts"));

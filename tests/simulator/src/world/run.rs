@@ -12,6 +12,7 @@ use super::attach::AttachDetach;
 use super::baseline::Baseline;
 use super::faults::Machine;
 use super::host::{EPOCH, Host};
+use super::kcm_nodes::Nodes;
 use super::links::Links;
 use super::replica::{Launch, Replica, Settings};
 use super::snapshot::Stuck;
@@ -288,7 +289,11 @@ impl World {
         super::shops::Shops::start(self, peers);
         match subject {
             Subject::Shipped(launch, plant) => {
-                self.replicas.iter().for_each(|place| place.start(self, launch, plant))
+                self.replicas.iter().for_each(|place| place.start(self, launch, plant));
+                if plan.with.taints {
+                    Nodes::start_alone(self, peers);
+                    super::taints::watch(self, peers);
+                }
             }
             Subject::Baseline(baseline) => baseline.start(self, peers),
         }

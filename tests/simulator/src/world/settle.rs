@@ -100,10 +100,17 @@ impl World {
             if node.is_empty() {
                 somewhere && !self.with.attached_volumes
             } else {
-                self.works(node) && self.has_volume(name, node)
+                self.works(node) && self.has_volume(name, node) && !self.ends_pods(node)
             }
         };
         (0..self.members).map(|ordinal| format!("default/data-{ordinal}")).filter(can_run).collect()
+    }
+
+    /// Whether this node's taints may end its pods, sooner or later.
+    fn ends_pods(&self, node: &str) -> bool {
+        let node = self.etcd.object("Node", node).filter(|_| self.with.taints);
+        let taints = node.as_ref().and_then(|node| node.pointer("/spec/taints")).and_then(Value::as_array);
+        taints.into_iter().flatten().any(|taint| word(taint, "/effect") == "NoExecute")
     }
 
     /// Whether the volume of this pod was attached here long enough ago for its

@@ -80,6 +80,7 @@ impl Workloads {
             "apiVersion": "v1", "kind": "Pod",
             "metadata": { "name": name, "namespace": "default", "finalizers": finalizers },
             "spec": { "restartPolicy": restart, "terminationGracePeriodSeconds": grace, "schedulerName": scheduler,
+                "tolerations": self.world.tolerations(name),
                 "containers": [{ "name": "main", "image": "hollow" }] },
         });
         self.ask("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;

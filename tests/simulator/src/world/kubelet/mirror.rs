@@ -46,7 +46,9 @@ impl Kubelet {
                 "annotations": { "kubernetes.io/config.mirror": "0123456789abcdef" },
                 "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": &*self.node, "uid": owner, "controller": true }],
             },
-            "spec": { "nodeName": &*self.node, "containers": [{ "name": "main", "image": "hollow" }] },
+            // Every kubelet gives its static pods this toleration.
+            "spec": { "nodeName": &*self.node, "containers": [{ "name": "main", "image": "hollow" }],
+                "tolerations": [{ "operator": "Exists", "effect": "NoExecute" }] },
         });
         let made = self.ask("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
         if matches!(made, Some((201, _))) {

@@ -1,0 +1,86 @@
+//! The part of a drawn plan that is about taints of the effect `NoExecute`: who adds and
+//! lifts them, and what happens while the times of pods run.
+
+use super::plan::{Fault, Plan, Trouble};
+use crate::chance::{Chance, Draws};
+
+/// One seed of so many has taints: the second of them, which has no budgets.
+const EACH: u64 = 3;
+/// When the first taint may come: the pods run.
+const BEGIN: u64 = 28;
+/// So long before the healing nothing begins any more.
+const SPARE: u64 = 5;
+
+/// Adds taints to the plan of some seeds. Drawn from a chance of their own: the rest of
+/// the plan is what it was.
+pub(super) fn add(plan: &mut Plan) {
+    if plan.seed % EACH != 1 {
+        return;
+    }
+    plan.with.taints = true;
+    let mut draws = Draws::new(Chance::new(plan.seed).part("taints", 0));
+    // Some worlds are calm where pods are asked to end: there the rules are strictest.
+    if draws.percent(50) {
+        plan.faults.retain(|(_, fault)| fault.troubles_control().is_none());
+    }
+    for _ in 0..1 + draws.below(3) {
+        let taint = round(plan, &mut draws);
+        plan.faults.extend(taint);
+    }
+    let last = plan.heal_at - SPARE;
+    plan.faults.iter_mut().for_each(|(at, _)| *at = (*at).min(last));
+    plan.faults.sort_by_key(|(at, _)| *at);
+}
+
+/// Requests of all our processes fail now and then, when pods are to be asked to end.
+fn refused(plan: &Plan, at: u64, draws: &mut Draws) -> Vec<(u64, Fault)> {
+    let troubles = [Trouble::Error(500), Trouble::Error(409), Trouble::LoseAnswer, Trouble::DropRequest];
+    let trouble = draws.one(&troubles).copied().unwrap_or(Trouble::Error(500));
+    let (percent, seconds) = (30 + draws.below(40), 5 + draws.below(20));
+    let troubled = |replica| (at, Fault::TroubleReplica { replica, trouble, percent, seconds });
+    (0..plan.replicas).map(troubled).collect()
+}
+
+/// A taint, and what may happen while the times of pods run.
+fn round(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
+    let mut one = |count: usize| usize::try_from(draws.below(count as u64)).unwrap_or(0);
+    let (node, key, pod, server) = (one(plan.nodes), one(2), one(plan.pods), one(plan.servers));
+    let at = BEGIN + draws.below(100);
+    let mut faults = vec![(at, Fault::AddTaint { node, key, stamped: draws.percent(75) })];
+    if draws.percent(40) {
+        let also = Fault::AddTaint { node, key: 1 - key, stamped: draws.percent(75) };
+        faults.push((at + draws.below(15), also));
+    }
+    if draws.percent(50) {
+        let then = at + 2 + draws.below(15);
+        for pod in 0..plan.pods {
+            let seconds = draws.one(&[None, Some(0), Some(5), Some(40), Some(120)]).copied().flatten();
+            faults.push((then, Fault::Tolerate { pod, key, seconds }));
+        }
+    }
+    if draws.percent(25) {
+        faults.extend(refused(plan, at - 1 + draws.below(22), draws));
+    }
+    if draws.percent(35) {
+        // Its successor comes under its name while its time runs.
+        faults.push((at + 2 + draws.below(12), Fault::DeletePod { pod }));
+    }
+    if draws.percent(25) {
+        let restart = at + 10 + draws.below(60);
+        for replica in 0..plan.replicas {
+            faults.push((restart, Fault::CrashReplica { replica, seconds: 1 + draws.below(20) }));
+        }
+    }
+    if draws.percent(45) {
+        let lift = at + 2 + draws.below(70);
+        if draws.percent(40) {
+            faults.push((lift - 1, Fault::LagServer { server, seconds: 5 + draws.below(40) }));
+        }
+        faults.push((lift, Fault::LiftTaint { node, key }));
+    }
+    if draws.percent(30) {
+        // Long enough for the node lifecycle controller to taint it.
+        faults.push((at + draws.below(20), Fault::CutNode { node, seconds: 55 + draws.below(60) }));
+    }
+    faults
+}

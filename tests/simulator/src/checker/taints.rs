@@ -1,0 +1,337 @@
+//! S14 and L10: who is asked to end for a taint of the effect `NoExecute`, and when.
+//!
+//! | broken | when |
+//! |---|---|
+//! | S14 | a pod is asked to end that bears all taints of its node, or the first of them still |
+//! | S14 | it is asked without a quorum read of its node right before |
+//! | S12 | a process under test deletes gracefully what it did not mark so |
+//! | S5 | it leaves a pod another grace than the pod's own |
+//! | L10 | a pod that bears a taint no longer is not asked to end within [`REACTS`] |
+//!
+//! That nobody else is asked in a pod's place is S4. What a process could know of a
+//! node is what its last quorum read found: a taint that was lifted after that read may
+//! end the pod still. Of the pod it knows all, for its requests name the version.
+//!
+//! **When.** Taint and pod have met when the taint was added, by its stamp, or when the
+//! pod was bound, if that was later. S14 counts from there whatever becomes of our
+//! processes and their clocks. L10 does too, but for what docs/taint-eviction.md takes
+//! back: a taint without a stamp counts from when a process saw it, and so does any taint
+//! for a process whose wall clock has jumped back. Troubles of our processes and their
+//! API servers are over [`RECOVERS`] after their end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use http::Method;
+use serde_json::Value;
+
+use super::budgets::{REACTS, RECOVERS};
+use super::effects::is_terminal;
+use super::{Checker, Invariant, State};
+use crate::api::{Asked, Seen};
+use crate::world::{is_shipped, moment, number, word};
+
+/// For how long the read of a node speaks for its pods: a promise of the authority, and a
+/// little for the way of the requests.
+const LOOK_LASTS: Duration = Duration::from_millis(2_200);
+/// The longest that the answer of the mark can take, and a second: its deletion follows.
+const MARK_LASTS: Duration = Duration::from_secs(31);
+/// What a new leader needs until it knows all.
+const TAKES_OVER: Duration = Duration::from_secs(10);
+/// The reason by which a deletion for a taint can be told.
+const REASON: &str = "DeletionByTaintManager";
+
+/// A taint of the effect `NoExecute`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Taint {
+    key: String,
+    value: String,
+    /// When its node got it.
+    applied: Duration,
+    /// When it was added, by its own word.
+    added: Option<Duration>,
+}
+
+/// A bound pod.
+#[derive(Clone, Debug)]
+struct Bound {
+    name: String,
+    node: String,
+    /// When, by its own word.
+    bound: Duration,
+    grace: Option<i64>,
+    tolerations: Value,
+    /// Since when it is as it is.
+    since: Duration,
+    /// It ends already, or has ended.
+    ends: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Taints {
+    /// By node.
+    nodes: BTreeMap<String, Vec<Taint>>,
+    /// By UID.
+    pods: BTreeMap<String, Bound>,
+    /// The last quorum read of a node by a process, and the taints that it found.
+    looks: BTreeMap<(String, String), (Duration, Vec<Taint>)>,
+    /// When a process marked a pod, by process and UID.
+    marked: BTreeMap<(String, String), Duration>,
+    /// Processes whose wall clock jumped back.
+    behind: BTreeSet<String>,
+    /// Pods of which L10 was said.
+    late: BTreeSet<String>,
+}
+
+/// How long a pod bears a taint; `None`: for ever.
+fn borne(tolerations: &Value, taint: &Taint) -> Option<Duration> {
+    let matches = |one: &&Value| {
+        let (key, effect) = (word(one, "/key"), word(one, "/effect"));
+        let value = match word(one, "/operator") {
+            "" | "Equal" => word(one, "/value") == taint.value,
+            operator => operator == "Exists",
+        };
+        (key.is_empty() || key == taint.key) && (effect.is_empty() || effect == "NoExecute") && value
+    };
+    match tolerations.as_array().into_iter().flatten().find(matches) {
+        None => Some(Duration::ZERO),
+        Some(one) => number(one, "/tolerationSeconds")
+            .map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
+    }
+}
+
+/// When a pod will not bear these taints any more; `None`: it bears them for ever. A
+/// taint counts from `met`, at the earliest.
+fn until(pod: &Bound, taints: &[Taint], met: impl Fn(&Taint) -> Duration) -> Option<Duration> {
+    let until = |taint: &Taint| Some(met(taint).max(pod.bound) + borne(&pod.tolerations, taint)?);
+    taints.iter().filter_map(until).min()
+}
+
+fn taints_of(node: &Value, before: &[Taint], now: Duration) -> Vec<Taint> {
+    let all = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
+    let taints = all.filter(|taint| word(taint, "/effect") == "NoExecute").map(|taint| {
+        let (key, value) = (word(taint, "/key").to_owned(), word(taint, "/value").to_owned());
+        let added = moment(word(taint, "/timeAdded"));
+        let earlier = before.iter().find(|earlier| earlier.key == key && earlier.added == added);
+        Taint { key, value, applied: earlier.map_or(now, |earlier| earlier.applied), added }
+    });
+    taints.collect()
+}
+
+fn bound(pod: &Value, name: &str, now: Duration) -> Bound {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    let scheduled = conditions.into_iter().find(|one| word(one, "/type") == "PodScheduled");
+    let scheduled = scheduled.and_then(|one| moment(word(one, "/lastTransitionTime")));
+    Bound {
+        name: name.to_owned(),
+        node: word(pod, "/spec/nodeName").to_owned(),
+        bound: scheduled.or_else(|| moment(word(pod, "/metadata/creationTimestamp"))).unwrap_or_default(),
+        grace: number(pod, "/spec/terminationGracePeriodSeconds"),
+        tolerations: pod.pointer("/spec/tolerations").cloned().unwrap_or_default(),
+        since: now,
+        ends: pod.pointer("/metadata/deletionTimestamp").is_some() || is_terminal(pod),
+    }
+}
+
+/// The UID that a request means.
+fn meant(body: &Value) -> String {
+    [word(body, "/preconditions/uid"), word(body, "/metadata/uid")].concat()
+}
+
+impl Taints {
+    fn of(&self, node: &str) -> &[Taint] {
+        self.nodes.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// The wall clock of a process jumped.
+    pub(super) fn clock_jumped(&mut self, caller: &str, seconds: i64) {
+        if seconds < 0 {
+            self.behind.insert(caller.to_owned());
+        }
+    }
+}
+
+impl State {
+    /// A request was executed: deletions for taints are judged, then it is learnt from.
+    pub(super) fn judge_taints(&mut self, now: Duration, asked: &Asked, code: u16, changes: &[Seen]) {
+        if is_shipped(&asked.caller) && (200..300).contains(&code) {
+            let node = asked.path.strip_prefix("/api/v1/nodes/").filter(|node| !node.contains('/'));
+            match (&asked.method, node) {
+                (&Method::GET, Some(node)) if asked.parameter("resourceVersion").is_empty() => {
+                    let found = (now, self.taints.of(node).to_vec());
+                    self.taints.looks.insert((asked.caller.to_string(), node.to_owned()), found);
+                }
+                (&Method::PATCH, None) if asked.path.ends_with("/status") => self.judge_mark(now, asked),
+                (&Method::DELETE, None) if asked.path.contains("/pods/") => self.judge_end(now, asked),
+                _ => {}
+            }
+        }
+        for change in changes {
+            self.learn_taints(now, change);
+        }
+    }
+
+    /// A process says that a pod will be deleted for a taint.
+    fn judge_mark(&mut self, now: Duration, asked: &Asked) {
+        let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+        let conditions = body.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+        if !conditions.into_iter().any(|one| word(one, "/reason") == REASON) {
+            return;
+        }
+        let (uid, caller) = (meant(&body), asked.caller.to_string());
+        let sent = self.requests.intention(asked).map_or(now, |intention| intention.sent);
+        self.taints.marked.insert((caller.clone(), uid.clone()), sent);
+        let Some(pod) = self.taints.pods.get(&uid).cloned() else { return };
+        let told = format!("{} ({uid:.8}) was marked by {caller}", pod.name);
+        let look = self.taints.looks.get(&(caller, pod.node.clone()));
+        let Some((looked, found)) = look.filter(|(looked, _)| sent.saturating_sub(*looked) < LOOK_LASTS)
+        else {
+            let when = look.map(|(looked, _)| *looked);
+            let what = format!("{told}, sent at {sent:?}; its node {} was last read at {when:?}", pod.node);
+            return self.violated(now, Invariant::Tolerance, what);
+        };
+        match until(&pod, found, |taint| taint.added.unwrap_or(taint.applied)) {
+            None => {
+                let what = format!("{told}, and bears all of {found:?}, which was read at {looked:?}");
+                self.violated(now, Invariant::Tolerance, what);
+            }
+            Some(due) if sent < due => {
+                let what = format!("{told} at {sent:?}, and bears {found:?} until {due:?}");
+                self.violated(now, Invariant::Tolerance, what);
+            }
+            Some(due) => self.count_mark(now, &pod, &found.clone(), due),
+        }
+    }
+
+    fn count_mark(&mut self, now: Duration, pod: &Bound, taints: &[Taint], due: Duration) {
+        let met = taints.iter().map(|taint| taint.applied).min().unwrap_or_default().max(pod.bound);
+        let at_once = due <= met;
+        let new_leader = !at_once && self.acts.led_since().is_some_and(|since| since > met);
+        self.probe(if at_once {
+            "asked to end for a taint at once"
+        } else {
+            "asked to end for a taint after its time"
+        });
+        self.note(now, format!("{} is asked to end for a taint", pod.name));
+        if new_leader {
+            self.probe("the leader changed while a pod's time ran");
+        }
+        if taints.len() > 1 {
+            self.probe("asked to end for the first of several taints");
+        }
+    }
+
+    /// A process asks a pod to end.
+    fn judge_end(&mut self, now: Duration, asked: &Asked) {
+        let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+        let Some(grace @ 1..) = number(&body, "/gracePeriodSeconds") else { return };
+        let uid = meant(&body);
+        let marked = self.taints.marked.get(&(asked.caller.to_string(), uid.clone())).copied();
+        if marked.is_none_or(|marked| now.saturating_sub(marked) > MARK_LASTS) {
+            let what = format!(
+                "{} deletes {} with a grace of {grace} s, and marked it at {marked:?}",
+                asked.caller, asked.path
+            );
+            return self.violated(now, Invariant::Hygiene, what);
+        }
+        let own = self.taints.pods.get(&uid).and_then(|pod| pod.grace);
+        if own.is_some_and(|own| own.max(1) != grace) {
+            let what =
+                format!("{} leaves {} {grace} s to end, its own are {own:?}", asked.caller, asked.path);
+            self.violated(now, Invariant::Grace, what);
+        }
+    }
+
+    fn learn_taints(&mut self, now: Duration, change: &Seen) {
+        match (change.kind.as_str(), &change.after) {
+            ("Node", None) => drop(self.taints.nodes.remove(&change.name)),
+            ("Node", Some(node)) => {
+                let before = self.taints.of(&change.name).to_vec();
+                let after = taints_of(node, &before, now);
+                self.count_spared(now, &change.name, &before, &after);
+                self.taints.nodes.insert(change.name.clone(), after);
+            }
+            ("Pod", None) => {
+                let uid = change.before.as_deref().map(|pod| word(pod, "/metadata/uid"));
+                uid.and_then(|uid| self.taints.pods.remove(uid));
+            }
+            ("Pod", Some(pod)) if !word(pod, "/spec/nodeName").is_empty() => {
+                let uid = word(pod, "/metadata/uid");
+                let mut new = bound(pod, &change.name, now);
+                if let Some(before) = self.taints.pods.get(uid) {
+                    if before.tolerations == new.tolerations && before.bound == new.bound {
+                        new.since = before.since;
+                    } else if !self.taints.of(&new.node).is_empty() {
+                        self.probe("tolerations changed on a tainted node");
+                    }
+                }
+                self.taints.pods.insert(uid.to_owned(), new);
+            }
+            _ => {}
+        }
+    }
+
+    /// Pods whose time ran, and runs no longer.
+    fn count_spared(&mut self, now: Duration, node: &str, before: &[Taint], after: &[Taint]) {
+        let met = |taint: &Taint| taint.added.unwrap_or(taint.applied);
+        let spared = |pod: &&Bound| {
+            pod.node == node
+                && !pod.ends
+                && until(pod, before, met).is_some_and(|due| due > now)
+                && until(pod, after, met).is_none()
+        };
+        for _ in 0..self.taints.pods.values().filter(spared).count() {
+            self.probe("a taint was lifted while a pod's time ran");
+        }
+    }
+
+    /// Until when a pod must have been asked to end, at the latest.
+    fn owed_to_end(&self, pod: &Bound, leader: &str, led_since: Duration) -> Option<Duration> {
+        let behind = self.taints.behind.contains(leader);
+        let seen = |taint: &Taint| taint.applied.max(led_since);
+        let met = |taint: &Taint| taint.added.filter(|_| !behind).unwrap_or_else(|| seen(taint));
+        let owed = |taint: &Taint| {
+            let due = until(pod, std::slice::from_ref(taint), met)?;
+            Some(due.max(taint.applied).max(pod.since))
+        };
+        self.taints.of(&pod.node).iter().filter_map(owed).min()
+    }
+}
+
+impl Checker {
+    /// Whoever bears a taint no longer has been asked to end by now.
+    pub(crate) fn check_taints(&self) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let calm = state.budgets.untroubled_since(now, state.healed);
+        let calm = if calm.is_zero() { calm } else { calm + RECOVERS };
+        let (Some(leader), Some(led_since)) =
+            (state.acts.leader().map(str::to_owned), state.acts.led_since())
+        else {
+            return;
+        };
+        let from = calm.max(led_since + TAKES_OVER);
+        let mut late = Vec::new();
+        for (uid, pod) in state.taints.pods.iter().filter(|(_, pod)| !pod.ends) {
+            let Some(owed) = state.owed_to_end(pod, &leader, led_since) else { continue };
+            if now > owed.max(from) + REACTS && !state.taints.late.contains(uid) {
+                let taints = state.taints.of(&pod.node);
+                let what =
+                    format!("{} ({uid:.8}) was to be asked to end at {owed:?} for {taints:?}", pod.name);
+                late.push((uid.clone(), what));
+            }
+        }
+        for (uid, what) in late {
+            state.taints.late.insert(uid);
+            state.violated(now, Invariant::Evicted, what);
+        }
+    }
+
+    /// The wall clock of a process under test jumped.
+    pub(crate) fn clock_of(&self, caller: &str, seconds: i64) {
+        self.state.lock().taints.clock_jumped(caller, seconds);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Deletions for taints that no controller here asks for, told to the checker as if one did.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::super::{Checker, Invariant, Promise};
+use crate::api::{Asked, Seen};
+use crate::world::stamp;
+
+const ME: &str = "replica-0.1";
+const POD: &str = "/api/v1/namespaces/default/pods/data-0";
+const NODE: &str = "/api/v1/nodes/node-0";
+
+/// A node with a taint that was added after so many seconds, and `data-0` on it, which bears that for so many
+/// seconds; `None`: for ever.
+async fn broken(bears: Option<u64>, told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
+    let promise = Promise {
+        quarantine: Duration::from_secs(40),
+        terminated_threshold: 1,
+        renew_deadline: Duration::from_secs(10),
+    };
+    let checker = Checker::new(promise);
+    let lease = json!({ "metadata": { "name": "pod-safety" }, "spec": { "holderIdentity": ME } });
+    changed(&checker, "Lease", "kube-system/pod-safety", lease);
+    changed(&checker, "Pod", "default/data-0", pod(bears));
+    seconds(10).await;
+    changed(&checker, "Node", "node-0", node(true));
+    told(&checker).await;
+    checker.findings().violations.iter().map(|violation| violation.invariant).collect()
+}
+
+async fn seconds(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+fn pod(bears: Option<u64>) -> Value {
+    let mut toleration = json!({ "key": "k", "operator": "Exists" });
+    if let Some(seconds) = bears {
+        toleration["tolerationSeconds"] = seconds.into();
+    }
+    json!({
+        "metadata": { "name": "data-0", "namespace": "default", "uid": "u1", "creationTimestamp": stamp(Duration::ZERO) },
+        "spec": { "nodeName": "node-0", "terminationGracePeriodSeconds": 30, "tolerations": [toleration] },
+        "status": { "phase": "Running" },
+    })
+}
+
+fn node(tainted: bool) -> Value {
+    let taint = json!({ "key": "k", "effect": "NoExecute", "timeAdded": stamp(Duration::from_secs(10)) });
+    json!({ "metadata": { "name": "node-0" }, "spec": { "taints": if tainted { json!([taint]) } else { json!([]) } } })
+}
+
+fn changed(checker: &Checker, kind: &str, name: &str, after: Value) {
+    let change = Seen {
+        revision: 2,
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        before: None,
+        after: Some(Arc::new(after)),
+    };
+    checker.executed(&Asked::new("somebody", Method::POST, "/"), 201, &[change]);
+}
+
+fn looks(checker: &Checker) {
+    checker.executed(&Asked::new(ME, Method::GET, NODE), 200, &[]);
+}
+
+fn asks(checker: &Checker, method: Method, path: &str, body: &Value) {
+    checker.executed(&Asked { body: body.to_string().into(), ..Asked::new(ME, method, path) }, 200, &[]);
+}
+
+fn marks(checker: &Checker) {
+    let condition =
+        json!({ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager" });
+    let body = json!({ "metadata": { "uid": "u1", "resourceVersion": "1" }, "status": { "conditions": [condition] } });
+    asks(checker, Method::PATCH, &format!("{POD}/status"), &body);
+}
+
+fn deletes(checker: &Checker, grace: i64) {
+    let preconditions = json!({ "uid": "u1", "resourceVersion": "2" });
+    asks(
+        checker,
+        Method::DELETE,
+        POD,
+        &json!({ "gracePeriodSeconds": grace, "preconditions": preconditions }),
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn s14_nobody_is_asked_to_end_before_its_time() {
+    let due = broken(Some(20), async |checker| {
+        seconds(20).await;
+        looks(checker);
+        marks(checker);
+        deletes(checker, 30);
+    });
+    assert_eq!(due.await, [], "its time is over");
+    let early = broken(Some(20), async |checker| {
+        seconds(19).await;
+        looks(checker);
+        marks(checker);
+    });
+    assert_eq!(early.await, [Invariant::Tolerance]);
+    let ever = broken(None, async |checker| {
+        seconds(500).await;
+        looks(checker);
+        marks(checker);
+    });
+    assert_eq!(ever.await, [Invariant::Tolerance]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s14_the_node_is_read_right_before_and_what_was_read_counts() {
+    let blind = broken(Some(5), async |checker| {
+        seconds(5).await;
+        marks(checker);
+    });
+    assert_eq!(blind.await, [Invariant::Tolerance], "nobody looked");
+    let old = broken(Some(5), async |checker| {
+        looks(checker);
+        seconds(5).await;
+        marks(checker);
+    });
+    assert_eq!(old.await, [Invariant::Tolerance], "somebody looked long ago");
+    let lifted = broken(Some(5), async |checker| {
+        seconds(5).await;
+        changed(checker, "Node", "node-0", node(false));
+        looks(checker);
+        marks(checker);
+    });
+    assert_eq!(lifted.await, [Invariant::Tolerance], "the look found no taint");
+    let since = broken(Some(5), async |checker| {
+        seconds(5).await;
+        looks(checker);
+        changed(checker, "Node", "node-0", node(false));
+        marks(checker);
+    });
+    assert_eq!(since.await, [], "it was lifted after the look: nobody can know");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s12_and_s5_a_graceful_deletion_is_marked_and_has_the_pods_own_grace() {
+    let unmarked = broken(Some(0), async |checker| deletes(checker, 30));
+    assert_eq!(unmarked.await, [Invariant::Hygiene]);
+    let short = broken(Some(0), async |checker| {
+        looks(checker);
+        marks(checker);
+        deletes(checker, 29);
+    });
+    assert_eq!(short.await, [Invariant::Grace]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l10_whoever_bears_it_no_longer_is_asked_in_time() {
+    let late = broken(Some(20), async |checker| {
+        seconds(25).await;
+        checker.check_taints();
+        seconds(1).await;
+        checker.check_taints();
+        checker.check_taints();
+    });
+    assert_eq!(late.await, [Invariant::Evicted], "said once, and not before five seconds are over");
+    let troubled = broken(Some(20), async |checker| {
+        checker.control_is_troubled(checker.now() + Duration::from_secs(60));
+        seconds(100).await;
+        checker.check_taints();
+    });
+    assert_eq!(troubled.await, [], "what failed may be tried again for a while");
+    let ever = broken(None, async |checker| {
+        seconds(500).await;
+        checker.check_taints();
+    });
+    assert_eq!(ever.await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l10_a_clock_that_jumped_back_may_lengthen_what_a_new_leader_sees() {
+    let behind = broken(Some(20), async |checker| {
+        checker.clock_of(ME, -3_600);
+        seconds(26).await;
+        checker.check_taints();
+    });
+    assert_eq!(behind.await, [Invariant::Evicted], "it saw the taint come");
+}

@@ -1,0 +1,91 @@
+//! The baseline's taint eviction, as kube-controller-manager 1.36 does it: a timer for
+//! each pod by namespace and name, set when this process first saw the taint, left as it
+//! is whatever changes, and nothing looked at when it fires (holes H-2, W-TE2 to W-TE4).
+//!
+//! In a world in which nobody adds taints but its node lifecycle, every pod tolerates
+//! that for 300 s, as `DefaultTolerationSeconds` has it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::kcm::{CALLER, ask_as_kcm};
+use super::kcm_nodes::is_tainted;
+use super::run::World;
+use super::{number, word};
+
+/// What `DefaultTolerationSeconds` gives every pod.
+const TOLERATED: Duration = Duration::from_secs(300);
+
+/// The controller with its informers and what it remembers.
+pub(super) struct Taints {
+    world: Arc<World>,
+    /// When pods are to be deleted, by namespace and name; the UID is for the referee
+    /// only, upstream does not know it any more.
+    timers: BTreeMap<(String, String), (Duration, String)>,
+}
+
+/// How long a pod bears a taint; `None`: for ever.
+fn borne(pod: &Value, taint: &Value) -> Option<Duration> {
+    let matches = |one: &&Value| {
+        let (key, effect) = (word(one, "/key"), word(one, "/effect"));
+        (key.is_empty() || key == word(taint, "/key")) && (effect.is_empty() || effect == "NoExecute")
+    };
+    let all = pod.pointer("/spec/tolerations").and_then(Value::as_array);
+    match all.into_iter().flatten().find(matches) {
+        None => Some(Duration::ZERO),
+        Some(one) => number(one, "/tolerationSeconds")
+            .map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
+    }
+}
+
+fn no_execute(node: &Value) -> impl Iterator<Item = &Value> {
+    let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
+    taints.filter(|taint| word(taint, "/effect") == "NoExecute")
+}
+
+impl Taints {
+    pub(super) fn new(world: &Arc<World>) -> Self {
+        Self { world: Arc::clone(world), timers: BTreeMap::new() }
+    }
+
+    /// How long this pod bears the taints of its node; `None`: for ever.
+    fn span(&self, pod: &Value, node: &Value) -> Option<Duration> {
+        if !self.world.with.taints {
+            return is_tainted(node).then_some(TOLERATED);
+        }
+        no_execute(node).filter_map(|taint| borne(pod, taint)).min()
+    }
+
+    /// A timer that runs is left alone; one whose node is well again is not.
+    pub(super) async fn evict(&mut self) {
+        let Some(server) = self.world.servers.get(0) else { return };
+        let now = self.world.checker.now();
+        let tainted = server.cached_that("Node", |node| no_execute(node).next().is_some());
+        let mut timers = BTreeMap::new();
+        for pod in server.cached("Pod") {
+            let on = tainted.iter().find(|node| word(node, "/metadata/name") == word(&pod, "/spec/nodeName"));
+            let Some(span) = on.and_then(|node| self.span(&pod, node)) else { continue };
+            let key = (word(&pod, "/metadata/namespace").to_owned(), word(&pod, "/metadata/name").to_owned());
+            // A taint that is not borne at all cancels the timer and fires at once.
+            let timer = self.timers.get(&key).filter(|_| !span.is_zero()).cloned();
+            let new = || (now + span, word(&pod, "/metadata/uid").to_owned());
+            timers.insert(key, timer.unwrap_or_else(new));
+        }
+        self.timers = timers;
+        let due = self.timers.iter_mut().filter(|(_, (due, _))| *due <= now);
+        let due: Vec<_> = due
+            .map(|((namespace, name), (due, uid))| {
+                *due = now + TOLERATED;
+                (format!("/api/v1/namespaces/{namespace}/pods/{name}"), uid.clone())
+            })
+            .collect();
+        for (path, uid) in due {
+            self.world.checker.intends(CALLER, &path, &uid);
+            ask_as_kcm(&self.world, "DELETE", &path, None).await;
+            self.world.checker.probe("kcm evicted a pod by its taint");
+        }
+    }
+}

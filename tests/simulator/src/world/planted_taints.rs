@@ -1,0 +1,207 @@
+//! What planted bugs make of deletions for taints: timers by name, times that begin at
+//! first sight, nothing looked at again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+use tower::BoxError;
+
+use super::planted::request;
+use super::seam::{Answer, Parts, Seam, refused, whole};
+use super::{number, word};
+use crate::campaign::Plant;
+
+fn no_execute(node: &Value) -> Vec<&Value> {
+    let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
+    taints.filter(|taint| word(taint, "/effect") == "NoExecute").collect()
+}
+
+fn is_alive(pod: &Value) -> bool {
+    pod.pointer("/metadata/deletionTimestamp").is_none()
+        && !matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
+}
+
+/// For how long upstream's timer for this pod runs; `None`: there is none.
+fn timer(pod: &Value, taints: &[&Value]) -> Option<Duration> {
+    let tolerations = pod.pointer("/spec/tolerations").and_then(Value::as_array);
+    let of = |taint: &&Value| {
+        let matches = |one: &&Value| word(one, "/key").is_empty() || word(one, "/key") == word(taint, "/key");
+        tolerations
+            .into_iter()
+            .flatten()
+            .find(matches)
+            .map_or(Some(0), |one| number(one, "/tolerationSeconds"))
+    };
+    let seconds = taints.iter().filter_map(of).min()?;
+    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
+/// Takes the times of taints out of a node, or of a list of them.
+fn forget_times(object: &mut Value) {
+    for taint in object.pointer_mut("/spec/taints").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(taint) = taint.as_object_mut() {
+            taint.remove("timeAdded");
+        }
+    }
+    object.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten().for_each(forget_times);
+}
+
+impl Parts {
+    fn is_about(&self, resource: &str) -> bool {
+        self.path().starts_with("/api/v1/") && self.path().split('/').any(|part| part == resource)
+    }
+
+    /// The read of one node.
+    fn reads_a_node(&self) -> bool {
+        self.method == Method::GET && self.is_evidence() && self.is_about("nodes")
+    }
+
+    /// A request that asks a pod to end for a taint: its mark, or its deletion.
+    fn ends_for_a_taint(&self) -> bool {
+        let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        match self.method {
+            Method::PATCH => {
+                self.path().ends_with("/status")
+                    && body.to_string().contains("\"reason\":\"DeletionByTaintManager\"")
+            }
+            Method::DELETE => number(&body, "/gracePeriodSeconds").is_some_and(|grace| grace > 0),
+            _ => false,
+        }
+    }
+}
+
+impl Seam {
+    /// What a planted bug answers in the place of the API server.
+    pub(super) fn answered_by_plant(&self, parts: &Parts) -> Option<Result<Answer, BoxError>> {
+        match self.plant {
+            Some(Plant::NoSecondLook) if parts.reads_a_node() => {
+                let name = parts.path().rsplit('/').next().unwrap_or_default();
+                let replica = self.world.replicas.get(self.index)?;
+                let server = self.world.servers.get(replica.server())?;
+                let cached = server.cached_that("Node", |node| word(node, "/metadata/name") == name);
+                // What is not there is left to the evidence of others.
+                cached.first().map(|node| whole(200, node.to_string().into()))
+            }
+            Some(Plant::GivesUp) if parts.ends_for_a_taint() => self
+                .memory
+                .lock()
+                .contains_key(parts.path().trim_end_matches("/status"))
+                .then(|| refused(404)),
+            _ => None,
+        }
+    }
+
+    /// What a planted bug makes of an answer about nodes, or of one that failed.
+    pub(super) async fn after_taints(
+        &self,
+        parts: &Parts,
+        answer: Result<Answer, BoxError>,
+    ) -> Result<Answer, BoxError> {
+        match self.plant {
+            Some(Plant::CountsFromFirstSight) if parts.is_about("nodes") && !parts.is_watch() => {
+                use http_body_util::BodyExt;
+                let answer = answer?;
+                let code = answer.status().as_u16();
+                let body = answer.into_body().collect().await?.to_bytes();
+                let Ok(mut object) = serde_json::from_slice::<Value>(&body) else { return whole(code, body) };
+                forget_times(&mut object);
+                whole(code, object.to_string().into())
+            }
+            Some(Plant::GivesUp) if parts.ends_for_a_taint() => {
+                let failed = answer.as_ref().map_or(true, |answer| !answer.status().is_success());
+                if failed {
+                    let path = parts.path().trim_end_matches("/status").to_owned();
+                    self.memory.lock().insert(path, (404, Bytes::new()));
+                }
+                answer
+            }
+            _ => answer,
+        }
+    }
+
+    /// What a planted bug makes of an event of a watch.
+    pub(super) fn changed_taints(&self, event: Bytes) -> Bytes {
+        let Ok(mut told) = serde_json::from_slice::<Value>(&event) else { return event };
+        match self.plant {
+            Some(Plant::CountsFromFirstSight) => {
+                told.get_mut("object").into_iter().for_each(forget_times);
+                Bytes::from(told.to_string() + "\n")
+            }
+            Some(Plant::TimersStay) => {
+                self.remember_tolerations(&mut told);
+                Bytes::from(told.to_string() + "\n")
+            }
+            Some(plant @ (Plant::TimersByName | Plant::SeveralTaintsEndAll)) => {
+                if word(&told, "/object/kind") == "Node" && self.leads() {
+                    self.act_on_node(plant, &told["object"]);
+                }
+                event
+            }
+            _ => event,
+        }
+    }
+
+    fn leads(&self) -> bool {
+        self.world.replicas.get(self.index).is_some_and(super::replica::Replica::leads)
+    }
+
+    /// A pod tolerates what it tolerated when it was first seen on its node.
+    fn remember_tolerations(&self, told: &mut Value) {
+        let Some(spec) = told.pointer_mut("/object/spec").and_then(Value::as_object_mut) else { return };
+        let bound = spec.get("nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
+        let Some(tolerations) = spec.get("tolerations").map(|all| Bytes::from(all.to_string())) else {
+            return;
+        };
+        if !bound {
+            return;
+        }
+        let uid = word(told, "/object/metadata/uid").to_owned();
+        let known = self.memory.lock().entry(uid).or_insert((0, tolerations)).1.clone();
+        if let Some(place) = told.pointer_mut("/object/spec/tolerations") {
+            *place = serde_json::from_slice(&known).unwrap_or_default();
+        }
+    }
+
+    fn act_on_node(&self, plant: Plant, node: &Value) {
+        let (taints, name) = (no_execute(node), word(node, "/metadata/name").to_owned());
+        if taints.is_empty() || (plant == Plant::SeveralTaintsEndAll && taints.len() < 2) {
+            return;
+        }
+        let on =
+            self.world.etcd.objects_that("Pod", |pod| word(pod, "/spec/nodeName") == name && is_alive(pod));
+        for pod in on {
+            let span = if plant == Plant::TimersByName { timer(&pod, &taints) } else { Some(Duration::ZERO) };
+            let Some(span) = span.filter(|span| plant != Plant::TimersByName || !span.is_zero()) else {
+                continue;
+            };
+            let (seam, node) = (self.clone(), name.clone());
+            self.aside(Box::pin(async move { seam.fires(&pod, &node, span).await }));
+        }
+    }
+
+    /// The time of a pod is over: whoever bears its name is deleted, unless the taint went.
+    async fn fires(&self, pod: &Arc<Value>, node: &str, after: Duration) {
+        tokio::time::sleep(after).await;
+        let name = word(pod, "/metadata/name");
+        let tainted = self.world.etcd.object("Node", node).is_some_and(|node| !no_execute(&node).is_empty());
+        let there = self.world.etcd.object("Pod", &format!("default/{name}"));
+        let Some(there) = there.filter(|there| tainted && is_alive(there) && self.leads()) else { return };
+        let looks = request(Method::GET, format!("/api/v1/nodes/{node}"), &Value::Null);
+        drop(self.send(looks).await);
+        let meta = |field: &str| word(&there, &format!("/metadata/{field}")).to_owned();
+        let condition =
+            json!({ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager" });
+        let mark = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") },
+            "status": { "conditions": [condition] } });
+        self.write_to(pod, Method::PATCH, "/status", &mark).await;
+        let Some(there) = self.world.etcd.object("Pod", &format!("default/{name}")) else { return };
+        let meta = |field: &str| word(&there, &format!("/metadata/{field}")).to_owned();
+        let grace = number(&there, "/spec/terminationGracePeriodSeconds").unwrap_or(30);
+        let end = json!({ "gracePeriodSeconds": grace,
+            "preconditions": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") } });
+        self.write_to(pod, Method::DELETE, "", &end).await;
+    }
+}

@@ -1,0 +1,147 @@
+//! Taints of the effect `NoExecute`: who adds them and takes them away, and what the pods
+//! of a world tolerate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::ask::ask;
+use super::host::Host;
+use super::run::World;
+use super::{stamp, word};
+
+/// The taints of which plans speak, by their number. The last one is the node lifecycle
+/// controller's own.
+pub const TROUBLES: [&str; 3] =
+    ["example.com/trouble-0", "example.com/trouble-1", "node.kubernetes.io/unreachable"];
+/// How often somebody tries to change an object that others change too.
+const TRIES: usize = 5;
+
+/// How a pod bears one taint.
+#[derive(Clone, Copy)]
+enum Bears {
+    /// It says nothing: not at all, or for 300 s what `DefaultTolerationSeconds` adds.
+    Unsaid,
+    /// For so many seconds.
+    For(u64),
+    /// For ever.
+    Ever,
+}
+
+/// What `data-0`, `data-1` and so on say of [`TROUBLES`]; then it begins anew.
+const MEMBERS: [[Bears; 3]; 5] = [
+    [Bears::For(20), Bears::Ever, Bears::For(20)],
+    [Bears::For(0), Bears::Ever, Bears::For(0)],
+    [Bears::Ever, Bears::For(30), Bears::Ever],
+    [Bears::For(150), Bears::For(150), Bears::Unsaid],
+    [Bears::Unsaid, Bears::Unsaid, Bears::For(300)],
+];
+
+fn toleration(key: &str, bears: Bears) -> Option<Value> {
+    let all = json!({ "key": key, "operator": "Exists", "effect": "NoExecute" });
+    match bears {
+        Bears::Unsaid => None,
+        Bears::Ever => Some(all),
+        Bears::For(seconds) => {
+            let mut one = all;
+            one["tolerationSeconds"] = seconds.into();
+            Some(one)
+        }
+    }
+}
+
+/// Has the referee look every second whether everybody was asked to end who was to be.
+pub(super) fn watch(world: &Arc<World>, host: &Arc<Host>) {
+    let (world, env) = (Arc::clone(world), host.env());
+    host.env().spawner.spawn(
+        "taints",
+        Box::pin(async move {
+            loop {
+                env.sleep(Duration::from_secs(1)).await;
+                world.checker.check_taints();
+            }
+        }),
+    );
+}
+
+impl World {
+    /// What a new pod of this name tolerates.
+    pub(super) fn tolerations(&self, name: &str) -> Vec<Value> {
+        let ordinal = name.strip_prefix("data-").and_then(|ordinal| ordinal.parse::<usize>().ok());
+        let Some(ordinal) = ordinal.filter(|_| self.with.taints) else { return Vec::new() };
+        let bears = MEMBERS.get(ordinal % MEMBERS.len()).into_iter().flatten();
+        TROUBLES.iter().zip(bears).filter_map(|(key, bears)| toleration(key, *bears)).collect()
+    }
+
+    pub(super) async fn add_taint(&self, node: usize, key: usize, stamped: bool) {
+        let Some(key) = TROUBLES.get(key) else { return };
+        let added = stamp(self.checker.now());
+        self.change_taints(node, |taints| {
+            if taints.iter().all(|taint| word(taint, "/key") != *key) {
+                let mut taint = json!({ "key": key, "effect": "NoExecute" });
+                if stamped {
+                    taint["timeAdded"] = added.clone().into();
+                }
+                taints.push(taint);
+            }
+        })
+        .await;
+    }
+
+    pub(super) async fn lift_taint(&self, node: usize, key: usize) {
+        let Some(key) = TROUBLES.get(key) else { return };
+        self.change_taints(node, |taints| taints.retain(|taint| word(taint, "/key") != *key)).await;
+    }
+
+    /// By the version that was read, as everybody must who changes a list.
+    async fn change_taints(&self, node: usize, change: impl Fn(&mut Vec<Value>)) {
+        let path = format!("/api/v1/nodes/{}", self.node(node));
+        for _ in 0..TRIES {
+            let Some(node) = self.etcd.object("Node", &self.node(node)) else { return };
+            let mut taints =
+                node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
+            change(&mut taints);
+            let version = word(&node, "/metadata/resourceVersion");
+            let body = json!([
+                { "op": "test", "path": "/metadata/resourceVersion", "value": version },
+                { "op": "add", "path": "/spec/taints", "value": taints },
+            ]);
+            if self.changed_by_person(&path, body).await {
+                return;
+            }
+        }
+    }
+
+    /// A toleration that is there may get another time, and may not go.
+    pub(super) async fn tolerate(&self, pod: usize, key: usize, seconds: Option<u64>) {
+        let Some(key) = TROUBLES.get(key) else { return };
+        let path = format!("/api/v1/namespaces/default/pods/data-{pod}");
+        for _ in 0..TRIES {
+            let Some(pod) = self.etcd.object("Pod", &format!("default/data-{pod}")) else { return };
+            let mut all =
+                pod.pointer("/spec/tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
+            all.retain(|one| word(one, "/key") != *key);
+            all.extend(toleration(key, seconds.map_or(Bears::Ever, Bears::For)));
+            let meta = |field: &str| word(&pod, &format!("/metadata/{field}")).to_owned();
+            let body = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") },
+                "spec": { "tolerations": all } });
+            if self.changed_by_person(&path, body).await {
+                return;
+            }
+        }
+    }
+
+    /// Whether there is nothing left to try: it was changed, or cannot be.
+    async fn changed_by_person(&self, path: &str, body: Value) -> bool {
+        let Some(server) = self.servers.get(0) else { return true };
+        let code = ask(&server, "person", "PATCH", path, Some(body)).await.map_or(0, |(code, _)| code);
+        self.checker.note(format!("a person changes {path}: {code}"));
+        // A test of a JSON patch that fails is a 422.
+        if code == 200 {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        false
+    }
+}
