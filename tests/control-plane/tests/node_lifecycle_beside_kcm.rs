@@ -14,7 +14,7 @@ use nodes::{Picture, Step, World, script};
 use pod_safety_control_plane::Who;
 
 /// Who lives through it.
-const SIDES: &[Who] = &[Who::Kcm];
+const SIDES: &[Who] = &[Who::Kcm, Who::Ours];
 
 /// A silence is found after six seconds, nodes are tainted each half second, and a machine may do other things, too.
 const PATIENCE: Duration = Duration::from_secs(40);
