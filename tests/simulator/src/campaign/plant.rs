@@ -217,6 +217,17 @@ impl Plant {
             Self::LostDecrement => "Numbers of budgets are written whatever was written meanwhile.",
             Self::AlwaysObserved => "Numbers of budgets claim to be those of any spec to come.",
             Self::StandbyWrites => "Who does not lead writes what it thinks of budgets.",
+            Self::TimersByName
+            | Self::CountsFromFirstSight
+            | Self::SeveralTaintsEndAll
+            | Self::NoSecondLook
+            | Self::TimersStay
+            | Self::GivesUp => self.what_of_taints(),
+        }
+    }
+
+    const fn what_of_taints(self) -> &'static str {
+        match self {
             Self::TimersByName => {
                 "The time of a pod runs by its name: when it is over, whoever bears the name then is deleted."
             }
@@ -229,6 +240,7 @@ impl Plant {
             }
             Self::TimersStay => "What a pod tolerated first counts, whatever it tolerates since.",
             Self::GivesUp => "A deletion for a taint that was refused once is not tried again.",
+            _ => "",
         }
     }
 }
