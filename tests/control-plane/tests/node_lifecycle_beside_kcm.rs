@@ -84,6 +84,15 @@ async fn the_same_history_of_nodes_has_the_same_end_but_for_what_is_listed() {
     }
 }
 
+/// All that was seen, for people.
+fn told(pictures: &[(Who, Picture)]) -> String {
+    let lines = |(who, picture): &(Who, Picture)| {
+        let lines: Vec<_> = picture.iter().map(|(line, said)| format!("  {who:?}: {line}: {said}")).collect();
+        lines.join("\n")
+    };
+    pictures.iter().map(lines).collect::<Vec<_>>().join("\n")
+}
+
 /// Lets all live through the step, and waits until it has come to what it must come to.
 async fn lived(step: &Step, worlds: &mut [World]) {
     join_all(worlds.iter_mut().map(|world| world.live(step))).await;
@@ -96,11 +105,7 @@ async fn lived(step: &Step, worlds: &mut [World]) {
             return;
         }
         if began.elapsed() > PATIENCE {
-            for (who, picture) in &pictures {
-                println!("{who:?}, after {:?}:", step.name);
-                picture.iter().for_each(|(line, said)| println!("  {line}: {said}"));
-            }
-            panic!("{}:\n{}", step.name, wrong.join("\n"));
+            panic!("{}:\n{}\n{}", step.name, wrong.join("\n"), told(&pictures));
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -43,6 +43,19 @@ impl Deletions {
 #[derive(Default)]
 pub(super) struct LookedAt(Option<(Arc<str>, Mono, bool)>);
 
+impl LookedAt {
+    /// What the last read said of this node, if that was just now.
+    fn remembered(&self, name: &Arc<str>, now: Mono) -> Option<bool> {
+        let (of, at, same) = self.0.as_ref()?;
+        (of == name && now.since(*at) < LOOK_LASTS).then_some(*same)
+    }
+}
+
+fn withdrawn(wished: Delete) -> (Delete, (Outcome, Rv)) {
+    let rv = wished.rv;
+    (wished, (Outcome::Withdrawn, rv))
+}
+
 /// Whether the taints that end pods are the same ones.
 fn same_taints(live: &[Taint], known: &[Taint]) -> bool {
     let names = |taint: &Taint| (Arc::clone(&taint.key), Arc::clone(&taint.value), taint.time_added);
@@ -72,16 +85,9 @@ impl Authority {
     }
 
     pub(super) async fn delete(&self, wished: Delete, owner: &Arc<dyn Owner>, looked_at: &mut LookedAt) {
-        let wished = owner.anew(&wished).ok_or(wished);
-        let (wished, (outcome, rv)) = match wished {
-            Ok(anew) => {
-                let done = self.carry_out(&anew, looked_at).await;
-                (anew, done)
-            }
-            Err(old) => {
-                let rv = old.rv;
-                (old, (Outcome::Withdrawn, rv))
-            }
+        let (wished, (outcome, rv)) = match owner.anew(&wished) {
+            Some(anew) => self.carry_out(anew, owner, looked_at).await,
+            None => withdrawn(wished),
         };
         let (uid, now) = (&wished.pod.uid, self.env.now());
         let again = {
@@ -119,24 +125,35 @@ impl Authority {
         }
     }
 
-    async fn carry_out(&self, wished: &Delete, looked_at: &mut LookedAt) -> (Outcome, Rv) {
-        match self.is_as_known(wished.cause.node(), looked_at).await {
-            Ok(true) => delete(&self.connection, &self.env, &self.leadership, wished).await,
-            Ok(false) => (Outcome::Changed, wished.rv),
-            Err(error) => (Outcome::Failed(error), wished.rv),
-        }
+    /// After a read of its node it is asked for once more: the taint may have gone
+    /// meanwhile, and then the read and the cache agree that it has.
+    async fn carry_out(
+        &self,
+        wished: Delete,
+        owner: &Arc<dyn Owner>,
+        looked_at: &mut LookedAt,
+    ) -> (Delete, (Outcome, Rv)) {
+        let rv = wished.rv;
+        let wished = match looked_at.remembered(wished.cause.node(), self.env.now()) {
+            Some(true) => wished,
+            Some(false) => return (wished, (Outcome::Changed, rv)),
+            None => match self.is_as_known(wished.cause.node(), looked_at).await {
+                Ok(true) => match owner.anew(&wished) {
+                    Some(still) => still,
+                    None => return withdrawn(wished),
+                },
+                Ok(false) => return (wished, (Outcome::Changed, rv)),
+                Err(error) => return (wished, (Outcome::Failed(error), rv)),
+            },
+        };
+        let done = delete(&self.connection, &self.env, &self.leadership, &wished).await;
+        (wished, done)
     }
 
     /// Whether a quorum read finds the node's identity and taints as the cache has
     /// them: the cache may be behind, and a deletion cannot be taken back.
     async fn is_as_known(&self, name: &Arc<str>, looked_at: &mut LookedAt) -> Result<bool, ApiError> {
         let asked = self.env.now();
-        if let Some((of, at, same)) = &looked_at.0
-            && of == name
-            && asked.since(*at) < LOOK_LASTS
-        {
-            return Ok(*same);
-        }
         let same = match self.connection.send(Call::get(format!("/api/v1/nodes/{name}"))).await {
             Ok(raw) => {
                 let wire: wire::Node = raw.decode().map_err(ApiError::Undecodable)?;

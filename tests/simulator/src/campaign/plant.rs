@@ -210,6 +210,24 @@ impl Plant {
             Self::SkippedEvents => "Every third event of a watch is dropped.",
             Self::MuteWatches => "Watches fall silent after forty events, and nobody notices.",
             Self::EndlessQuarantine => "The quarantine lasts an hour.",
+            Self::CountsTerminating
+            | Self::ForgetsEvictions
+            | Self::RoundsDown
+            | Self::ExpectsWhatIsThere
+            | Self::LostDecrement
+            | Self::AlwaysObserved
+            | Self::StandbyWrites => self.what_of_budgets(),
+            Self::TimersByName
+            | Self::CountsFromFirstSight
+            | Self::SeveralTaintsEndAll
+            | Self::NoSecondLook
+            | Self::TimersStay
+            | Self::GivesUp => self.what_of_taints(),
+        }
+    }
+
+    const fn what_of_budgets(self) -> &'static str {
+        match self {
             Self::CountsTerminating => "Pods that are being deleted count as healthy.",
             Self::ForgetsEvictions => "Evictions that were let through are forgotten at once.",
             Self::RoundsDown => "Percentages of budgets are rounded down.",
@@ -217,6 +235,12 @@ impl Plant {
             Self::LostDecrement => "Numbers of budgets are written whatever was written meanwhile.",
             Self::AlwaysObserved => "Numbers of budgets claim to be those of any spec to come.",
             Self::StandbyWrites => "Who does not lead writes what it thinks of budgets.",
+            _ => "",
+        }
+    }
+
+    const fn what_of_taints(self) -> &'static str {
+        match self {
             Self::TimersByName => {
                 "The time of a pod runs by its name: when it is over, whoever bears the name then is deleted."
             }
@@ -229,6 +253,7 @@ impl Plant {
             }
             Self::TimersStay => "What a pod tolerated first counts, whatever it tolerates since.",
             Self::GivesUp => "A deletion for a taint that was refused once is not tried again.",
+            _ => "",
         }
     }
 }

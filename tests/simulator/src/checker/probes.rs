@@ -7,7 +7,7 @@ const SEEDS: u64 = 2_000;
 
 /// What must happen, and at least how often in [`SEEDS`] seeds: about a third of
 /// what was measured, so that another drawing of faults does not break them.
-const SOMETIMES: [(&str, u64); 78] = [
+const SOMETIMES: [(&str, u64); 87] = [
     ("a budget came to rest", 330),
     ("a budget's status met a conflict", 60),
     ("a drain came to its end", 230),
@@ -19,6 +19,7 @@ const SOMETIMES: [(&str, u64); 78] = [
     ("a process outlived its SIGKILL", 8),
     ("a switch said off of a machine that ran", 76),
     ("a switch said off of a machine that was off", 154),
+    ("a taint was lifted while a pod's time ran", 45),
     ("a volume got its next writer", 2974),
     ("a volume was attached to its next node", 99),
     ("a volume was detached", 91),
@@ -34,9 +35,13 @@ const SOMETIMES: [(&str, u64); 78] = [
     ("an eviction was refused: the budget is still being processed", 5),
     ("an orphan is held: KubeletAlive", 400),
     ("an orphan is held: Quarantine", 40),
+    ("asked to end for a taint after its time", 130),
+    ("asked to end for a taint at once", 250),
+    ("asked to end for the first of several taints", 80),
     ("called an orphan on NodeGone", 880),
     ("called ended on NeverScheduled", 662),
     ("called ended on NodeGone", 880),
+    ("fault AddTaint", 600),
     ("fault ChangeBudget", 150),
     ("fault CrashReplica", 265),
     ("fault CutLink", 280),
@@ -57,6 +62,7 @@ const SOMETIMES: [(&str, u64); 78] = [
     ("fault JumpReplica", 300),
     ("fault KillKubelet", 304),
     ("fault LagServer", 302),
+    ("fault LiftTaint", 200),
     ("fault PauseReplica", 288),
     ("fault PowerOff", 518),
     ("fault Reboot", 300),
@@ -68,6 +74,7 @@ const SOMETIMES: [(&str, u64); 78] = [
     ("fault StuckProcesses", 287),
     ("fault SwitchServer", 295),
     ("fault Taint", 311),
+    ("fault Tolerate", 690),
     ("fault TroubleNode", 583),
     ("fault TroubleReplica", 599),
     ("kubelet completed a deletion", 54),
@@ -85,7 +92,9 @@ const SOMETIMES: [(&str, u64); 78] = [
     ("request met: error 503", 754),
     ("request met: request dropped", 362),
     ("the leader changed during a drain", 6),
+    ("the leader changed while a pod's time ran", 23),
     ("the world came to rest", 176),
+    ("tolerations changed on a tainted node", 220),
 ];
 
 /// What happened too rarely in a campaign of `seeds` seeds: name, count, and what

@@ -86,15 +86,17 @@ impl World {
                 self.wait(*seconds).await;
                 host.resume();
             }
-            Fault::JumpReplica { replica, seconds } => {
-                if let Some(host) = self.replicas.get(*replica).and_then(super::replica::Replica::host) {
-                    host.jump(SignedDuration::from_secs(*seconds));
-                    self.checker.clock_jumps();
-                    let caller = self.replicas.get(*replica).and_then(super::replica::Replica::caller);
-                    caller.iter().for_each(|caller| self.checker.clock_of(caller, *seconds));
-                }
-            }
+            Fault::JumpReplica { replica, seconds } => self.jump_replica(*replica, *seconds),
             fault => self.befall_node(fault).await,
+        }
+    }
+
+    fn jump_replica(&self, replica: usize, seconds: i64) {
+        let place = self.replicas.get(replica);
+        if let Some((host, caller)) = place.and_then(|place| place.host().zip(place.caller())) {
+            host.jump(SignedDuration::from_secs(seconds));
+            self.checker.clock_jumps();
+            self.checker.clock_of(&caller, seconds);
         }
     }
 

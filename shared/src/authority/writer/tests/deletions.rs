@@ -1,5 +1,7 @@
 //! Graceful deletions: asked for anew, one at a time for each pod, and tried again.
 
+use std::sync::OnceLock;
+
 use serde_json::json;
 
 use super::*;
@@ -110,6 +112,24 @@ async fn a_wish_that_nobody_has_any_more_when_its_turn_comes_is_dropped() {
 }
 
 /// Issue 140639 of Kubernetes: five tries within 50 ms, and then never again.
+/// Found by the simulator: the taint was lifted while its node was read, and the cache heard of it before the answer
+/// came. Both agreed that there was none, and the pod was asked to end.
+#[tokio::test(start_paused = true)]
+async fn bug_a_taint_that_went_while_its_node_was_read_ended_a_pod() {
+    let heard: Arc<OnceLock<Arc<Heard>>> = Arc::default();
+    let mind = Arc::clone(&heard);
+    let pool = with_node(move |asked| {
+        if let Some(heard) = mind.get().filter(|_| asked.method == "GET") {
+            heard.changed_its_mind.store(true, Ordering::SeqCst);
+        }
+        ending(asked)
+    });
+    assert!(heard.set(Arc::clone(&pool.heard)).is_ok());
+    pool.authority.submit(wish("a", "10"), &pool.owner);
+    pass(0.1).await;
+    assert_eq!((pool.ended(), methods(&pool)), (vec!["a withdrawn".to_owned()], vec!["GET".to_owned()]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn w_te1_a_deletion_that_is_denied_is_tried_again_later_each_time_and_told_once() {
     let pool = with_node(denied);
