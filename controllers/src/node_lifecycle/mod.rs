@@ -13,7 +13,7 @@
 //! | nothing was heard of its kubelet for the grace period | Ready and the pressures become Unknown, after a quorum read of Node and Lease |
 //! | Ready False or Unknown, a pressure, a cordon | the taint of that name with the effect `NoSchedule`, as long as it lasts |
 //! | Ready False or Unknown | `not-ready` or `unreachable` with the effect `NoExecute`, when it is its turn in its zone; Ready again: neither, at once |
-//! | Ready Unknown | its ready pods are not ready; Ready False: those that its kubelet has not called ready since |
+//! | Ready Unknown | its ready pods are not ready |
 //! | `kubernetes.io/os` and `arch` | the `beta` labels have the same values |
 //!
 //! Beside KCM it keeps away from all these, and adds only what is its own:

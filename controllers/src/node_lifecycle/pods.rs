@@ -25,7 +25,8 @@ pub(super) fn decide(name: &Arc<str>, view: &View<'_>, mode: Mode) -> Decision {
 
 fn update(pod: &Pod, node: &Node, mode: Mode) -> Option<Update> {
     let not_ready = match mode {
-        Mode::Replace => pod.ready && is_not_ready_with(pod, node),
+        // A kubelet that says that its node is not ready lives, and speaks for its pods.
+        Mode::Replace => pod.ready && node.readiness == Readiness::Unknown,
         Mode::Guard | Mode::Observe => false,
     };
     let unreachable = unreachable(pod, node);
@@ -36,20 +37,6 @@ fn update(pod: &Pod, node: &Node, mode: Mode) -> Option<Update> {
         not_ready,
         unreachable,
     })
-}
-
-/// Whether a pod that says that it is ready cannot be, on this node.
-fn is_not_ready_with(pod: &Pod, node: &Node) -> bool {
-    match node.readiness {
-        Readiness::Unknown => true,
-        // Its kubelet lives: what it has called ready since is. Both stamps are of its clock.
-        Readiness::NotReady => match (pod.ready_since, node.ready_since) {
-            (Some(pod), Some(node)) => pod <= node,
-            (None, Some(_)) => true,
-            (_, None) => false,
-        },
-        Readiness::Ready | Readiness::Missing => false,
-    }
 }
 
 /// What our condition should say, if it should say something else.

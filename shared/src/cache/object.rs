@@ -164,7 +164,6 @@ fn project_pod(
         evicted: status.reason.as_deref() == Some("Evicted"),
         running,
         ready: condition("Ready").is_some(),
-        ready_since: any("Ready").and_then(|one| one.last_transition_time).map(wire::Time::whole_seconds),
         unreachable: any(NODE_UNREACHABLE_CONDITION)
             .map_or(Says::Missing, |one| Says::parse(one.status.as_deref())),
         disruption_target: disrupted.map(|one| DisruptionTarget {

@@ -310,7 +310,6 @@ mod tests {
             mirror: false,
             deletion: None,
             ready: true,
-            ready_since: None,
             unreachable: crate::model::Says::Missing,
             disruption_target: None,
             labels,

@@ -113,8 +113,6 @@ pub struct Pod {
     pub deletion: Option<Deletion>,
     /// Its condition `Ready` is `True`.
     pub ready: bool,
-    /// When that condition last changed its status, in seconds of the clock of whoever changed it.
-    pub ready_since: Option<i64>,
     /// Our condition `NODE_UNREACHABLE_CONDITION`.
     pub unreachable: Says,
     /// Its condition `DisruptionTarget` is `True` by another's hand than its kubelet's.

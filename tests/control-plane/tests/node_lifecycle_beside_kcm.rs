@@ -7,6 +7,7 @@
 
 mod nodes;
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -19,39 +20,83 @@ const SIDES: &[Who] = &[Who::Kcm, Who::Ours];
 /// A silence is found after six seconds, nodes are tainted each half second, and a machine may do other things, too.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Step, line of the picture, the weak spot, kube-controller-manager's side, ours. What ours says is what the history
-/// says, if it says something of that line.
-const DIFFERENCES: &[(&str, &str, &str, &str, &str)] = &[
-    // Its first look takes both taints from all nodes, and the times of their pods begin anew.
-    ("the controller restarts", "a-1 tainted since", "W-NL9", "the controller restarts", AGAIN),
-    ("the controller restarts", "a-2 tainted since", "W-NL9", "the controller restarts", AGAIN),
-    // It marks pods when it calls their node Unknown, and when they come; not those of which somebody says later that
-    // they are ready.
-    ("the new ones are ready, or go", "late ready", "W-NL3", "True", "False"),
-    (
-        "the new ones are ready, or go",
-        "late told: Warning NodeNotReady of pod: Node is not ready",
-        "W-NL3",
-        "",
-        "1 times",
-    ),
-];
+/// What is not the same on both sides, and why. What ours says is what the history says, if it says something of that
+/// line.
+struct Difference {
+    /// From this step to that one.
+    steps: (&'static str, &'static str),
+    /// A line of the picture.
+    line: &'static str,
+    /// The weak spot of kube-controller-manager.
+    why: &'static str,
+    kcm: &'static str,
+    ours: &'static str,
+}
 
+const fn differs(
+    steps: (&'static str, &'static str),
+    line: &'static str,
+    why: &'static str,
+    kcm: &'static str,
+    ours: &'static str,
+) -> Difference {
+    Difference { steps, line, why, kcm, ours }
+}
+
+const SILENT_AGAIN: &str = "the first is back, the second falls silent";
 /// The step before the restart.
 const AGAIN: &str = "the first is lost again, the second says that it is not ready";
+const RESTART: &str = "the controller restarts";
+const NEW_ONES: &str = "the new ones are ready, or go";
+const BEFORE_THE_LAST_LOSS: &str = "two of the small one are lost";
+const LAST_LOSS: &str = "all zones are lost";
+const END: &str = "all but one are back";
+const OF_LATE: &str = "late told: Warning NodeNotReady of pod: Node is not ready";
+const OF_WEB_2: &str = "web-2 told: Warning NodeNotReady of pod: Node is not ready";
+
+const DIFFERENCES: &[Difference] = &[
+    // Its first look takes both taints from all nodes, and the times of their pods begin anew.
+    differs((RESTART, RESTART), "a-1 tainted since", "W-NL9", RESTART, AGAIN),
+    differs((RESTART, RESTART), "a-2 tainted since", "W-NL9", RESTART, AGAIN),
+    // It marks pods when a node that was Ready becomes Unknown, and when they come: not those of a node that was not
+    // ready before it fell silent, nor those of which somebody says later that they are ready.
+    differs((SILENT_AGAIN, RESTART), "web-2 ready", "W-NL3", "True", "False"),
+    differs((SILENT_AGAIN, BEFORE_THE_LAST_LOSS), OF_WEB_2, "W-NL3", "", "1 times"),
+    differs((LAST_LOSS, END), OF_WEB_2, "W-NL3", "1 times", "2 times"),
+    differs((NEW_ONES, NEW_ONES), "late ready", "W-NL3", "True", "False"),
+    differs((NEW_ONES, BEFORE_THE_LAST_LOSS), OF_LATE, "W-NL3", "", "1 times"),
+    differs((LAST_LOSS, END), OF_LATE, "W-NL3", "1 times", "2 times"),
+];
+
+impl Difference {
+    fn holds_at(&self, step: &str) -> bool {
+        static ORDER: LazyLock<Vec<&str>> =
+            LazyLock::new(|| script::history().iter().map(|step| step.name).collect());
+        let place = |name: &str| ORDER.iter().position(|other| *other == name);
+        let (first, last) = self.steps;
+        place(first) <= place(step) && place(step) <= place(last)
+    }
+
+    const fn side(&self, who: Who) -> &'static str {
+        match who {
+            Who::Kcm => self.kcm,
+            Who::Ours => self.ours,
+        }
+    }
+}
 
 /// What a line of the picture must say; `None`: whatever the other side says.
 fn wanted(who: Who, step: &Step, line: &str) -> Option<&'static str> {
-    let listed = DIFFERENCES.iter().find(|(at, of, ..)| *at == step.name && *of == line);
+    let listed = DIFFERENCES.iter().find(|one| one.line == line && one.holds_at(step.name));
     let said = step.wanted.iter().find(|(of, _)| *of == line).map(|(_, said)| *said);
-    listed.map(|(.., kcm, ours)| if who == Who::Kcm { *kcm } else { *ours }).or(said)
+    listed.map(|one| one.side(who)).or(said)
 }
 
 /// All lines that are wrong, in words.
 fn wrong(step: &Step, pictures: &[(Who, Picture)]) -> Vec<String> {
     let mut wrong = Vec::new();
     let said = |picture: &Picture, line: &str| picture.get(line).cloned().unwrap_or_default();
-    let listed = DIFFERENCES.iter().filter(|(at, ..)| *at == step.name).map(|(_, line, ..)| *line);
+    let listed = DIFFERENCES.iter().filter(|one| one.holds_at(step.name)).map(|one| one.line);
     let lines = step.wanted.iter().map(|(line, _)| *line).chain(listed);
     for line in lines {
         for (who, picture) in pictures {
@@ -114,11 +159,20 @@ async fn lived(step: &Step, worlds: &mut [World]) {
 #[test]
 fn every_difference_is_of_a_line_and_a_step_that_there_are() {
     let steps = script::history();
-    for (at, line, why, kcm, ours) in DIFFERENCES {
-        let step = steps.iter().find(|step| step.name == *at);
-        assert!(step.is_some(), "no step {at:?} for {line:?} ({why})");
-        assert_ne!(kcm, ours, "{at}: {line}: a difference that is none");
-        let said = step.and_then(|step| step.wanted.iter().find(|(of, _)| of == line));
-        assert!(said.is_none_or(|(_, said)| said == ours), "{at}: {line}: the history says something else");
+    for Difference { steps: (first, last), line, why, kcm, ours } in DIFFERENCES {
+        let place = |name: &str| steps.iter().position(|step| step.name == name);
+        let (Some(first), Some(last)) = (place(first), place(last)) else {
+            panic!("no step {first:?} or {last:?} for {line:?} ({why})")
+        };
+        assert!(first <= last, "{line}: it ends before it begins");
+        assert_ne!(kcm, ours, "{line}: a difference that is none");
+        for step in &steps[first..=last] {
+            let said = step.wanted.iter().find(|(of, _)| of == line);
+            assert!(
+                said.is_none_or(|(_, said)| said == ours),
+                "{}: {line}: the history says something else",
+                step.name
+            );
+        }
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Change {
     pub(super) conditions: Vec<Value>,
     /// The kubelet's become Unknown.
     pub(super) silent: bool,
+    /// And Ready was True until now.
+    pub(super) turned_not_ready: bool,
     /// Ours says this from now on.
     pub(super) unreachable: Option<bool>,
 }
@@ -36,6 +38,7 @@ pub(super) fn change(update: &NodeUpdate, live: &Live, now: Mono, wall: Timestam
     // As KCM: the others follow Ready, and are left alone while that is Unknown already.
     if update.silent.is_some() && live.says(READY) != Some(UNKNOWN) {
         change.silent = true;
+        change.turned_not_ready = live.says(READY) == Some("True");
         change.conditions.extend(OF_KUBELETS.iter().filter_map(|kind| unknown(kind, live, wall)));
     }
     let says = match live.says(NODE_UNREACHABLE_CONDITION) {

@@ -14,11 +14,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::live::{Live, word};
-use super::{Effect, NodeUpdate, OurTaint};
-use crate::model::{NOT_READY_TAINT, OUT_OF_SERVICE_TAINT, UNREACHABLE_TAINT};
-
-/// The keys by which the scheduler learns that a node is not ready.
-const NOT_READY: [&str; 2] = [NOT_READY_TAINT, UNREACHABLE_TAINT];
+use super::{NodeUpdate, OurTaint};
+use crate::model::OUT_OF_SERVICE_TAINT;
 
 /// What changes, and how it is written.
 pub(super) struct Change {
@@ -27,8 +24,6 @@ pub(super) struct Change {
     pub(super) taints: Option<Vec<Value>>,
     pub(super) added: Vec<OurTaint>,
     pub(super) removed: Vec<OurTaint>,
-    /// The node was ready for the scheduler until now.
-    pub(super) turned_not_ready: bool,
     /// Somebody's taint `node.kubernetes.io/out-of-service` goes back as it came.
     pub(super) keeps_out_of_service: bool,
 }
@@ -58,12 +53,9 @@ pub(super) fn change(update: &NodeUpdate, live: &Live, wall: Timestamp) -> Optio
     if taints.is_none() && labels.is_empty() {
         return None;
     }
-    let not_ready = |(key, effect): &OurTaint| *effect == Effect::NoSchedule && NOT_READY.contains(key);
-    let was_not_ready = NOT_READY.iter().any(|key| there(&(key, Effect::NoSchedule)));
-    let turned_not_ready = added.iter().any(not_ready) && !was_not_ready;
     let adds_it = added.iter().any(|(key, _)| *key == OUT_OF_SERVICE_TAINT);
     let keeps_out_of_service = !adds_it && before.iter().any(names_out_of_service);
-    Some(Change { labels, taints, added, removed, turned_not_ready, keeps_out_of_service })
+    Some(Change { labels, taints, added, removed, keeps_out_of_service })
 }
 
 /// The API knows taints apart by key and effect.

@@ -24,7 +24,7 @@ pub(in crate::authority) struct Done {
     pub(in crate::authority) added: Vec<OurTaint>,
     pub(in crate::authority) removed: Vec<OurTaint>,
     pub(in crate::authority) labels: Vec<String>,
-    /// The scheduler takes it for not ready from now on.
+    /// It was Ready until we called it silent: what its kubelet says itself, that tells itself.
     pub(in crate::authority) turned_not_ready: bool,
 }
 
@@ -144,6 +144,7 @@ async fn write_status(
         return Err(Outcome::NoEffect);
     }
     (done.silent, done.unreachable) = (change.silent, change.unreachable);
+    done.turned_not_ready = change.turned_not_ready;
     Ok(answer)
 }
 
@@ -154,7 +155,7 @@ async fn write_rest(
     done: &mut Done,
 ) -> Result<(), Outcome> {
     let Some(change) = taints::change(update, live, means.env.clock.wall()) else { return Ok(()) };
-    let taints::Change { labels, taints, added, removed, turned_not_ready, keeps_out_of_service } = change;
+    let taints::Change { labels, taints, added, removed, keeps_out_of_service } = change;
     let named = labels.keys().cloned().collect();
     let mut body = json!({ "metadata": { "uid": update.node.uid, "resourceVersion": live.version() } });
     if !labels.is_empty() {
@@ -174,7 +175,6 @@ async fn write_rest(
         return Err(Outcome::NoEffect);
     }
     (done.added, done.removed, done.labels) = (added, removed, named);
-    done.turned_not_ready = turned_not_ready;
     Ok(())
 }
 

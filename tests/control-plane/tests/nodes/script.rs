@@ -129,7 +129,7 @@ fn back() -> Step {
             ("a-2 taints", LOST),
             // It was not ready before.
             ("a-2 told: Normal NodeNotReady of node: Node a-2 status is now: NodeNotReady", ""),
-            ("web-2 ready", "True"),
+            ("web-2 ready", "False"),
             ("a-3 taints", ""),
             ("a-4 taints", "disk-pressure:NoExecute example.com/own:NoExecute example.com/own:NoSchedule"),
             ("a-5 taints", ""),

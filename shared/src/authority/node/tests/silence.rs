@@ -44,6 +44,16 @@ async fn a_silent_node_is_read_with_its_lease_called_unknown_and_tainted_at_the_
     assert_eq!((tried.done.reason(), tried.done.turned_not_ready), ("KubeletSilent", true));
 }
 
+/// As KCM has it: what a kubelet says of itself it also tells itself, and who was not ready does not become it.
+#[tokio::test(start_paused = true)]
+async fn people_hear_of_a_silent_node_only_if_it_was_ready() {
+    for (before, told) in [("True", true), ("False", false)] {
+        let node = well().set("/status/conditions", json!([condition("Ready", before)]));
+        let tried = served(&silent(), &Server::of(&node)).await;
+        assert_eq!((tried.done.silent, tried.done.turned_not_ready), (true, told), "{before}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_kubelets_last_heartbeat_and_the_networks_word_stay() {
     let server = Server::of(&well());

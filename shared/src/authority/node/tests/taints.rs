@@ -68,34 +68,6 @@ async fn two_taints_of_one_key_are_two_taints() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_turns_not_ready_once_whichever_taint_says_so() {
-    let swapped = || NodeUpdate {
-        add: vec![(UNREACHABLE, Effect::NoSchedule)],
-        remove: vec![(NOT_READY, Effect::NoSchedule)],
-        ..update()
-    };
-    for (sentence, update, before, turns) in [
-        ("it was well", swapped(), json!(null), true),
-        ("it was not ready before", swapped(), json!([{ "key": NOT_READY, "effect": "NoSchedule" }]), false),
-        (
-            "only its pods end now",
-            NodeUpdate { add: vec![(UNREACHABLE, Effect::NoExecute)], ..update() },
-            json!([]),
-            false,
-        ),
-        (
-            "it is well again",
-            NodeUpdate { add: vec![], ..swapped() },
-            json!([{ "key": NOT_READY, "effect": "NoSchedule" }]),
-            false,
-        ),
-    ] {
-        let tried = served(&update, &Server::of(&tainted(&before))).await;
-        assert_eq!((tried.outcome, tried.done.turned_not_ready), ("written", turns), "{sentence}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn labels_go_with_the_taints_and_only_those_that_differ() {
     let labels: Vec<(&'static str, Arc<str>)> =
         vec![("a", "b".into()), ("beta.kubernetes.io/os", "linux".into())];
