@@ -149,9 +149,8 @@ async fn lived(step: &Step, worlds: &mut [World]) {
         if wrong.is_empty() {
             return;
         }
-        if began.elapsed() > PATIENCE {
-            panic!("{}:\n{}\n{}", step.name, wrong.join("\n"), told(&pictures));
-        }
+        let late = began.elapsed() > PATIENCE;
+        assert!(!late, "{}:\n{}\n{}", step.name, wrong.join("\n"), told(&pictures));
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

@@ -210,19 +210,7 @@ impl Plant {
             Self::SkippedEvents => "Every third event of a watch is dropped.",
             Self::MuteWatches => "Watches fall silent after forty events, and nobody notices.",
             Self::EndlessQuarantine => "The quarantine lasts an hour.",
-            Self::CountsTerminating
-            | Self::ForgetsEvictions
-            | Self::RoundsDown
-            | Self::ExpectsWhatIsThere
-            | Self::LostDecrement
-            | Self::AlwaysObserved
-            | Self::StandbyWrites => self.what_of_budgets(),
-            Self::TimersByName
-            | Self::CountsFromFirstSight
-            | Self::SeveralTaintsEndAll
-            | Self::NoSecondLook
-            | Self::TimersStay
-            | Self::GivesUp => self.what_of_taints(),
+            _ => self.what_of_budgets(),
         }
     }
 
@@ -235,7 +223,7 @@ impl Plant {
             Self::LostDecrement => "Numbers of budgets are written whatever was written meanwhile.",
             Self::AlwaysObserved => "Numbers of budgets claim to be those of any spec to come.",
             Self::StandbyWrites => "Who does not lead writes what it thinks of budgets.",
-            _ => "",
+            _ => self.what_of_taints(),
         }
     }
 
