@@ -31,8 +31,8 @@
 //! hangs all look as if nodes were lost. So:
 //!
 //! 1. a live read of Node and Lease convicts, the cache only suspects;
-//! 2. while the watch of Leases has been silent for 15 s nobody is called silent: one living
-//!    kubelet makes it speak each 10 s. When it speaks again, kubelets have two fifths of the grace
+//! 2. while the watch of Leases has been silent for 15 s, and since before a node was due, that node
+//!    is not called silent: one living kubelet makes it speak each 10 s. When it speaks again, kubelets have two fifths of the grace
 //!    period to be heard: they come back within one or two renewals;
 //! 3. if more than half of the Ready nodes, and at least three are Ready, are overdue, nothing is
 //!    done for two seconds; then each is read alone.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pod_safety_shared::authority::{Hold, Silence};
-use pod_safety_shared::cache::View;
+use pod_safety_shared::cache::{BREAK, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Kind, Node, Readiness};
 
@@ -45,11 +45,14 @@ impl Grace {
 pub(super) fn listen(node: &Node, view: &View<'_>, now: Mono, grace: Grace) -> Heard {
     let (last_heard, mut deadline) = deadline(node, view, grace);
     let doubtful = |again| Heard::Doubtful(us(view, now, grace), again);
-    match view.unbroken_since(Kind::NodeLeases, now) {
-        Err(_silent) if deadline <= now => return doubtful(now + SETTLE),
-        Err(_silent) => {}
-        Ok(since) => deadline = deadline.max(since + grace.return_of_kubelets()),
+    // That it was listed is what this key needs.
+    let state = view.state(Kind::NodeLeases);
+    let (since, last) = (state.unbroken_since.unwrap_or(now), state.last_contact.unwrap_or_default());
+    // Whoever has spoken after it was due had nothing to say of it, however silent he is since.
+    if deadline <= now && last < deadline && now.since(last) > BREAK {
+        return doubtful(now + SETTLE);
     }
+    deadline = deadline.max(since + grace.return_of_kubelets());
     if now < deadline {
         return Heard::Until(deadline);
     }

@@ -41,7 +41,7 @@ pub use feed::follow;
 pub use heartbeat::Heartbeat;
 pub(crate) use object::{Object, Undecodable};
 pub use snapshot::{Snapshot, SnapshotError};
-pub use sync::{KindState, Trouble};
+pub use sync::{BREAK, KindState, Trouble};
 pub use view::{Lookup, STALE_AFTER, Sign, SignOfLife, View};
 pub use workloads::ScaleAnswer;
 pub use zones::ZoneCount;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::absence::Absence;
-use super::sync::BREAK;
 use super::table::Entry;
 use super::zones::ZoneCount;
 use super::{Inner, KindState, ScaleAnswer};
@@ -84,16 +83,6 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn state(&self, kind: Kind) -> &'a KindState {
         self.inner.kinds.state(kind)
-    }
-
-    /// Since when this kind has spoken without a break.
-    ///
-    /// # Errors
-    /// It is silent now, for longer than a break: for how long.
-    pub fn unbroken_since(&self, kind: Kind, now: Mono) -> Result<Mono, Duration> {
-        let state = self.state(kind);
-        let silent = state.last_contact.map_or(Duration::MAX, |last| now.since(last));
-        state.unbroken_since.filter(|_| silent <= BREAK).ok_or(silent)
     }
 
     /// The pod with this UID, if it is there and readable.

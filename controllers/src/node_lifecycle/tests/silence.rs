@@ -220,6 +220,25 @@ fn a_lost_cluster_of_one_is_found_when_the_api_server_speaks_again() {
     assert_eq!(stage.words("n0"), LOST);
 }
 
+/// It was never found: 20 s after the one word in a minute the API server was silent for more than 15 s again.
+#[test]
+fn bug_a_cluster_that_is_lost_as_a_whole_is_found_though_the_api_server_sends_bookmarks_alone() {
+    for (bookmark, found) in [(55, 75), (40, 120)] {
+        let mut stage = cluster(config(), 4);
+        stage.alive.clear();
+        for second in 1..found {
+            stage.deaf_until(second);
+            if second >= bookmark && (second - bookmark).is_multiple_of(60) {
+                stage.world.hear(stage.mono());
+            }
+            let words = stage.words("n0");
+            assert!(!words.contains(&"silent".to_owned()), "{bookmark}: {words:?} at {second}");
+        }
+        stage.deaf_until(found);
+        assert_eq!(stage.words("n0"), LOST, "{bookmark}");
+    }
+}
+
 #[test]
 fn guard_suspects_a_silent_node_early_and_takes_it_back() {
     let mut stage = cluster(guard(), 4);

@@ -178,16 +178,13 @@ fn a_lease_is_there_with_what_it_says_or_it_is_not() {
 #[test]
 fn a_kind_has_spoken_without_a_break_since_the_last_one() {
     let cache = listed();
-    let since = |now: u64| {
-        cache.read().view().unbroken_since(Kind::NodeLeases, at(now)).map_err(|silent| silent.as_secs())
-    };
-    assert_eq!(since(15), Ok(at(0)));
-    assert_eq!(since(16), Err(16));
+    let since = || cache.read().view().state(Kind::NodeLeases).unbroken_since;
+    assert_eq!(since(), Some(at(0)));
     cache.heard(Kind::NodeLeases, at(15));
-    assert_eq!(since(20), Ok(at(0)));
+    assert_eq!(since(), Some(at(0)));
     cache.heard(Kind::NodeLeases, at(31));
-    assert_eq!(since(31), Ok(at(31)));
-    assert_eq!(Cache::default().read().view().unbroken_since(Kind::Nodes, at(1)), Err(Duration::MAX));
+    assert_eq!(since(), Some(at(31)));
+    assert_eq!(Cache::default().read().view().state(Kind::Nodes).unbroken_since, None);
 }
 
 #[test]
