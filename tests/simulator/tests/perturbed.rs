@@ -10,7 +10,7 @@ const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 
 /// One of so many strikes is carried out here: what fits into a minute of two
 /// cores. A prime, so that it steps through all families.
-const EACH: usize = 11;
+const EACH: usize = 17;
 
 #[test]
 fn no_strike_at_a_call_or_an_event_breaks_a_rule() {
