@@ -19,7 +19,7 @@
 //! - [`eventually`]: polls until something is so, and tells what it saw last when it never is
 //! - [`objects`]: nodes, pods and leases, and how to create them with their status
 //! - [`workloads`]: what stands behind pods, also of custom kinds; [`budgets`]: disruption budgets, and evictions
-//! - [`Disruption`]: whoever keeps the statuses of budgets, kube-controller-manager or we
+//! - [`SoleController`]: one controller alone, kube-controller-manager's or ours in its place
 //! - [`observe`]: whether a pod is there still, and what was said about it
 //!
 //! What holds for all of it: nothing listens outside loopback, no child outlives the test process (also when
