@@ -13,7 +13,7 @@ use pod_safety_shared::model::{
 
 use super::pods;
 use super::silence::{Grace, Heard, listen};
-use super::zones::{Rates, all_lost, next_turn, pace};
+use super::zones::{Rates, all_lost, next_turn, slower};
 
 /// A node that is not ready is looked at this often: its zone may be in another state.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -131,7 +131,7 @@ fn replace(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision
             wanted.hold(Hold::MaybeItIsUs { silent, of });
         }
     } else {
-        give_up(&mut wanted, readiness, view, now, &config.rates);
+        give_up(&mut wanted, readiness, view, now, config);
     }
     if readiness != Readiness::Ready {
         wanted.recheck_at(now + LOOK_AGAIN);
@@ -165,7 +165,7 @@ fn guard(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision {
 }
 
 /// The taint that ends pods, when it is this node's turn.
-fn give_up(wanted: &mut Wanted<'_>, readiness: Readiness, view: &View<'_>, now: Mono, rates: &Rates) {
+fn give_up(wanted: &mut Wanted<'_>, readiness: Readiness, view: &View<'_>, now: Mono, config: &Config) {
     let (right, wrong) = match readiness {
         Readiness::Ready => return wanted.ends_no_pods(),
         // It never said how it is, and may yet.
@@ -180,10 +180,13 @@ fn give_up(wanted: &mut Wanted<'_>, readiness: Readiness, view: &View<'_>, now: 
     }
     // A silent one waits when its zone knows of it.
     let (zone, Some(ahead)) = (&wanted.node.zone, view.waits_behind(wanted.node)) else { return };
-    let count = view.zone(zone);
-    let Some(pace) = pace(count, rates) else {
-        let (not_ready, of) = (count.not_ready, count.counted());
-        return wanted.hold(Hold::ZoneDisrupted { zone: Arc::clone(zone), not_ready, of });
+    let missed = config.monitor_grace * 2 / 5;
+    let pace = match slower(view, zone, now, missed, &config.rates) {
+        Ok(pace) => pace,
+        Err(count) => {
+            let (not_ready, of) = (count.not_ready, count.counted());
+            return wanted.hold(Hold::ZoneDisrupted { zone: Arc::clone(zone), not_ready, of });
+        }
     };
     let turn = view.last_lost_taint(zone).map_or(now, |last| next_turn(last, pace));
     if ahead == 0 && turn <= now {

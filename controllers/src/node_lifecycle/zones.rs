@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pod_safety_shared::cache::{View, ZoneCount};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::model::Taint;
+use pod_safety_shared::model::{Node, Readiness, Taint};
 
 /// Below three nodes a share of them says nothing.
 const FEWEST_LOST: usize = 3;
@@ -64,6 +64,28 @@ pub(super) fn pace(zone: ZoneCount, rates: &Rates) -> Option<Duration> {
         State::Partial => return None,
     };
     Some(Duration::try_from_secs_f32(1.0 / rate).unwrap_or(Duration::MAX))
+}
+
+/// The time between two nodes of a zone as it is, and as it would be if those were lost, too, of
+/// which nothing was heard for longer than `missed`: the slower of both. Nodes that go together are found lost
+/// one after the other, as their last renewals were, and the first must not be given up for what
+/// is a loss of the zone. `Err`: no more are given up, because the zone is like this.
+pub(super) fn slower(
+    view: &View<'_>,
+    zone: &str,
+    now: Mono,
+    missed: Duration,
+    rates: &Rates,
+) -> Result<Duration, ZoneCount> {
+    let known = view.zone(zone);
+    let silent = |node: &&Node| {
+        node.readiness == Readiness::Ready && !node.excluded && now.since(view.last_heard(node)) > missed
+    };
+    let silent = view.nodes_in_zone(zone).filter(silent).count();
+    let feared =
+        ZoneCount { ready: known.ready.saturating_sub(silent), not_ready: known.not_ready + silent, ..known };
+    let known_pace = pace(known, rates).ok_or(known)?;
+    Ok(known_pace.max(pace(feared, rates).ok_or(feared)?))
 }
 
 /// If every zone is lost: how many nodes are not ready, and how many count.

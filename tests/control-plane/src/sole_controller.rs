@@ -32,7 +32,9 @@ impl ControlPlane {
 
     /// Starts the one that ends pods for taints.
     pub async fn taint_eviction_controller(&self, who: Who) -> Result<SoleController, Error> {
-        self.sole_controller(who, "taint-eviction-controller", "taint-eviction", &[]).await
+        // kube-controller-manager's looks pods up in an index that the controllers of nodes and of daemon sets make.
+        let kcm = "taint-eviction-controller,daemonset-controller";
+        self.sole_controller(who, kcm, "taint-eviction", &[]).await
     }
 
     /// Starts the one that finds out which nodes are lost, with these flags, which both know.

@@ -164,6 +164,34 @@ fn w_nl_7_a_small_zone_in_trouble_is_left_alone_and_says_so() {
     assert!(stage.words("a0").contains(&"+unreachable:NoExecute".to_owned()), "five of ten are not too many");
 }
 
+/// Found beside KCM: nodes that fell silent together are found lost one after the other, and the first was given up
+/// before its zone was known to be in trouble. KCM's tick sees them together, if their renewals were.
+#[test]
+fn bug_the_first_node_of_a_lost_zone_was_given_up_before_the_others_were_found_lost() {
+    let mut stage = cluster(&[("a", 4), ("b", 4)]);
+    for name in ["a0", "a1", "a2"] {
+        stage.alive.remove(name);
+    }
+    stage.until(45);
+    stage.beat("a1");
+    stage.alive.insert("a1".to_owned());
+    stage.report("a0", "Unknown");
+    assert!(
+        stage.words("a0").contains(&"+unreachable:NoExecute".to_owned()),
+        "one is lost, one was not heard"
+    );
+    stage.alive.remove("a1");
+    stage.until(94);
+    stage.report("a0", "Unknown");
+    assert_eq!(
+        stage.words("a0").last().unwrap(),
+        "ZoneDisrupted 3/4",
+        "and two have not been heard for 40 s"
+    );
+    stage.beat("a1");
+    assert!(stage.words("a0").contains(&"+unreachable:NoExecute".to_owned()), "one of them is back");
+}
+
 #[test]
 fn nl_7_a_large_zone_in_trouble_goes_on_ten_times_slower() {
     let mut stage = cluster(&[("a", 60), ("b", 1)]);

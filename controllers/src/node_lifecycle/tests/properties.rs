@@ -126,9 +126,15 @@ impl History {
     }
 }
 
-/// A turn may come a second later, for stamps have no fractions, or at once, for a taint that is gone is forgotten.
+/// A turn may come a second later, for stamps have no fractions, or at once, for a taint that is gone is forgotten,
+/// and so is who in its zone was not heard for a while.
 fn without_turns(words: &[String]) -> Vec<&String> {
-    words.iter().filter(|word| !word.starts_with("EvictionQueued") && !word.ends_with(":NoExecute")).collect()
+    let of_turns = |word: &str| {
+        word.starts_with("EvictionQueued")
+            || word.starts_with("ZoneDisrupted")
+            || word.ends_with(":NoExecute")
+    };
+    words.iter().filter(|word| !of_turns(word)).collect()
 }
 
 proptest! {

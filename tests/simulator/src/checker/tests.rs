@@ -92,7 +92,7 @@ fn s5_grace_is_not_lengthened_and_not_shortened_without_evidence() {
     let full = broken(async |checker| {
         acts(checker, Method::DELETE, &preconditions(30), pod(), Some(deleted(30)));
     });
-    assert_eq!(full, [], "ours ask to end with all the grace that there is, and with a precondition");
+    assert_eq!(full, [Invariant::Hygiene], "all the grace that there is, but nobody was told why");
 }
 
 #[test]

@@ -83,7 +83,13 @@ fn told(pool: &Pool) -> Vec<Value> {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_written_told_written_down_and_counted_once() {
-    let pool = pool(Leadership::alone(), lost);
+    let pool = pool(Leadership::alone(), |asked| match asked.line().as_str() {
+        "GET /api/v1/nodes/n" => {
+            let ready = json!([{ "type": "Ready", "status": "True" }]);
+            Answer::json(&node("n").set("/status/conditions", ready).0)
+        }
+        _ => lost(asked),
+    });
     tell_people(&pool);
     let update = NodeUpdate { unreachable: Some(true), ..silent("n") };
     assert_eq!(pool.authority.submit(of_node(update), &pool.owner), Submitted::Accepted);
@@ -91,13 +97,13 @@ async fn a_node_is_written_told_written_down_and_counted_once() {
     assert_eq!(pool.ended(), ["uid-n: written"]);
     let records = pool.journal.last();
     let [record] = records.as_slice() else { panic!("{records:?}") };
-    assert_eq!((record.action, record.reason), (Action::Marked, "Taints"));
+    assert_eq!((record.action, record.reason), (Action::Marked, "KubeletSilent"));
     assert_eq!(
         serde_json::to_value(record).unwrap(),
         json!({
             "at": "2026-11-21T12:00:00Z", "controller": "test", "action": "Marked", "node": "n", "nodeUid": "uid-n",
-            "reason": "Taints",
-            "message": "NodeUnreachable is True; tainted with node.kubernetes.io/not-ready:NoSchedule",
+            "reason": "KubeletSilent",
+            "message": "Ready and the pressures are Unknown; NodeUnreachable is True; tainted with node.kubernetes.io/not-ready:NoSchedule",
         })
     );
     let events = told(&pool);
