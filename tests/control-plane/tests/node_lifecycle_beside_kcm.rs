@@ -95,6 +95,13 @@ fn wanted(who: Who, step: &Step, line: &str) -> Option<&'static str> {
     listed.map(|one| one.side(who)).or(said)
 }
 
+/// What kube-controller-manager makes of a line differs from run to run (W-NL5): when all zones are lost it takes the
+/// taints from every node, while another task still adds some.
+fn is_drawn_by_chance(step: &Step, line: &str) -> bool {
+    let (taints, since) = (line.ends_with(" taints"), line.ends_with(" tainted since"));
+    (step.name == LAST_LOSS && (taints || since)) || (step.name == END && since)
+}
+
 /// All lines that are wrong, in words.
 fn wrong(step: &Step, pictures: &[(Who, Picture)]) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -103,6 +110,9 @@ fn wrong(step: &Step, pictures: &[(Who, Picture)]) -> Vec<String> {
     let lines = step.wanted.iter().map(|(line, _)| *line).chain(listed);
     for line in lines {
         for (who, picture) in pictures {
+            if *who == Who::Kcm && is_drawn_by_chance(step, line) {
+                continue;
+            }
             let (is, wanted) = (said(picture, line), wanted(*who, step, line).unwrap_or_default());
             if is != wanted {
                 wrong.push(format!("{who:?}: {line}: {is:?}, wanted {wanted:?}"));
@@ -113,7 +123,8 @@ fn wrong(step: &Step, pictures: &[(Who, Picture)]) -> Vec<String> {
     for (who, picture) in others {
         for line in model.keys().chain(picture.keys()) {
             let (is, wanted_is) = (said(picture, line), said(model, line));
-            if wanted(*who, step, line).is_none() && is != wanted_is {
+            let free = wanted(*who, step, line).is_none() && !is_drawn_by_chance(step, line);
+            if free && is != wanted_is {
                 wrong.push(format!("{line}: {who:?} {is:?}, {first:?} {wanted_is:?}"));
             }
         }
