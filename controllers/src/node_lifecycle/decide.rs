@@ -12,7 +12,7 @@ use pod_safety_shared::model::{
 };
 
 use super::pods;
-use super::silence::{Grace, Heard, listen};
+use super::silence::{Grace, Heard, listen, two_renewals};
 use super::zones::{Rates, all_lost, next_turn, slower};
 
 /// A node that is not ready is looked at this often: its zone may be in another state.
@@ -180,7 +180,7 @@ fn give_up(wanted: &mut Wanted<'_>, readiness: Readiness, view: &View<'_>, now: 
     }
     // A silent one waits when its zone knows of it.
     let (zone, Some(ahead)) = (&wanted.node.zone, view.waits_behind(wanted.node)) else { return };
-    let missed = config.monitor_grace * 2 / 5;
+    let missed = two_renewals(config.monitor_grace);
     let pace = match slower(view, zone, now, missed, &config.rates) {
         Ok(pace) => pace,
         Err(count) => {

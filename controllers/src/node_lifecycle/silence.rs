@@ -33,12 +33,9 @@ pub(super) struct Grace {
     pub(super) startup: Duration,
 }
 
-impl Grace {
-    /// For how long kubelets are waited for after nobody could have been heard: two of the five
-    /// renewals that fit into the grace period of the defaults.
-    fn return_of_kubelets(self) -> Duration {
-        self.silent * 2 / 5
-    }
+/// For a kubelet's renewals that fit into the grace (five, by default) two are waited: fewer may be late by chance.
+pub(super) fn two_renewals(silent: Duration) -> Duration {
+    silent * 2 / 5
 }
 
 /// What is thought of this node now.
@@ -52,7 +49,7 @@ pub(super) fn listen(node: &Node, view: &View<'_>, now: Mono, grace: Grace) -> H
     if deadline <= now && last < deadline && now.since(last) > BREAK {
         return doubtful(now + SETTLE);
     }
-    deadline = deadline.max(since + grace.return_of_kubelets());
+    deadline = deadline.max(since + two_renewals(grace.silent));
     if now < deadline {
         return Heard::Until(deadline);
     }

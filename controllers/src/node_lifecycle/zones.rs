@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pod_safety_shared::cache::{View, ZoneCount};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::model::{Node, Readiness, Taint};
+use pod_safety_shared::model::Taint;
 
 /// Below three nodes a share of them says nothing.
 const FEWEST_LOST: usize = 3;
@@ -78,10 +78,7 @@ pub(super) fn slower(
     rates: &Rates,
 ) -> Result<Duration, ZoneCount> {
     let known = view.zone(zone);
-    let silent = |node: &&Node| {
-        node.readiness == Readiness::Ready && !node.excluded && now.since(view.last_heard(node)) > missed
-    };
-    let silent = view.nodes_in_zone(zone).filter(silent).count();
+    let silent = view.silent_in_zone(zone, missed, now);
     let feared =
         ZoneCount { ready: known.ready.saturating_sub(silent), not_ready: known.not_ready + silent, ..known };
     let known_pace = pace(known, rates).ok_or(known)?;

@@ -179,10 +179,10 @@ impl<'a> View<'a> {
         self.inner.zones.count(zone)
     }
 
-    /// The readable nodes of a zone, by name.
-    pub fn nodes_in_zone(&self, zone: &str) -> impl Iterator<Item = &'a Node> + use<'a> {
-        let nodes = &self.inner.nodes;
-        self.inner.zones.nodes_in(zone).filter_map(|uid| nodes.known(uid))
+    /// How many Ready nodes that count for this zone have been silent for longer.
+    #[must_use]
+    pub fn silent_in_zone(&self, zone: &str, longer_than: Duration, now: Mono) -> usize {
+        self.inner.zones.silent_in(zone, longer_than, now)
     }
 
     /// How many nodes of its zone are to be marked as lost before this one; `None`: it does not wait.

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::clock::Mono;
 use crate::model::{Node, Readiness, Taint, Uid};
@@ -180,8 +181,11 @@ impl Zones {
         self.zones.get(zone).map_or_else(ZoneCount::default, |zone| zone.count)
     }
 
-    pub(super) fn nodes_in<'a>(&'a self, zone: &str) -> impl Iterator<Item = &'a Uid> + use<'a> {
-        self.zones.get(zone).into_iter().flat_map(|zone| &zone.nodes).map(|(_, uid)| uid)
+    /// Only those that are silent are looked at, and they are few or found lost soon.
+    pub(super) fn silent_in(&self, zone: &str, longer_than: Duration, now: Mono) -> usize {
+        let silent = self.heard.iter().take_while(|(heard, _)| now.since(*heard) > longer_than);
+        let filed = silent.filter_map(|(_, uid)| self.filed.get(uid));
+        filed.filter(|filed| !filed.excluded && *filed.zone == *zone).count()
     }
 
     pub(super) fn waits_behind(&self, node: &Node) -> Option<usize> {

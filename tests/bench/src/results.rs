@@ -166,12 +166,15 @@ pub(crate) struct Spread {
 impl Spread {
     pub(crate) fn of(mut times: Vec<Duration>, never: usize) -> Self {
         times.sort();
-        let percentile = |percent: usize| {
-            let rank = ((times.len() + never) * percent).div_ceil(100);
-            times.get(rank.checked_sub(1)?).map(|time| time.as_secs_f64() * 1_000.0)
-        };
-        Self { p50: percentile(50), p99: percentile(99), max: percentile(100) }
+        let of = |percent| percentile(&times, never, percent);
+        Self { p50: of(50), p99: of(99), max: of(100) }
     }
+}
+
+/// Of `sorted` times and as many that `never` came, in milliseconds; `None` if it is one of these, or of none.
+pub(crate) fn percentile(sorted: &[Duration], never: usize, percent: usize) -> Option<f64> {
+    let rank = ((sorted.len() + never) * percent).div_ceil(100);
+    sorted.get(rank.checked_sub(1)?).map(|time| time.as_secs_f64() * 1_000.0)
 }
 
 /// The pods of nodes that got a taint which they do not tolerate.

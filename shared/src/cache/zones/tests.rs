@@ -1,7 +1,5 @@
 //! The index says what a search would.
 
-use std::time::Duration;
-
 use jiff::SignedDuration;
 use proptest::prelude::*;
 
@@ -136,8 +134,18 @@ impl Model {
                 excluded: count(|node| node.excluded),
             };
             prop_assert_eq!(index.count(zone), wanted);
-            let found: BTreeSet<&Uid> = index.nodes_in(zone).collect();
+            let found = index.zones.get(zone).into_iter().flat_map(|zone| &zone.nodes).map(|(_, uid)| uid);
+            let found: BTreeSet<&Uid> = found.collect();
             prop_assert_eq!(found, self.of_zone(zone).map(|node| &node.uid).collect::<BTreeSet<_>>());
+            for longer_than in [0, 30, 99].map(Duration::from_secs) {
+                let silent = self.nodes.values().filter(|(node, heard)| {
+                    *node.zone == *zone
+                        && !node.excluded
+                        && node.readiness == Readiness::Ready
+                        && at(99).since(*heard) > longer_than
+                });
+                prop_assert_eq!(index.silent_in(zone, longer_than, at(99)), silent.count());
+            }
             for (place, node) in self.waiting(zone).into_iter().enumerate() {
                 prop_assert_eq!(index.waits_behind(node), Some(place));
             }

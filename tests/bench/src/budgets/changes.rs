@@ -14,7 +14,7 @@ use tokio::time::MissedTickBehavior;
 use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::plan::Plan;
-use crate::results::number;
+use crate::results::{number, percentile};
 
 use super::stage::{Group, PODS, Stage};
 use super::watcher::{Told, Watcher};
@@ -39,8 +39,7 @@ pub(super) struct Made {
 impl Made {
     /// In milliseconds; `None` if so many were never told of that it cannot be said.
     pub(super) fn percentile(&self, percent: usize) -> Option<f64> {
-        let rank = ((self.latencies.len() + self.untold) * percent).div_ceil(100);
-        self.latencies.get(rank.saturating_sub(1)).map(|latency| latency.as_secs_f64() * 1_000.0)
+        percentile(&self.latencies, self.untold, percent)
     }
 }
 
