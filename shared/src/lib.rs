@@ -16,6 +16,7 @@
 //! | [`lease`] | leadership by client-go's rules |
 //! | [`record`] | what was decided and done, for people and for checkers |
 //! | [`clock`] | time, tasks and chance, injected |
+//! | [`transport`] | what is asked of fence devices, and what they answer |
 //! | [`metrics`], [`admin`] | what Prometheus and a person with `curl` can see |
 #![forbid(unsafe_code)]
 
@@ -32,4 +33,5 @@ pub mod model;
 pub mod record;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod transport;
 pub mod wire;

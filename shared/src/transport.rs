@@ -1,0 +1,286 @@
+//! What is asked of a fence device, and what it answers.
+//!
+//! Duty: the seam between those who decide and what touches the world. The authority makes an [`Order`] only after
+//! the intent to carry it out is written down; a [`FenceTransport`] carries it out, within its time.
+//!
+//! Invariants: an order names a goal or a look, never a pulse (no reboot, no cycle): whoever repeats it changes
+//! nothing. An answer is a hint; that a machine is off follows from looks alone. Nothing that an order started runs on
+//! after its time. A [`Secret`] has no readable form but for the device itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+/// By which means a device is reached.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Driver {
+    /// An executable of the fence-agents project, by its name: `fence_ipmilan`.
+    Agent(Arc<str>),
+    /// A Redfish service, spoken to by this program itself.
+    Redfish,
+}
+
+impl Driver {
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Agent(_) => "agent",
+            Self::Redfish => "redfish",
+        }
+    }
+}
+
+/// What is wanted of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Act {
+    /// It should be off.
+    Off,
+    /// It should be on.
+    On,
+    /// Is it on? And is it the machine that it is taken for?
+    Look,
+}
+
+impl Act {
+    /// Its word in statuses and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::On => "on",
+            Self::Look => "look",
+        }
+    }
+}
+
+/// A text that nobody may read but the device: not in logs, not in statuses, not in errors.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(zeroize::Zeroizing<String>);
+
+impl Secret {
+    /// Wraps it.
+    #[must_use]
+    pub fn new(text: String) -> Self {
+        Self(zeroize::Zeroizing::new(text))
+    }
+
+    /// Danger note: for the device's own connection, and for taking it out of what the device says.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// The value of a parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Written in the device's spec.
+    Plain(String),
+    /// From a Secret.
+    Secret(Secret),
+}
+
+impl Value {
+    /// Danger note: as [`Secret::reveal`].
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        match self {
+            Self::Plain(text) => text,
+            Self::Secret(secret) => secret.reveal(),
+        }
+    }
+}
+
+/// Whom an order is about: what the Node object says of its machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// The node's name.
+    pub node: Arc<str>,
+    /// `status.nodeInfo.systemUUID`, empty if unknown.
+    pub system_uuid: Arc<str>,
+    /// `spec.providerID`, empty if unknown.
+    pub provider_id: Arc<str>,
+}
+
+/// One question or demand.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// By which means.
+    pub driver: Driver,
+    /// With which parameters: rendered for this node, Secrets read.
+    pub parameters: BTreeMap<String, Value>,
+    /// Of which machine.
+    pub machine: Machine,
+    /// What.
+    pub act: Act,
+    /// After this nothing of it may run any more.
+    pub within: Duration,
+}
+
+/// Whether a machine has power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Power {
+    /// The device says on.
+    On,
+    /// The device says off.
+    Off,
+    /// The device answers, and says neither: on its way, for instance.
+    Unknown,
+}
+
+/// Whether the device reaches the machine that it is taken for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// What the device says of itself is what the Node says.
+    Match,
+    /// It is another machine.
+    Mismatch {
+        /// What the device says.
+        found: String,
+    },
+    /// The device, or the Node, does not say.
+    Unknown,
+}
+
+/// What a device answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What it read; after `off` and `on` what it read last, if it did.
+    pub power: Power,
+    /// Whether it is the right machine.
+    pub identity: Identity,
+    /// What else it said, at most [`SAID_MOST`] bytes, without secrets.
+    pub said: String,
+}
+
+/// More than this of what a device says is not kept.
+pub const SAID_MOST: usize = 1_024;
+
+/// Why a device gave no answer. What it was asked may have been done all the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// There is no such program.
+    #[error("there is no fence agent {agent:?} in {searched}; install it, or correct spec.agent")]
+    NoAgent {
+        /// Its name.
+        agent: String,
+        /// Where it was looked for.
+        searched: String,
+    },
+    /// What the agent says of itself cannot be used.
+    #[error("fence agent {agent:?}: {why}")]
+    Metadata {
+        /// Its name.
+        agent: String,
+        /// What is wrong, and the way out.
+        why: String,
+    },
+    /// A parameter that cannot be used.
+    #[error("parameter {name:?}: {why}")]
+    Parameter {
+        /// Its name.
+        name: String,
+        /// What is wrong, and the way out; never its value if that is a secret.
+        why: String,
+    },
+    /// Name or password are wrong.
+    #[error("the device refuses the login: {said}")]
+    Login {
+        /// What it said.
+        said: String,
+    },
+    /// Nobody is there.
+    #[error("the device cannot be reached: {said}")]
+    Unreachable {
+        /// What was seen.
+        said: String,
+    },
+    /// The connection is not safe.
+    #[error("the device's TLS certificate is not trusted: {said}")]
+    Tls {
+        /// What is wrong with it.
+        said: String,
+    },
+    /// It did not answer in time; what it started was killed.
+    #[error("no answer within {}s; what was started was killed, and may have been done all the same", after.as_secs())]
+    TimedOut {
+        /// After which time.
+        after: Duration,
+    },
+    /// It says that it failed.
+    #[error("the device failed: {said}")]
+    Failed {
+        /// What it said.
+        said: String,
+    },
+    /// It said what cannot be understood.
+    #[error("the device's answer cannot be understood: {said}")]
+    Garbage {
+        /// What it said.
+        said: String,
+    },
+}
+
+impl DeviceError {
+    /// Its word in metrics and conditions: closed.
+    #[must_use]
+    pub const fn category(&self) -> &'static str {
+        match self {
+            Self::NoAgent { .. } => "NoAgent",
+            Self::Metadata { .. } => "BadMetadata",
+            Self::Parameter { .. } => "BadParameter",
+            Self::Login { .. } => "LoginDenied",
+            Self::Unreachable { .. } => "Unreachable",
+            Self::Tls { .. } => "TlsNotTrusted",
+            Self::TimedOut { .. } => "TimedOut",
+            Self::Failed { .. } => "Failed",
+            Self::Garbage { .. } => "Garbage",
+        }
+    }
+}
+
+/// Carries orders out.
+pub trait FenceTransport: Send + Sync + 'static {
+    /// Whether a device with this driver and these names of parameters can be what its spec says: the agent is there,
+    /// can look, and knows every parameter. Reaches no device.
+    fn check<'a>(
+        &'a self,
+        driver: &'a Driver,
+        parameters: &'a BTreeMap<String, Value>,
+    ) -> BoxFuture<'a, Result<(), DeviceError>>;
+
+    /// Carries one order out. Dropping the future stops what it started.
+    fn carry_out(&self, order: Order) -> BoxFuture<'_, Result<Answer, DeviceError>>;
+}
+
+/// Where there is no transport, nothing can be fenced by itself: each order is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct NoTransport;
+
+impl FenceTransport for NoTransport {
+    fn check<'a>(
+        &'a self,
+        _driver: &'a Driver,
+        _parameters: &'a BTreeMap<String, Value>,
+    ) -> BoxFuture<'a, Result<(), DeviceError>> {
+        Box::pin(std::future::ready(Err(refused())))
+    }
+
+    fn carry_out(&self, _order: Order) -> BoxFuture<'_, Result<Answer, DeviceError>> {
+        Box::pin(std::future::ready(Err(refused())))
+    }
+}
+
+fn refused() -> DeviceError {
+    DeviceError::Unreachable { said: "this process was started without devices".to_owned() }
+}
