@@ -7,6 +7,7 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | [`api`] | our own kinds, from which the CRDs are made |
 //! | [`model`] | lean domain types; identities as newtypes |
 //! | [`wire`] | the fields of API objects that somebody reads, as JSON and as protobuf |
 //! | [`client`] | connection, deadlines, audit, and the layer that refuses unpermitted deletions |
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod api;
 pub mod authority;
 pub mod cache;
 pub mod client;

@@ -33,6 +33,7 @@ impl World {
     pub fn listed() -> Self {
         let world = Self::default();
         world.cache.select();
+        world.cache.fence();
         for kind in Kind::ALL {
             world.list(kind, at(0));
         }

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use super::fence::Fencing;
 use super::update::Update;
 use crate::clock::Mono;
-use crate::model::{Controller, Pod, PodKey, Rv};
+use crate::api::DeviceRef;
+use crate::model::{Controller, Pod, PodKey, Rv, Uid};
 
 /// Why a pod's processes cannot run, as a controller believes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +26,13 @@ pub enum Claim {
         /// The node's name.
         node: Arc<str>,
     },
+    /// Evidence says that its node's life is over.
+    Fenced {
+        /// The node's name.
+        node: Arc<str>,
+        /// The name of the FenceEvidence.
+        proof: Arc<str>,
+    },
 }
 
 /// The kinds of claims: closed, for metrics and turns.
@@ -37,6 +46,8 @@ pub enum ClaimKind {
     KubeletTerminated,
     /// [`Claim::OutOfService`].
     OutOfService,
+    /// [`Claim::Fenced`].
+    Fenced,
 }
 
 impl Claim {
@@ -48,6 +59,7 @@ impl Claim {
             Self::NeverScheduled => ClaimKind::NeverScheduled,
             Self::KubeletTerminated => ClaimKind::KubeletTerminated,
             Self::OutOfService { .. } => ClaimKind::OutOfService,
+            Self::Fenced { .. } => ClaimKind::Fenced,
         }
     }
 
@@ -55,7 +67,7 @@ impl Claim {
     #[must_use]
     pub const fn node(&self) -> Option<&Arc<str>> {
         match self {
-            Self::NodeGone { node } | Self::OutOfService { node } => Some(node),
+            Self::NodeGone { node } | Self::OutOfService { node } | Self::Fenced { node, .. } => Some(node),
             Self::NeverScheduled | Self::KubeletTerminated => None,
         }
     }
@@ -131,7 +143,7 @@ impl Delete {
 }
 
 /// What a decision wants done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Intent {
     /// Take the first quorum read of a node that the cache misses. Reads only:
     /// standbys do it too, so that a quarantine survives a change of leader.
@@ -153,4 +165,19 @@ pub enum Intent {
         /// Which one.
         controller: Arc<Controller>,
     },
+    /// Take a step of fencing a node.
+    Fence(Box<Fencing>),
+    /// Look at all nodes of a device, and write down what it says.
+    Monitor(Box<Monitor>),
+}
+
+/// A device that should be looked through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Monitor {
+    /// Its namespace and name.
+    pub device: DeviceRef,
+    /// Its identity.
+    pub uid: Uid,
+    /// The nodes that it can switch.
+    pub nodes: Vec<Arc<str>>,
 }

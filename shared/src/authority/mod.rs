@@ -15,6 +15,7 @@
 //! | `node` | conditions, taints and labels of a node, after a quorum read of it and of its Lease |
 //! | `evict` | asks the API server to end a pod by its own grace, within its budget |
 //! | `cordon` | has the scheduler leave a node alone |
+//! | `fence` | switches machines off, looks, and writes down what that proves |
 //! | `scales` | reads how many pods a controller wants that the cache does not follow |
 //! | `queue`, `ledger` | whose turn it is, and what is already being done |
 //! | `writer` | the pool that ties them together |
@@ -32,6 +33,7 @@ mod cordon;
 mod delete;
 mod evict;
 mod evidence;
+mod fence;
 mod hold;
 mod ledger;
 mod node;
@@ -44,11 +46,12 @@ mod witness;
 mod writer;
 
 pub use act::Outcome;
-pub use claim::{Cause, Claim, ClaimKind, Delete, Force, Intent};
+pub use claim::{Cause, Claim, ClaimKind, Delete, Force, Intent, Monitor};
 pub use cordon::{Cordoned, cordon};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use evict::{Evicted, Eviction, NotEvicted, evict};
 pub use evidence::{Evidence, EvidenceKind};
+pub use fence::{FenceKey, Fencing, Step, Target, incident_name};
 pub use hold::{FORCE_DELETE_HELD, Hold};
 pub use node::{Effect, NodeUpdate, OurTaint, Silence};
 pub(crate) use permit::Permit;

@@ -55,7 +55,13 @@ impl<C: Ord + Copy, T> FairQueue<C, T> {
 
     /// The next turn: up to [`BATCH`] items of one lane.
     pub(super) fn pop(&mut self) -> Option<Vec<T>> {
-        let class = self.turns.pop_front()?;
+        self.pop_but(None)
+    }
+
+    /// The next turn of any class but this one.
+    pub(super) fn pop_but(&mut self, not: Option<C>) -> Option<Vec<T>> {
+        let at = self.turns.iter().position(|class| Some(*class) != not)?;
+        let class = self.turns.remove(at)?;
         let lanes = self.classes.get_mut(&class)?;
         let lane = lanes.turns.pop_front()?;
         let waiting = lanes.lanes.get_mut(&lane)?;
@@ -114,6 +120,17 @@ mod tests {
         queue.push(2, &Arc::from("other"), 9_999).unwrap();
         queue.pop().unwrap();
         assert_eq!(queue.pop().unwrap(), [9_999]);
+    }
+
+    #[test]
+    fn a_class_that_may_not_go_is_passed_over_and_keeps_its_turn() {
+        let mut queue = FairQueue::<u8, u32>::default();
+        for class in [1, 2] {
+            queue.push(class, &Arc::from("lane"), u32::from(class)).unwrap();
+        }
+        assert_eq!(queue.pop_but(Some(1)).unwrap(), [2]);
+        assert_eq!(queue.pop_but(Some(1)), None);
+        assert_eq!(queue.pop().unwrap(), [1]);
     }
 
     #[test]

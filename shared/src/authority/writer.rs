@@ -91,7 +91,8 @@ enum Class {
     Force(ClaimKind),
     Delete,
     Update,
-    /// Apart from the statuses of budgets, which are few, and for which evictions wait.
+    /// Apart from the statuses of budgets, which are few, and for which evictions wait. It waits itself while nodes do:
+    /// of a zone that is lost there are thirty times as many pods as nodes, and the API server can take only so much.
     PodOfLostNode,
     /// In a queue of its own.
     Node,
@@ -315,10 +316,16 @@ impl Authority {
             let batch = {
                 let mut state = self.state.lock();
                 let batch = match staff {
-                    Staff::Others => state.queue.pop(),
+                    Staff::Others => {
+                        let nodes_wait = state.nodes.len() > 0;
+                        state.queue.pop_but(nodes_wait.then_some(Class::PodOfLostNode))
+                    }
                     Staff::Nodes => state.nodes.pop(),
                 };
                 self.count(&state);
+                if matches!(staff, Staff::Nodes) && state.nodes.len() == 0 {
+                    self.work.notify_one();
+                }
                 batch
             };
             match batch {

@@ -62,6 +62,9 @@ pub fn follow(
     if kinds.contains(&Kind::Budgets) {
         cache.select();
     }
+    if kinds.contains(&Kind::NodeFences) {
+        cache.fence();
+    }
     for kind in kinds {
         metrics.synced(*kind, false);
         let (connection, cache) = (connection.clone(), Arc::clone(cache));

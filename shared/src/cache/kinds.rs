@@ -36,6 +36,22 @@ macro_rules! of_kind {
                 type $t = super::workloads::Followed<super::workloads::ReplicationControllers>;
                 $body
             }
+            $crate::model::Kind::FenceDevices => {
+                type $t = $crate::model::Device;
+                $body
+            }
+            $crate::model::Kind::FencePolicies => {
+                type $t = $crate::model::Policy;
+                $body
+            }
+            $crate::model::Kind::NodeFences => {
+                type $t = $crate::model::Fence;
+                $body
+            }
+            $crate::model::Kind::FenceEvidences => {
+                type $t = $crate::model::Proof;
+                $body
+            }
         }
     };
 }

@@ -19,6 +19,7 @@ mod index;
 mod kinds;
 mod nodes;
 mod object;
+mod own;
 mod selection;
 mod snapshot;
 mod sync;
@@ -52,6 +53,7 @@ use crate::model::{Budget, Controller, Interner, Kind, Node, NodeLease, Pod, Uid
 use absence::Absences;
 use heartbeat::Heartbeats;
 use index::{NodeIndex, PodIndex};
+use own::Ours;
 use selection::Selection;
 use table::Table;
 use wall::Wall;
@@ -90,6 +92,11 @@ pub enum Change<'a> {
     Budget {
         /// Its UID.
         uid: &'a Uid,
+    },
+    /// A device, a policy, a fence or evidence appeared, changed or went.
+    Fencing {
+        /// The node that it is about; `None`: about several.
+        node: Option<&'a Arc<str>>,
     },
     /// A kind was listed in full for the first time, or again.
     Listed(Kind),
@@ -130,6 +137,9 @@ pub(crate) struct Inner {
     /// Whether budgets are followed, so that pods are kept with their labels.
     selects: bool,
     selection: Selection,
+    /// Whether nodes are fenced, so that they are kept with what that asks of them.
+    fences: bool,
+    ours: Ours,
     heartbeats: Heartbeats,
     absences: Absences,
     kinds: sync::Kinds,
@@ -164,6 +174,11 @@ impl Cache {
     /// them. Before the first pod comes.
     pub(crate) fn select(&self) {
         self.inner.write().selects = true;
+    }
+
+    /// Keeps what fencing asks of nodes, and the controllers of pods. Before the first of them comes.
+    pub(crate) fn fence(&self) {
+        self.inner.write().fences = true;
     }
 
     /// What a controller's scale said, or why it could not be asked.

@@ -10,7 +10,7 @@ use super::wall::Wall;
 use super::{Change, Inner};
 use crate::clock::Mono;
 use crate::model::{
-    Interner, Kind, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, OUT_OF_SERVICE_TAINT, Pressures, Readiness,
+    Interner, Kind, Life, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, OUT_OF_SERVICE_TAINT, Pressures, Readiness,
     Says, Taint, Uid,
 };
 use crate::wire;
@@ -72,7 +72,32 @@ fn project_node(
         first_seen: now,
         age: Duration::ZERO,
         heard: now,
+        readiness_seen: now,
+        life: Some(Arc::new(life(meta, spec, status))),
     })
+}
+
+/// By these somebody wants a node left alone: ours, Cluster API's and medik8s'.
+const LEFT_ALONE_ANNOTATIONS: [&str; 2] = ["pod-safety.dev/pause-fencing", "cluster.x-k8s.io/skip-remediation"];
+const LEFT_ALONE_LABEL: &str = "remediation.medik8s.io/exclude-from-remediation";
+
+fn life(meta: &wire::ObjectMeta, spec: &wire::NodeSpec, status: &wire::NodeStatus) -> Life {
+    let info = status.node_info.as_ref();
+    let text = |text: Option<&String>| text.map_or("", String::as_str).into();
+    let annotated = |key: &&str| meta.annotations.iter().any(|entry| entry.key == **key);
+    let labelled = meta.labels.get(LEFT_ALONE_LABEL).is_some_and(|value| value == "true");
+    let taint = spec.taints.iter().find(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT));
+    Life {
+        boot_id: text(info.and_then(|info| info.boot_id.as_ref())),
+        system_uuid: text(info.and_then(|info| info.system_uuid.as_ref())),
+        provider_id: text(spec.provider_id.as_ref()),
+        labels: meta.labels.clone(),
+        left_alone: LEFT_ALONE_ANNOTATIONS
+            .into_iter()
+            .find(annotated)
+            .or(labelled.then_some(LEFT_ALONE_LABEL)),
+        out_of_service: taint.map(|taint| text(taint.value.as_ref())),
+    }
 }
 
 /// KCM's key of a zone. The old labels win where both are there, as there.
@@ -142,12 +167,18 @@ impl Object for Node {
 
     fn put(inner: &mut Inner, mut node: Self, now: Mono, tell: Tell<'_>) {
         let (uid, name) = (node.uid.clone(), Arc::clone(&node.name));
+        if !inner.fences {
+            node.life = None;
+        }
         let before = inner.nodes.known(&uid);
         date_taints(&mut node.no_execute, before.map_or(&[], |before| &before.no_execute), inner.wall, now);
         match before {
             Some(before) => {
                 (node.first_seen, node.age) = (before.first_seen, before.age);
                 node.heard = if reported(before, &node) { now } else { before.heard };
+                if node.readiness == before.readiness {
+                    node.readiness_seen = before.readiness_seen;
+                }
             }
             // Before 1970 there were no nodes: nobody said.
             None if node.created > 0 => node.age = inner.wall.age(node.created, now),

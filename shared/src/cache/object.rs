@@ -69,7 +69,7 @@ impl Undecodable {
 /// A kind that the cache follows. Sealed: the cache's own indexes hang on it.
 pub(crate) trait Object: Sized + Send + Sync + 'static {
     /// What the API server sends.
-    type Wire: prost::Message + Default + serde::de::DeserializeOwned + Send;
+    type Wire: wire::Decode + Send;
     /// What is kept of it.
     type Kept: Send + Sync + 'static;
     /// The kind.
@@ -235,7 +235,10 @@ impl Object for Pod {
         };
         if !inner.selects {
             // Nobody asks for them: they would be half of what a pod takes.
-            (pod.labels, pod.controller) = (Labels::default(), None);
+            pod.labels = Labels::default();
+            if !inner.fences {
+                pod.controller = None;
+            }
         }
         if let Some(before) = &before {
             pod.first_seen = before.first_seen;

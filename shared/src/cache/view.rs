@@ -11,7 +11,9 @@ use super::zones::ZoneCount;
 use super::{Inner, KindState, ScaleAnswer};
 use crate::authority::Hold;
 use crate::clock::Mono;
-use crate::model::{Budget, Kind, Node, Pod, Taint, Uid, Workload, WorkloadKind};
+use crate::model::{
+    Budget, Device, Fence, Kind, Node, Pod, Policy, Proof, Taint, Uid, Workload, WorkloadKind,
+};
 
 /// How long a kind may be silent before nothing is decided from it. The API
 /// server sends a bookmark each minute on a watch where nothing happens; two
@@ -298,7 +300,69 @@ impl<'a> View<'a> {
             Kind::ReplicaSets => self.count_workloads(WorkloadKind::ReplicaSet),
             Kind::StatefulSets => self.count_workloads(WorkloadKind::StatefulSet),
             Kind::ReplicationControllers => self.count_workloads(WorkloadKind::ReplicationController),
+            Kind::FenceDevices => (self.inner.ours.devices.len(), self.inner.ours.devices.undecodable()),
+            Kind::FencePolicies => (self.inner.ours.policies.len(), self.inner.ours.policies.undecodable()),
+            Kind::NodeFences => {
+                (self.inner.ours.fences.table.len(), self.inner.ours.fences.table.undecodable())
+            }
+            Kind::FenceEvidences => {
+                (self.inner.ours.proofs.table.len(), self.inner.ours.proofs.table.undecodable())
+            }
         }
+    }
+
+    /// Every readable device.
+    pub fn devices(&self) -> impl Iterator<Item = &'a Device> + use<'a> {
+        self.inner.ours.devices.iter()
+    }
+
+    /// Every readable policy.
+    pub fn policies(&self) -> impl Iterator<Item = &'a Policy> + use<'a> {
+        self.inner.ours.policies.iter()
+    }
+
+    /// The policy by which a node with these labels is fenced: of those that choose it the one with the highest
+    /// priority, of equals the first by name.
+    #[must_use]
+    pub fn policy_of(&self, labels: &std::collections::BTreeMap<String, String>) -> Option<&'a Policy> {
+        let chosen = self.policies().filter(|policy| policy.spec.node_selector.chooses(labels));
+        chosen.min_by_key(|policy| (std::cmp::Reverse(policy.spec.priority), Arc::clone(&policy.name)))
+    }
+
+    /// The device of this namespace and name, if it is there and readable.
+    #[must_use]
+    pub fn device(&self, namespace: &str, name: &str) -> Option<&'a Device> {
+        self.devices().find(|device| *device.namespace == *namespace && *device.name == *name)
+    }
+
+    /// The evidence that the life of this node is over, if there is some that holds and is good enough for its policy.
+    #[must_use]
+    pub fn proof_of(&self, node: &Node) -> Option<&'a Proof> {
+        let life = node.life.as_ref()?;
+        let wanted = self.policy_of(&life.labels).map(|policy| policy.spec.minimum_evidence).unwrap_or_default();
+        let fits = |proof: &&Proof| {
+            proof.status.invalidated.is_none()
+                && !life.boot_id.is_empty()
+                && proof.spec.node.boot_id == *life.boot_id
+                && proof.spec.node.uid == node.uid.to_string()
+                && proof.spec.kind.grade() >= wanted
+        };
+        self.proofs_of(&node.name).filter(fits).max_by_key(|proof| proof.spec.kind.grade())
+    }
+
+    /// Every readable fence.
+    pub fn fences(&self) -> impl Iterator<Item = &'a Fence> + use<'a> {
+        self.inner.ours.fences.table.iter()
+    }
+
+    /// The readable fences of the node of this name.
+    pub fn fences_of(&self, node: &str) -> impl Iterator<Item = &'a Fence> + use<'a> {
+        self.inner.ours.fences.of_node(node)
+    }
+
+    /// The readable evidence about the node of this name.
+    pub fn proofs_of(&self, node: &str) -> impl Iterator<Item = &'a Proof> + use<'a> {
+        self.inner.ours.proofs.of_node(node)
     }
 
     /// Every readable pod, by UID: for sweeps and debugging, not for decisions.

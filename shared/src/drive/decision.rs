@@ -47,7 +47,7 @@ pub enum Subject {
 }
 
 /// What should happen about one key, now.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
     /// What to do.
     pub intents: Vec<Intent>,

@@ -8,6 +8,7 @@ mod ids;
 mod intern;
 mod labels;
 mod lease;
+mod own;
 mod node;
 mod pod;
 mod taint;
@@ -20,8 +21,9 @@ pub use ids::{BadRv, PodKey, Rv, Uid, is_kubernetes_name};
 pub use intern::Interner;
 pub use labels::{BadSelector, Labels, Requirement, Selector};
 pub use lease::NodeLease;
+pub use own::{Device, Fence, Own, OwnSpec, Policy, Proof};
 pub use node::{
-    NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeKey, OUT_OF_SERVICE_TAINT, Pressures, Readiness,
+    Life, NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeKey, OUT_OF_SERVICE_TAINT, Pressures, Readiness,
     SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
 };
 pub use pod::{Controller, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod};
@@ -47,11 +49,19 @@ pub enum Kind {
     StatefulSets,
     /// ReplicationControllers.
     ReplicationControllers,
+    /// Our FenceDevices.
+    FenceDevices,
+    /// Our FencePolicies.
+    FencePolicies,
+    /// Our NodeFences.
+    NodeFences,
+    /// Our FenceEvidences.
+    FenceEvidences,
 }
 
 impl Kind {
     /// Every kind, in the order of their sync states.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::Pods,
         Self::Nodes,
         Self::NodeLeases,
@@ -60,6 +70,10 @@ impl Kind {
         Self::ReplicaSets,
         Self::StatefulSets,
         Self::ReplicationControllers,
+        Self::FenceDevices,
+        Self::FencePolicies,
+        Self::NodeFences,
+        Self::FenceEvidences,
     ];
 
     /// The name that logs, metrics and RBAC use.
@@ -74,6 +88,10 @@ impl Kind {
             Self::ReplicaSets => "replicasets",
             Self::StatefulSets => "statefulsets",
             Self::ReplicationControllers => "replicationcontrollers",
+            Self::FenceDevices => "fencedevices",
+            Self::FencePolicies => "fencepolicies",
+            Self::NodeFences => "nodefences",
+            Self::FenceEvidences => "fenceevidences",
         }
     }
 
@@ -98,6 +116,10 @@ impl Kind {
             Self::ReplicaSets => "/apis/apps/v1/replicasets",
             Self::StatefulSets => "/apis/apps/v1/statefulsets",
             Self::ReplicationControllers => "/api/v1/replicationcontrollers",
+            Self::FenceDevices => "/apis/pod-safety.dev/v1alpha1/fencedevices",
+            Self::FencePolicies => "/apis/pod-safety.dev/v1alpha1/fencepolicies",
+            Self::NodeFences => "/apis/pod-safety.dev/v1alpha1/nodefences",
+            Self::FenceEvidences => "/apis/pod-safety.dev/v1alpha1/fenceevidences",
         }
     }
 }

@@ -86,6 +86,23 @@ pub struct NodeKey {
     pub uid: Uid,
 }
 
+/// What fencing asks of a node: which machine it is, which life of it, and what is said of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// `status.nodeInfo.bootID`, empty if nobody says.
+    pub boot_id: Box<str>,
+    /// `status.nodeInfo.systemUUID`, empty if nobody says.
+    pub system_uuid: Box<str>,
+    /// `spec.providerID`, empty if nobody says.
+    pub provider_id: Box<str>,
+    /// Its labels.
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// An annotation or a label by which somebody wants it left alone.
+    pub left_alone: Option<&'static str>,
+    /// The value of its taint [`OUT_OF_SERVICE_TAINT`], if it has one.
+    pub out_of_service: Option<Box<str>>,
+}
+
 /// A node as decisions see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
@@ -127,6 +144,10 @@ pub struct Node {
     pub age: Duration,
     /// When this process last saw its kubelet report something; at first when it saw the node.
     pub heard: Mono,
+    /// When this process first saw its Ready condition as it is.
+    pub readiness_seen: Mono,
+    /// Kept where nodes are fenced.
+    pub life: Option<Arc<Life>>,
 }
 
 impl Node {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::Status;
+use super::{ObjectMeta, Status};
 
 /// The `Accept` header of every read.
 pub const PROTOBUF_FIRST: &str = "application/vnd.kubernetes.protobuf,application/json;q=0.5";
@@ -70,6 +70,53 @@ pub enum WireError {
     UnknownEvent(String),
 }
 
+/// What an object can be decoded into.
+pub trait Decode: Sized {
+    /// From JSON.
+    ///
+    /// # Errors
+    /// The bytes are of another shape.
+    fn from_json(bytes: &[u8]) -> Result<Self, WireError>;
+    /// From protobuf, without its envelope.
+    ///
+    /// # Errors
+    /// The bytes are of another shape.
+    fn from_protobuf(bytes: Bytes) -> Result<Self, WireError>;
+}
+
+impl<T: Message + Default + DeserializeOwned> Decode for T {
+    fn from_json(bytes: &[u8]) -> Result<Self, WireError> {
+        serde_json::from_slice(bytes).map_err(WireError::Json)
+    }
+
+    fn from_protobuf(bytes: Bytes) -> Result<Self, WireError> {
+        Self::decode(bytes).map_err(WireError::Protobuf)
+    }
+}
+
+/// An object of a kind of ours: those have no protobuf form.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Custom<S, T> {
+    /// Its metadata.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// What is wanted.
+    pub spec: S,
+    /// What became of it.
+    #[serde(default)]
+    pub status: Option<T>,
+}
+
+impl<S: DeserializeOwned, T: DeserializeOwned> Decode for Custom<S, T> {
+    fn from_json(bytes: &[u8]) -> Result<Self, WireError> {
+        serde_json::from_slice(bytes).map_err(WireError::Json)
+    }
+
+    fn from_protobuf(_bytes: Bytes) -> Result<Self, WireError> {
+        Err(WireError::NotJson)
+    }
+}
+
 /// One object, not decoded yet.
 #[derive(Clone, Debug)]
 pub struct Raw {
@@ -97,10 +144,10 @@ impl Raw {
     ///
     /// # Errors
     /// The bytes are of another shape.
-    pub fn decode<T: Message + Default + DeserializeOwned>(&self) -> Result<T, WireError> {
+    pub fn decode<T: Decode>(&self) -> Result<T, WireError> {
         match self.encoding {
-            Encoding::Json => serde_json::from_slice(&self.bytes).map_err(WireError::Json),
-            Encoding::Protobuf => T::decode(self.bytes.clone()).map_err(WireError::Protobuf),
+            Encoding::Json => T::from_json(&self.bytes),
+            Encoding::Protobuf => T::from_protobuf(self.bytes.clone()),
         }
     }
 

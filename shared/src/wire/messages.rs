@@ -198,6 +198,8 @@ message! {
 message! {
     /// `node.spec`.
     NodeSpec {
+        /// Which machine it is to its provider.
+        provider_id: Option<String> = [string, optional, tag = "3"] serde[rename = "providerID"];
         /// The scheduler takes it for no new pod: it is cordoned.
         unschedulable: bool = [bool, tag = "4"];
         /// Its taints.
@@ -224,6 +226,18 @@ message! {
     NodeStatus {
         /// Its conditions.
         conditions: Vec<NodeCondition> = [message, repeated, tag = "4"] serde[deserialize_with = "null_is_empty"];
+        /// What its machine and its boot are.
+        node_info: Option<NodeInfo> = [message, optional, tag = "7"];
+    }
+}
+
+message! {
+    /// `node.status.nodeInfo`.
+    NodeInfo {
+        /// The machine's own number, by its firmware.
+        system_uuid: Option<String> = [string, optional, tag = "2"] serde[rename = "systemUUID"];
+        /// It changes whenever the machine boots.
+        boot_id: Option<String> = [string, optional, tag = "3"] serde[rename = "bootID"];
     }
 }
 

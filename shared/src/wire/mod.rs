@@ -15,10 +15,10 @@ mod placement;
 mod policy;
 mod time;
 
-pub use codec::{Encoding, Event, Frames, PROTOBUF_FIRST, Raw, WireError};
+pub use codec::{Custom, Decode, Encoding, Event, Frames, PROTOBUF_FIRST, Raw, WireError};
 pub use list::List;
 pub use messages::{
-    ContainerState, ContainerStatus, Lease, LeaseSpec, MapKey, Node, NodeCondition, NodeSpec, NodeStatus,
+    ContainerState, ContainerStatus, Lease, LeaseSpec, MapKey, Node, NodeCondition, NodeInfo, NodeSpec, NodeStatus,
     ObjectMeta, OnlyMeta, OwnerReference, Pod, PodCondition, PodSpec, PodStatus, Presence, Status,
     StatusCause, StatusDetails, Taint, Toleration,
 };

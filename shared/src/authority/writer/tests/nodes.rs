@@ -241,6 +241,23 @@ async fn budgets_do_not_wait_for_the_pods_of_lost_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_of_lost_nodes_wait_while_nodes_do() {
+    let pool = pool(Leadership::alone(), |asked| lost(asked).late(Duration::from_millis(10)));
+    for number in 0..200 {
+        pool.authority.submit(of_node(silent(&format!("n{number}"))), &pool.owner);
+    }
+    for number in 0..200 {
+        pool.authority.submit(of_pod(&format!("p{number}"), true, None), &pool.owner);
+    }
+    pass(0.2).await;
+    let ended = pool.ended();
+    assert!(ended.iter().filter(|line| line.contains("uid-n")).count() > 50, "{ended:?}");
+    assert!(!ended.iter().any(|line| line.contains("uid-p")), "{ended:?}");
+    pass(10.0).await;
+    assert_eq!(pool.ended().len(), 400, "then they have their turn");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_waits_for_nodes_is_forgotten_when_leadership_is_lost() {
     let pool = pool(Leadership::alone(), |asked| lost(asked).late(Duration::from_secs(1)));
     for number in 0..2 * NODE_WRITERS {

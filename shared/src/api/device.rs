@@ -1,0 +1,185 @@
+//! `FenceDevice`: how to reach the power of which nodes.
+
+use std::collections::BTreeMap;
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Condition, NodeSelector};
+
+/// A way to switch machines off and on, and to look.
+#[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[kube(
+    group = "pod-safety.dev",
+    version = "v1alpha1",
+    kind = "FenceDevice",
+    plural = "fencedevices",
+    shortname = "fd",
+    category = "pod-safety",
+    namespaced,
+    status = "FenceDeviceStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Driver","type":"string","jsonPath":".spec.driver"}"#,
+    printcolumn = r#"{"name":"Agent","type":"string","jsonPath":".spec.agent"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"Trusted","type":"string","jsonPath":".status.conditions[?(@.type==\"Trusted\")].status"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = ("(self.driver == 'Agent') == has(self.agent)", "agent is needed with driver Agent, and only there"),
+    validation = ("!has(self.parameters) || !('action' in self.parameters || 'option' in self.parameters || 'method' in self.parameters)", "action, option and method are chosen by pod-safety: it only asks for goals (off, on), never for a pulse (reboot, cycle)"),
+)]
+pub struct FenceDeviceSpec {
+    /// By which means the device is reached.
+    pub driver: DeviceDriver,
+    /// The executable of the fence-agents project, such as `fence_ipmilan`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^fence_[a-z0-9_]{1,64}$"))]
+    pub agent: Option<String>,
+    /// Which nodes it can switch.
+    #[serde(default)]
+    pub node_selector: NodeSelector,
+    /// Parameters, as the driver names them. Values may contain `{{.Node.Name}}`, `{{.Node.ProviderID}}`,
+    /// `{{.Node.SystemUUID}}` and `{{.Node.Label "key"}}`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+    /// Parameters of single nodes, by the node's name; they win over `parameters`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_parameters: BTreeMap<String, BTreeMap<String, String>>,
+    /// Parameters whose values come from Secrets of this namespace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secret_parameters: Vec<SecretParameter>,
+    /// For how long an act may take before it is killed, in seconds.
+    #[serde(default)]
+    pub timeout_seconds: Timeouts,
+    /// How sure it must be that the device reaches the machine of the node: it is compared with the node's
+    /// `status.nodeInfo.systemUUID`, where the driver can (Redfish).
+    #[serde(default)]
+    pub identity_check: IdentityCheck,
+    /// How often it is looked at each node's power while nothing is wrong, in seconds. 0: never.
+    #[serde(default = "monitor_seconds")]
+    #[schemars(range(min = 0, max = 86_400))]
+    pub monitor_seconds: u32,
+}
+
+const fn monitor_seconds() -> u32 {
+    300
+}
+
+/// By which means a device is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DeviceDriver {
+    /// An executable of the fence-agents project.
+    Agent,
+    /// A Redfish service.
+    Redfish,
+}
+
+/// A parameter from a Secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretParameter {
+    /// The parameter.
+    pub parameter: String,
+    /// The Secret's name; it may contain what values may contain.
+    pub secret: String,
+    /// The key in it.
+    pub key: String,
+}
+
+/// For how long acts may take, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Timeouts {
+    /// Switching off.
+    #[serde(default = "switch_seconds")]
+    #[schemars(range(min = 1, max = 3_600))]
+    pub off: u32,
+    /// Switching on.
+    #[serde(default = "switch_seconds")]
+    #[schemars(range(min = 1, max = 3_600))]
+    pub on: u32,
+    /// Looking.
+    #[serde(default = "look_seconds")]
+    #[schemars(range(min = 1, max = 600))]
+    pub look: u32,
+}
+
+const fn switch_seconds() -> u32 {
+    60
+}
+
+const fn look_seconds() -> u32 {
+    20
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { off: switch_seconds(), on: switch_seconds(), look: look_seconds() }
+    }
+}
+
+/// How sure it must be that the device reaches the right machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum IdentityCheck {
+    /// Nothing is proved unless the device and the Node say the same.
+    Required,
+    /// Nothing is proved if they say different things.
+    #[default]
+    BestEffort,
+}
+
+/// Which device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceRef {
+    /// Its namespace.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: String,
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+impl std::fmt::Display for DeviceRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What is known of a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FenceDeviceStatus {
+    /// Of which generation of the spec this is said.
+    pub observed_generation: i64,
+    /// `Ready`: its spec can be used. `Trusted`: no evidence from it was contradicted.
+    pub conditions: Vec<Condition>,
+    /// What it said of its nodes, one entry for each.
+    pub targets: Vec<TargetStatus>,
+}
+
+/// What a device said of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TargetStatus {
+    /// The node's name.
+    pub node: String,
+    /// `On`, `Off` or `Unknown`.
+    pub power: String,
+    /// `Match`, `Mismatch` or `Unknown`.
+    pub identity: String,
+    /// When it was asked.
+    pub looked: String,
+    /// What is wrong, if anything is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+impl FenceDeviceStatus {
+    /// The status of a condition, if it is there.
+    #[must_use]
+    pub fn says(&self, condition: &str) -> Option<&str> {
+        self.conditions.iter().find(|one| one.r#type == condition).map(|one| one.status.as_str())
+    }
+}

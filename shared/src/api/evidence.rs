@@ -1,0 +1,110 @@
+//! `FenceEvidence`: an immutable fact about one incarnation of a node.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{DeviceRef, Grade, Incarnation};
+
+/// A fact. It is written once, before anything relies on it, and kept as the answer to "why was my pod force deleted".
+#[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[kube(
+    group = "pod-safety.dev",
+    version = "v1alpha1",
+    kind = "FenceEvidence",
+    plural = "fenceevidences",
+    shortname = "fe",
+    category = "pod-safety",
+    status = "FenceEvidenceStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Node","type":"string","jsonPath":".spec.node.name"}"#,
+    printcolumn = r#"{"name":"Kind","type":"string","jsonPath":".spec.kind"}"#,
+    printcolumn = r#"{"name":"By","type":"string","jsonPath":".spec.by"}"#,
+    printcolumn = r#"{"name":"Invalidated","type":"string","jsonPath":".status.invalidated.reason"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = ("self == oldSelf", "evidence cannot be changed; it can be invalidated, in its status"),
+    validation = ("(self.kind == 'PowerOff') == has(self.fence)", "evidence of kind PowerOff, and only that, names the NodeFence that found it"),
+    validation = ("(self.kind == 'Asserted') == has(self.reason)", "evidence of kind Asserted, and only that, has a reason"),
+)]
+pub struct FenceEvidenceSpec {
+    /// Of which incarnation.
+    pub node: Incarnation,
+    /// How it was found.
+    pub kind: KindOfEvidence,
+    /// The NodeFence that found it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<String>,
+    /// The looks that showed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<Sample>,
+    /// `renewTime` of the node's Lease when it was found; a later one contradicts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_renewed: Option<String>,
+    /// Which process or person says so.
+    #[schemars(length(min = 1, max = 256))]
+    pub by: String,
+    /// Why a person says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1_024))]
+    pub reason: Option<String>,
+}
+
+/// How a fact was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum KindOfEvidence {
+    /// All its power supplies were off in two looks.
+    PowerOff,
+    /// A person says that it is off.
+    Asserted,
+}
+
+impl KindOfEvidence {
+    /// How much it is worth.
+    #[must_use]
+    pub const fn grade(self) -> Grade {
+        match self {
+            Self::PowerOff => Grade::Verified,
+            Self::Asserted => Grade::Asserted,
+        }
+    }
+}
+
+/// What a device said at one look.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Sample {
+    /// Which device.
+    pub device: DeviceRef,
+    /// When.
+    pub at: String,
+    /// `On`, `Off` or `Unknown`.
+    pub power: String,
+    /// `Match`, `Mismatch` or `Unknown`.
+    pub identity: String,
+    /// What else it said, or why it said nothing.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub said: String,
+}
+
+/// What became of a fact.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("!has(oldSelf.invalidated) || has(self.invalidated)", "what is invalid stays so"))]
+pub struct FenceEvidenceStatus {
+    /// It is no longer believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalidated: Option<Invalidation>,
+}
+
+/// Why a fact is no longer believed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Invalidation {
+    /// Since when.
+    pub at: String,
+    /// Why.
+    pub reason: String,
+}

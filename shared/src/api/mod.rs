@@ -1,0 +1,137 @@
+//! Our own kinds: `pod-safety.dev/v1alpha1`.
+//!
+//! Duty: the Rust types are the source. The CRDs that the chart ships and that `pod-safety manifests` prints are made
+//! from them, CEL rules, columns and defaults included.
+//!
+//! | kind | short | scope | says |
+//! |---|---|---|---|
+//! | [`FenceDevice`] | `fd` | namespaced: it sits beside its Secret | how to reach the power of which nodes |
+//! | [`FencePolicy`] | `fp` | cluster | when to fence which nodes, in which order, with which brakes |
+//! | [`NodeFence`] | `nf` | cluster | one incident of one incarnation of a node: intent, attempts, phase |
+//! | [`FenceEvidence`] | `fe` | cluster | an immutable fact about one incarnation |
+//!
+//! Invariants: facts are about an *incarnation* of a node ([`Incarnation`]), never about a name. What a spec of evidence
+//! says cannot be changed; it can be declared invalid, once. Times in statuses are for people: no decision compares
+//! them with our clock.
+
+mod device;
+mod evidence;
+mod fence;
+mod policy;
+mod schema;
+
+pub use device::{
+    DeviceDriver, DeviceRef, FenceDevice, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, SecretParameter,
+    TargetStatus, Timeouts,
+};
+pub use evidence::{
+    FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, KindOfEvidence, Sample,
+};
+pub use fence::{
+    Attempt, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Trigger, Verified,
+};
+pub use policy::{
+    Brakes, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Grade, Level, PolicyMode, Recovery, Unhealthy,
+    When,
+};
+pub use schema::{crds, group_path};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The API group.
+pub const GROUP: &str = "pod-safety.dev";
+/// The version.
+pub const VERSION: &str = "v1alpha1";
+
+/// Which node, and which life of its machine. Facts are about incarnations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Incarnation {
+    /// The node's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The UID of its Node object.
+    #[schemars(length(min = 1, max = 64))]
+    pub uid: String,
+    /// `status.nodeInfo.bootID`: it changes whenever the machine boots.
+    #[schemars(length(min = 1, max = 128))]
+    #[serde(rename = "bootID")]
+    pub boot_id: String,
+}
+
+/// A condition by the API's conventions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What it is about, in CamelCase.
+    pub r#type: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Why, in one CamelCase word.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+    /// Since when it has this status.
+    pub last_transition_time: String,
+}
+
+/// Which nodes: all labels, and all expressions, must fit. An empty selector chooses every node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeSelector {
+    /// Labels with their values.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub match_labels: std::collections::BTreeMap<String, String>,
+    /// Requirements of labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub match_expressions: Vec<Expression>,
+}
+
+/// A requirement of a label.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Expression {
+    /// The label's key.
+    pub key: String,
+    /// How it is compared.
+    pub operator: ExpressionOperator,
+    /// With what; only with `In` and `NotIn`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
+}
+
+/// How a label is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ExpressionOperator {
+    /// Its value is one of these.
+    In,
+    /// It is missing, or its value is none of these.
+    NotIn,
+    /// It is there.
+    Exists,
+    /// It is not.
+    DoesNotExist,
+}
+
+impl NodeSelector {
+    /// Whether it chooses a node with these labels.
+    #[must_use]
+    pub fn chooses(&self, labels: &std::collections::BTreeMap<String, String>) -> bool {
+        let fits = |one: &Expression| {
+            let value = labels.get(&one.key);
+            let listed = value.is_some_and(|value| one.values.contains(value));
+            match one.operator {
+                ExpressionOperator::In => listed,
+                ExpressionOperator::NotIn => !listed,
+                ExpressionOperator::Exists => value.is_some(),
+                ExpressionOperator::DoesNotExist => value.is_none(),
+            }
+        };
+        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(fits)
+    }
+}
+
+#[cfg(test)]
+mod tests;

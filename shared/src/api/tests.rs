@@ -1,0 +1,56 @@
+//! The CRDs say what the types say.
+
+use super::*;
+
+fn labels(all: &[(&str, &str)]) -> std::collections::BTreeMap<String, String> {
+    all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn every_kind_has_a_crd_with_columns_and_a_status() {
+    let all = crds();
+    let names: Vec<_> = all.iter().map(|crd| crd["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "fencedevices.pod-safety.dev",
+            "fencepolicies.pod-safety.dev",
+            "nodefences.pod-safety.dev",
+            "fenceevidences.pod-safety.dev"
+        ]
+    );
+    for crd in &all {
+        let version = &crd["spec"]["versions"][0];
+        assert_eq!(version["name"], VERSION);
+        assert!(version["subresources"]["status"].is_object(), "{crd}");
+        assert!(version["additionalPrinterColumns"].as_array().unwrap().len() >= 4, "{crd}");
+    }
+}
+
+#[test]
+fn evidence_cannot_be_changed() {
+    let crds = crds();
+    let spec = &crds[3]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let rules = spec["x-kubernetes-validations"].as_array().unwrap();
+    assert!(rules.iter().any(|rule| rule["rule"] == "self == oldSelf"), "{spec}");
+}
+
+#[test]
+fn a_selector_chooses_by_all_that_it_says() {
+    let selector = NodeSelector {
+        match_labels: labels(&[("role", "db")]),
+        match_expressions: vec![
+            Expression {
+                key: "zone".to_owned(),
+                operator: ExpressionOperator::In,
+                values: vec!["a".to_owned(), "b".to_owned()],
+            },
+            Expression { key: "spot".to_owned(), operator: ExpressionOperator::DoesNotExist, values: Vec::new() },
+        ],
+    };
+    assert!(selector.chooses(&labels(&[("role", "db"), ("zone", "b")])));
+    assert!(!selector.chooses(&labels(&[("role", "db"), ("zone", "c")])));
+    assert!(!selector.chooses(&labels(&[("role", "db")])));
+    assert!(!selector.chooses(&labels(&[("role", "db"), ("zone", "a"), ("spot", "")])));
+    assert!(NodeSelector::default().chooses(&labels(&[])));
+}

@@ -1,0 +1,153 @@
+//! Fencing, carried out: one step of one node at a time, each begun by a compare-and-swap of its NodeFence.
+//!
+//! | file | says |
+//! |---|---|
+//! | `render` | what of a device's spec is meant for one node |
+//! | `orders` | the device and its Secrets, read by quorum, as orders; and the looks |
+//! | `judge` | what looks prove. Pure |
+//! | `step` | the steps |
+//! | `mark` | the out-of-service taint, added after proof and taken away by its owner only |
+//!
+//! Danger note: the intent to switch a machine off is written down before the device is asked, at the version that was
+//! decided from. So whoever leads next finds it, waits until it can no longer land, and looks. What a device answers to
+//! `off` is a hint: that the machine is off follows from two later looks, apart, during which its kubelet was silent.
+//! A step ends with the leader's term: a device that is being asked then is left, and what was started for it is killed.
+
+mod judge;
+mod mark;
+mod orders;
+mod render;
+mod step;
+
+use std::sync::Arc;
+
+pub(super) use orders::{Looker, Reader};
+pub(super) use step::carry_out;
+
+use crate::api::{NodeFenceSpec, NodeFenceStatus};
+use crate::model::{Rv, Uid};
+
+/// A NodeFence at the version that was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FenceKey {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity.
+    pub uid: Uid,
+    /// The version that was seen.
+    pub rv: Rv,
+}
+
+/// One step for one node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fencing {
+    /// The node's name: one step at a time is taken for it.
+    pub node: Arc<str>,
+    /// What is done.
+    pub step: Step,
+}
+
+/// What is done. Each writes the status that it carries, at the version that was seen, or nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// An incident begins.
+    Open(Box<NodeFenceSpec>),
+    /// A status is written, and nothing else is done.
+    Write(Target),
+    /// The last attempt of the status is new: it is written, then its devices are asked, then what they answered is
+    /// written.
+    Attempt(Target),
+    /// The devices of the last attempt are looked at, twice; what was seen is written into it.
+    Look(Target),
+    /// What the last attempt's looks showed becomes evidence, if the kubelet has been silent since.
+    Prove(Target),
+    /// The out-of-service taint is put on the node, for the evidence that the status names.
+    Taint(Target),
+    /// Our out-of-service taint is taken from the node, which is Ready with another boot.
+    Untaint(Target),
+    /// What was proved is not true: the evidence is invalidated, its devices are no longer trusted, our taint goes.
+    Contradict(Target),
+}
+
+/// A NodeFence, and the status that it should have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Which one.
+    pub fence: FenceKey,
+    /// What it is about.
+    pub spec: Box<NodeFenceSpec>,
+    /// As it should be.
+    pub status: Box<NodeFenceStatus>,
+}
+
+impl Step {
+    /// Its name in logs and metrics: closed.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Open(_) => "open",
+            Self::Write(_) => "write",
+            Self::Attempt(_) => "attempt",
+            Self::Look(_) => "look",
+            Self::Prove(_) => "prove",
+            Self::Taint(_) => "taint",
+            Self::Untaint(_) => "untaint",
+            Self::Contradict(_) => "contradict",
+        }
+    }
+
+    /// The names of all steps, for metrics.
+    pub const NAMES: [&'static str; 8] =
+        ["open", "write", "attempt", "look", "prove", "taint", "untaint", "contradict"];
+
+    /// Whom it is about, if that is there.
+    #[must_use]
+    pub const fn target(&self) -> Option<&Target> {
+        match self {
+            Self::Open(_) => None,
+            Self::Write(target)
+            | Self::Attempt(target)
+            | Self::Look(target)
+            | Self::Prove(target)
+            | Self::Taint(target)
+            | Self::Untaint(target)
+            | Self::Contradict(target) => Some(target),
+        }
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub fn spec(&self) -> &NodeFenceSpec {
+        match self {
+            Self::Open(spec) => spec,
+            Self::Write(target)
+            | Self::Attempt(target)
+            | Self::Look(target)
+            | Self::Prove(target)
+            | Self::Taint(target)
+            | Self::Untaint(target)
+            | Self::Contradict(target) => &target.spec,
+        }
+    }
+}
+
+/// The name of the incident, and of the evidence, of one incarnation: the same for whoever asks.
+#[must_use]
+pub fn incident_name(spec: &crate::api::Incarnation) -> String {
+    let digest = fnv(&[spec.uid.as_bytes(), &[0], spec.boot_id.as_bytes()]);
+    // A name of 253 characters has no room for the number.
+    let stem = spec.name.get(..LONGEST_STEM).unwrap_or(&spec.name).trim_end_matches(['-', '.']);
+    format!("{stem}-{digest:016x}")
+}
+
+/// 253 less a dash and sixteen digits.
+const LONGEST_STEM: usize = 236;
+
+/// FNV-1a: it only tells incarnations of one name apart; what an object is about is compared in full.
+fn fnv(parts: &[&[u8]]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.iter());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests;
