@@ -64,6 +64,6 @@ const fn reason(kind: ClaimKind) -> &'static str {
         ClaimKind::NodeGone => "orphaned",
         ClaimKind::NeverScheduled => "unscheduled",
         ClaimKind::KubeletTerminated => "terminated",
-        ClaimKind::OutOfService => "out-of-service",
+        ClaimKind::OutOfService | ClaimKind::Fenced => "out-of-service",
     }
 }

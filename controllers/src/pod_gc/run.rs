@@ -90,7 +90,8 @@ impl Controller for PodGc {
             Change::Node { name, .. } => mark(Key::Node(Arc::clone(name))),
             // A heartbeat matters for missing nodes only; those are looked at by
             // the clock, and the authority looks once more before it acts.
-            Change::Heartbeat { .. } | Change::Budget { .. } | Change::Listed(_) => {}
+            Change::Heartbeat { .. } | Change::Budget { .. } | Change::Fencing { .. } | Change::Listed(_) => {
+            }
         }
     }
 
