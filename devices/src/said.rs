@@ -54,11 +54,6 @@ impl Redactor {
         last(&one_line(&text), SAID_MOST)
     }
 
-    /// Whether `text` holds a secret: for what must not be repeated at all.
-    pub(crate) fn finds_in(&self, text: &str) -> bool {
-        self.needles.iter().any(|needle| text.contains(needle.as_str()))
-    }
-
     /// The last bytes of a cut text may be the beginning of a secret.
     fn without_half(&self, text: &str, cut: bool) -> Zeroizing<String> {
         let longest = self.needles.first().map_or(0, |needle| needle.len());

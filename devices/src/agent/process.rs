@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pod_safety_shared::clock::{Env, Mono};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::Timespec;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::unix::pipe;
 use zeroize::Zeroizing;
 
-use super::remains::{MARK, Remains};
+use super::remains::{MARK, Remains, has_ended};
 
 /// Where agents find what they call by name.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -39,6 +39,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// So often it is looked: for a second. What is alive then waits for hardware, or belongs to another user.
 const LOOKS: u32 = 200;
+
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// How long a dropped future may hold its thread until the agent is gone. It takes far less than a millisecond.
 const DROP_WAITS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -157,7 +159,8 @@ impl Group {
 
     /// One look: whether nothing with the mark is left and the agent itself has ended.
     fn gone(&mut self) -> std::io::Result<ControlFlow<ExitStatus>> {
-        if self.remains.kill() > 0 || !has_ended(self.handle.get_ref(), Timespec { tv_sec: 0, tv_nsec: 0 }) {
+        let left = self.remains.kill();
+        if left > 0 || !self.remains.ended(AT_ONCE) || !has_ended(self.handle.get_ref(), AT_ONCE) {
             return Ok(ControlFlow::Continue(()));
         }
         let status = self.child.wait()?;
@@ -171,20 +174,13 @@ impl Drop for Group {
         if self.reaped {
             return;
         }
-        // Until a look finds nobody new: what was killed already still shows for a moment.
-        self.remains.kill();
-        let ended = has_ended(self.handle.get_ref(), DROP_WAITS);
-        self.remains.kill();
-        if ended {
+        // Until nobody is found any more, or one will not die, which nothing of ours can change.
+        while self.remains.kill() > 0 && self.remains.ended(DROP_WAITS) {}
+        if has_ended(self.handle.get_ref(), DROP_WAITS) {
             // Nobody is left to tell.
             let _ = self.child.wait();
         }
     }
-}
-
-fn has_ended(handle: &OwnedFd, wait: Timespec) -> bool {
-    let mut handles = [PollFd::new(handle, PollFlags::IN)];
-    poll(&mut handles, Some(&wait)).is_ok_and(|ready| ready > 0)
 }
 
 #[expect(

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, pidfd_send_signal, waitid,
 };
@@ -45,6 +46,12 @@ impl Remains {
         seen
     }
 
+    /// Whether all that were found have ended, each after at most `wait`. One that was killed runs no more, but takes a
+    /// moment to let go of its files.
+    pub(super) fn ended(&self, wait: Timespec) -> bool {
+        self.found.values().all(|handle| has_ended(handle, wait))
+    }
+
     /// Takes the exit states of those that became our children when their parents died: as the first process of a
     /// container we are everybody's last parent, and nobody else would.
     fn reap(&self) {
@@ -78,4 +85,10 @@ impl Remains {
         let environment = std::fs::read(process.join("environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|entry| entry == self.mark.as_bytes())
     }
+}
+
+/// Whether a process has ended, after at most `wait`.
+pub(super) fn has_ended(process: &OwnedFd, wait: Timespec) -> bool {
+    let mut processes = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut processes, Some(&wait)).is_ok_and(|ready| ready > 0)
 }

@@ -71,7 +71,7 @@ cp -a "$building/root/usr/share/fence" "$building/library"
 for agent in "$building"/agents/*; do
     if [ ! -L "$agent" ] && head -c 20 "$agent" | grep -q '^#!/usr/bin/python3'; then
         sed -i -e "1s|/usr/bin/python3|$interpreter|" \
-            -e "s|sys.path.append(\"/usr/share/fence\")|sys.path[:0] = [\"$finished/library\", \"$finished/python\"]|" \
+            -e "1a import sys; sys.path[:0] = [\"$finished/library\", \"$finished/python\"]" \
             -e "s|\"/usr/bin/ipmitool\"|\"$finished/bin/ipmitool\"|" "$agent"
     fi
 done
