@@ -205,7 +205,7 @@ fn watch(child: &mut Child, pid: Pid) -> std::io::Result<(AsyncFd<OwnedFd>, Pipe
     Ok((handle, pipes))
 }
 
-fn command(path: &Path, left: Duration, mark: &str) -> Command {
+pub(super) fn command(path: &Path, left: Duration, mark: &str) -> Command {
     let keeper = KEEPERS.into_iter().find(|keeper| Path::new(keeper).is_file());
     let mut command = match keeper {
         Some(keeper) => {

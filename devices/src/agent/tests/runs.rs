@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pod_safety_shared::transport::{Act, DeviceError, FenceTransport as _, Identity, Power};
 
+use super::super::process;
 use super::{SECRET, Stage, order};
 
 const OFF: &str = "echo 'Status: OFF'; exit 2";
@@ -124,4 +125,14 @@ async fn an_agent_that_cannot_start_is_named() {
     std::fs::remove_file(stage.path("fence_test")).unwrap();
     let error = stage.act(Act::Look).await.unwrap_err();
     assert!(matches!(&error, DeviceError::NoAgent { agent, .. } if agent == "fence_test"), "{error}");
+}
+
+/// A successor that reads our intent waits for its deadline and no longer, whatever became of us.
+#[tokio::test]
+async fn the_deadline_is_kept_when_we_are_gone() {
+    let stage = Stage::new().raw("sleep 300 & echo $! > ${0%/*}/pids; wait");
+    let mut command = process::command(&stage.path("fence_test"), Duration::from_secs(1), "test");
+    let status = command.status().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{status}");
+    assert_dead(stage.read("pids").trim());
 }
