@@ -134,5 +134,7 @@ async fn the_deadline_is_kept_when_we_are_gone() {
     let mut command = process::command(&stage.path("fence_test"), Duration::from_secs(1), "test");
     let status = command.status().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{status}");
+    // Killed, but nobody has waited until it is gone.
+    tokio::time::sleep(Duration::from_millis(500)).await;
     assert_dead(stage.read("pids").trim());
 }
