@@ -9,7 +9,7 @@
 //!
 //! Invariants: a goal (off, on) or a look, never a pulse. When the answer is there, or the time is over, or the
 //! future is dropped, nothing of the order runs any more. No secret leaves but to its device: all that a device says
-//! goes through [`said`] first. What is not plainly off is not off.
+//! goes through `said` first. What is not plainly off is not off.
 //!
 //! This crate knows no cluster. Who is to be fenced, when, and what an answer proves is decided elsewhere.
 #![forbid(unsafe_code)]

@@ -23,8 +23,6 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::said::Redactor;
-
 /// A controller that lives answers a connection at once; a slow one needs seconds for the handshake.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(10);
 
@@ -46,7 +44,6 @@ struct Road<'a> {
     env: &'a Env,
     authority: &'a Authority,
     tls: TlsConnector,
-    redactor: &'a Redactor,
 }
 
 /// hyper's two halves: one takes requests, the other must be polled for anything to move.
@@ -57,14 +54,9 @@ struct Open {
 }
 
 impl<'a> Link<'a> {
-    pub(super) fn new(
-        env: &'a Env,
-        authority: &'a Authority,
-        tls: ClientConfig,
-        redactor: &'a Redactor,
-    ) -> Self {
+    pub(super) fn new(env: &'a Env, authority: &'a Authority, tls: ClientConfig) -> Self {
         let tls = TlsConnector::from(Arc::new(tls));
-        Self { road: Road { env, authority, tls, redactor }, open: None }
+        Self { road: Road { env, authority, tls }, open: None }
     }
 
     /// Sends `request` once, and reads the whole answer.
@@ -72,8 +64,7 @@ impl<'a> Link<'a> {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Bytes>, DeviceError> {
-        let Road { env, redactor, .. } = self.road;
-        let away = |text: &str| DeviceError::Unreachable { said: redactor.clean(text.as_bytes(), false) };
+        let env = self.road.env;
         let deadline = env.now() + ANSWERS_WITHIN;
         let open = self.opened().await?;
         let answer = env.until(deadline, open.exchange(request)).await;
@@ -85,11 +76,13 @@ impl<'a> Link<'a> {
             }
             Some(Err(Broken::Lost(error))) => {
                 self.open = None;
-                Err(away(&format!("the connection broke: {error}")))
+                Err(DeviceError::Unreachable { said: format!("the connection broke: {error}") })
             }
             None => {
                 self.open = None;
-                Err(away(&format!("no answer within {}s", ANSWERS_WITHIN.as_secs())))
+                Err(DeviceError::Unreachable {
+                    said: format!("no answer within {}s", ANSWERS_WITHIN.as_secs()),
+                })
             }
         }
     }
@@ -111,15 +104,14 @@ impl<'a> Link<'a> {
 
 impl Road<'_> {
     async fn connect(&self) -> Result<Open, DeviceError> {
-        let clean = |error: &dyn std::fmt::Display| self.redactor.clean(error.to_string().as_bytes(), false);
-        let away = |error: &dyn std::fmt::Display| DeviceError::Unreachable { said: clean(error) };
+        let away = |error: &dyn std::fmt::Display| DeviceError::Unreachable { said: error.to_string() };
         let host = self.authority.host().trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned()).map_err(|error| away(&error))?;
         let port = self.authority.port_u16().unwrap_or(HTTPS);
         let stream = TcpStream::connect((host, port)).await.map_err(|error| away(&error))?;
         let stream = self.tls.connect(name, stream).await.map_err(|error| {
             if untrusted(&error) {
-                DeviceError::Tls { said: clean(&error) }
+                DeviceError::Tls { said: error.to_string() }
             } else {
                 away(&format!("TLS: {error}"))
             }

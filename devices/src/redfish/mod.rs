@@ -55,13 +55,32 @@ pub(crate) async fn carry_out(env: &Env, order: &Order) -> Result<Answer, Device
     let parameters = Parameters::read(&order.parameters)?;
     let redactor = Redactor::new(&order.parameters);
     let work = async {
-        let mut service = Service::open(env, &parameters, &redactor).await?;
+        let mut service = Service::open(env, &parameters).await?;
         let answer = act(env, &mut service, &parameters, order).await;
         // Services have room for few sessions; one that is not ended lives for half an hour.
         service.close().await;
         answer
     };
-    env.until(deadline, work).await.unwrap_or(Err(DeviceError::TimedOut { after: order.within }))
+    let answer =
+        env.until(deadline, work).await.unwrap_or(Err(DeviceError::TimedOut { after: order.within }));
+    let clean = |text: String| redactor.clean(text.as_bytes(), false);
+    match answer {
+        Ok(Answer { power, identity, said }) => Ok(Answer { power, identity, said: clean(said) }),
+        Err(error) => Err(cleaned(error, clean)),
+    }
+}
+
+/// Whatever of it the service said, without secrets, short and in one line.
+fn cleaned(error: DeviceError, clean: impl Fn(String) -> String) -> DeviceError {
+    match error {
+        DeviceError::Parameter { name, why } => DeviceError::Parameter { name, why: clean(why) },
+        DeviceError::Login { said } => DeviceError::Login { said: clean(said) },
+        DeviceError::Unreachable { said } => DeviceError::Unreachable { said: clean(said) },
+        DeviceError::Tls { said } => DeviceError::Tls { said: clean(said) },
+        DeviceError::Failed { said } => DeviceError::Failed { said: clean(said) },
+        DeviceError::Garbage { said } => DeviceError::Garbage { said: clean(said) },
+        DeviceError::NoAgent { .. } | DeviceError::Metadata { .. } | DeviceError::TimedOut { .. } => error,
+    }
 }
 
 async fn act(

@@ -16,7 +16,6 @@ use zeroize::Zeroizing;
 use super::link::Link;
 use super::parameters::{Auth, Login, Parameters};
 use super::trust;
-use crate::said::Redactor;
 
 const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
 const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
@@ -29,7 +28,6 @@ const REDIRECTIONS: usize = 2;
 pub(super) struct Service<'a> {
     link: Link<'a>,
     parameters: &'a Parameters,
-    redactor: &'a Redactor,
     /// Goes with every request.
     credential: Option<(HeaderName, HeaderValue)>,
     /// To be ended.
@@ -38,14 +36,10 @@ pub(super) struct Service<'a> {
 
 impl<'a> Service<'a> {
     /// Logs in, where that takes a request of its own.
-    pub(super) async fn open(
-        env: &'a Env,
-        parameters: &'a Parameters,
-        redactor: &'a Redactor,
-    ) -> Result<Self, DeviceError> {
+    pub(super) async fn open(env: &'a Env, parameters: &'a Parameters) -> Result<Self, DeviceError> {
         let tls = trust::config(&parameters.trust).map_err(|said| DeviceError::Tls { said })?;
-        let link = Link::new(env, &parameters.authority, tls, redactor);
-        let mut service = Self { link, parameters, redactor, credential: None, session: None };
+        let link = Link::new(env, &parameters.authority, tls);
+        let mut service = Self { link, parameters, credential: None, session: None };
         match &parameters.login {
             None => {}
             Some(login) if login.by == Auth::Basic => service.credential = Some(basic(login)?),
@@ -71,9 +65,8 @@ impl<'a> Service<'a> {
                 continue;
             }
             self.accepted(&path, &response)?;
-            return serde_json::from_slice(response.body()).map_err(|error| DeviceError::Garbage {
-                said: self.redactor.clean(format!("{path}: {error}").as_bytes(), false),
-            });
+            return serde_json::from_slice(response.body())
+                .map_err(|error| DeviceError::Garbage { said: format!("{path}: {error}") });
         }
         Err(DeviceError::Failed { said: format!("{path} leads in circles") })
     }
@@ -129,7 +122,7 @@ impl<'a> Service<'a> {
             return Ok(location.path().to_owned());
         }
         let said = format!("it points to {location}, which is not followed; correct the address");
-        Err(DeviceError::Failed { said: self.redactor.clean(said.as_bytes(), false) })
+        Err(DeviceError::Failed { said })
     }
 
     /// A refusal as an error, in the service's own words.
@@ -139,7 +132,7 @@ impl<'a> Service<'a> {
             return Ok(());
         }
         let reason = serde_json::from_slice::<Refusal>(response.body()).unwrap_or_default().text();
-        let said = self.redactor.clean(format!("{path}: {status}: {reason}").as_bytes(), false);
+        let said = format!("{path}: {status}: {reason}");
         Err(match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => DeviceError::Login { said },
             _ => DeviceError::Failed { said },
