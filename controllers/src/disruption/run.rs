@@ -72,7 +72,11 @@ impl Controller for Disruption {
             Change::Pod { after: Some(pod), .. } if pod.disruption_target.is_some() => {
                 mark(Key::StalePod(pod.uid().clone()));
             }
-            Change::Pod { .. } | Change::Node { .. } | Change::Heartbeat { .. } | Change::Listed(_) => {}
+            Change::Pod { .. }
+            | Change::Node { .. }
+            | Change::Heartbeat { .. }
+            | Change::Fencing { .. }
+            | Change::Listed(_) => {}
         }
     }
 

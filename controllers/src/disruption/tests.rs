@@ -90,6 +90,8 @@ fn words(decision: &Decision) -> Vec<String> {
         Intent::Witness { .. }
         | Intent::Force(_)
         | Intent::Delete(_)
+        | Intent::Fence(_)
+        | Intent::Monitor(_)
         | Intent::Update(Update::Node(_) | Update::PodOfLostNode { .. }) => "another's".to_owned(),
     };
     decision.intents.iter().map(word).collect()

@@ -46,7 +46,9 @@ impl NodeLifecycle {
             | Intent::Witness { .. }
             | Intent::Force(_)
             | Intent::Delete(_)
-            | Intent::Scale { .. } => None,
+            | Intent::Scale { .. }
+            | Intent::Fence(_)
+            | Intent::Monitor(_) => None,
         });
         self.metrics.decided(node, update, view, self.config.monitor_grace, now);
     }
@@ -102,7 +104,7 @@ impl Controller for NodeLifecycle {
             // Five hundred in a second on five thousand nodes: each has its timer instead.
             Change::Heartbeat { awaited: false, .. } => {}
             Change::Heartbeat { name, awaited: true } => mark(Key::Node(Arc::clone(name))),
-            Change::Pod { .. } | Change::Budget { .. } | Change::Listed(_) => {}
+            Change::Pod { .. } | Change::Budget { .. } | Change::Fencing { .. } | Change::Listed(_) => {}
         }
     }
 

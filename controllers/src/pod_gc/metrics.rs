@@ -58,12 +58,13 @@ impl PodGcMetrics {
     }
 }
 
-/// KCM's word for the rule.
+/// KCM's word for the rule, and ours for what it does not have.
 const fn reason(kind: ClaimKind) -> &'static str {
     match kind {
         ClaimKind::NodeGone => "orphaned",
         ClaimKind::NeverScheduled => "unscheduled",
         ClaimKind::KubeletTerminated => "terminated",
         ClaimKind::OutOfService => "out-of-service",
+        ClaimKind::Fenced => "fenced",
     }
 }

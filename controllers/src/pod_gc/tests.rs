@@ -68,7 +68,11 @@ fn asked(decision: &Decision) -> Vec<String> {
     let word = |intent: &Intent| match intent {
         Intent::Witness { node } => format!("ask for {node}"),
         Intent::Force(force) => format!("remove {} because {:?}", force.pod.name, force.claim.kind()),
-        Intent::Delete(_) | Intent::Update(_) | Intent::Scale { .. } => "not the collector's".to_owned(),
+        Intent::Delete(_)
+        | Intent::Update(_)
+        | Intent::Scale { .. }
+        | Intent::Fence(_)
+        | Intent::Monitor(_) => "not the collector's".to_owned(),
     };
     decision.intents.iter().map(word).collect()
 }

@@ -85,6 +85,7 @@ impl Controller for TaintEviction {
             | Change::Node { .. }
             | Change::Heartbeat { .. }
             | Change::Budget { .. }
+            | Change::Fencing { .. }
             | Change::Listed(_) => {}
         }
     }

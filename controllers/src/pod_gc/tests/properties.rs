@@ -51,6 +51,7 @@ proptest! {
                     }
                     Claim::OutOfService { node } => prop_assert!(trust && pod.deletion.is_some() && &**node == "there"),
                     Claim::NeverScheduled => prop_assert!(pod.node.is_none() && pod.deletion.is_some()),
+                    Claim::Fenced { .. } => prop_assert!(false, "there is no evidence"),
                     Claim::KubeletTerminated => prop_assert!(pod.phase.is_terminal() && !pod.running),
                 }
             }
