@@ -58,13 +58,12 @@ impl PodGcMetrics {
     }
 }
 
-/// KCM's word for the rule, and ours for what it does not have.
+/// KCM's word for the rule.
 const fn reason(kind: ClaimKind) -> &'static str {
     match kind {
         ClaimKind::NodeGone => "orphaned",
         ClaimKind::NeverScheduled => "unscheduled",
         ClaimKind::KubeletTerminated => "terminated",
-        ClaimKind::OutOfService => "out-of-service",
-        ClaimKind::Fenced => "fenced",
+        ClaimKind::OutOfService | ClaimKind::Fenced => "out-of-service",
     }
 }

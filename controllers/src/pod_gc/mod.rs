@@ -11,7 +11,7 @@
 //! | rule | belief | claim | KCM's metric reason |
 //! |---|---|---|---|
 //! | orphaned | the node has been missing for the quarantine and its kubelet is silent | `NodeGone` | `orphaned` |
-//! | fenced | terminating, on a node that is not Ready and about whose life there is evidence | `Fenced` | `fenced`, which KCM has not |
+//! | fenced | terminating, on a node that is not Ready and about whose life there is evidence | `Fenced` | `out-of-service` |
 //! | out of service | terminating, on a node that is not Ready and carries the taint, *if* the operator trusts the taint | `OutOfService` | `out-of-service` |
 //! | unscheduled | terminating, and no node ever took it | `NeverScheduled` | `unscheduled` |
 //! | terminated | more than the threshold have ended; evicted ones first, then the oldest | `KubeletTerminated` | `terminated` |
