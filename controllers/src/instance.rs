@@ -16,6 +16,7 @@ use pod_safety_shared::lease::{Elector, Leadership, LeaseConfig};
 use pod_safety_shared::metrics::{Metrics, MetricsError};
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::record::Journal;
+use pod_safety_shared::transport::FenceTransport;
 use tokio::sync::watch;
 
 use crate::disruption::{self, Disruption};
@@ -82,11 +83,12 @@ struct Running {
 pub async fn run(
     config: Config,
     connection: Connection,
+    transport: Arc<dyn FenceTransport>,
     env: Env,
     metrics: Metrics,
     stop: watch::Receiver<bool>,
 ) -> Result<(), StartError> {
-    run_shown(config, connection, env, metrics, stop, |_| ()).await
+    run_shown(config, connection, transport, env, metrics, stop, |_| ()).await
 }
 
 /// As [`run`], and shows its holds to somebody who looks on: the demonstration.
@@ -96,6 +98,7 @@ pub async fn run(
 pub async fn run_shown(
     config: Config,
     connection: Connection,
+    transport: Arc<dyn FenceTransport>,
     env: Env,
     metrics: Metrics,
     stop: watch::Receiver<bool>,
@@ -139,6 +142,8 @@ pub async fn run_shown(
         journal: Arc::clone(&journal),
         events: events.clone(),
         metrics: metrics.authority.clone(),
+        transport,
+        identity: config.identity.clone(),
     });
     let around = Around {
         cache: Arc::clone(&cache),

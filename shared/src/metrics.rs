@@ -224,6 +224,7 @@ pub struct AuthorityMetrics {
     pub(crate) releases: IntCounterVec,
     pub(crate) refusals: IntCounterVec,
     pub(crate) events_dropped: IntGauge,
+    pub(crate) fence_steps: IntCounterVec,
 }
 
 impl AuthorityMetrics {
@@ -259,6 +260,17 @@ impl AuthorityMetrics {
                 "Claims for which live reads gave no evidence, by what they showed.",
                 "reason",
             )?,
+            fence_steps: {
+                let steps = IntCounterVec::new(
+                    Opts::new(
+                        "pod_safety_fence_steps_total",
+                        "Steps of fencing nodes, and looks through devices, by how they ended.",
+                    ),
+                    &["step", "outcome"],
+                )?;
+                registry.register(Box::new(steps.clone()))?;
+                steps
+            },
             events_dropped: gauge(
                 "pod_safety_events_dropped",
                 "Kubernetes Events that were not written because too many waited.",

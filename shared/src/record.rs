@@ -62,6 +62,8 @@ pub enum Action {
     Deleted,
     /// Conditions, taints or labels of the node were written.
     Marked,
+    /// A step of fencing the node was taken.
+    Fenced,
     /// It was tried and failed; it will be decided again.
     Failed,
     /// The object had changed or gone; nothing was done.
@@ -100,6 +102,7 @@ fn log(record: &Record) {
         Action::ForceDeleted
         | Action::Deleted
         | Action::Marked
+        | Action::Fenced
         | Action::Held
         | Action::WouldForceDelete
         | Action::WouldDelete => {

@@ -6,11 +6,34 @@ use clap::Args as ClapArgs;
 /// with exactly these, and proves that none can be left out.
 const RBAC: &str = include_str!("../../../charts/pod-safety/files/rbac.yaml");
 
+/// Our own kinds, as the types have them: the test below writes the file.
+const CRDS: &str = include_str!("../../../charts/pod-safety/crds/pod-safety.dev.yaml");
+
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {}
 
 impl Args {
     pub(super) fn main(&self) -> std::io::Result<()> {
-        super::print(RBAC.as_bytes())
+        super::print(format!("{CRDS}---\n{RBAC}").as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `POD_SAFETY_WRITE_CRDS=1` it writes the file anew.
+    #[test]
+    fn the_crds_that_are_shipped_are_what_the_types_say() {
+        let head = "# Made from the types in shared/src/api by a test of controllers/src/cli/manifests.rs. Do not edit.\n";
+        let all = pod_safety_shared::api::crds();
+        let documents: Vec<_> = all.iter().map(|crd| serde_saphyr::to_string(crd).unwrap()).collect();
+        let wanted = format!("{head}{}", documents.join("---\n"));
+        if std::env::var_os("POD_SAFETY_WRITE_CRDS").is_some() {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/pod-safety/crds/pod-safety.dev.yaml");
+            std::fs::write(path, &wanted).unwrap();
+        } else {
+            assert_eq!(CRDS, wanted, "run it once with POD_SAFETY_WRITE_CRDS=1");
+        }
     }
 }

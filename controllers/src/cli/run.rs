@@ -20,6 +20,7 @@ use pod_safety_shared::drive::Mode;
 use pod_safety_shared::lease::{BadTiming, LeaseConfig};
 use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::model::is_kubernetes_name;
+use pod_safety_shared::transport::NoTransport;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -325,7 +326,7 @@ async fn run(config: Config, connect: &ConnectOptions) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let names: Vec<_> = config.controllers.iter().map(|name| name.ours()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), mode = config.mode.name(), controllers = names.join(","), identity = %config.identity, "starts");
-    let work = instance::run(config, connection, env, metrics, stop);
+    let work = instance::run(config, connection, Arc::new(NoTransport), env, metrics, stop);
     tokio::pin!(work);
     let told = async {
         tokio::select! {

@@ -1,4 +1,5 @@
 //! `FenceEvidence`: an immutable fact about one incarnation of a node.
+#![expect(unreachable_pub, reason = "the derive makes such items inside functions")]
 
 use kube::KubeSchema;
 use schemars::JsonSchema;

@@ -1,4 +1,5 @@
 //! `NodeFence`: one incident of one incarnation of a node.
+#![expect(unreachable_pub, reason = "the derive makes such items inside functions")]
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -202,6 +203,9 @@ pub struct Verified {
     pub message: String,
     /// What was seen.
     pub samples: Vec<Sample>,
+    /// `renewTime` of the node's Lease between the looks; none: there was no Lease, or it did not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_renewed: Option<String>,
 }
 
 impl Verified {

@@ -31,8 +31,8 @@ pub use fence::{
     Attempt, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Trigger, Verified,
 };
 pub use policy::{
-    Brakes, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Grade, Level, PolicyMode, Recovery, Unhealthy,
-    When,
+    Brakes, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Grade, Level, PolicyMode,
+    Recovery, Unhealthy, When,
 };
 pub use schema::{crds, group_path};
 

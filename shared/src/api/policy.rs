@@ -1,4 +1,5 @@
 //! `FencePolicy`: when to fence which nodes, in which order, with which brakes.
+#![expect(unreachable_pub, reason = "the derive makes such items inside functions")]
 
 use kube::KubeSchema;
 use schemars::JsonSchema;

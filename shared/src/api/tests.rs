@@ -45,7 +45,11 @@ fn a_selector_chooses_by_all_that_it_says() {
                 operator: ExpressionOperator::In,
                 values: vec!["a".to_owned(), "b".to_owned()],
             },
-            Expression { key: "spot".to_owned(), operator: ExpressionOperator::DoesNotExist, values: Vec::new() },
+            Expression {
+                key: "spot".to_owned(),
+                operator: ExpressionOperator::DoesNotExist,
+                values: Vec::new(),
+            },
         ],
     };
     assert!(selector.chooses(&labels(&[("role", "db"), ("zone", "b")])));

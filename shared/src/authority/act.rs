@@ -149,12 +149,12 @@ async fn send(
 fn mark_failed(evidence: &Evidence, wall: Timestamp) -> Call {
     let Evidence { pod, rv, generation, kind, .. } = evidence;
     let mut status = json!({ "phase": "Failed", "observedGeneration": generation });
-    if matches!(kind, EvidenceKind::NodeGone { .. }) {
+    if let Some((reason, message)) = disrupted(kind) {
         status["conditions"] = json!([{
             "type": "DisruptionTarget",
             "status": "True",
-            "reason": "DeletionByPodGC",
-            "message": NODE_GONE_MESSAGE,
+            "reason": reason,
+            "message": message,
             "observedGeneration": generation,
             "lastTransitionTime": format!("{wall:.0}"),
         }]);
@@ -165,6 +165,19 @@ fn mark_failed(evidence: &Evidence, wall: Timestamp) -> Call {
         format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name),
         &body,
     )
+}
+
+/// Why the pod is disrupted, where that is not its own doing.
+fn disrupted(kind: &EvidenceKind) -> Option<(&'static str, String)> {
+    match kind {
+        EvidenceKind::NodeGone { .. } => Some(("DeletionByPodGC", NODE_GONE_MESSAGE.to_owned())),
+        EvidenceKind::PowerOff { .. } | EvidenceKind::Confirmed { .. } => {
+            Some(("FencedByPodSafety", kind.to_string()))
+        }
+        EvidenceKind::NeverScheduled | EvidenceKind::KubeletTerminated | EvidenceKind::Asserted { .. } => {
+            None
+        }
+    }
 }
 
 fn remove(evidence: &Evidence, rv: Rv) -> Call {

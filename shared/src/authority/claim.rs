@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::fence::Fencing;
 use super::update::Update;
-use crate::clock::Mono;
 use crate::api::DeviceRef;
+use crate::clock::Mono;
 use crate::model::{Controller, Pod, PodKey, Rv, Uid};
 
 /// Why a pod's processes cannot run, as a controller believes.

@@ -51,6 +51,24 @@ pub enum EvidenceKind {
         /// The node's name.
         node: Arc<str>,
     },
+    /// All power supplies of its machine were off in two looks, and are now.
+    #[error("node {node} was switched off: FenceEvidence {proof}, looked at again just now")]
+    PowerOff {
+        /// The node's name.
+        node: Arc<str>,
+        /// The name of the FenceEvidence.
+        proof: Arc<str>,
+    },
+    /// A person confirmed that it is off.
+    #[error("{by} confirmed that node {node} is off: FenceEvidence {proof}")]
+    Confirmed {
+        /// The node's name.
+        node: Arc<str>,
+        /// The name of the FenceEvidence.
+        proof: Arc<str>,
+        /// Who.
+        by: Arc<str>,
+    },
 }
 
 impl EvidenceKind {
@@ -62,6 +80,8 @@ impl EvidenceKind {
             Self::NeverScheduled => "NeverScheduled",
             Self::KubeletTerminated => "KubeletTerminated",
             Self::Asserted { .. } => "Asserted",
+            Self::PowerOff { .. } => "PowerOff",
+            Self::Confirmed { .. } => "Confirmed",
         }
     }
 }

@@ -6,6 +6,7 @@
 //! | `orders` | the device and its Secrets, read by quorum, as orders; and the looks |
 //! | `judge` | what looks prove. Pure |
 //! | `step` | the steps |
+//! | `monitor` | looks at all nodes of a device while nothing is wrong |
 //! | `mark` | the out-of-service taint, added after proof and taken away by its owner only |
 //!
 //! Danger note: the intent to switch a machine off is written down before the device is asked, at the version that was
@@ -15,14 +16,16 @@
 
 mod judge;
 mod mark;
+mod monitor;
 mod orders;
 mod render;
 mod step;
 
 use std::sync::Arc;
 
+pub(super) use monitor::monitor;
 pub(super) use orders::{Looker, Reader};
-pub(super) use step::carry_out;
+pub(super) use step::{Acting, carry_out};
 
 use crate::api::{NodeFenceSpec, NodeFenceStatus};
 use crate::model::{Rv, Uid};

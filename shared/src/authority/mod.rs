@@ -59,4 +59,4 @@ pub use scales::{Scaled, ask_scales};
 pub use update::Update;
 pub use verify::Refusal;
 pub use witness::Witness;
-pub use writer::{Authority, NODE_WRITERS, Owner, Parts, Policy, Submitted, WRITERS};
+pub use writer::{Authority, FENCERS, NODE_WRITERS, Owner, Parts, Policy, Submitted, WRITERS};

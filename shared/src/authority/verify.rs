@@ -14,10 +14,12 @@ use std::time::Duration;
 
 use super::claim::{Claim, Force};
 use super::evidence::{Evidence, EvidenceKind, VALID_FOR};
+use super::fence::Looker;
 use super::witness::{LeaseSample, Witness, look};
 use super::writer::Policy;
+use crate::api::{FenceEvidenceSpec, FenceEvidenceStatus, Grade, KindOfEvidence, group_path};
 use crate::cache::{Cache, Sign};
-use crate::client::{ApiError, Connection};
+use crate::client::{ApiError, Call, Connection};
 use crate::clock::{Env, Mono};
 use crate::model::{Kind, OUT_OF_SERVICE_TAINT, Pod};
 use crate::wire;
@@ -55,6 +57,12 @@ pub enum Refusal {
     /// The node does not carry the taint, or is Ready.
     #[error("a quorum read found the node Ready, or without the taint")]
     InService,
+    /// The FenceEvidence is not there, not valid, or not about this life of the node.
+    #[error("the FenceEvidence does not hold: {0}")]
+    ProofDoesNotHold(&'static str),
+    /// A device says now that it is not off.
+    #[error("the machine may be on again: {0}")]
+    MayBeOn(String),
     /// A live read failed.
     #[error("a live read failed")]
     Read(#[source] ApiError),
@@ -74,6 +82,8 @@ impl Refusal {
             Self::HeartbeatsUnseen => "HeartbeatsUnseen",
             Self::TaintNotTrusted => "TaintNotTrusted",
             Self::InService => "InService",
+            Self::ProofDoesNotHold(_) => "ProofDoesNotHold",
+            Self::MayBeOn(_) => "MayBeOn",
             Self::Read(_) => "ReadFailed",
         }
     }
@@ -96,6 +106,7 @@ pub(super) struct Verifier<'a> {
     pub(super) cache: &'a Cache,
     pub(super) env: &'a Env,
     pub(super) policy: &'a Policy,
+    pub(super) looker: Looker<'a>,
     /// The proof that the previous claim of this batch earned.
     pub(super) proof: Option<NodeProof>,
 }
@@ -109,6 +120,7 @@ impl Verifier<'_> {
             Claim::KubeletTerminated => (EvidenceKind::KubeletTerminated, facts.seen + VALID_FOR),
             Claim::NodeGone { node } => self.node_proof(node, NodeClaim::Gone).await?,
             Claim::OutOfService { node } => self.node_proof(node, NodeClaim::OutOfService).await?,
+            Claim::Fenced { node, proof } => self.node_proof(node, NodeClaim::Fenced(proof)).await?,
         };
         let Facts { terminal, generation, seen: _ } = facts;
         Ok(Evidence { kind, pod: force.pod.clone(), rv: force.rv, terminal, generation, expires })
@@ -126,7 +138,7 @@ impl Verifier<'_> {
     async fn node_proof(
         &mut self,
         node: &Arc<str>,
-        claim: NodeClaim,
+        claim: NodeClaim<'_>,
     ) -> Result<(EvidenceKind, Mono), Refusal> {
         let fresh = |proof: &NodeProof| proof.expires > self.env.now();
         if !self.proof.as_ref().is_some_and(fresh) {
@@ -134,6 +146,7 @@ impl Verifier<'_> {
             let proof = match claim {
                 NodeClaim::Gone => self.node_gone(node).await,
                 NodeClaim::OutOfService => self.out_of_service(node).await,
+                NodeClaim::Fenced(proof) => self.fenced(node, proof).await,
             };
             if proof.as_ref().is_err_and(Refusal::refutes_witness) {
                 self.cache.refuted(node);
@@ -215,12 +228,85 @@ impl Verifier<'_> {
             expires: look.answered_at + VALID_FOR,
         })
     }
+
+    /// Evidence PowerOff or Confirmed: what an object says, looked up again. The object alone proves nothing: the
+    /// devices that it names must say off now, the node must be the same and not Ready, and its Lease unmoved.
+    async fn fenced(&self, node: &Arc<str>, proof: &Arc<str>) -> Result<NodeProof, Refusal> {
+        let path = group_path(&format!("fenceevidences/{proof}"));
+        let raw = self.connection.send(Call::get(path)).await.map_err(Refusal::Read)?;
+        let object: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
+            raw.decode().map_err(|error| Refusal::Read(ApiError::Undecodable(error)))?;
+        let spec = object.spec;
+        if object.status.unwrap_or_default().invalidated.is_some() {
+            return Err(Refusal::ProofDoesNotHold("it was invalidated"));
+        }
+        if object.metadata.deletion_timestamp.is_some() {
+            return Err(Refusal::ProofDoesNotHold("it is being deleted"));
+        }
+        if spec.node.name != **node {
+            return Err(Refusal::ProofDoesNotHold("it is about another node"));
+        }
+        let looked_at = self.env.now();
+        if spec.kind == KindOfEvidence::PowerOff {
+            if spec.samples.is_empty() {
+                return Err(Refusal::ProofDoesNotHold("it names no device"));
+            }
+            self.looker.all_off(&spec.node, &spec.samples).await.map_err(Refusal::MayBeOn)?;
+        }
+        let look = look(self.connection, self.env, node).await.map_err(Refusal::Read)?;
+        let Some(read) = look.node else {
+            return Err(Refusal::ProofDoesNotHold(
+                "the Node object is gone: its absence is proved otherwise",
+            ));
+        };
+        self.same_life(&spec, &read)?;
+        let unmoved = match (&look.lease, &spec.lease_renewed) {
+            (LeaseSample::Absent, _) | (LeaseSample::Present { renewed: None, .. }, None) => true,
+            (LeaseSample::Present { renewed: Some(now), .. }, Some(then)) => {
+                now.timestamp().is_some_and(|now| now.to_string() == *then)
+            }
+            (LeaseSample::Present { .. }, _) => false,
+        };
+        if !unmoved {
+            return Err(Refusal::KubeletAlive(Sign::LeaseRenewed));
+        }
+        let (node, proof) = (Arc::clone(node), Arc::clone(proof));
+        let kind = match spec.kind {
+            KindOfEvidence::PowerOff => EvidenceKind::PowerOff { node, proof },
+            KindOfEvidence::Asserted => EvidenceKind::Confirmed { node, proof, by: spec.by.into() },
+        };
+        Ok(NodeProof { kind, expires: (looked_at + MINIMUM_BOOT).min(look.answered_at + VALID_FOR) })
+    }
+
+    /// Whether the node is in the life that the evidence is about, and its policy takes such evidence.
+    fn same_life(&self, spec: &FenceEvidenceSpec, read: &wire::Node) -> Result<(), Refusal> {
+        let info = read.status.as_ref().and_then(|status| status.node_info.as_ref());
+        let boot_id = info.and_then(|info| info.boot_id.as_deref()).unwrap_or_default();
+        let meta = read.metadata.clone().unwrap_or_default();
+        if meta.uid.as_deref() != Some(&spec.node.uid) || boot_id != spec.node.boot_id || boot_id.is_empty() {
+            return Err(Refusal::ProofDoesNotHold("the node has another UID or another boot id"));
+        }
+        if is_ready(read) {
+            return Err(Refusal::InService);
+        }
+        let wanted =
+            self.cache.read().view().policy_of(&meta.labels).map(|policy| policy.spec.minimum_evidence);
+        if spec.kind.grade() < wanted.unwrap_or(Grade::Asserted) {
+            return Err(Refusal::ProofDoesNotHold("the node's FencePolicy asks for verified evidence"));
+        }
+        Ok(())
+    }
 }
 
-enum NodeClaim {
+#[derive(Clone, Copy)]
+enum NodeClaim<'a> {
     Gone,
     OutOfService,
+    Fenced(&'a Arc<str>),
 }
+
+/// No machine boots faster: so long after a look that said off nothing can run on it.
+const MINIMUM_BOOT: Duration = Duration::from_secs(10);
 
 struct Facts {
     terminal: bool,
@@ -233,18 +319,23 @@ struct Facts {
 fn fits(claim: &Claim, pod: &Pod) -> Result<(), &'static str> {
     match claim {
         Claim::NeverScheduled if pod.node.is_some() => Err("it is bound to a node"),
-        Claim::NeverScheduled | Claim::OutOfService { .. } if pod.deletion.is_none() => {
+        Claim::NeverScheduled | Claim::OutOfService { .. } | Claim::Fenced { .. }
+            if pod.deletion.is_none() =>
+        {
             Err("it is not terminating")
         }
         Claim::KubeletTerminated if !pod.phase.is_terminal() => Err("its phase is not terminal"),
         Claim::KubeletTerminated if pod.running => Err("a container of it runs"),
-        Claim::NodeGone { node } | Claim::OutOfService { node } if pod.node.as_ref() != Some(node) => {
+        Claim::NodeGone { node } | Claim::OutOfService { node } | Claim::Fenced { node, .. }
+            if pod.node.as_ref() != Some(node) =>
+        {
             Err("it is bound to another node")
         }
         Claim::NeverScheduled
         | Claim::KubeletTerminated
         | Claim::NodeGone { .. }
-        | Claim::OutOfService { .. } => Ok(()),
+        | Claim::OutOfService { .. }
+        | Claim::Fenced { .. } => Ok(()),
     }
 }
 
@@ -253,7 +344,7 @@ fn carries_taint(node: &wire::Node) -> bool {
     taints.any(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT))
 }
 
-fn is_ready(node: &wire::Node) -> bool {
+pub(super) fn is_ready(node: &wire::Node) -> bool {
     let mut conditions = node.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|condition| {
         condition.r#type.as_deref() == Some("Ready") && condition.status.as_deref() == Some("True")

@@ -2,6 +2,7 @@
 //! retries.
 
 mod deletions;
+mod fences;
 mod forces;
 mod nodes;
 mod updates;
@@ -15,7 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::act::Outcome;
-use super::claim::{ClaimKind, Delete, Force, Intent};
+use super::claim::{ClaimKind, Delete, Force, Intent, Monitor};
+use super::fence::{Fencing, Looker, Reader};
 use super::ledger::Ledger;
 use super::queue::FairQueue;
 use super::scales::Scales;
@@ -30,7 +32,9 @@ use crate::lease::Leadership;
 use crate::metrics::AuthorityMetrics;
 use crate::model::Uid;
 use crate::record::{Journal, error_chain};
+use crate::transport::FenceTransport;
 use deletions::{Deletions, LookedAt};
+use fences::Fences;
 use updates::Updates;
 
 /// How many turns run at once. Each does one request at a time, so this is also
@@ -43,6 +47,9 @@ pub const WRITERS: usize = 16;
 /// for the statuses of its thirty pods, least of all behind a webhook for pods that does not answer; nor must pods wait
 /// for nodes. As many as the others, so that a rack of a hundred nodes is six or seven turns, of four requests each.
 pub const NODE_WRITERS: usize = 16;
+
+/// How many nodes are fenced, or devices looked through, at once: each waits for devices, for minutes at worst.
+pub const FENCERS: usize = 16;
 
 /// How long the failure of a first read is left alone.
 const WITNESS_AGAIN: Duration = Duration::from_secs(1);
@@ -96,12 +103,17 @@ enum Class {
     PodOfLostNode,
     /// In a queue of its own.
     Node,
+    /// In a queue of its own.
+    Fence,
+    /// With those.
+    Monitor,
 }
 
 /// Who carries it out.
 #[derive(Clone, Copy)]
 enum Staff {
     Nodes,
+    Fencers,
     Others,
 }
 
@@ -109,6 +121,7 @@ impl Staff {
     const fn of(intent: &Intent) -> Self {
         match intent {
             Intent::Update(Update::Node(_)) => Self::Nodes,
+            Intent::Fence(_) | Intent::Monitor(_) => Self::Fencers,
             Intent::Update(
                 Update::Budget { .. } | Update::PodOfLostNode { .. } | Update::NotDisrupted { .. },
             )
@@ -138,6 +151,14 @@ enum Work {
     Update {
         uid: Uid,
     },
+    Fence {
+        fencing: Box<Fencing>,
+        owner: Arc<dyn Owner>,
+    },
+    Monitor {
+        wish: Box<Monitor>,
+        owner: Arc<dyn Owner>,
+    },
 }
 
 #[derive(Default)]
@@ -145,6 +166,9 @@ struct State {
     queue: FairQueue<Class, Work>,
     /// The queue of [`NODE_WRITERS`].
     nodes: FairQueue<Class, Work>,
+    /// The queue of [`FENCERS`].
+    fencing: FairQueue<Class, Work>,
+    fences: Fences,
     ledger: Ledger,
     witnessing: BTreeSet<Arc<str>>,
     updates: Updates,
@@ -162,9 +186,12 @@ pub struct Authority {
     events: Recorder,
     metrics: AuthorityMetrics,
     scales: Arc<Scales>,
+    transport: Arc<dyn FenceTransport>,
+    identity: String,
     state: Mutex<State>,
     work: Notify,
     work_on_nodes: Notify,
+    work_on_fences: Notify,
     busy: AtomicUsize,
     idle: Notify,
 }
@@ -194,13 +221,28 @@ pub struct Parts {
     pub events: Recorder,
     /// Where Prometheus hears of them.
     pub metrics: AuthorityMetrics,
+    /// What reaches fence devices.
+    pub transport: Arc<dyn FenceTransport>,
+    /// Who this process is, in attempts and evidence.
+    pub identity: String,
 }
 
 impl Authority {
     /// Starts the pool.
     #[must_use]
     pub fn start(parts: Parts) -> Arc<Self> {
-        let Parts { connection, cache, env, policy, leadership, journal, events, metrics } = parts;
+        let Parts {
+            connection,
+            cache,
+            env,
+            policy,
+            leadership,
+            journal,
+            events,
+            metrics,
+            transport,
+            identity,
+        } = parts;
         let scales = Scales::start(connection.clone(), Arc::clone(&cache), env.clone());
         let authority = Arc::new(Self {
             connection,
@@ -212,13 +254,16 @@ impl Authority {
             events,
             metrics,
             scales,
+            transport,
+            identity,
             state: Mutex::default(),
             work: Notify::new(),
             work_on_nodes: Notify::new(),
+            work_on_fences: Notify::new(),
             busy: AtomicUsize::new(0),
             idle: Notify::new(),
         });
-        let staff = [(Staff::Others, WRITERS), (Staff::Nodes, NODE_WRITERS)];
+        let staff = [(Staff::Others, WRITERS), (Staff::Nodes, NODE_WRITERS), (Staff::Fencers, FENCERS)];
         for staff in staff.into_iter().flat_map(|(staff, number)| std::iter::repeat_n(staff, number)) {
             let writer = Arc::clone(&authority);
             let task = async move { writer.write_for_ever(staff).await };
@@ -243,6 +288,8 @@ impl Authority {
             Intent::Force(force) => self.submit_force(force, owner, now),
             Intent::Delete(delete) => self.submit_delete(delete, owner, now),
             Intent::Update(update) => self.submit_update(update, owner, now),
+            Intent::Fence(fencing) => self.submit_fence(fencing, owner, now),
+            Intent::Monitor(wish) => self.submit_monitor(wish, owner, now),
             Intent::Scale { namespace, controller } => {
                 self.scales.ask(&namespace, &controller);
                 return Submitted::Accepted;
@@ -269,20 +316,22 @@ impl Authority {
     }
 
     fn count(&self, state: &State) {
-        let queued = state.queue.len() + state.nodes.len();
+        let queued = state.queue.len() + state.nodes.len() + state.fencing.len();
         self.metrics.queued.set(i64::try_from(queued).unwrap_or(i64::MAX));
     }
 
     /// Forgets what waits: leadership is lost, and whoever leads decides anew.
     pub fn abandon(&self) {
         let mut state = self.state.lock();
-        let all = [state.queue.clear(), state.nodes.clear()];
+        let all = [state.queue.clear(), state.nodes.clear(), state.fencing.clear()];
         for work in all.into_iter().flatten() {
             match work {
                 Work::Witness { node, .. } => drop(state.witnessing.remove(&node)),
                 Work::Force { force, .. } => state.ledger.released(&force.pod.uid),
                 Work::Delete { delete, .. } => state.deletions.forget(&delete.pod.uid),
                 Work::Update { uid } => state.updates.forget(&uid),
+                Work::Fence { fencing, .. } => state.fences.forget(&fencing.node),
+                Work::Monitor { wish, .. } => state.fences.forget(&fences::lane_of(&wish)),
             }
         }
         self.count(&state);
@@ -308,6 +357,7 @@ impl Authority {
         match staff {
             Staff::Others => &self.work,
             Staff::Nodes => &self.work_on_nodes,
+            Staff::Fencers => &self.work_on_fences,
         }
     }
 
@@ -321,6 +371,7 @@ impl Authority {
                         state.queue.pop_but(nodes_wait.then_some(Class::PodOfLostNode))
                     }
                     Staff::Nodes => state.nodes.pop(),
+                    Staff::Fencers => state.fencing.pop(),
                 };
                 self.count(&state);
                 if matches!(staff, Staff::Nodes) && state.nodes.len() == 0 {
@@ -341,8 +392,9 @@ impl Authority {
 
     /// One turn.
     async fn serve(&self, batch: Vec<Work>) {
-        let Self { connection, cache, env, policy, .. } = self;
-        let mut verifier = Verifier { connection, cache, env, policy, proof: None };
+        let Self { connection, cache, env, policy, transport, .. } = self;
+        let looker = Looker { reader: Reader { connection }, env, transport: &**transport };
+        let mut verifier = Verifier { connection, cache, env, policy, looker, proof: None };
         let mut looked_at = LookedAt::default();
         for work in batch {
             self.busy.fetch_add(1, Ordering::SeqCst);
@@ -355,6 +407,8 @@ impl Authority {
                 }
                 Work::Delete { delete, owner } => self.delete(delete, &owner, &mut looked_at).await,
                 Work::Update { uid } => self.update(&uid).await,
+                Work::Fence { fencing, owner } => self.fence(&fencing, &owner).await,
+                Work::Monitor { wish, owner } => self.monitor(&wish, &owner).await,
             }
             self.metrics.in_flight.dec();
             if self.busy.fetch_sub(1, Ordering::SeqCst) == 1 {

@@ -10,8 +10,8 @@ use super::wall::Wall;
 use super::{Change, Inner};
 use crate::clock::Mono;
 use crate::model::{
-    Interner, Kind, Life, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, OUT_OF_SERVICE_TAINT, Pressures, Readiness,
-    Says, Taint, Uid,
+    Interner, Kind, Life, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, OUT_OF_SERVICE_TAINT, Pressures,
+    Readiness, Says, Taint, Uid,
 };
 use crate::wire;
 
@@ -78,7 +78,8 @@ fn project_node(
 }
 
 /// By these somebody wants a node left alone: ours, Cluster API's and medik8s'.
-const LEFT_ALONE_ANNOTATIONS: [&str; 2] = ["pod-safety.dev/pause-fencing", "cluster.x-k8s.io/skip-remediation"];
+const LEFT_ALONE_ANNOTATIONS: [&str; 2] =
+    ["pod-safety.dev/pause-fencing", "cluster.x-k8s.io/skip-remediation"];
 const LEFT_ALONE_LABEL: &str = "remediation.medik8s.io/exclude-from-remediation";
 
 fn life(meta: &wire::ObjectMeta, spec: &wire::NodeSpec, status: &wire::NodeStatus) -> Life {

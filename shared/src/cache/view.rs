@@ -339,7 +339,8 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn proof_of(&self, node: &Node) -> Option<&'a Proof> {
         let life = node.life.as_ref()?;
-        let wanted = self.policy_of(&life.labels).map(|policy| policy.spec.minimum_evidence).unwrap_or_default();
+        let wanted =
+            self.policy_of(&life.labels).map(|policy| policy.spec.minimum_evidence).unwrap_or_default();
         let fits = |proof: &&Proof| {
             proof.status.invalidated.is_none()
                 && !life.boot_id.is_empty()

@@ -26,6 +26,8 @@ pub enum Method {
     Put,
     /// Strategic merge patch.
     Patch,
+    /// Merge patch (RFC 7386): kinds of CRDs have no other.
+    Merge,
     /// Delete.
     Delete,
 }
@@ -36,7 +38,7 @@ impl Method {
             Self::Get => http::Method::GET,
             Self::Post => http::Method::POST,
             Self::Put => http::Method::PUT,
-            Self::Patch => http::Method::PATCH,
+            Self::Patch | Self::Merge => http::Method::PATCH,
             Self::Delete => http::Method::DELETE,
         }
     }
@@ -44,6 +46,7 @@ impl Method {
     const fn content_type(self) -> &'static str {
         match self {
             Self::Patch => "application/strategic-merge-patch+json",
+            Self::Merge => "application/merge-patch+json",
             Self::Get | Self::Post | Self::Put | Self::Delete => JSON,
         }
     }

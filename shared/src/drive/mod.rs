@@ -182,7 +182,12 @@ impl<C: Controller> Owner for Asker<C> {
         let decision = self.controller.decide(&self.key, &guard.view(), self.env.now());
         decision.intents.into_iter().find_map(|intent| match intent {
             Intent::Delete(anew) => Some(anew).filter(|anew| anew.pod.uid == delete.pod.uid),
-            Intent::Witness { .. } | Intent::Force(_) | Intent::Update(_) | Intent::Scale { .. } => None,
+            Intent::Witness { .. }
+            | Intent::Force(_)
+            | Intent::Update(_)
+            | Intent::Scale { .. }
+            | Intent::Fence(_)
+            | Intent::Monitor(_) => None,
         })
     }
     fn deleted(&self, delete: &Delete, outcome: &Outcome, at: Mono) {
@@ -337,7 +342,12 @@ impl<C: Controller> Drive<C> {
         let text = format!("{key:?}");
         let deleted = intents.iter().filter_map(|intent| match intent {
             Intent::Delete(delete) => Some(delete.pod.uid.clone()),
-            Intent::Witness { .. } | Intent::Force(_) | Intent::Update(_) | Intent::Scale { .. } => None,
+            Intent::Witness { .. }
+            | Intent::Force(_)
+            | Intent::Update(_)
+            | Intent::Scale { .. }
+            | Intent::Fence(_)
+            | Intent::Monitor(_) => None,
         });
         let (deleted, name) = (deleted.collect(), self.controller.name());
         self.around.holds.replace(name, &text, holds, &deleted, self.acts(), &self.around.env);
@@ -369,7 +379,7 @@ impl<C: Controller> Drive<C> {
                     let message = format!("would ask it to end: {}", delete.cause);
                     self.announce(&delete.pod, Some(delete.cause.node()), Action::WouldDelete, message);
                 }
-                Intent::Update(_) if !acts => {}
+                Intent::Update(_) | Intent::Fence(_) | Intent::Monitor(_) if !acts => {}
                 intent => match self.around.authority.submit(intent, &owner) {
                     Submitted::Later(when) => self.dirty.mark_at(key.clone(), when),
                     Submitted::Accepted | Submitted::NotLeading => {}

@@ -13,6 +13,7 @@ use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::testing::World;
 use crate::testing::objects::{Obj, pod, uid};
+use crate::transport::NoTransport;
 
 type Decide = Arc<dyn Fn(&str, Mono) -> Decision + Send + Sync>;
 
@@ -94,6 +95,8 @@ fn around(
         journal: Arc::clone(&journal),
         events,
         metrics: metrics.authority.clone(),
+        transport: Arc::new(NoTransport),
+        identity: "this-process".to_owned(),
     });
     let (cache, env) = (Arc::clone(world.cache()), env.clone());
     let queues = metrics.queues.clone();

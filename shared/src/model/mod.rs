@@ -8,8 +8,8 @@ mod ids;
 mod intern;
 mod labels;
 mod lease;
-mod own;
 mod node;
+mod own;
 mod pod;
 mod taint;
 mod workload;
@@ -21,11 +21,11 @@ pub use ids::{BadRv, PodKey, Rv, Uid, is_kubernetes_name};
 pub use intern::Interner;
 pub use labels::{BadSelector, Labels, Requirement, Selector};
 pub use lease::NodeLease;
-pub use own::{Device, Fence, Own, OwnSpec, Policy, Proof};
 pub use node::{
-    Life, NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeKey, OUT_OF_SERVICE_TAINT, Pressures, Readiness,
-    SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
+    Life, NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeKey, OUT_OF_SERVICE_TAINT, Pressures,
+    Readiness, SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
 };
+pub use own::{Device, Fence, Own, OwnSpec, Policy, Proof};
 pub use pod::{Controller, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod};
 pub use taint::{Borne, NO_EXECUTE, Operator, Taint, Toleration, Tolerations};
 pub use workload::{Scale, Workload, WorkloadKind};

@@ -103,7 +103,6 @@ pub struct Custom<S, T> {
     /// What is wanted.
     pub spec: S,
     /// What became of it.
-    #[serde(default)]
     pub status: Option<T>,
 }
 

@@ -18,9 +18,9 @@ mod time;
 pub use codec::{Custom, Decode, Encoding, Event, Frames, PROTOBUF_FIRST, Raw, WireError};
 pub use list::List;
 pub use messages::{
-    ContainerState, ContainerStatus, Lease, LeaseSpec, MapKey, Node, NodeCondition, NodeInfo, NodeSpec, NodeStatus,
-    ObjectMeta, OnlyMeta, OwnerReference, Pod, PodCondition, PodSpec, PodStatus, Presence, Status,
-    StatusCause, StatusDetails, Taint, Toleration,
+    ContainerState, ContainerStatus, Lease, LeaseSpec, MapKey, Node, NodeCondition, NodeInfo, NodeSpec,
+    NodeStatus, ObjectMeta, OnlyMeta, OwnerReference, Pod, PodCondition, PodSpec, PodStatus, Presence,
+    Status, StatusCause, StatusDetails, Taint, Toleration,
 };
 pub use placement::{
     Container, NodeRoom, NodeRoomSpec, NodeRoomStatus, PodNeeds, PodNeedsSpec, Quantity, Resources, Volume,

@@ -201,6 +201,8 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
         journal: Arc::new(Journal::default()),
         events,
         metrics: metrics.authority.clone(),
+        transport: Arc::new(pod_safety_shared::transport::NoTransport),
+        identity: "this-process".to_owned(),
     };
     let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
     force(parts, &uid(&held), &uid(&set));

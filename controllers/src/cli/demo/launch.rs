@@ -2,12 +2,15 @@
 //! `pod-safety run`, with the world's clock, tasks and connection. The simulator's
 //! own tests start it by this very file.
 
+use std::sync::Arc;
+
 use pod_safety::instance::{Config, run_shown};
 use pod_safety::registry::Name;
 use pod_safety::{disruption, node_lifecycle, pod_gc};
 use pod_safety_shared::clock::Task;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::lease::LeaseConfig;
+use pod_safety_shared::transport::NoTransport;
 use pod_safety_simulator::world::Launched;
 
 /// Starts a process with the settings of the world.
@@ -49,7 +52,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
     };
     Box::pin(async move {
         let show = |holds: &std::sync::Arc<_>| drop(shown.set(std::sync::Arc::clone(holds)));
-        let ended = run_shown(config, connection, env, metrics, stop, show).await;
+        let ended = run_shown(config, connection, Arc::new(NoTransport), env, metrics, stop, show).await;
         // One that does not start does nothing, which the checker's liveness finds too.
         debug_assert!(ended.is_ok(), "the process did not start: {ended:?}");
     })

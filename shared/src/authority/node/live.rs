@@ -90,7 +90,9 @@ impl Live {
 
 /// Whether a decision about `live` would be the same. When this process first saw what is none of its facts.
 fn same(mut live: Node, known: &Node) -> bool {
-    (live.first_seen, live.age) = (known.first_seen, known.age);
+    (live.first_seen, live.age, live.readiness_seen) = (known.first_seen, known.age, known.readiness_seen);
+    // Fencing looks at that itself.
+    live.life.clone_from(&known.life);
     for (taint, known) in live.no_execute.iter_mut().zip(&known.no_execute) {
         (taint.first_seen, taint.age) = (known.first_seen, known.age);
     }

@@ -10,10 +10,12 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::*;
+use crate::authority::fence::Reader;
 use crate::authority::witness;
 use crate::client::scripted::{Answer, Api, env, pass};
 use crate::testing::World;
 use crate::testing::objects::{Obj, lease, node, pod};
+use crate::transport::NoTransport;
 
 const QUARANTINE: Duration = Duration::from_secs(40);
 
@@ -88,7 +90,8 @@ impl Court {
 
     fn judge(&self) -> Verifier<'_> {
         let Self { connection, env, policy, world, .. } = self;
-        Verifier { connection, cache: world.cache(), env, policy, proof: None }
+        let looker = Looker { reader: Reader { connection }, env, transport: &NoTransport };
+        Verifier { connection, cache: world.cache(), env, policy, looker, proof: None }
     }
 
     async fn verify(&self, force: &Force) -> Result<Evidence, Refusal> {

@@ -126,6 +126,7 @@ impl Authority {
             | Action::WouldDelete
             | Action::Deleted
             | Action::Marked
+            | Action::Fenced
             | Action::Dropped => return,
         };
         let about = About::Pod(force.pod.clone());

@@ -16,6 +16,7 @@ use crate::model::Kind;
 use crate::record::Action;
 use crate::testing::World;
 use crate::testing::objects::{Obj, node, pod};
+use crate::transport::NoTransport;
 
 /// An owner that writes down what it hears.
 #[derive(Default)]
@@ -78,6 +79,8 @@ fn pool_over(leadership: Arc<Leadership>, env: Env, api: Api) -> Pool {
         journal: Arc::clone(&journal),
         events: Recorder::new(env.clone(), metrics.authority.clone()),
         metrics: metrics.authority.clone(),
+        transport: Arc::new(NoTransport),
+        identity: "this-process".to_owned(),
     });
     let heard = Arc::new(Heard::default());
     let owner: Arc<dyn Owner> = Arc::<Heard>::clone(&heard);

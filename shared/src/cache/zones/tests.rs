@@ -57,6 +57,8 @@ fn node() -> impl Strategy<Value = Node> {
             first_seen: at(0),
             age: Duration::ZERO,
             heard: at(0),
+            readiness_seen: at(0),
+            life: None,
         },
     )
 }

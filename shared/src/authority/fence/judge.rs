@@ -1,0 +1,121 @@
+//! What looks prove. Pure.
+
+use crate::api::{IdentityCheck, Sample, Verified};
+use crate::transport::{Act, Identity, Power};
+
+/// The word for a power state in statuses.
+pub(super) const fn power_word(power: Power) -> &'static str {
+    match power {
+        Power::On => "On",
+        Power::Off => "Off",
+        Power::Unknown => "Unknown",
+    }
+}
+
+/// The word for an identity in statuses.
+pub(super) const fn identity_word(identity: &Identity) -> &'static str {
+    match identity {
+        Identity::Match => "Match",
+        Identity::Mismatch { .. } => "Mismatch",
+        Identity::Unknown => "Unknown",
+    }
+}
+
+/// One device, as the looks of a step saw it.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) check: IdentityCheck,
+    pub(super) samples: Vec<Sample>,
+}
+
+/// What the looks at all devices come to. For `off`, two of each are needed.
+pub(super) fn judge(act: Act, seen: &[Seen], lease_renewed: Option<String>) -> Verified {
+    let needed = if act == Act::Off { 2 } else { 1 };
+    let mut message = None;
+    let mut complain = |words: String| message.get_or_insert(words).clone();
+    let mut all = !seen.is_empty();
+    let mut any_on = false;
+    let wanted = if act == Act::Off { "Off" } else { "On" };
+    for one in seen {
+        any_on |= one.samples.iter().any(|sample| sample.power == "On");
+        if one.samples.len() < needed {
+            all = false;
+            complain("not every device was looked at".to_owned());
+        }
+        for sample in &one.samples {
+            if let Some(words) = complaint(sample, one.check, wanted) {
+                all = false;
+                complain(words);
+            }
+        }
+    }
+    let power = match (all, any_on) {
+        (true, _) => wanted,
+        (false, true) => "On",
+        (false, false) => "Unknown",
+    };
+    let samples = seen.iter().flat_map(|one| one.samples.iter().cloned()).collect();
+    Verified { power: power.to_owned(), message: message.unwrap_or_default(), samples, lease_renewed }
+}
+
+fn complaint(sample: &Sample, check: IdentityCheck, wanted: &str) -> Option<String> {
+    let Sample { device, power, identity, said, .. } = sample;
+    if identity == "Mismatch" {
+        return Some(format!("{device} reaches another machine than the node's: {said}"));
+    }
+    if identity != "Match" && check == IdentityCheck::Required {
+        return Some(format!(
+            "{device} does not say which machine it reaches, and identityCheck is Required"
+        ));
+    }
+    (power != wanted).then(|| match said.is_empty() {
+        true => format!("{device} says {power}"),
+        false => format!("{device} says {power}: {said}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::DeviceRef;
+
+    fn sample(device: &str, power: &str, identity: &str) -> Sample {
+        let device = DeviceRef { namespace: "fencing".to_owned(), name: device.to_owned() };
+        Sample { device, power: power.to_owned(), identity: identity.to_owned(), ..Sample::default() }
+    }
+
+    fn seen(check: IdentityCheck, samples: &[(&str, &str)]) -> Seen {
+        let samples = samples.iter().map(|(power, identity)| sample("d", power, identity)).collect();
+        Seen { check, samples }
+    }
+
+    #[test]
+    fn off_is_proved_by_two_looks_at_each_device_and_by_nothing_less() {
+        use IdentityCheck::{BestEffort, Required};
+        for (check, samples, wanted) in [
+            (BestEffort, &[("Off", "Unknown"), ("Off", "Unknown")][..], "Off"),
+            (Required, &[("Off", "Match"), ("Off", "Match")], "Off"),
+            (Required, &[("Off", "Match"), ("Off", "Unknown")], "Unknown"),
+            (BestEffort, &[("Off", "Match"), ("Off", "Mismatch")], "Unknown"),
+            (BestEffort, &[("Off", "Match")], "Unknown"),
+            (BestEffort, &[("Off", "Match"), ("On", "Match")], "On"),
+            (BestEffort, &[("Unknown", "Match"), ("Off", "Match")], "Unknown"),
+            (BestEffort, &[], "Unknown"),
+        ] {
+            let verified = judge(Act::Off, &[seen(check, samples)], None);
+            assert_eq!(verified.power, wanted, "{check:?} {samples:?}");
+            assert_eq!(verified.message.is_empty(), wanted == "Off", "{samples:?}: {}", verified.message);
+        }
+        assert_eq!(judge(Act::Off, &[], None).power, "Unknown", "no device proves nothing");
+    }
+
+    #[test]
+    fn one_supply_that_is_on_keeps_the_machine_on() {
+        let off = seen(IdentityCheck::BestEffort, &[("Off", "Unknown"), ("Off", "Unknown")]);
+        let on = seen(IdentityCheck::BestEffort, &[("On", "Unknown"), ("On", "Unknown")]);
+        assert_eq!(judge(Act::Off, &[off.clone(), on.clone()], None).power, "On");
+        assert_eq!(judge(Act::Off, &[off.clone(), off.clone()], None).power, "Off");
+        assert_eq!(judge(Act::On, &[on.clone(), on], None).power, "On");
+        assert_eq!(judge(Act::On, &[off], None).power, "Unknown", "off is not on");
+    }
+}

@@ -1,0 +1,97 @@
+//! Looks at all nodes of a device while nothing is wrong, so that what is wrong with the device shows before the night
+//! when it is needed.
+
+use serde_json::json;
+
+use super::orders::path_of;
+use super::step::{Acting, condition};
+use crate::api::{
+    DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, Sample, TargetStatus,
+};
+use crate::authority::act::Outcome;
+use crate::authority::claim::Monitor;
+use crate::client::{ApiError, Call, Method};
+use crate::transport::Act;
+use crate::wire;
+
+/// So many nodes are looked at in one turn, one after another: a management network is no place for a crowd.
+const NODES_MOST: usize = 500;
+
+/// Looks, and writes down what was seen.
+pub(in crate::authority) async fn monitor(acting: &Acting<'_>, wish: &Monitor) -> Outcome {
+    match look_through(acting, wish).await {
+        Ok(()) => Outcome::Written,
+        Err(outcome) => outcome,
+    }
+}
+
+async fn look_through(acting: &Acting<'_>, wish: &Monitor) -> Result<(), Outcome> {
+    let raw = acting.send(Call::get(path_of(&wish.device))).await?;
+    let read: wire::Custom<FenceDeviceSpec, FenceDeviceStatus> =
+        raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
+    if read.metadata.uid.as_deref() != Some(&wish.uid.to_string()) {
+        return Err(Outcome::Gone);
+    }
+    let mut targets = Vec::new();
+    let mut wrong = None;
+    for node in wish.nodes.iter().take(NODES_MOST) {
+        let target = acting.while_leading(look_at(acting, &wish.device, node)).await??;
+        if !target.message.is_empty() {
+            wrong.get_or_insert_with(|| format!("node {}: {}", target.node, target.message));
+        }
+        targets.push(target);
+    }
+    if targets.is_empty() {
+        wrong = Some("its nodeSelector chooses no node".to_owned());
+    }
+    write(acting, &wish.device, &read, targets, wrong).await
+}
+
+async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<TargetStatus, Outcome> {
+    let node = Incarnation { name: node.to_owned(), ..Incarnation::default() };
+    let facts = acting.looker.reader.facts(&node).await.map_err(Outcome::Failed)?;
+    let checked = match acting.looker.reader.order(device, &facts, Act::Look).await {
+        Ok((order, _)) => acting.looker.transport.check(&order.driver, &order.parameters).await.err(),
+        // The look says it.
+        Err(_) => None,
+    };
+    let mut looks = acting.looker.look(std::slice::from_ref(device), &facts).await;
+    let (check, sample) = looks.pop().unwrap_or((IdentityCheck::Required, Sample::default()));
+    let Sample { at, power, identity, said, .. } = sample;
+    let message = match checked {
+        Some(error) => error.to_string(),
+        None if identity == "Mismatch" => format!("it is another machine: {said}"),
+        None if identity != "Match" && check == IdentityCheck::Required => {
+            "it does not say which machine it is, and identityCheck is Required".to_owned()
+        }
+        None if power == "Unknown" => said,
+        None => String::new(),
+    };
+    Ok(TargetStatus { node: node.name, power, identity, looked: at, message })
+}
+
+async fn write(
+    acting: &Acting<'_>,
+    device: &DeviceRef,
+    read: &wire::Custom<FenceDeviceSpec, FenceDeviceStatus>,
+    targets: Vec<TargetStatus>,
+    wrong: Option<String>,
+) -> Result<(), Outcome> {
+    let before = read.status.clone().unwrap_or_default().conditions;
+    let at = format!("{:.0}", acting.env.clock.wall());
+    let (word, reason) = if wrong.is_some() { ("False", "LookFailed") } else { ("True", "EveryNodeAnswers") };
+    let message = wrong.unwrap_or_else(|| format!("{} nodes were looked at", targets.len()));
+    let ready = condition(&before, "Ready", word, reason, &message, &at);
+    let trusted = before.iter().find(|one| one.r#type == "Trusted").cloned();
+    let trusted = trusted.unwrap_or_else(|| {
+        condition(&[], "Trusted", "True", "NeverContradicted", "no evidence from it was contradicted", &at)
+    });
+    let status = FenceDeviceStatus {
+        observed_generation: read.metadata.generation.unwrap_or(0),
+        conditions: vec![ready, trusted],
+        targets,
+    };
+    let meta = json!({ "uid": read.metadata.uid, "resourceVersion": read.metadata.resource_version });
+    let body = json!({ "metadata": meta, "status": status });
+    acting.send(Call::write(Method::Merge, format!("{}/status", path_of(device)), &body)).await.map(drop)
+}

@@ -1,0 +1,270 @@
+//! Devices and their Secrets, read by quorum, as orders; and the looks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret as SecretObject;
+
+use super::judge::{Seen, identity_word, power_word};
+use super::render::{Facts, RenderError, render};
+use crate::api::{
+    DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, Sample,
+    SecretParameter, group_path,
+};
+use crate::client::{ApiError, Call, Connection};
+use crate::clock::Env;
+use crate::model::is_kubernetes_name;
+use crate::transport::{
+    Act, Answer, DeviceError, Driver, FenceTransport, Identity, Machine, Order, Secret, Value,
+};
+use crate::wire;
+
+type DeviceObject = wire::Custom<FenceDeviceSpec, FenceDeviceStatus>;
+
+/// Why a device cannot be asked about a node.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::authority) enum OrderError {
+    #[error("device {0} does not exist")]
+    NoDevice(DeviceRef),
+    #[error(
+        "device {0} is not trusted any more: evidence from it was contradicted. Correct it, then delete the condition Trusted by creating the device anew"
+    )]
+    NotTrusted(DeviceRef),
+    #[error("device {device} is not for node {node}: its nodeSelector does not choose it")]
+    NotForNode { device: DeviceRef, node: String },
+    #[error("device {device}, parameter {parameter:?}")]
+    Render { device: DeviceRef, parameter: String, source: RenderError },
+    #[error("device {device}, parameter {parameter:?}: {why}")]
+    Secret { device: DeviceRef, parameter: String, why: String },
+    #[error("reading what is needed for device {device} failed")]
+    Read { device: DeviceRef, source: ApiError },
+}
+
+/// Reads by quorum what an order needs.
+#[derive(Clone, Copy)]
+pub(in crate::authority) struct Reader<'a> {
+    pub(in crate::authority) connection: &'a Connection,
+}
+
+impl Reader<'_> {
+    pub(super) async fn device(&self, device: &DeviceRef) -> Result<DeviceObject, OrderError> {
+        if !(is_kubernetes_name(&device.namespace) && is_kubernetes_name(&device.name)) {
+            return Err(OrderError::NoDevice(device.clone()));
+        }
+        match self
+            .connection
+            .send(Call::get(path_of(device)))
+            .await
+            .and_then(|raw| raw.decode().map_err(ApiError::Undecodable))
+        {
+            Ok(read) => Ok(read),
+            Err(error) if error.is_not_found() => Err(OrderError::NoDevice(device.clone())),
+            Err(source) => Err(OrderError::Read { device: device.clone(), source }),
+        }
+    }
+
+    /// What the node is, as a quorum read has it. Without a UID: whichever has the name.
+    pub(super) async fn facts(&self, node: &Incarnation) -> Result<Facts, ApiError> {
+        let read = match self.connection.send(Call::get(format!("/api/v1/nodes/{}", node.name))).await {
+            Ok(raw) => raw.decode::<wire::Node>().map_err(ApiError::Undecodable)?,
+            Err(error) if error.is_not_found() => return Ok(Facts::of_gone(node)),
+            Err(error) => return Err(error),
+        };
+        let meta = read.metadata.unwrap_or_default();
+        // Another one of that name: what its labels say is not about this one.
+        if !node.uid.is_empty() && meta.uid.as_deref() != Some(&node.uid) {
+            return Ok(Facts::of_gone(node));
+        }
+        let text = |text: Option<String>| text.unwrap_or_default().into();
+        let machine = Machine {
+            node: node.name.as_str().into(),
+            system_uuid: text(
+                read.status.and_then(|status| status.node_info).and_then(|info| info.system_uuid),
+            ),
+            provider_id: text(read.spec.and_then(|spec| spec.provider_id)),
+        };
+        Ok(Facts { machine, labels: Some(meta.labels) })
+    }
+
+    /// The order for one device.
+    pub(super) async fn order(
+        &self,
+        device: &DeviceRef,
+        facts: &Facts,
+        act: Act,
+    ) -> Result<(Order, IdentityCheck), OrderError> {
+        let object = self.device(device).await?;
+        let spec = object.spec;
+        if object.status.as_ref().and_then(|status| status.says("Trusted")) == Some("False") {
+            return Err(OrderError::NotTrusted(device.clone()));
+        }
+        // Of a node whose object is gone nobody knows the labels: whoever named the device meant it.
+        if facts.labels.as_ref().is_some_and(|labels| !spec.node_selector.chooses(labels)) {
+            return Err(OrderError::NotForNode {
+                device: device.clone(),
+                node: facts.machine.node.to_string(),
+            });
+        }
+        let parameters = self.parameters(device, &spec, facts).await?;
+        let seconds = match act {
+            Act::Off => spec.timeout_seconds.off,
+            Act::On => spec.timeout_seconds.on,
+            Act::Look => spec.timeout_seconds.look,
+        };
+        let within = Duration::from_secs(seconds.into());
+        let order = Order { driver: driver(&spec), parameters, machine: facts.machine.clone(), act, within };
+        Ok((order, spec.identity_check))
+    }
+
+    async fn parameters(
+        &self,
+        device: &DeviceRef,
+        spec: &FenceDeviceSpec,
+        facts: &Facts,
+    ) -> Result<BTreeMap<String, Value>, OrderError> {
+        let rendered = |parameter: &str, template: &str| {
+            render(template, facts).map_err(|source| OrderError::Render {
+                device: device.clone(),
+                parameter: parameter.to_owned(),
+                source,
+            })
+        };
+        let own = spec.node_parameters.get(&*facts.machine.node);
+        let mut all = BTreeMap::new();
+        for (parameter, template) in spec.parameters.iter().chain(own.into_iter().flatten()) {
+            all.insert(parameter.clone(), Value::Plain(rendered(parameter, template)?));
+        }
+        for SecretParameter { parameter, secret, key } in &spec.secret_parameters {
+            let name = rendered(parameter, secret)?;
+            let value = self.secret(device, parameter, &name, key).await?;
+            all.insert(parameter.clone(), Value::Secret(value));
+        }
+        Ok(all)
+    }
+
+    async fn secret(
+        &self,
+        device: &DeviceRef,
+        parameter: &str,
+        name: &str,
+        key: &str,
+    ) -> Result<Secret, OrderError> {
+        let wrong =
+            |why: String| OrderError::Secret { device: device.clone(), parameter: parameter.to_owned(), why };
+        if !is_kubernetes_name(name) {
+            return Err(wrong(format!("{name:?} is no name of a Secret")));
+        }
+        let path = format!("/api/v1/namespaces/{}/secrets/{name}", device.namespace);
+        let read = match self.connection.send(Call::get(path).whole()).await {
+            Ok(raw) => raw.whole().map_err(ApiError::Undecodable),
+            Err(error) if error.is_not_found() => {
+                return Err(wrong(format!("Secret {}/{name} does not exist", device.namespace)));
+            }
+            Err(error) => Err(error),
+        };
+        let read = read.map_err(|source| OrderError::Read { device: device.clone(), source })?;
+        // The message of a failure to decode could quote what it decodes.
+        let secret: SecretObject = serde_json::from_value(read)
+            .map_err(|_could_quote_it| wrong(format!("Secret {name} cannot be decoded")))?;
+        let bytes = secret.data.unwrap_or_default().remove(key);
+        let bytes = bytes.ok_or_else(|| wrong(format!("Secret {name} has no key {key:?}")))?;
+        let text = String::from_utf8(bytes.0)
+            .map_err(|_could_quote_it| wrong(format!("key {key:?} of Secret {name} is not UTF-8")))?;
+        Ok(Secret::new(text))
+    }
+}
+
+fn driver(spec: &FenceDeviceSpec) -> Driver {
+    match spec.driver {
+        DeviceDriver::Agent => Driver::Agent(spec.agent.as_deref().unwrap_or_default().into()),
+        DeviceDriver::Redfish => Driver::Redfish,
+    }
+}
+
+/// The path of a device whose names are known to be names.
+pub(super) fn path_of(device: &DeviceRef) -> String {
+    let DeviceRef { namespace, name } = device;
+    group_path(&format!("namespaces/{namespace}/fencedevices/{name}"))
+}
+
+/// Looks at devices.
+#[derive(Clone, Copy)]
+pub(in crate::authority) struct Looker<'a> {
+    pub(in crate::authority) reader: Reader<'a>,
+    pub(in crate::authority) env: &'a Env,
+    pub(in crate::authority) transport: &'a dyn FenceTransport,
+}
+
+impl Looker<'_> {
+    /// One look at each device, all at once.
+    pub(super) async fn look(&self, devices: &[DeviceRef], facts: &Facts) -> Vec<(IdentityCheck, Sample)> {
+        let looks = devices.iter().map(|device| async move {
+            let (check, answer) = match self.reader.order(device, facts, Act::Look).await {
+                Ok((order, check)) => (check, self.ask(order).await.map_err(|error| error.to_string())),
+                Err(error) => (IdentityCheck::Required, Err(crate::record::error_chain(&error))),
+            };
+            let at = format!("{:.3}", self.env.clock.wall());
+            (check, sample(device, at, answer))
+        });
+        futures::future::join_all(looks).await
+    }
+
+    /// The transport keeps to the time of an order; if it does not, it is left.
+    pub(super) async fn ask(&self, order: Order) -> Result<Answer, DeviceError> {
+        let within = order.within;
+        let asked = self.transport.carry_out(order);
+        let ends = self.env.now() + within + LATE;
+        self.env.until(ends, asked).await.unwrap_or(Err(DeviceError::TimedOut { after: within }))
+    }
+
+    /// Whether every device of these samples says off now: for the moment of a release.
+    pub(in crate::authority) async fn all_off(
+        &self,
+        node: &Incarnation,
+        samples: &[Sample],
+    ) -> Result<(), String> {
+        let facts = self.reader.facts(node).await.map_err(|error| crate::record::error_chain(&error))?;
+        let devices: std::collections::BTreeSet<_> =
+            samples.iter().map(|sample| sample.device.clone()).collect();
+        let devices: Vec<_> = devices.into_iter().collect();
+        let looks = self.look(&devices, &facts).await;
+        let seen: Vec<_> = looks
+            .into_iter()
+            .map(|(check, sample)| Seen { check, samples: vec![sample.clone(), sample] })
+            .collect();
+        let verified = super::judge::judge(Act::Off, &seen, None);
+        if verified.power == "Off" { Ok(()) } else { Err(verified.message) }
+    }
+}
+
+/// What a transport is given beyond its time to say that it is over.
+const LATE: Duration = Duration::from_secs(1);
+
+fn sample(device: &DeviceRef, at: String, answer: Result<Answer, String>) -> Sample {
+    let device = device.clone();
+    match answer {
+        Ok(Answer { power, identity, said }) => Sample {
+            device,
+            at,
+            power: power_word(power).to_owned(),
+            identity: identity_word(&identity).to_owned(),
+            said: match identity {
+                Identity::Mismatch { found } => found,
+                Identity::Match | Identity::Unknown => said,
+            },
+        },
+        Err(said) => Sample { device, at, power: "Unknown".to_owned(), identity: "Unknown".to_owned(), said },
+    }
+}
+
+/// So many bytes of what devices answered to one attempt are kept.
+pub(super) const OUTCOME_MOST: usize = 2_048;
+
+/// What a device answered to `off` or `on`, in a line.
+pub(super) fn answered(device: &DeviceRef, answer: &Result<Answer, DeviceError>) -> String {
+    match answer {
+        Ok(Answer { said, .. }) if said.is_empty() => format!("{device}: answered"),
+        Ok(Answer { said, .. }) => format!("{device}: {said}"),
+        Err(error) => format!("{device}: {error}"),
+    }
+}

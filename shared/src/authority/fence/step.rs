@@ -1,0 +1,435 @@
+//! The steps.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::judge::{Seen, judge};
+use super::mark::{self, When};
+use super::orders::{Looker, OUTCOME_MOST, answered, path_of};
+use super::render::Facts;
+use super::{Fencing, Step, Target, incident_name};
+use crate::api::{
+    Attempt, Condition, DeviceRef, FenceDeviceStatus, FenceEvidenceSpec, FenceEvidenceStatus, GROUP,
+    Incarnation, KindOfEvidence, NodeFenceSpec, NodeFenceStatus, Phase, Sample, Trigger, VERSION, Verified,
+    group_path,
+};
+use crate::authority::act::{Outcome, version};
+use crate::authority::update::Means;
+use crate::authority::verify::is_ready;
+use crate::authority::witness::{LeaseSample, Look, look};
+use crate::client::{ApiError, Call, Method};
+use crate::clock::Env;
+use crate::model::Rv;
+use crate::record::error_chain;
+use crate::transport::{Act, FenceTransport};
+use crate::wire::{self, Raw};
+
+/// What a step needs.
+pub(in crate::authority) struct Acting<'a> {
+    pub(in crate::authority) means: Means<'a>,
+    pub(in crate::authority) env: &'a Env,
+    pub(in crate::authority) looker: Looker<'a>,
+    /// Who this process is.
+    pub(in crate::authority) identity: &'a str,
+}
+
+/// A term that is given back early is noticed within this.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+impl<'a> Acting<'a> {
+    pub(in crate::authority) const fn new(
+        means: Means<'a>,
+        transport: &'a dyn FenceTransport,
+        identity: &'a str,
+    ) -> Self {
+        let reader = super::Reader { connection: means.connection };
+        let env = means.env;
+        Self { looker: Looker { reader, env, transport }, env, means, identity }
+    }
+
+    /// One request, within the term.
+    pub(super) async fn send(&self, call: Call) -> Result<Raw, Outcome> {
+        let Some(term) = self.means.leadership.term(self.env.now()) else { return Err(Outcome::NotLeader) };
+        self.means.connection.send(call.by(term.ends())).await.map_err(Outcome::of)
+    }
+
+    /// What takes long is left when the term ends: dropping it kills what it started.
+    pub(super) async fn while_leading<T>(&self, work: impl Future<Output = T> + Send) -> Result<T, Outcome> {
+        let mut work = Box::pin(work);
+        loop {
+            let now = self.env.now();
+            let term = self.means.leadership.term(now).ok_or(Outcome::NotLeader)?;
+            if let Some(done) = self.env.until(term.ends().min(now + ASK_AGAIN), work.as_mut()).await {
+                return Ok(done);
+            }
+        }
+    }
+}
+
+/// Carries a step out.
+pub(in crate::authority) async fn carry_out(acting: &Acting<'_>, fencing: &Fencing) -> Outcome {
+    let done = match &fencing.step {
+        Step::Open(spec) => open(acting, spec).await,
+        Step::Write(target) => status(acting, target, target.fence.rv, &target.status).await.map(drop),
+        Step::Attempt(target) => attempt(acting, target).await,
+        Step::Look(target) => look_twice(acting, target).await,
+        Step::Prove(target) => prove(acting, target).await,
+        Step::Taint(target) => {
+            let proof = target.status.evidence.as_deref().unwrap_or_default();
+            let added = mark::add(acting, &target.spec.node, &target.fence.name, proof).await;
+            then_status(acting, target, added).await
+        }
+        Step::Untaint(target) => {
+            let removed =
+                mark::remove(acting, &target.spec.node, &target.fence.name, When::AnotherLife).await;
+            then_status(acting, target, removed).await
+        }
+        Step::Contradict(target) => contradict(acting, target).await,
+    };
+    match done {
+        Ok(()) => Outcome::Written,
+        Err(outcome) => outcome,
+    }
+}
+
+async fn then_status(acting: &Acting<'_>, target: &Target, done: Result<(), Outcome>) -> Result<(), Outcome> {
+    done?;
+    status(acting, target, target.fence.rv, &target.status).await.map(drop)
+}
+
+async fn open(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> {
+    still_lost(acting, spec).await?;
+    let body = json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": "NodeFence",
+        "metadata": { "name": incident_name(&spec.node) },
+        "spec": spec,
+    });
+    acting.send(Call::write(Method::Post, group_path("nodefences"), &body)).await.map(drop)
+}
+
+/// The cache suspects; this convicts: it is the same incarnation, and nobody has heard of it since the cache did. What
+/// a person asked for may be healthy.
+async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> {
+    let Look { node, lease, .. } =
+        look(acting.means.connection, acting.env, &spec.node.name).await.map_err(Outcome::Failed)?;
+    let Some(read) = node else {
+        return if spec.trigger.kind == Trigger::Person { Ok(()) } else { Err(Outcome::Changed) };
+    };
+    if incarnation(&spec.node.name, &read) != spec.node {
+        return Err(Outcome::Changed);
+    }
+    if spec.trigger.kind == Trigger::Person {
+        return Ok(());
+    }
+    let known = acting.means.cache.read().view().lease(&spec.node.name).flatten();
+    if is_ready(&read) || renewed(&lease)? != known {
+        return Err(Outcome::Heard);
+    }
+    Ok(())
+}
+
+fn incarnation(name: &str, read: &wire::Node) -> Incarnation {
+    let uid = read.metadata.as_ref().and_then(|meta| meta.uid.clone()).unwrap_or_default();
+    let info = read.status.as_ref().and_then(|status| status.node_info.as_ref());
+    let boot_id = info.and_then(|info| info.boot_id.clone()).unwrap_or_default();
+    Incarnation { name: name.to_owned(), uid, boot_id }
+}
+
+fn renewed(lease: &LeaseSample) -> Result<Option<jiff::Timestamp>, Outcome> {
+    match lease {
+        LeaseSample::Absent | LeaseSample::Present { renewed: None, .. } => Ok(None),
+        LeaseSample::Present { renewed: Some(time), .. } => {
+            let nonsense = || ApiError::ContentType("a Lease whose renewTime is no time".to_owned());
+            time.timestamp().map(Some).ok_or_else(|| Outcome::Failed(nonsense()))
+        }
+    }
+}
+
+/// Writes a status at this version; gives back the next.
+async fn status(
+    acting: &Acting<'_>,
+    target: &Target,
+    rv: Rv,
+    status: &NodeFenceStatus,
+) -> Result<Rv, Outcome> {
+    let mut status = status.clone();
+    let at = format!("{:.0}", acting.env.clock.wall());
+    conclude(&mut status, &at);
+    let body = json!({ "metadata": { "uid": target.fence.uid, "resourceVersion": rv }, "status": status });
+    let path = group_path(&format!("nodefences/{}/status", target.fence.name));
+    let answer = acting.send(Call::write(Method::Merge, path, &body)).await?;
+    let only: wire::OnlyMeta =
+        answer.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
+    let next = only.metadata.as_ref().and_then(version);
+    next.ok_or_else(|| {
+        Outcome::Failed(ApiError::ContentType("a NodeFence without a resourceVersion".to_owned()))
+    })
+}
+
+/// The conditions that its phase comes to.
+fn conclude(status: &mut NodeFenceStatus, at: &str) {
+    let fenced = match (&status.evidence, status.phase) {
+        (Some(_), Phase::AwaitingOperator) => ("False", "EvidenceContradicted"),
+        (Some(_), _) => ("True", "EvidenceFound"),
+        (None, phase) => ("False", phase.name()),
+    };
+    let recovered = match status.phase {
+        Phase::Done => ("True", "NodeIsBack"),
+        phase => ("False", phase.name()),
+    };
+    let stuck = match status.phase {
+        Phase::AwaitingOperator => ("True", "AwaitingOperator"),
+        phase => ("False", phase.name()),
+    };
+    let before = std::mem::take(&mut status.conditions);
+    for (kind, (word, reason)) in [("Fenced", fenced), ("Recovered", recovered), ("Stuck", stuck)] {
+        status.conditions.push(condition(&before, kind, word, reason, &status.message, at));
+    }
+}
+
+pub(super) fn condition(
+    before: &[Condition],
+    kind: &str,
+    word: &str,
+    reason: &str,
+    message: &str,
+    at: &str,
+) -> Condition {
+    let earlier = before.iter().find(|one| one.r#type == kind && one.status == word);
+    Condition {
+        r#type: kind.to_owned(),
+        status: word.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: earlier.map_or_else(|| at.to_owned(), |one| one.last_transition_time.clone()),
+    }
+}
+
+const fn act_of(attempt: &Attempt) -> Act {
+    // What is no `on` is taken for what needs more proof.
+    if matches!(attempt.act.as_bytes(), b"on") { Act::On } else { Act::Off }
+}
+
+fn no_attempt() -> Outcome {
+    Outcome::Failed(ApiError::ContentType("a step without an attempt".to_owned()))
+}
+
+async fn attempt(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    let mut wanted = (*target.status).clone();
+    let last = wanted.attempts.last_mut().ok_or_else(no_attempt)?;
+    let act = act_of(last);
+    if act == Act::Off {
+        still_lost(acting, &target.spec).await?;
+    }
+    last.at = format!("{:.3}", acting.env.clock.wall());
+    last.by = acting.identity.to_owned();
+    let (devices, within) = (last.devices.clone(), Duration::from_secs(last.within_seconds.into()));
+    let facts = acting.looker.reader.facts(&target.spec.node).await.map_err(Outcome::Failed)?;
+    let mut orders = Vec::new();
+    for device in &devices {
+        match acting.looker.reader.order(device, &facts, act).await {
+            Ok((mut order, _check)) => {
+                order.within = order.within.min(within);
+                orders.push((device.clone(), order));
+            }
+            // Nothing is begun with half of a machine's supplies.
+            Err(error) => return not_begun(acting, target, wanted, &error_chain(&error)).await,
+        }
+    }
+    // The intent, before the act: whoever leads next finds it.
+    let rv = status(acting, target, target.fence.rv, &wanted).await?;
+    let asked = orders.into_iter().map(|(device, order)| async move {
+        let answer = acting.looker.ask(order).await;
+        answered(&device, &answer)
+    });
+    let mut said = acting.while_leading(futures::future::join_all(asked)).await?.join("; ");
+    cut(&mut said, OUTCOME_MOST);
+    if let Some(last) = wanted.attempts.last_mut() {
+        last.outcome = Some(said);
+    }
+    status(acting, target, rv, &wanted).await.map(drop)
+}
+
+fn cut(text: &mut String, most: usize) {
+    if text.len() > most {
+        let at = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(at);
+    }
+}
+
+/// An attempt that could not begin is written down as one that showed nothing.
+async fn not_begun(
+    acting: &Acting<'_>,
+    target: &Target,
+    mut wanted: NodeFenceStatus,
+    why: &str,
+) -> Result<(), Outcome> {
+    if let Some(last) = wanted.attempts.last_mut() {
+        last.outcome = Some(format!("not begun: {why}"));
+        let (power, message) = ("Unknown".to_owned(), why.to_owned());
+        last.verified = Some(Verified { power, message, ..Verified::default() });
+    }
+    status(acting, target, target.fence.rv, &wanted).await.map(drop)
+}
+
+/// Two looks at each device, apart, and the Lease between them.
+async fn look_twice(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    let mut wanted = (*target.status).clone();
+    let last = wanted.attempts.last_mut().ok_or_else(no_attempt)?;
+    let (act, devices) = (act_of(last), last.devices.clone());
+    let facts = acting.looker.reader.facts(&target.spec.node).await.map_err(Outcome::Failed)?;
+    let (seen, lease) =
+        acting.while_leading(looks(acting, &target.spec.node, &devices, &facts, act)).await??;
+    last.verified = Some(judge(act, &seen, lease));
+    status(acting, target, target.fence.rv, &wanted).await.map(drop)
+}
+
+async fn looks(
+    acting: &Acting<'_>,
+    node: &Incarnation,
+    devices: &[DeviceRef],
+    facts: &Facts,
+    act: Act,
+) -> Result<(Vec<Seen>, Option<String>), Outcome> {
+    let first = acting.looker.look(devices, facts).await;
+    if act != Act::Off {
+        return Ok((
+            first.into_iter().map(|(check, sample)| Seen { check, samples: vec![sample] }).collect(),
+            None,
+        ));
+    }
+    let lease = read_lease(acting, node).await?;
+    acting.env.sleep(Verified::APART).await;
+    let second = acting.looker.look(devices, facts).await;
+    let mut seen: Vec<_> = first
+        .into_iter()
+        .zip(second)
+        .map(|((check, first), (_, second))| Seen { check, samples: vec![first, second] })
+        .collect();
+    // A kubelet that speaks while its machine is said to be off: the device reaches another one.
+    if read_lease(acting, node).await? != lease {
+        for sample in seen.iter_mut().flat_map(|one| &mut one.samples).filter(|sample| sample.power == "Off")
+        {
+            contradicted(sample);
+        }
+    }
+    Ok((seen, lease))
+}
+
+fn contradicted(sample: &mut Sample) {
+    sample.power = "Unknown".to_owned();
+    sample.identity = "Mismatch".to_owned();
+    sample.said =
+        "said off while the node's kubelet renewed its Lease: it switches another machine".to_owned();
+}
+
+async fn read_lease(acting: &Acting<'_>, node: &Incarnation) -> Result<Option<String>, Outcome> {
+    let Look { lease, .. } =
+        look(acting.means.connection, acting.env, &node.name).await.map_err(Outcome::Failed)?;
+    Ok(renewed(&lease)?.map(|time| time.to_string()))
+}
+
+/// Evidence, if the kubelet was silent since the looks and the node is the same.
+async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    let last = target.status.attempts.last().ok_or_else(no_attempt)?;
+    let verified =
+        last.verified.as_ref().filter(|verified| verified.power == "Off" && act_of(last) == Act::Off);
+    let Some(verified) = verified else { return Err(no_attempt()) };
+    let node = &target.spec.node;
+    let Look { node: read, lease, .. } =
+        look(acting.means.connection, acting.env, &node.name).await.map_err(Outcome::Failed)?;
+    if read.is_some_and(|read| incarnation(&node.name, &read) != *node) {
+        return Err(Outcome::Changed);
+    }
+    if renewed(&lease)?.map(|time| time.to_string()) != verified.lease_renewed {
+        return unproved(acting, target).await;
+    }
+    let spec = FenceEvidenceSpec {
+        node: node.clone(),
+        kind: KindOfEvidence::PowerOff,
+        fence: Some(target.fence.name.to_string()),
+        samples: verified.samples.clone(),
+        lease_renewed: verified.lease_renewed.clone(),
+        by: acting.identity.to_owned(),
+        reason: None,
+    };
+    create_evidence(acting, &spec).await?;
+    status(acting, target, target.fence.rv, &target.status).await.map(drop)
+}
+
+/// The kubelet spoke after two looks that said off.
+async fn unproved(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    let mut wanted = (*target.status).clone();
+    (wanted.phase, wanted.evidence) = (Phase::Fencing, None);
+    if let Some(verified) = wanted.attempts.last_mut().and_then(|last| last.verified.as_mut()) {
+        verified.samples.iter_mut().for_each(contradicted);
+        *verified = Verified {
+            power: "Unknown".to_owned(),
+            message: "the devices said off while the node's kubelet renewed its Lease".to_owned(),
+            ..verified.clone()
+        };
+    }
+    status(acting, target, target.fence.rv, &wanted).await.map(drop)
+}
+
+async fn create_evidence(acting: &Acting<'_>, spec: &FenceEvidenceSpec) -> Result<(), Outcome> {
+    let name = incident_name(&spec.node);
+    let body = json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": "FenceEvidence",
+        "metadata": { "name": name },
+        "spec": spec,
+    });
+    match acting.send(Call::write(Method::Post, group_path("fenceevidences"), &body)).await {
+        Ok(_) => Ok(()),
+        // It was written before a crash: its name says of whom, and it cannot have been changed since.
+        Err(Outcome::Changed) => {
+            let raw = acting.send(Call::get(group_path(&format!("fenceevidences/{name}")))).await?;
+            let there: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
+                raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
+            let holds =
+                there.spec.node == spec.node && there.status.unwrap_or_default().invalidated.is_none();
+            if holds { Ok(()) } else { Err(Outcome::Changed) }
+        }
+        Err(outcome) => Err(outcome),
+    }
+}
+
+/// What was proved is not true. First nothing may follow from it any more; then the devices, the taint, the status.
+async fn contradict(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    let at = format!("{:.0}", acting.env.clock.wall());
+    let why = target.status.message.clone();
+    if let Some(proof) = &target.status.evidence {
+        let body = json!({ "status": { "invalidated": { "at": at, "reason": why } } });
+        let path = group_path(&format!("fenceevidences/{proof}/status"));
+        match acting.send(Call::write(Method::Merge, path, &body)).await {
+            Ok(_) | Err(Outcome::Gone) => {}
+            Err(outcome) => return Err(outcome),
+        }
+    }
+    let devices = target.status.attempts.iter().filter(|attempt| act_of(attempt) == Act::Off);
+    let devices: std::collections::BTreeSet<_> = devices.flat_map(|attempt| &attempt.devices).collect();
+    for device in devices {
+        distrust(acting, device, &why, &at).await?;
+    }
+    mark::remove(acting, &target.spec.node, &target.fence.name, When::Untrue).await?;
+    status(acting, target, target.fence.rv, &target.status).await.map(drop)
+}
+
+async fn distrust(acting: &Acting<'_>, device: &DeviceRef, why: &str, at: &str) -> Result<(), Outcome> {
+    let raw = match acting.send(Call::get(path_of(device)).whole()).await {
+        Err(Outcome::Gone) => return Ok(()),
+        read => read?,
+    };
+    let whole = raw.whole().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
+    let before = whole.get("status").cloned().unwrap_or(Value::Null);
+    let before: FenceDeviceStatus = serde_json::from_value(before).unwrap_or_default();
+    let mut conditions = before.conditions.clone();
+    conditions.retain(|one| one.r#type != "Trusted");
+    conditions.push(condition(&before.conditions, "Trusted", "False", "EvidenceContradicted", why, at));
+    let version = whole.pointer("/metadata/resourceVersion");
+    let body = json!({ "metadata": { "resourceVersion": version }, "status": { "conditions": conditions } });
+    acting.send(Call::write(Method::Merge, format!("{}/status", path_of(device)), &body)).await.map(drop)
+}

@@ -1,0 +1,451 @@
+//! The steps, against a scripted API server and scripted devices.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::{Attempt, DeviceRef, FenceTrigger, Incarnation, Phase, Trigger, Verified};
+use crate::authority::act::Outcome;
+use crate::authority::update::Means;
+use crate::client::scripted::{Answer as Says, Api, Asked, env, pass};
+use crate::clock::{Env, Mono};
+use crate::lease::Leadership;
+use crate::model::{Kind, OUT_OF_SERVICE_TAINT};
+use crate::testing::World;
+use crate::testing::objects::{lease, node};
+use crate::transport::{Act, Answer, DeviceError, Driver, FenceTransport, Identity, Order, Power};
+
+/// What a device does when it is asked for the n-th time.
+type Script = Box<dyn Fn(Act, usize) -> Option<Result<Answer, DeviceError>> + Send + Sync>;
+
+/// Devices that write down what they are asked. `None`: no answer, ever.
+struct Devices {
+    script: Script,
+    asked: Mutex<Vec<Order>>,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl FenceTransport for Devices {
+    fn check<'a>(
+        &'a self,
+        _driver: &'a Driver,
+        _parameters: &'a BTreeMap<String, crate::transport::Value>,
+    ) -> BoxFuture<'a, Result<(), DeviceError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn carry_out(&self, order: Order) -> BoxFuture<'_, Result<Answer, DeviceError>> {
+        let (act, number) = (order.act, self.asked.lock().len());
+        self.log.lock().push(format!("device {}", act.name()));
+        self.asked.lock().push(order);
+        match (self.script)(act, number) {
+            Some(answer) => Box::pin(std::future::ready(answer)),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+}
+
+fn says(power: Power) -> Option<Result<Answer, DeviceError>> {
+    Some(Ok(Answer { power, identity: Identity::Match, said: "done".to_owned() }))
+}
+
+/// What the API server has.
+#[derive(Clone)]
+struct There {
+    node: Value,
+    /// In which second the Lease was renewed, as it is asked for the n-th time.
+    renewed: Arc<dyn Fn(usize) -> u8 + Send + Sync>,
+    secret: Option<Value>,
+    proof: Option<Value>,
+}
+
+fn machine() -> Value {
+    node("n")
+        .set("/status/nodeInfo", json!({ "bootID": "boot-1", "systemUUID": "uuid-1" }))
+        .set("/metadata/labels", json!({ "rack": "7" }))
+        .0
+}
+
+impl Default for There {
+    fn default() -> Self {
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "bmc" }, "data": { "password": "aHVudGVyMg==" } });
+        Self { node: machine(), renewed: Arc::new(|_| 7), secret: Some(secret), proof: None }
+    }
+}
+
+fn device() -> Value {
+    json!({
+        "metadata": { "name": "bmc", "namespace": "fencing", "uid": "uid-bmc", "resourceVersion": "3", "generation": 2 },
+        "spec": {
+            "driver": "Agent", "agent": "fence_ipmilan",
+            "nodeSelector": { "matchLabels": { "rack": "7" } },
+            "parameters": { "ip": "{{.Node.Name}}.bmc" },
+            "secretParameters": [{ "parameter": "password", "secret": "bmc", "key": "password" }],
+        },
+    })
+}
+
+struct Scene {
+    env: Env,
+    api: Api,
+    world: World,
+    leadership: Arc<Leadership>,
+    devices: Devices,
+    /// Requests that write, and what devices were asked, in one order.
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+fn answer(there: &There, asked: &Asked, leases: &Mutex<usize>) -> Says {
+    let last = asked.path.rsplit('/').next().unwrap_or_default();
+    let collection = asked.path.contains("/leases/");
+    match (asked.method.as_str(), asked.path.as_str()) {
+        ("GET", "/api/v1/nodes/n") => Says::json(&there.node),
+        ("GET", _) if collection => {
+            let mut count = leases.lock();
+            *count += 1;
+            Says::json(&lease("n", (there.renewed)(*count - 1)).0)
+        }
+        ("GET", path) if path.contains("/fencedevices/") && last == "bmc" => Says::json(&device()),
+        ("GET", path) if path.contains("/secrets/") => {
+            there.secret.as_ref().map_or_else(Says::not_found, Says::json)
+        }
+        ("GET", path) if path.contains("/fenceevidences/") => {
+            there.proof.as_ref().map_or_else(Says::not_found, Says::json)
+        }
+        ("GET", _) => Says::not_found(),
+        ("POST", _) => Says::coded(201, &json!({ "metadata": { "resourceVersion": "1" } })),
+        ("PATCH", _) => {
+            let rv =
+                asked.json()["metadata"]["resourceVersion"].as_str().and_then(|rv| rv.parse::<u64>().ok());
+            Says::json(&json!({ "metadata": { "resourceVersion": (rv.unwrap_or(0) + 1).to_string() } }))
+        }
+        _ => Says::not_found(),
+    }
+}
+
+fn scene(
+    there: There,
+    script: impl Fn(Act, usize) -> Option<Result<Answer, DeviceError>> + Send + Sync + 'static,
+) -> Scene {
+    let (env, _wall) = env();
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let (lines, leases) = (Arc::clone(&log), Arc::new(Mutex::new(0)));
+    let api = Api::new(&env, move |asked| {
+        if asked.method != "GET" {
+            lines.lock().push(asked.line());
+        }
+        let answer = answer(&there, &asked, &leases);
+        async move { answer }
+    });
+    let world = World::listed();
+    world.apply(Kind::NodeLeases, &lease("n", 7).0, env.now());
+    let devices = Devices { script: Box::new(script), asked: Mutex::default(), log: Arc::clone(&log) };
+    Scene { env, api, world, leadership: Leadership::alone(), devices, log }
+}
+
+impl Scene {
+    async fn take(&self, step: Step) -> Outcome {
+        let connection = self.api.connection();
+        let means = Means {
+            connection: &connection,
+            cache: self.world.cache(),
+            env: &self.env,
+            leadership: &self.leadership,
+        };
+        let acting = Acting::new(means, &self.devices, "this-process");
+        carry_out(&acting, &Fencing { node: "n".into(), step }).await
+    }
+
+    fn log(&self) -> Vec<String> {
+        self.log.lock().clone()
+    }
+
+    /// What was written to this path last.
+    fn written(&self, path: &str) -> Value {
+        self.api
+            .heard()
+            .iter()
+            .rev()
+            .find(|asked| asked.method != "GET" && asked.path.contains(path))
+            .unwrap()
+            .json()
+    }
+}
+
+fn incarnation() -> Incarnation {
+    Incarnation { name: "n".to_owned(), uid: "uid-n".to_owned(), boot_id: "boot-1".to_owned() }
+}
+
+fn spec() -> NodeFenceSpec {
+    NodeFenceSpec {
+        node: incarnation(),
+        policy: "all".to_owned(),
+        trigger: FenceTrigger { kind: Trigger::Detected, reason: "silent for 61s".to_owned(), by: None },
+        dry_run: false,
+        cancelled: false,
+    }
+}
+
+fn target(status: NodeFenceStatus) -> Target {
+    let fence = FenceKey { name: "n-1".into(), uid: Uid::new("uid-nf").unwrap(), rv: "20".parse().unwrap() };
+    Target { fence, spec: Box::new(spec()), status: Box::new(status) }
+}
+
+fn bmc() -> DeviceRef {
+    DeviceRef { namespace: "fencing".to_owned(), name: "bmc".to_owned() }
+}
+
+fn tried(act: &str) -> NodeFenceStatus {
+    let attempt = Attempt {
+        id: 1,
+        act: act.to_owned(),
+        devices: vec![bmc()],
+        within_seconds: 60,
+        ..Attempt::default()
+    };
+    NodeFenceStatus { phase: Phase::Fencing, attempts: vec![attempt], ..NodeFenceStatus::default() }
+}
+
+fn looked(power: &str) -> NodeFenceStatus {
+    let mut status = tried("off");
+    let sample = crate::api::Sample { device: bmc(), power: power.to_owned(), ..Default::default() };
+    let lease_renewed = Some("2026-01-01T00:00:07Z".to_owned());
+    status.attempts[0].verified = Some(Verified {
+        power: power.to_owned(),
+        samples: vec![sample],
+        lease_renewed,
+        ..Verified::default()
+    });
+    (status.phase, status.evidence) = (Phase::Fenced, Some("n-1".to_owned()));
+    status
+}
+
+const STATUS: &str = "PATCH /apis/pod-safety.dev/v1alpha1/nodefences/n-1/status";
+const NODE: &str = "PATCH /api/v1/nodes/n";
+const EVIDENCE: &str = "POST /apis/pod-safety.dev/v1alpha1/fenceevidences";
+
+#[tokio::test(start_paused = true)]
+async fn an_incident_is_opened_under_the_name_of_the_incarnation() {
+    let scene = scene(There::default(), |_, _| None);
+    assert_eq!(scene.take(Step::Open(Box::new(spec()))).await.name(), "written");
+    let body = scene.written("nodefences");
+    assert_eq!(body["metadata"]["name"], incident_name(&incarnation()));
+    assert_eq!(body["spec"]["node"]["bootID"], "boot-1");
+    let other = Incarnation { boot_id: "boot-2".to_owned(), ..incarnation() };
+    assert_ne!(incident_name(&incarnation()), incident_name(&other));
+    let long = Incarnation { name: "a".repeat(253), ..incarnation() };
+    assert_eq!(incident_name(&long).len(), 253);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_begun_against_a_node_that_was_heard_or_began_another_life() {
+    let heard = There { renewed: Arc::new(|_| 9), ..There::default() };
+    let mut ready = There::default();
+    ready.node["status"]["conditions"][0]["status"] = json!("True");
+    let mut booted = There::default();
+    booted.node["status"]["nodeInfo"]["bootID"] = json!("boot-2");
+    for (there, wanted) in [(heard, "heard"), (ready, "heard"), (booted, "changed")] {
+        for step in [Step::Open(Box::new(spec())), Step::Attempt(target(tried("off")))] {
+            let scene = scene(there.clone(), |_, _| says(Power::Off));
+            assert_eq!(scene.take(step).await.name(), wanted);
+            assert_eq!(scene.log(), [""; 0], "{wanted}: nothing written, no device asked");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_intent_is_written_before_the_device_is_asked_and_its_answer_after() {
+    let scene = scene(There::default(), |_, _| says(Power::Off));
+    assert_eq!(scene.take(Step::Attempt(target(tried("off")))).await.name(), "written");
+    assert_eq!(scene.log(), [STATUS, "device off", STATUS]);
+    let writes: Vec<_> = scene.api.heard().into_iter().filter(|asked| asked.method == "PATCH").collect();
+    assert_eq!(writes[0].json()["metadata"]["resourceVersion"], "20");
+    assert_eq!(writes[1].json()["metadata"]["resourceVersion"], "21", "at the version that the intent made");
+    assert_eq!(writes[0].json()["status"]["attempts"][0].get("outcome"), None);
+    assert_eq!(writes[1].json()["status"]["attempts"][0]["outcome"], "fencing/bmc: done");
+    assert_eq!(writes[0].json()["status"]["attempts"][0]["by"], "this-process");
+    let order = scene.devices.asked.lock()[0].clone();
+    assert_eq!(order.parameters["ip"].reveal(), "n.bmc");
+    assert_eq!(order.parameters["password"].reveal(), "hunter2");
+    assert!(!format!("{order:?}").contains("hunter2"), "secrets have no readable form: {order:?}");
+    assert_eq!(&*order.machine.system_uuid, "uuid-1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_that_cannot_be_asked_costs_an_attempt_and_says_why() {
+    let no_secret = There { secret: None, ..There::default() };
+    let mut no_key = There::default();
+    no_key.secret.as_mut().unwrap()["data"] = json!({ "passwort": "aHVudGVyMg==" });
+    let mut elsewhere = There::default();
+    elsewhere.node["metadata"]["labels"]["rack"] = json!("8");
+    for (there, words) in [
+        (no_secret, "Secret fencing/bmc does not exist"),
+        (no_key, "has no key \"password\""),
+        (elsewhere, "its nodeSelector does not choose it"),
+    ] {
+        let scene = scene(there, |_, _| says(Power::Off));
+        assert_eq!(scene.take(Step::Attempt(target(tried("off")))).await.name(), "written");
+        assert_eq!(scene.log(), [STATUS], "{words}: no device is asked");
+        let attempt = scene.written("nodefences")["status"]["attempts"][0].clone();
+        assert!(attempt["outcome"].as_str().unwrap().contains(words), "{attempt}");
+        assert_eq!(attempt["verified"]["power"], "Unknown");
+        assert!(!attempt.to_string().contains("hunter2"), "{attempt}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_looks_five_seconds_apart_and_a_silent_kubelet_show_that_it_is_off() {
+    let scene = scene(There::default(), |_, _| says(Power::Off));
+    let began = scene.env.now();
+    assert_eq!(scene.take(Step::Look(target(tried("off")))).await.name(), "written");
+    assert!(scene.env.now().since(began) >= Verified::APART);
+    assert_eq!(scene.log(), ["device look", "device look", STATUS]);
+    let verified = scene.written("nodefences")["status"]["attempts"][0]["verified"].clone();
+    assert_eq!(
+        (&verified["power"], &verified["leaseRenewed"]),
+        (&json!("Off"), &json!("2026-01-01T00:00:07Z"))
+    );
+    assert_eq!(verified["samples"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_speaks_between_the_looks_convicts_the_device() {
+    let there = There { renewed: Arc::new(|number| if number == 0 { 7 } else { 17 }), ..There::default() };
+    let scene = scene(there, |_, _| says(Power::Off));
+    assert_eq!(scene.take(Step::Look(target(tried("off")))).await.name(), "written");
+    let verified = scene.written("nodefences")["status"]["attempts"][0]["verified"].clone();
+    assert_eq!(verified["power"], "Unknown");
+    assert!(verified["message"].as_str().unwrap().contains("another machine"), "{verified}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_supply_that_flaps_proves_nothing() {
+    let scene = scene(There::default(), |_, number| says(if number == 0 { Power::Off } else { Power::On }));
+    scene.take(Step::Look(target(tried("off")))).await;
+    let verified = scene.written("nodefences")["status"]["attempts"][0]["verified"].clone();
+    assert_eq!(verified["power"], "On");
+}
+
+#[tokio::test(start_paused = true)]
+async fn evidence_is_written_before_anything_relies_on_it() {
+    let scene = scene(There::default(), |_, _| None);
+    assert_eq!(scene.take(Step::Prove(target(looked("Off")))).await.name(), "written");
+    assert_eq!(scene.log(), [EVIDENCE, STATUS]);
+    let evidence = scene.written("fenceevidences");
+    assert_eq!(evidence["spec"]["kind"], "PowerOff");
+    assert_eq!(evidence["spec"]["leaseRenewed"], "2026-01-01T00:00:07Z");
+    assert_eq!(scene.written("nodefences")["status"]["conditions"][0]["status"], "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_no_evidence_if_the_kubelet_spoke_since_or_nothing_said_off() {
+    let spoke = There { renewed: Arc::new(|_| 9), ..There::default() };
+    let scene_spoke = scene(spoke, |_, _| None);
+    scene_spoke.take(Step::Prove(target(looked("Off")))).await;
+    assert_eq!(scene_spoke.log(), [STATUS]);
+    let status = scene_spoke.written("nodefences")["status"].clone();
+    assert_eq!((&status["phase"], status.get("evidence")), (&json!("Fencing"), None));
+    for power in ["On", "Unknown"] {
+        let scene = scene(There::default(), |_, _| None);
+        assert_eq!(scene.take(Step::Prove(target(looked(power)))).await.name(), "failed");
+        assert_eq!(scene.log(), [""; 0]);
+    }
+}
+
+fn proof(invalidated: bool) -> Value {
+    let mut proof = json!({
+        "metadata": { "name": "n-1", "uid": "uid-fe", "resourceVersion": "2" },
+        "spec": { "node": incarnation(), "kind": "PowerOff", "fence": "n-1", "by": "p" },
+    });
+    if invalidated {
+        proof["status"] = json!({ "invalidated": { "at": "", "reason": "heard" } });
+    }
+    proof
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_taint_needs_evidence_that_holds_and_keeps_what_others_put_there() {
+    let theirs = json!([{ "key": "k", "value": "v", "effect": "NoSchedule", "unknownField": 1 }]);
+    let mut there = There { proof: Some(proof(false)), ..There::default() };
+    there.node["spec"]["taints"] = theirs.clone();
+    let held = scene(there.clone(), |_, _| None);
+    assert_eq!(held.take(Step::Taint(target(looked("Off")))).await.name(), "written");
+    assert_eq!(held.log(), [NODE, STATUS]);
+    let taints = held.written("/nodes/")["spec"]["taints"].clone();
+    assert_eq!(taints[0], theirs[0]);
+    assert_eq!((&taints[1]["key"], &taints[1]["value"]), (&json!(OUT_OF_SERVICE_TAINT), &json!("n-1")));
+    let mut ready = there.clone();
+    ready.node["status"]["conditions"][0]["status"] = json!("True");
+    let mut booted = there.clone();
+    booted.node["status"]["nodeInfo"]["bootID"] = json!("boot-2");
+    let invalid = There { proof: Some(proof(true)), ..there.clone() };
+    let none = There { proof: None, ..there };
+    for (there, wanted) in [(ready, "heard"), (booted, "changed"), (invalid, "changed"), (none, "gone")] {
+        let scene = scene(there, |_, _| None);
+        assert_eq!(scene.take(Step::Taint(target(looked("Off")))).await.name(), wanted);
+        assert_eq!(scene.log(), [""; 0], "{wanted}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_our_own_taint_is_taken_away_and_only_from_another_life() {
+    let ours = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "n-1", "effect": "NoExecute" });
+    let theirs = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "nodeshutdown", "effect": "NoExecute" });
+    let mut back = There::default();
+    back.node["spec"]["taints"] = json!([ours]);
+    back.node["status"]["nodeInfo"]["bootID"] = json!("boot-2");
+    back.node["status"]["conditions"][0]["status"] = json!("True");
+    let scene_back = scene(back.clone(), |_, _| None);
+    assert_eq!(scene_back.take(Step::Untaint(target(looked("Off")))).await.name(), "written");
+    assert_eq!(scene_back.log(), [NODE, STATUS]);
+    assert_eq!(scene_back.written("/nodes/")["spec"]["taints"], json!([]));
+    let mut same = back.clone();
+    same.node["status"]["nodeInfo"]["bootID"] = json!("boot-1");
+    let scene_same = scene(same, |_, _| None);
+    assert_eq!(scene_same.take(Step::Untaint(target(looked("Off")))).await.name(), "changed");
+    assert_eq!(scene_same.log(), [""; 0]);
+    back.node["spec"]["taints"] = json!([theirs]);
+    let foreign = scene(back, |_, _| None);
+    assert_eq!(foreign.take(Step::Untaint(target(looked("Off")))).await.name(), "written");
+    assert_eq!(foreign.log(), [STATUS], "somebody else's taint stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_contradiction_first_invalidates_the_evidence_then_distrusts_the_device() {
+    let scene = scene(There::default(), |_, _| None);
+    assert_eq!(scene.take(Step::Contradict(target(looked("Off")))).await.name(), "written");
+    assert_eq!(
+        scene.log(),
+        [
+            "PATCH /apis/pod-safety.dev/v1alpha1/fenceevidences/n-1/status",
+            "PATCH /apis/pod-safety.dev/v1alpha1/namespaces/fencing/fencedevices/bmc/status",
+            STATUS
+        ]
+    );
+    let conditions = scene.written("fencedevices")["status"]["conditions"].clone();
+    assert_eq!((&conditions[0]["type"], &conditions[0]["status"]), (&json!("Trusted"), &json!("False")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_that_is_being_asked_is_left_when_the_term_ends() {
+    let mut scene = scene(There::default(), |_, _| None);
+    scene.leadership = Leadership::for_tests(scene.env.now() + Duration::from_secs(10));
+    let began: Mono = scene.env.now();
+    assert_eq!(scene.take(Step::Attempt(target(tried("off")))).await.name(), "not_leader");
+    assert_eq!(scene.env.now().since(began), Duration::from_secs(10));
+    assert_eq!(scene.log(), [STATUS, "device off"], "the intent is there for whoever leads next");
+    pass(60.0).await;
+    assert_eq!(scene.log().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_that_does_not_keep_to_its_time_is_left() {
+    let scene = scene(There::default(), |_, _| None);
+    assert_eq!(scene.take(Step::Attempt(target(tried("off")))).await.name(), "written");
+    let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
+    assert!(outcome.as_str().unwrap().contains("no answer within 60s"), "{outcome}");
+}

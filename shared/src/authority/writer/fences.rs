@@ -1,0 +1,184 @@
+//! The turn of a fence, and of a device that is looked through: one of each node, or device, at a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::act::Outcome;
+use super::super::claim::Monitor;
+use super::super::fence::{Acting, Fencing, Step, carry_out, monitor};
+use super::super::update::Means;
+use super::{Authority, Class, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
+use crate::clock::Mono;
+use crate::events::{About, Event, EventType, Speaker};
+use crate::model::{NodeKey, Uid};
+use crate::record::{Action, Record, error_chain};
+
+/// What failed is tried again after this, and after twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Whose turn is under way, or has to wait after a failure.
+#[derive(Default)]
+pub(super) struct Fences(BTreeMap<Arc<str>, Turn>);
+
+enum Turn {
+    UnderWay { failures: u32 },
+    Paused { until: Mono, failures: u32 },
+}
+
+impl Fences {
+    /// It will not be done by this process.
+    pub(super) fn forget(&mut self, lane: &str) {
+        self.0.remove(lane);
+    }
+
+    fn take(&mut self, lane: &Arc<str>, now: Mono) -> Result<(), Submitted> {
+        let failures = match self.0.get(lane) {
+            Some(Turn::UnderWay { .. }) => return Err(Submitted::Accepted),
+            Some(Turn::Paused { until, .. }) if *until > now => return Err(Submitted::Later(*until)),
+            Some(Turn::Paused { failures, .. }) => *failures,
+            None => 0,
+        };
+        self.0.insert(Arc::clone(lane), Turn::UnderWay { failures });
+        Ok(())
+    }
+
+    /// It ended; gives back when it may be tried again, if it failed.
+    fn end(&mut self, lane: &Arc<str>, outcome: &Outcome, now: Mono) -> Option<Mono> {
+        let before = match self.0.remove(lane) {
+            Some(Turn::UnderWay { failures } | Turn::Paused { failures, .. }) => failures,
+            None => 0,
+        };
+        let wished = match outcome {
+            Outcome::Written | Outcome::NotLeader => return None,
+            Outcome::Failed(error) => wished_pause(error),
+            _ => Duration::ZERO,
+        };
+        let pause = FIRST_PAUSE.saturating_mul(1 << before.min(10)).min(LONGEST_PAUSE).max(wished);
+        let (until, failures) = (now + pause, before.saturating_add(1));
+        self.0.insert(Arc::clone(lane), Turn::Paused { until, failures });
+        Some(until)
+    }
+}
+
+/// Devices are no nodes, though they may have the name of one.
+pub(super) fn lane_of(wish: &Monitor) -> Arc<str> {
+    format!("device {}", wish.device).into()
+}
+
+impl Authority {
+    pub(super) fn submit_fence(&self, fencing: Box<Fencing>, owner: &Arc<dyn Owner>, now: Mono) -> Submitted {
+        let lane = Arc::clone(&fencing.node);
+        self.submit_to_fencers(Class::Fence, lane, Work::Fence { fencing, owner: Arc::clone(owner) }, now)
+    }
+
+    pub(super) fn submit_monitor(&self, wish: Box<Monitor>, owner: &Arc<dyn Owner>, now: Mono) -> Submitted {
+        let lane = lane_of(&wish);
+        self.submit_to_fencers(Class::Monitor, lane, Work::Monitor { wish, owner: Arc::clone(owner) }, now)
+    }
+
+    fn submit_to_fencers(&self, class: Class, lane: Arc<str>, work: Work, now: Mono) -> Submitted {
+        if self.leadership.term(now).is_none() {
+            return Submitted::NotLeading;
+        }
+        let mut state = self.state.lock();
+        if let Err(submitted) = state.fences.take(&lane, now) {
+            return submitted;
+        }
+        if state.fencing.push(class, &lane, work).is_err() {
+            state.fences.forget(&lane);
+            return Submitted::Later(now + WITNESS_AGAIN);
+        }
+        self.count(&state);
+        Submitted::Accepted
+    }
+
+    fn acting(&self) -> Acting<'_> {
+        let Self { connection, cache, env, leadership, .. } = self;
+        Acting::new(Means { connection, cache, env, leadership }, &*self.transport, &self.identity)
+    }
+
+    pub(super) async fn fence(&self, fencing: &Fencing, owner: &Arc<dyn Owner>) {
+        let outcome = carry_out(&self.acting(), fencing).await;
+        self.tell_fence(fencing, &outcome, owner.controller());
+        self.metrics.fence_steps.with_label_values(&[fencing.step.name(), outcome.name()]).inc();
+        self.ended_turn(&fencing.node, &outcome, owner);
+    }
+
+    pub(super) async fn monitor(&self, wish: &Monitor, owner: &Arc<dyn Owner>) {
+        let outcome = monitor(&self.acting(), wish).await;
+        if let Outcome::Failed(error) = &outcome {
+            tracing::warn!(controller = owner.controller(), uid = %wish.uid, device = %wish.device, error = %error_chain(error), "the status of a device was not written; trying again");
+        }
+        self.metrics.fence_steps.with_label_values(&["monitor", outcome.name()]).inc();
+        self.ended_turn(&lane_of(wish), &outcome, owner);
+    }
+
+    /// What was marked meanwhile was turned away: it is decided anew.
+    fn ended_turn(&self, lane: &Arc<str>, outcome: &Outcome, owner: &Arc<dyn Owner>) {
+        let now = self.env.now();
+        let again = self.state.lock().fences.end(lane, outcome, now);
+        self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
+        if !matches!(outcome, Outcome::NotLeader) {
+            owner.wake_at(again.unwrap_or(now));
+        }
+    }
+
+    fn tell_fence(&self, fencing: &Fencing, outcome: &Outcome, controller: &'static str) {
+        let (node, step) = (&fencing.node, fencing.step.name());
+        match outcome {
+            Outcome::Written => self.say_step(fencing, controller),
+            Outcome::Failed(error) => {
+                tracing::warn!(controller, %node, step, error = %error_chain(error), "a step of fencing failed; trying again");
+            }
+            Outcome::Heard => {
+                tracing::warn!(controller, %node, step, "the node was heard of meanwhile: nothing was done to it");
+            }
+            _ => {
+                tracing::debug!(controller, %node, step, outcome = outcome.name(), "a step of fencing was not taken; deciding anew")
+            }
+        }
+    }
+
+    /// One line, and an Event for what people must know.
+    fn say_step(&self, fencing: &Fencing, controller: &'static str) {
+        let spec = fencing.step.spec();
+        let message = match &fencing.step {
+            Step::Open(spec) => format!("is to be fenced: {}", spec.trigger.reason),
+            step => step.target().map(|target| target.status.message.clone()).unwrap_or_default(),
+        };
+        let (kind, reason) = match &fencing.step {
+            Step::Open(_) => (EventType::Warning, "FencingBegins"),
+            Step::Attempt(_) => (EventType::Warning, "FenceAttempted"),
+            Step::Prove(_) => (EventType::Normal, "Fenced"),
+            Step::Contradict(_) => (EventType::Warning, "EvidenceContradicted"),
+            Step::Untaint(_) => (EventType::Normal, "NodeIsBack"),
+            Step::Taint(_) => (EventType::Normal, "OutOfServiceTaintAdded"),
+            Step::Write(target) => (EventType::Normal, target.status.phase.name()),
+            Step::Look(_) => (EventType::Normal, "Looked"),
+        };
+        let uid = Uid::new(&spec.node.uid);
+        if let (Some(uid), false) = (uid.clone(), matches!(fencing.step, Step::Look(_) | Step::Write(_))) {
+            let about = About::Node(NodeKey { name: Arc::clone(&fencing.node), uid });
+            self.events.record(Event {
+                speaker: Speaker::Ours,
+                about,
+                kind,
+                reason,
+                message: message.clone(),
+            });
+        }
+        self.journal.write(Record {
+            at: self.env.clock.wall(),
+            controller,
+            action: Action::Fenced,
+            pod: None,
+            budget: None,
+            node: Some(Arc::clone(&fencing.node)),
+            node_uid: uid,
+            reason,
+            message,
+        });
+    }
+}
