@@ -92,7 +92,9 @@ impl Name {
     #[must_use]
     pub const fn is_present(self) -> bool {
         match self {
-            Self::PodGc | Self::Disruption | Self::NodeLifecycle | Self::TaintEviction | Self::Fencing => true,
+            Self::PodGc | Self::Disruption | Self::NodeLifecycle | Self::TaintEviction | Self::Fencing => {
+                true
+            }
             Self::VolumeGuard => false,
         }
     }
@@ -153,15 +155,10 @@ mod tests {
     fn a_star_means_all_that_this_version_has() {
         assert_eq!(
             of("*"),
-            Ok(vec![
-                Name::PodGc,
-                Name::Disruption,
-                Name::NodeLifecycle,
-                Name::TaintEviction,
-                Name::Fencing
-            ])
+            Ok(vec![Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing])
         );
-        let but = of("*,-disruption-controller,-nodelifecycle,-taint-eviction-controller,-fencing,-volume-guard");
+        let but =
+            of("*,-disruption-controller,-nodelifecycle,-taint-eviction-controller,-fencing,-volume-guard");
         assert_eq!(but, Ok(vec![Name::PodGc]));
     }
 
@@ -198,6 +195,9 @@ mod tests {
 
     #[test]
     fn nothing_to_run_is_an_error() {
-        assert_eq!(of("*,-pod-gc,-disruption,-node-lifecycle,-taint-eviction,-fencing"), Err(BadControllers::None));
+        assert_eq!(
+            of("*,-pod-gc,-disruption,-node-lifecycle,-taint-eviction,-fencing"),
+            Err(BadControllers::None)
+        );
     }
 }

@@ -12,9 +12,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use pod_safety_shared::api::{Gate, NodeFenceStatus, Phase};
 use pod_safety_shared::authority::{Hold, Step};
-use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Decision;
-use pod_safety_shared::model::{Node, Readiness};
+use pod_safety_shared::model::{Node, Proof, Readiness};
 
 use super::incident::{Incident, Machine};
 
@@ -24,19 +23,10 @@ const MAY_HAVE_BOOTED: Duration = Duration::from_secs(30);
 /// The gate by which a sign is kept.
 pub(super) const GATE: &str = "SignOfLife";
 
-/// After what a sign counts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Since<'a> {
-    /// `renewTime` of its Lease when it was found off.
-    pub(super) lease_renewed: Option<&'a str>,
-    /// When this process first saw the evidence, if there is some.
-    pub(super) seen: Option<Mono>,
-}
-
 /// What follows from signs of life; `None`: there are none.
-pub(super) fn doubt(incident: &Incident<'_>, since: Since<'_>) -> Option<Decision> {
+pub(super) fn doubt(incident: &Incident<'_>, proof: &Proof) -> Option<Decision> {
     let known = incident.status().gates.iter().any(|gate| gate.name == GATE && gate.holds);
-    let Some(sign) = sign(incident, since) else {
+    let Some(sign) = sign(incident, proof) else {
         return known.then(|| {
             let message = "the sign of life is gone";
             incident.turn(incident.status().phase, message)
@@ -59,31 +49,28 @@ pub(super) fn doubt(incident: &Incident<'_>, since: Since<'_>) -> Option<Decisio
     Some(decision)
 }
 
-fn sign(incident: &Incident<'_>, since: Since<'_>) -> Option<&'static str> {
-    if lease_renewed(incident, since) {
+fn sign(incident: &Incident<'_>, proof: &Proof) -> Option<&'static str> {
+    if lease_renewed(incident, proof) {
         return Some("its Lease was renewed");
     }
-    let reported = |node: &Node| {
-        node.readiness == Readiness::Ready && since.seen.is_some_and(|seen| node.heard > seen)
-    };
+    let reported = |node: &Node| node.readiness == Readiness::Ready && node.heard > proof.first_seen;
     match incident.machine {
         Machine::SameLife(node) if reported(node) => Some("it says that it is Ready, and not that it booted"),
-        Machine::SameBoot(_) => Some("its Node was created anew, with the same boot"),
+        Machine::SameBoot => Some("its Node was created anew, with the same boot"),
         Machine::SameLife(_) | Machine::Gone | Machine::Unsaid(_) | Machine::OtherLife(_) => None,
     }
 }
 
 /// Two stamps of one kubelet are compared, never with our time. Where the first is missing, it counts what this
 /// process has seen.
-fn lease_renewed(incident: &Incident<'_>, since: Since<'_>) -> bool {
-    let before = since.lease_renewed.and_then(|text| text.parse::<Timestamp>().ok());
+fn lease_renewed(incident: &Incident<'_>, proof: &Proof) -> bool {
+    let before = proof.spec.lease_renewed.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
     match before {
-        Some(before) => {
-            incident.view.lease(&incident.name).flatten().is_some_and(|renewed| renewed > before)
+        Some(before) => incident.view.lease(&incident.name).flatten().is_some_and(|renewed| renewed > before),
+        None => {
+            let last = incident.view.last_sign_of_life(&incident.name);
+            last.is_some_and(|sign| sign.at > proof.first_seen)
         }
-        None => since.seen.is_some_and(|seen| {
-            incident.view.last_sign_of_life(&incident.name).is_some_and(|sign| sign.at > seen)
-        }),
     }
 }
 

@@ -80,7 +80,11 @@ fn own(incident: &Incident<'_>, policy: &Policy, too_many_lost: Option<Hold>) ->
 /// One that cannot be read may be the policy that pauses, or an incident that is under way.
 pub(super) fn unreadable(view: &View<'_>, kinds: &[Kind]) -> Option<Hold> {
     let count = |kind: &Kind| (*kind, view.count(*kind).1);
-    kinds.iter().map(count).find(|(_, count)| *count > 0).map(|(kind, count)| Hold::FencingUnreadable { kind, count })
+    kinds
+        .iter()
+        .map(count)
+        .find(|(_, count)| *count > 0)
+        .map(|(kind, count)| Hold::FencingUnreadable { kind, count })
 }
 
 pub(super) fn paused(policy: &Policy) -> Option<Hold> {
@@ -217,7 +221,7 @@ fn cooldown(incident: &Incident<'_>, policy: &Policy) -> Option<Hold> {
 /// All gates as a status shows them.
 pub(super) fn record(closed: &[Hold]) -> Vec<Gate> {
     let of = |name: &&str| {
-        let hold = closed.iter().find(|hold| hold.reason() == **name);
+        let hold = closed.iter().find(|hold| *hold.reason() == **name);
         Gate {
             name: (*name).to_owned(),
             holds: hold.is_some(),

@@ -33,7 +33,7 @@ pub(super) enum Machine<'a> {
     /// It is in the life that the incident is about.
     SameLife(&'a Node),
     /// Its Node is another one, and its machine has not booted since.
-    SameBoot(&'a Node),
+    SameBoot,
     /// It booted since.
     OtherLife(&'a Node),
 }
@@ -71,7 +71,7 @@ impl<'a> Incident<'a> {
                 match (node.uid.to_string() == spec.uid, boot_id == spec.boot_id, boot_id.is_empty()) {
                     (_, _, true) => Machine::Unsaid(node),
                     (true, true, false) => Machine::SameLife(node),
-                    (false, true, false) => Machine::SameBoot(node),
+                    (false, true, false) => Machine::SameBoot,
                     (_, false, false) => Machine::OtherLife(node),
                 }
             }
@@ -92,7 +92,7 @@ impl<'a> Incident<'a> {
     pub(super) const fn node(&self) -> Option<&'a Node> {
         match self.machine {
             Machine::SameLife(node) => Some(node),
-            Machine::Gone | Machine::Unsaid(_) | Machine::SameBoot(_) | Machine::OtherLife(_) => None,
+            Machine::Gone | Machine::Unsaid(_) | Machine::SameBoot | Machine::OtherLife(_) => None,
         }
     }
 
@@ -125,7 +125,7 @@ impl<'a> Incident<'a> {
                 };
                 self.view.proofs_of(&self.name).filter(holds).max_by_key(|proof| proof.spec.kind.grade())
             }
-            Machine::Unsaid(_) | Machine::SameBoot(_) | Machine::OtherLife(_) => None,
+            Machine::Unsaid(_) | Machine::SameBoot | Machine::OtherLife(_) => None,
         }
     }
 

@@ -29,11 +29,7 @@ pub(super) enum Next {
 
 /// Whether all of these devices can be used for a node, and for how long they may take; `Err`: what is in the way.
 /// `node`: none if its Node is gone, so that nobody knows its labels.
-pub(super) fn usable(
-    devices: &[DeviceRef],
-    node: Option<&Node>,
-    view: &View<'_>,
-) -> Result<Within, String> {
+pub(super) fn usable(devices: &[DeviceRef], node: Option<&Node>, view: &View<'_>) -> Result<Within, String> {
     let none: BTreeMap<String, String> = BTreeMap::new();
     let labels = node.map(|node| node.life.as_ref().map_or(&none, |life| &life.labels));
     let mut within = Within { off: 0, on: 0 };

@@ -21,7 +21,10 @@ pub(super) fn monitor(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {
     let next = device.status_seen + every;
     let is_new = device.status.observed_generation != device.generation;
     if is_new || (!every.is_zero() && next <= now) {
-        return Decision { intents: vec![Intent::Monitor(Box::new(look(device, view)))], ..Decision::default() };
+        return Decision {
+            intents: vec![Intent::Monitor(Box::new(look(device, view)))],
+            ..Decision::default()
+        };
     }
     if every.is_zero() { Decision::default() } else { Decision::default().and_recheck_at(next) }
 }

@@ -5,13 +5,12 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase, Verified};
+use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase};
 use pod_safety_shared::authority::{Hold, Step, incident_name};
 use pod_safety_shared::drive::{Decision, Subject};
 use pod_safety_shared::model::{Policy, Readiness};
 
 use super::decide::LOOK_AGAIN;
-use super::doubt::{Since, doubt};
 use super::gates::{self, For};
 use super::incident::{Incident, Machine};
 use super::levels::{self, Next};
@@ -38,7 +37,7 @@ pub(super) fn progress(incident: &Incident<'_>) -> Decision {
 fn superseded(incident: &Incident<'_>) -> Option<Decision> {
     let why = match incident.machine {
         Machine::OtherLife(_) => "the machine booted by itself",
-        Machine::SameBoot(_) => "the Node was created anew by a kubelet that lives",
+        Machine::SameBoot => "the Node was created anew by a kubelet that lives",
         Machine::Gone | Machine::Unsaid(_) | Machine::SameLife(_) => return None,
     };
     Some(incident.waits_for_attempt().unwrap_or_else(|| incident.turn(Phase::Superseded, why)))
@@ -46,7 +45,8 @@ fn superseded(incident: &Incident<'_>) -> Option<Decision> {
 
 /// Evidence that somebody else gave, or that we gave and did not note. While the node is called Ready, it is waited.
 fn adopted(incident: &Incident<'_>) -> Option<Decision> {
-    let proof = incident.proof().filter(|proof| incident.status().evidence.as_deref() != Some(&*proof.name))?;
+    let proof =
+        incident.proof().filter(|proof| incident.status().evidence.as_deref() != Some(&*proof.name))?;
     if incident.node().is_some_and(|node| node.readiness == Readiness::Ready) {
         return Some(incident.hold_for_now(Hold::StillReady { node: Arc::clone(&incident.name) }));
     }
@@ -100,10 +100,8 @@ fn pending(incident: &Incident<'_>) -> Decision {
 
 /// Writes which gates are closed.
 fn shown(incident: &Incident<'_>, closed: &[Hold], message: String) -> Decision {
-    let status = NodeFenceStatus {
-        gates: gates::record(closed),
-        ..incident.with(incident.status().phase, message)
-    };
+    let status =
+        NodeFenceStatus { gates: gates::record(closed), ..incident.with(incident.status().phase, message) };
     incident.step(Step::Write, status)
 }
 
@@ -133,8 +131,7 @@ fn switch_off(incident: &Incident<'_>, policy: &Policy, index: usize, rounds: u3
     };
     let message = format!("switching it off {}", levels::words(level));
     let gates = gates::record(&[]);
-    let status =
-        NodeFenceStatus { level: number, rounds, gates, ..incident.with(Phase::Fencing, message) };
+    let status = NodeFenceStatus { level: number, rounds, gates, ..incident.with(Phase::Fencing, message) };
     incident.begin(status, attempt)
 }
 
@@ -145,7 +142,7 @@ fn fencing(incident: &Incident<'_>) -> Decision {
     let last = incident.status().attempts.last().filter(|last| last.act == "off");
     match last.map(|last| (last, &last.verified)) {
         None => go_on(incident),
-        Some((_, Some(verified))) if verified.power == "Off" => prove(incident, verified),
+        Some((_, Some(verified))) if verified.power == "Off" => prove(incident),
         Some((last, Some(_))) => failed(incident, last),
         // With an outcome, or when nothing of it can land any more: what it came to is seen by looking.
         Some((_, None)) => incident
@@ -154,12 +151,8 @@ fn fencing(incident: &Incident<'_>) -> Decision {
     }
 }
 
-fn prove(incident: &Incident<'_>, verified: &Verified) -> Decision {
-    // All devices say off, and the kubelet lives: they reach another machine.
-    let since = Since { lease_renewed: verified.lease_renewed.as_deref(), seen: None };
-    if let Some(decision) = doubt(incident, since) {
-        return decision;
-    }
+/// All its devices said off, twice. Whether its kubelet was silent since is read live before it becomes evidence.
+fn prove(incident: &Incident<'_>) -> Decision {
     let status = NodeFenceStatus {
         evidence: Some(incident_name(&incident.fence.spec.node)),
         gates: Vec::new(),

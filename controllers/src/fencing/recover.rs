@@ -11,7 +11,7 @@ use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Node, Policy, Proof, Readiness};
 
 use super::decide::LOOK_AGAIN;
-use super::doubt::{Since, doubt};
+use super::doubt::doubt;
 use super::gates;
 use super::incident::{Incident, Machine};
 use super::levels;
@@ -35,8 +35,7 @@ fn proved<'a>(incident: &Incident<'a>) -> Result<&'a Proof, Decision> {
         let message = format!("the evidence {named} was declared invalid: {}", invalidated.reason);
         return Err(incident.turn(Phase::AwaitingOperator, message));
     }
-    let since = Since { lease_renewed: proof.spec.lease_renewed.as_deref(), seen: Some(proof.first_seen) };
-    doubt(incident, since).map_or(Ok(proof), Err)
+    doubt(incident, proof).map_or(Ok(proof), Err)
 }
 
 /// The node is back with another boot.
@@ -164,8 +163,7 @@ pub(super) fn recovering(incident: &Incident<'_>) -> Decision {
             }
             if incident.now < next {
                 let (node, left) = (Arc::clone(&incident.name), next.since(incident.now));
-                let hold =
-                    Hold::NextAttempt { node, act: "on".to_owned(), why: levels::problem(last), left };
+                let hold = Hold::NextAttempt { node, act: "on".to_owned(), why: levels::problem(last), left };
                 return incident.hold(hold).and_recheck_at(next);
             }
             switch_on_again(incident)

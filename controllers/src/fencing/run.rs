@@ -39,7 +39,8 @@ impl Fencing {
 
 /// Whether a change of a pod can change what is thought of its node: that somebody waits for it, or no longer.
 fn matters(before: Option<&Pod>, after: Option<&Pod>) -> bool {
-    let waits = |pod: Option<&Pod>| pod.is_some_and(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers());
+    let waits =
+        |pod: Option<&Pod>| pod.is_some_and(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers());
     waits(before) != waits(after)
 }
 

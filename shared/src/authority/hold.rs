@@ -242,7 +242,9 @@ pub enum Hold {
         phase: &'static str,
     },
     /// Two incidents of one life of a node.
-    #[error("the NodeFence {fence} is about the same life of node {node} as {first}, which counts. Delete one")]
+    #[error(
+        "the NodeFence {fence} is about the same life of node {node} as {first}, which counts. Delete one"
+    )]
     DuplicateFence {
         /// The node's name.
         node: Arc<str>,
@@ -252,7 +254,9 @@ pub enum Hold {
         first: Arc<str>,
     },
     /// Its policy is gone.
-    #[error("the FencePolicy {policy} that the NodeFence of node {node} names does not exist. Create it, or delete the NodeFence")]
+    #[error(
+        "the FencePolicy {policy} that the NodeFence of node {node} names does not exist. Create it, or delete the NodeFence"
+    )]
     NoPolicy {
         /// The node's name.
         node: Arc<str>,
@@ -311,7 +315,9 @@ pub enum Hold {
         percent: u32,
     },
     /// Nodes of the control plane are never fenced.
-    #[error("node {node} is of the control plane, and the policy {policy} never fences those (brakes.controlPlane)")]
+    #[error(
+        "node {node} is of the control plane, and the policy {policy} never fences those (brakes.controlPlane)"
+    )]
     ControlPlane {
         /// Its name.
         node: Arc<str>,
@@ -331,7 +337,9 @@ pub enum Hold {
         of: usize,
     },
     /// Others are fenced now, or before it.
-    #[error("{fencing} nodes are being fenced and {ahead} go before it; {most} may be at a time (brakes.maxConcurrent)")]
+    #[error(
+        "{fencing} nodes are being fenced and {ahead} go before it; {most} may be at a time (brakes.maxConcurrent)"
+    )]
     Concurrency {
         /// How many are being fenced.
         fencing: usize,
@@ -397,7 +405,9 @@ pub enum Hold {
         why: String,
     },
     /// What the NodeFence rests on is not there.
-    #[error("the evidence {evidence} of node {node} is not there: nothing goes on without it. If somebody deleted it, delete the NodeFence, too")]
+    #[error(
+        "the evidence {evidence} of node {node} is not there: nothing goes on without it. If somebody deleted it, delete the NodeFence, too"
+    )]
     EvidenceMissing {
         /// The node's name.
         node: Arc<str>,
@@ -418,7 +428,9 @@ pub enum Hold {
         left: Duration,
     },
     /// It is off, and nobody has noticed yet.
-    #[error("node {node} is proved off and still marked as Ready; it gets the taint out-of-service when that is corrected")]
+    #[error(
+        "node {node} is proved off and still marked as Ready; it gets the taint out-of-service when that is corrected"
+    )]
     StillReady {
         /// Its name.
         node: Arc<str>,
@@ -432,7 +444,9 @@ pub enum Hold {
         pods: usize,
     },
     /// It stays off.
-    #[error("node {node} is off and its pods are released. Repair and start it: what we put on it goes when it is Ready again")]
+    #[error(
+        "node {node} is off and its pods are released. Repair and start it: what we put on it goes when it is Ready again"
+    )]
     MachineHeld {
         /// Its name.
         node: Arc<str>,

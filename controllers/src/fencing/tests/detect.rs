@@ -16,8 +16,7 @@ fn a_node_is_lost_when_it_was_not_heard_for_the_time_of_its_policy_and_to_the_se
     let Some(Step::Open(spec)) = step(&decision) else { panic!("{decision:?}") };
     assert_eq!(spec.node, stage.incarnation("n"));
     assert_eq!(
-        spec.trigger.reason,
-        "its kubelet has been silent for 60 s (unhealthy.silentSeconds: 60)",
+        spec.trigger.reason, "its kubelet has been silent for 60 s (unhealthy.silentSeconds: 60)",
         "with its numbers"
     );
     assert!(stage.words("m").is_empty() && stage.decided("m").recheck_at.is_none(), "the others are well");
@@ -137,7 +136,11 @@ fn nothing_begins_while_some_of_our_own_objects_cannot_be_read() {
         "spec": serde_json::to_value(&stage.policy).unwrap() });
     stage.world.apply(Kind::FencePolicies, &odd, stage.mono());
     assert_eq!(stage.words("n"), ["?FencingUnreadable"]);
-    assert!(stage.sentence("n").starts_with("1 of the fencepolicies cannot be read"), "{}", stage.sentence("n"));
+    assert!(
+        stage.sentence("n").starts_with("1 of the fencepolicies cannot be read"),
+        "{}",
+        stage.sentence("n")
+    );
 }
 
 #[test]
@@ -151,7 +154,8 @@ fn nothing_is_decided_from_what_may_be_old_or_was_not_listed_and_nobody_hears_of
     let world = pod_safety_shared::testing::World::default();
     let nobody = decide(&key, &world.read().view(), late, &stage.config);
     assert_eq!(nobody, Decision::default());
-    let object = json!({ "metadata": { "name": "p", "uid": "uid-p", "resourceVersion": "1" }, "spec": stage.policy });
+    let object =
+        json!({ "metadata": { "name": "p", "uid": "uid-p", "resourceVersion": "1" }, "spec": stage.policy });
     world.apply(Kind::FencePolicies, &object, stage.mono());
     assert_eq!(words(&decide(&key, &world.read().view(), late, &stage.config)), ["?NotSynced"]);
 }

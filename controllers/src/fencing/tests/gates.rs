@@ -25,31 +25,71 @@ fn with_all_gates_open_the_first_level_is_tried() {
 #[test]
 fn each_gate_holds_with_its_numbers_and_is_shown_once() {
     let rows: [(&str, fn(&mut Stage), &str); 8] = [
-        ("Paused", |stage| stage.policy(|policy| policy.paused = Some("storage upgrade".to_owned())), "storage upgrade"),
+        (
+            "Paused",
+            |stage| stage.policy(|policy| policy.paused = Some("storage upgrade".to_owned())),
+            "storage upgrade",
+        ),
         (
             "LeftAlone",
-            |stage| stage.change("n", |node| node["metadata"]["annotations"]["pod-safety.dev/pause-fencing"] = json!("")),
+            |stage| {
+                stage.change("n", |node| {
+                    node["metadata"]["annotations"]["pod-safety.dev/pause-fencing"] = json!("")
+                })
+            },
             "pod-safety.dev/pause-fencing",
         ),
-        ("MaybeItIsUs", |stage| ["m", "k"].iter().for_each(|name| stage.loses(name)), "3 of 5 nodes are lost, more than 49 %"),
+        (
+            "MaybeItIsUs",
+            |stage| ["m", "k"].iter().for_each(|name| stage.loses(name)),
+            "3 of 5 nodes are lost, more than 49 %",
+        ),
         (
             "ControlPlane",
-            |stage| ["n", "m"].iter().for_each(|name| {
-                stage.change(name, |node| node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = json!(""));
-            }),
+            |stage| {
+                ["n", "m"].iter().for_each(|name| {
+                    stage.change(name, |node| {
+                        node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = json!("")
+                    });
+                })
+            },
             "only 1 of 2 such nodes are Ready",
         ),
         ("OurNode", |stage| stage.runs_on("n"), "this process runs on node n"),
-        ("NoDevices", |stage| stage.gone(Kind::FenceDevices, "bmc"), "level bmc: device fencing/bmc does not exist"),
-        ("Concurrency", |stage| {
-            stage.policy(|policy| policy.brakes.max_concurrent = 1);
-            stage.loses("m");
-            stage.fence("m", Trigger::Detected, NodeFenceStatus { phase: Phase::Fencing, ..NodeFenceStatus::default() });
-        }, "1 nodes are being fenced and 0 go before it; 1 may be at a time"),
-        ("Cooldown", |stage| {
-            stage.policy(|policy| policy.brakes.cooldown_seconds = 60);
-            stage.fence("m", Trigger::Person, NodeFenceStatus { phase: Phase::Done, attempts: vec![Attempt::default()], ..NodeFenceStatus::default() });
-        }, "node m was fenced a moment ago; the next one may be in 60s"),
+        (
+            "NoDevices",
+            |stage| stage.gone(Kind::FenceDevices, "bmc"),
+            "level bmc: device fencing/bmc does not exist",
+        ),
+        (
+            "Concurrency",
+            |stage| {
+                stage.policy(|policy| policy.brakes.max_concurrent = 1);
+                stage.loses("m");
+                stage.fence(
+                    "m",
+                    Trigger::Detected,
+                    NodeFenceStatus { phase: Phase::Fencing, ..NodeFenceStatus::default() },
+                );
+            },
+            "1 nodes are being fenced and 0 go before it; 1 may be at a time",
+        ),
+        (
+            "Cooldown",
+            |stage| {
+                stage.policy(|policy| policy.brakes.cooldown_seconds = 60);
+                stage.fence(
+                    "m",
+                    Trigger::Person,
+                    NodeFenceStatus {
+                        phase: Phase::Done,
+                        attempts: vec![Attempt::default()],
+                        ..NodeFenceStatus::default()
+                    },
+                );
+            },
+            "node m was fenced a moment ago; the next one may be in 60s",
+        ),
     ];
     for (gate, close, numbers) in rows {
         let mut stage = pending();
@@ -61,7 +101,9 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
         let shown = status(step(&decision).unwrap()).unwrap();
         let held: Vec<_> = shown.gates.iter().filter(|one| one.holds).collect();
         assert_eq!(held.len(), 1, "{gate}");
-        assert!(held[0].name == gate && held[0].message.contains(numbers) && shown.message == held[0].message);
+        assert!(
+            held[0].name == gate && held[0].message.contains(numbers) && shown.message == held[0].message
+        );
     }
 }
 
@@ -143,23 +185,39 @@ fn the_control_plane_keeps_its_quorum_or_is_left_alone() {
 fn a_level_is_used_if_all_its_devices_can_be() {
     let rows: [(&str, fn(&mut Value), bool); 5] = [
         ("as it is", |_| (), true),
-        ("trusted, and ready", |device| {
-            device["status"]["conditions"] = json!([
-                { "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" },
-                { "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" },
-            ]);
-        }, true),
-        ("not trusted", |device| {
-            device["status"]["conditions"] = json!([
-                { "type": "Trusted", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" },
-            ]);
-        }, false),
-        ("not ready", |device| {
-            device["status"]["conditions"] = json!([
-                { "type": "Ready", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" },
-            ]);
-        }, false),
-        ("for other nodes", |device| device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } }), false),
+        (
+            "trusted, and ready",
+            |device| {
+                device["status"]["conditions"] = json!([
+                    { "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" },
+                    { "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" },
+                ]);
+            },
+            true,
+        ),
+        (
+            "not trusted",
+            |device| {
+                device["status"]["conditions"] = json!([
+                    { "type": "Trusted", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" },
+                ]);
+            },
+            false,
+        ),
+        (
+            "not ready",
+            |device| {
+                device["status"]["conditions"] = json!([
+                    { "type": "Ready", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" },
+                ]);
+            },
+            false,
+        ),
+        (
+            "for other nodes",
+            |device| device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } }),
+            false,
+        ),
     ];
     for (says, change, can) in rows {
         let mut stage = pending();

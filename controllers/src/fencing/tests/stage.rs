@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pod_safety_shared::api::{DeviceRef, FenceEvidenceSpec, FenceEvidenceStatus, Incarnation, Invalidation, NodeFenceSpec};
+use pod_safety_shared::api::{
+    DeviceRef, FenceEvidenceSpec, FenceEvidenceStatus, Incarnation, Invalidation, NodeFenceSpec,
+};
 use pod_safety_shared::authority::incident_name;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::testing::{World, at};
@@ -51,8 +53,7 @@ impl Stage {
         .unwrap();
         let (nodes, fences, proofs, alive, renewed) = Default::default();
         let (world, config) = (World::listed(), config());
-        let mut stage =
-            Self { world, config, now: 0, nodes, policy, fences, proofs, alive, renewed, rv: 10 };
+        let mut stage = Self { world, config, now: 0, nodes, policy, fences, proofs, alive, renewed, rv: 10 };
         stage.policy(|_| ());
         stage.device("bmc", |_| ());
         for name in names {

@@ -186,9 +186,7 @@ impl Hold {
             | Self::ControlPlaneQuorum { .. }
             | Self::AwaitingOperator { .. }
             | Self::EvidenceMissing { .. }
-            | Self::SignOfLife { .. } => {
-                Some((EventType::Warning, "FencingHeld"))
-            }
+            | Self::SignOfLife { .. } => Some((EventType::Warning, "FencingHeld")),
             Self::MachineHeld { .. } => Some((EventType::Normal, "MachineHeld")),
             Self::TolerationUnreadable { .. } => Some((EventType::Warning, "TaintEvictionHeld")),
             Self::NoPods => Some((EventType::Normal, "NoPods")),
