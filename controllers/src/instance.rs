@@ -20,6 +20,7 @@ use pod_safety_shared::transport::FenceTransport;
 use tokio::sync::watch;
 
 use crate::disruption::{self, Disruption};
+use crate::fencing::{self, Fencing};
 use crate::node_lifecycle::{self, NodeLifecycle};
 use crate::pod_gc::{self, PodGc};
 use crate::registry::Name;
@@ -47,6 +48,8 @@ pub struct Config {
     pub disruption: disruption::Config,
     /// The settings of lost nodes. How far they go is said by `mode` above.
     pub node_lifecycle: node_lifecycle::Config,
+    /// The node that this process runs on, if it was told: fencing never shoots that one.
+    pub node_name: Option<Arc<str>>,
     /// Where the admin server listens; `None`: nowhere.
     pub admin: Option<std::net::SocketAddr>,
     /// Who this process is, in Events.
@@ -202,7 +205,11 @@ fn start_controllers(
                 let settings = node_lifecycle::Config { mode: config.mode, ..config.node_lifecycle.clone() };
                 start(NodeLifecycle::new(settings, metrics.registry())?, around, beats, running);
             }
-            Name::Fencing | Name::VolumeGuard => {}
+            Name::Fencing => {
+                let settings = fencing::Config { mode: config.mode, our_node: config.node_name.clone() };
+                start(Fencing::new(settings, metrics.registry())?, around, beats, running);
+            }
+            Name::VolumeGuard => {}
         }
     }
     Ok(())

@@ -12,6 +12,7 @@
 pub mod disruption;
 pub mod drain;
 pub mod explain;
+pub mod fencing;
 pub mod instance;
 pub mod node_lifecycle;
 pub mod pod_gc;

@@ -3,6 +3,7 @@
 use pod_safety_shared::model::Kind;
 
 use crate::disruption::Disruption;
+use crate::fencing::Fencing;
 use crate::node_lifecycle::NodeLifecycle;
 use crate::pod_gc::PodGc;
 use crate::taint_eviction::TaintEviction;
@@ -82,7 +83,8 @@ impl Name {
             Self::Disruption => Disruption::KINDS,
             Self::TaintEviction => TaintEviction::KINDS,
             Self::NodeLifecycle => NodeLifecycle::KINDS,
-            Self::Fencing | Self::VolumeGuard => &[],
+            Self::Fencing => Fencing::KINDS,
+            Self::VolumeGuard => &[],
         }
     }
 
@@ -90,8 +92,10 @@ impl Name {
     #[must_use]
     pub const fn is_present(self) -> bool {
         match self {
-            Self::PodGc | Self::Disruption | Self::NodeLifecycle | Self::TaintEviction => true,
-            Self::Fencing | Self::VolumeGuard => false,
+            Self::PodGc | Self::Disruption | Self::NodeLifecycle | Self::TaintEviction | Self::Fencing => {
+                true
+            }
+            Self::VolumeGuard => false,
         }
     }
 
@@ -151,9 +155,10 @@ mod tests {
     fn a_star_means_all_that_this_version_has() {
         assert_eq!(
             of("*"),
-            Ok(vec![Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction])
+            Ok(vec![Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing])
         );
-        let but = of("*,-disruption-controller,-nodelifecycle,-taint-eviction-controller,-volume-guard");
+        let but =
+            of("*,-disruption-controller,-nodelifecycle,-taint-eviction-controller,-fencing,-volume-guard");
         assert_eq!(but, Ok(vec![Name::PodGc]));
     }
 
@@ -181,15 +186,18 @@ mod tests {
 
     #[test]
     fn what_is_not_built_yet_is_refused_rather_than_ignored() {
-        let said = of("fencing").unwrap_err().to_string();
+        let said = of("volume-guard").unwrap_err().to_string();
         assert_eq!(
             said,
-            "fencing is not part of this version, which has: pod-gc, disruption, node-lifecycle, taint-eviction"
+            "volume-guard is not part of this version, which has: pod-gc, disruption, node-lifecycle, taint-eviction, fencing"
         );
     }
 
     #[test]
     fn nothing_to_run_is_an_error() {
-        assert_eq!(of("*,-pod-gc,-disruption,-node-lifecycle,-taint-eviction"), Err(BadControllers::None));
+        assert_eq!(
+            of("*,-pod-gc,-disruption,-node-lifecycle,-taint-eviction,-fencing"),
+            Err(BadControllers::None)
+        );
     }
 }

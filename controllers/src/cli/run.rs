@@ -113,6 +113,10 @@ pub(super) struct Args {
     )]
     fence_agents_path: Vec<String>,
 
+    /// The node that this process runs on: it never fences that one. The chart sets it from the pod's spec.nodeName
+    #[arg(long, value_name = "NAME", env = "POD_SAFETY_NODE_NAME", help_heading = "Fencing")]
+    node_name: Option<String>,
+
     #[command(flatten)]
     election: ElectionArgs,
 
@@ -245,6 +249,7 @@ impl Args {
             stale_pod_disruption_timeout,
             nodes,
             fence_agents_path: _,
+            node_name,
             election,
             admin_address,
             log_format: _,
@@ -269,6 +274,7 @@ impl Args {
             pod_gc,
             disruption: disruption::Config { stale_pod_timeout: stale_pod_disruption_timeout },
             node_lifecycle: nodes.into_config(mode),
+            node_name: our_node(node_name)?,
             admin: Some(admin_address),
             identity: identity.to_owned(),
         })
@@ -297,6 +303,12 @@ impl ElectionArgs {
         lease.check().map_err(BadFlags::Timing)?;
         Ok(leader_elect.then_some(lease))
     }
+}
+
+/// Empty is not told, as where a variable is set to nothing.
+fn our_node(name: Option<String>) -> Result<Option<Arc<str>>, BadFlags> {
+    let name = name.filter(|name| !name.is_empty());
+    name.map(|name| kubernetes_name("node-name", name).map(Arc::from)).transpose()
 }
 
 fn kubernetes_name(flag: &'static str, value: String) -> Result<String, BadFlags> {

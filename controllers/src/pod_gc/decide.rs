@@ -7,7 +7,7 @@ use pod_safety_shared::authority::{Claim, Force, Hold, Intent};
 use pod_safety_shared::cache::{Lookup, SignOfLife, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
-use pod_safety_shared::model::{Kind, Node, Phase, Pod, Readiness, Uid};
+use pod_safety_shared::model::{Kind, Node, Phase, Pod, Proof, Readiness, Uid};
 
 /// How many terminated pods are asked for at once. They leave at a few hundred a
 /// second, so the next look comes long before these are done.
@@ -62,7 +62,10 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
     }
     match key {
         Key::Node(name) => match view.node(name) {
-            Lookup::Known(node) => out_of_service(node, view, config),
+            Lookup::Known(node) => match proved(node, view, now) {
+                Some(proof) => fenced(node, proof, view),
+                None => out_of_service(node, view, config),
+            },
             Lookup::Unknown(why) if view.pods_on(name).next().is_some() => {
                 let hold = Hold::NodeUnreadable { node: Arc::clone(name), why: why.to_owned() };
                 Decision::hold(Subject::Node(Arc::clone(name)), hold)
@@ -73,7 +76,7 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
         Key::Unscheduled(uid) => view.pod(uid).map_or_else(Decision::default, unscheduled),
         Key::Terminated => config
             .terminated_threshold
-            .map_or_else(Decision::default, |threshold| terminated(view, threshold)),
+            .map_or_else(Decision::default, |threshold| terminated(view, now, threshold)),
     }
 }
 
@@ -111,6 +114,29 @@ fn orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Dec
     decision
 }
 
+/// The evidence about the life that this node is in. Where our own kinds are not to be had, there is none: that must
+/// not hold up the other rules.
+fn proved<'a>(node: &Node, view: &View<'a>, now: Mono) -> Option<&'a Proof> {
+    let fresh = |kind: &Kind| view.fresh(*kind, now).is_ok();
+    let fresh = [Kind::FenceEvidences, Kind::FencePolicies].iter().all(fresh);
+    if fresh { view.proof_of(node) } else { None }
+}
+
+/// The terminating pods of a node that was fenced.
+fn fenced(node: &Node, proof: &Proof, view: &View<'_>) -> Decision {
+    let mut decision = Decision::default();
+    let (name, proof) = (|| Arc::clone(&node.name), || Arc::clone(&proof.name));
+    for pod in view.pods_on(&node.name).filter(|pod| pod.deletion.is_some()) {
+        if node.readiness == Readiness::Ready {
+            let hold = Hold::ProvedButReady { node: name(), proof: proof() };
+            decision.holds.push((Subject::Pod(pod.key.clone()), hold));
+        } else {
+            force(&mut decision, pod, Claim::Fenced { node: name(), proof: proof() });
+        }
+    }
+    decision
+}
+
 /// The terminating pods of a node that somebody declared out of service.
 fn out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decision {
     let mut decision = Decision::default();
@@ -141,7 +167,7 @@ fn unscheduled(pod: &Pod) -> Decision {
 
 /// The oldest terminated pods above the threshold. One that cannot be proved
 /// ended keeps counting, but does not keep the others waiting.
-fn terminated(view: &View<'_>, threshold: usize) -> Decision {
+fn terminated(view: &View<'_>, now: Mono, threshold: usize) -> Decision {
     let mut decision = Decision::default();
     let excess = view.terminated_count().saturating_sub(threshold);
     if excess == 0 {
@@ -152,7 +178,7 @@ fn terminated(view: &View<'_>, threshold: usize) -> Decision {
     let orphans = view.absences().flat_map(|(node, _)| view.pods_on(node));
     let leaving = orphans.filter(|pod| pod.phase.counts_as_terminated()).count();
     let wanted = excess.saturating_sub(leaving).min(TERMINATED_AT_ONCE);
-    for pod in view.terminated().filter(|pod| !belongs_to_its_node(pod, view)) {
+    for pod in view.terminated().filter(|pod| !belongs_to_its_node(pod, view, now)) {
         if decision.intents.len() == wanted {
             break;
         }
@@ -172,10 +198,12 @@ fn terminated(view: &View<'_>, threshold: usize) -> Decision {
 }
 
 /// Whether the rules about nodes decide on this pod: its node is missing, cannot
-/// be read, or was declared out of service.
-fn belongs_to_its_node(pod: &Pod, view: &View<'_>) -> bool {
+/// be read, was declared out of service, or was fenced.
+fn belongs_to_its_node(pod: &Pod, view: &View<'_>, now: Mono) -> bool {
     pod.node.as_ref().is_some_and(|name| match view.node(name) {
-        Lookup::Known(node) => node.out_of_service && pod.deletion.is_some(),
+        Lookup::Known(node) => {
+            pod.deletion.is_some() && (node.out_of_service || proved(node, view, now).is_some())
+        }
         Lookup::Unknown(_) | Lookup::Absent => true,
     })
 }

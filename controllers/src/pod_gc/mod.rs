@@ -4,13 +4,14 @@
 //! others: the only controller that asks for force deletion.
 //!
 //! **Inputs.** Pods, nodes, the Leases of nodes; first quorum reads of missing
-//! nodes (from the authority).
+//! nodes (from the authority); evidence, where the controller `fencing` runs.
 //!
 //! **Intents.**
 //!
 //! | rule | belief | claim | KCM's metric reason |
 //! |---|---|---|---|
 //! | orphaned | the node has been missing for the quarantine and its kubelet is silent | `NodeGone` | `orphaned` |
+//! | fenced | terminating, on a node that is not Ready and about whose life there is evidence | `Fenced` | `out-of-service` |
 //! | out of service | terminating, on a node that is not Ready and carries the taint, *if* the operator trusts the taint | `OutOfService` | `out-of-service` |
 //! | unscheduled | terminating, and no node ever took it | `NeverScheduled` | `unscheduled` |
 //! | terminated | more than the threshold have ended; evicted ones first, then the oldest | `KubeletTerminated` | `terminated` |

@@ -87,11 +87,15 @@ impl Controller for PodGc {
                     }
                 }
             }
-            Change::Node { name, .. } => mark(Key::Node(Arc::clone(name))),
+            Change::Node { name, .. } | Change::Fencing { node: Some(name) } => {
+                mark(Key::Node(Arc::clone(name)));
+            }
             // A heartbeat matters for missing nodes only; those are looked at by
             // the clock, and the authority looks once more before it acts.
-            Change::Heartbeat { .. } | Change::Budget { .. } | Change::Fencing { .. } | Change::Listed(_) => {
-            }
+            Change::Heartbeat { .. }
+            | Change::Budget { .. }
+            | Change::Fencing { node: None }
+            | Change::Listed(_) => {}
         }
     }
 

@@ -1,10 +1,11 @@
 //! Why nothing is done: typed, with its numbers, for people and for checkers.
 
+mod reasons;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cache::Sign;
-use crate::events::EventType;
 use crate::model::Kind;
 
 /// A reason to do nothing now.
@@ -182,6 +183,280 @@ pub enum Hold {
         /// When the next one's turn is.
         next: Duration,
     },
+    /// Evidence says that the node is off, and it says that it is well.
+    #[error(
+        "the evidence {proof} says that node {node} is off, but it is Ready: nothing is released. Find out which machine was switched off"
+    )]
+    ProvedButReady {
+        /// Its name.
+        node: Arc<str>,
+        /// The name of the FenceEvidence.
+        proof: Arc<str>,
+    },
+    /// Some of what fencing rests on cannot be read.
+    #[error("{count} of the {} cannot be read, so no node is fenced: unknown is not absent. Correct or delete them", kind.resource())]
+    FencingUnreadable {
+        /// Of which kind.
+        kind: Kind,
+        /// How many.
+        count: usize,
+    },
+    /// Which life of the node would be fenced cannot be said.
+    #[error(
+        "node {node} is lost and does not say its status.nodeInfo.bootID: a fact about it could not be told from one about its next boot. See what is wrong with it, and start it by hand"
+    )]
+    NoBootId {
+        /// Its name.
+        node: Arc<str>,
+    },
+    /// It is lost, and nobody is hindered by that.
+    #[error(
+        "node {node} is lost: {why}; it is fenced when a pod of a StatefulSet there is asked to end and does not (when: WhenNeeded)"
+    )]
+    FenceNotNeeded {
+        /// Its name.
+        node: Arc<str>,
+        /// Why it counts as lost.
+        why: String,
+    },
+    /// It would be fenced, if this process acted.
+    #[error("node {node} is lost: {why}; it would be fenced by the policy {policy}, but the mode is observe")]
+    WouldFence {
+        /// Its name.
+        node: Arc<str>,
+        /// Why it counts as lost.
+        why: String,
+        /// By which FencePolicy.
+        policy: Arc<str>,
+    },
+    /// The incident of this life of the node is over, and the node is lost.
+    #[error(
+        "node {node} is lost, but the NodeFence {fence} about this life of it is {phase}. Delete that to have it decided anew"
+    )]
+    FenceOver {
+        /// Its name.
+        node: Arc<str>,
+        /// The NodeFence.
+        fence: Arc<str>,
+        /// Its phase.
+        phase: &'static str,
+    },
+    /// Two incidents of one life of a node.
+    #[error(
+        "the NodeFence {fence} is about the same life of node {node} as {first}, which counts. Delete one"
+    )]
+    DuplicateFence {
+        /// The node's name.
+        node: Arc<str>,
+        /// The one that waits.
+        fence: Arc<str>,
+        /// The one that counts.
+        first: Arc<str>,
+    },
+    /// Its policy is gone.
+    #[error(
+        "the FencePolicy {policy} that the NodeFence of node {node} names does not exist. Create it, or delete the NodeFence"
+    )]
+    NoPolicy {
+        /// The node's name.
+        node: Arc<str>,
+        /// The FencePolicy.
+        policy: String,
+    },
+    /// It is only written down.
+    #[error("dry run: node {node} would be fenced {plan}")]
+    DryRun {
+        /// The node's name.
+        node: Arc<str>,
+        /// By which level with which devices.
+        plan: String,
+    },
+    /// Its policy pauses.
+    #[error("the policy {policy} is paused: {reason}. Take spec.paused away to go on")]
+    Paused {
+        /// The FencePolicy.
+        policy: Arc<str>,
+        /// What its spec says.
+        reason: String,
+    },
+    /// Somebody wants the node left alone.
+    #[error("node {node} carries {mark}: somebody wants it left alone. Take that away to go on")]
+    LeftAlone {
+        /// Its name.
+        node: Arc<str>,
+        /// The annotation or label.
+        mark: &'static str,
+    },
+    /// So much is lost that it is rather us.
+    #[error(
+        "{lost} of {of} nodes are lost, more than {percent} % (brakes.maxUnhealthyPercent): rather this process, the API server or the network before it is cut off than all of them. Bring nodes back, or fence by hand and confirm it"
+    )]
+    TooManyLost {
+        /// How many seem lost.
+        lost: usize,
+        /// Of how many.
+        of: usize,
+        /// The brake.
+        percent: u32,
+    },
+    /// So much of its zone is lost that it is rather the zone.
+    #[error(
+        "{not_ready} of {of} nodes of {} are not ready, more than {percent} % (brakes.maxUnhealthyZonePercent): rather the zone is in trouble than each of them. Bring nodes back, or fence by hand and confirm it",
+        zone_words(zone)
+    )]
+    ZoneInTrouble {
+        /// The zone, by KCM's key.
+        zone: Arc<str>,
+        /// How many are not ready.
+        not_ready: usize,
+        /// Of how many that count.
+        of: usize,
+        /// The brake.
+        percent: u32,
+    },
+    /// Nodes of the control plane are never fenced.
+    #[error(
+        "node {node} is of the control plane, and the policy {policy} never fences those (brakes.controlPlane)"
+    )]
+    ControlPlane {
+        /// Its name.
+        node: Arc<str>,
+        /// The FencePolicy.
+        policy: Arc<str>,
+    },
+    /// Without it too few nodes of the control plane would be left.
+    #[error(
+        "node {node} is of the control plane, and without it only {ready} of {of} such nodes are Ready: etcd needs more than half. Bring another one back first"
+    )]
+    ControlPlaneQuorum {
+        /// Its name.
+        node: Arc<str>,
+        /// How many others are Ready.
+        ready: usize,
+        /// How many there are with it.
+        of: usize,
+    },
+    /// Others are fenced now, or before it.
+    #[error(
+        "{fencing} nodes are being fenced and {ahead} go before it; {most} may be at a time (brakes.maxConcurrent)"
+    )]
+    Concurrency {
+        /// How many are being fenced.
+        fencing: usize,
+        /// How many that wait go first.
+        ahead: usize,
+        /// The brake.
+        most: u32,
+    },
+    /// Another one was fenced a moment ago.
+    #[error("node {other} was fenced a moment ago; the next one may be in {}s (brakes.cooldownSeconds)", left.as_secs())]
+    Cooldown {
+        /// Which one.
+        other: Arc<str>,
+        /// How long is left.
+        left: Duration,
+    },
+    /// This process runs on it.
+    #[error(
+        "this process runs on node {node}, and nobody shoots the node that he stands on. Run a second replica on another node, or delete this pod if that one can lead"
+    )]
+    OurNode {
+        /// Its name.
+        node: Arc<str>,
+    },
+    /// No level of the policy can be used.
+    #[error("no level of the policy {policy} can be used: {why}")]
+    NoDevices {
+        /// The FencePolicy.
+        policy: Arc<str>,
+        /// What each level lacks.
+        why: String,
+    },
+    /// Something was begun and may still land.
+    #[error("switching node {node} {act} was begun; in {}s nothing of it runs any more, then it is looked", left.as_secs())]
+    AttemptUnderWay {
+        /// Its name.
+        node: Arc<str>,
+        /// `off` or `on`.
+        act: String,
+        /// How long is left.
+        left: Duration,
+    },
+    /// An attempt failed; the next one waits a little.
+    #[error("switching node {node} {act} did not succeed: {why}; it is tried again in {}s", left.as_secs())]
+    NextAttempt {
+        /// Its name.
+        node: Arc<str>,
+        /// `off` or `on`.
+        act: String,
+        /// What was seen.
+        why: String,
+        /// How long is left.
+        left: Duration,
+    },
+    /// All ways were tried, or what was proved is not true.
+    #[error(
+        "node {node} needs a person: {why}. Make sure that it is off and confirm that (pod-safety confirm-down {node}), or start it, or delete its NodeFence to have it decided anew"
+    )]
+    AwaitingOperator {
+        /// Its name.
+        node: Arc<str>,
+        /// What happened.
+        why: String,
+    },
+    /// What the NodeFence rests on is not there.
+    #[error(
+        "the evidence {evidence} of node {node} is not there: nothing goes on without it. If somebody deleted it, delete the NodeFence, too"
+    )]
+    EvidenceMissing {
+        /// The node's name.
+        node: Arc<str>,
+        /// The FenceEvidence.
+        evidence: String,
+    },
+    /// A kubelet lives where none can.
+    #[error(
+        "node {node} was proved off, and gives a sign of life: {sign}. If it does not say that it booted within {}s, the evidence is contradicted",
+        left.as_secs()
+    )]
+    SignOfLife {
+        /// Its name.
+        node: Arc<str>,
+        /// What showed it.
+        sign: &'static str,
+        /// How long is left.
+        left: Duration,
+    },
+    /// It is off, and nobody has noticed yet.
+    #[error(
+        "node {node} is proved off and still marked as Ready; it gets the taint out-of-service when that is corrected"
+    )]
+    StillReady {
+        /// Its name.
+        node: Arc<str>,
+    },
+    /// Its pods are being released.
+    #[error("node {node} waits for its pods: {pods} that were asked to end are still there")]
+    WaitsForPods {
+        /// Its name.
+        node: Arc<str>,
+        /// How many.
+        pods: usize,
+    },
+    /// It stays off.
+    #[error(
+        "node {node} is off and its pods are released. Repair and start it: what we put on it goes when it is Ready again"
+    )]
+    MachineHeld {
+        /// Its name.
+        node: Arc<str>,
+    },
+    /// It has power, and is not back.
+    #[error("node {node} has power again and is not Ready with another boot yet")]
+    NotBackYet {
+        /// Its name.
+        node: Arc<str>,
+    },
     /// Only the owners of its finalizers can let it go.
     #[error("the pod is deleted and waits for its finalizers: {}", finalizers.join(", "))]
     Finalizers {
@@ -204,114 +479,6 @@ fn zone_words(zone: &str) -> String {
         Some(("", zone)) => format!("zone {zone}"),
         Some((region, "")) => format!("region {region}"),
         Some((region, zone)) => format!("zone {zone} of region {region}"),
-    }
-}
-
-impl Hold {
-    /// The reason in one CamelCase word, for metrics, Events and programs.
-    #[must_use]
-    pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::NotSynced { .. } => "NotSynced",
-            Self::Stale { .. } => "Stale",
-            Self::NodeUnreadable { .. } => "NodeUnreadable",
-            Self::Quarantine { .. } => "Quarantine",
-            Self::KubeletAlive { .. } => "KubeletAlive",
-            Self::OutOfServiceUnproved { .. } => "OutOfServiceUnproved",
-            Self::OutOfServiceButReady { .. } => "OutOfServiceButReady",
-            Self::TerminalButRunning => "TerminalButRunning",
-            Self::PhaseUnreadable => "PhaseUnreadable",
-            Self::NoPods => "NoPods",
-            Self::BudgetFailed { .. } => "BudgetFailed",
-            Self::UnmanagedPods { .. } => "UnmanagedPods",
-            Self::PodsNotCounted { .. } => "PodsNotCounted",
-            Self::NeverAllows { .. } => "NeverAllows",
-            Self::MultipleBudgets { .. } => "MultipleBudgets",
-            Self::NotDeleted { .. } => "NotDeleted",
-            Self::ScaleAsked { .. } => "ScaleAsked",
-            Self::Tolerated { .. } => "Tolerated",
-            Self::TolerationUnreadable { .. } => "TolerationUnreadable",
-            Self::MaybeItIsUs { .. } => "MaybeItIsUs",
-            Self::ZoneDisrupted { .. } => "ZoneDisrupted",
-            Self::EvictionQueued { .. } => "EvictionQueued",
-            Self::Finalizers { .. } => "Finalizers",
-        }
-    }
-
-    /// Every reason of a controller that removes pods, for metrics that must exist
-    /// before they count.
-    pub const OF_PODS: &'static [&'static str] = &[
-        "NotSynced",
-        "Stale",
-        "NodeUnreadable",
-        "Quarantine",
-        "KubeletAlive",
-        "OutOfServiceUnproved",
-        "OutOfServiceButReady",
-        "TerminalButRunning",
-        "PhaseUnreadable",
-        "Finalizers",
-    ];
-
-    /// Every reason of the controller of disruption budgets.
-    pub const OF_BUDGETS: &'static [&'static str] = &[
-        "NotSynced",
-        "Stale",
-        "NoPods",
-        "BudgetFailed",
-        "UnmanagedPods",
-        "PodsNotCounted",
-        "NeverAllows",
-        "MultipleBudgets",
-        "NotDeleted",
-        "ScaleAsked",
-    ];
-
-    /// Every reason of the controller of taints.
-    pub const OF_TAINTS: &'static [&'static str] =
-        &["NotSynced", "Stale", "NodeUnreadable", "Tolerated", "TolerationUnreadable"];
-
-    /// Every reason of the controller of lost nodes.
-    pub const OF_NODES: &'static [&'static str] =
-        &["NotSynced", "Stale", "NodeUnreadable", "MaybeItIsUs", "ZoneDisrupted", "EvictionQueued"];
-
-    /// A deletion follows when its time has passed; if it ends otherwise, that is
-    /// called off. There may be one for each pod of a lost zone: people look them up,
-    /// nobody writes them down.
-    #[must_use]
-    pub const fn counts_down(&self) -> bool {
-        matches!(self, Self::Tolerated { .. })
-    }
-
-    /// The Event by which people hear of it; `None`: it will pass by itself. What
-    /// KCM has an Event for has its type and reason.
-    #[must_use]
-    pub const fn event(&self) -> Option<(EventType, &'static str)> {
-        match self {
-            Self::NotSynced { .. }
-            | Self::Stale { .. }
-            | Self::Quarantine { .. }
-            | Self::NeverAllows { .. }
-            | Self::ScaleAsked { .. }
-            | Self::Tolerated { .. }
-            | Self::MaybeItIsUs { .. }
-            | Self::ZoneDisrupted { .. }
-            | Self::EvictionQueued { .. }
-            | Self::Finalizers { .. } => None,
-            Self::NodeUnreadable { .. }
-            | Self::KubeletAlive { .. }
-            | Self::OutOfServiceUnproved { .. }
-            | Self::OutOfServiceButReady { .. }
-            | Self::TerminalButRunning
-            | Self::PhaseUnreadable => Some((EventType::Warning, FORCE_DELETE_HELD)),
-            Self::TolerationUnreadable { .. } => Some((EventType::Warning, "TaintEvictionHeld")),
-            Self::NoPods => Some((EventType::Normal, "NoPods")),
-            Self::BudgetFailed { .. } => Some((EventType::Warning, "CalculateExpectedPodCountFailed")),
-            Self::UnmanagedPods { .. } => Some((EventType::Warning, "UnmanagedPods")),
-            Self::PodsNotCounted { .. } => Some((EventType::Warning, "PodsNotCounted")),
-            Self::MultipleBudgets { .. } => Some((EventType::Warning, "MultiplePodDisruptionBudgets")),
-            Self::NotDeleted { .. } => Some((EventType::Warning, "NotDeleted")),
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::authority::{Hold, Intent};
 use crate::clock::Mono;
-use crate::model::{BudgetKey, PodKey};
+use crate::model::{BudgetKey, PodKey, Uid};
 
 /// How far a controller goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -42,6 +42,13 @@ pub enum Subject {
     Node(Arc<str>),
     /// A budget.
     Budget(BudgetKey),
+    /// The fencing of one node: people hear of it at that node.
+    Fencing {
+        /// Its name.
+        node: Arc<str>,
+        /// Which one of that name.
+        uid: Uid,
+    },
     /// The controller as a whole.
     Everything,
 }

@@ -14,7 +14,7 @@ use crate::authority::{FORCE_DELETE_HELD, Hold, TAINT_MANAGER_EVICTION};
 use crate::clock::Env;
 use crate::events::{About, Event, EventType, Recorder, Speaker};
 use crate::metrics::MetricsError;
-use crate::model::Uid;
+use crate::model::{NodeKey, Uid};
 use crate::record::{Action, Journal, Record};
 
 /// One hold that is in force.
@@ -161,6 +161,9 @@ impl Holds {
         let about = match subject {
             Subject::Pod(pod) => About::Pod(pod.clone()),
             Subject::Budget(budget) => About::Budget(budget.clone()),
+            Subject::Fencing { node, uid } => {
+                About::Node(NodeKey { name: Arc::clone(node), uid: uid.clone() })
+            }
             Subject::Node(_) | Subject::Everything => return,
         };
         let Some((kind, reason)) = event else { return };
@@ -171,14 +174,14 @@ impl Holds {
     }
 
     fn write(&self, controller: &'static str, subject: &Subject, hold: &Hold, at: Timestamp) {
-        let (pod, budget, node) = match subject {
-            Subject::Pod(pod) => (Some(pod.clone()), None, None),
-            Subject::Budget(budget) => (None, Some(budget.clone()), None),
-            Subject::Node(node) => (None, None, Some(Arc::clone(node))),
-            Subject::Everything => (None, None, None),
+        let (pod, budget, node, node_uid) = match subject {
+            Subject::Pod(pod) => (Some(pod.clone()), None, None, None),
+            Subject::Budget(budget) => (None, Some(budget.clone()), None, None),
+            Subject::Node(node) => (None, None, Some(Arc::clone(node)), None),
+            Subject::Fencing { node, uid } => (None, None, Some(Arc::clone(node)), Some(uid.clone())),
+            Subject::Everything => (None, None, None, None),
         };
-        let (reason, message) = (hold.reason(), hold.to_string());
-        let (action, node_uid) = (Action::Held, None);
+        let (action, reason, message) = (Action::Held, hold.reason(), hold.to_string());
         self.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });
     }
 }

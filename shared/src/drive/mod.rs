@@ -77,6 +77,11 @@ pub trait Controller: Send + Sync + 'static {
     /// Marks the keys that `change` may affect.
     fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Self::Key));
 
+    /// Whether `change` may affect any key: then all are marked, and [`Controller::touched`] is not asked.
+    fn touches_all(&self, _change: &Change<'_>) -> bool {
+        false
+    }
+
     /// Marks every key that there is.
     fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Self::Key));
 
@@ -143,7 +148,7 @@ struct Marker<C: Controller> {
 
 impl<C: Controller> Subscriber for Marker<C> {
     fn changed(&self, change: Change<'_>) {
-        if matches!(change, Change::Listed(_)) {
+        if matches!(change, Change::Listed(_)) || self.controller.touches_all(&change) {
             self.dirty.mark_all();
         } else {
             self.controller.touched(&change, &mut |key| self.dirty.mark(key, self.env.now()));

@@ -30,8 +30,9 @@ pub(crate) fn launch(launched: Launched) -> Task {
     let runs = |name: &Name| match name {
         Name::Disruption => settings.budgets,
         Name::TaintEviction => settings.taints,
-        Name::NodeLifecycle => false,
-        Name::PodGc | Name::Fencing | Name::VolumeGuard => name.is_present(),
+        // The simulated cluster has none of our own kinds.
+        Name::NodeLifecycle | Name::Fencing => false,
+        Name::PodGc | Name::VolumeGuard => name.is_present(),
     };
     let config = Config {
         controllers: Name::ALL.into_iter().filter(runs).collect(),
@@ -45,6 +46,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
         },
         disruption: disruption::Config { stale_pod_timeout: std::time::Duration::from_secs(120) },
         node_lifecycle: node_lifecycle::Config::of_kcm(),
+        node_name: None,
         admin: None,
         identity,
     };

@@ -228,7 +228,8 @@ impl World {
             subject: match &held.subject {
                 pod_safety_shared::drive::Subject::Pod(pod) => pod.to_string(),
                 pod_safety_shared::drive::Subject::Budget(budget) => budget.to_string(),
-                pod_safety_shared::drive::Subject::Node(node) => node.to_string(),
+                pod_safety_shared::drive::Subject::Node(node)
+                | pod_safety_shared::drive::Subject::Fencing { node, .. } => node.to_string(),
                 pod_safety_shared::drive::Subject::Everything => "everything".to_owned(),
             },
             reason: held.reason.to_owned(),

@@ -1,0 +1,133 @@
+//! What to do about one node or one device. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::authority::{Hold, incident_name};
+use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Decision, Mode, Subject};
+use pod_safety_shared::model::{Fence, Kind, Node, Uid};
+
+use super::detect::detect;
+use super::incident::{Incident, is_about};
+use super::monitor::monitor;
+use super::progress::progress;
+
+/// What waits for others, or for numbers that no event brings, is looked at this often.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// While the API server is silent, everything is looked at this often.
+const LOOK_AGAIN_STALE: Duration = Duration::from_secs(10);
+
+/// What is decided about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// The node of this name, and its incidents.
+    Node(Arc<str>),
+    /// The FenceDevice with this UID.
+    Device(Uid),
+}
+
+impl Key {
+    /// What must be known to decide about it.
+    pub(super) const fn needs(&self) -> &'static [Kind] {
+        match self {
+            Self::Node(_) => NEEDS,
+            Self::Device(_) => &[Kind::FenceDevices, Kind::Nodes],
+        }
+    }
+}
+
+/// All that it must know of the cluster.
+pub(super) const NEEDS: &[Kind] = &[
+    Kind::Pods,
+    Kind::Nodes,
+    Kind::NodeLeases,
+    Kind::FenceDevices,
+    Kind::FencePolicies,
+    Kind::NodeFences,
+    Kind::FenceEvidences,
+];
+
+/// What an operator decided.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Whether anything is done.
+    pub mode: Mode,
+    /// The node that this process runs on, if it was told: it never shoots that one.
+    pub our_node: Option<Arc<str>>,
+}
+
+/// Decides about one key.
+#[must_use]
+pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decision {
+    // Where nobody fences, nobody need hear of it.
+    let (policies, _) = view.count(Kind::FencePolicies);
+    if let Key::Node(name) = key
+        && policies == 0
+        && view.fences_of(name).next().is_none()
+    {
+        return Decision::default();
+    }
+    for kind in key.needs() {
+        if let Err(hold) = view.fresh(*kind, now) {
+            return Decision::hold(Subject::Everything, hold).and_recheck_at(now + LOOK_AGAIN_STALE);
+        }
+    }
+    match key {
+        Key::Node(name) => about_node(name, view, now, config),
+        Key::Device(uid) => monitor(uid, view, now),
+    }
+}
+
+fn about_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decision {
+    let node = match view.node(name) {
+        Lookup::Known(node) => Some(node),
+        Lookup::Absent => None,
+        Lookup::Unknown(why) => {
+            let hold = Hold::NodeUnreadable { node: Arc::clone(name), why: why.to_owned() };
+            return Decision::hold(Subject::Node(Arc::clone(name)), hold);
+        }
+    };
+    let mut fences: Vec<&Fence> = view.fences_of(name).collect();
+    // Of two about one life that counts whose name says which: nobody can create it twice.
+    fences.sort_by_key(|fence| (*fence.name != *incident_name(&fence.spec.node), Arc::clone(&fence.name)));
+    let mut decision = Decision::default();
+    let mut live: Vec<&Fence> = Vec::new();
+    for fence in fences.iter().copied().filter(|fence| !fence.status.phase.is_over() && !fence.deleting) {
+        match live.iter().find(|other| other.spec.node == fence.spec.node) {
+            Some(first) => {
+                let (fence, first) = (Arc::clone(&fence.name), Arc::clone(&first.name));
+                let hold = Hold::DuplicateFence { node: Arc::clone(name), fence, first };
+                decision.holds.push((Subject::Node(Arc::clone(name)), hold));
+            }
+            None => {
+                live.push(fence);
+                add(&mut decision, progress(&Incident::new(fence, node, view, now, config)));
+            }
+        }
+    }
+    if let Some(node) = node
+        && !live.iter().any(|fence| is_about(fence, node))
+    {
+        let over = fences.iter().copied().find(|fence| is_about(fence, node));
+        add(&mut decision, detect(node, over, view, now, config));
+    }
+    decision
+}
+
+/// One step at a time is taken for a node: the first one that is wanted. The others are wanted again.
+fn add(decision: &mut Decision, other: Decision) {
+    let Decision { intents, holds, recheck_at } = other;
+    if decision.intents.is_empty() {
+        decision.intents = intents;
+    }
+    decision.holds.extend(holds);
+    decision.recheck_at = decision.recheck_at.into_iter().chain(recheck_at).min();
+}
+
+/// What a hold about fencing this node is about.
+pub(super) fn about(node: &Node) -> Subject {
+    Subject::Fencing { node: Arc::clone(&node.name), uid: node.uid.clone() }
+}

@@ -1,0 +1,146 @@
+//! Whether a node is lost, and whether that is a reason to fence it. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::api::{
+    FenceTrigger, Incarnation, NodeFenceSpec, Phase, PolicyMode, Trigger, Unhealthy, When,
+};
+use pod_safety_shared::authority::{FenceKey, Fencing, Hold, Intent, Step, Target};
+use pod_safety_shared::cache::View;
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Decision, Mode};
+use pod_safety_shared::model::{Fence, Kind, Node, Pod, Policy, Readiness};
+
+use super::decide::about;
+use super::{Config, gates};
+
+/// How well a node is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    /// Its kubelet says that it is well, or said so last.
+    Well,
+    /// It counts as lost at this moment, if nothing is heard.
+    Doubtful(Mono),
+    /// It counts as lost, for this reason with its numbers.
+    Lost(String),
+}
+
+/// How well a node is by the measures of a policy. That it is silent is not enough: whoever watches over readiness must
+/// have found the same, by live reads.
+pub(super) fn health(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealthy) -> Health {
+    if node.readiness == Readiness::Ready {
+        return Health::Well;
+    }
+    let lost_at = |since: Mono, seconds: u32| since + Duration::from_secs(seconds.into());
+    let heard = view.last_heard(node);
+    let silent_at = lost_at(heard, measures.silent_seconds);
+    if silent_at <= now {
+        let (silent, measure) = (now.since(heard).as_secs(), measures.silent_seconds);
+        return Health::Lost(format!(
+            "its kubelet has been silent for {silent} s (unhealthy.silentSeconds: {measure})"
+        ));
+    }
+    let says_so = measures.not_ready_seconds.filter(|_| node.readiness == Readiness::NotReady);
+    let Some(measure) = says_so else { return Health::Doubtful(silent_at) };
+    let not_ready_at = lost_at(node.readiness_seen, measure);
+    if now < not_ready_at {
+        return Health::Doubtful(silent_at.min(not_ready_at));
+    }
+    let seconds = now.since(node.readiness_seen).as_secs();
+    Health::Lost(format!(
+        "it has said for {seconds} s that it is not ready (unhealthy.notReadySeconds: {measure})"
+    ))
+}
+
+/// Whether a pod waits for its node: it may be replaced only when it has ended.
+fn waits(pod: &Pod) -> bool {
+    let guarded = pod.controller.as_ref().is_some_and(|controller| &*controller.kind == "StatefulSet");
+    guarded && pod.deletion.is_some() && !pod.waits_for_finalizers()
+}
+
+/// Decides about a node of whose life there is no live incident; `over`: the one that is over.
+pub(super) fn detect(
+    node: &Node,
+    over: Option<&Fence>,
+    view: &View<'_>,
+    now: Mono,
+    config: &Config,
+) -> Decision {
+    let Some(life) = &node.life else { return Decision::default() };
+    let hold = |hold: Hold| Decision::hold(about(node), hold);
+    let name = || Arc::clone(&node.name);
+    let Some(policy) = view.policy_of(&life.labels) else { return Decision::default() };
+    let why = match health(node, view, now, &policy.spec.unhealthy) {
+        Health::Well => return Decision::default(),
+        Health::Doubtful(until) => return Decision::default().and_recheck_at(until),
+        Health::Lost(why) => why,
+    };
+    match policy.spec.when {
+        When::Manual => return Decision::default(),
+        When::WhenNeeded if !view.pods_on(&node.name).any(waits) => {
+            return hold(Hold::FenceNotNeeded { node: name(), why });
+        }
+        When::WhenNeeded | When::Always => {}
+    }
+    // One that cannot be read might be the policy of this node, or its incident.
+    if let Some(unreadable) = gates::unreadable(view, &[Kind::FencePolicies, Kind::NodeFences]) {
+        return hold(unreadable);
+    }
+    if life.boot_id.is_empty() {
+        return hold(Hold::NoBootId { node: name() });
+    }
+    if config.mode == Mode::Observe {
+        return hold(Hold::WouldFence { node: name(), why, policy: Arc::clone(&policy.name) });
+    }
+    match over {
+        None => open(node, &life.boot_id, policy, why),
+        Some(fence) if fence.deleting => Decision::default(),
+        Some(fence) if fence.status.phase == Phase::Cancelled && !fence.spec.cancelled => reopen(fence, &why),
+        Some(fence) => {
+            let (fence, phase) = (Arc::clone(&fence.name), fence.status.phase.name());
+            hold(Hold::FenceOver { node: name(), fence, phase })
+        }
+    }
+}
+
+fn open(node: &Node, boot_id: &str, policy: &Policy, reason: String) -> Decision {
+    let spec = NodeFenceSpec {
+        node: Incarnation {
+            name: node.name.to_string(),
+            uid: node.uid.to_string(),
+            boot_id: boot_id.to_owned(),
+        },
+        policy: policy.name.to_string(),
+        trigger: FenceTrigger { kind: Trigger::Detected, reason, by: None },
+        dry_run: policy.spec.mode == PolicyMode::DryRun,
+        cancelled: false,
+    };
+    take(&node.name, Step::Open(Box::new(spec)))
+}
+
+/// The incident of this life was called off because the node was heard again, and it is lost again: the name is the
+/// same, so there cannot be another one.
+fn reopen(fence: &Fence, why: &str) -> Decision {
+    let mut status = fence.status.clone();
+    (status.phase, status.level, status.rounds) = (Phase::Pending, 0, 0);
+    status.gates.clear();
+    status.message = format!("lost again: {why}");
+    let node: Arc<str> = fence.spec.node.name.as_str().into();
+    take(&node, Step::Write(target(fence, status)))
+}
+
+/// The fence as it was seen, with the status that it should have.
+pub(super) fn target(fence: &Fence, status: pod_safety_shared::api::NodeFenceStatus) -> Target {
+    Target {
+        fence: FenceKey { name: Arc::clone(&fence.name), uid: fence.uid.clone(), rv: fence.rv },
+        spec: Box::new(fence.spec.clone()),
+        status: Box::new(status),
+    }
+}
+
+/// One step.
+pub(super) fn take(node: &Arc<str>, step: Step) -> Decision {
+    let fencing = Fencing { node: Arc::clone(node), step };
+    Decision { intents: vec![Intent::Fence(Box::new(fencing))], ..Decision::default() }
+}

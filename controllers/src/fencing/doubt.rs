@@ -1,0 +1,85 @@
+//! Whether a node that was found off gives a sign of life. Pure.
+//!
+//! Two things look alike at first: a machine that was started again, whose kubelet renews its Lease before it writes
+//! down that it booted; and a kubelet that never stopped, because another machine was switched off. The first says its
+//! boot within seconds: the report that makes it Ready has the new boot id in it. So the sign is written down, which
+//! also keeps it through a restart of ours, and half a minute later it is what it was not explained to be. Nobody is
+//! released meanwhile: the authority reads the Lease before each release.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pod_safety_shared::api::{Gate, NodeFenceStatus, Phase};
+use pod_safety_shared::authority::{Hold, Step};
+use pod_safety_shared::drive::Decision;
+use pod_safety_shared::model::{Node, Proof, Readiness};
+
+use super::incident::{Incident, Machine};
+
+/// For so long a kubelet that booted may not have said so: it does at its start, and it tries each ten seconds.
+const MAY_HAVE_BOOTED: Duration = Duration::from_secs(30);
+
+/// The gate by which a sign is kept.
+pub(super) const GATE: &str = "SignOfLife";
+
+/// What follows from signs of life; `None`: there are none.
+pub(super) fn doubt(incident: &Incident<'_>, proof: &Proof) -> Option<Decision> {
+    let known = incident.status().gates.iter().any(|gate| gate.name == GATE && gate.holds);
+    let Some(sign) = sign(incident, proof) else {
+        return known.then(|| {
+            let message = "the sign of life is gone";
+            incident.turn(incident.status().phase, message)
+        });
+    };
+    let due = incident.fence.status_seen + MAY_HAVE_BOOTED;
+    let left = if known { due.since(incident.now) } else { MAY_HAVE_BOOTED };
+    if known && left.is_zero() {
+        return Some(contradict(incident, sign));
+    }
+    let hold = Hold::SignOfLife { node: Arc::clone(&incident.name), sign, left };
+    let message = hold.to_string();
+    let mut decision = incident.hold(hold);
+    if known {
+        return Some(decision.and_recheck_at(due));
+    }
+    let gate = Gate { name: GATE.to_owned(), holds: true, message: message.clone() };
+    let status = NodeFenceStatus { gates: vec![gate], ..incident.with(incident.status().phase, message) };
+    decision.intents = incident.step(Step::Write, status).intents;
+    Some(decision)
+}
+
+fn sign(incident: &Incident<'_>, proof: &Proof) -> Option<&'static str> {
+    if lease_renewed(incident, proof) {
+        return Some("its Lease was renewed");
+    }
+    let reported = |node: &Node| node.readiness == Readiness::Ready && node.heard > proof.first_seen;
+    match incident.machine {
+        Machine::SameLife(node) if reported(node) => Some("it says that it is Ready, and not that it booted"),
+        Machine::SameBoot => Some("its Node was created anew, with the same boot"),
+        Machine::SameLife(_) | Machine::Gone | Machine::Unsaid(_) | Machine::OtherLife(_) => None,
+    }
+}
+
+/// Two stamps of one kubelet are compared, never with our time. Where the first is missing, it counts what this
+/// process has seen.
+fn lease_renewed(incident: &Incident<'_>, proof: &Proof) -> bool {
+    let before = proof.spec.lease_renewed.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
+    match before {
+        Some(before) => incident.view.lease(&incident.name).flatten().is_some_and(|renewed| renewed > before),
+        None => {
+            let last = incident.view.last_sign_of_life(&incident.name);
+            last.is_some_and(|sign| sign.at > proof.first_seen)
+        }
+    }
+}
+
+fn contradict(incident: &Incident<'_>, sign: &str) -> Decision {
+    let words = format!(
+        "what was proved is not true: {sign}. Another machine was switched off; its devices are not trusted any more"
+    );
+    let mut status = incident.with(Phase::AwaitingOperator, words);
+    status.gates.clear();
+    status.tainted = false;
+    incident.step(Step::Contradict, status)
+}

@@ -1,0 +1,197 @@
+//! One incident, and what is there of its node now. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase, Trigger};
+use pod_safety_shared::authority::{Hold, Step, Target};
+use pod_safety_shared::cache::View;
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::model::{Fence, Node, Pod, Policy, Proof, Readiness, Uid};
+
+use super::Config;
+use super::decide::LOOK_AGAIN;
+use super::detect::{take, target};
+
+/// Beyond the time of an attempt: whoever acts is told to stop at its end by a clock that may be slower than ours.
+const MARGIN: Duration = Duration::from_secs(2);
+
+/// The first pause between attempts, doubled each time up to the last: a device that was busy, or is locked for a
+/// while after wrong logins, is not helped by haste.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause between attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What the API has of the node now.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Machine<'a> {
+    /// Nothing.
+    Gone,
+    /// It does not say which life it is in.
+    Unsaid(&'a Node),
+    /// It is in the life that the incident is about.
+    SameLife(&'a Node),
+    /// Its Node is another one, and its machine has not booted since.
+    SameBoot,
+    /// It booted since.
+    OtherLife(&'a Node),
+}
+
+/// One incident as seen now.
+#[derive(Clone, Debug)]
+pub(super) struct Incident<'a> {
+    pub(super) fence: &'a Fence,
+    pub(super) machine: Machine<'a>,
+    pub(super) name: Arc<str>,
+    pub(super) view: View<'a>,
+    pub(super) now: Mono,
+    pub(super) config: &'a Config,
+}
+
+/// Whether it is about the life in which this node is.
+pub(super) fn is_about(fence: &Fence, node: &Node) -> bool {
+    let boot_id = node.life.as_ref().map(|life| &*life.boot_id);
+    boot_id == Some(&*fence.spec.node.boot_id) && node.uid.to_string() == fence.spec.node.uid
+}
+
+impl<'a> Incident<'a> {
+    pub(super) fn new(
+        fence: &'a Fence,
+        node: Option<&'a Node>,
+        view: &View<'a>,
+        now: Mono,
+        config: &'a Config,
+    ) -> Self {
+        let spec = &fence.spec.node;
+        let machine = match node {
+            None => Machine::Gone,
+            Some(node) => {
+                let boot_id = node.life.as_ref().map_or("", |life| &*life.boot_id);
+                match (node.uid.to_string() == spec.uid, boot_id == spec.boot_id, boot_id.is_empty()) {
+                    (_, _, true) => Machine::Unsaid(node),
+                    (true, true, false) => Machine::SameLife(node),
+                    (false, true, false) => Machine::SameBoot,
+                    (_, false, false) => Machine::OtherLife(node),
+                }
+            }
+        };
+        Self { fence, machine, name: spec.name.as_str().into(), view: *view, now, config }
+    }
+
+    /// The policy that it names.
+    pub(super) fn policy(&self) -> Option<&'a Policy> {
+        self.view.policies().find(|policy| *policy.name == *self.fence.spec.policy)
+    }
+
+    pub(super) const fn status(&self) -> &'a NodeFenceStatus {
+        &self.fence.status
+    }
+
+    /// The node, in the life that it is about.
+    pub(super) const fn node(&self) -> Option<&'a Node> {
+        match self.machine {
+            Machine::SameLife(node) => Some(node),
+            Machine::Gone | Machine::Unsaid(_) | Machine::SameBoot | Machine::OtherLife(_) => None,
+        }
+    }
+
+    /// Somebody saw it lost, nobody asked for it, and it is well again.
+    pub(super) fn is_heard_again(&self) -> bool {
+        let Some(node) = self.node().filter(|_| self.fence.spec.trigger.kind == Trigger::Detected) else {
+            return false;
+        };
+        let measures = self.policy().map(|policy| policy.spec.unhealthy).unwrap_or_default();
+        let silent = self.now.since(self.view.last_heard(node));
+        node.readiness == Readiness::Ready && silent < Duration::from_secs(measures.silent_seconds.into())
+    }
+
+    /// How many of its pods were asked to end and are still there.
+    pub(super) fn pods_waiting(&self) -> usize {
+        let waits = |pod: &&Pod| pod.deletion.is_some() && !pod.waits_for_finalizers();
+        self.view.pods_on(&self.name).filter(waits).count()
+    }
+
+    /// Evidence about this life that holds, and that the policy takes.
+    pub(super) fn proof(&self) -> Option<&'a Proof> {
+        match self.machine {
+            Machine::SameLife(node) => self.view.proof_of(node),
+            Machine::Gone => {
+                let wanted = self.policy().map(|policy| policy.spec.minimum_evidence).unwrap_or_default();
+                let holds = |proof: &&Proof| {
+                    proof.status.invalidated.is_none()
+                        && proof.spec.node == self.fence.spec.node
+                        && proof.spec.kind.grade() >= wanted
+                };
+                self.view.proofs_of(&self.name).filter(holds).max_by_key(|proof| proof.spec.kind.grade())
+            }
+            Machine::Unsaid(_) | Machine::SameBoot | Machine::OtherLife(_) => None,
+        }
+    }
+
+    /// If the last attempt has no outcome: when nothing of it can land any more. Counted from when this process first
+    /// saw the status as it is, for whoever began it may have been another one.
+    pub(super) fn under_way(&self) -> Option<(&'a Attempt, Mono)> {
+        let last = self.status().attempts.last()?;
+        let open = last.outcome.is_none() && last.verified.is_none();
+        let within = Duration::from_secs(last.within_seconds.into());
+        open.then(|| (last, self.fence.status_seen + within + MARGIN))
+    }
+
+    /// As [`Incident::under_way`]: what is waited for, while there is something.
+    pub(super) fn waits_for_attempt(&self) -> Option<Decision> {
+        let (attempt, due) = self.under_way().filter(|(_, due)| self.now < *due)?;
+        let (node, act, left) = (Arc::clone(&self.name), attempt.act.clone(), due.since(self.now));
+        Some(self.hold(Hold::AttemptUnderWay { node, act, left }).and_recheck_at(due))
+    }
+
+    /// How many attempts of this act were the last ones, and when the next one may begin.
+    pub(super) fn pause(&self, act: &str) -> (usize, Mono) {
+        let tried = self.status().attempts.iter().rev().take_while(|attempt| attempt.act == act).count();
+        let doublings = u32::try_from(tried.saturating_sub(1)).unwrap_or(u32::MAX).min(10);
+        let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
+        (tried, self.fence.status_seen + pause)
+    }
+
+    pub(super) fn subject(&self) -> Subject {
+        let node = Arc::clone(&self.name);
+        match Uid::new(&self.fence.spec.node.uid) {
+            Some(uid) => Subject::Fencing { node, uid },
+            None => Subject::Node(node),
+        }
+    }
+
+    pub(super) fn hold(&self, hold: Hold) -> Decision {
+        Decision::hold(self.subject(), hold)
+    }
+
+    /// A hold that no event need end.
+    pub(super) fn hold_for_now(&self, hold: Hold) -> Decision {
+        self.hold(hold).and_recheck_at(self.now + LOOK_AGAIN)
+    }
+
+    /// A step that leaves this status.
+    pub(super) fn step(&self, step: fn(Target) -> Step, status: NodeFenceStatus) -> Decision {
+        take(&self.name, step(target(self.fence, status)))
+    }
+
+    /// The status as it is, with another phase and other words.
+    pub(super) fn with(&self, phase: Phase, message: impl Into<String>) -> NodeFenceStatus {
+        NodeFenceStatus { phase, message: message.into(), ..self.status().clone() }
+    }
+
+    /// Writes another phase and other words; what held the last phase back does not hold this one.
+    pub(super) fn turn(&self, phase: Phase, message: impl Into<String>) -> Decision {
+        let status = NodeFenceStatus { gates: Vec::new(), ..self.with(phase, message) };
+        self.step(Step::Write, status)
+    }
+
+    /// A step that begins one more attempt.
+    pub(super) fn begin(&self, mut status: NodeFenceStatus, attempt: Attempt) -> Decision {
+        let id = status.attempts.last().map_or(0, |last| last.id).saturating_add(1);
+        status.attempts.push(Attempt { id, ..attempt });
+        let surplus = status.attempts.len().saturating_sub(Attempt::KEPT);
+        status.attempts.drain(..surplus);
+        self.step(Step::Attempt, status)
+    }
+}

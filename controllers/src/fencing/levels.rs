@@ -1,0 +1,123 @@
+//! Which level of a policy is tried next. Pure.
+
+use std::collections::BTreeMap;
+
+use pod_safety_shared::api::{Attempt, DeviceRef, Level, NodeFenceStatus, Timeouts};
+use pod_safety_shared::cache::View;
+use pod_safety_shared::model::{Node, Policy};
+
+use super::incident::Incident;
+
+/// So much of what a device said is repeated in the words for people.
+const SAID_MOST: usize = 256;
+
+/// For how long the devices of a level may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Within {
+    pub(super) off: u32,
+    pub(super) on: u32,
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// This level, in this round.
+    Try { level: usize, rounds: u32 },
+    /// All was tried as often as the policy says; the last problem of each level.
+    GiveUp(String),
+}
+
+/// Whether all of these devices can be used for a node, and for how long they may take; `Err`: what is in the way.
+/// `node`: none if its Node is gone, so that nobody knows its labels.
+pub(super) fn usable(devices: &[DeviceRef], node: Option<&Node>, view: &View<'_>) -> Result<Within, String> {
+    let none: BTreeMap<String, String> = BTreeMap::new();
+    let labels = node.map(|node| node.life.as_ref().map_or(&none, |life| &life.labels));
+    let mut within = Within { off: 0, on: 0 };
+    for named in devices {
+        let found = view.device(&named.namespace, &named.name).filter(|device| !device.deleting);
+        let device = found.ok_or_else(|| format!("device {named} does not exist"))?;
+        if device.status.says("Trusted") == Some("False") {
+            return Err(format!("device {named} is not trusted: evidence from it was contradicted"));
+        }
+        if device.status.says("Ready") == Some("False") {
+            return Err(format!("device {named} is not Ready"));
+        }
+        if labels.is_some_and(|labels| !device.spec.node_selector.chooses(labels)) {
+            return Err(format!("device {named} is not for this node (nodeSelector)"));
+        }
+        let Timeouts { off, on, look: _ } = device.spec.timeout_seconds;
+        within = Within { off: within.off.max(off), on: within.on.max(on) };
+    }
+    if devices.is_empty() { Err("it names no device".to_owned()) } else { Ok(within) }
+}
+
+/// The first level from this one on that can be used.
+pub(super) fn first(policy: &Policy, from: usize, incident: &Incident<'_>) -> Option<usize> {
+    let can = |level: &Level| usable(&level.devices, incident.node(), &incident.view).is_ok();
+    (from..).zip(policy.spec.levels.iter().skip(from)).find(|(_, level)| can(level)).map(|(index, _)| index)
+}
+
+/// What each level lacks; `None`: one of them can be used.
+pub(super) fn none_usable(policy: &Policy, incident: &Incident<'_>) -> Option<String> {
+    let mut lacks = Vec::new();
+    for level in &policy.spec.levels {
+        let why = usable(&level.devices, incident.node(), &incident.view).err()?;
+        lacks.push(format!("level {}: {why}", level.name));
+    }
+    Some(lacks.join("; "))
+}
+
+/// How a level is named to people.
+pub(super) fn words(level: &Level) -> String {
+    let devices: Vec<_> = level.devices.iter().map(ToString::to_string).collect();
+    format!("by the level {} with {}", level.name, devices.join(" and "))
+}
+
+/// Which level follows on what was tried. `None`: none can be used.
+pub(super) fn next(policy: &Policy, incident: &Incident<'_>) -> Option<Next> {
+    let status = incident.status();
+    let current = usize::try_from(status.level).unwrap_or(usize::MAX);
+    let again = policy.spec.levels.get(current).filter(|level| {
+        !is_exhausted(level, status) && usable(&level.devices, incident.node(), &incident.view).is_ok()
+    });
+    if again.is_some() {
+        return Some(Next::Try { level: current, rounds: status.rounds });
+    }
+    if let Some(level) = first(policy, current.saturating_add(1), incident) {
+        return Some(Next::Try { level, rounds: status.rounds });
+    }
+    let rounds = status.rounds.saturating_add(1);
+    if rounds >= policy.spec.rounds {
+        return Some(Next::GiveUp(problems(policy, status)));
+    }
+    first(policy, 0, incident).map(|level| Next::Try { level, rounds })
+}
+
+/// Whether the level that is tried was tried as often as it says. Its attempts of an earlier round may stand right
+/// before those of this one, so they are counted in whole rounds; of more than are kept, each counts as the last.
+fn is_exhausted(level: &Level, status: &NodeFenceStatus) -> bool {
+    let of_it = |attempt: &&Attempt| attempt.act == "off" && attempt.level == status.level;
+    let tried = status.attempts.iter().rev().take_while(of_it).count();
+    let often = usize::try_from(level.attempts.max(1)).unwrap_or(usize::MAX);
+    tried >= Attempt::KEPT || (tried > 0 && tried.is_multiple_of(often))
+}
+
+/// The last problem of each level.
+fn problems(policy: &Policy, status: &NodeFenceStatus) -> String {
+    let of = |(index, level): (u32, &Level)| {
+        let last = status.attempts.iter().rev().find(|one| one.act == "off" && one.level == index);
+        format!("level {}: {}", level.name, last.map_or_else(|| "not tried".to_owned(), problem))
+    };
+    (0..).zip(&policy.spec.levels).map(of).collect::<Vec<_>>().join("; ")
+}
+
+/// What went wrong with an attempt, in few words.
+pub(super) fn problem(attempt: &Attempt) -> String {
+    let seen = attempt.verified.as_ref().map(|verified| (&*verified.message, &*verified.power));
+    let words = match seen {
+        Some(("", power)) => format!("power is {power}"),
+        Some((message, _)) => message.to_owned(),
+        None => attempt.outcome.clone().unwrap_or_else(|| "nothing was heard of it".to_owned()),
+    };
+    words.chars().take(SAID_MOST).collect()
+}

@@ -1,0 +1,112 @@
+//! How many incidents are where, how long they took, and which devices do not answer.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use pod_safety_shared::api::Phase;
+use pod_safety_shared::cache::View;
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::model::Uid;
+use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGaugeVec, Opts, Registry};
+
+/// What Prometheus learns of fencing, besides the queue's metrics, and the reasons of holds, the closed gates among
+/// them.
+#[derive(Debug)]
+pub(super) struct FencingMetrics {
+    incidents: IntGaugeVec,
+    reached: IntCounterVec,
+    to_evidence: Histogram,
+    unanswered: IntGaugeVec,
+    /// The phases that were counted: decisions do not rest on it.
+    seen: Mutex<BTreeMap<Uid, Phase>>,
+}
+
+impl FencingMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let gauge = |name: &str, help: &str, labels: &[&str]| -> Result<IntGaugeVec, MetricsError> {
+            let made = IntGaugeVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(made.clone()))?;
+            Ok(made)
+        };
+        let reached = IntCounterVec::new(
+            Opts::new("pod_safety_fence_phases_total", "Incidents that were seen to come into a phase."),
+            &["phase"],
+        )?;
+        registry.register(Box::new(reached.clone()))?;
+        let to_evidence = Histogram::with_opts(
+            HistogramOpts::new(
+                "pod_safety_fence_time_to_evidence_seconds",
+                "Time from when an incident was first seen until evidence was.",
+            )
+            .buckets(vec![1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0]),
+        )?;
+        registry.register(Box::new(to_evidence.clone()))?;
+        let metrics = Self {
+            incidents: gauge("pod_safety_fences", "Incidents of nodes by phase.", &["phase"])?,
+            reached,
+            to_evidence,
+            unanswered: gauge(
+                "pod_safety_fence_device_unanswered_nodes",
+                "Nodes of whose power a device did not tell at the last look.",
+                &["namespace", "device"],
+            )?,
+            seen: Mutex::default(),
+        };
+        for phase in Phase::ALL {
+            metrics.incidents.with_label_values(&[phase.name()]).set(0);
+            metrics.reached.with_label_values(&[phase.name()]).inc_by(0);
+        }
+        Ok(metrics)
+    }
+
+    /// Shows how many incidents are in which phase, and forgets those that are gone.
+    pub(super) fn show(&self, view: &View<'_>) {
+        self.count(view);
+        let there: std::collections::BTreeSet<&Uid> = view.fences().map(|fence| &fence.uid).collect();
+        self.seen.lock().retain(|uid, _| there.contains(uid));
+        self.unanswered.reset();
+        view.devices().for_each(|device| self.looked(&device.uid, view));
+    }
+
+    fn count(&self, view: &View<'_>) {
+        let mut counts: BTreeMap<Phase, i64> = BTreeMap::new();
+        view.fences().for_each(|fence| *counts.entry(fence.status.phase).or_default() += 1);
+        for phase in Phase::ALL {
+            let count = counts.get(&phase).copied().unwrap_or_default();
+            self.incidents.with_label_values(&[phase.name()]).set(count);
+        }
+    }
+
+    /// The incidents of this node were decided about.
+    pub(super) fn progressed(&self, node: &str, view: &View<'_>, now: Mono) {
+        let mut news = false;
+        for fence in view.fences_of(node) {
+            let phase = fence.status.phase;
+            let before = self.seen.lock().insert(fence.uid.clone(), phase);
+            if before == Some(phase) {
+                continue;
+            }
+            news = true;
+            // What was so when this process came says nothing of when it became so.
+            if before.is_some() || fence.first_seen == fence.status_seen && phase == Phase::Pending {
+                self.reached.with_label_values(&[phase.name()]).inc();
+            }
+            if before.is_some() && phase == Phase::Fenced {
+                self.to_evidence.observe(now.since(fence.first_seen).as_secs_f64());
+            }
+        }
+        if news {
+            self.count(view);
+        }
+    }
+
+    /// A device was decided about.
+    pub(super) fn looked(&self, uid: &Uid, view: &View<'_>) {
+        let Some(device) = view.devices().find(|device| device.uid == *uid) else { return };
+        let unanswered = device.status.targets.iter().filter(|target| target.power == "Unknown").count();
+        let labels = &[&*device.namespace, &*device.name];
+        let unanswered = i64::try_from(unanswered).unwrap_or(i64::MAX);
+        self.unanswered.with_label_values(labels).set(unanswered);
+    }
+}

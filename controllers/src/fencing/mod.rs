@@ -1,0 +1,65 @@
+//! # Fencing
+//!
+//! **Duty.** Turn "the node does not answer" into a fact that permits recovery: switch the machine off, see that it is
+//! off, write that down as evidence, mark the node, and switch the machine on when its pods are released. It releases
+//! nothing itself: that is `pod_gc`, by the evidence.
+//!
+//! **Inputs.** Our own kinds (`pod_safety_shared::api`): policies, devices, incidents (NodeFence) and evidence; nodes
+//! with their boot ids, labels and taints; Leases; pods.
+//!
+//! **Intents.** One step at a time for each node, each begun by a compare-and-swap of its NodeFence:
+//!
+//! | phase | what is found | step |
+//! |---|---|---|
+//! | none | lost by the measures of its policy, and needed | `Open` |
+//! | `Pending` | all gates open | `Attempt` off |
+//! | | heard again, or cancelled | `Write` Cancelled |
+//! | `Fencing` | an attempt with an outcome, or whose time is over | `Look` |
+//! | | it was seen off | `Prove` |
+//! | | it was seen in another state | `Attempt` off: the same level, the next, the next round; then `Write` AwaitingOperator |
+//! | before evidence | another life of the node | `Write` Superseded |
+//! | | somebody else's evidence | `Write` Fenced |
+//! | `Fenced` | not tainted yet | `Taint` |
+//! | | all is released, and the policy says `PowerOn` | `Attempt` on |
+//! | `Recovering` | as `Fencing` | `Look`, `Attempt` on |
+//! | after evidence | Ready with another boot, and no pod of the old life is left | `Untaint`, or `Write` Done |
+//! | | a sign of life of the same boot for half a minute | `Contradict` |
+//!
+//! and for each device, at its change and from time to time: `Monitor`.
+//!
+//! | file | says |
+//! |---|---|
+//! | `detect` | whether a node is lost, and whether that matters |
+//! | `gates` | what must not be in the way, with its numbers |
+//! | `levels` | which devices are asked next |
+//! | `progress` | from suspicion to evidence |
+//! | `doubt` | whether a node that was found off lives |
+//! | `recover` | from evidence to a node that is back |
+//! | `monitor` | which devices are looked through |
+//!
+//! **Invariants.** Nothing is switched off while a gate is closed, nor by a dry run, nor for one who was heard again or
+//! whose incident was cancelled, nor the node that this process runs on. Nothing is begun while something begun before
+//! may still land: that time counts from when *this* process first saw it, so a restart lengthens it. No evidence
+//! without two looks that said off. No taint without evidence that holds. No power before all pods are released. What
+//! was proved of one life of a node is never said of another. A phase is left only for a reason that a person can read
+//! in its message, and whatever waits is held by a typed reason.
+//!
+//! kube-controller-manager has nothing like it.
+
+mod decide;
+mod detect;
+mod doubt;
+mod gates;
+mod incident;
+mod levels;
+mod metrics;
+mod monitor;
+mod progress;
+mod recover;
+mod run;
+
+pub use decide::{Config, Key, decide};
+pub use run::Fencing;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! From the first suspicion to evidence. Pure.
+//!
+//! Intent is written before the act and outcome after it; what follows rests on looks alone. So whoever reads a status,
+//! after whatever crash, finds there what may still happen, and for how long.
+
+use std::sync::Arc;
+
+use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase};
+use pod_safety_shared::authority::{Hold, Step, incident_name};
+use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::model::{Policy, Readiness};
+
+use super::decide::LOOK_AGAIN;
+use super::gates::{self, For};
+use super::incident::{Incident, Machine};
+use super::levels::{self, Next};
+use super::recover;
+
+/// Decides about a live incident.
+pub(super) fn progress(incident: &Incident<'_>) -> Decision {
+    if let Machine::Unsaid(node) = incident.machine {
+        let why = "it does not say its status.nodeInfo.bootID".to_owned();
+        let hold = Hold::NodeUnreadable { node: Arc::clone(&node.name), why };
+        return Decision::hold(Subject::Node(Arc::clone(&node.name)), hold);
+    }
+    match incident.status().phase {
+        Phase::Pending => pending(incident),
+        Phase::Fencing => fencing(incident),
+        Phase::Fenced => recover::fenced(incident),
+        Phase::Recovering => recover::recovering(incident),
+        Phase::AwaitingOperator => awaiting(incident),
+        Phase::Done | Phase::Cancelled | Phase::Superseded => Decision::default(),
+    }
+}
+
+/// The node began another life before anything was proved. What was begun may still land: then on that life.
+fn superseded(incident: &Incident<'_>) -> Option<Decision> {
+    let why = match incident.machine {
+        Machine::OtherLife(_) => "the machine booted by itself",
+        Machine::SameBoot => "the Node was created anew by a kubelet that lives",
+        Machine::Gone | Machine::Unsaid(_) | Machine::SameLife(_) => return None,
+    };
+    Some(incident.waits_for_attempt().unwrap_or_else(|| incident.turn(Phase::Superseded, why)))
+}
+
+/// Evidence that somebody else gave, or that we gave and did not note. While the node is called Ready, it is waited.
+fn adopted(incident: &Incident<'_>) -> Option<Decision> {
+    let proof =
+        incident.proof().filter(|proof| incident.status().evidence.as_deref() != Some(&*proof.name))?;
+    if incident.node().is_some_and(|node| node.readiness == Readiness::Ready) {
+        return Some(incident.hold_for_now(Hold::StillReady { node: Arc::clone(&incident.name) }));
+    }
+    let message = format!("{:?} by {}", proof.spec.kind, proof.spec.by);
+    let status = NodeFenceStatus {
+        evidence: Some(proof.name.to_string()),
+        gates: Vec::new(),
+        ..incident.with(Phase::Fenced, message)
+    };
+    Some(incident.step(Step::Write, status))
+}
+
+fn called_off(incident: &Incident<'_>) -> Option<Decision> {
+    if incident.is_heard_again() {
+        return Some(incident.turn(Phase::Cancelled, "the node was heard again, in the same life"));
+    }
+    incident.fence.spec.cancelled.then(|| incident.turn(Phase::Cancelled, "somebody cancelled it"))
+}
+
+fn without_policy(incident: &Incident<'_>) -> Decision {
+    let policy = incident.fence.spec.policy.clone();
+    incident.hold(Hold::NoPolicy { node: Arc::clone(&incident.name), policy })
+}
+
+fn pending(incident: &Incident<'_>) -> Decision {
+    if let Some(decision) = superseded(incident).or_else(|| called_off(incident)) {
+        return decision;
+    }
+    let Some(policy) = incident.policy() else { return without_policy(incident) };
+    let dry = gates::is_dry(incident.fence, policy);
+    if let Some(decision) = adopted(incident).filter(|_| !dry) {
+        return decision;
+    }
+    let closed = gates::closed(incident, policy, For::Begin);
+    let level = levels::first(policy, 0, incident);
+    match level.filter(|_| closed.is_empty()) {
+        Some(level) if dry => {
+            let plan = policy.spec.levels.get(level).map(levels::words).unwrap_or_default();
+            let hold = Hold::DryRun { node: Arc::clone(&incident.name), plan };
+            let message = hold.to_string();
+            let mut decision = incident.hold_for_now(hold);
+            if message != incident.status().message || gates::differ(&incident.status().gates, &[]) {
+                decision.intents = shown(incident, &[], message).intents;
+            }
+            decision
+        }
+        Some(level) => switch_off(incident, policy, level, incident.status().rounds),
+        None => held(incident, closed),
+    }
+}
+
+/// Writes which gates are closed.
+fn shown(incident: &Incident<'_>, closed: &[Hold], message: String) -> Decision {
+    let status =
+        NodeFenceStatus { gates: gates::record(closed), ..incident.with(incident.status().phase, message) };
+    incident.step(Step::Write, status)
+}
+
+/// Gates are closed: it is shown, and asked again.
+fn held(incident: &Incident<'_>, closed: Vec<Hold>) -> Decision {
+    let mut decision = Decision::default().and_recheck_at(incident.now + LOOK_AGAIN);
+    if gates::differ(&incident.status().gates, &closed) {
+        let message = closed.first().map(ToString::to_string).unwrap_or_default();
+        decision.intents = shown(incident, &closed, message).intents;
+    }
+    decision.holds = closed.into_iter().map(|hold| (incident.subject(), hold)).collect();
+    decision
+}
+
+fn switch_off(incident: &Incident<'_>, policy: &Policy, index: usize, rounds: u32) -> Decision {
+    let Some(level) = policy.spec.levels.get(index) else { return Decision::default() };
+    let Ok(within) = levels::usable(&level.devices, incident.node(), &incident.view) else {
+        return Decision::default();
+    };
+    let number = u32::try_from(index).unwrap_or(u32::MAX);
+    let attempt = Attempt {
+        act: "off".to_owned(),
+        level: number,
+        devices: level.devices.clone(),
+        within_seconds: within.off,
+        ..Attempt::default()
+    };
+    let message = format!("switching it off {}", levels::words(level));
+    let gates = gates::record(&[]);
+    let status = NodeFenceStatus { level: number, rounds, gates, ..incident.with(Phase::Fencing, message) };
+    incident.begin(status, attempt)
+}
+
+fn fencing(incident: &Incident<'_>) -> Decision {
+    if let Some(decision) = superseded(incident).or_else(|| adopted(incident)) {
+        return decision;
+    }
+    let last = incident.status().attempts.last().filter(|last| last.act == "off");
+    match last.map(|last| (last, &last.verified)) {
+        None => go_on(incident),
+        Some((_, Some(verified))) if verified.power == "Off" => prove(incident),
+        Some((last, Some(_))) => failed(incident, last),
+        // With an outcome, or when nothing of it can land any more: what it came to is seen by looking.
+        Some((_, None)) => incident
+            .waits_for_attempt()
+            .unwrap_or_else(|| incident.step(Step::Look, incident.status().clone())),
+    }
+}
+
+/// All its devices said off, twice. Whether its kubelet was silent since is read live before it becomes evidence.
+fn prove(incident: &Incident<'_>) -> Decision {
+    let status = NodeFenceStatus {
+        evidence: Some(incident_name(&incident.fence.spec.node)),
+        gates: Vec::new(),
+        ..incident.with(Phase::Fenced, "all its devices said off, twice")
+    };
+    incident.step(Step::Prove, status)
+}
+
+/// It is not off. A node that is well again is left so: nothing is under way.
+fn failed(incident: &Incident<'_>, last: &Attempt) -> Decision {
+    if let Some(decision) = called_off(incident) {
+        return decision;
+    }
+    let (_, next) = incident.pause("off");
+    if incident.now < next {
+        let (node, left) = (Arc::clone(&incident.name), next.since(incident.now));
+        let hold = Hold::NextAttempt { node, act: "off".to_owned(), why: levels::problem(last), left };
+        return incident.hold(hold).and_recheck_at(next);
+    }
+    go_on(incident)
+}
+
+/// A further attempt, through all gates once more: a storm may have come up meanwhile.
+fn go_on(incident: &Incident<'_>) -> Decision {
+    let Some(policy) = incident.policy() else { return without_policy(incident) };
+    if gates::is_dry(incident.fence, policy) {
+        let plan = "(its policy became a dry run on the way)".to_owned();
+        return incident.hold_for_now(Hold::DryRun { node: Arc::clone(&incident.name), plan });
+    }
+    let closed = gates::closed(incident, policy, For::GoOn);
+    if !closed.is_empty() {
+        return held(incident, closed);
+    }
+    match levels::next(policy, incident) {
+        Some(Next::Try { level, rounds }) => switch_off(incident, policy, level, rounds),
+        Some(Next::GiveUp(problems)) => {
+            let times = policy.spec.rounds;
+            incident.turn(Phase::AwaitingOperator, format!("all levels were tried {times} times; {problems}"))
+        }
+        None => incident.hold_for_now(Hold::NoDevices {
+            policy: Arc::clone(&policy.name),
+            why: "none is left to try".to_owned(),
+        }),
+    }
+}
+
+/// Nothing more is tried.
+fn awaiting(incident: &Incident<'_>) -> Decision {
+    let proved = incident.status().evidence.is_some();
+    if proved && let Machine::OtherLife(node) = incident.machine {
+        return recover::back(incident, node);
+    }
+    let on_its_own = if proved { None } else { superseded(incident).or_else(|| called_off_late(incident)) };
+    if let Some(decision) = on_its_own.or_else(|| adopted(incident)) {
+        return decision;
+    }
+    let (node, why) = (Arc::clone(&incident.name), incident.status().message.clone());
+    incident.hold_for_now(Hold::AwaitingOperator { node, why })
+}
+
+/// As [`called_off`], when all was tried: what was begun last may still land.
+fn called_off_late(incident: &Incident<'_>) -> Option<Decision> {
+    let decision = called_off(incident)?;
+    Some(incident.waits_for_attempt().unwrap_or(decision))
+}

@@ -1,0 +1,186 @@
+//! From evidence to a node that is back. Pure.
+//!
+//! Off, then released, then on: a machine that boots while its pods are still bound to it starts them again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::api::{Attempt, DeviceRef, NodeFenceStatus, Phase, Recovery};
+use pod_safety_shared::authority::{Hold, Step};
+use pod_safety_shared::drive::Decision;
+use pod_safety_shared::model::{Node, Policy, Proof, Readiness};
+
+use super::decide::LOOK_AGAIN;
+use super::doubt::doubt;
+use super::gates;
+use super::incident::{Incident, Machine};
+use super::levels;
+
+/// How often a machine is switched on before a person is waited for.
+const TRIES_TO_SWITCH_ON: usize = 3;
+
+/// So long after the last change the machine stays off at least: who is to end by the taint that was just added is
+/// asked to within.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// The evidence on which all rests, unless something is said against it.
+fn proved<'a>(incident: &Incident<'a>) -> Result<&'a Proof, Decision> {
+    let named = incident.status().evidence.as_deref().unwrap_or_default();
+    let found = incident.view.proofs_of(&incident.name).find(|proof| *proof.name == *named);
+    let Some(proof) = found.filter(|proof| proof.spec.node == incident.fence.spec.node) else {
+        let (node, evidence) = (Arc::clone(&incident.name), named.to_owned());
+        return Err(incident.hold_for_now(Hold::EvidenceMissing { node, evidence }));
+    };
+    if let Some(invalidated) = &proof.status.invalidated {
+        let message = format!("the evidence {named} was declared invalid: {}", invalidated.reason);
+        return Err(incident.turn(Phase::AwaitingOperator, message));
+    }
+    doubt(incident, proof).map_or(Ok(proof), Err)
+}
+
+/// The node is back with another boot.
+pub(super) fn back(incident: &Incident<'_>, node: &Node) -> Decision {
+    let name = Arc::clone(&incident.name);
+    if node.readiness != Readiness::Ready {
+        return incident.hold(Hold::NotBackYet { node: name });
+    }
+    let pods = incident.pods_waiting();
+    if pods > 0 {
+        // The kubelet that came back ends them.
+        return incident.hold(Hold::WaitsForPods { node: name, pods });
+    }
+    let tainted = incident.status().tainted;
+    let status = NodeFenceStatus {
+        tainted: false,
+        gates: Vec::new(),
+        ..incident.with(Phase::Done, "the node is back, with another boot")
+    };
+    incident.step(if tainted { Step::Untaint } else { Step::Write }, status)
+}
+
+/// There is evidence: the taint, then the release by others, then recovery.
+pub(super) fn fenced(incident: &Incident<'_>) -> Decision {
+    if let Machine::OtherLife(node) = incident.machine {
+        return back(incident, node);
+    }
+    if let Err(decision) = proved(incident) {
+        return decision;
+    }
+    let name = || Arc::clone(&incident.name);
+    if let Some(node) = incident.node().filter(|_| !incident.status().tainted) {
+        if node.readiness == Readiness::Ready {
+            return incident.hold_for_now(Hold::StillReady { node: name() });
+        }
+        let message = "proved off; its pods are being released".to_owned();
+        let status = NodeFenceStatus { tainted: true, ..incident.with(Phase::Fenced, message) };
+        return incident.step(Step::Taint, status);
+    }
+    match released(incident) {
+        Err(decision) => decision,
+        Ok(()) => match incident.policy().filter(|policy| may_switch_on(incident, policy)) {
+            Some(policy) => gates::paused(policy)
+                .map_or_else(|| switch_on(incident, policy), |hold| incident.hold_for_now(hold)),
+            None => incident.hold(Hold::MachineHeld { node: name() }),
+        },
+    }
+}
+
+/// Who took the Node away does not want the machine back.
+fn may_switch_on(incident: &Incident<'_>, policy: &Policy) -> bool {
+    policy.spec.recovery == Recovery::PowerOn
+        && !incident.fence.spec.cancelled
+        && !gates::is_dry(incident.fence, policy)
+        && incident.node().is_some()
+}
+
+/// Whether none of its pods waits, and nothing that was begun before can land any more.
+fn released(incident: &Incident<'_>) -> Result<(), Decision> {
+    let pods = incident.pods_waiting();
+    if pods > 0 {
+        let hold = Hold::WaitsForPods { node: Arc::clone(&incident.name), pods };
+        return Err(incident.hold(hold));
+    }
+    if let Some(waits) = incident.waits_for_attempt() {
+        return Err(waits);
+    }
+    let settled = incident.fence.status_seen + SETTLE;
+    if incident.now < settled {
+        let hold = Hold::WaitsForPods { node: Arc::clone(&incident.name), pods };
+        return Err(incident.hold(hold).and_recheck_at(settled));
+    }
+    Ok(())
+}
+
+/// The devices by which it was switched off, or those of the first level that can be used.
+fn way_on(incident: &Incident<'_>, policy: &Policy) -> Option<(u32, Vec<DeviceRef>)> {
+    let is_off = |attempt: &&Attempt| {
+        attempt.act == "off" && attempt.verified.as_ref().is_some_and(|verified| verified.power == "Off")
+    };
+    if let Some(attempt) = incident.status().attempts.iter().rev().find(is_off) {
+        return Some((attempt.level, attempt.devices.clone()));
+    }
+    let index = levels::first(policy, 0, incident)?;
+    let level = policy.spec.levels.get(index)?;
+    Some((u32::try_from(index).unwrap_or(u32::MAX), level.devices.clone()))
+}
+
+fn switch_on(incident: &Incident<'_>, policy: &Policy) -> Decision {
+    let no_devices = |why| Hold::NoDevices { policy: Arc::clone(&policy.name), why };
+    let Some((level, devices)) = way_on(incident, policy) else {
+        let why = levels::none_usable(policy, incident).unwrap_or_default();
+        return incident.hold_for_now(no_devices(why));
+    };
+    match levels::usable(&devices, incident.node(), &incident.view) {
+        Err(why) => incident.hold_for_now(no_devices(why)),
+        Ok(within) => {
+            let act = "on".to_owned();
+            let attempt = Attempt { act, level, devices, within_seconds: within.on, ..Attempt::default() };
+            incident.begin(incident.with(Phase::Recovering, "released; switching it on"), attempt)
+        }
+    }
+}
+
+/// It is being switched on.
+pub(super) fn recovering(incident: &Incident<'_>) -> Decision {
+    if let Machine::OtherLife(node) = incident.machine {
+        return back(incident, node);
+    }
+    if let Err(decision) = proved(incident) {
+        return decision;
+    }
+    let last = incident.status().attempts.last().filter(|last| last.act == "on");
+    match last.map(|last| (last, &last.verified)) {
+        None => switch_on_again(incident),
+        Some((_, Some(verified))) if verified.power == "On" => {
+            incident.hold(Hold::NotBackYet { node: Arc::clone(&incident.name) })
+        }
+        Some((last, Some(_))) => {
+            let (tried, next) = incident.pause("on");
+            if tried >= TRIES_TO_SWITCH_ON {
+                let problem = levels::problem(last);
+                let message = format!("it could not be switched on in {tried} attempts: {problem}");
+                return incident.turn(Phase::AwaitingOperator, message);
+            }
+            if incident.now < next {
+                let (node, left) = (Arc::clone(&incident.name), next.since(incident.now));
+                let hold = Hold::NextAttempt { node, act: "on".to_owned(), why: levels::problem(last), left };
+                return incident.hold(hold).and_recheck_at(next);
+            }
+            switch_on_again(incident)
+        }
+        Some((_, None)) => incident
+            .waits_for_attempt()
+            .unwrap_or_else(|| incident.step(Step::Look, incident.status().clone())),
+    }
+}
+
+fn switch_on_again(incident: &Incident<'_>) -> Decision {
+    if let Err(decision) = released(incident) {
+        return decision.and_recheck_at(incident.now + LOOK_AGAIN);
+    }
+    match incident.policy().filter(|policy| may_switch_on(incident, policy)) {
+        Some(policy) => gates::paused(policy)
+            .map_or_else(|| switch_on(incident, policy), |hold| incident.hold_for_now(hold)),
+        None => incident.hold(Hold::MachineHeld { node: Arc::clone(&incident.name) }),
+    }
+}

@@ -1,0 +1,62 @@
+//! Tables for `decide`: each row is a sentence.
+
+mod detect;
+mod gates;
+mod progress;
+mod properties;
+mod recover;
+mod stage;
+mod storm;
+mod wiring;
+
+use pod_safety_shared::api::{
+    Attempt, FencePolicySpec, FenceTrigger, Grade, KindOfEvidence, Level, NodeFenceStatus, Phase, PolicyMode,
+    Recovery, Trigger, Verified, When,
+};
+use pod_safety_shared::authority::{Intent, Step};
+use pod_safety_shared::drive::{Decision, Mode};
+use pod_safety_shared::model::Kind;
+use serde_json::{Value, json};
+use stage::{Stage, level};
+
+use super::*;
+
+fn config() -> Config {
+    Config { mode: Mode::Guard, our_node: None }
+}
+
+/// The step that a decision takes.
+fn step(decision: &Decision) -> Option<&Step> {
+    decision.intents.first().map(|intent| match intent {
+        Intent::Fence(fencing) => &fencing.step,
+        other => panic!("{other:?}"),
+    })
+}
+
+/// The status that a step leaves.
+fn status(step: &Step) -> Option<&NodeFenceStatus> {
+    step.target().map(|target| &*target.status)
+}
+
+/// What a decision wants, in words: the step, and what is held.
+fn words(decision: &Decision) -> Vec<String> {
+    assert!(decision.intents.len() <= 1, "one step at a time: {decision:?}");
+    let mut words: Vec<String> = step(decision).map(step_words).into_iter().collect();
+    words.extend(decision.holds.iter().map(|(_, hold)| format!("?{}", hold.reason())));
+    words
+}
+
+fn step_words(step: &Step) -> String {
+    match step {
+        Step::Open(spec) => format!("open by {}{}", spec.policy, if spec.dry_run { ", dry" } else { "" }),
+        Step::Write(target) => format!("write {}", target.status.phase.name()),
+        Step::Attempt(target) => {
+            let last = target.status.attempts.last().unwrap();
+            let devices: Vec<_> = last.devices.iter().map(|device| device.name.as_str()).collect();
+            format!("{} {} by {}", last.act, last.id, devices.join("+"))
+        }
+        Step::Look(_) | Step::Prove(_) | Step::Taint(_) | Step::Untaint(_) | Step::Contradict(_) => {
+            step.name().to_owned()
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! When an incident begins.
+
+use super::*;
+
+#[test]
+fn a_node_is_lost_when_it_was_not_heard_for_the_time_of_its_policy_and_to_the_second() {
+    let mut stage = Stage::new(&["n", "m", "k"]);
+    stage.until(20);
+    stage.loses("n");
+    stage.until(79);
+    let early = stage.decided("n");
+    assert_eq!((words(&early), early.recheck_at), (vec![], Some(pod_safety_shared::testing::at(80))));
+    stage.until(80);
+    assert_eq!(stage.words("n"), ["open by p"]);
+    let decision = stage.decided("n");
+    let Some(Step::Open(spec)) = step(&decision) else { panic!("{decision:?}") };
+    assert_eq!(spec.node, stage.incarnation("n"));
+    assert_eq!(
+        spec.trigger.reason, "its kubelet has been silent for 60 s (unhealthy.silentSeconds: 60)",
+        "with its numbers"
+    );
+    assert!(stage.words("m").is_empty() && stage.decided("m").recheck_at.is_none(), "the others are well");
+}
+
+#[test]
+fn who_is_called_ready_is_not_lost_however_silent() {
+    let mut stage = Stage::new(&["n", "m", "k"]);
+    stage.alive.remove("n");
+    stage.until(200);
+    assert_eq!(stage.decided("n"), Decision::default());
+}
+
+#[test]
+fn a_kubelet_that_says_not_ready_is_lost_only_where_the_policy_says_after_how_long() {
+    let mut stage = Stage::new(&["n", "m", "k"]);
+    stage.says("n", "False");
+    stage.until(100);
+    assert!(stage.words("n").is_empty(), "it lives");
+    stage.policy(|policy| policy.unhealthy.not_ready_seconds = Some(120));
+    assert!(stage.words("n").is_empty());
+    stage.until(120);
+    assert_eq!(stage.words("n"), ["open by p"]);
+    stage.says("n", "Unknown");
+    assert!(stage.words("n").is_empty(), "nobody says so: that is no reason");
+}
+
+#[test]
+fn when_says_whether_a_lost_node_is_fenced() {
+    let pods = |stage: &mut Stage, change: fn(&mut Value)| stage.pod("db-0", "n", change);
+    let stateless: fn(&mut Value) = |pod| {
+        Stage::terminating(pod);
+        pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
+    };
+    let finalized: fn(&mut Value) = |pod| {
+        Stage::terminating(pod);
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+        pod["metadata"]["finalizers"] = json!(["example.com/a"]);
+    };
+    for (when, change, wanted, says) in [
+        (When::Always, None, "open by p", "always"),
+        (When::Manual, Some(Stage::terminating as fn(&mut Value)), "", "a person asks"),
+        (When::WhenNeeded, None, "?FenceNotNeeded", "nobody waits"),
+        (When::WhenNeeded, Some(|_: &mut Value| {}), "?FenceNotNeeded", "its pod was not asked to end"),
+        (When::WhenNeeded, Some(stateless), "?FenceNotNeeded", "a ReplicaSet replaces its pods anyway"),
+        (When::WhenNeeded, Some(finalized), "?FenceNotNeeded", "who waits for finalizers has ended"),
+        (When::WhenNeeded, Some(Stage::terminating), "open by p", "a StatefulSet waits"),
+    ] {
+        let mut stage = Stage::lost();
+        stage.policy(|policy| policy.when = when);
+        if let Some(change) = change {
+            pods(&mut stage, change);
+        }
+        assert_eq!(stage.words("n").join(" "), wanted, "{when:?}: {says}");
+    }
+}
+
+#[test]
+fn a_dry_run_opens_an_incident_that_is_one() {
+    let mut stage = Stage::lost();
+    stage.policy(|policy| policy.mode = PolicyMode::DryRun);
+    assert_eq!(stage.act("n"), ["open by p, dry"]);
+}
+
+#[test]
+fn of_several_policies_the_one_with_the_highest_priority_counts() {
+    let mut stage = Stage::lost();
+    stage.another_policy("q", |policy| {
+        policy.priority = 1;
+        policy.when = When::Manual;
+    });
+    assert!(stage.words("n").is_empty());
+}
+
+#[test]
+fn who_does_not_say_his_boot_id_is_not_fenced() {
+    let mut stage = Stage::lost();
+    stage.change("n", |node| node["status"]["nodeInfo"] = json!({}));
+    assert_eq!(stage.words("n"), ["?NoBootId"]);
+}
+
+#[test]
+fn observing_says_what_would_be_begun() {
+    let mut stage = Stage::lost();
+    stage.config.mode = Mode::Observe;
+    assert_eq!(stage.words("n"), ["?WouldFence"]);
+    assert!(stage.sentence("n").contains("it would be fenced by the policy p"), "{}", stage.sentence("n"));
+}
+
+#[test]
+fn an_incident_is_there_once_for_each_life() {
+    let mut stage = Stage::lost();
+    assert_eq!(stage.act("n"), ["open by p"]);
+    let words = stage.act("n");
+    assert_eq!(words, ["off 1 by bmc"], "the next step, not another incident");
+}
+
+#[test]
+fn one_that_was_called_off_begins_anew_when_the_node_is_lost_again_unless_a_person_did() {
+    let mut stage = Stage::at(Phase::Cancelled, |status| status.rounds = 2);
+    assert_eq!(stage.words("n"), ["write Pending"]);
+    stage.act("n");
+    let (_, status) = stage.only();
+    assert_eq!((status.rounds, status.message.contains("lost again")), (0, true), "{status:?}");
+
+    let mut stage = Stage::at(Phase::Cancelled, |_| ());
+    stage.edit(|spec, _| spec.cancelled = true);
+    assert_eq!(stage.words("n"), ["?FenceOver"]);
+    let stage = Stage::at(Phase::Superseded, |_| ());
+    assert_eq!(stage.words("n"), ["?FenceOver"]);
+}
+
+#[test]
+fn nothing_begins_while_some_of_our_own_objects_cannot_be_read() {
+    let stage = Stage::lost();
+    let odd = json!({ "metadata": { "name": "odd", "uid": "uid-odd", "resourceVersion": "x" },
+        "spec": serde_json::to_value(&stage.policy).unwrap() });
+    stage.world.apply(Kind::FencePolicies, &odd, stage.mono());
+    assert_eq!(stage.words("n"), ["?FencingUnreadable"]);
+    assert!(
+        stage.sentence("n").starts_with("1 of the fencepolicies cannot be read"),
+        "{}",
+        stage.sentence("n")
+    );
+}
+
+#[test]
+fn nothing_is_decided_from_what_may_be_old_or_was_not_listed_and_nobody_hears_of_it_who_does_not_fence() {
+    let stage = Stage::lost();
+    let late = stage.mono() + pod_safety_shared::cache::STALE_AFTER + std::time::Duration::from_secs(1);
+    let key = Key::Node("n".into());
+    let stale = decide(&key, &stage.world.read().view(), late, &stage.config);
+    assert_eq!(words(&stale), ["?Stale"]);
+
+    let world = pod_safety_shared::testing::World::default();
+    let nobody = decide(&key, &world.read().view(), late, &stage.config);
+    assert_eq!(nobody, Decision::default());
+    let object =
+        json!({ "metadata": { "name": "p", "uid": "uid-p", "resourceVersion": "1" }, "spec": stage.policy });
+    world.apply(Kind::FencePolicies, &object, stage.mono());
+    assert_eq!(words(&decide(&key, &world.read().view(), late, &stage.config)), ["?NotSynced"]);
+}
+
+#[test]
+fn a_node_that_cannot_be_read_is_not_missing() {
+    let stage = Stage::at(Phase::Pending, |_| ());
+    let odd = json!({ "metadata": { "name": "n", "uid": "other", "resourceVersion": "x" } });
+    stage.world.apply(Kind::Nodes, &odd, stage.mono());
+    assert_eq!(stage.words("n"), ["?NodeUnreadable"]);
+}

@@ -1,0 +1,280 @@
+//! What holds fencing back.
+
+use super::*;
+
+fn pending() -> Stage {
+    Stage::at(Phase::Pending, |_| ())
+}
+
+/// The gates that are closed, by the holds, without the write that shows them.
+fn closed(stage: &Stage) -> Vec<String> {
+    stage.words("n").into_iter().filter(|word| word.starts_with('?')).collect()
+}
+
+#[test]
+fn with_all_gates_open_the_first_level_is_tried() {
+    let mut stage = pending();
+    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+    let (_, status) = stage.only();
+    let last = status.attempts.last().unwrap();
+    assert_eq!((status.phase, last.within_seconds, last.at.as_str()), (Phase::Fencing, 60, ""));
+    assert!(status.gates.len() == 10 && status.gates.iter().all(|gate| !gate.holds), "{status:?}");
+    assert_eq!(status.message, "switching it off by the level bmc with fencing/bmc");
+}
+
+#[test]
+fn each_gate_holds_with_its_numbers_and_is_shown_once() {
+    let rows: [(&str, fn(&mut Stage), &str); 8] = [
+        (
+            "Paused",
+            |stage| stage.policy(|policy| policy.paused = Some("storage upgrade".to_owned())),
+            "storage upgrade",
+        ),
+        (
+            "LeftAlone",
+            |stage| {
+                stage.change("n", |node| {
+                    node["metadata"]["annotations"]["pod-safety.dev/pause-fencing"] = json!("")
+                })
+            },
+            "pod-safety.dev/pause-fencing",
+        ),
+        (
+            "MaybeItIsUs",
+            |stage| ["m", "k"].iter().for_each(|name| stage.loses(name)),
+            "3 of 5 nodes are lost, more than 49 %",
+        ),
+        (
+            "ControlPlane",
+            |stage| {
+                ["n", "m"].iter().for_each(|name| {
+                    stage.change(name, |node| {
+                        node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = json!("")
+                    });
+                })
+            },
+            "only 1 of 2 such nodes are Ready",
+        ),
+        ("OurNode", |stage| stage.runs_on("n"), "this process runs on node n"),
+        (
+            "NoDevices",
+            |stage| stage.gone(Kind::FenceDevices, "bmc"),
+            "level bmc: device fencing/bmc does not exist",
+        ),
+        (
+            "Concurrency",
+            |stage| {
+                stage.policy(|policy| policy.brakes.max_concurrent = 1);
+                stage.loses("m");
+                stage.fence(
+                    "m",
+                    Trigger::Detected,
+                    NodeFenceStatus { phase: Phase::Fencing, ..NodeFenceStatus::default() },
+                );
+            },
+            "1 nodes are being fenced and 0 go before it; 1 may be at a time",
+        ),
+        (
+            "Cooldown",
+            |stage| {
+                stage.policy(|policy| policy.brakes.cooldown_seconds = 60);
+                stage.fence(
+                    "m",
+                    Trigger::Person,
+                    NodeFenceStatus {
+                        phase: Phase::Done,
+                        attempts: vec![Attempt::default()],
+                        ..NodeFenceStatus::default()
+                    },
+                );
+            },
+            "node m was fenced a moment ago; the next one may be in 60s",
+        ),
+    ];
+    for (gate, close, numbers) in rows {
+        let mut stage = pending();
+        close(&mut stage);
+        assert_eq!(stage.words("n"), ["write Pending".to_owned(), format!("?{gate}")], "{gate}");
+        assert!(stage.sentence("n").contains(numbers), "{gate}: {}", stage.sentence("n"));
+        assert!(stage.decided("n").recheck_at.is_some(), "{gate}: asked again");
+        let decision = stage.decided("n");
+        let shown = status(step(&decision).unwrap()).unwrap();
+        let held: Vec<_> = shown.gates.iter().filter(|one| one.holds).collect();
+        assert_eq!(held.len(), 1, "{gate}");
+        assert!(
+            held[0].name == gate && held[0].message.contains(numbers) && shown.message == held[0].message
+        );
+    }
+}
+
+#[test]
+fn a_gate_that_is_shown_is_not_written_again_though_its_numbers_move() {
+    let mut stage = pending();
+    ["m", "k"].iter().for_each(|name| stage.loses(name));
+    assert_eq!(stage.act("n"), ["write Pending", "?MaybeItIsUs"]);
+    assert_eq!(stage.words("n"), ["?MaybeItIsUs"]);
+    stage.loses("l");
+    assert_eq!(stage.words("n"), ["?MaybeItIsUs"]);
+    stage.policy(|policy| policy.paused = Some("x".to_owned()));
+    assert_eq!(stage.act("n"), ["write Pending", "?Paused", "?MaybeItIsUs"], "another one is news");
+    stage.policy(|policy| policy.paused = None);
+    for name in ["m", "k", "l"] {
+        stage.comes_back(name, &format!("boot-{name}"));
+    }
+    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+}
+
+#[test]
+fn one_of_two_nodes_may_be_lost_and_silent_ones_count_though_called_ready() {
+    let mut stage = Stage::new(&["n", "m"]);
+    stage.loses("n");
+    stage.until(70);
+    stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!(stage.words("n"), ["off 1 by bmc"]);
+    stage.alive.remove("m");
+    stage.until(140);
+    assert_eq!(closed(&stage), ["?MaybeItIsUs"], "nobody is heard: rather we are deaf");
+}
+
+#[test]
+fn a_zone_in_trouble_holds_from_three_lost_nodes_on() {
+    let zoned = |lost: &[&str]| {
+        let mut stage = Stage::new(&["n", "m", "k", "l", "a", "b", "c", "d", "e", "f"]);
+        for name in ["n", "m", "k", "l"] {
+            stage.change(name, |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("z"));
+        }
+        lost.iter().for_each(|name| stage.loses(name));
+        stage.until(70);
+        stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
+        stage
+    };
+    assert!(closed(&zoned(&["n", "m"])).is_empty(), "two of four: half");
+    let three = zoned(&["n", "m", "k"]);
+    assert_eq!(closed(&three), ["?ZoneInTrouble"]);
+    assert!(three.sentence("n").contains("3 of 4 nodes of zone z are not ready, more than 55 %"));
+    let mut stage = zoned(&["n", "m", "k"]);
+    stage.policy(|policy| policy.brakes.max_unhealthy_zone_percent = 75);
+    assert!(closed(&stage).is_empty());
+}
+
+#[test]
+fn the_control_plane_keeps_its_quorum_or_is_left_alone() {
+    let with = |count: usize| {
+        let mut stage = pending();
+        for name in ["n", "m", "k", "l", "o"].into_iter().take(count) {
+            stage.change(name, |node| {
+                node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = json!("");
+            });
+        }
+        stage
+    };
+    for (count, holds) in [(1, true), (2, true), (3, false), (4, false), (5, false)] {
+        assert_eq!(!closed(&with(count)).is_empty(), holds, "{count} nodes of the control plane");
+    }
+    let mut stage = with(3);
+    stage.loses("m");
+    stage.until(72);
+    assert_eq!(closed(&stage), ["?ControlPlane"], "one of three is not more than half");
+    let mut stage = with(5);
+    stage.policy(|policy| policy.brakes.control_plane = pod_safety_shared::api::ControlPlane::Never);
+    assert_eq!(closed(&stage), ["?ControlPlane"]);
+    assert!(stage.sentence("n").contains("never fences those"));
+}
+
+#[test]
+fn a_level_is_used_if_all_its_devices_can_be() {
+    let rows: [(&str, fn(&mut Value), bool); 5] = [
+        ("as it is", |_| (), true),
+        (
+            "trusted, and ready",
+            |device| {
+                device["status"]["conditions"] = json!([
+                    { "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" },
+                    { "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" },
+                ]);
+            },
+            true,
+        ),
+        (
+            "not trusted",
+            |device| {
+                device["status"]["conditions"] = json!([
+                    { "type": "Trusted", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" },
+                ]);
+            },
+            false,
+        ),
+        (
+            "not ready",
+            |device| {
+                device["status"]["conditions"] = json!([
+                    { "type": "Ready", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" },
+                ]);
+            },
+            false,
+        ),
+        (
+            "for other nodes",
+            |device| device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } }),
+            false,
+        ),
+    ];
+    for (says, change, can) in rows {
+        let mut stage = pending();
+        stage.device("bmc", change);
+        assert_eq!(closed(&stage).is_empty(), can, "{says}");
+        stage.device("pdu", |_| ());
+        stage.policy(|policy| policy.levels.push(level("pdu", 1)));
+        let used = if can { "off 1 by bmc" } else { "off 1 by pdu" };
+        assert_eq!(stage.words("n"), [used], "{says}: or the next level");
+        stage.policy(|policy| {
+            let devices = policy.levels.iter().flat_map(|level| level.devices.clone()).collect();
+            policy.levels = vec![Level { name: "both".to_owned(), devices, attempts: 1 }];
+        });
+        assert_eq!(closed(&stage).is_empty(), can, "{says}: both are needed");
+    }
+}
+
+#[test]
+fn of_two_that_wait_one_begins_by_priority_then_by_age_then_by_name() {
+    let two = |concurrent: u32| {
+        let mut stage = Stage::new(&["n", "m", "a", "b", "c", "d", "e"]);
+        stage.policy(|policy| policy.brakes.max_concurrent = concurrent);
+        ["n", "m"].iter().for_each(|name| stage.loses(name));
+        stage.until(70);
+        stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
+        stage
+    };
+    let mut stage = two(1);
+    stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!(stage.words("m"), ["off 1 by bmc"], "of one age the first by name");
+    assert_eq!(stage.words("n"), ["write Pending", "?Concurrency"]);
+    let mut stage = two(1);
+    stage.wait(1);
+    stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!((stage.words("n").len(), stage.words("m").len()), (1, 2), "who came first");
+    stage.change("n", |node| node["metadata"]["annotations"]["pod-safety.dev/pause-fencing"] = json!(""));
+    assert_eq!(stage.words("m"), ["off 1 by bmc"], "who is held back himself keeps nobody waiting");
+    let mut stage = two(2);
+    stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!((stage.words("n").len(), stage.words("m").len()), (1, 1), "both may");
+}
+
+#[test]
+fn a_dry_run_says_what_it_would_do_and_does_not_and_keeps_nobody_waiting() {
+    let mut stage = pending();
+    stage.edit(|spec, _| spec.dry_run = true);
+    assert_eq!(stage.act("n"), ["write Pending", "?DryRun"]);
+    let (_, status) = stage.only();
+    assert_eq!(status.message, "dry run: node n would be fenced by the level bmc with fencing/bmc");
+    assert_eq!(stage.words("n"), ["?DryRun"], "written once");
+    stage.runs_on("n");
+    assert_eq!(stage.words("n"), ["write Pending", "?OurNode"], "its gates are those of a real one");
+    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+    assert_eq!(stage.words("n"), ["write Pending", "?OurNode"], "and it stays what it is");
+    stage.policy(|policy| policy.brakes.max_concurrent = 1);
+    stage.loses("m");
+    stage.wait(70);
+    stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!(stage.words("m"), ["off 1 by bmc"]);
+}

@@ -1,0 +1,187 @@
+//! Laws that hold for every status that somebody may have written, whatever the node does.
+
+use pod_safety_shared::testing::at;
+use proptest::prelude::*;
+
+use super::*;
+
+/// What is there.
+#[derive(Clone, Debug)]
+struct Sketch {
+    phase: usize,
+    /// Act, outcome, and what was verified: nothing, On, Off or Unknown.
+    attempts: Vec<(bool, bool, usize)>,
+    /// None, valid, invalid, of another node.
+    proof: usize,
+    named: bool,
+    tainted: bool,
+    /// Lost, Ready in the same life, Ready in another, lost in another, gone.
+    machine: usize,
+    pod: bool,
+    paused: bool,
+    ours: bool,
+    cancelled: bool,
+    dry: bool,
+    person: bool,
+    power_on: bool,
+    storm: bool,
+    later: u64,
+}
+
+fn sketch() -> impl Strategy<Value = Sketch> {
+    let attempts = prop::collection::vec((any::<bool>(), any::<bool>(), 0_usize..4), 0..4);
+    let flags = prop::array::uniform8(prop::bool::weighted(0.2));
+    let rest = (prop::bool::weighted(0.8), any::<bool>(), any::<bool>(), 0_u64..200);
+    (0_usize..8, attempts, 0_usize..4, 0_usize..5, flags, rest).prop_map(
+        |(phase, attempts, proof, machine, flags, (named, tainted, power_on, later))| {
+            let [pod, paused, ours, cancelled, dry, person, storm, _] = flags;
+            Sketch {
+                phase,
+                attempts,
+                proof,
+                named,
+                tainted,
+                machine,
+                pod,
+                paused,
+                ours,
+                cancelled,
+                dry,
+                person,
+                power_on,
+                storm,
+                later,
+            }
+        },
+    )
+}
+
+impl Sketch {
+    fn attempts(&self) -> Vec<Attempt> {
+        let attempt = |(id, (off, outcome, verified)): (u32, &(bool, bool, usize))| Attempt {
+            id,
+            act: if *off { "off" } else { "on" }.to_owned(),
+            within_seconds: 60,
+            devices: level("bmc", 1).devices,
+            outcome: outcome.then(|| "said".to_owned()),
+            verified: ["On", "Off", "Unknown"]
+                .get(verified.wrapping_sub(1))
+                .map(|power| Verified { power: (*power).to_owned(), ..Verified::default() }),
+            ..Attempt::default()
+        };
+        (1..).zip(&self.attempts).map(attempt).collect()
+    }
+
+    fn stage(&self) -> Stage {
+        let mut stage = Stage::lost();
+        stage.policy(|policy| {
+            policy.paused = self.paused.then(|| "x".to_owned());
+            policy.recovery = if self.power_on { Recovery::PowerOn } else { Recovery::Hold };
+        });
+        if self.pod {
+            stage.pod("db-0", "n", Stage::terminating);
+        }
+        if self.ours {
+            stage.runs_on("n");
+        }
+        let status = NodeFenceStatus {
+            phase: Phase::ALL[self.phase],
+            attempts: self.attempts(),
+            evidence: self.named.then(|| "e".to_owned()),
+            tainted: self.tainted,
+            ..NodeFenceStatus::default()
+        };
+        stage.fence("n", if self.person { Trigger::Person } else { Trigger::Detected }, status);
+        stage.edit(|spec, _| (spec.cancelled, spec.dry_run) = (self.cancelled, self.dry));
+        match self.proof {
+            0 => {}
+            3 => stage.proof("m", "e", KindOfEvidence::PowerOff),
+            _ => stage.proof("n", "e", KindOfEvidence::PowerOff),
+        }
+        if self.proof == 2 {
+            stage.invalidates("e");
+        }
+        match self.machine {
+            0 => {}
+            1 => stage.comes_back("n", "boot-n"),
+            2 => stage.comes_back("n", "boot-2"),
+            3 => stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2")),
+            _ => stage.gone(Kind::Nodes, "n"),
+        }
+        if self.storm {
+            ["m", "k", "l"].iter().for_each(|name| stage.loses(name));
+        }
+        stage.wait(self.later);
+        stage
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn no_step_without_what_it_rests_on(sketch in sketch()) {
+        let stage = sketch.stage();
+        let decision = stage.decided("n");
+        prop_assert_eq!(&decision, &stage.decided("n"), "pure");
+        let taken: Vec<&Step> = step(&decision).into_iter().collect();
+        let live = !Phase::ALL[sketch.phase].is_over();
+        let says = !taken.is_empty() || !decision.holds.is_empty();
+        prop_assert!(!live || says, "whatever waits is held by a reason: {:?}", decision);
+        let under_way = sketch.attempts.last().is_some_and(|(_, outcome, verified)| !outcome && *verified == 0)
+            && stage.mono() < at(70 + 60 + 2);
+        let proved = sketch.proof == 1;
+        let same_life = matches!(sketch.machine, 0 | 1);
+        for step in taken {
+            match step {
+                Step::Open(_) => prop_assert!(!live && !same_life, "one of this life is there"),
+                Step::Attempt(target) if target.status.phase == Phase::Fencing => {
+                    prop_assert!(!sketch.ours && !sketch.paused && !sketch.cancelled && !sketch.dry && !sketch.storm);
+                    prop_assert!(!under_way, "what was begun may still land");
+                    prop_assert!(matches!(sketch.machine, 0 | 1 | 4), "another life");
+                    prop_assert!(sketch.machine != 1 || sketch.person, "it is well");
+                    prop_assert_eq!(&target.status.attempts.last().unwrap().act, "off");
+                }
+                Step::Attempt(target) => {
+                    prop_assert_eq!(&target.status.attempts.last().unwrap().act, "on");
+                    prop_assert!(!sketch.pod && proved && sketch.named && !under_way && sketch.power_on);
+                    prop_assert!(!sketch.paused && !sketch.cancelled && !sketch.dry && same_life);
+                }
+                Step::Look(_) => prop_assert!(!under_way),
+                Step::Prove(_) => {
+                    let last = sketch.attempts.last().unwrap();
+                    prop_assert!(last.0 && last.2 == 2, "two looks said off: {last:?}");
+                }
+                Step::Taint(target) => {
+                    prop_assert!(proved && sketch.named && sketch.machine == 0 && target.status.tainted);
+                }
+                Step::Untaint(target) => {
+                    prop_assert!(sketch.machine == 2 && !sketch.pod && target.status.phase == Phase::Done);
+                }
+                Step::Contradict(_) => prop_assert!(false, "no sign of life has lasted"),
+                Step::Write(target) => match target.status.phase {
+                    Phase::Fenced => prop_assert!(
+                        proved && target.status.evidence.is_some() || Phase::ALL[sketch.phase] == Phase::Fenced
+                    ),
+                    Phase::Cancelled | Phase::Superseded => prop_assert!(!under_way),
+                    Phase::Done => prop_assert!(sketch.machine == 2 && !sketch.pod),
+                    Phase::Pending | Phase::Fencing | Phase::Recovering | Phase::AwaitingOperator => {}
+                },
+            }
+        }
+    }
+
+    /// However often it is decided about a status that does not change, in the end it waits or acts on the world:
+    /// it never writes for ever.
+    #[test]
+    fn writes_come_to_an_end(sketch in sketch()) {
+        let mut stage = sketch.stage();
+        for _write in 0..8 {
+            match step(&stage.decided("n")) {
+                Some(Step::Write(_)) => drop(stage.act("n")),
+                _ => return Ok(()),
+            }
+        }
+        prop_assert!(false, "still writing: {:?}", stage.decided("n"));
+    }
+}

@@ -1,0 +1,216 @@
+//! From evidence to a node that is back.
+
+use super::*;
+
+/// Fenced by its first attempt, evidence and taint included, with a pod that was asked to end.
+fn fenced() -> Stage {
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.pod("db-0", "n", Stage::terminating);
+    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+    stage.answered("done");
+    stage.seen("Off");
+    assert_eq!(stage.act("n"), ["prove"]);
+    assert_eq!(stage.act("n"), ["taint"]);
+    stage
+}
+
+/// As [`fenced`], released, and to be switched on again.
+fn released() -> Stage {
+    let mut stage = fenced();
+    stage.policy(|policy| policy.recovery = Recovery::PowerOn);
+    stage.gone(Kind::Pods, "db-0");
+    stage.wait(10);
+    stage
+}
+
+fn on() -> Stage {
+    let mut stage = released();
+    assert_eq!(stage.act("n"), ["on 2 by bmc"]);
+    stage
+}
+
+#[test]
+fn the_machine_stays_off_until_its_pods_are_released_and_then_as_the_policy_says() {
+    let mut stage = fenced();
+    stage.policy(|policy| policy.recovery = Recovery::PowerOn);
+    stage.wait(60);
+    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
+    assert!(stage.sentence("n").contains("1 that were asked to end"), "{}", stage.sentence("n"));
+    stage.gone(Kind::Pods, "db-0");
+    assert_eq!(stage.words("n"), ["on 2 by bmc"]);
+    stage.policy(|policy| policy.recovery = Recovery::Hold);
+    assert_eq!(stage.words("n"), ["?MachineHeld"]);
+    let mut early = fenced();
+    early.policy(|policy| policy.recovery = Recovery::PowerOn);
+    early.gone(Kind::Pods, "db-0");
+    assert_eq!(early.words("n"), ["?WaitsForPods"], "the taint asks pods to end: not at once");
+}
+
+#[test]
+fn nothing_is_switched_on_by_who_is_paused_cancelled_or_without_devices() {
+    for (change, word) in [
+        ((|stage| stage.policy(|policy| policy.paused = Some("x".to_owned()))) as fn(&mut Stage), "?Paused"),
+        (|stage| stage.edit(|spec, _| spec.cancelled = true), "?MachineHeld"),
+        (|stage| stage.gone(Kind::FenceDevices, "bmc"), "?NoDevices"),
+    ] {
+        let mut stage = released();
+        change(&mut stage);
+        stage.wait(10);
+        assert_eq!(stage.words("n"), [word]);
+    }
+}
+
+#[test]
+fn s13_nothing_is_switched_on_while_something_begun_before_may_still_land() {
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.policy(|policy| policy.recovery = Recovery::PowerOn);
+    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+    assert_eq!(stage.act("n"), ["write Fenced"]);
+    assert_eq!(stage.act("n"), ["taint"]);
+    stage.wait(60);
+    assert_eq!(stage.words("n"), ["?AttemptUnderWay"]);
+    stage.wait(2);
+    assert_eq!(stage.words("n"), ["on 2 by bmc"]);
+}
+
+#[test]
+fn switched_on_and_back_with_another_boot_it_is_done_and_our_taint_goes() {
+    let mut stage = on();
+    assert_eq!(stage.words("n"), ["?AttemptUnderWay"]);
+    stage.answered("done");
+    assert_eq!(stage.words("n"), ["look"]);
+    stage.seen("On");
+    assert_eq!(stage.words("n"), ["?NotBackYet"]);
+    stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2"));
+    assert_eq!(stage.words("n"), ["?NotBackYet"], "not Ready yet");
+    stage.comes_back("n", "boot-2");
+    assert_eq!(stage.act("n"), ["untaint"]);
+    let (_, status) = stage.only();
+    assert_eq!((status.phase, status.tainted), (Phase::Done, false));
+    assert!(stage.words("n").is_empty());
+}
+
+#[test]
+fn who_comes_back_by_himself_ends_his_old_pods_first() {
+    let mut stage = fenced();
+    stage.comes_back("n", "boot-2");
+    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
+    stage.gone(Kind::Pods, "db-0");
+    assert_eq!(stage.words("n"), ["untaint"]);
+    stage.edit(|_, status| status.tainted = false);
+    assert_eq!(stage.words("n"), ["write Done"], "nothing of ours is on it");
+}
+
+#[test]
+fn what_cannot_be_switched_on_is_tried_three_times() {
+    let mut stage = on();
+    for attempt in [3, 4] {
+        stage.seen("Off");
+        assert_eq!(stage.words("n"), ["?NextAttempt"]);
+        stage.wait(20);
+        assert_eq!(stage.act("n"), [format!("on {attempt} by bmc")]);
+    }
+    stage.seen("Unknown");
+    stage.wait(60);
+    assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
+    assert_eq!(stage.words("n"), ["?AwaitingOperator"], "the evidence holds, and is not taken anew");
+    stage.comes_back("n", "boot-2");
+    assert_eq!(stage.words("n"), ["untaint"]);
+}
+
+#[test]
+fn a_further_try_waits_for_pods_that_came_meanwhile() {
+    let mut stage = on();
+    stage.seen("Off");
+    stage.pod("db-1", "n", Stage::terminating);
+    stage.wait(60);
+    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
+}
+
+#[test]
+fn without_evidence_that_holds_nothing_goes_on() {
+    let mut stage = Stage::at(Phase::Fenced, |status| status.evidence = Some("lost".to_owned()));
+    assert_eq!(stage.words("n"), ["?EvidenceMissing"]);
+    stage.proof("m", "lost", KindOfEvidence::Asserted);
+    assert_eq!(stage.words("n"), ["?EvidenceMissing"], "it is about another node");
+    let mut stage = fenced();
+    let name = stage.only().1.evidence.unwrap();
+    stage.invalidates(&name);
+    assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
+    assert!(stage.only().1.message.ends_with("was declared invalid: wrong"));
+}
+
+#[test]
+fn a_node_that_nobody_has_missed_yet_is_tainted_when_it_is() {
+    let mut stage = Stage::new(&["n", "m", "k"]);
+    stage.fence("n", Trigger::Person, NodeFenceStatus::default());
+    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+    stage.alive.remove("n");
+    stage.wait(10);
+    stage.seen("Off");
+    assert_eq!(stage.act("n"), ["prove"]);
+    stage.wait(30);
+    assert_eq!(stage.words("n"), ["?StillReady"], "that it is called Ready is old");
+    stage.says("n", "Unknown");
+    assert_eq!(stage.words("n"), ["taint"]);
+}
+
+#[test]
+fn a_kubelet_that_lives_in_the_same_boot_contradicts_the_evidence_within_half_a_minute() {
+    for stage in [fenced(), on()] {
+        let mut stage = stage;
+        let phase = stage.only().1.phase.name();
+        stage.wait(1);
+        stage.beat("n");
+        assert_eq!(stage.act("n"), [&format!("write {phase}"), "?SignOfLife"]);
+        assert_eq!(stage.words("n"), ["?SignOfLife"]);
+        assert!(stage.sentence("n").contains("its Lease was renewed"), "{}", stage.sentence("n"));
+        stage.wait(29);
+        assert_eq!(stage.words("n"), ["?SignOfLife"]);
+        stage.wait(1);
+        assert_eq!(stage.act("n"), ["contradict"]);
+        let (_, status) = stage.only();
+        assert_eq!((status.phase, status.tainted, status.gates.len()), (Phase::AwaitingOperator, false, 0));
+        assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
+        stage.comes_back("n", "boot-n");
+        assert_eq!(stage.words("n"), ["?AwaitingOperator"], "a person finds out which machine it was");
+    }
+}
+
+#[test]
+fn a_kubelet_that_boots_renews_its_lease_before_it_says_so_and_contradicts_nothing() {
+    let mut stage = fenced();
+    stage.gone(Kind::Pods, "db-0");
+    stage.wait(600);
+    stage.beat("n");
+    assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
+    stage.wait(5);
+    stage.comes_back("n", "boot-2");
+    assert_eq!(stage.act("n"), ["untaint"]);
+}
+
+#[test]
+fn a_kubelet_that_says_ready_or_registers_anew_without_a_boot_is_a_sign_of_life() {
+    let mut stage = fenced();
+    stage.wait(1);
+    stage.says("n", "True");
+    assert_eq!(stage.words("n"), ["write Fenced", "?SignOfLife"]);
+    stage.says("n", "Unknown");
+    assert!(!stage.words("n").contains(&"?SignOfLife".to_owned()));
+    stage.world.remove(Kind::Nodes, "uid-n", stage.mono());
+    stage.change("n", |node| node["metadata"]["uid"] = json!("uid-anew"));
+    assert_eq!(stage.words("n")[..2], ["write Fenced", "?SignOfLife"]);
+}
+
+#[test]
+fn a_sign_that_is_gone_is_forgotten() {
+    let mut stage = fenced();
+    stage.says("n", "True");
+    stage.wait(1);
+    stage.says("n", "True");
+    assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
+    stage.says("n", "Unknown");
+    assert_eq!(stage.act("n"), ["write Fenced"]);
+    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
+}

@@ -1,0 +1,142 @@
+//! What wakes a decision, and what people learn of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::authority::{Hold, Monitor};
+use pod_safety_shared::cache::Change;
+use pod_safety_shared::drive::{Controller, Subject};
+use pod_safety_shared::model::Uid;
+
+use super::*;
+
+fn page(registry: &prometheus::Registry) -> String {
+    let mut page = Vec::new();
+    prometheus::Encoder::encode(&prometheus::TextEncoder::new(), &registry.gather(), &mut page).unwrap();
+    String::from_utf8(page).unwrap()
+}
+
+#[test]
+fn it_wakes_for_what_matters_and_a_policy_or_a_device_wakes_everything() {
+    let controller = Fencing::new(config(), &prometheus::Registry::new()).unwrap();
+    let marked = |change: &Change<'_>| {
+        let mut keys = Vec::new();
+        controller.touched(change, &mut |key| keys.push(key));
+        keys
+    };
+    let (name, node): (Arc<str>, Key) = ("n".into(), Key::Node("n".into()));
+    assert!(marked(&Change::Heartbeat { name: &name, awaited: false }).is_empty());
+    for change in [
+        Change::Heartbeat { name: &name, awaited: true },
+        Change::Node { name: &name, taints: false, readiness: true },
+        Change::Fencing { node: Some(&name) },
+    ] {
+        assert_eq!(marked(&change), std::slice::from_ref(&node), "{change:?}");
+        assert!(!controller.touches_all(&change));
+    }
+    assert!(controller.touches_all(&Change::Fencing { node: None }));
+
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.pod("db-0", "n", |_| ());
+    stage.pod("db-1", "n", Stage::terminating);
+    let guard = stage.world.read();
+    let pod = |name: &str| guard.view().pod(&Uid::new(&format!("uid-{name}")).unwrap()).unwrap();
+    let (lives, ends) = (pod("db-0"), pod("db-1"));
+    assert!(marked(&Change::Pod { before: None, after: Some(lives) }).is_empty());
+    assert!(marked(&Change::Pod { before: Some(ends), after: Some(ends) }).is_empty(), "noise");
+    assert_eq!(marked(&Change::Pod { before: Some(lives), after: Some(ends) }), std::slice::from_ref(&node));
+    assert_eq!(marked(&Change::Pod { before: Some(ends), after: None }), std::slice::from_ref(&node));
+    let mut all = Vec::new();
+    controller.all(&guard.view(), &mut |key| all.push(key));
+    assert!(all.contains(&node) && all.contains(&Key::Device(Uid::new("uid-bmc").unwrap())), "{all:?}");
+}
+
+#[test]
+fn it_acts_beside_kcm_and_in_its_place_and_every_reason_is_announced() {
+    let controller = Fencing::new(config(), &prometheus::Registry::new()).unwrap();
+    let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts(mode));
+    assert_eq!(acts, [false, true, true]);
+    for gate in super::super::gates::NAMES {
+        assert!(controller.reasons().contains(&gate), "{gate}");
+    }
+    for reason in ["AwaitingOperator", "WaitsForPods", "AttemptUnderWay", "SignOfLife", "NotSynced"] {
+        assert!(controller.reasons().contains(&reason), "{reason}");
+    }
+}
+
+#[test]
+fn what_needs_a_person_is_told_at_the_node() {
+    let stage = Stage::at(Phase::AwaitingOperator, |status| status.message = "all was tried".to_owned());
+    let decision = stage.decided("n");
+    let (subject, hold) = &decision.holds[0];
+    assert_eq!(*subject, Subject::Fencing { node: "n".into(), uid: Uid::new("uid-n").unwrap() });
+    assert_eq!(hold.event().map(|(_, reason)| reason), Some("FencingHeld"));
+    let passes = Hold::Cooldown { other: "m".into(), left: Duration::from_secs(1) };
+    assert_eq!(passes.event(), None, "it passes by itself");
+}
+
+fn monitored(stage: &Stage) -> Option<Monitor> {
+    let key = Key::Device(Uid::new("uid-bmc").unwrap());
+    let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);
+    decision.intents.into_iter().next().map(|intent| match intent {
+        Intent::Monitor(monitor) => *monitor,
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn a_device_is_looked_through_when_it_is_new_or_changed_and_then_from_time_to_time() {
+    let mut stage = Stage::new(&["n", "m", "k"]);
+    assert_eq!(monitored(&stage), None);
+    stage.until(299);
+    assert_eq!(monitored(&stage), None);
+    stage.until(300);
+    let names = |monitor: Option<Monitor>| {
+        monitor.unwrap().nodes.iter().map(|name| name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(monitored(&stage)), ["k", "m", "n"]);
+    stage.device("bmc", |device| device["spec"]["monitorSeconds"] = json!(0));
+    assert_eq!(monitored(&stage), None, "never while nothing is wrong");
+    stage.change("m", |node| node["metadata"]["labels"]["rack"] = json!("7"));
+    stage.device("bmc", |device| {
+        device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } });
+        device["metadata"]["generation"] = json!(2);
+    });
+    assert_eq!(names(monitored(&stage)), ["m"], "its spec is new");
+    stage.gone(Kind::FenceDevices, "bmc");
+    assert_eq!(monitored(&stage), None);
+}
+
+#[test]
+fn the_metrics_show_incidents_by_phase_and_how_long_proof_took_and_which_devices_do_not_tell() {
+    let registry = prometheus::Registry::new();
+    let controller = Fencing::new(config(), &registry).unwrap();
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.device("bmc", |device| {
+        device["status"]["targets"] =
+            json!([{ "node": "n", "power": "Unknown" }, { "node": "m", "power": "On" }]);
+    });
+    let decide =
+        |stage: &Stage| controller.decide(&Key::Node("n".into()), &stage.world.read().view(), stage.mono());
+    decide(&stage);
+    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+    decide(&stage);
+    stage.seen("Off");
+    stage.wait(20);
+    assert_eq!(stage.act("n"), ["prove"]);
+    decide(&stage);
+    decide(&stage);
+    controller.all(&stage.world.read().view(), &mut |_| {});
+    let page = page(&registry);
+    for line in [
+        "pod_safety_fences{phase=\"Fenced\"} 1",
+        "pod_safety_fences{phase=\"Pending\"} 0",
+        "pod_safety_fence_phases_total{phase=\"Fencing\"} 1",
+        "pod_safety_fence_phases_total{phase=\"Fenced\"} 1",
+        "pod_safety_fence_time_to_evidence_seconds_count 1",
+        "pod_safety_fence_time_to_evidence_seconds_sum 20",
+        "pod_safety_fence_device_unanswered_nodes{device=\"bmc\",namespace=\"fencing\"} 1",
+    ] {
+        assert!(page.lines().any(|one| one == line), "no {line} in {page}");
+    }
+}

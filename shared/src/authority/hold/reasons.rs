@@ -1,0 +1,200 @@
+//! The words of holds for metrics, Events and programs: closed.
+
+use super::{FORCE_DELETE_HELD, Hold};
+use crate::events::EventType;
+
+impl Hold {
+    /// The reason in one CamelCase word, for metrics, Events and programs.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::NotSynced { .. } => "NotSynced",
+            Self::Stale { .. } => "Stale",
+            Self::NodeUnreadable { .. } => "NodeUnreadable",
+            Self::Quarantine { .. } => "Quarantine",
+            Self::KubeletAlive { .. } => "KubeletAlive",
+            Self::OutOfServiceUnproved { .. } => "OutOfServiceUnproved",
+            Self::OutOfServiceButReady { .. } => "OutOfServiceButReady",
+            Self::TerminalButRunning => "TerminalButRunning",
+            Self::PhaseUnreadable => "PhaseUnreadable",
+            Self::NoPods => "NoPods",
+            Self::BudgetFailed { .. } => "BudgetFailed",
+            Self::UnmanagedPods { .. } => "UnmanagedPods",
+            Self::PodsNotCounted { .. } => "PodsNotCounted",
+            Self::NeverAllows { .. } => "NeverAllows",
+            Self::MultipleBudgets { .. } => "MultipleBudgets",
+            Self::NotDeleted { .. } => "NotDeleted",
+            Self::ScaleAsked { .. } => "ScaleAsked",
+            Self::Tolerated { .. } => "Tolerated",
+            Self::TolerationUnreadable { .. } => "TolerationUnreadable",
+            Self::MaybeItIsUs { .. } | Self::TooManyLost { .. } => "MaybeItIsUs",
+            Self::ZoneDisrupted { .. } => "ZoneDisrupted",
+            Self::EvictionQueued { .. } => "EvictionQueued",
+            Self::ProvedButReady { .. } => "ProvedButReady",
+            Self::FencingUnreadable { .. } => "FencingUnreadable",
+            Self::NoBootId { .. } => "NoBootId",
+            Self::FenceNotNeeded { .. } => "FenceNotNeeded",
+            Self::WouldFence { .. } => "WouldFence",
+            Self::FenceOver { .. } => "FenceOver",
+            Self::DuplicateFence { .. } => "DuplicateFence",
+            Self::NoPolicy { .. } => "NoPolicy",
+            Self::DryRun { .. } => "DryRun",
+            Self::Paused { .. } => "Paused",
+            Self::LeftAlone { .. } => "LeftAlone",
+            Self::ZoneInTrouble { .. } => "ZoneInTrouble",
+            Self::ControlPlane { .. } | Self::ControlPlaneQuorum { .. } => "ControlPlane",
+            Self::Concurrency { .. } => "Concurrency",
+            Self::Cooldown { .. } => "Cooldown",
+            Self::OurNode { .. } => "OurNode",
+            Self::NoDevices { .. } => "NoDevices",
+            Self::AttemptUnderWay { .. } => "AttemptUnderWay",
+            Self::NextAttempt { .. } => "NextAttempt",
+            Self::AwaitingOperator { .. } => "AwaitingOperator",
+            Self::EvidenceMissing { .. } => "EvidenceMissing",
+            Self::SignOfLife { .. } => "SignOfLife",
+            Self::StillReady { .. } => "StillReady",
+            Self::WaitsForPods { .. } => "WaitsForPods",
+            Self::MachineHeld { .. } => "MachineHeld",
+            Self::NotBackYet { .. } => "NotBackYet",
+            Self::Finalizers { .. } => "Finalizers",
+        }
+    }
+
+    /// Every reason of a controller that removes pods, for metrics that must exist
+    /// before they count.
+    pub const OF_PODS: &'static [&'static str] = &[
+        "NotSynced",
+        "Stale",
+        "NodeUnreadable",
+        "Quarantine",
+        "KubeletAlive",
+        "OutOfServiceUnproved",
+        "OutOfServiceButReady",
+        "TerminalButRunning",
+        "PhaseUnreadable",
+        "ProvedButReady",
+        "Finalizers",
+    ];
+
+    /// Every reason of the controller of disruption budgets.
+    pub const OF_BUDGETS: &'static [&'static str] = &[
+        "NotSynced",
+        "Stale",
+        "NoPods",
+        "BudgetFailed",
+        "UnmanagedPods",
+        "PodsNotCounted",
+        "NeverAllows",
+        "MultipleBudgets",
+        "NotDeleted",
+        "ScaleAsked",
+    ];
+
+    /// Every reason of the controller of taints.
+    pub const OF_TAINTS: &'static [&'static str] =
+        &["NotSynced", "Stale", "NodeUnreadable", "Tolerated", "TolerationUnreadable"];
+
+    /// Every reason of the controller of lost nodes.
+    pub const OF_NODES: &'static [&'static str] =
+        &["NotSynced", "Stale", "NodeUnreadable", "MaybeItIsUs", "ZoneDisrupted", "EvictionQueued"];
+
+    /// Every reason of the controller that fences.
+    pub const OF_FENCING: &'static [&'static str] = &[
+        "NotSynced",
+        "Stale",
+        "NodeUnreadable",
+        "FencingUnreadable",
+        "NoBootId",
+        "FenceNotNeeded",
+        "WouldFence",
+        "FenceOver",
+        "DuplicateFence",
+        "NoPolicy",
+        "DryRun",
+        "Paused",
+        "LeftAlone",
+        "MaybeItIsUs",
+        "ZoneInTrouble",
+        "ControlPlane",
+        "Concurrency",
+        "Cooldown",
+        "OurNode",
+        "NoDevices",
+        "AttemptUnderWay",
+        "NextAttempt",
+        "AwaitingOperator",
+        "EvidenceMissing",
+        "SignOfLife",
+        "StillReady",
+        "WaitsForPods",
+        "MachineHeld",
+        "NotBackYet",
+    ];
+
+    /// A deletion follows when its time has passed; if it ends otherwise, that is
+    /// called off. There may be one for each pod of a lost zone: people look them up,
+    /// nobody writes them down.
+    #[must_use]
+    pub const fn counts_down(&self) -> bool {
+        matches!(self, Self::Tolerated { .. })
+    }
+
+    /// The Event by which people hear of it; `None`: it will pass by itself. What
+    /// KCM has an Event for has its type and reason.
+    #[must_use]
+    pub const fn event(&self) -> Option<(EventType, &'static str)> {
+        match self {
+            Self::NotSynced { .. }
+            | Self::Stale { .. }
+            | Self::Quarantine { .. }
+            | Self::NeverAllows { .. }
+            | Self::ScaleAsked { .. }
+            | Self::Tolerated { .. }
+            | Self::MaybeItIsUs { .. }
+            | Self::ZoneDisrupted { .. }
+            | Self::EvictionQueued { .. }
+            | Self::FenceNotNeeded { .. }
+            | Self::WouldFence { .. }
+            | Self::DryRun { .. }
+            | Self::Paused { .. }
+            | Self::LeftAlone { .. }
+            | Self::TooManyLost { .. }
+            | Self::ZoneInTrouble { .. }
+            | Self::ControlPlane { .. }
+            | Self::Concurrency { .. }
+            | Self::Cooldown { .. }
+            | Self::AttemptUnderWay { .. }
+            | Self::NextAttempt { .. }
+            | Self::StillReady { .. }
+            | Self::WaitsForPods { .. }
+            | Self::NotBackYet { .. }
+            | Self::Finalizers { .. } => None,
+            Self::NodeUnreadable { .. }
+            | Self::KubeletAlive { .. }
+            | Self::OutOfServiceUnproved { .. }
+            | Self::OutOfServiceButReady { .. }
+            | Self::TerminalButRunning
+            | Self::PhaseUnreadable
+            | Self::ProvedButReady { .. } => Some((EventType::Warning, FORCE_DELETE_HELD)),
+            Self::FencingUnreadable { .. }
+            | Self::NoBootId { .. }
+            | Self::FenceOver { .. }
+            | Self::DuplicateFence { .. }
+            | Self::NoPolicy { .. }
+            | Self::OurNode { .. }
+            | Self::NoDevices { .. }
+            | Self::ControlPlaneQuorum { .. }
+            | Self::AwaitingOperator { .. }
+            | Self::EvidenceMissing { .. }
+            | Self::SignOfLife { .. } => Some((EventType::Warning, "FencingHeld")),
+            Self::MachineHeld { .. } => Some((EventType::Normal, "MachineHeld")),
+            Self::TolerationUnreadable { .. } => Some((EventType::Warning, "TaintEvictionHeld")),
+            Self::NoPods => Some((EventType::Normal, "NoPods")),
+            Self::BudgetFailed { .. } => Some((EventType::Warning, "CalculateExpectedPodCountFailed")),
+            Self::UnmanagedPods { .. } => Some((EventType::Warning, "UnmanagedPods")),
+            Self::PodsNotCounted { .. } => Some((EventType::Warning, "PodsNotCounted")),
+            Self::MultipleBudgets { .. } => Some((EventType::Warning, "MultiplePodDisruptionBudgets")),
+            Self::NotDeleted { .. } => Some((EventType::Warning, "NotDeleted")),
+        }
+    }
+}
