@@ -10,6 +10,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+use crate::authority::Step;
 use crate::client::Resource;
 use crate::model::Kind;
 
@@ -269,6 +270,9 @@ impl AuthorityMetrics {
                     &["step", "outcome"],
                 )?;
                 registry.register(Box::new(steps.clone()))?;
+                for step in Step::NAMES.into_iter().chain(["monitor"]) {
+                    steps.with_label_values(&[step, "written"]);
+                }
                 steps
             },
             events_dropped: gauge(

@@ -2,19 +2,64 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use serde_json::Value;
 
 use super::{FenceDevice, FenceEvidence, FencePolicy, GROUP, NodeFence, VERSION};
 
 /// Every CRD of ours.
 #[must_use]
-pub fn crds() -> Vec<serde_json::Value> {
+pub fn crds() -> Vec<Value> {
     let all: [CustomResourceDefinition; 4] =
         [FenceDevice::crd(), FencePolicy::crd(), NodeFence::crd(), FenceEvidence::crd()];
-    all.iter().filter_map(|crd| serde_json::to_value(crd).ok()).collect()
+    all.iter().filter_map(|crd| serde_json::to_value(crd).ok()).map(mended).collect()
 }
 
 /// The path of a collection.
 #[must_use]
 pub fn group_path(plural: &str) -> String {
     format!("/apis/{GROUP}/{VERSION}/{plural}")
+}
+
+/// What a derive says of Rust's types and an API server does not know.
+fn mended(mut crd: Value) -> Value {
+    signed(&mut crd);
+    let versions = crd.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
+    for version in versions.into_iter().flatten() {
+        if let Some(status) = version.pointer_mut("/schema/openAPIV3Schema/properties/status") {
+            without_defaults(status);
+        }
+        // What a fact does not say must not be filled in.
+        if let Some(samples) =
+            version.pointer_mut("/schema/openAPIV3Schema/properties/spec/properties/samples")
+        {
+            without_defaults(samples);
+        }
+    }
+    crd
+}
+
+/// OpenAPI has no unsigned numbers; ranges say what is allowed.
+fn signed(schema: &mut Value) {
+    if let Some(format) = schema.get_mut("format").filter(|format| *format == "uint32") {
+        *format = Value::from("int64");
+    }
+    each(schema, signed);
+}
+
+/// Whoever writes a status says all of it. Rust's empty texts are no names.
+fn without_defaults(schema: &mut Value) {
+    if let Some(fields) =
+        schema.as_object_mut().filter(|fields| fields.contains_key("type") || fields.contains_key("allOf"))
+    {
+        fields.remove("default");
+    }
+    each(schema, without_defaults);
+}
+
+fn each(schema: &mut Value, does: fn(&mut Value)) {
+    match schema {
+        Value::Object(fields) => fields.values_mut().for_each(does),
+        Value::Array(items) => items.iter_mut().for_each(does),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }

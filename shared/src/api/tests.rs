@@ -27,6 +27,20 @@ fn every_kind_has_a_crd_with_columns_and_a_status() {
     }
 }
 
+/// A real API server refused them: an empty name is no name, and it warned of numbers that it does not know.
+#[test]
+fn bug_defaults_of_statuses_were_no_valid_values() {
+    for crd in crds() {
+        let text = crd.to_string();
+        assert!(!text.contains("uint32"), "{text}");
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        assert!(!schema["status"].to_string().contains("\"default\":"), "{}", schema["status"]);
+        assert!(!schema.to_string().contains("\"default\":{\"name\":"), "{schema}");
+    }
+    let device = &crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    assert_eq!(device["properties"]["monitorSeconds"]["default"], 300, "those of specs stay");
+}
+
 #[test]
 fn evidence_cannot_be_changed() {
     let crds = crds();

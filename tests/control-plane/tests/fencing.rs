@@ -1,0 +1,381 @@
+//! Real fence agents, a power switch that ends a node, and the StatefulSet pod that runs elsewhere.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, Client};
+use pod_safety_control_plane::objects::{self, NodeExt as _};
+use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs, USER};
+use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
+use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, eventually, observe, seen};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(120);
+/// A pod runs elsewhere so soon after the proof (design §8).
+const AFTER_PROOF: Duration = Duration::from_secs(5);
+const NAMESPACE: &str = "shop";
+const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
+/// What must appear nowhere.
+const SECRETS: [&str; 1] = [PASSWORD];
+
+/// A kubelet without containers: its machine has power, or it does nothing at all.
+struct Machine {
+    name: &'static str,
+    power: Box<dyn Fn() -> bool + Send + Sync>,
+    /// It is cut off: it lives, and nobody hears it.
+    cut_off: AtomicBool,
+    boots: AtomicU32,
+}
+
+impl Machine {
+    fn new(name: &'static str, power: impl Fn() -> bool + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            power: Box::new(power),
+            cut_off: AtomicBool::new(false),
+            boots: AtomicU32::new(1),
+        })
+    }
+
+    fn boot_id(&self) -> String {
+        format!("boot-{}-of-{}", self.boots.load(Ordering::SeqCst), self.name)
+    }
+
+    /// Lives until the test ends.
+    async fn live(self: Arc<Self>, api: Client) {
+        objects::create_node(&api, &objects::node(self.name).with_boot_id(&self.boot_id())).await.unwrap();
+        let mut had_power = true;
+        loop {
+            let has_power = (self.power)();
+            if has_power && !had_power {
+                self.boots.fetch_add(1, Ordering::SeqCst);
+            }
+            if has_power && !self.cut_off.load(Ordering::SeqCst) {
+                // What fails is tried again in a second, as a kubelet does.
+                let _again = self.beat(&api).await;
+            }
+            had_power = has_power;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn beat(&self, api: &Client) -> Result<(), pod_safety_control_plane::Error> {
+        let node = objects::node(self.name).with_boot_id(&self.boot_id());
+        objects::set_node_status(api, self.name, &node.status.unwrap_or_default()).await?;
+        objects::renew_lease(api, self.name).await?;
+        let pods = Api::<Pod>::all(api.clone());
+        let mine = pods.list(&ListParams::default().fields(&format!("spec.nodeName={}", self.name))).await;
+        for pod in mine.map(|list| list.items).unwrap_or_default() {
+            let (namespace, name) =
+                (pod.metadata.namespace.clone().unwrap(), pod.metadata.name.clone().unwrap());
+            if pod.metadata.deletion_timestamp.is_some() {
+                let now = DeleteParams::default().grace_period(0);
+                let _gone = Api::<Pod>::namespaced(api.clone(), &namespace).delete(&name, &now).await;
+            } else if pod.status.and_then(|status| status.phase).as_deref() != Some("Running") {
+                let running = objects::PodExt::with_phase(objects::pod(&namespace, &name), "Running");
+                objects::set_pod_status(api, &namespace, &name, &running.status.unwrap()).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn apply(plane: &ControlPlane, object: &Value) {
+    plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().text().unwrap();
+}
+
+async fn list(plane: &ControlPlane, kind: &str) -> Vec<Value> {
+    let text = plane.kubectl(&["get", kind, "-A", "-o", "json"]).await.unwrap().text().unwrap();
+    serde_json::from_str::<Value>(&text).unwrap()["items"].as_array().unwrap().clone()
+}
+
+async fn fence_of(plane: &ControlPlane, node: &str) -> Option<Value> {
+    list(plane, "nodefences").await.into_iter().find(|fence| fence["spec"]["node"]["name"] == node)
+}
+
+async fn until_phase(plane: &ControlPlane, node: &str, phase: &str) -> Value {
+    eventually(&format!("the fence of {node} is {phase}"), SOON, async || {
+        let fence = fence_of(plane, node).await.ok_or("there is none")?;
+        if fence["status"]["phase"] == phase { Ok(fence) } else { Err(format!("{:#}", fence["status"])) }
+    })
+    .await
+    .unwrap()
+}
+
+fn secret(name: &str, password: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": "pod-safety", "name": name },
+        "stringData": { "password": password } })
+}
+
+/// The management controller of one node.
+fn device(name: &str, node: &str, port: u16, secret: &str) -> Value {
+    json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+        "metadata": { "namespace": "pod-safety", "name": name },
+        "spec": {
+            "driver": "Agent", "agent": "fence_ipmilan",
+            "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": node } },
+            "parameters": { "ip": "127.0.0.1", "ipport": port.to_string(), "username": USER, "lanplus": "1", "cipher": "3" },
+            "secretParameters": [{ "parameter": "password", "secret": secret, "key": "password" }],
+            "timeoutSeconds": { "off": 20, "on": 20, "look": 10 },
+        },
+    })
+}
+
+fn policy(name: &str, node: &str, device: &str) -> Value {
+    json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": name },
+        "spec": {
+            "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": node } },
+            "unhealthy": { "silentSeconds": 10 },
+            "levels": [{ "name": "power", "devices": [{ "namespace": "pod-safety", "name": device }], "attempts": 1 }],
+            "rounds": 1,
+            "brakes": { "cooldownSeconds": 0 },
+            "recovery": "PowerOn",
+        },
+    })
+}
+
+struct Scene {
+    plane: ControlPlane,
+    audit: AuditLog,
+    ours: PodSafety,
+    ipmi: Arc<Ipmi>,
+    /// What its device takes for the machine of w3.
+    _other: Ipmi,
+    nodes: Vec<Arc<Machine>>,
+}
+
+const CONTROLLERS: &str = "--controllers=pod-gc,node-lifecycle,taint-eviction,fencing";
+
+async fn scene() -> Scene {
+    let rigs = Rigs::new().await.unwrap();
+    let ipmi = Arc::new(rigs.ipmi("w1").await.unwrap());
+    let other = rigs.ipmi("other").await.unwrap();
+    let audit = AuditLog::of(ACCOUNT).unwrap();
+    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
+    let plane = ControlPlane::start(options).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let switch = Arc::clone(&ipmi);
+    let nodes = vec![
+        Machine::new("w1", move || switch.is_on().unwrap_or(false)),
+        Machine::new("w2", || true),
+        Machine::new("w3", || true),
+        Machine::new("w4", || true),
+    ];
+    for node in &nodes {
+        tokio::spawn(Arc::clone(node).live(plane.admin()));
+    }
+    apply(&plane, &secret("bmc", PASSWORD)).await;
+    apply(&plane, &secret("wrong", "not-the-password")).await;
+    apply(&plane, &device("bmc-w1", "w1", ipmi.port(), "bmc")).await;
+    apply(&plane, &device("bmc-w2", "w2", ipmi.port(), "wrong")).await;
+    apply(&plane, &policy("w1", "w1", "bmc-w1")).await;
+    apply(&plane, &policy("w2", "w2", "bmc-w2")).await;
+    apply(&plane, &device("bmc-w3", "w3", other.port(), "bmc")).await;
+    let mut always = policy("w3", "w3", "bmc-w3");
+    (always["spec"]["when"], always["spec"]["recovery"]) = (json!("Always"), json!("Hold"));
+    apply(&plane, &always).await;
+    let agents = format!("--fence-agents-path={}", rigs.agents().display());
+    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    ours.leads().await.unwrap();
+    Scene { plane, audit, ours, ipmi, _other: other, nodes }
+}
+
+/// A StatefulSet pod on this node, that bears no taint for long.
+async fn stateful_pod(scene: &Scene, name: &str, node: &str) {
+    let api = scene.plane.admin();
+    let owner = workloads::put(&api, STATEFUL_SET, NAMESPACE, name, 1, None).await.unwrap();
+    let mut pod = objects::PodExt::on_node(objects::pod(NAMESPACE, &format!("{name}-0")), node);
+    pod.metadata.owner_references = Some(vec![owner]);
+    let bears = |key: &str| {
+        serde_json::from_value(
+            json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1 }),
+        )
+        .unwrap()
+    };
+    let keys = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
+    pod.spec.get_or_insert_default().tolerations = Some(keys.map(bears).to_vec());
+    objects::create_pod(&api, &pod).await.unwrap();
+    eventually("the pod runs", SOON, async || {
+        let pod = observe::find_pod(&api, NAMESPACE, &format!("{name}-0"))
+            .await
+            .map_err(|error| format!("{error:?}"))?;
+        let phase = pod.and_then(|pod| pod.status).and_then(|status| status.phase);
+        seen(phase.as_deref() == Some("Running"), format!("{phase:?}"))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_node_is_fenced_with_proof_and_one_that_cannot_be_is_said_why() {
+    let scene = scene().await;
+    scene.plane.namespace(NAMESPACE).await.unwrap();
+    devices_say_whether_they_can_be_used(&scene).await;
+    a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(&scene).await;
+    what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(&scene).await;
+    a_device_that_switches_another_machine_is_found_out(&scene).await;
+    no_secret_is_said_anywhere(&scene).await;
+    each_right_that_was_granted_was_used(&scene).await;
+}
+
+async fn devices_say_whether_they_can_be_used(scene: &Scene) {
+    for (name, wanted, words) in [("bmc-w1", "True", ""), ("bmc-w2", "False", "login")] {
+        eventually(&format!("{name} is Ready {wanted}"), SOON, async || {
+            let devices = list(&scene.plane, "fencedevices").await;
+            let device = devices.iter().find(|device| device["metadata"]["name"] == name).ok_or("none")?;
+            let conditions = device["status"]["conditions"].as_array().ok_or("no status")?;
+            let ready = conditions.iter().find(|one| one["type"] == "Ready").ok_or("not Ready")?;
+            let fits =
+                ready["status"] == wanted && ready["message"].as_str().unwrap_or_default().contains(words);
+            seen(fits, ready.to_string())
+        })
+        .await
+        .unwrap();
+    }
+}
+
+async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(scene: &Scene) {
+    let (plane, api) = (&scene.plane, scene.plane.admin());
+    stateful_pod(scene, "db", "w1").await;
+    // The kubelet dies; the machine has power.
+    scene.nodes[0].cut_off.store(true, Ordering::SeqCst);
+    eventually("there is evidence", SOON, async || {
+        let all = list(plane, "fenceevidences").await;
+        let holds = fence_of(plane, "w1").await.map(|fence| fence["status"].clone());
+        seen(all.iter().any(|one| one["spec"]["node"]["name"] == "w1"), format!("{holds:#?}"))
+    })
+    .await
+    .unwrap();
+    let proved = Instant::now();
+    assert!(!scene.ipmi.is_on().unwrap(), "evidence says off, and it is");
+    eventually("its pod is released", AFTER_PROOF, async || {
+        let pod = observe::find_pod(&api, NAMESPACE, "db-0").await.map_err(|error| format!("{error:?}"))?;
+        seen(pod.is_none(), format!("{:?}", pod.map(|pod| pod.metadata.deletion_timestamp)))
+    })
+    .await
+    .unwrap();
+    println!("released {:?} after the evidence was seen", proved.elapsed());
+    let message = observe::event(&api, NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
+    assert!(message.starts_with("node w1 was switched off: FenceEvidence w1-"), "{message}");
+    let node = Api::<Node>::all(api.clone()).get("w1").await.unwrap();
+    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    assert!(taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
+    // Released, it is switched on; the machine boots, and its kubelet with it.
+    eventually("it has power", SOON, async || seen(scene.ipmi.is_on().unwrap(), "not yet".to_owned()))
+        .await
+        .unwrap();
+    scene.nodes[0].cut_off.store(false, Ordering::SeqCst);
+    let fence = until_phase(plane, "w1", "Done").await;
+    let acts: Vec<_> = fence["status"]["attempts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|attempt| attempt["act"].as_str().unwrap())
+        .collect();
+    assert_eq!(acts, ["off", "on"], "one shot each: {fence:#}");
+    let node = Api::<Node>::all(api).get("w1").await.unwrap();
+    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
+    assert!(
+        scene.ours.metric("pod_safety_releases_total", &[("evidence", "PowerOff")]).await.unwrap() >= 1.0
+    );
+}
+
+async fn what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(scene: &Scene) {
+    let (plane, api) = (&scene.plane, scene.plane.admin());
+    stateful_pod(scene, "queue", "w2").await;
+    let kubeconfig = plane.admin_kubeconfig();
+    let confirm = ["confirm-down", "w2", "--reason=I pulled its plug", "--confirm=w2 is off", "--listen=3s"];
+    // While it lives, nobody's word counts.
+    let refused = plane.pod_safety_once(&kubeconfig, &confirm).await.unwrap();
+    assert_eq!(refused.status.code(), Some(4), "{}", refused.stderr);
+    scene.nodes[1].cut_off.store(true, Ordering::SeqCst);
+    let fence = until_phase(plane, "w2", "AwaitingOperator").await;
+    let message = fence["status"]["message"].as_str().unwrap();
+    assert!(message.contains("login") || message.contains("no level"), "{message}");
+    let pod = observe::find_pod(&api, NAMESPACE, "queue-0").await.unwrap().unwrap();
+    assert!(pod.metadata.deletion_timestamp.is_some(), "it waits");
+    let wrong = ["confirm-down", "w2", "--reason=r", "--confirm=w3 is off", "--listen=1s"];
+    assert_eq!(plane.pod_safety_once(&kubeconfig, &wrong).await.unwrap().status.code(), Some(4));
+    plane.pod_safety_once(&kubeconfig, &confirm).await.unwrap().text().unwrap();
+    eventually("its pod is released by that word", Duration::from_secs(15), async || {
+        let pod =
+            observe::find_pod(&api, NAMESPACE, "queue-0").await.map_err(|error| format!("{error:?}"))?;
+        seen(pod.is_none(), format!("{:?}", fence_of(plane, "w2").await.map(|fence| fence["status"].clone())))
+    })
+    .await
+    .unwrap();
+    let message = observe::event(&api, NAMESPACE, "queue-0", "ForceDeleted").await.unwrap();
+    assert!(message.contains("confirmed that node w2 is off"), "{message}");
+}
+
+async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {
+    let plane = &scene.plane;
+    scene.nodes[2].cut_off.store(true, Ordering::SeqCst);
+    until_phase(plane, "w3", "Fenced").await;
+    // It was never off, and is heard again in the same boot.
+    scene.nodes[2].cut_off.store(false, Ordering::SeqCst);
+    let fence = until_phase(plane, "w3", "AwaitingOperator").await;
+    let message = fence["status"]["message"].as_str().unwrap();
+    assert!(message.starts_with("what was proved is not true"), "{message}");
+    let proofs = list(plane, "fenceevidences").await;
+    let proof = proofs.iter().find(|proof| proof["spec"]["node"]["name"] == "w3").unwrap();
+    assert!(proof["status"]["invalidated"]["reason"].is_string(), "{proof:#}");
+    let devices = list(plane, "fencedevices").await;
+    let device = devices.iter().find(|device| device["metadata"]["name"] == "bmc-w3").unwrap();
+    let conditions = device["status"]["conditions"].as_array().unwrap();
+    let trusted = conditions.iter().find(|one| one["type"] == "Trusted").unwrap();
+    assert_eq!(trusted["status"], "False", "{conditions:?}");
+    let node = Api::<Node>::all(plane.admin()).get("w3").await.unwrap();
+    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
+}
+
+/// The API server refuses what is not granted; so a right that was used cannot be left out.
+async fn each_right_that_was_granted_was_used(scene: &Scene) {
+    let rules = |text: String| {
+        let role: Value = serde_json::from_str(&text).unwrap();
+        let mut rights = BTreeSet::new();
+        for rule in role["rules"].as_array().unwrap() {
+            for resource in rule["resources"].as_array().unwrap() {
+                for verb in rule["verbs"].as_array().unwrap() {
+                    rights.insert((resource.as_str().unwrap().to_owned(), verb.as_str().unwrap().to_owned()));
+                }
+            }
+        }
+        rights
+    };
+    let plane = &scene.plane;
+    let cluster = ["get", "clusterrole", "pod-safety-fencing", "-o", "json"];
+    let mut granted = rules(plane.kubectl(&cluster).await.unwrap().text().unwrap());
+    let role = ["get", "role", "-n", "pod-safety", "pod-safety-fencing", "-o", "json"];
+    granted.extend(rules(plane.kubectl(&role).await.unwrap().text().unwrap()));
+    let entries = scene.audit.entries().unwrap();
+    let refused: Vec<_> = entries.iter().filter(|entry| entry.code == 403).collect();
+    assert!(refused.is_empty(), "a right is missing: {refused:?}");
+    let resources: BTreeSet<_> = granted.iter().map(|(resource, _)| resource.clone()).collect();
+    let used: BTreeSet<_> = entries.into_iter().map(|entry| (entry.resource, entry.verb)).collect();
+    let used: BTreeSet<_> = used.into_iter().filter(|(resource, _)| resources.contains(resource)).collect();
+    assert_eq!(used, granted);
+}
+
+async fn no_secret_is_said_anywhere(scene: &Scene) {
+    let mut said = scene.ours.log_text();
+    for kind in ["nodefences", "fencedevices", "fenceevidences", "events"] {
+        said += &serde_json::to_string(&list(&scene.plane, kind).await).unwrap();
+    }
+    said += &scene.ours.get("/debug/decisions").await.unwrap().body;
+    said += &scene.ours.get("/metrics").await.unwrap().body;
+    assert!(said.contains("fence_ipmilan"), "there is something to look through");
+    for secret in SECRETS.into_iter().chain(["not-the-password"]) {
+        assert!(!said.contains(secret), "{secret} is said");
+    }
+}
