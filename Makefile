@@ -42,6 +42,7 @@ lint: $(CARGO_DENY) ## format, clippy, documentation, licences and bans
 
 unit: ## the tests that need neither a control plane nor a release build: seconds
 	@cargo test --locked -p pod-safety-shared -p pod-safety
+	@cargo test --locked -p pod-safety-devices --lib
 
 control-plane: install ## the suites against the real kube-apiserver, etcd and kubectl
 	@cargo test --locked -p pod-safety-control-plane

@@ -57,3 +57,6 @@ cargo fetch --quiet --locked
 
 # The real control plane: etcd, kube-apiserver, kubectl and the rest, built from source by version.
 tests/control-plane/tools/build.sh >/dev/null
+
+# Real fence agents, and controllers for them to switch.
+tests/control-plane/tools/fence-agents.sh >/dev/null

@@ -140,7 +140,8 @@ async fn livez(State(admin): State<Admin>) -> (StatusCode, String) {
     (StatusCode::INTERNAL_SERVER_ERROR, lines.collect())
 }
 
-/// Ready: every kind was listed and is heard of. A standby is ready too.
+/// Ready: every kind was listed and is heard of. A standby is ready too. Kinds of ours may not be installed: then nothing
+/// is fenced, and all else is done.
 async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     let now = admin.env.now();
     let guard = admin.cache.read();
@@ -151,7 +152,9 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
         match view.fresh(*kind, now) {
             Ok(()) => body.push_str(&format!("[+]{} ok\n", kind.resource())),
             Err(hold) => {
-                code = StatusCode::SERVICE_UNAVAILABLE;
+                if !kind.is_ours() {
+                    code = StatusCode::SERVICE_UNAVAILABLE;
+                }
                 let trouble =
                     view.state(*kind).trouble.as_ref().map(|trouble| format!(" ({})", trouble.message));
                 body.push_str(&format!("[-]{}: {hold}{}\n", kind.resource(), trouble.unwrap_or_default()));

@@ -106,7 +106,7 @@ impl Value {
 pub struct Machine {
     /// The node's name.
     pub node: Arc<str>,
-    /// `status.nodeInfo.systemUUID`, empty if unknown.
+    /// `status.nodeInfo.systemUUID`, empty if unknown, or if the device is to be believed without it.
     pub system_uuid: Arc<str>,
     /// `spec.providerID`, empty if unknown.
     pub provider_id: Arc<str>,
@@ -143,7 +143,7 @@ pub enum Power {
 pub enum Identity {
     /// What the device says of itself is what the Node says.
     Match,
-    /// It is another machine.
+    /// It is another machine. Then `off` and `on` do nothing: nobody meant a stranger.
     Mismatch {
         /// What the device says.
         found: String,
@@ -252,7 +252,8 @@ impl DeviceError {
 /// Carries orders out.
 pub trait FenceTransport: Send + Sync + 'static {
     /// Whether a device with this driver and these names of parameters can be what its spec says: the agent is there,
-    /// can look, and knows every parameter. Reaches no device.
+    /// can look, and knows every parameter. Values that are there are looked at too; secrets and templates (`{{`) are
+    /// not. Reaches no device.
     fn check<'a>(
         &'a self,
         driver: &'a Driver,

@@ -7,11 +7,13 @@
 
 mod budgets;
 mod cluster;
+mod confirm_down;
 #[cfg(feature = "demo")]
 mod demo;
 mod drain;
 mod duration;
 mod explain;
+mod fence;
 mod logging;
 mod manifests;
 mod paint;
@@ -83,7 +85,15 @@ enum Command {
     Drain(Box<drain::Args>),
     /// Say why something is as it is, and what can be done
     Explain(Box<explain::Args>),
-    /// Print what a cluster needs before `run` works: service account and RBAC, as YAML
+    /// Say that a node is off, and have its pods released: after checks, with a reason, in your name
+    ConfirmDown(confirm_down::Args),
+    /// Take back what was said or found of a node: nothing is released by it any more
+    Withdraw(fence::WithdrawArgs),
+    /// Have a node switched off by its FencePolicy, and its pods released when that is proved
+    Fence(fence::FenceArgs),
+    /// Have no new attempt begun to switch a node off
+    Cancel(fence::CancelArgs),
+    /// Print what a cluster needs before `run` works: our kinds (CRDs), service account and RBAC, as YAML
     Manifests(manifests::Args),
     /// Print the version
     Version(version::Args),
@@ -107,6 +117,10 @@ pub(crate) fn main() -> ExitCode {
         Command::Simulate(args) => return demo::ended(args.main()),
         Command::Drain(args) => args.main(),
         Command::Explain(args) => args.main(),
+        Command::ConfirmDown(args) => args.main(),
+        Command::Withdraw(args) => args.main(),
+        Command::Fence(args) => args.main(),
+        Command::Cancel(args) => args.main(),
         Command::Run(args) => args.main().map(fine),
         Command::Manifests(args) => args.main().map(fine).map_err(anyhow::Error::from),
         Command::Version(args) => args.main().map(fine).map_err(anyhow::Error::from),

@@ -6,6 +6,7 @@
 mod nodes;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +15,13 @@ use clap::{ArgAction, Args as ClapArgs, ValueEnum};
 use pod_safety::instance::{self, Config};
 use pod_safety::registry::{self, BadControllers};
 use pod_safety::{disruption, pod_gc};
+use pod_safety_devices::{AGENT_DIRECTORIES, Devices};
 use pod_safety_shared::client::{ConnectOptions, Connection};
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::lease::{BadTiming, LeaseConfig};
 use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::model::is_kubernetes_name;
-use pod_safety_shared::transport::NoTransport;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -100,6 +101,17 @@ pub(super) struct Args {
 
     #[command(flatten)]
     nodes: nodes::NodeArgs,
+
+    /// Where fence agents are, folder by folder; the first that has one wins
+    #[arg(
+        long,
+        value_name = "FOLDERS",
+        value_delimiter = ':',
+        default_values_t = AGENT_DIRECTORIES.map(str::to_owned),
+        env = "POD_SAFETY_FENCE_AGENTS_PATH",
+        help_heading = "Fencing"
+    )]
+    fence_agents_path: Vec<String>,
 
     /// The node that this process runs on: it never fences that one. The chart sets it from the pod's spec.nodeName
     #[arg(long, value_name = "NAME", env = "POD_SAFETY_NODE_NAME", help_heading = "Fencing")]
@@ -219,9 +231,10 @@ impl Args {
         let (log_format, log_level) = (self.log_format, self.log_level);
         let connect = self.cluster.options();
         let identity = identity();
+        let agents = self.fence_agents_path.iter().map(PathBuf::from).collect();
         let config = self.into_config(&identity)?;
         logging::start(log_format, log_level);
-        block_on(run(config, &connect))
+        block_on(run(config, &connect, agents))
     }
 
     /// Takes every flag by name, so that one that nobody reads does not compile.
@@ -235,6 +248,7 @@ impl Args {
             trust_out_of_service_taint,
             stale_pod_disruption_timeout,
             nodes,
+            fence_agents_path: _,
             node_name,
             election,
             admin_address,
@@ -317,7 +331,7 @@ fn identity() -> String {
     format!("{}_{:016x}", host.as_deref().map_or("pod-safety", str::trim), random())
 }
 
-async fn run(config: Config, connect: &ConnectOptions) -> anyhow::Result<()> {
+async fn run(config: Config, connect: &ConnectOptions, agents: Vec<PathBuf>) -> anyhow::Result<()> {
     let metrics = Metrics::new().context("setting up metrics")?;
     let env = Env::real(random());
     let connection = Connection::open(connect, env.clone(), metrics.client.clone()).await?;
@@ -326,7 +340,8 @@ async fn run(config: Config, connect: &ConnectOptions) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let names: Vec<_> = config.controllers.iter().map(|name| name.ours()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), mode = config.mode.name(), controllers = names.join(","), identity = %config.identity, "starts");
-    let work = instance::run(config, connection, Arc::new(NoTransport), env, metrics, stop);
+    let devices = Arc::new(Devices::new(env.clone(), agents));
+    let work = instance::run(config, connection, devices, env, metrics, stop);
     tokio::pin!(work);
     let told = async {
         tokio::select! {

@@ -16,6 +16,7 @@
 //! | `evict` | asks the API server to end a pod by its own grace, within its budget |
 //! | `cordon` | has the scheduler leave a node alone |
 //! | `fence` | switches machines off, looks, and writes down what that proves |
+//! | [`people`] | what people say about nodes |
 //! | `scales` | reads how many pods a controller wants that the cache does not follow |
 //! | `queue`, `ledger` | whose turn it is, and what is already being done |
 //! | `writer` | the pool that ties them together |
@@ -37,6 +38,7 @@ mod fence;
 mod hold;
 mod ledger;
 mod node;
+pub mod people;
 mod permit;
 mod queue;
 mod scales;

@@ -196,7 +196,10 @@ impl<T: Object> Feed<T> {
 
     /// Says what is wrong, once and then once a minute, and waits.
     async fn trouble(&mut self, verb: &'static str, error: &ApiError) {
-        let message = error_chain(error);
+        let mut message = error_chain(error);
+        if T::KIND.is_ours() && error.is_not_found() {
+            message = "the CRDs of pod-safety are not installed, so nothing is fenced: pod-safety manifests prints them".to_owned();
+        }
         self.metrics.failed(T::KIND, error.category());
         self.cache.troubled(
             T::KIND,

@@ -95,6 +95,12 @@ impl Kind {
         }
     }
 
+    /// A kind of ours: a cluster has it once our CRDs are installed.
+    #[must_use]
+    pub const fn is_ours(self) -> bool {
+        matches!(self, Self::FenceDevices | Self::FencePolicies | Self::NodeFences | Self::FenceEvidences)
+    }
+
     /// The path of its objects in one namespace, or in all of them.
     #[must_use]
     pub fn path_in(self, namespace: Option<&str>) -> String {

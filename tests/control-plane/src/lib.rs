@@ -20,6 +20,7 @@
 //! - [`objects`]: nodes, pods and leases, and how to create them with their status
 //! - [`workloads`]: what stands behind pods, also of custom kinds; [`budgets`]: disruption budgets, and evictions
 //! - [`SoleController`]: one controller alone, kube-controller-manager's or ours in its place
+//! - [`rigs`]: real fence agents, and management controllers for them to switch
 //! - [`observe`]: whether a pod is there still, and what was said about it
 //!
 //! What holds for all of it: nothing listens outside loopback, no child outlives the test process (also when
@@ -49,6 +50,7 @@ mod port;
 mod program;
 mod raw;
 mod relay;
+pub mod rigs;
 mod scenarios;
 mod sole_controller;
 mod spawner;

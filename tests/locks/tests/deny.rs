@@ -48,6 +48,18 @@ fn controllers_cannot_depend_on_any_banned_crate() -> Result<()> {
     Ok(())
 }
 
+/// pod-safety-devices may speak HTTP to devices. It must not be able to speak to the cluster.
+#[test]
+fn devices_cannot_depend_on_a_cluster_client() -> Result<()> {
+    for name in ["kube", "k8s-openapi", "tower"] {
+        let copy = copy()?;
+        plant(&copy, "devices/Cargo.toml", name, workspace_version())?;
+        let (passed, report) = check(&copy, "bans")?;
+        ensure!(!passed && banned(&report, name), "{name} was let in: {report}");
+    }
+    Ok(())
+}
+
 #[test]
 fn no_rule_lets_the_controllers_through() -> Result<()> {
     for rule in rules()? {

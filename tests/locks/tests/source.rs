@@ -8,6 +8,9 @@ const SELECT: &str = concat!("select", "!");
 /// The crate of the simulated cluster, and the way from one of its doors to a client.
 const SIMULATOR: &str = "pod_safety_simulator";
 const CLIENT: &str = "Door";
+/// The crate that reaches fence devices.
+const DEVICES: &str = "pod_safety_devices";
+const SHARED: &str = "pod_safety_shared::";
 const EXPECT: &str = concat!("expect(clippy::", "disallowed_methods");
 
 /// The places that hold the write client and may break the bans on kube's writing methods.
@@ -52,7 +55,7 @@ fn an_unbiased_select_would_be_noticed() {
 #[test]
 fn only_the_places_named_here_break_a_ban() -> Result<()> {
     for Source { path, text } in sources()? {
-        let product = path.starts_with("shared/") || path.starts_with("controllers/");
+        let product = ["shared/", "devices/", "controllers/"].iter().any(|folder| path.starts_with(folder));
         let tests = path.ends_with("/tests.rs") || path.contains("/tests/") || path.contains("/benches/");
         let named = WRITES.iter().any(|place| path.starts_with(place)) || REAL_WORLD.contains(&path.as_str());
         ensure!(
@@ -63,14 +66,16 @@ fn only_the_places_named_here_break_a_ban() -> Result<()> {
     Ok(())
 }
 
-/// The second half of lock 1: what shared may name, controllers may not, so shared must not hand it on.
+/// The second half of lock 1: what the crates below controllers may name, controllers may not, so they must not hand
+/// it on.
 #[test]
-fn shared_hands_no_client_on() -> Result<()> {
-    for Source { path, text } in
-        sources()?.into_iter().filter(|source| source.path.starts_with("shared/src/"))
-    {
+fn no_crate_below_controllers_hands_a_client_on() -> Result<()> {
+    let below =
+        |source: &Source| ["shared/src/", "devices/src/"].iter().any(|path| source.path.starts_with(path));
+    for Source { path, text } in sources()?.into_iter().filter(below) {
         for (number, line) in numbered(&text) {
-            let hands_on = ["kube", "k8s_openapi", "hyper", "tower", "http"].into_iter().any(|krate| {
+            let clients = ["kube", "k8s_openapi", "hyper", "hyper_util", "tokio_rustls", "tower", "http"];
+            let hands_on = clients.into_iter().any(|krate| {
                 let named = |form: &str| {
                     line.starts_with(&format!("{form} {krate}::"))
                         || line.starts_with(&format!("{form} {krate};"))
@@ -80,6 +85,36 @@ fn shared_hands_no_client_on() -> Result<()> {
             ensure!(!hands_on, "{path}:{number}: controllers could reach the cluster by this: {line}");
         }
     }
+    Ok(())
+}
+
+/// What reaches fence devices can send requests, so controllers have it for their wiring alone: who decides goes through
+/// the seam (`shared/src/transport.rs`) and makes an order only where the authority wrote its intent down.
+#[test]
+fn only_the_commands_name_the_devices() -> Result<()> {
+    for Source { path, text } in sources()? {
+        let wiring = path.starts_with("controllers/src/cli/");
+        let outside = path.starts_with("shared/src/") || path.starts_with("controllers/src/") && !wiring;
+        ensure!(!outside || !text.contains(DEVICES), "{path} reaches devices past the seam");
+    }
+    Ok(())
+}
+
+/// The other way round: a device is told what to do and knows no cluster, no evidence and no cache.
+#[test]
+fn devices_know_the_seam_and_the_clock_alone() -> Result<()> {
+    let mut found = 0;
+    for Source { path, text } in
+        sources()?.into_iter().filter(|source| source.path.starts_with("devices/src/"))
+    {
+        for (at, _) in text.match_indices(SHARED) {
+            let module = &text[at + SHARED.len()..];
+            let known = ["clock", "transport"].iter().any(|known| module.starts_with(known));
+            ensure!(known, "{path} names {SHARED}{}", module.lines().next().unwrap_or_default());
+            found += 1;
+        }
+    }
+    ensure!(found > 0, "the devices have moved");
     Ok(())
 }
 

@@ -1,0 +1,49 @@
+//! From an agent's name to its executable.
+//!
+//! Invariants: a name is one word of a small alphabet. Whoever may write a device may choose among the agents that
+//! are installed, and cannot name any other program.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use pod_safety_shared::transport::DeviceError;
+
+/// What every agent's name begins with.
+const PREFIX: &str = "fence_";
+
+/// An agent that is there.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) path: PathBuf,
+    pub(super) version: Version,
+}
+
+/// Changes when the file does: seconds and nanoseconds of its last change, inode, length.
+pub(super) type Version = (i64, i64, u64, u64);
+
+pub(super) fn agent(name: &str, directories: &[PathBuf]) -> Result<Found, DeviceError> {
+    let word = name.strip_prefix(PREFIX).unwrap_or_default();
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    if word.is_empty() || !word.bytes().all(plain) {
+        let why = "an agent's name is `fence_` and small letters, digits and underscores, without a path"
+            .to_owned();
+        return Err(DeviceError::Metadata { agent: name.to_owned(), why });
+    }
+    for directory in directories {
+        let path = directory.join(name);
+        if let Some(version) = version(&path) {
+            return Ok(Found { name: name.to_owned(), path, version });
+        }
+    }
+    let searched =
+        directories.iter().map(|directory| directory.display().to_string()).collect::<Vec<_>>().join(", ");
+    Err(DeviceError::NoAgent { agent: name.to_owned(), searched })
+}
+
+/// `None` if it is no file that somebody may execute. Links are followed: many agents are one under several names.
+fn version(path: &Path) -> Option<Version> {
+    let file = std::fs::metadata(path).ok()?;
+    let runs = file.is_file() && file.permissions().mode() & 0o111 != 0;
+    runs.then(|| (file.mtime(), file.mtime_nsec(), file.ino(), file.len()))
+}

@@ -1,0 +1,171 @@
+//! Parameters as the lines that an agent reads from stdin.
+//!
+//! The agents' reader trims lines, drops comments, takes one pair of quotes off, prints what it does not know, and
+//! takes a flag for set when it is there at all, as `0` too. So every value is one that survives this unchanged, or it
+//! is refused before anything runs.
+
+use std::collections::BTreeMap;
+
+use pod_safety_shared::transport::{Act, DeviceError, Order, Value};
+use zeroize::Zeroizing;
+
+use super::metadata::{Kind, Metadata, Parameter};
+use super::traps;
+
+/// The only flag that agents read by its value where it is on by default.
+const FLAG_BY_VALUE: &str = "lanplus";
+
+/// A value that is made for each node is not there yet when a device is checked.
+const TEMPLATE: &str = "{{";
+
+/// Whether `agent` takes these parameters. Secrets and templates are looked at when they are there.
+pub(super) fn check(
+    agent: &str,
+    metadata: &Metadata,
+    parameters: &BTreeMap<String, Value>,
+) -> Result<(), DeviceError> {
+    for (name, value) in parameters {
+        let known = known(metadata, name)?;
+        match value {
+            Value::Plain(text) if !text.contains(TEMPLATE) => line(name, known, text).map(drop)?,
+            Value::Plain(_) | Value::Secret(_) => {}
+        }
+    }
+    complete(agent, metadata, parameters)
+}
+
+/// What is written to the agent's stdin for `order`.
+pub(super) fn lines(
+    agent: &str,
+    metadata: &Metadata,
+    order: &Order,
+) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
+    complete(agent, metadata, &order.parameters)?;
+    let node = ("nodename", order.machine.node.as_ref());
+    // The agents' own name for a look, and last: a doubled line would be the one that counts.
+    let action = ("action", action(order.act));
+    let mut text = Zeroizing::new(String::new());
+    for (name, value) in &order.parameters {
+        if let Some(value) = line(name, known(metadata, name)?, value.reveal())? {
+            push(&mut text, name, value);
+        }
+    }
+    for (name, value) in [node, action] {
+        plain(name, value)?;
+        push(&mut text, name, value);
+    }
+    Ok(Zeroizing::new(text.as_bytes().to_vec()))
+}
+
+/// Written out, so that a new act has to be thought about here. Never `reboot`, which is the agents' default.
+const fn action(act: Act) -> &'static str {
+    match act {
+        Act::Off => "off",
+        Act::On => "on",
+        Act::Look => "status",
+    }
+}
+
+fn push(text: &mut Zeroizing<String>, name: &str, value: &str) {
+    // Room first: a String that grows leaves its old content behind.
+    let mut longer = Zeroizing::new(String::with_capacity(text.len() + name.len() + value.len() + 2));
+    for part in [text.as_str(), name, "=", value, "\n"] {
+        longer.push_str(part);
+    }
+    *text = longer;
+}
+
+fn known<'a>(metadata: &'a Metadata, name: &str) -> Result<&'a Parameter, DeviceError> {
+    if let Some(why) = traps::parameter(name) {
+        return Err(refuse(name, why));
+    }
+    let Some(parameter) = metadata.parameters.get(name) else {
+        return Err(refuse(name, unknown(metadata, name)));
+    };
+    match &parameter.now {
+        Some(now) => Err(refuse(name, format!("this is an old spelling; write {now:?}"))),
+        None => Ok(parameter),
+    }
+}
+
+fn unknown(metadata: &Metadata, name: &str) -> String {
+    let meant = name.trim_start_matches('-').replace('-', "_");
+    if meant != name && metadata.parameters.contains_key(&meant) {
+        return format!("write {meant:?}, as the agent's metadata does");
+    }
+    let names: Vec<_> = metadata.names().collect();
+    format!("the agent has no such parameter; it has {}", names.join(", "))
+}
+
+/// What must be there.
+fn complete(
+    agent: &str,
+    metadata: &Metadata,
+    parameters: &BTreeMap<String, Value>,
+) -> Result<(), DeviceError> {
+    if let Some((name, why)) = traps::needed(agent).filter(|(name, _)| !parameters.contains_key(*name)) {
+        return Err(refuse(name, why));
+    }
+    let missing = metadata.parameters.iter().find(|(name, parameter)| {
+        let asked = parameter.required && parameter.default.is_none() && parameter.now.is_none();
+        asked && traps::parameter(name).is_none() && !parameters.contains_key(name.as_str())
+    });
+    missing.map_or(Ok(()), |(name, _)| Err(refuse(name, "the agent needs it and it is not given")))
+}
+
+/// The value as it is written; `None` if the line is left out.
+fn line<'a>(name: &str, parameter: &Parameter, value: &'a str) -> Result<Option<&'a str>, DeviceError> {
+    plain(name, value)?;
+    if let Some(why) = traps::value(name, value) {
+        return Err(refuse(name, why));
+    }
+    match &parameter.kind {
+        Kind::Text => Ok(Some(value)),
+        Kind::Number if value.bytes().all(|byte| byte.is_ascii_digit()) => Ok(Some(value)),
+        Kind::Number => Err(refuse(name, "write a whole number, without a unit")),
+        Kind::Choice(options) if options.iter().any(|option| option == value) => Ok(Some(value)),
+        Kind::Choice(options) => Err(refuse(name, format!("write one of {}", options.join(", ")))),
+        Kind::Flag => flag(name, parameter, value),
+    }
+}
+
+/// Agents ask whether a flag is there: off is its absence.
+fn flag(name: &str, parameter: &Parameter, value: &str) -> Result<Option<&'static str>, DeviceError> {
+    if traps::truthy(value) {
+        return Ok(Some("1"));
+    }
+    if !traps::falsy(value) {
+        return Err(refuse(name, "write \"true\" or \"false\""));
+    }
+    let on_by_default = parameter.default.as_deref().is_some_and(traps::truthy);
+    match (on_by_default, name == FLAG_BY_VALUE) {
+        (false, _) => Ok(None),
+        (true, true) => Ok(Some("0")),
+        (true, false) => Err(refuse(
+            name,
+            "the agent takes this flag for set unless it is not there, and sets it by default: it cannot be switched off",
+        )),
+    }
+}
+
+/// Whether a value reaches the agent as it is.
+fn plain(name: &str, value: &str) -> Result<(), DeviceError> {
+    let why = if value.is_empty() {
+        "it is empty; leave the parameter out, or correct its Secret"
+    } else if value.contains([
+        '\n', '\r', '\0', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}',
+    ]) {
+        "it has a line end or a NUL in it, which an agent cannot be told (was a Secret made from a file with a newline at its end?)"
+    } else if value.trim() != value {
+        "it begins or ends with a blank, which an agent does not see"
+    } else if value.len() > 1 && value.starts_with('"') && value.ends_with('"') {
+        "it is wrapped in quotes, which an agent takes off"
+    } else {
+        return Ok(());
+    };
+    Err(refuse(name, why))
+}
+
+fn refuse(name: &str, why: impl Into<String>) -> DeviceError {
+    DeviceError::Parameter { name: name.to_owned(), why: why.into() }
+}

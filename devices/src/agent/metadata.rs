@@ -1,0 +1,159 @@
+//! What an agent says of itself: its parameters and actions.
+//!
+//! Invariants: an agent that cannot look at the power of a machine is not used, since nothing that it does could be
+//! verified. One that cuts a node off from network or storage and leaves it running is not used either: its "off"
+//! is not power.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use roxmltree::{Document, Node};
+
+use super::find::{Found, Version};
+use super::traps;
+
+/// What is known of the agents of this machine.
+#[derive(Default)]
+pub(super) struct Known(Mutex<BTreeMap<String, (Version, Arc<Metadata>)>>);
+
+impl Known {
+    pub(super) fn get(&self, found: &Found) -> Option<Arc<Metadata>> {
+        let known = self.0.lock();
+        let (version, metadata) = known.get(&found.name)?;
+        (*version == found.version).then(|| Arc::clone(metadata))
+    }
+
+    pub(super) fn put(&self, found: &Found, metadata: Arc<Metadata>) {
+        self.0.lock().insert(found.name.clone(), (found.version, metadata));
+    }
+}
+
+/// An agent's description.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Metadata {
+    pub(super) parameters: BTreeMap<String, Parameter>,
+    actions: BTreeSet<String>,
+}
+
+/// One of its parameters.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Parameter {
+    pub(super) kind: Kind,
+    pub(super) required: bool,
+    pub(super) default: Option<String>,
+    /// It is the old spelling of this one.
+    pub(super) now: Option<String>,
+    deprecated: bool,
+}
+
+/// What a parameter's value is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    /// Plain digits: `20s` ends an agent.
+    Number,
+    Flag,
+    Choice(Vec<String>),
+}
+
+impl Metadata {
+    /// # Errors
+    /// What is wrong with the text.
+    pub(super) fn read(text: &str) -> Result<Self, String> {
+        let document = Document::parse(text.trim_start())
+            .map_err(|error| format!("its metadata is not XML: {error}"))?;
+        let root = document.root_element();
+        if root.tag_name().name() != "resource-agent" {
+            return Err("its metadata does not describe an agent: is it one?".to_owned());
+        }
+        let mut metadata = Self::default();
+        for node in children(root, "parameters", "parameter") {
+            let name = node.attribute("name").ok_or("its metadata has a parameter without a name")?;
+            metadata.parameters.insert(name.to_owned(), parameter(node));
+        }
+        metadata.actions = children(root, "actions", "action")
+            .filter_map(|node| node.attribute("name"))
+            .map(str::to_owned)
+            .collect();
+        metadata.link_old_spellings(root);
+        Ok(metadata)
+    }
+
+    /// New spellings name the old ones (`obsoletes`); people ask the other way round.
+    fn link_old_spellings(&mut self, root: Node<'_, '_>) {
+        for node in children(root, "parameters", "parameter") {
+            let (Some(new), Some(old)) = (node.attribute("name"), node.attribute("obsoletes")) else {
+                continue;
+            };
+            if let Some(parameter) = self.parameters.get_mut(old).filter(|parameter| parameter.deprecated) {
+                parameter.now = Some(new.to_owned());
+            }
+        }
+        // Where a parameter has two old spellings, one of them is linked to nothing.
+        self.parameters.retain(|_, parameter| !parameter.deprecated || parameter.now.is_some());
+    }
+
+    /// # Errors
+    /// Why nothing that it does can be relied on, and the way out.
+    pub(super) fn usable(&self, name: &str) -> Result<(), String> {
+        if let Some(why) = traps::agent(name) {
+            return Err(why.to_owned());
+        }
+        for action in ["on", "off", "status"] {
+            if !self.actions.contains(action) {
+                return Err(format!(
+                    "it has no action `{action}`, so nothing that it does can be verified; use an agent that reads power"
+                ));
+            }
+        }
+        if !self.actions.contains("reboot") {
+            return Err(
+                "it cuts a node off from network or storage (it cannot reboot one) and says nothing of its \
+                        power; use an agent that switches power"
+                    .to_owned(),
+            );
+        }
+        let missing =
+            self.parameters.get("missing_as_off").and_then(|parameter| parameter.default.as_deref());
+        if missing.is_some_and(traps::truthy) {
+            return Err(
+                "it takes a machine that it cannot find for one that is off, always; that proves nothing"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Names that may be given, for messages.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let current = self.parameters.iter().filter(|(_, parameter)| parameter.now.is_none());
+        current.map(|(name, _)| name.as_str()).filter(|name| traps::parameter(name).is_none())
+    }
+}
+
+fn parameter(node: Node<'_, '_>) -> Parameter {
+    let content = node.children().find(|child| child.has_tag_name("content"));
+    let default = content.and_then(|content| content.attribute("default")).map(str::to_owned);
+    let kind = match content.and_then(|content| content.attribute("type")) {
+        Some("boolean") => Kind::Flag,
+        Some("integer" | "second") => Kind::Number,
+        Some("select") => Kind::Choice(content.into_iter().flat_map(options).collect()),
+        _ => Kind::Text,
+    };
+    let is = |attribute: &str| node.attribute(attribute) == Some("1");
+    Parameter { kind, required: is("required"), default, now: None, deprecated: is("deprecated") }
+}
+
+fn options(content: Node<'_, '_>) -> Vec<String> {
+    content.children().filter_map(|option| option.attribute("value")).map(str::to_owned).collect()
+}
+
+fn children<'a>(
+    root: Node<'a, 'a>,
+    list: &'static str,
+    item: &'static str,
+) -> impl Iterator<Item = Node<'a, 'a>> {
+    let lists = root.children().filter(move |node| node.has_tag_name(list));
+    lists.flat_map(|list| list.children()).filter(move |node| node.has_tag_name(item))
+}

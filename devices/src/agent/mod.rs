@@ -1,0 +1,123 @@
+//! # Fence agents
+//!
+//! **Duty.** Run executables of the fence-agents project: one process per act, told by stdin, understood by its exit
+//! code and its words, ended with everything that it started.
+//!
+//! **Inputs.** An [`Order`]; the agent's own metadata, read once per version of its file.
+//!
+//! | file | subject |
+//! |---|---|
+//! | [`find`] | from a name to an executable: never a path |
+//! | [`metadata`] | what the agent says of itself, and whether it can be used at all |
+//! | [`traps`] | agents and parameters that turn "I do not know" into "off", or run other programs |
+//! | [`input`] | parameters as lines of stdin |
+//! | [`process`], [`remains`] | a run, its end, and what is left of it |
+//! | [`verdict`] | exit code and words as an answer |
+//!
+//! **Invariants.** No argument is ever given: with one, agents ignore stdin and reboot their default device. What a
+//! run of `off` returns is a hint, and says nothing of power; only `status` does.
+
+mod find;
+mod input;
+mod metadata;
+mod process;
+mod remains;
+mod traps;
+mod verdict;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::clock::{Env, Mono};
+use pod_safety_shared::transport::{Answer, DeviceError, Order, Value};
+
+use crate::said::Redactor;
+use find::Found;
+use metadata::{Known, Metadata};
+use process::{Ended, RunError};
+
+/// Agents are Python: most say what they are in 0.2 s, those with a cloud's library in some seconds on a busy node.
+const METADATA_WITHIN: Duration = Duration::from_secs(20);
+
+/// The agents of this machine.
+pub(crate) struct Agents {
+    env: Env,
+    directories: Vec<PathBuf>,
+    known: Known,
+}
+
+impl std::fmt::Debug for Agents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agents").field("directories", &self.directories).finish_non_exhaustive()
+    }
+}
+
+impl Agents {
+    pub(crate) fn new(env: Env, directories: Vec<PathBuf>) -> Self {
+        Self { env, directories, known: Known::default() }
+    }
+
+    /// See [`FenceTransport::check`](pod_safety_shared::transport::FenceTransport::check).
+    pub(crate) async fn check(
+        &self,
+        name: &str,
+        parameters: &BTreeMap<String, Value>,
+    ) -> Result<(), DeviceError> {
+        let found = find::agent(name, &self.directories)?;
+        let metadata = self.metadata(&found, self.env.now() + METADATA_WITHIN).await?;
+        input::check(&found.name, &metadata, parameters)
+    }
+
+    /// See [`FenceTransport::carry_out`](pod_safety_shared::transport::FenceTransport::carry_out).
+    pub(crate) async fn carry_out(&self, name: &str, order: &Order) -> Result<Answer, DeviceError> {
+        let deadline = self.env.now() + order.within;
+        let found = find::agent(name, &self.directories)?;
+        let metadata = self.metadata(&found, deadline).await?;
+        let input = input::lines(&found.name, &metadata, order)?;
+        let redactor = Redactor::new(&order.parameters);
+        let ended = process::run(&self.env, &found.path, &input, deadline).await;
+        let ended = ended.map_err(|error| refused(&error, order.within, &redactor))?;
+        verdict::answer(order.act, &ended, &redactor)
+    }
+
+    /// What the agent says of itself; asked anew when its file has changed.
+    async fn metadata(&self, found: &Found, deadline: Mono) -> Result<Arc<Metadata>, DeviceError> {
+        if let Some(metadata) = self.known.get(found) {
+            return Ok(metadata);
+        }
+        let bad = |why: String| DeviceError::Metadata { agent: found.name.clone(), why };
+        let deadline = deadline.min(self.env.now() + METADATA_WITHIN);
+        let ended = process::run(&self.env, &found.path, b"action=metadata\n", deadline).await;
+        let Ended { code, stdout, stderr, .. } = ended.map_err(|error| {
+            bad(format!(
+                "asked for its metadata: {error}; try it by hand: `echo action=metadata | {}`",
+                found.name
+            ))
+        })?;
+        if code != Some(0) {
+            let said = Redactor::new(&BTreeMap::new()).clean(&stderr.text, stderr.cut);
+            return Err(bad(format!(
+                "does not say what it is ({said}); are the libraries that it needs installed?"
+            )));
+        }
+        let text = String::from_utf8_lossy(&stdout.text);
+        let metadata = Arc::new(Metadata::read(&text).map_err(bad)?);
+        metadata.usable(&found.name).map_err(bad)?;
+        self.known.put(found, Arc::clone(&metadata));
+        Ok(metadata)
+    }
+}
+
+fn refused(error: &RunError, within: Duration, redactor: &Redactor) -> DeviceError {
+    match error {
+        RunError::TimedOut => DeviceError::TimedOut { after: within },
+        RunError::NotStarted(_) | RunError::NotWatched(_) | RunError::Survives(_) => {
+            DeviceError::Failed { said: redactor.clean(error.to_string().as_bytes(), false) }
+        }
+    }
+}

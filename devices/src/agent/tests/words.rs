@@ -1,0 +1,95 @@
+//! Exit codes and words.
+
+use pod_safety_shared::transport::{Act, DeviceError, Power, SAID_MOST};
+
+use super::{SECRET, Stage};
+
+async fn look(body: &str) -> Result<Power, DeviceError> {
+    Stage::new().agent(body).act(Act::Look).await.map(|answer| answer.power)
+}
+
+async fn failure(body: &str) -> DeviceError {
+    let error = Stage::new().agent(body).act(Act::Off).await.unwrap_err();
+    assert!(!error.to_string().contains("ss$word"), "{error}");
+    error
+}
+
+#[tokio::test]
+async fn a_look_is_believed_by_code_and_words() {
+    assert_eq!(look("echo 'Status: ON'; exit 0").await, Ok(Power::On));
+    assert_eq!(look("echo 'Status: OFF'; exit 2").await, Ok(Power::Off));
+}
+
+/// Python exits with 2 when it cannot read the script, a shell when it cannot parse it.
+#[tokio::test]
+async fn exit_code_2_without_the_words_is_not_off() {
+    for body in [
+        "exit 2",
+        "echo 'cannot open file' >&2; exit 2",
+        "echo 'Status: ON'; exit 2",
+        "echo 'Status: OFF' >&2; exit 2",
+    ] {
+        assert!(matches!(look(body).await, Err(DeviceError::Garbage { .. })), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn words_against_the_code_are_garbage() {
+    assert!(matches!(look("echo 'Status: OFF'; exit 0").await, Err(DeviceError::Garbage { .. })));
+    assert!(matches!(look("exit 7").await, Err(DeviceError::Garbage { .. })));
+    assert!(matches!(look("exit 1").await, Err(DeviceError::Garbage { .. })));
+    assert!(matches!(look("head -c 300 /dev/urandom; exit 2").await, Err(DeviceError::Garbage { .. })));
+}
+
+/// `off` says that it is off. That is for a look to say.
+#[tokio::test]
+async fn success_is_a_hint() {
+    let stage = Stage::new().agent("echo 'Success: Powered OFF'; exit 0");
+    let answer = stage.act(Act::Off).await.unwrap();
+    assert_eq!((answer.power, answer.said.as_str()), (Power::Unknown, "Success: Powered OFF"));
+}
+
+#[tokio::test]
+async fn failures_are_classed_by_their_words() {
+    let failed = async |words: &str| failure(&format!("echo '{words}' >&2; exit 1")).await.category();
+    assert_eq!(failed("2026-11-22 ERROR: Unable to connect/login to fencing device").await, "Unreachable");
+    assert_eq!(
+        failed("HTTPSConnectionPool: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed").await,
+        "TlsNotTrusted"
+    );
+    assert_eq!(failed("Failed: 401 Client Error: Unauthorized for url").await, "LoginDenied");
+    assert_eq!(failed("Failed: Timed out waiting to power OFF").await, "Failed");
+    assert!(matches!(failure("kill -9 $$").await, DeviceError::Failed { .. }));
+}
+
+#[tokio::test]
+async fn a_secret_that_an_agent_repeats_goes_no_further() {
+    let error = failure("printf \"unknown option '%s'\" \"$(grep password $here/stdin)\" >&2; exit 1").await;
+    assert!(error.to_string().contains("'password=[secret]'"), "{error}");
+    let stage = Stage::new().agent("cat $here/stdin; exit 0");
+    let answer = stage.act(Act::On).await.unwrap();
+    assert!(!answer.said.contains(SECRET) && answer.said.contains("password=[secret]"), "{}", answer.said);
+}
+
+#[tokio::test]
+async fn of_many_words_the_last_are_kept() {
+    let stage = Stage::new().agent("seq 1 5000; echo the end >&2; exit 0");
+    let said = stage.act(Act::Off).await.unwrap().said;
+    assert!(
+        said.len() <= SAID_MOST && said.starts_with('…') && said.ends_with("4999; 5000; the end"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn metadata_that_is_none_is_refused() {
+    for (text, why) in [
+        ("echo garbage; exit 0", "is not XML"),
+        ("exit 0", "is not XML"),
+        ("echo '<html/>'; exit 0", "does not describe an agent"),
+        ("echo \"ModuleNotFoundError: No module named 'suds'\" >&2; exit 1", "No module named"),
+    ] {
+        let error = Stage::new().raw(text).act(Act::Look).await.unwrap_err();
+        assert!(matches!(error, DeviceError::Metadata { .. }) && error.to_string().contains(why), "{error}");
+    }
+}

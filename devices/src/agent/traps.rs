@@ -1,0 +1,104 @@
+//! Agents and parameters that are not used, each with its reason: they turn what they do not know into "off", act
+//! otherwise than they are told, or run programs that somebody else chose. Read in fence-agents 4.12.1.
+
+/// Why this agent cannot be used, whatever its metadata says.
+pub(super) fn agent(name: &str) -> Option<&'static str> {
+    match name {
+        "fence_ack_manual" => Some("it asks a person at a terminal; use a device of driver Manual"),
+        "fence_crosslink" => Some("its status is whether a link answers a ping, not power"),
+        "fence_evacuate" => Some("it tells OpenStack to move instances away, and reads no power"),
+        "fence_heuristics_ping" => Some("its status is whether somebody else answers a ping, not power"),
+        "fence_kdump" => Some("it hears that a node writes a crash dump, and reads no power"),
+        "fence_sbd" => {
+            Some("its status is whether a message was written to a disk, not whether the node obeyed it")
+        }
+        _ => None,
+    }
+}
+
+/// Why nobody may give this parameter, whatever its value.
+pub(super) fn parameter(name: &str) -> Option<&'static str> {
+    let name = name.replace('-', "_");
+    match name.as_str() {
+        "action" | "option" | "o" => Some("what is done is decided by this program; leave it out"),
+        "nodename" => Some("it is given by this program: the node's name; leave it out"),
+        "help" | "version" | "usage" | "manpage" => {
+            Some("the agent would print text and report success; leave it out")
+        }
+        "debug" | "debug_file" | "verbose" | "verbose_level" | "boto3_debug" => Some(
+            "the agent would write passwords to a file or a log; leave it out, and try the agent by hand",
+        ),
+        "quiet" => Some("why the agent failed would be lost; leave it out"),
+        "baremetalsolution" => {
+            Some("the agent would report the opposite of what it is asked for, without a look; leave it out")
+        }
+        "network_fencing" => {
+            Some("the agent would call a machine off whose network alone is cut; leave it out")
+        }
+        "ssh_options" | "exec" | "runonfail" | "runonwarn" | "use_sudo" | "sudo" => Some(RUNS),
+        name if name.ends_with("_script") => Some(RUNS),
+        name if name.ends_with("_path") && !NO_PROGRAMS.contains(&name) => Some(RUNS),
+        _ => None,
+    }
+}
+
+const RUNS: &str = "it names a program that would run with all rights of this process; leave it out, and install the agent \
+                    so that its defaults fit";
+
+/// Parameters that end like the path of a program and are none: a part of an address, a folder.
+const NO_PROGRAMS: [&str; 2] = ["api_path", "store_path"];
+
+/// Why this parameter may not have this value.
+pub(super) fn value(name: &str, value: &str) -> Option<&'static str> {
+    match name {
+        "missing_as_off" if truthy(value) => {
+            Some("a machine that the device does not know would count as off; leave it out")
+        }
+        "method" if value.eq_ignore_ascii_case("cycle") => {
+            Some("a power cycle is not verified and cannot be repeated; leave it out, or say onoff")
+        }
+        name if WORDS.contains(&name) && (value.contains(char::is_whitespace) || value.starts_with('-')) => {
+            Some("it would be read as further arguments of a program that the agent starts; write one word")
+        }
+        _ => None,
+    }
+}
+
+/// Parameters that agents paste into the command lines of ipmitool and ssh.
+const WORDS: [&str; 11] = [
+    "ip",
+    "ipport",
+    "username",
+    "identity_file",
+    "target",
+    "auth",
+    "cipher",
+    "privlvl",
+    "hexadecimal_kg",
+    "ipmitool_timeout",
+    "switch",
+];
+
+/// Without it this agent would choose a machine by itself.
+pub(super) fn needed(agent: &str) -> Option<(&'static str, &'static str)> {
+    match agent {
+        "fence_redfish" => Some((
+            "systems_uri",
+            "without it the agent switches the last system that the service lists; write /redfish/v1/Systems/…",
+        )),
+        "fence_dummy" => {
+            Some(("status_file", "without it all nodes would share one file; write a path for each node"))
+        }
+        _ => None,
+    }
+}
+
+/// As agents read flags.
+pub(super) fn truthy(value: &str) -> bool {
+    ["1", "yes", "on", "true"].iter().any(|word| value.eq_ignore_ascii_case(word))
+}
+
+/// As agents read flags.
+pub(super) fn falsy(value: &str) -> bool {
+    ["0", "no", "off", "false"].iter().any(|word| value.eq_ignore_ascii_case(word))
+}

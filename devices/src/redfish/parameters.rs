@@ -1,0 +1,195 @@
+//! What may be said about a Redfish service.
+
+use std::collections::BTreeMap;
+
+use http::Uri;
+use http::uri::Authority;
+use pod_safety_shared::transport::{DeviceError, Secret, Value};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+const ADDRESS: &str = "address";
+const USERNAME: &str = "username";
+const PASSWORD: &str = "password";
+const AUTH: &str = "auth";
+const SYSTEM: &str = "system";
+const CA: &str = "ca";
+const INSECURE: &str = "insecure";
+
+/// All there are, in the order in which people think of them.
+const NAMES: [&str; 7] = [ADDRESS, USERNAME, PASSWORD, AUTH, SYSTEM, CA, INSECURE];
+
+/// Everything of a service lies below this.
+pub(super) const ROOT: &str = "/redfish/v1/";
+
+/// A value that is made for each node is not there yet when a device is checked.
+const TEMPLATE: &str = "{{";
+
+/// A service, and what to do with its certificate.
+#[derive(Debug)]
+pub(super) struct Parameters {
+    pub(super) authority: Authority,
+    pub(super) login: Option<Login>,
+    pub(super) system: Option<String>,
+    pub(super) trust: Trust,
+}
+
+/// Who we are to the service.
+#[derive(Debug)]
+pub(super) struct Login {
+    pub(super) username: String,
+    pub(super) password: Secret,
+    pub(super) by: Auth,
+}
+
+/// How the service is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Auth {
+    /// With every request.
+    Basic,
+    /// Once, for a token.
+    Session,
+}
+
+/// Whose certificate is believed.
+#[derive(Debug)]
+pub(super) enum Trust {
+    /// One signed by these, or one of these.
+    Certificates(Vec<CertificateDer<'static>>),
+    /// Anybody's.
+    Anyone,
+}
+
+/// Whether these names, and those values that are there, can be used.
+pub(super) fn check(parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
+    let known = |text: &Value| matches!(text, Value::Plain(text) if !text.contains(TEMPLATE));
+    names(parameters)?;
+    for (name, value) in parameters.iter().filter(|(_, value)| known(value)) {
+        match name.as_str() {
+            ADDRESS => authority(value.reveal()).map(drop)?,
+            SYSTEM => system(value.reveal()).map(drop)?,
+            AUTH => auth(value.reveal()).map(drop)?,
+            INSECURE => insecure(value.reveal()).map(drop)?,
+            CA => certificates(value.reveal()).map(drop)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl Parameters {
+    pub(super) fn read(parameters: &BTreeMap<String, Value>) -> Result<Self, DeviceError> {
+        names(parameters)?;
+        let text = |name: &str| parameters.get(name).map(Value::reveal);
+        let login = text(USERNAME).zip(text(PASSWORD)).map(|(username, password)| {
+            let by = text(AUTH).map_or(Ok(Auth::Basic), auth)?;
+            username_fits(username, by)?;
+            Ok(Login { username: username.to_owned(), password: Secret::new(password.to_owned()), by })
+        });
+        Ok(Self {
+            authority: authority(text(ADDRESS).unwrap_or_default())?,
+            login: login.transpose()?,
+            system: text(SYSTEM).map(system).transpose()?,
+            trust: match (text(CA), text(INSECURE).map(insecure).transpose()?) {
+                (None, Some(true)) => Trust::Anyone,
+                (Some(_), Some(true)) => {
+                    return Err(refuse(INSECURE, "with it `ca` would not be used; leave one out"));
+                }
+                (Some(ca), _) => Trust::Certificates(certificates(ca)?),
+                (None, _) => return Err(refuse(CA, NO_TRUST)),
+            },
+        })
+    }
+}
+
+const NO_TRUST: &str = "the service's certificate cannot be verified without it; give the PEM text of the authority that \
+                        signed it, or of the certificate itself (or say insecure: \"true\", and anyone can take the \
+                        service's place)";
+
+fn names(parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
+    if let Some(name) = parameters.keys().find(|name| !NAMES.contains(&name.as_str())) {
+        return Err(refuse(name, format!("there is no such parameter; there are {}", NAMES.join(", "))));
+    }
+    let given = |name: &str| parameters.contains_key(name);
+    if !given(ADDRESS) {
+        return Err(refuse(ADDRESS, "it is needed: https://HOST or https://HOST:PORT"));
+    }
+    if !given(CA) && !given(INSECURE) {
+        return Err(refuse(CA, NO_TRUST));
+    }
+    match (given(USERNAME), given(PASSWORD)) {
+        (true, false) => Err(refuse(PASSWORD, "there is a username and no password")),
+        (false, true) => Err(refuse(USERNAME, "there is a password and no username")),
+        (true, true) | (false, false) => Ok(()),
+    }
+}
+
+fn authority(address: &str) -> Result<Authority, DeviceError> {
+    let wrong =
+        || refuse(ADDRESS, "write https://HOST or https://HOST:PORT; the login goes to its own parameters");
+    let address: Uri = address.parse().map_err(|_error| wrong())?;
+    let authority = address.authority().filter(|authority| !authority.as_str().contains('@'));
+    let plain = address.scheme_str() == Some("https") && address.path() == "/" && address.query().is_none();
+    authority.filter(|_| plain).cloned().ok_or_else(wrong)
+}
+
+fn system(path: &str) -> Result<String, DeviceError> {
+    let inside = path.starts_with(ROOT) && !path.contains("..") && !path.contains(['?', '#']);
+    let uri = path.parse::<Uri>().is_ok_and(|uri| uri.path() == path);
+    if inside && uri {
+        return Ok(path.to_owned());
+    }
+    Err(refuse(SYSTEM, "write the path of one system: /redfish/v1/Systems/…"))
+}
+
+fn auth(word: &str) -> Result<Auth, DeviceError> {
+    match word {
+        "basic" => Ok(Auth::Basic),
+        "session" => Ok(Auth::Session),
+        _ => Err(refuse(AUTH, "write \"basic\" (what is meant without it) or \"session\"")),
+    }
+}
+
+fn username_fits(username: &str, by: Auth) -> Result<(), DeviceError> {
+    match by {
+        Auth::Basic if username.contains(':') => Err(refuse(
+            USERNAME,
+            "it has a colon in it, which Basic authentication cannot say; use auth: \"session\"",
+        )),
+        Auth::Basic | Auth::Session => Ok(()),
+    }
+}
+
+fn insecure(word: &str) -> Result<bool, DeviceError> {
+    match word {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(refuse(INSECURE, "write \"true\" or \"false\"")),
+    }
+}
+
+fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, DeviceError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(refuse(CA, "there is no certificate in it; write PEM: -----BEGIN CERTIFICATE-----")),
+        Err(error) => Err(refuse(CA, format!("it is not PEM: {error}"))),
+    }
+}
+
+pub(super) fn refuse(name: &str, why: impl Into<String>) -> DeviceError {
+    DeviceError::Parameter { name: name.to_owned(), why: why.into() }
+}
+
+/// Several systems, and nobody said which.
+pub(super) fn which_system(paths: &[String]) -> DeviceError {
+    refuse(
+        SYSTEM,
+        format!("the service has {} systems; name the one of this node: {}", paths.len(), paths.join(", ")),
+    )
+}
+
+/// What `system` names is something else.
+pub(super) fn no_system(found: &str) -> DeviceError {
+    refuse(SYSTEM, format!("it names a {found}, which is no computer system"))
+}

@@ -1,0 +1,193 @@
+//! A service that answers from a list, over TLS.
+
+mod connections;
+mod orders;
+mod texts;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use parking_lot::Mutex;
+use pod_safety_shared::clock::Env;
+use pod_safety_shared::transport::{Act, Answer, DeviceError, Driver, Machine, Order, Secret, Value};
+use rcgen::{CertificateParams, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+pub(super) const PASSWORD: &str = "s3cr'et:w";
+pub(super) const SYSTEM: &str = "/redfish/v1/Systems/1";
+pub(super) const UUID: &str = "4c4c4544-0051-3610-8052-b4c04f4d3132";
+
+/// What the stub says to `GET /path`, seeing all that was asked before: status, further headers, body.
+pub(super) type Reply = (u16, &'static str, String);
+type Answers = Box<dyn Fn(&str, &[String]) -> Reply + Send + Sync>;
+
+/// A service with a certificate of its own.
+pub(super) struct Stub {
+    listener: TcpListener,
+    tls: TlsAcceptor,
+    pub(super) certificate: String,
+    /// `GET /path body`, in order.
+    pub(super) asked: Mutex<Vec<String>>,
+    pub(super) headers: Mutex<Vec<String>>,
+    answers: Answers,
+    /// It closes the connection with each answer.
+    pub(super) closes: bool,
+}
+
+impl Stub {
+    pub(super) async fn new(answers: impl Fn(&str, &[String]) -> Reply + Send + Sync + 'static) -> Self {
+        Self::named("127.0.0.1", answers).await
+    }
+
+    pub(super) async fn named(
+        name: &str,
+        answers: impl Fn(&str, &[String]) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().self_signed(&key).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let private = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], private)
+            .unwrap();
+        Self {
+            listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            tls: TlsAcceptor::from(Arc::new(config)),
+            certificate: certificate.pem(),
+            asked: Mutex::default(),
+            headers: Mutex::default(),
+            answers: Box::new(answers),
+            closes: false,
+        }
+    }
+
+    pub(super) fn address(&self) -> String {
+        format!("https://{}", self.listener.local_addr().unwrap())
+    }
+
+    /// An order to the system of this stub.
+    pub(super) fn order(&self, act: Act) -> Order {
+        let plain = |text: &str| Value::Plain(text.to_owned());
+        let parameters = BTreeMap::from([
+            ("address".to_owned(), plain(&self.address())),
+            ("username".to_owned(), plain("admin")),
+            ("password".to_owned(), Value::Secret(Secret::new(PASSWORD.to_owned()))),
+            ("system".to_owned(), plain(SYSTEM)),
+            ("ca".to_owned(), plain(&self.certificate)),
+        ]);
+        let machine = Machine { node: "node-1".into(), system_uuid: UUID.into(), provider_id: "".into() };
+        Order { driver: Driver::Redfish, parameters, machine, act, within: Duration::from_secs(20) }
+    }
+
+    /// Serves while `order` is carried out.
+    pub(super) async fn carry_out(&self, order: &Order) -> Result<Answer, DeviceError> {
+        let env = Env::real(1);
+        let answer = self.serving(super::carry_out(&env, order)).await;
+        if let Err(error) = &answer {
+            assert!(!error.to_string().contains("s3cr"), "{error}");
+        }
+        answer
+    }
+
+    async fn serving<T>(&self, work: impl Future<Output = T>) -> T {
+        let serve = async {
+            loop {
+                let (stream, _) = self.listener.accept().await.unwrap();
+                // A client that does not trust us ends the handshake; one that has enough ends the connection.
+                if let Ok(stream) = self.tls.accept(stream).await {
+                    let _ = self.speak(stream).await;
+                }
+            }
+        };
+        match select(Box::pin(work), Box::pin(serve)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right((never, _)) => never,
+        }
+    }
+
+    async fn speak(
+        &self,
+        mut stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>,
+    ) -> io::Result<()> {
+        loop {
+            let (head, body) = request(&mut stream).await?;
+            let line = head.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned();
+            let (status, more, text) = (self.answers)(&line, &self.asked.lock());
+            self.asked.lock().push(format!("{line} {body}").trim_end().to_owned());
+            self.headers.lock().push(head);
+            if status == 0 {
+                return Ok(());
+            }
+            let close = if self.closes { "Connection: close\r\n" } else { "" };
+            let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{close}{more}\r\n", text.len());
+            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(text.as_bytes()).await?;
+            stream.flush().await?;
+            if self.closes {
+                return stream.shutdown().await;
+            }
+        }
+    }
+
+    pub(super) fn posts(&self) -> Vec<String> {
+        self.asked.lock().iter().filter(|line| line.starts_with("POST")).cloned().collect()
+    }
+}
+
+async fn request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(String, String)> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        head.push(char::from(stream.read_u8().await?));
+    }
+    let length = head
+        .to_lowercase()
+        .split("content-length: ")
+        .nth(1)
+        .and_then(|rest| rest.lines().next()?.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    stream.read_exact(&mut body).await?;
+    Ok((head, String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// A system as services describe it.
+pub(super) fn system(power: &str) -> Json {
+    json!({
+        "@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem",
+        "@odata.id": SYSTEM,
+        "PowerState": power,
+        "UUID": UUID.to_uppercase(),
+        "SerialNumber": "ABC123",
+        "Actions": { "#ComputerSystem.Reset": {
+            "target": format!("{SYSTEM}/Actions/ComputerSystem.Reset"),
+            "ResetType@Redfish.AllowableValues": ["On", "ForceOff", "ForceRestart", "PushPowerButton"],
+        } },
+    })
+}
+
+pub(super) fn ok(body: &Json) -> Reply {
+    (200, "", body.to_string())
+}
+
+/// A system that is in `before` until it is told something, and then in `after`.
+pub(super) fn switches(before: &'static str, after: &'static str) -> impl Fn(&str, &[String]) -> Reply {
+    move |line, asked| {
+        let told = asked.iter().any(|line| line.starts_with("POST"));
+        if line.starts_with("POST") {
+            (204, "", String::new())
+        } else {
+            ok(&system(if told { after } else { before }))
+        }
+    }
+}

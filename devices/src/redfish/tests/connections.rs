@@ -1,0 +1,108 @@
+//! Trust, and connections that break.
+
+use std::time::Duration;
+
+use pod_safety_shared::clock::Env;
+use pod_safety_shared::transport::{Act, DeviceError, Order, Power, Value};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+
+use super::{Stub, ok, switches, system};
+
+fn with(mut order: Order, name: &str, value: Option<&str>) -> Order {
+    match value {
+        Some(value) => order.parameters.insert(name.to_owned(), Value::Plain(value.to_owned())),
+        None => order.parameters.remove(name),
+    };
+    order
+}
+
+fn stranger() -> String {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.self_signed(&key).unwrap().pem()
+}
+
+#[tokio::test]
+async fn a_certificate_that_was_not_given_is_not_trusted() {
+    let stub = Stub::new(switches("On", "Off")).await;
+    let order = with(stub.order(Act::Off), "ca", Some(&stranger()));
+    let error = stub.carry_out(&order).await.unwrap_err();
+    assert!(matches!(error, DeviceError::Tls { .. }), "{error}");
+    assert!(stub.asked.lock().is_empty(), "the login was sent");
+    let order = with(with(order, "ca", None), "insecure", Some("true"));
+    assert_eq!(stub.carry_out(&order).await.unwrap().power, Power::Off);
+}
+
+#[tokio::test]
+async fn a_certificate_that_was_given_itself_needs_no_name() {
+    let stub = Stub::named("bmc.example", switches("On", "On")).await;
+    assert_eq!(stub.carry_out(&stub.order(Act::Look)).await.unwrap().power, Power::On);
+}
+
+#[tokio::test]
+async fn a_connection_that_closes_after_each_answer_is_made_anew() {
+    let mut stub = Stub::new(switches("On", "Off")).await;
+    stub.closes = true;
+    assert_eq!(stub.carry_out(&stub.order(Act::Off)).await.unwrap().power, Power::Off);
+    assert_eq!(stub.posts().len(), 1);
+}
+
+#[tokio::test]
+async fn what_may_have_been_obeyed_is_not_sent_twice() {
+    let stub = Stub::new(
+        |line, _| if line.starts_with("POST") { (0, "", String::new()) } else { ok(&system("On")) },
+    )
+    .await;
+    let error = stub.carry_out(&stub.order(Act::Off)).await.unwrap_err();
+    assert!(matches!(error, DeviceError::Unreachable { .. }), "{error}");
+    assert_eq!(stub.posts().len(), 1);
+}
+
+#[tokio::test]
+async fn a_redirection_to_elsewhere_is_not_followed() {
+    let stub =
+        Stub::new(|_, _| (307, "Location: https://192.0.2.1/redfish/v1/Systems/1\r\n", String::new())).await;
+    let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err();
+    assert!(matches!(&error, DeviceError::Failed { said } if said.contains("192.0.2.1")), "{error}");
+}
+
+#[tokio::test]
+async fn a_redirection_to_a_neighbour_is_followed() {
+    let answers = |line: &str, _: &[String]| match line.strip_suffix("/1") {
+        Some(_) => (308, "Location: /redfish/v1/Systems/1/\r\n", String::new()),
+        None => ok(&system("On")),
+    };
+    let stub = Stub::new(answers).await;
+    assert_eq!(stub.carry_out(&stub.order(Act::Look)).await.unwrap().power, Power::On);
+    let circle = Stub::new(|_, _| (308, "Location: /redfish/v1/Systems/1\r\n", String::new())).await;
+    assert!(matches!(circle.carry_out(&circle.order(Act::Look)).await, Err(DeviceError::Failed { .. })));
+}
+
+#[tokio::test]
+async fn who_says_too_much_or_no_json_is_not_understood() {
+    for text in ["x".repeat(3 << 20), "<html>".to_owned(), String::new(), "[1]".to_owned()] {
+        let stub = Stub::new(move |_, _| (200, "", text.clone())).await;
+        let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err();
+        assert!(matches!(error, DeviceError::Garbage { .. }), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn who_never_answers_is_given_up_in_time() {
+    let stub = Stub::new(switches("On", "On")).await;
+    let mut order = stub.order(Act::Off);
+    order.within = Duration::from_millis(300);
+    // Nobody serves: the connection is made by the system, and then there is silence.
+    let answer = super::super::carry_out(&Env::real(1), &order).await;
+    assert_eq!(answer, Err(DeviceError::TimedOut { after: order.within }));
+}
+
+#[tokio::test]
+async fn nobody_there_is_unreachable() {
+    let stub = Stub::new(switches("On", "On")).await;
+    let order = stub.order(Act::Look);
+    drop(stub);
+    let error = super::super::carry_out(&Env::real(1), &order).await.unwrap_err();
+    assert!(matches!(error, DeviceError::Unreachable { .. }), "{error}");
+}

@@ -1,0 +1,165 @@
+//! Looks and switches.
+
+use pod_safety_shared::transport::{Act, DeviceError, Identity, Power};
+use serde_json::json;
+
+use super::{SYSTEM, Stub, UUID, ok, switches, system};
+
+const FORCE_OFF: &str =
+    "POST /redfish/v1/Systems/1/Actions/ComputerSystem.Reset {\"ResetType\":\"ForceOff\"}";
+
+#[tokio::test]
+async fn a_look_reads_power_and_identity_and_changes_nothing() {
+    for (word, power) in
+        [("On", Power::On), ("Off", Power::Off), ("PoweringOff", Power::Unknown), ("Paused", Power::Unknown)]
+    {
+        let stub = Stub::new(switches(word, word)).await;
+        let answer = stub.carry_out(&stub.order(Act::Look)).await.unwrap();
+        assert_eq!((answer.power, answer.identity), (power, Identity::Match));
+        assert_eq!(*stub.asked.lock(), [format!("GET {SYSTEM}")]);
+    }
+    let stub = Stub::new(|_, _| ok(&json!({}))).await;
+    let answer = stub.carry_out(&stub.order(Act::Look)).await.unwrap();
+    assert_eq!((answer.power, answer.identity), (Power::Unknown, Identity::Unknown));
+}
+
+#[tokio::test]
+async fn off_is_forced_once_and_watched() {
+    let stub = Stub::new(switches("On", "Off")).await;
+    let answer = stub.carry_out(&stub.order(Act::Off)).await.unwrap();
+    assert_eq!(answer.power, Power::Off);
+    assert_eq!(stub.posts(), [FORCE_OFF]);
+}
+
+#[tokio::test]
+async fn who_is_there_already_is_left_alone() {
+    for (act, state) in [(Act::Off, "Off"), (Act::On, "On")] {
+        let stub = Stub::new(switches(state, state)).await;
+        stub.carry_out(&stub.order(act)).await.unwrap();
+        assert!(stub.posts().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn on_is_told_too() {
+    let stub = Stub::new(switches("Off", "On")).await;
+    assert_eq!(stub.carry_out(&stub.order(Act::On)).await.unwrap().power, Power::On);
+    assert_eq!(stub.posts(), [FORCE_OFF.replace("ForceOff", "On")]);
+}
+
+#[tokio::test]
+async fn another_machine_is_not_touched() {
+    let stub = Stub::new(switches("On", "Off")).await;
+    let mut order = stub.order(Act::Off);
+    order.machine.system_uuid = UUID.replace("3132", "3133").into();
+    let answer = stub.carry_out(&order).await.unwrap();
+    assert_eq!(answer.identity, Identity::Mismatch { found: UUID.to_owned() });
+    assert_eq!((answer.power, stub.posts().len()), (Power::On, 0));
+}
+
+#[tokio::test]
+async fn what_cannot_be_forced_off_is_not_told_anything_else() {
+    let listed = |word: &str| {
+        let mut system = system("On");
+        system["Actions"]["#ComputerSystem.Reset"]["ResetType@Redfish.AllowableValues"] = json!(["On", word]);
+        system
+    };
+    let stub = Stub::new(move |_, _| ok(&listed("GracefulShutdown"))).await;
+    let error = stub.carry_out(&stub.order(Act::Off)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the device failed: the system cannot ForceOff; it can On, GracefulShutdown"
+    );
+    assert!(stub.posts().is_empty());
+}
+
+#[tokio::test]
+async fn what_an_action_takes_may_stand_elsewhere() {
+    for (word, told) in [("ForceOff", 1), ("GracefulShutdown", 0)] {
+        let stub = Stub::new(move |line, asked| {
+            let mut system =
+                system(if asked.iter().any(|line| line.starts_with("POST")) { "Off" } else { "On" });
+            let info = format!("{SYSTEM}/ResetActionInfo");
+            let target = system["Actions"]["#ComputerSystem.Reset"]["target"].take();
+            system["Actions"]["#ComputerSystem.Reset"] =
+                json!({ "target": target, "@Redfish.ActionInfo": info });
+            match line {
+                line if line.starts_with("POST") => (202, "", String::new()),
+                line if line.ends_with("Info") => {
+                    ok(&json!({ "Parameters": [{ "Name": "ResetType", "AllowableValues": [word] }] }))
+                }
+                _ => ok(&system),
+            }
+        })
+        .await;
+        let answer = stub.carry_out(&stub.order(Act::Off)).await;
+        assert_eq!((answer.is_ok(), stub.posts().len()), (told == 1, told), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_only_system_is_found_and_of_several_none() {
+    let members = |count: usize| {
+        let members: Vec<_> =
+            (1..=count).map(|n| json!({ "@odata.id": format!("/redfish/v1/Systems/{n}") })).collect();
+        json!({ "Members": members, "Members@odata.count": count })
+    };
+    for count in [0, 1, 2] {
+        let stub = Stub::new(
+            move |line, _| if line.ends_with("Systems") { ok(&members(count)) } else { ok(&system("On")) },
+        )
+        .await;
+        let mut order = stub.order(Act::Look);
+        order.parameters.remove("system");
+        match stub.carry_out(&order).await {
+            Ok(answer) => assert_eq!((count, answer.power), (1, Power::On)),
+            Err(DeviceError::Parameter { name, why }) => {
+                assert!(count != 1 && name == "system" && why.contains(&format!("{count} systems")), "{why}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_chassis_is_no_machine() {
+    let stub =
+        Stub::new(|_, _| ok(&json!({ "@odata.type": "#Chassis.v1_0_0.Chassis", "PowerState": "Off" }))).await;
+    let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err();
+    assert!(matches!(&error, DeviceError::Parameter { name, .. } if name == "system"), "{error}");
+}
+
+#[tokio::test]
+async fn a_refused_login_is_tried_once() {
+    let body =
+        json!({ "error": { "message": "no", "@Message.ExtendedInfo": [{ "Message": "wrong s3cr'et:w" }] } });
+    let stub = Stub::new(move |_, _| (401, "", body.to_string())).await;
+    let error = stub.carry_out(&stub.order(Act::Off)).await.unwrap_err();
+    assert!(matches!(&error, DeviceError::Login { said } if said.contains("no; wrong [secret]")), "{error}");
+    assert_eq!(stub.asked.lock().len(), 1);
+}
+
+#[tokio::test]
+async fn a_session_is_used_and_ended() {
+    let session = "/redfish/v1/SessionService/Sessions/7";
+    let stub = Stub::new(move |line, _| match line {
+        line if line.starts_with("POST") => {
+            (201, "X-Auth-Token: abc\r\nLocation: /redfish/v1/SessionService/Sessions/7\r\n", "{}".into())
+        }
+        line if line.starts_with("DELETE") => (204, "", String::new()),
+        _ => ok(&system("On")),
+    })
+    .await;
+    let mut order = stub.order(Act::Look);
+    order
+        .parameters
+        .insert("auth".to_owned(), pod_safety_shared::transport::Value::Plain("session".to_owned()));
+    stub.carry_out(&order).await.unwrap();
+    let asked = stub.asked.lock().clone();
+    assert_eq!(asked[1..], [format!("GET {SYSTEM}"), format!("DELETE {session}")]);
+    assert_eq!(
+        asked[0],
+        "POST /redfish/v1/SessionService/Sessions {\"Password\":\"s3cr'et:w\",\"UserName\":\"admin\"}"
+    );
+    assert!(stub.headers.lock()[1..].iter().all(|head| head.to_lowercase().contains("x-auth-token: abc")));
+}

@@ -1,0 +1,195 @@
+//! Fence agents as Debian ships them, and controllers that they were written for.
+#![expect(clippy::unwrap_used, reason = "tests: a failure should be loud, also in what they share")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pod_safety_control_plane::rigs::{PASSWORD, Rigs, USER};
+use pod_safety_devices::Devices;
+use pod_safety_shared::clock::Env;
+use pod_safety_shared::transport::{
+    Act, Answer, DeviceError, Driver, FenceTransport as _, Identity, Machine, Order, Power, Secret, Value,
+};
+
+const UUID: &str = "27946b59-9e44-4fa7-8e91-f3527a1ef094";
+const OTHER: &str = "11111111-2222-3333-4444-555555555555";
+
+/// One device of one node.
+struct Device {
+    devices: Devices,
+    driver: Driver,
+    parameters: BTreeMap<String, Value>,
+    system_uuid: &'static str,
+}
+
+impl Device {
+    fn new(rigs: &Rigs, driver: Driver, parameters: &[(&str, &str)]) -> Self {
+        let devices = Devices::new(Env::real(1), vec![rigs.agents()]);
+        let value = |(name, value): &(&str, &str)| ((*name).to_owned(), Value::Plain((*value).to_owned()));
+        Self { devices, driver, parameters: parameters.iter().map(value).collect(), system_uuid: "" }
+    }
+
+    fn agent(rigs: &Rigs, name: &str, parameters: &[(&str, &str)]) -> Self {
+        Self::new(rigs, Driver::Agent(name.into()), parameters)
+    }
+
+    fn login(mut self, password: &str) -> Self {
+        self.parameters.insert("username".to_owned(), Value::Plain(USER.to_owned()));
+        self.parameters.insert("password".to_owned(), Value::Secret(Secret::new(password.to_owned())));
+        self
+    }
+
+    async fn within(&self, act: Act, within: Duration) -> Result<Answer, DeviceError> {
+        self.devices.check(&self.driver, &self.parameters).await?;
+        let machine =
+            Machine { node: "node-1".into(), system_uuid: self.system_uuid.into(), ..Machine::default() };
+        let (driver, parameters) = (self.driver.clone(), self.parameters.clone());
+        let answer = self.devices.carry_out(Order { driver, parameters, machine, act, within }).await;
+        assert!(!format!("{answer:?}").contains(PASSWORD), "{answer:?}");
+        answer
+    }
+
+    async fn act(&self, act: Act) -> Result<Answer, DeviceError> {
+        self.within(act, Duration::from_secs(60)).await
+    }
+
+    async fn power(&self) -> Power {
+        self.act(Act::Look).await.unwrap().power
+    }
+}
+
+#[tokio::test]
+async fn fence_dummy() {
+    let rigs = Rigs::new().await.unwrap();
+    let file = rigs.file("node-1.power");
+    let dummy = Device::agent(&rigs, "fence_dummy", &[("status_file", file.to_str().unwrap())]);
+    // The trap that makes this agent one for tests alone: what is not there is off.
+    assert_eq!(dummy.power().await, Power::Off);
+    dummy.act(Act::On).await.unwrap();
+    assert_eq!(dummy.power().await, Power::On);
+    let answer = dummy.act(Act::Off).await.unwrap();
+    assert_eq!((answer.power, answer.said.as_str()), (Power::Unknown, "Success: Powered OFF"));
+    assert_eq!(dummy.power().await, Power::Off);
+    assert_eq!(dummy.act(Act::Off).await.unwrap().said, "Success: Already OFF");
+}
+
+#[tokio::test]
+async fn fence_dummy_is_told_nothing_that_it_does_not_know() {
+    let rigs = Rigs::new().await.unwrap();
+    let bad = Device::agent(&rigs, "fence_dummy", &[("status_file", "/x"), ("plug", "1")]);
+    assert!(matches!(bad.act(Act::Off).await, Err(DeviceError::Parameter { name, .. }) if name == "plug"));
+    let none = Device::agent(&rigs, "fence_dummy", &[]);
+    assert!(
+        matches!(none.act(Act::Off).await, Err(DeviceError::Parameter { name, .. }) if name == "status_file")
+    );
+}
+
+#[tokio::test]
+async fn fence_dummy_that_sleeps_is_ended_at_the_deadline() {
+    let rigs = Rigs::new().await.unwrap();
+    let file = rigs.file("node-1.power");
+    let fail = [("status_file", file.to_str().unwrap()), ("delay", "600")];
+    let slow = Device::agent(&rigs, "fence_dummy", &fail);
+    let within = Duration::from_secs(3);
+    let answer = slow.within(Act::Off, within).await;
+    assert_eq!(answer, Err(DeviceError::TimedOut { after: within }));
+}
+
+/// Agents whose library is not there say so; agents that read no power are refused by their own words.
+#[tokio::test]
+async fn agents_of_the_distribution_are_judged_by_what_they_say() {
+    let rigs = Rigs::new().await.unwrap();
+    for name in [
+        "fence_kdump",
+        "fence_sbd",
+        "fence_scsi",
+        "fence_brocade",
+        "fence_rcd_serial",
+        "fence_zvmip",
+        "fence_ovh",
+    ] {
+        let refused = Device::agent(&rigs, name, &[]).act(Act::Look).await;
+        assert!(matches!(refused, Err(DeviceError::Metadata { .. })), "{name}: {refused:?}");
+    }
+    for name in ["fence_apc", "fence_aws", "fence_ilo4", "fence_idrac", "fence_virsh", "fence_vmware_rest"] {
+        let refused = Device::agent(&rigs, name, &[("passwrd", "x")]).act(Act::Look).await;
+        assert!(matches!(refused, Err(DeviceError::Parameter { .. })), "{name}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn fence_ipmilan() {
+    let rigs = Rigs::new().await.unwrap();
+    let bmc = rigs.ipmi("node-1").await.unwrap();
+    let port = bmc.port().to_string();
+    // The default cipher is one that this controller refuses after 14 s.
+    let parameters = [("ip", "127.0.0.1"), ("ipport", &*port), ("lanplus", "true"), ("cipher", "3")];
+    let device = Device::agent(&rigs, "fence_ipmilan", &parameters).login(PASSWORD);
+    assert_eq!(device.power().await, Power::On);
+    device.act(Act::Off).await.unwrap();
+    assert!(!bmc.is_on().unwrap());
+    assert_eq!(device.power().await, Power::Off);
+    device.act(Act::On).await.unwrap();
+    assert!(bmc.is_on().unwrap());
+
+    let stranger = Device::agent(&rigs, "fence_ipmilan", &parameters).login("wrong");
+    let error = stranger.act(Act::Off).await.unwrap_err();
+    assert!(matches!(error, DeviceError::Unreachable { .. } | DeviceError::Failed { .. }), "{error}");
+    assert!(bmc.is_on().unwrap());
+}
+
+#[tokio::test]
+async fn redfish_natively() {
+    let rigs = Rigs::new().await.unwrap();
+    let service = rigs.redfish(&[("node-1", UUID), ("node-2", OTHER)], None).await.unwrap();
+    let (address, ca) = (service.address(), rigs.authority().unwrap());
+    let system = format!("/redfish/v1/Systems/{UUID}");
+    let parameters = [("address", &*address), ("ca", &ca), ("system", &system)];
+    let mut device = Device::new(&rigs, Driver::Redfish, &parameters).login(PASSWORD);
+    device.system_uuid = UUID;
+    let look = device.act(Act::Look).await.unwrap();
+    assert_eq!((look.power, look.identity), (Power::On, Identity::Match));
+    assert_eq!(device.act(Act::Off).await.unwrap().power, Power::Off);
+    assert_eq!(device.act(Act::On).await.unwrap().power, Power::On);
+
+    // The same with the wrong machine, the wrong password, nobody's word for the certificate, and no system.
+    device.system_uuid = OTHER;
+    let stranger = device.act(Act::Off).await.unwrap();
+    assert_eq!(stranger.identity, Identity::Mismatch { found: UUID.to_owned() });
+    device.system_uuid = UUID;
+    assert_eq!(device.power().await, Power::On);
+    let refused = Device::new(&rigs, Driver::Redfish, &parameters).login("wrong").act(Act::Off).await;
+    assert!(matches!(refused, Err(DeviceError::Login { .. })), "{refused:?}");
+    let other = Rigs::new().await.unwrap().authority().unwrap();
+    let strange = [("address", &*address), ("ca", &other), ("system", &system)];
+    let refused = Device::new(&rigs, Driver::Redfish, &strange).login(PASSWORD).act(Act::Off).await;
+    assert!(matches!(refused, Err(DeviceError::Tls { .. })), "{refused:?}");
+    let which = Device::new(&rigs, Driver::Redfish, &parameters[..2]).login(PASSWORD).act(Act::Look).await;
+    assert!(matches!(&which, Err(DeviceError::Parameter { name, .. }) if name == "system"), "{which:?}");
+}
+
+#[tokio::test]
+async fn fence_redfish() {
+    let rigs = Rigs::new().await.unwrap();
+    let service = rigs.redfish(&[("node-1", UUID), ("node-2", OTHER)], None).await.unwrap();
+    let (port, system) = (service.port().to_string(), format!("/redfish/v1/Systems/{UUID}"));
+    let trusting =
+        [("ip", "127.0.0.1"), ("ipport", &*port), ("systems_uri", &system), ("ssl_insecure", "true")];
+    let device = Device::agent(&rigs, "fence_redfish", &trusting).login(PASSWORD);
+    assert_eq!(device.power().await, Power::On);
+    device.act(Act::Off).await.unwrap();
+    assert_eq!(device.power().await, Power::Off);
+
+    // The flag that is false is left out: the agent would take its mere presence for yes.
+    let verifying =
+        [("ip", "127.0.0.1"), ("ipport", &*port), ("systems_uri", &system), ("ssl_insecure", "false")];
+    let refused = Device::agent(&rigs, "fence_redfish", &verifying).login(PASSWORD).act(Act::On).await;
+    assert!(matches!(refused, Err(DeviceError::Tls { .. })), "{refused:?}");
+    let nameless =
+        Device::agent(&rigs, "fence_redfish", &[trusting[0], trusting[1], trusting[3]]).login(PASSWORD);
+    let refused = nameless.act(Act::Off).await;
+    assert!(
+        matches!(&refused, Err(DeviceError::Parameter { name, .. }) if name == "systems_uri"),
+        "{refused:?}"
+    );
+}

@@ -1,0 +1,275 @@
+//! What people say about nodes: that one is off, that it is not, that it should be fenced.
+//!
+//! Danger note: [`confirm`] makes evidence of a person's word, and pods are force deleted by it. It is written about the
+//! incarnation that was examined, in the name that the API server knows the person by, and never while a kubelet
+//! speaks. What the API server lets whom write is RBAC's: the right to create FenceEvidences is the right to confirm.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::fence::incident_name;
+use super::verify::is_ready;
+use super::witness::{LeaseSample, Look, look};
+use crate::api::{
+    FenceEvidenceSpec, FencePolicySpec, FencePolicyStatus, FenceTrigger, GROUP, Incarnation, KindOfEvidence,
+    NodeFenceSpec, Trigger, VERSION, group_path,
+};
+use crate::client::{ApiError, Call, Connection, Method};
+use crate::clock::Env;
+use crate::wire;
+
+/// Why nothing was done.
+#[derive(Debug, thiserror::Error)]
+pub enum PeopleError {
+    /// There is no such node.
+    #[error(
+        "there is no node {0:?}; of a node whose object was deleted the pods are removed by themselves, after the quarantine"
+    )]
+    NoNode(String),
+    /// Its kubelet says that it is well.
+    #[error("node {0} is Ready: its kubelet speaks. Nothing was written")]
+    Ready(String),
+    /// Its kubelet renewed its Lease while it was examined.
+    #[error("the kubelet of node {0} renewed its Lease just now: it is not off. Nothing was written")]
+    Heard(String),
+    /// It does not say which boot it is in.
+    #[error(
+        "node {0} has no status.nodeInfo.bootID: what is said of it could not be told from what is said of its next boot"
+    )]
+    NoBootId(String),
+    /// Nobody said how to fence it.
+    #[error("no FencePolicy chooses node {0}; create one whose nodeSelector does")]
+    NoPolicy(String),
+    /// It is there already.
+    #[error("{kind} {name} is there already; see kubectl get {kind} {name} -o yaml")]
+    There {
+        /// The kind.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// There is nothing to take back.
+    #[error("there is no {kind} about the present life of node {node}")]
+    Nothing {
+        /// The kind.
+        kind: &'static str,
+        /// The node.
+        node: String,
+    },
+    /// A request failed.
+    #[error("{doing}")]
+    Api {
+        /// What was tried.
+        doing: &'static str,
+        /// How it failed.
+        source: ApiError,
+    },
+}
+
+fn api(doing: &'static str) -> impl FnOnce(ApiError) -> PeopleError {
+    move |source| PeopleError::Api { doing, source }
+}
+
+/// A node, as it was found.
+#[derive(Clone, Debug)]
+pub struct Examined {
+    /// Which life of it.
+    pub node: Incarnation,
+    /// Its labels.
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// It says that it is Ready.
+    pub ready: bool,
+    /// When its Lease was last renewed, by its kubelet's clock.
+    pub renewed: Option<String>,
+}
+
+fn renewed(lease: &LeaseSample) -> Option<String> {
+    match lease {
+        LeaseSample::Absent | LeaseSample::Present { renewed: None, .. } => None,
+        LeaseSample::Present { renewed: Some(time), .. } => time.timestamp().map(|time| time.to_string()),
+    }
+}
+
+/// Reads a node and its Lease by quorum.
+///
+/// # Errors
+/// It is not there, or says too little of itself.
+pub async fn examine(connection: &Connection, env: &Env, name: &str) -> Result<Examined, PeopleError> {
+    let Look { node, lease, .. } = look(connection, env, name).await.map_err(api("reading the node"))?;
+    let node = node.ok_or_else(|| PeopleError::NoNode(name.to_owned()))?;
+    let ready = is_ready(&node);
+    let meta = node.metadata.unwrap_or_default();
+    let boot_id = node.status.and_then(|status| status.node_info).and_then(|info| info.boot_id);
+    let boot_id =
+        boot_id.filter(|id| !id.is_empty()).ok_or_else(|| PeopleError::NoBootId(name.to_owned()))?;
+    let node = Incarnation { name: name.to_owned(), uid: meta.uid.unwrap_or_default(), boot_id };
+    Ok(Examined { node, labels: meta.labels, ready, renewed: renewed(&lease) })
+}
+
+/// Waits for as long as a living kubelet takes to renew its Lease, and looks again.
+///
+/// # Errors
+/// It is heard, or began another life.
+pub async fn listen(
+    connection: &Connection,
+    env: &Env,
+    examined: &Examined,
+    listen_for: Duration,
+) -> Result<(), PeopleError> {
+    let name = &examined.node.name;
+    if examined.ready {
+        return Err(PeopleError::Ready(name.clone()));
+    }
+    env.sleep(listen_for).await;
+    let again = examine(connection, env, name).await?;
+    if again.ready {
+        return Err(PeopleError::Ready(name.clone()));
+    }
+    let same = again.renewed == examined.renewed && again.node == examined.node;
+    if same { Ok(()) } else { Err(PeopleError::Heard(name.clone())) }
+}
+
+/// Who the API server takes us for.
+///
+/// # Errors
+/// It does not say.
+pub async fn whoami(connection: &Connection) -> Result<String, PeopleError> {
+    let body = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+    let call = Call::write(Method::Post, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &body);
+    let answer = connection.send(call).await.and_then(|raw| raw.whole().map_err(ApiError::Undecodable));
+    let answer = answer.map_err(api("asking who you are"))?;
+    let user = answer.pointer("/status/userInfo/username").and_then(serde_json::Value::as_str);
+    Ok(user.unwrap_or("unknown").to_owned())
+}
+
+async fn create(
+    connection: &Connection,
+    kind: &'static str,
+    plural: &'static str,
+    name: &str,
+    spec: &impl serde::Serialize,
+) -> Result<(), PeopleError> {
+    let body = json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": kind,
+        "metadata": { "name": name },
+        "spec": spec,
+    });
+    match connection.send(Call::write(Method::Post, group_path(plural), &body)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_changed() => Err(PeopleError::There { kind: plural, name: name.to_owned() }),
+        Err(source) => Err(PeopleError::Api { doing: "writing it down", source }),
+    }
+}
+
+/// Writes down that a person says that the node is off. Gives back the name of the evidence.
+///
+/// # Errors
+/// It is there already, or could not be written.
+pub async fn confirm(
+    connection: &Connection,
+    examined: &Examined,
+    by: &str,
+    reason: &str,
+) -> Result<String, PeopleError> {
+    let name = incident_name(&examined.node);
+    let spec = FenceEvidenceSpec {
+        node: examined.node.clone(),
+        kind: KindOfEvidence::Asserted,
+        fence: None,
+        samples: Vec::new(),
+        lease_renewed: examined.renewed.clone(),
+        by: by.to_owned(),
+        reason: Some(reason.to_owned()),
+    };
+    create(connection, "FenceEvidence", "fenceevidences", &name, &spec).await?;
+    Ok(name)
+}
+
+/// Takes back what is said of the node's present life.
+///
+/// # Errors
+/// There is nothing, or it could not be written.
+pub async fn withdraw(
+    connection: &Connection,
+    env: &Env,
+    node: &Incarnation,
+    reason: &str,
+) -> Result<String, PeopleError> {
+    let name = incident_name(node);
+    let at = format!("{:.0}", env.clock.wall());
+    let body = json!({ "status": { "invalidated": { "at": at, "reason": reason } } });
+    let path = group_path(&format!("fenceevidences/{name}/status"));
+    merge(connection, path, &body, "FenceEvidence", node).await?;
+    Ok(name)
+}
+
+async fn merge(
+    connection: &Connection,
+    path: String,
+    body: &serde_json::Value,
+    kind: &'static str,
+    node: &Incarnation,
+) -> Result<(), PeopleError> {
+    match connection.send(Call::write(Method::Merge, path, body)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() => Err(PeopleError::Nothing { kind, node: node.name.clone() }),
+        Err(source) => Err(PeopleError::Api { doing: "writing it down", source }),
+    }
+}
+
+/// Asks for the node to be fenced. Gives back the name of the NodeFence.
+///
+/// # Errors
+/// No policy chooses the node, it is asked for already, or it could not be written.
+pub async fn ask_to_fence(
+    connection: &Connection,
+    examined: &Examined,
+    by: &str,
+    reason: &str,
+    dry_run: bool,
+) -> Result<String, PeopleError> {
+    let policy = policy_of(connection, examined).await?;
+    let name = incident_name(&examined.node);
+    let trigger = FenceTrigger { kind: Trigger::Person, reason: reason.to_owned(), by: Some(by.to_owned()) };
+    let spec = NodeFenceSpec { node: examined.node.clone(), policy, trigger, dry_run, cancelled: false };
+    create(connection, "NodeFence", "nodefences", &name, &spec).await?;
+    Ok(name)
+}
+
+#[derive(serde::Deserialize)]
+struct Policies {
+    items: Vec<wire::Custom<FencePolicySpec, FencePolicyStatus>>,
+}
+
+/// As the controller chooses ([`crate::cache::View::policy_of`]).
+async fn policy_of(connection: &Connection, examined: &Examined) -> Result<String, PeopleError> {
+    let raw = connection.send(Call::get(group_path("fencepolicies")).whole()).await;
+    let whole = raw.and_then(|raw| raw.whole().map_err(ApiError::Undecodable));
+    let whole =
+        whole.map_err(api("reading the FencePolicies; are the CRDs installed? See pod-safety manifests"))?;
+    let all: Policies = serde_json::from_value(whole).map_err(|error| PeopleError::Api {
+        doing: "reading the FencePolicies",
+        source: ApiError::Undecodable(wire::WireError::Json(error)),
+    })?;
+    let chosen = all.items.iter().filter(|policy| policy.spec.node_selector.chooses(&examined.labels));
+    let named = chosen.filter_map(|policy| Some((policy.spec.priority, policy.metadata.name.as_deref()?)));
+    let first = named.min_by_key(|(priority, name)| (std::cmp::Reverse(*priority), *name));
+    let missing = || PeopleError::NoPolicy(examined.node.name.clone());
+    first.map(|(_, name)| name.to_owned()).ok_or_else(missing)
+}
+
+/// Has no new attempt begun against the node's present life.
+///
+/// # Errors
+/// There is no incident, or it could not be written.
+pub async fn cancel(connection: &Connection, node: &Incarnation) -> Result<String, PeopleError> {
+    let name = incident_name(node);
+    let body = json!({ "spec": { "cancelled": true } });
+    merge(connection, group_path(&format!("nodefences/{name}")), &body, "NodeFence", node).await?;
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests;
