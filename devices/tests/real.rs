@@ -138,6 +138,37 @@ async fn fence_ipmilan() {
     assert!(bmc.is_on().unwrap());
 }
 
+/// The agent waits for ipmitool, and ipmitool for a controller that is not there: 20 s, were they let.
+#[tokio::test]
+async fn the_ipmitool_of_an_agent_ends_with_it() {
+    let rigs = Rigs::new().await.unwrap();
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = nobody.local_addr().unwrap().port().to_string();
+    let parameters = [("ip", "127.0.0.1"), ("ipport", &*port), ("lanplus", "true"), ("cipher", "3")];
+    let device = Device::agent(&rigs, "fence_ipmilan", &parameters).login(PASSWORD);
+    let within = Duration::from_secs(3);
+    let seen = async {
+        let mut seen = 0;
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            seen = running(&port).max(seen);
+        }
+        seen
+    };
+    let (answer, seen) = tokio::join!(device.within(Act::Off, within), seen);
+    assert_eq!(answer, Err(DeviceError::TimedOut { after: within }));
+    assert!(seen > 0, "there was no ipmitool to end");
+    assert_eq!(running(&port), 0);
+}
+
+/// How many processes have this word among their arguments.
+fn running(word: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let arguments =
+        processes.map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default());
+    arguments.filter(|text| text.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())).count()
+}
+
 #[tokio::test]
 async fn redfish_natively() {
     let rigs = Rigs::new().await.unwrap();

@@ -37,15 +37,17 @@ async fn each_act_is_told_by_its_word() {
     }
 }
 
-/// One in the agent's group, one in a session of its own, one that a dead parent left to the system.
+/// One in the agent's group, one there without an environment, one in a session of its own, one that a dead parent
+/// left to the system.
 const CHILDREN: &str = "sleep 300 & echo $! >> \"$here/pids\"
+env -i sleep 300 & echo $! >> \"$here/pids\"
 setsid sh -c 'echo $$ >> \"$0/pids\"; exec sleep 300' \"$here\" &
 (setsid sh -c 'echo $$ >> \"$0/pids\"; exec sleep 300 >/dev/null 2>&1 </dev/null' \"$here\" &) &
-while [ $(wc -l < \"$here/pids\") -lt 3 ]; do sleep 0.01; done";
+while [ $(wc -l < \"$here/pids\") -lt 4 ]; do sleep 0.01; done; sleep 0.1";
 
 fn assert_all_dead(stage: &Stage) {
     let pids = stage.read("pids");
-    assert_eq!(pids.lines().count(), 3);
+    assert_eq!(pids.lines().count(), 4);
     for pid in pids.lines() {
         assert_dead(pid);
     }
@@ -88,7 +90,7 @@ async fn what_an_agent_leaves_behind_is_killed_and_told() {
     let stage = Stage::new().agent(&format!("{CHILDREN}\n{OFF}"));
     let answer = stage.act(Act::Look).await.unwrap();
     assert_eq!(answer.power, Power::Off);
-    assert!(answer.said.contains("left 3 processes behind"), "{}", answer.said);
+    assert!(answer.said.contains("left 4 processes behind"), "{}", answer.said);
     assert_all_dead(&stage);
 }
 
