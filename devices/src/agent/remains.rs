@@ -42,7 +42,6 @@ impl Remains {
             // It fails when the process is gone.
             let _ = pidfd_send_signal(handle, Signal::KILL);
         }
-        self.reap();
         seen
     }
 
@@ -53,8 +52,8 @@ impl Remains {
     }
 
     /// Takes the exit states of those that became our children when their parents died: as the first process of a
-    /// container we are everybody's last parent, and nobody else would.
-    fn reap(&self) {
+    /// container we are everybody's last parent, and nobody else would. To be called when all have ended.
+    pub(super) fn reap(&self) {
         for handle in self.found.values() {
             // It fails for those that are not our children.
             let _ = waitid(WaitId::PidFd(handle.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
