@@ -160,10 +160,10 @@ async fn the_ipmitool_of_an_agent_ends_with_it() {
     let port = nobody.local_addr().unwrap().port().to_string();
     let parameters = [("ip", "127.0.0.1"), ("ipport", &*port), ("lanplus", "true"), ("cipher", "3")];
     let device = Device::agent(&rigs, "fence_ipmilan", &parameters).login(PASSWORD);
-    let within = Duration::from_secs(3);
+    let within = Duration::from_secs(6);
     let seen = async {
         let mut seen = 0;
-        for _ in 0..100 {
+        for _ in 0..250 {
             tokio::time::sleep(Duration::from_millis(20)).await;
             seen = running(&port).max(seen);
         }

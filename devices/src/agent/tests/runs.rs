@@ -69,7 +69,7 @@ fn state(pid: &str) -> String {
 #[tokio::test]
 async fn at_the_deadline_nothing_is_left() {
     let stage = Stage::new().agent(&format!("{CHILDREN}\necho $$ > \"$here/agent\"; sleep 300"));
-    let within = Duration::from_secs(2);
+    let within = Duration::from_secs(4);
     let answer = stage.devices.carry_out(order(Act::Off, within)).await;
     assert_eq!(answer, Err(DeviceError::TimedOut { after: within }));
     assert_all_dead(&stage);
