@@ -32,8 +32,9 @@ impl Remains {
         Self { group, mark: format!("{MARK}={mark}"), found: BTreeMap::new() }
     }
 
-    /// Kills the group and everything with the mark; says how many processes were seen beside the leader. Zero means that nothing is left. May be called while the leader is not reaped yet, and only then:
-    /// afterwards its number can be a stranger's.
+    /// Kills the group and everything with the mark; says how many processes were seen beside the leader: zero means
+    /// that nothing is left. May be called while the leader is not reaped yet, and only then: afterwards its number
+    /// can be a stranger's.
     pub(super) fn kill(&mut self) -> usize {
         let seen = self.look();
         // It fails when the group is empty, which is what is wanted.
