@@ -32,8 +32,8 @@ impl Redactor {
             let secret = value.reveal();
             forms.extend(forms_of(secret));
             // The header of Basic authentication, as HTTP libraries print it when they are told to be talkative.
-            for other in parameters.iter().filter(|(other, _)| *other != name) {
-                let pair = Zeroizing::new(format!("{}:{secret}", other.1.reveal()));
+            if let Some(username) = parameters.get("username").filter(|_| name != "username") {
+                let pair = Zeroizing::new(format!("{}:{secret}", username.reveal()));
                 forms.insert(BASE64.encode(pair.as_bytes()));
             }
         }

@@ -10,6 +10,8 @@ use pod_safety_shared::clock::Env;
 use pod_safety_shared::transport::{
     Act, Answer, DeviceError, Driver, FenceTransport as _, Identity, Machine, Order, Power, Secret, Value,
 };
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 const UUID: &str = "27946b59-9e44-4fa7-8e91-f3527a1ef094";
 const OTHER: &str = "11111111-2222-3333-4444-555555555555";
@@ -95,6 +97,18 @@ async fn fence_dummy_that_sleeps_is_ended_at_the_deadline() {
     assert_eq!(answer, Err(DeviceError::TimedOut { after: within }));
 }
 
+/// The agents' own reader trims, unquotes and drops; what it is given is what it takes.
+#[tokio::test]
+async fn odd_values_arrive_as_they_are() {
+    let rigs = Rigs::new().await.unwrap();
+    for name in ["a  b", "a=b=", "#a", "\"a", "a\"", "\"a\"b", "'a'", "\\a", "%41", "$a", "é", "a\tb"] {
+        let file = rigs.file(name);
+        let dummy = Device::agent(&rigs, "fence_dummy", &[("status_file", file.to_str().unwrap())]);
+        dummy.act(Act::On).await.unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "on", "{name}");
+    }
+}
+
 /// Agents whose library is not there say so; agents that read no power are refused by their own words.
 #[tokio::test]
 async fn agents_of_the_distribution_are_judged_by_what_they_say() {
@@ -138,6 +152,37 @@ async fn fence_ipmilan() {
     assert!(bmc.is_on().unwrap());
 }
 
+/// The agent waits for ipmitool, and ipmitool for a controller that is not there: 20 s, were they let.
+#[tokio::test]
+async fn the_ipmitool_of_an_agent_ends_with_it() {
+    let rigs = Rigs::new().await.unwrap();
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = nobody.local_addr().unwrap().port().to_string();
+    let parameters = [("ip", "127.0.0.1"), ("ipport", &*port), ("lanplus", "true"), ("cipher", "3")];
+    let device = Device::agent(&rigs, "fence_ipmilan", &parameters).login(PASSWORD);
+    let within = Duration::from_secs(6);
+    let seen = async {
+        let mut seen = 0;
+        for _ in 0..250 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            seen = running(&port).max(seen);
+        }
+        seen
+    };
+    let (answer, seen) = tokio::join!(device.within(Act::Off, within), seen);
+    assert_eq!(answer, Err(DeviceError::TimedOut { after: within }));
+    assert!(seen > 0, "there was no ipmitool to end");
+    assert_eq!(running(&port), 0);
+}
+
+/// How many processes have this word among their arguments.
+fn running(word: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let arguments =
+        processes.map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default());
+    arguments.filter(|text| text.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())).count()
+}
+
 #[tokio::test]
 async fn redfish_natively() {
     let rigs = Rigs::new().await.unwrap();
@@ -171,13 +216,17 @@ async fn redfish_natively() {
 #[tokio::test]
 async fn fence_redfish() {
     let rigs = Rigs::new().await.unwrap();
-    let service = rigs.redfish(&[("node-1", UUID), ("node-2", OTHER)], None).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let service = rigs.redfish(&[("node-1", UUID), ("node-2", OTHER)], Some(&url)).await.unwrap();
     let (port, system) = (service.port().to_string(), format!("/redfish/v1/Systems/{UUID}"));
     let trusting =
         [("ip", "127.0.0.1"), ("ipport", &*port), ("systems_uri", &system), ("ssl_insecure", "true")];
     let device = Device::agent(&rigs, "fence_redfish", &trusting).login(PASSWORD);
     assert_eq!(device.power().await, Power::On);
-    device.act(Act::Off).await.unwrap();
+    let (off, told) = tokio::join!(device.act(Act::Off), told(&listener, "\"pending_power\": null"));
+    off.unwrap();
+    assert!(told.contains(UUID) && told.contains("\"power_state\": \"Off\""), "{told}");
     assert_eq!(device.power().await, Power::Off);
 
     // The flag that is false is left out: the agent would take its mere presence for yes.
@@ -192,4 +241,20 @@ async fn fence_redfish() {
         matches!(&refused, Err(DeviceError::Parameter { name, .. }) if name == "systems_uri"),
         "{refused:?}"
     );
+}
+
+/// The first of the service's messages that has `text` in it. Each is answered, for the service waits for that.
+async fn told(listener: &TcpListener, text: &str) -> String {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut message = Vec::new();
+        while !message.ends_with(b"}") {
+            assert!(stream.read_buf(&mut message).await.unwrap() > 0);
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await.unwrap();
+        let message = String::from_utf8_lossy(&message).into_owned();
+        if message.contains(text) {
+            return message;
+        }
+    }
 }

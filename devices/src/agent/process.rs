@@ -89,8 +89,11 @@ pub(super) async fn run(env: &Env, path: &Path, input: &[u8], deadline: Mono) ->
     match ended {
         Some(ended) => ended,
         None => {
-            // Not left to the drop: who gets this answer relies on nothing being left.
-            group.end(env).await?;
+            // Not left to the drop: who gets this answer relies on nothing being left. Its end may have come and only
+            // the end of its words not, where something out of our reach holds its pipes.
+            if !group.reaped {
+                group.end(env).await?;
+            }
             Err(RunError::TimedOut)
         }
     }
@@ -165,6 +168,7 @@ impl Group {
         }
         let status = self.child.wait()?;
         self.reaped = true;
+        self.remains.reap();
         Ok(ControlFlow::Break(status))
     }
 }
@@ -180,6 +184,7 @@ impl Drop for Group {
             // Nobody is left to tell.
             let _ = self.child.wait();
         }
+        self.remains.reap();
     }
 }
 

@@ -1,8 +1,9 @@
 //! What an agent started, found and killed.
 //!
 //! A process group is killed as one, and agents stay in theirs. What leaves it (`setsid`, a daemon) is found by a mark
-//! that everything inherits: one variable of its environment, made anew for each run. A process that also wipes its
-//! environment, or runs as another user, is out of reach; agents are programs of the distribution and do neither.
+//! that everything inherits: one variable of its environment, made anew for each run. What does both, leaves the group
+//! and wipes its environment, is out of reach, and so is what runs as another user; agents are programs of the
+//! distribution and do neither.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -31,9 +32,9 @@ impl Remains {
         Self { group, mark: format!("{MARK}={mark}"), found: BTreeMap::new() }
     }
 
-    /// Kills the group and everything with the mark; says how many processes with the mark were seen beside the
-    /// leader. Zero means that nothing is left. May be called while the leader is not reaped yet, and only then:
-    /// afterwards its number can be a stranger's.
+    /// Kills the group and everything with the mark; says how many processes were seen beside the leader: zero means
+    /// that nothing is left. May be called while the leader is not reaped yet, and only then: afterwards its number
+    /// can be a stranger's.
     pub(super) fn kill(&mut self) -> usize {
         let seen = self.look();
         // It fails when the group is empty, which is what is wanted.
@@ -42,7 +43,6 @@ impl Remains {
             // It fails when the process is gone.
             let _ = pidfd_send_signal(handle, Signal::KILL);
         }
-        self.reap();
         seen
     }
 
@@ -53,8 +53,8 @@ impl Remains {
     }
 
     /// Takes the exit states of those that became our children when their parents died: as the first process of a
-    /// container we are everybody's last parent, and nobody else would.
-    fn reap(&self) {
+    /// container we are everybody's last parent, and nobody else would. To be called when all have ended.
+    pub(super) fn reap(&self) {
         for handle in self.found.values() {
             // It fails for those that are not our children.
             let _ = waitid(WaitId::PidFd(handle.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
@@ -66,13 +66,13 @@ impl Remains {
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
             let Some(pid) = number.and_then(Pid::from_raw) else { continue };
-            if pid == self.group || !self.marked(&entry.path()) {
+            if pid == self.group || !self.ours(&entry.path()) {
                 continue;
             }
             seen += 1;
-            // The handle first, then the mark once more: between the two looks the number may have passed on.
+            // The handle first, then one more look: between the two the number may have passed on.
             if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
-                && self.marked(&entry.path())
+                && self.ours(&entry.path())
             {
                 self.found.insert(pid.as_raw_nonzero().get(), handle);
             }
@@ -80,10 +80,20 @@ impl Remains {
         seen
     }
 
-    fn marked(&self, process: &Path) -> bool {
+    fn ours(&self, process: &Path) -> bool {
         // Gone, or not ours to read: not one of these.
         let environment = std::fs::read(process.join("environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|entry| entry == self.mark.as_bytes())
+        let marked = environment.split(|byte| *byte == 0).any(|entry| entry == self.mark.as_bytes());
+        marked || self.in_group(process).unwrap_or_default()
+    }
+
+    /// Whether it lives in the group: its state and the group are the first and the third word behind its name, which
+    /// stands in brackets and may hold any others.
+    fn in_group(&self, process: &Path) -> Option<bool> {
+        let stat = std::fs::read_to_string(process.join("stat")).ok()?;
+        let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+        let (state, group) = (words.next()?, words.nth(1)?);
+        Some(!["Z", "X"].contains(&state) && group.parse() == Ok(self.group.as_raw_nonzero().get()))
     }
 }
 

@@ -38,6 +38,7 @@ pub(super) struct Stub {
     /// `GET /path body`, in order.
     pub(super) asked: Mutex<Vec<String>>,
     pub(super) headers: Mutex<Vec<String>>,
+    pub(super) connections: Mutex<usize>,
     answers: Answers,
     /// It closes the connection with each answer.
     pub(super) closes: bool,
@@ -68,6 +69,7 @@ impl Stub {
             certificate: certificate.pem(),
             asked: Mutex::default(),
             headers: Mutex::default(),
+            connections: Mutex::default(),
             answers: Box::new(answers),
             closes: false,
         }
@@ -105,6 +107,7 @@ impl Stub {
         let serve = async {
             loop {
                 let (stream, _) = self.listener.accept().await.unwrap();
+                *self.connections.lock() += 1;
                 // A client that does not trust us ends the handshake; one that has enough ends the connection.
                 if let Ok(stream) = self.tls.accept(stream).await {
                     let _ = self.speak(stream).await;

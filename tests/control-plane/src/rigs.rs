@@ -76,7 +76,8 @@ impl Rigs {
     }
 
     /// A Redfish service with these systems, all of them on; each is told by its name and UUID. It takes some seconds
-    /// to switch one, as hardware does. What it has switched it puts as JSON to the URL `tells`, if there is one.
+    /// to switch one, as hardware does. Each change it puts as JSON to the URL `tells`, if there is one, and waits for the
+    /// answer: once when it was told (`pending_power`), and once when it has switched (`"pending_power": null`).
     pub async fn redfish(&self, systems: &[(&str, &str)], tells: Option<&str>) -> Result<Redfish, Error> {
         let port = Port::reserve()?;
         let state = self.file(&format!("redfish-{}", port.number()));

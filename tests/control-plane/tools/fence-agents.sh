@@ -14,10 +14,12 @@ mkdir -p "$cache"
 cache=$(cd "$cache" && pwd -P)
 finished=$cache/fence-agents-$(sha256sum <"${BASH_SOURCE[0]}" | cut -c1-16)
 
-if [ -d "$finished" ]; then
+done_already() {
+    [ -d "$finished" ] || return 1
+    touch "$finished" # says that it is in use; see below
     printf '%s\n' "$finished"
-    exit 0
-fi
+}
+done_already && exit
 
 # Agents of this version are what docs/fence-devices.md speaks of.
 version=4.12.1
@@ -29,10 +31,7 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 exec 9>"$cache/fence-agents.lock"
 flock 9
-if [ -d "$finished" ]; then
-    printf '%s\n' "$finished"
-    exit 0
-fi
+done_already && exit
 building=$finished.building
 rm -rf "$building"
 mkdir -p "$building"/{packages,agents,bin}
@@ -77,4 +76,6 @@ for agent in "$building"/agents/*; do
 done
 
 mv "$building" "$finished"
-printf '%s\n' "$finished"
+# What nobody asked for in a week goes.
+find "$cache" -mindepth 1 -maxdepth 1 -type d -name 'fence-agents-*' -mtime +7 -exec rm -rf {} +
+done_already

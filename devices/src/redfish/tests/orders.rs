@@ -29,6 +29,7 @@ async fn off_is_forced_once_and_watched() {
     let answer = stub.carry_out(&stub.order(Act::Off)).await.unwrap();
     assert_eq!(answer.power, Power::Off);
     assert_eq!(stub.posts(), [FORCE_OFF]);
+    assert_eq!((stub.asked.lock().len(), *stub.connections.lock()), (3, 1));
 }
 
 #[tokio::test]
