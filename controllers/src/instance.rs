@@ -203,7 +203,8 @@ fn start_controllers(
             Name::TaintEviction => start(TaintEviction::new(metrics.registry())?, around, beats, running),
             Name::NodeLifecycle => {
                 let settings = node_lifecycle::Config { mode: config.mode, ..config.node_lifecycle.clone() };
-                start(NodeLifecycle::new(settings, metrics.registry())?, around, beats, running);
+                let leadership = Arc::clone(&running.leadership);
+                start(NodeLifecycle::new(settings, leadership, metrics.registry())?, around, beats, running);
             }
             Name::Fencing => {
                 let settings = fencing::Config { mode: config.mode, our_node: config.node_name.clone() };

@@ -102,6 +102,7 @@ impl LeaseConfig {
 /// A stretch of time in which this process may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
+    began: Mono,
     ends: Mono,
 }
 
@@ -147,9 +148,8 @@ impl Leadership {
     /// Without election this process leads for ever.
     #[must_use]
     pub fn alone() -> Arc<Self> {
-        let ends = Mono::from_start(Duration::MAX);
         let leadership = Self::none();
-        leadership.set(Some(Term { ends }));
+        leadership.set(Some(Term { began: Mono::default(), ends: Mono::from_start(Duration::MAX) }));
         leadership
     }
 
@@ -157,14 +157,14 @@ impl Leadership {
     #[cfg(test)]
     pub(crate) fn for_tests(ends: Mono) -> Arc<Self> {
         let leadership = Self::none();
-        leadership.set(Some(Term { ends }));
+        leadership.set(Some(Term { began: Mono::default(), ends }));
         leadership
     }
 
     /// The beginning of it, without an end.
     #[cfg(test)]
     pub(crate) fn lead_for_tests(&self) {
-        self.set(Some(Term { ends: Mono::from_start(Duration::MAX) }));
+        self.set(Some(Term { began: Mono::default(), ends: Mono::from_start(Duration::MAX) }));
     }
 
     /// The end of it.
@@ -177,6 +177,12 @@ impl Leadership {
     #[must_use]
     pub fn term(&self, now: Mono) -> Option<Term> {
         self.term.lock().filter(|term| now < term.ends)
+    }
+
+    /// Since when this process leads without a break: the API server was reached each time that it renewed.
+    #[must_use]
+    pub fn since(&self, now: Mono) -> Option<Mono> {
+        self.term(now).map(|term| term.began)
     }
 
     /// Hears of gains and losses. A loss may be heard late; [`Leadership::term`] is exact. A
@@ -290,8 +296,10 @@ impl Elector {
         let led = self.leadership.told.lock().leads;
         match tried {
             Ok(Attempt::Held(sent)) => {
-                let lapsed = led && self.leadership.term(now).is_none();
-                self.leadership.set(Some(Term { ends: sent + self.config.renew_deadline }));
+                let began = self.leadership.since(now);
+                let lapsed = led && began.is_none();
+                let (began, ends) = (began.unwrap_or(now), sent + self.config.renew_deadline);
+                self.leadership.set(Some(Term { began, ends }));
                 if !led {
                     tracing::info!(identity = %self.config.identity, lease = %self.config.name, "leads");
                     self.metrics.leads(&self.config.name, true);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_shared::authority::{Effect, Hold, Intent, NodeUpdate, OurTaint, Update};
-use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::cache::{BREAK, Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Mode, Subject};
 use pod_safety_shared::model::{
@@ -43,7 +43,7 @@ impl Key {
     }
 }
 
-/// What an operator decided.
+/// What an operator decided, and one thing that the election did.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Beside KCM's controller or in its place.
@@ -56,6 +56,8 @@ pub struct Config {
     pub suspect_after: Duration,
     /// How fast nodes are given up.
     pub rates: Rates,
+    /// Since when this process leads without a break, which shows that the API server takes writes; `None`: it does not.
+    pub led_since: Option<Mono>,
 }
 
 impl Config {
@@ -68,6 +70,7 @@ impl Config {
             startup_grace: Duration::from_secs(60),
             suspect_after: Duration::from_secs(25),
             rates: Rates { normal: 0.1, disrupted: 0.01, large: 50, unhealthy: 0.55 },
+            led_since: None,
         }
     }
 }
@@ -103,7 +106,8 @@ fn replace(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision
     let readiness = match node.readiness {
         Readiness::Unknown => Readiness::Unknown,
         known @ (Readiness::Ready | Readiness::NotReady | Readiness::Missing) => {
-            let grace = Grace { silent: config.monitor_grace, startup: config.startup_grace };
+            let (silent, startup, led_since) = (config.monitor_grace, config.startup_grace, config.led_since);
+            let grace = Grace { silent, startup, led_since };
             match listen(node, view, now, grace) {
                 Heard::Until(deadline) => {
                     wanted.recheck_at(deadline);
@@ -146,7 +150,8 @@ fn guard(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision {
     wanted.says_unreachable(node.readiness);
     match node.readiness {
         Readiness::Ready => {
-            let grace = Grace { silent: config.suspect_after, startup: config.suspect_after };
+            let (silent, led_since) = (config.suspect_after, config.led_since);
+            let grace = Grace { silent, startup: silent, led_since };
             match listen(node, view, now, grace) {
                 Heard::Until(deadline) => {
                     wanted.has_no_suspicion();
@@ -173,6 +178,7 @@ fn give_up(wanted: &mut Wanted<'_>, readiness: Readiness, view: &View<'_>, now: 
         Readiness::NotReady => (NOT_READY_TAINT, UNREACHABLE_TAINT),
         Readiness::Unknown => (UNREACHABLE_TAINT, NOT_READY_TAINT),
     };
+    let silent = readiness == Readiness::Unknown;
     let (right, wrong) = ((right, Effect::NoExecute), (wrong, Effect::NoExecute));
     if wanted.is_there(right) || wanted.is_there(wrong) {
         wanted.has(right);
@@ -189,6 +195,11 @@ fn give_up(wanted: &mut Wanted<'_>, readiness: Readiness, view: &View<'_>, now: 
         }
     };
     let turn = view.last_lost_taint(zone).map_or(now, |last| next_turn(last, pace));
+    // Whoever was lost with all others comes back with them, one or two renewals after the first. A bookmark may have
+    // ended the silence a little before that. A process that begins knows of no silence.
+    let speaks = view.state(Kind::NodeLeases).unbroken_since;
+    let speaks = speaks.filter(|since| silent && *since > wanted.node.first_seen + BREAK);
+    let turn = speaks.map_or(turn, |since| turn.max(since + BREAK + missed));
     if ahead == 0 && turn <= now {
         return wanted.has(right);
     }

@@ -34,6 +34,9 @@
 //! 2. while the watch of Leases has been silent for 15 s, and since before a node was due, that node
 //!    is not called silent: one living kubelet makes it speak each 10 s. When it speaks again, kubelets have two fifths of the grace
 //!    period to be heard: they come back within one or two renewals;
+//!    What it says may be a bookmark, which an API server sends that reaches no etcd, where nobody can
+//!    renew: so while it is silent otherwise, or was until this leader began, the 20 s count from when
+//!    this process leads, for its own Lease is renewed there, too;
 //! 3. if more than half of the Ready nodes, and at least three are Ready, are overdue, nothing is
 //!    done for two seconds; then each is read alone.
 //!
@@ -43,13 +46,15 @@
 //!
 //! **Turns** (`zones`). A rate of one node in ten seconds is kept without a count of its own: the next
 //! one's turn is so long after the last taint of the zone was added, which the API says. So it
-//! survives restarts; only the taint of a node that came back is forgotten by them. Who has been lost longest comes first. One that the API server refuses to taint keeps
-//! the others of its zone waiting: it is tried again, later each time, and the log says why.
+//! survives restarts; only the taint of a node that came back is forgotten by them. Who has been lost
+//! longest comes first. One that the API server refuses to taint keeps the others of its zone
+//! waiting: it is tried again, later each time, and the log says why. When the first kubelet speaks
+//! after a silence of all, the others have two renewals, and a break, to come back before a turn.
 //!
 //! **Invariants.** A node that is heard is never called silent, nor tainted for silence. No more
 //! than one node of a zone in the time of the rate; none in a small zone of which more than 55 % are
-//! lost, and none when every zone is lost. A decision rests on the cache alone, so that a restart or
-//! a new leader neither takes a taint away nor begins a count anew that was in the API. Taints,
+//! lost, and none when every zone is lost. A decision rests on the cache, and on how long we have led,
+//! so that a restart or a new leader neither takes a taint away nor begins a count anew that was in the API. Taints,
 //! labels and conditions of others stay. What the kubelet says itself is never overwritten: it lives.
 //! The same results as kube-controller-manager (`pkg/controller/nodelifecycle`, v1.36.3), but for
 //! its weak spots:

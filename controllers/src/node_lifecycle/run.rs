@@ -6,6 +6,7 @@ use pod_safety_shared::authority::{Hold, Intent, Outcome, Update};
 use pod_safety_shared::cache::{Change, Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Controller, Decision};
+use pod_safety_shared::lease::Leadership;
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::{Kind, Pod};
 use prometheus::Registry;
@@ -17,6 +18,7 @@ use super::{Config, Key, decide};
 #[derive(Debug)]
 pub struct NodeLifecycle {
     config: Config,
+    leadership: Arc<Leadership>,
     metrics: NodeLifecycleMetrics,
 }
 
@@ -31,8 +33,12 @@ impl NodeLifecycle {
     ///
     /// # Errors
     /// Two metrics of one name: a mistake in this program.
-    pub fn new(config: Config, registry: &Registry) -> Result<Self, MetricsError> {
-        Ok(Self { config, metrics: NodeLifecycleMetrics::register(registry)? })
+    pub fn new(
+        config: Config,
+        leadership: Arc<Leadership>,
+        registry: &Registry,
+    ) -> Result<Self, MetricsError> {
+        Ok(Self { config, leadership, metrics: NodeLifecycleMetrics::register(registry)? })
     }
 
     /// What people learn of a decision about a node.
@@ -115,7 +121,8 @@ impl Controller for NodeLifecycle {
     }
 
     fn decide(&self, key: &Key, view: &View<'_>, now: Mono) -> Decision {
-        let decision = decide(key, view, now, &self.config);
+        let config = Config { led_since: self.leadership.since(now), ..self.config.clone() };
+        let decision = decide(key, view, now, &config);
         match key {
             Key::Node(name) => self.decided(name, &decision, view, now),
             Key::Pods(_) => {}

@@ -31,6 +31,8 @@ pub(super) struct Grace {
     pub(super) silent: Duration,
     /// Since its birth, if it never said how it is.
     pub(super) startup: Duration,
+    /// Since when this process leads: who does not reach the API server does not.
+    pub(super) led_since: Option<Mono>,
 }
 
 /// For a kubelet's renewals that fit into the grace (five, by default) two are waited: fewer may be late by chance.
@@ -49,9 +51,17 @@ pub(super) fn listen(node: &Node, view: &View<'_>, now: Mono, grace: Grace) -> H
     if deadline <= now && last < deadline && now.since(last) > BREAK {
         return doubtful(now + SETTLE);
     }
-    deadline = deadline.max(since + two_renewals(grace.silent));
+    let back = two_renewals(grace.silent);
+    deadline = deadline.max(since + back);
     if now < deadline {
         return Heard::Until(deadline);
+    }
+    // It may have spoken in bookmarks alone, as an API server does that cannot take renewals: nobody leads then.
+    let breaks = now.since(last) > BREAK;
+    match grace.led_since {
+        Some(led) if (breaks || led < since + back) && now < led + back => return Heard::Until(led + back),
+        None if breaks => return doubtful(now + SETTLE),
+        Some(_) | None => {}
     }
     if let Some(settled) = most_are_overdue_since(view, now, grace).map(|since| since + SETTLE)
         && now < settled

@@ -9,6 +9,7 @@ mod stage;
 mod wiring;
 
 use pod_safety_shared::authority::{Effect, Hold, Intent, NodeUpdate, Update};
+use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Mode};
 use pod_safety_shared::model::Kind;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use stage::{Stage, condition, with};
 use super::*;
 
 fn config() -> Config {
-    Config { mode: Mode::Replace, ..Config::of_kcm() }
+    Config { mode: Mode::Replace, led_since: Some(Mono::default()), ..Config::of_kcm() }
 }
 
 fn guard() -> Config {

@@ -11,6 +11,7 @@ use pod_safety_shared::clock::Task;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::lease::LeaseConfig;
 use pod_safety_shared::transport::NoTransport;
+use pod_safety_simulator::campaign::Keeper;
 use pod_safety_simulator::world::Launched;
 
 /// Starts a process with the settings of the world.
@@ -26,18 +27,24 @@ pub(crate) fn launch(launched: Launched) -> Task {
     });
     // A world without budgets is spared the watches for them, and one without taints
     // those for nodes that bear some. Who taints nodes is the world's own hand, as
-    // kube-controller-manager does it.
+    // kube-controller-manager does it, unless the world has us do that.
     let runs = |name: &Name| match name {
         Name::Disruption => settings.budgets,
         Name::TaintEviction => settings.taints,
+        Name::NodeLifecycle => settings.nodes != Keeper::Theirs,
         // The simulated cluster has none of our own kinds.
-        Name::NodeLifecycle | Name::Fencing => false,
+        Name::Fencing => false,
         Name::PodGc | Name::VolumeGuard => name.is_present(),
     };
     let config = Config {
         controllers: Name::ALL.into_iter().filter(runs).collect(),
-        // Nobody else keeps the budgets of the world, or ends pods for taints.
-        mode: if settings.budgets || settings.taints { Mode::Replace } else { Mode::Guard },
+        mode: match settings.nodes {
+            Keeper::Ours => Mode::Replace,
+            Keeper::Guarded => Mode::Guard,
+            // Nobody else keeps the budgets of the world, or ends pods for taints.
+            Keeper::Theirs if settings.budgets || settings.taints => Mode::Replace,
+            Keeper::Theirs => Mode::Guard,
+        },
         lease,
         pod_gc: pod_gc::Config {
             terminated_threshold: Some(settings.terminated_threshold),

@@ -130,6 +130,7 @@ fn node_line(node: &NodeView, selected: bool) -> Line<'static> {
         Span::styled(format!("{machine:<11}"), style),
         object,
         Span::from(format!("  {lease}")),
+        Span::styled(if node.said.is_empty() { String::new() } else { format!("  {}", node.said) }, WARN),
     ]);
     if selected { line.reversed() } else { line }
 }
@@ -212,7 +213,8 @@ fn events(show: &Show, area: Rect) -> Vec<Line<'static>> {
         let style = match what {
             what if what.starts_with("VIOLATION") => BAD,
             what if what.starts_with("fault") || what.starts_with("a person") => WARN,
-            what if what.contains("on evidence") => GOOD,
+            what if what.contains("is called Unknown") || what.contains(" taints ") => WARN,
+            what if what.contains("on evidence") || what.contains(" frees ") => GOOD,
             _ => Style::new(),
         };
         Line::styled(format!("{:>8}  {what}", clock(*at)), style)

@@ -19,7 +19,8 @@ use super::show::{Show, Table, Wish};
 use super::{chosen, list, plain};
 
 fn node(name: &str, zone: &'static str, machine: Machine, registered: bool) -> NodeView {
-    NodeView { name: name.to_owned(), zone, machine, registered, lease_age: Some(Duration::from_secs(7)) }
+    let (name, lease_age, said) = (name.to_owned(), Some(Duration::from_secs(7)), String::new());
+    NodeView { name, zone, machine, registered, lease_age, said }
 }
 
 fn pod(name: &str, uid: &str, node: &str, terminating: bool) -> PodView {
@@ -39,7 +40,7 @@ fn moment() -> Snapshot {
         nodes: vec![
             node("node-0", "a", Machine::On, true),
             node("node-1", "b", Machine::Cut, false),
-            node("node-2", "c", Machine::Off, true),
+            NodeView { said: "Unknown, given up".to_owned(), ..node("node-2", "c", Machine::Off, true) },
             node("node-3", "a", Machine::Frozen, true),
         ],
         pods: vec![
@@ -112,7 +113,7 @@ fn the_screen_shows_what_the_api_says_and_what_is_true() {
     has(&screen, &["01:23.4", "seed 7", "speed 6.0x", "subject pod-safety", "rules broken 1"]);
     has(&screen, &["▶ node-0", "machine on", "Node there", "Lease 7s old"]);
     has(&screen, &["node-1", "CUT OFF", "NODE DELETED"]);
-    has(&screen, &["node-2", "POWER OFF"]);
+    has(&screen, &["node-2", "POWER OFF", "Unknown, given up"]);
     has(&screen, &["node-3", "FROZEN"]);
     has(&screen, &["budget shop-0", "1 may go"]);
     has(&screen, &["4 of 4 ready, 3 needed", "in truth 3 are ready"]);
@@ -222,7 +223,7 @@ fn scenarios_are_chosen_by_name_or_number() {
     assert_eq!(chosen(&scenarios, None).unwrap(), 0);
     assert_eq!(chosen(&scenarios, Some("storm")).unwrap(), 9);
     assert_eq!(chosen(&scenarios, Some("2")).unwrap(), 1);
-    for unknown in ["0", "11", "nosuch"] {
+    for unknown in ["0", "14", "nosuch"] {
         let said = chosen(&scenarios, Some(unknown)).unwrap_err().to_string();
         assert!(said.contains(unknown) && said.contains("known are two-losses, power-loss,"), "{said}");
     }

@@ -90,6 +90,8 @@ impl NodeArgs {
                 large: large_cluster_size_threshold,
                 unhealthy: unhealthy_zone_threshold,
             },
+            // The election says.
+            led_since: None,
         }
     }
 }

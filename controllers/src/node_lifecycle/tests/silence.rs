@@ -1,5 +1,7 @@
 //! Who is silent, and who is deaf.
 
+use pod_safety_shared::testing::at;
+
 use super::*;
 
 /// So many Ready nodes `n0`, `n1` … whose kubelets live.
@@ -237,6 +239,34 @@ fn bug_a_cluster_that_is_lost_as_a_whole_is_found_though_the_api_server_sends_bo
         stage.deaf_until(found);
         assert_eq!(stage.words("n0"), LOST, "{bookmark}");
     }
+}
+
+/// An API server sends bookmarks while it reaches no etcd and nobody can renew a Lease. Nobody can lead then either, and
+/// who leads again has waited for no kubelet yet.
+#[test]
+fn bug_a_bookmark_within_an_outage_is_no_word_of_an_api_server_that_kubelets_reach() {
+    let led_since = |seconds| Some(at(seconds));
+    let mut stage = cluster(Config { led_since: None, ..config() }, 4);
+    stage.alive.clear();
+    stage.deaf_until(55);
+    stage.world.hear(stage.mono());
+    stage.deaf_until(90);
+    assert_eq!(stage.words("n0"), ["MaybeItIsUs 4/4"], "nobody leads: the outage lasts");
+    stage.config.led_since = led_since(88);
+    assert_eq!(stage.again("n0"), 108.0);
+    assert!(stage.words("n0").is_empty());
+    stage.deaf_until(108);
+    assert_eq!(stage.words("n0"), LOST, "the leader has renewed for two of their renewals");
+}
+
+#[test]
+fn a_new_leader_that_heard_others_all_the_time_waits_for_nobody() {
+    let mut stage = cluster(config(), 4);
+    stage.alive.remove("n0");
+    stage.until(49);
+    stage.config.led_since = Some(stage.mono());
+    stage.until(50);
+    assert_eq!(stage.words("n0"), LOST);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pod_safety_shared::authority::Outcome;
 use pod_safety_shared::cache::Change;
 use pod_safety_shared::drive::Controller;
+use pod_safety_shared::lease::Leadership;
 use pod_safety_shared::model::{Pod, Says, Uid};
 use pod_safety_shared::testing::at;
 
@@ -18,7 +19,7 @@ fn page(registry: &prometheus::Registry) -> Vec<String> {
 
 #[test]
 fn it_wakes_for_what_matters_and_a_heartbeat_wakes_only_who_waits_for_it() {
-    let controller = NodeLifecycle::new(config(), &prometheus::Registry::new()).unwrap();
+    let controller = NodeLifecycle::new(config(), Leadership::alone(), &prometheus::Registry::new()).unwrap();
     let marked = |change: &Change<'_>| {
         let mut keys = Vec::new();
         controller.touched(change, &mut |key| keys.push(key));
@@ -58,7 +59,7 @@ fn it_wakes_for_what_matters_and_a_heartbeat_wakes_only_who_waits_for_it() {
 
 #[test]
 fn it_acts_beside_kcm_and_in_its_place_and_only_looks_in_observe_mode() {
-    let controller = NodeLifecycle::new(config(), &prometheus::Registry::new()).unwrap();
+    let controller = NodeLifecycle::new(config(), Leadership::alone(), &prometheus::Registry::new()).unwrap();
     let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts(mode));
     assert_eq!(acts, [false, true, true]);
     for reason in ["MaybeItIsUs", "ZoneDisrupted", "EvictionQueued", "NodeUnreadable", "NotSynced", "Stale"] {
@@ -69,7 +70,7 @@ fn it_acts_beside_kcm_and_in_its_place_and_only_looks_in_observe_mode() {
 #[test]
 fn nl_8_kcms_metrics_and_how_late_a_node_was_found_lost() {
     let registry = prometheus::Registry::new();
-    let controller = NodeLifecycle::new(config(), &registry).unwrap();
+    let controller = NodeLifecycle::new(config(), Leadership::alone(), &registry).unwrap();
     let mut stage = Stage::new(config(), &["n", "m", "k"]);
     for name in ["n", "m", "k"] {
         stage.change(name, |node| Stage::in_zone(node, "z"));

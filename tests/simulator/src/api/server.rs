@@ -132,6 +132,11 @@ impl ApiServer {
         self.state.lock().reach = reach;
     }
 
+    /// Whether nothing of what it is asked to write, or to read from etcd, arrives there.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.state.lock().reach == Reach::Cut
+    }
+
     /// Forgets history up to `revision`: watches that begin before are 410.
     pub fn forget(&self, revision: u64) {
         let cached = &mut self.state.lock().cached;

@@ -43,6 +43,7 @@ pub fn draw(seed: u64) -> Plan {
     plan.with =
         Extras { attached_volumes: draws.percent(25), static_pods: draws.percent(25), ..Extras::default() };
     super::taints::add(&mut plan);
+    super::nodes::add(&mut plan);
     plan
 }
 

@@ -6,6 +6,7 @@
 //! | `draw` | a plan from a seed |
 //! | `budgets` | the part of a drawn plan that is about disruption budgets |
 //! | `taints` | the part that is about taints |
+//! | `nodes` | the part that is about nodes that are lost |
 //! | `many` | many seeds on all cores, and what they came to |
 //! | `twins` | plans whose worlds look the same |
 //! | `plant` | bugs that can be planted into what is under test |
@@ -21,6 +22,7 @@ mod corpus;
 mod draw;
 mod many;
 mod minimise;
+mod nodes;
 mod perturb;
 mod plan;
 mod plant;
@@ -33,7 +35,7 @@ pub use draw::draw;
 pub use many::{Tally, campaign, campaign_while, first_seed_that_breaks, same_twice, tell, threads};
 pub use minimise::{Smallest, minimise};
 pub use perturb::{Broken, Perturbed, perturb};
-pub use plan::{Extras, Fault, Limit, Manner, Plan, Trouble};
+pub use plan::{Extras, Fault, Keeper, Limit, Manner, Plan, Trouble};
 pub use plant::Plant;
 pub use scenarios::{Scenario, scenarios};
 pub use twins::twins;

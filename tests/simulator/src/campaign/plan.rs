@@ -201,6 +201,20 @@ impl Fault {
     }
 }
 
+/// Who looks after the nodes of a world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Keeper {
+    /// Where taints end pods, kube-controller-manager's node lifecycle as the world has it;
+    /// elsewhere nobody.
+    #[default]
+    Theirs,
+    /// Theirs, and pod-safety's beside it, in mode guard.
+    Guarded,
+    /// Pod-safety's, in mode replace.
+    Ours,
+}
+
 /// What a world has or has not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -213,6 +227,9 @@ pub struct Extras {
     /// Taints end pods, and kube-controller-manager's node lifecycle controller taints
     /// nodes that are silent. Pods of the `StatefulSet` differ in what they tolerate.
     pub taints: bool,
+    /// Who looks after nodes. Where pod-safety does, nodes have zones, and kubelets say how
+    /// their nodes and pods are.
+    pub nodes: Keeper,
 }
 
 impl Extras {

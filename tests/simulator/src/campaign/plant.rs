@@ -106,11 +106,19 @@ pub enum Plant {
     TimersStay,
     /// A deletion for a taint that was refused once is not tried again.
     GivesUp,
+    /// The `renewTime` of a Lease is compared with our wall clock.
+    TrustsNodeClocks,
+    /// Whoever begins to lead takes the `NoExecute` taints from lost nodes, and adds them anew.
+    RetaintsWhenLeading,
+    /// However many nodes are silent, and since whatever outage: each is lost.
+    NeverMaybeUs,
+    /// Taints of loss are lifted by what a cache without Unknown says of the node, unread.
+    LiftsUnread,
 }
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 46] = [
+    pub const ALL: [(Self, Invariant); 50] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -157,6 +165,10 @@ impl Plant {
         (Self::NoSecondLook, Invariant::Tolerance),
         (Self::TimersStay, Invariant::Evicted),
         (Self::GivesUp, Invariant::Evicted),
+        (Self::TrustsNodeClocks, Invariant::Heard),
+        (Self::RetaintsWhenLeading, Invariant::Kept),
+        (Self::NeverMaybeUs, Invariant::Heard),
+        (Self::LiftsUnread, Invariant::Kept),
     ];
 
     /// What it does, in a sentence.
@@ -241,6 +253,20 @@ impl Plant {
             }
             Self::TimersStay => "What a pod tolerated first counts, whatever it tolerates since.",
             Self::GivesUp => "A deletion for a taint that was refused once is not tried again.",
+            _ => self.what_of_nodes(),
+        }
+    }
+
+    const fn what_of_nodes(self) -> &'static str {
+        match self {
+            Self::TrustsNodeClocks => "The `renewTime` of a Lease is compared with our wall clock.",
+            Self::RetaintsWhenLeading => {
+                "Whoever begins to lead takes the `NoExecute` taints from lost nodes, and adds them anew."
+            }
+            Self::NeverMaybeUs => "However many nodes are silent, and since whatever outage: each is lost.",
+            Self::LiftsUnread => {
+                "Taints of loss are lifted by what a cache without Unknown says of the node, unread."
+            }
             _ => "",
         }
     }

@@ -142,6 +142,7 @@ impl Checker {
         }
         state.judge_budgets(now, asked, code, changes);
         state.judge_taints(now, asked, code, changes);
+        state.judge_nodes(now, asked, code, changes);
         let removed = changes.iter().any(|change| change.after.is_none());
         for change in changes {
             // A removal sets the grace to zero on its way; one act is judged once.

@@ -10,6 +10,7 @@
 //! | `leaders` | S9: no two processes write in each other's terms |
 //! | `budgets`, `evictions` | S7, L5: what disruption budgets let through and refuse |
 //! | `taints` | S14, L10: who ends for a taint, and when |
+//! | `nodes` | S15, S16, L6, L11: which nodes are called lost, when, and for how long |
 //! | `storage` | S8: at most one writer per volume |
 //! | `liveness` | L1, L9: what is proved gone is removed in time, what is not has a reason |
 //! | `twins` | S3: what a process under test saw and did, to compare with another run |
@@ -25,6 +26,7 @@ mod effects;
 mod evictions;
 mod leaders;
 mod liveness;
+mod nodes;
 mod probes;
 mod processes;
 mod requests;
@@ -79,18 +81,26 @@ pub enum Invariant {
     HotLoop,
     /// S14: nobody is asked to end for a taint that it bears still.
     Tolerance,
+    /// S15: nobody who is heard is called lost.
+    Heard,
+    /// S16: what says that a node is lost stays until it is heard.
+    Kept,
     /// L1: what is proved gone is removed in time.
     Liveness,
     /// L4: when all is well, what can run runs, and stays.
     Rest,
     /// L5: what a budget allows is not refused for its sake.
     Refused,
+    /// L6: a node that is heard again is free in time.
+    Recovered,
     /// L8: a leader that died is replaced in time.
     Failover,
     /// L9: what cannot be proved is reported.
     Reported,
     /// L10: whoever bears a taint no longer is asked to end in time.
     Evicted,
+    /// L11: a node that is silent is called lost in time, and given up in its turn.
+    Lost,
     /// The simulator itself does not know what to do.
     Simulator,
 }
@@ -111,12 +121,16 @@ impl std::fmt::Display for Invariant {
             Self::NoPanic => "S13 no panic",
             Self::HotLoop => "S13 no hot loop",
             Self::Tolerance => "S14 tolerance",
+            Self::Heard => "S15 heard",
+            Self::Kept => "S16 kept",
             Self::Liveness => "L1 liveness",
             Self::Rest => "L4 rest",
             Self::Refused => "L5 refused",
+            Self::Recovered => "L6 recovered",
             Self::Failover => "L8 failover",
             Self::Reported => "L9 reported",
             Self::Evicted => "L10 evicted",
+            Self::Lost => "L11 lost",
             Self::Simulator => "simulator",
         })
     }
@@ -172,6 +186,7 @@ struct State {
     clocks_jumped: bool,
     storage: storage::Storage,
     taints: taints::Taints,
+    nodes: nodes::Nodes,
     tape: Vec<Moment>,
     requests: requests::Requests,
     leaders: leaders::Leaders,
@@ -205,6 +220,7 @@ impl Checker {
             clocks_jumped: false,
             storage: storage::Storage::default(),
             taints: taints::Taints::default(),
+            nodes: nodes::Nodes::default(),
             tape: Vec::new(),
             requests: requests::Requests::default(),
             leaders: leaders::Leaders::default(),

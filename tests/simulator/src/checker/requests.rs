@@ -61,9 +61,10 @@ pub(super) fn is_lease_of_ours(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
 }
 
-/// What only the leader may write: pods, and the numbers of budgets.
+/// What only the leader may write: pods, nodes, and the numbers of budgets.
 fn is_guarded(method: &http::Method, path: &str) -> bool {
-    *method != http::Method::GET && (path.contains("/pods/") || path.contains("/poddisruptionbudgets/"))
+    let guarded = ["/pods/", "/nodes/", "/poddisruptionbudgets/"];
+    *method != http::Method::GET && guarded.into_iter().any(|part| path.contains(part))
 }
 
 fn is_write_to_pods(method: &http::Method, path: &str) -> bool {

@@ -13,7 +13,7 @@ const FARTHEST: u64 = 31_536_000;
 const SLOWEST: u64 = 60_000;
 
 /// All kinds, for what is said of an unknown one.
-pub(super) const KINDS: [&str; 29] = [
+pub(super) const KINDS: [&str; 32] = [
     "cut-node",
     "cut-replica",
     "trouble-node",
@@ -43,12 +43,17 @@ pub(super) const KINDS: [&str; 29] = [
     "sicken",
     "drain",
     "evict-at-once",
+    "add-taint",
+    "lift-taint",
+    "tolerate",
 ];
 
 /// What a workload may have.
 const MOST_WORKLOADS: u64 = 10;
 const MOST_REPLICAS: u64 = 30;
 const MOST_CLIENTS: u64 = 30;
+/// [`TROUBLES`](crate::world::TROUBLES) in a word.
+const TAINTS: [(&str, usize); 3] = [("trouble-0", 0), ("trouble-1", 1), ("unreachable", 2)];
 /// The longest start of a process, in seconds.
 const LONGEST_START: u64 = 300;
 
@@ -77,6 +82,8 @@ pub(super) struct Step {
     careful: Text,
     clients: Text,
     stale: Text,
+    taint: Text,
+    stamped: Text,
 }
 
 /// An entry that is being read: which fields were asked for.
@@ -89,7 +96,7 @@ struct Reading<'a> {
 }
 
 impl Step {
-    fn fields(&self) -> [(&'static str, &Text); 19] {
+    fn fields(&self) -> [(&'static str, &Text); 21] {
         [
             ("node", &self.node),
             ("replica", &self.replica),
@@ -110,6 +117,8 @@ impl Step {
             ("careful", &self.careful),
             ("clients", &self.clients),
             ("stale", &self.stale),
+            ("taint", &self.taint),
+            ("stamped", &self.stamped),
         ]
     }
 
@@ -193,6 +202,11 @@ impl<'a> Reading<'a> {
         self.field(name).map_or(Ok(otherwise), |field| field.one_of(&choices))
     }
 
+    /// One of the taints that people add, by its number.
+    fn taint(&mut self) -> Result<usize, Wrong> {
+        self.needed("taint")?.one_of(&TAINTS)
+    }
+
     /// `min-available` or `max-unavailable`, as a number or a percentage.
     fn limit(&mut self) -> Result<Limit, Wrong> {
         let (least, most) = (self.field("min-available"), self.field("max-unavailable"));
@@ -262,6 +276,11 @@ impl<'a> Reading<'a> {
                 replica: self.replica()?,
                 seconds: self.needed("by")?.signed_seconds(FARTHEST)?,
             },
+            "tolerate" => Fault::Tolerate {
+                pod: self.pod()?,
+                key: self.taint()?,
+                seconds: self.field("for").map(|field| field.seconds(LONGEST)).transpose()?,
+            },
             "delete-pod" => Fault::DeletePod { pod: self.pod()? },
             "evict" => Fault::Evict { pod: self.pod()? },
             "deploy" | "scale" | "change-budget" | "stall-workloads" | "sicken" | "evict-at-once" => {
@@ -322,6 +341,11 @@ impl<'a> Reading<'a> {
                 let (node, seconds) = (self.node()?, self.lasts()?);
                 Fault::Drain { node, careful: self.truth("careful", true)?, seconds }
             }
+            "add-taint" => {
+                let (node, key) = (self.node()?, self.taint()?);
+                Fault::AddTaint { node, key, stamped: self.truth("stamped", true)? }
+            }
+            "lift-taint" => Fault::LiftTaint { node: self.node()?, key: self.taint()? },
             _ => Fault::Taint { node: self.node()? },
         })
     }

@@ -9,7 +9,7 @@ use super::contender::Contender;
 use super::fault::Step;
 use super::field::{Field, Place, Text, Wrong};
 use super::{Expect, Scenario};
-use crate::campaign::{Extras, Plan};
+use crate::campaign::{Extras, Fault, Keeper, Plan};
 use crate::checker::Invariant;
 
 /// What a world may have: more says nothing new, and takes long.
@@ -21,7 +21,7 @@ const MOST_REPLICAS: u64 = 9;
 const LONGEST: u64 = 3_600;
 
 /// The rules by the names that files use.
-const RULES: [(&str, Invariant); 18] = [
+const RULES: [(&str, Invariant); 24] = [
     ("S1", Invariant::AtMostOne),
     ("S2", Invariant::Evidence),
     ("S4", Invariant::Identity),
@@ -34,11 +34,17 @@ const RULES: [(&str, Invariant); 18] = [
     ("S12", Invariant::Hygiene),
     ("S13-panic", Invariant::NoPanic),
     ("S13-loop", Invariant::HotLoop),
+    ("S14", Invariant::Tolerance),
+    ("S15", Invariant::Heard),
+    ("S16", Invariant::Kept),
     ("L1", Invariant::Liveness),
     ("L4", Invariant::Rest),
     ("L5", Invariant::Refused),
+    ("L6", Invariant::Recovered),
     ("L8", Invariant::Failover),
     ("L9", Invariant::Reported),
+    ("L10", Invariant::Evicted),
+    ("L11", Invariant::Lost),
     ("simulator", Invariant::Simulator),
 ];
 
@@ -54,6 +60,7 @@ struct File {
     pods: Text,
     replicas: Text,
     lease_collected_after: Text,
+    node_lifecycle: Text,
     heal_at: Text,
     subject: Text,
     expect: Option<ExpectFile>,
@@ -139,6 +146,7 @@ fn scenario(file: File) -> Result<Scenario, Wrong> {
         plan.faults.push(fault);
     }
     plan.faults.sort_by_key(|(at, _)| *at);
+    plan.with = extras(&file.node_lifecycle, &plan.faults)?;
     let text = |text: &Text| text.as_ref().map(|text| text.value.trim().to_owned()).unwrap_or_default();
     Ok(Scenario {
         name: text(&file.name),
@@ -151,6 +159,27 @@ fn scenario(file: File) -> Result<Scenario, Wrong> {
             None => Expect::default(),
         },
     })
+}
+
+/// What the world has beside machines: taints that end pods where somebody keeps or adds some.
+fn extras(node_lifecycle: &Text, faults: &[(u64, Fault)]) -> Result<Extras, Wrong> {
+    let choices = [("none", Keeper::Theirs), ("guard", Keeper::Guarded), ("replace", Keeper::Ours)];
+    let field = Field::new("node-lifecycle", node_lifecycle);
+    let nodes = field.as_ref().map_or(Ok(Keeper::Theirs), |field| field.one_of(&choices))?;
+    let has = |wanted: fn(&Fault) -> bool| faults.iter().any(|(_, fault)| wanted(fault));
+    let of_taints = |fault: &Fault| {
+        matches!(fault, Fault::AddTaint { .. } | Fault::LiftTaint { .. } | Fault::Tolerate { .. })
+    };
+    let taints = nodes == Keeper::Ours || has(of_taints);
+    match field {
+        // There nobody of ours keeps budgets, or ends pods for taints.
+        Some(field)
+            if nodes == Keeper::Guarded && (taints || has(|fault| matches!(fault, Fault::Deploy { .. }))) =>
+        {
+            Err(field.wrong("is none or replace: somebody deploys a workload, or taints a node"))
+        }
+        _ => Ok(Extras { taints, nodes, ..Extras::default() }),
+    }
 }
 
 fn subject(text: &Text) -> Result<Contender, Wrong> {

@@ -5,7 +5,7 @@ use super::field::Wrong;
 use super::file::parse;
 
 /// Name and text, as the files have them.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 13] = [
     ("two-losses.yaml", include_str!("../../../../docs/scenarios/two-losses.yaml")),
     ("power-loss.yaml", include_str!("../../../../docs/scenarios/power-loss.yaml")),
     ("partition.yaml", include_str!("../../../../docs/scenarios/partition.yaml")),
@@ -16,6 +16,9 @@ const FILES: [(&str, &str); 10] = [
     ("frozen.yaml", include_str!("../../../../docs/scenarios/frozen.yaml")),
     ("drain.yaml", include_str!("../../../../docs/scenarios/drain.yaml")),
     ("storm.yaml", include_str!("../../../../docs/scenarios/storm.yaml")),
+    ("partition-zone.yaml", include_str!("../../../../docs/scenarios/partition-zone.yaml")),
+    ("flapping.yaml", include_str!("../../../../docs/scenarios/flapping.yaml")),
+    ("api-outage.yaml", include_str!("../../../../docs/scenarios/api-outage.yaml")),
 ];
 
 /// All of them; the first is the default.

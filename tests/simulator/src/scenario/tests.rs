@@ -1,7 +1,7 @@
 //! What is right is read, and each thing that is wrong ends in one line with its place.
 
 use super::{Contender, parse, shipped};
-use crate::campaign::{Fault, Trouble};
+use crate::campaign::{Fault, Keeper, Trouble};
 use crate::checker::Invariant;
 
 const TOP: &str = "nodes: 3\npods: 2\nheal-at: 100s\n";
@@ -41,6 +41,36 @@ heal-at: 100s\nsubject: script\nexpect: { broken: 'S1, S4', stuck: 1 }\nfaults:
         (50, Fault::TroubleReplica { replica: 2, trouble: Trouble::Delay(300), percent: 40, seconds: 5 }),
     ];
     assert_eq!(plan.faults, faults, "in the order of their times");
+}
+
+#[test]
+fn taints_and_who_looks_after_nodes_are_read() {
+    let faults = "faults:\n  - { at: 1s, fault: add-taint, node: 1, taint: trouble-0 }
+  - { at: 2s, fault: add-taint, node: 1, taint: unreachable, stamped: false }
+  - { at: 3s, fault: lift-taint, node: 1, taint: trouble-1 }
+  - { at: 4s, fault: tolerate, pod: 1, taint: trouble-0, for: 30s }
+  - { at: 5s, fault: tolerate, pod: 0, taint: trouble-0 }\n";
+    let plan = parse("x.yaml", &format!("{TOP}{faults}")).unwrap().plan;
+    let read = [
+        (1, Fault::AddTaint { node: 1, key: 0, stamped: true }),
+        (2, Fault::AddTaint { node: 1, key: 2, stamped: false }),
+        (3, Fault::LiftTaint { node: 1, key: 1 }),
+        (4, Fault::Tolerate { pod: 1, key: 0, seconds: Some(30) }),
+        (5, Fault::Tolerate { pod: 0, key: 0, seconds: None }),
+    ];
+    assert_eq!(plan.faults, read);
+    assert!(plan.with.taints && plan.with.nodes == Keeper::Theirs);
+    let kept = |how: &str| parse("x.yaml", &format!("{TOP}node-lifecycle: {how}\n")).unwrap().plan.with;
+    assert_eq!((kept("none").nodes, kept("none").taints), (Keeper::Theirs, false));
+    assert_eq!((kept("guard").nodes, kept("guard").taints), (Keeper::Guarded, false));
+    assert_eq!((kept("replace").nodes, kept("replace").taints), (Keeper::Ours, true));
+    let said = wrong(&format!("{TOP}node-lifecycle: guard\n{faults}"));
+    assert!(
+        said.starts_with("x.yaml:4:17: field `node-lifecycle`: value `guard`, allowed is none"),
+        "{said}"
+    );
+    let said = wrong_fault("at: 5s, fault: add-taint, node: 1, taint: mine");
+    assert!(said.ends_with("allowed is one of: trouble-0, trouble-1, unreachable"), "{said}");
 }
 
 #[test]
@@ -190,7 +220,7 @@ fn an_unknown_subject_or_rule_is_refused() {
 
 #[test]
 fn every_kind_that_is_offered_can_be_read() {
-    let all = "node: 0 replica: 0 server: 0 for: 1s pod: 0 workload: 0 replicas: 2 min-available: 50% clients: 2 by: 1s trouble: lose-answer";
+    let all = "node: 0 replica: 0 server: 0 for: 1s pod: 0 workload: 0 replicas: 2 min-available: 50% clients: 2 by: 1s trouble: lose-answer taint: trouble-1";
     let fields: Vec<&str> = all.split_inclusive(' ').collect();
     let pairs: Vec<String> = fields.chunks(2).map(|pair| pair.concat().trim().to_owned()).collect();
     let mut kinds = std::collections::BTreeSet::new();

@@ -55,9 +55,11 @@ impl World {
                 let Some(server) = self.servers.get(*server) else { return };
                 server.reach(if *answers_lost { Reach::AnswersLost } else { Reach::Cut });
                 server.follow(Following::Held);
+                self.servers_changed();
                 self.wait(*seconds).await;
                 server.reach(Reach::Whole);
                 server.follow(Following::AtOnce);
+                self.servers_changed();
             }
             Fault::LagServer { server, seconds } => {
                 let Some(server) = self.servers.get(*server) else { return };
@@ -89,6 +91,11 @@ impl World {
             Fault::JumpReplica { replica, seconds } => self.jump_replica(*replica, *seconds),
             fault => self.befall_node(fault).await,
         }
+    }
+
+    /// While no API server reaches etcd nobody can hear of any kubelet.
+    pub(crate) fn servers_changed(&self) {
+        self.checker.all_servers_are_cut(self.servers.all().iter().all(|server| server.is_cut()));
     }
 
     fn jump_replica(&self, replica: usize, seconds: i64) {
@@ -240,6 +247,7 @@ impl World {
         if let Some(before) = before {
             before.crash();
         }
+        self.servers_changed();
         let place = {
             let mut hosts = self.server_hosts.lock();
             if index < hosts.len() {

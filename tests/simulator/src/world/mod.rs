@@ -14,6 +14,7 @@
 //! | `planted` | what planted bugs make of requests, answers and watches |
 //! | `planted_budgets` | what they make of the numbers of disruption budgets |
 //! | `planted_taints` | what they make of deletions for taints |
+//! | `planted_nodes` | what they make of nodes that are lost |
 //! | `strike` | one thing that happens exactly at one call or event of a process |
 //! | `baseline` | what people use today |
 //! | `kcm` | the baseline: kube-controller-manager's PodGC |
@@ -48,6 +49,7 @@ mod kubelet;
 mod links;
 mod planted;
 mod planted_budgets;
+mod planted_nodes;
 mod planted_taints;
 mod replica;
 mod run;
@@ -76,6 +78,14 @@ pub use snapshot::{
 pub use stage::{Deed, Pace, Stage, Visit, Visitors};
 pub use strike::{Blow, Moment, Occasion, Strike};
 pub use taints::TROUBLES;
+
+/// The zones, by the number of a node.
+const ZONES: [&str; 3] = ["a", "b", "c"];
+
+/// Where the node of this number stands.
+pub(crate) fn zone(node: usize) -> &'static str {
+    ZONES.get(node % ZONES.len()).copied().unwrap_or_default()
+}
 
 /// The names under which processes under test call.
 const REPLICA: &str = "replica-";

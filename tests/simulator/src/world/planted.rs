@@ -251,6 +251,10 @@ impl Seam {
                     | Plant::CountsFromFirstSight
                     | Plant::SeveralTaintsEndAll
                     | Plant::TimersStay
+                    | Plant::TrustsNodeClocks
+                    | Plant::RetaintsWhenLeading
+                    | Plant::NeverMaybeUs
+                    | Plant::LiftsUnread
             )
         )
     }
@@ -276,6 +280,7 @@ impl Seam {
         if self.plant == Some(Plant::StandbyWrites) {
             self.writes_aside(parts, &event);
         }
+        self.told_of_nodes(&event);
         let ends = self.plant == Some(Plant::RemovesTerminating) && of_pods && says("\"deletionTimestamp\"");
         let gone = self.plant == Some(Plant::GoneMeansEnded) && of_nodes && says("\"type\":\"DELETED\"");
         if ends || gone {

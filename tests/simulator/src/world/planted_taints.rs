@@ -144,7 +144,7 @@ impl Seam {
         }
     }
 
-    fn leads(&self) -> bool {
+    pub(super) fn leads(&self) -> bool {
         self.world.replicas.get(self.index).is_some_and(super::replica::Replica::leads)
     }
 

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::host::Host;
 use super::run::World;
 use super::seam::Seam;
-use crate::campaign::Plant;
+use crate::campaign::{Keeper, Plant};
 use crate::checker::Invariant;
 
 /// How a process under test is set up.
@@ -34,6 +34,8 @@ pub struct Settings {
     pub budgets: bool,
     /// Whether it ends pods for taints.
     pub taints: bool,
+    /// Whether it looks after nodes, and how far.
+    pub nodes: Keeper,
 }
 
 impl Settings {
@@ -46,10 +48,16 @@ impl Settings {
         terminated_threshold: 1,
         budgets: false,
         taints: false,
+        nodes: Keeper::Theirs,
     };
 
     fn with(plant: Option<Plant>, world: &World) -> Self {
-        let mut settings = Self { budgets: world.has_budgets, taints: world.with.taints, ..Self::SHIPPED };
+        let mut settings = Self {
+            budgets: world.has_budgets,
+            taints: world.with.taints,
+            nodes: world.with.nodes,
+            ..Self::SHIPPED
+        };
         match plant {
             Some(Plant::NoQuarantine) => settings.quarantine = Duration::from_secs(1),
             Some(Plant::NoElection) => settings.lease_duration = None,
@@ -158,6 +166,7 @@ impl Replica {
             shown: Arc::clone(&shown),
         });
         world.checker.note(format!("{caller} starts"));
+        world.checker.process_begins(&caller);
         host.env().spawner.spawn("process", task);
         *running = Some(Running { host, stop, metrics, shown, caller });
     }

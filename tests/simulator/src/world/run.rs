@@ -20,7 +20,7 @@ use super::stage::Audience;
 use super::strike::{Moment, Strike, Tape};
 use super::workloads::Workloads;
 use crate::api::{Disturbance, Etcd, Following, Reach};
-use crate::campaign::{Extras, Fault, Plan, Plant};
+use crate::campaign::{Extras, Fault, Keeper, Plan, Plant};
 use crate::chance::Chance;
 use crate::checker::{Checker, Findings, Gap, Invariant, Promise, Violation};
 
@@ -289,9 +289,13 @@ impl World {
         super::shops::Shops::start(self, peers);
         match subject {
             Subject::Shipped(launch, plant) => {
+                self.checker.nodes_are_kept_by(plan.with.nodes);
                 self.replicas.iter().for_each(|place| place.start(self, launch, plant));
-                if plan.with.taints {
+                let Extras { taints, nodes, .. } = plan.with;
+                if nodes == Keeper::Guarded || (nodes == Keeper::Theirs && taints) {
                     Nodes::start_alone(self, peers);
+                }
+                if taints || nodes != Keeper::Theirs {
                     super::taints::watch(self, peers);
                 }
             }
@@ -309,6 +313,7 @@ impl World {
             server.reach(Reach::Whole);
             server.follow(Following::AtOnce);
         }
+        self.servers_changed();
         for place in &self.replicas {
             if let Some(host) = place.host() {
                 host.resume();

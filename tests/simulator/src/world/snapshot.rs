@@ -4,15 +4,15 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use pod_safety_shared::model::SUSPECT_TAINT;
 use serde_json::Value;
 
 use super::host::EPOCH;
+use super::kcm_nodes::ready;
 use super::run::World;
-use super::{number, word};
+use super::{number, word, zone};
 use crate::checker::Violation;
 
-/// The zones, by the number of a node.
-const ZONES: [&str; 3] = ["a", "b", "c"];
 /// The pods that must always run; others end by themselves.
 const STATEFUL: &str = "default/data-";
 
@@ -42,6 +42,8 @@ pub struct NodeView {
     pub registered: bool,
     /// How old its Lease is, by the Lease's own word; `None`: it has none.
     pub lease_age: Option<Duration>,
+    /// What the API says of it beside, in words; empty: it is Ready, and tolerates everybody.
+    pub said: String,
 }
 
 /// A pod, as the API has it.
@@ -190,11 +192,12 @@ impl World {
                 (true, false, true) => Machine::Cut,
                 (true, false, false) => Machine::On,
             };
-            let registered = self.etcd.object("Node", &name).is_some();
+            let node = self.etcd.object("Node", &name);
+            let (registered, said) = (node.is_some(), node.as_deref().map(said).unwrap_or_default());
             let lease = self.etcd.object("Lease", &format!("kube-node-lease/{name}"));
             let lease_age = lease.and_then(|lease| self.age(word(&lease, "/spec/renewTime")));
-            let zone = ZONES.get(index % ZONES.len()).copied().unwrap_or_default();
-            NodeView { name, zone, machine, registered, lease_age }
+            let zone = zone(index);
+            NodeView { name, zone, machine, registered, lease_age, said }
         });
         views.collect()
     }
@@ -260,6 +263,20 @@ impl World {
         }
         stuck
     }
+}
+
+/// Whether a node is not Ready, and what its taints come to.
+fn said(node: &Value) -> String {
+    let taints = || node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
+    let ends = |taint: &&Value| word(taint, "/effect") == "NoExecute";
+    let lost = |taint: &Value| word(taint, "/key") == "node.kubernetes.io/unreachable";
+    let words = [
+        Some(ready(node)).filter(|ready| *ready != "True").unwrap_or_default(),
+        if taints().any(|taint| word(taint, "/key") == SUSPECT_TAINT) { "suspected" } else { "" },
+        if taints().filter(ends).any(lost) { "given up" } else { "" },
+        if taints().filter(ends).any(|taint| !lost(taint)) { "its pods end" } else { "" },
+    ];
+    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 fn pod_view(pod: &Value) -> PodView {

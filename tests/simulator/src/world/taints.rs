@@ -51,7 +51,8 @@ fn toleration(key: &str, bears: Bears) -> Option<Value> {
     }
 }
 
-/// Has the referee look every second whether everybody was asked to end who was to be.
+/// Has the referee look every second whether everybody was asked to end who was to be, and
+/// every node called lost that is.
 pub(super) fn watch(world: &Arc<World>, host: &Arc<Host>) {
     let (world, env) = (Arc::clone(world), host.env());
     host.env().spawner.spawn(
@@ -59,7 +60,10 @@ pub(super) fn watch(world: &Arc<World>, host: &Arc<Host>) {
         Box::pin(async move {
             loop {
                 env.sleep(Duration::from_secs(1)).await;
-                world.checker.check_taints();
+                if world.with.taints {
+                    world.checker.check_taints();
+                }
+                world.checker.check_nodes();
             }
         }),
     );

@@ -1,0 +1,339 @@
+//! What the API server's log says of nodes and their kubelets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::super::Invariant;
+use super::{BOOKMARK_EACH, BREAK, GRACE, OUTAGE, SUSPECTED_AFTER, TURN, come_back};
+use crate::api::Seen;
+use crate::campaign::Keeper;
+use crate::world::{is_shipped, word};
+
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const SUSPECT: &str = "pod-safety.dev/suspect";
+/// No request lasts longer: a read before that is not what a write rests on.
+const READ_LASTS: Duration = Duration::from_secs(31);
+
+/// Whether a taint with this key says that a node is lost.
+pub(super) fn is_of_loss(key: &str) -> bool {
+    matches!(key, UNREACHABLE | NOT_READY)
+}
+
+/// A taint of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Taint {
+    pub(super) key: String,
+    pub(super) effect: String,
+    /// By its own word.
+    pub(super) added: String,
+    /// Since when it is there.
+    since: Duration,
+}
+
+impl std::fmt::Display for Taint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.key.rsplit('/').next().unwrap_or_default(), self.effect)
+    }
+}
+
+impl Taint {
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.key == other.key && self.effect == other.effect
+    }
+
+    pub(super) fn is_unreachable(&self) -> bool {
+        self.key == UNREACHABLE
+    }
+
+    pub(super) fn is_suspicion(&self) -> bool {
+        self.key == SUSPECT
+    }
+}
+
+/// A Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    uid: String,
+    /// What it says of itself, and since when.
+    pub(super) ready: String,
+    since: Duration,
+    beat: String,
+    zone: String,
+    pub(super) taints: Vec<Taint>,
+}
+
+impl Node {
+    pub(super) fn of(node: &Value, before: Option<&Self>, now: Duration) -> Self {
+        let uid = word(node, "/metadata/uid").to_owned();
+        let before = before.filter(|before| before.uid == uid);
+        let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+        let condition = conditions.into_iter().find(|one| word(one, "/type") == "Ready");
+        let says =
+            |field: &str| condition.map(|condition| word(condition, field)).unwrap_or_default().to_owned();
+        let ready = says("/status");
+        let since = before.filter(|before| before.ready == ready).map_or(now, |before| before.since);
+        let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
+        let ours = taints.filter(|taint| is_of_loss(word(taint, "/key")) || word(taint, "/key") == SUSPECT);
+        let taints = ours.map(|taint| {
+            let text = |field: &str| word(taint, field).to_owned();
+            let mut new =
+                Taint { key: text("/key"), effect: text("/effect"), added: text("/timeAdded"), since: now };
+            let mut known = before.into_iter().flat_map(|before| &before.taints);
+            new.since = known.find(|known| known.is_same(&new)).map_or(now, |known| known.since);
+            new
+        });
+        let zone = node.pointer("/metadata/labels/topology.kubernetes.io~1zone").and_then(Value::as_str);
+        let zone = zone.unwrap_or_default().to_owned();
+        Self { ready, since, beat: says("/lastHeartbeatTime"), zone, taints: taints.collect(), uid }
+    }
+
+    pub(super) fn has(&self, key: &str, effect: &str) -> bool {
+        self.taints.iter().any(|taint| taint.key == key && taint.effect == effect)
+    }
+
+    /// Whether one of the two taints of loss came for the other.
+    pub(super) fn replaces(&self, gone: &Taint, before: &Self) -> bool {
+        let other = if gone.key == UNREACHABLE { NOT_READY } else { UNREACHABLE };
+        self.has(other, &gone.effect) && !before.has(other, &gone.effect)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready == "True"
+    }
+}
+
+/// How a kubelet is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Sign {
+    /// Its Lease changed.
+    Renewal,
+    /// It said how its node is.
+    Report,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::checker) struct Nodes {
+    pub(super) keeper: Keeper,
+    pub(super) all: BTreeMap<String, Node>,
+    /// When processes under test began.
+    pub(super) began: BTreeMap<String, Duration>,
+    heard: BTreeMap<(String, Sign), Duration>,
+    /// The reads of a process: when, and when the kubelet had been heard last by then.
+    looks: BTreeMap<(String, String, Sign), Vec<(Duration, Duration)>>,
+    /// When any kubelet renewed its Lease, and when one did after a break.
+    renewed: Duration,
+    resumed: Duration,
+    /// The last outage of all API servers, and its end.
+    outage: Option<(Duration, Option<Duration>)>,
+    /// Nodes that were called lost right after it: broken if they come back until then.
+    doubted: BTreeMap<String, (Duration, String)>,
+    /// When every node was lost last.
+    all_lost: Option<Duration>,
+    /// Since when nothing keeps or changes the turns of a zone.
+    zones: BTreeMap<String, Duration>,
+    told: BTreeSet<(String, String, &'static str)>,
+}
+
+/// What is owed: when, by which rule, of which node.
+type Owed = (Duration, Invariant, String, &'static str);
+
+impl Nodes {
+    pub(super) fn heard(&self, node: &str) -> Duration {
+        let sign = |sign| self.heard.get(&(node.to_owned(), sign)).copied().unwrap_or_default();
+        sign(Sign::Renewal).max(sign(Sign::Report))
+    }
+
+    /// A process read a node, or its Lease.
+    pub(super) fn looked(&mut self, now: Duration, caller: &str, path: &str) {
+        let lease = path.split_once("/namespaces/kube-node-lease/leases/");
+        let (name, sign) = match (path.strip_prefix("/api/v1/nodes/"), lease) {
+            (Some(name), _) => (name, Sign::Report),
+            (None, Some((_, name))) => (name, Sign::Renewal),
+            (None, None) => return,
+        };
+        let heard = self.heard.get(&(name.to_owned(), sign)).copied().unwrap_or_default();
+        let looks = self.looks.entry((caller.to_owned(), name.to_owned(), sign)).or_default();
+        looks.retain(|(at, _)| now.saturating_sub(*at) <= READ_LASTS);
+        looks.push((now, heard));
+    }
+
+    /// When this process last read the node and its Lease, and how long both had been silent then.
+    pub(super) fn read_by(&self, now: Duration, caller: &str, node: &str) -> Option<(Duration, Duration)> {
+        let of = |sign| {
+            let looks = self.looks.get(&(caller.to_owned(), node.to_owned(), sign))?.iter();
+            let fresh = looks.filter(|(at, _)| now.saturating_sub(*at) <= READ_LASTS);
+            fresh.map(|(at, heard)| (at.saturating_sub(*heard), *at)).max()
+        };
+        let (lease, node) = (of(Sign::Renewal)?, of(Sign::Report)?);
+        Some((lease.1.max(node.1), lease.0.min(node.0)))
+    }
+
+    pub(super) fn servers_are_cut(&mut self, now: Duration, cut: bool) {
+        self.outage = match (self.outage, cut) {
+            (Some((from, None)), false) => Some((from, Some(now))),
+            (Some((_, Some(_))) | None, true) => Some((now, None)),
+            (same, _) => same,
+        };
+    }
+
+    /// A node was called lost by a read at this moment: was that the API server's silence?
+    pub(super) fn doubt(&mut self, at: Duration, node: &str, told: &str) {
+        let Some((from, Some(until))) = self.outage else { return };
+        let back = until + come_back(GRACE);
+        if until.saturating_sub(from) >= OUTAGE && at < back {
+            let told = format!("{told} after an outage of all API servers until {until:?}, and comes back");
+            self.doubted.insert(node.to_owned(), (back, told));
+        }
+    }
+
+    /// Gives back what is wrong with an earlier word.
+    pub(super) fn learn_lease(&mut self, now: Duration, node: &str, change: &Seen) -> Option<String> {
+        let after = change.after.as_deref()?;
+        let renewed = |lease: &Value| {
+            (word(lease, "/metadata/uid").to_owned(), word(lease, "/spec/renewTime").to_owned())
+        };
+        if change.before.as_deref().is_some_and(|before| renewed(before) == renewed(after)) {
+            return None;
+        }
+        self.heard.insert((node.to_owned(), Sign::Renewal), now);
+        if now.saturating_sub(self.renewed) > BREAK {
+            self.resumed = now;
+        }
+        self.renewed = now;
+        self.doubted.remove(node).filter(|(back, _)| now < *back).map(|(_, told)| told)
+    }
+
+    pub(super) fn learn_node(&mut self, now: Duration, caller: &str, change: &Seen) {
+        let name = &change.name;
+        let before = self.all.remove(name);
+        let were_lost = self.are_all_lost(before.as_ref());
+        let after = change.after.as_deref().map(|node| Node::of(node, before.as_ref(), now));
+        if let Some(after) = &after {
+            let same = before.as_ref().filter(|before| before.uid == after.uid);
+            let said = same.is_none_or(|same| same.beat != after.beat || same.ready != after.ready);
+            if said && !is_shipped(caller) && after.ready != "Unknown" {
+                self.heard.insert((name.clone(), Sign::Report), now);
+            }
+        }
+        let seen = |node: &Option<Node>| node.as_ref().map(|node| (node.ready.clone(), node.taints.clone()));
+        if seen(&before) != seen(&after) {
+            for node in [&before, &after].into_iter().flatten() {
+                self.zones.insert(node.zone.clone(), now);
+            }
+        }
+        if let Some(after) = after {
+            self.all.insert(name.clone(), after);
+        }
+        if were_lost || self.are_all_lost(None) {
+            self.all_lost = Some(now);
+        }
+    }
+
+    fn are_all_lost(&self, other: Option<&Node>) -> bool {
+        let mut all = self.all.values().chain(other).peekable();
+        all.peek().is_some() && all.all(|node| !node.is_ready())
+    }
+
+    /// When every node was lost last.
+    pub(super) fn all_lost(&self) -> Option<Duration> {
+        self.all_lost
+    }
+
+    /// Keeps in mind when zones were disrupted last, or all lost.
+    pub(super) fn look_at_zones(&mut self, now: Duration) {
+        let all_lost = self.are_all_lost(None);
+        if all_lost {
+            self.all_lost = Some(now);
+        }
+        let zones: BTreeSet<String> = self.all.values().map(|node| node.zone.clone()).collect();
+        for zone in zones {
+            if all_lost || self.is_disrupted(&zone, now) {
+                self.zones.insert(zone, now);
+            }
+        }
+    }
+
+    /// Whether too many nodes of a zone are lost, or would be if the silent ones were, too.
+    fn is_disrupted(&self, zone: &str, now: Duration) -> bool {
+        let here = || self.all.iter().filter(|(_, node)| node.zone == zone);
+        let all = here().count();
+        let lost = here().filter(|(_, node)| !node.is_ready()).count();
+        // Two renewals by the process's ears are a little less by the log.
+        let silent = |name: &str| now.saturating_sub(self.heard(name)) > BREAK;
+        let feared = here().filter(|(name, node)| node.is_ready() && silent(name)).count();
+        (lost..=lost + feared).any(|lost| lost >= 3 && lost < all && lost * 100 >= all * 55)
+    }
+
+    /// What the processes under test owe to nodes, of which the leader listens since then.
+    pub(super) fn owed(&self, now: Duration, listens: Duration) -> Vec<Owed> {
+        let ours = self.keeper == Keeper::Ours;
+        let mut owed = Vec::new();
+        for (name, node) in &self.all {
+            let mut owes = |when: Duration, rule: Invariant, what: &'static str| {
+                owed.push((when, rule, name.clone(), what));
+            };
+            let lost = |effect: &str| node.has(UNREACHABLE, effect);
+            let suspicion = node.taints.iter().find(|taint| taint.is_suspicion());
+            match (node.ready.as_str(), ours) {
+                ("True", true) => {
+                    owes(
+                        self.silent_for(name, GRACE, now, listens),
+                        Invariant::Lost,
+                        "is silent and called Ready",
+                    );
+                    if node.taints.iter().any(|taint| is_of_loss(&taint.key)) {
+                        owes(node.since, Invariant::Recovered, "is Ready again and tainted still");
+                    }
+                }
+                ("Unknown", true) => {
+                    if !lost("NoSchedule") {
+                        owes(node.since, Invariant::Lost, "is Unknown and gets pods");
+                    }
+                    let nobody_is_heard = now.saturating_sub(self.renewed) > BREAK;
+                    if !lost("NoExecute") && !nobody_is_heard {
+                        let turn = self.zones.get(&node.zone).copied().unwrap_or_default().max(node.since);
+                        // Who was lost with all others is waited for when the first of them is back.
+                        let back = self.resumed.max(listens) + BREAK + come_back(GRACE);
+                        owes(
+                            (turn + TURN).max(back),
+                            Invariant::Lost,
+                            "is Unknown and not given up in its turn",
+                        );
+                    }
+                }
+                ("True", false) if suspicion.is_none() => {
+                    let when = self.silent_for(name, SUSPECTED_AFTER, now, listens);
+                    owes(when, Invariant::Lost, "is silent and not suspected");
+                }
+                _ => {}
+            }
+            if let Some(suspicion) = suspicion {
+                let heard = self.heard(name);
+                if heard > suspicion.since {
+                    owes(heard, Invariant::Recovered, "is heard again and suspected still");
+                } else if !node.is_ready() {
+                    owes(node.since, Invariant::Recovered, "is called Unknown and suspected still");
+                }
+            }
+        }
+        owed
+    }
+
+    /// When a node must be found silent, at the latest.
+    fn silent_for(&self, name: &str, grace: Duration, now: Duration, listens: Duration) -> Duration {
+        let due = self.heard(name).max(listens) + grace;
+        if now.saturating_sub(self.renewed) > BREAK {
+            return due + BOOKMARK_EACH + come_back(grace);
+        }
+        due.max(self.resumed + come_back(grace))
+    }
+
+    /// Whether that was not said yet.
+    pub(super) fn is_news(&mut self, name: &str, what: &'static str) -> bool {
+        let uid = self.all.get(name).map(|node| node.uid.clone()).unwrap_or_default();
+        self.told.insert((name.to_owned(), uid, what))
+    }
+}

@@ -1,0 +1,186 @@
+//! What no controller here does to nodes, told to the checker as if one did.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::super::{Checker, Invariant, Promise};
+use crate::api::{Asked, Seen};
+use crate::campaign::Keeper;
+use crate::world::stamp;
+
+const ME: &str = "replica-0.1";
+const NODE: &str = "node-0";
+const OTHER: &str = "node-1";
+
+/// Two nodes that were heard at the beginning, of which one is heard for ever.
+async fn broken(keeper: Keeper, told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
+    let promise = Promise {
+        quarantine: Duration::from_secs(40),
+        terminated_threshold: 1,
+        renew_deadline: Duration::from_secs(10),
+    };
+    let checker = Checker::new(promise);
+    checker.nodes_are_kept_by(keeper);
+    checker.process_begins(ME);
+    let lease = json!({ "metadata": { "name": "pod-safety" }, "spec": { "holderIdentity": ME } });
+    changed(&checker, ME, "Lease", "kube-system/pod-safety", None, lease);
+    for name in [NODE, OTHER] {
+        changed(&checker, name, "Node", name, None, node("True", &[]));
+        renews(&checker, name);
+    }
+    told(&checker).await;
+    checker.findings().violations.iter().map(|violation| violation.invariant).collect()
+}
+
+/// Time goes by, and the other node is heard.
+async fn seconds(checker: &Checker, seconds: u64) {
+    for _ in 0..seconds {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        renews(checker, OTHER);
+        checker.check_nodes();
+    }
+}
+
+fn node(ready: &str, taints: &[(&str, &str, u64)]) -> Value {
+    let taint = |(key, effect, added): &(&str, &str, u64)| json!({ "key": key, "effect": effect, "timeAdded": stamp(Duration::from_secs(*added)) });
+    let taints: Vec<Value> = taints.iter().map(taint).collect();
+    json!({ "metadata": { "uid": "u" }, "spec": { "taints": taints },
+        "status": { "conditions": [{ "type": "Ready", "status": ready }] } })
+}
+
+fn changed(checker: &Checker, caller: &str, kind: &str, name: &str, before: Option<Value>, after: Value) {
+    let (kind, name) = (kind.to_owned(), name.to_owned());
+    let change = Seen { revision: 2, kind, name, before: before.map(Arc::new), after: Some(Arc::new(after)) };
+    checker.executed(&Asked::new(caller, Method::POST, "/"), 201, &[change]);
+}
+
+fn renews(checker: &Checker, name: &str) {
+    let lease =
+        json!({ "metadata": { "uid": name }, "spec": { "renewTime": format!("{:?}", checker.now()) } });
+    changed(checker, name, "Lease", &format!("kube-node-lease/{name}"), None, lease);
+}
+
+fn writes(checker: &Checker, ready: &str, taints: &[(&str, &str, u64)]) {
+    changed(checker, ME, "Node", NODE, None, node(ready, taints));
+}
+
+fn reads(checker: &Checker) {
+    for path in
+        ["/api/v1/nodes/node-0", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0"]
+    {
+        checker.executed(&Asked::new(ME, Method::GET, path), 200, &[]);
+    }
+}
+
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const KEPT_AWAY: (&str, &str, u64) = (UNREACHABLE, "NoSchedule", 51);
+const GIVEN_UP: (&str, &str, u64) = (UNREACHABLE, "NoExecute", 51);
+
+/// It falls silent, is found lost in time, and all that follows is done.
+async fn lost(checker: &Checker) {
+    seconds(checker, 51).await;
+    reads(checker);
+    writes(checker, "Unknown", &[]);
+    writes(checker, "Unknown", &[KEPT_AWAY, GIVEN_UP]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_lost_is_called_so_and_stays_so() {
+    let well = async |checker: &Arc<Checker>| {
+        lost(checker).await;
+        seconds(checker, 300).await;
+        renews(checker, NODE);
+        changed(checker, NODE, "Node", NODE, None, node("True", &[KEPT_AWAY, GIVEN_UP]));
+        writes(checker, "True", &[]);
+        seconds(checker, 30).await;
+    };
+    assert_eq!(broken(Keeper::Ours, well).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s15_whoever_is_heard_is_not_called_lost() {
+    let early = async |checker: &Arc<Checker>| {
+        seconds(checker, 49).await;
+        reads(checker);
+        writes(checker, "Unknown", &[KEPT_AWAY]);
+    };
+    assert_eq!(broken(Keeper::Ours, early).await, [Invariant::Heard]);
+    let unread = async |checker: &Arc<Checker>| {
+        seconds(checker, 51).await;
+        writes(checker, "Unknown", &[KEPT_AWAY]);
+    };
+    assert_eq!(broken(Keeper::Ours, unread).await, [Invariant::Heard]);
+    let heard_since_the_read = async |checker: &Arc<Checker>| {
+        seconds(checker, 51).await;
+        reads(checker);
+        renews(checker, NODE);
+        writes(checker, "Unknown", &[KEPT_AWAY]);
+    };
+    assert_eq!(broken(Keeper::Ours, heard_since_the_read).await, [], "nobody could know");
+    let tainted = async |checker: &Arc<Checker>| writes(checker, "True", &[KEPT_AWAY]);
+    assert_eq!(broken(Keeper::Ours, tainted).await, [Invariant::Heard]);
+    let suspected = async |checker: &Arc<Checker>| {
+        seconds(checker, 20).await;
+        writes(checker, "True", &[("pod-safety.dev/suspect", "NoSchedule", 20)]);
+    };
+    assert_eq!(broken(Keeper::Guarded, suspected).await, [Invariant::Heard]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s15_an_outage_of_the_api_servers_is_nobodys_loss() {
+    let outage = async |checker: &Arc<Checker>, comes_back: bool| {
+        checker.all_servers_are_cut(true);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        checker.all_servers_are_cut(false);
+        reads(checker);
+        writes(checker, "Unknown", &[KEPT_AWAY]);
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        if comes_back {
+            renews(checker, NODE);
+        }
+    };
+    assert_eq!(broken(Keeper::Ours, async |checker| outage(checker, true).await).await, [Invariant::Heard]);
+    assert_eq!(broken(Keeper::Ours, async |checker| outage(checker, false).await).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s16_what_says_that_a_node_is_lost_stays() {
+    for after in [vec![KEPT_AWAY], vec![GIVEN_UP], vec![KEPT_AWAY, (UNREACHABLE, "NoExecute", 70)]] {
+        let freed = async |checker: &Arc<Checker>| {
+            lost(checker).await;
+            writes(checker, "Unknown", &after);
+        };
+        assert_eq!(broken(Keeper::Ours, freed).await, [Invariant::Kept], "{after:?}");
+    }
+    let all_are_lost = async |checker: &Arc<Checker>| {
+        lost(checker).await;
+        changed(checker, "somebody", "Node", OTHER, None, node("Unknown", &[]));
+        writes(checker, "Unknown", &[KEPT_AWAY]);
+    };
+    assert_eq!(broken(Keeper::Ours, all_are_lost).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l11_and_l6_what_is_not_done_in_time_is_found() {
+    let unseen = async |checker: &Arc<Checker>| seconds(checker, 60).await;
+    assert_eq!(broken(Keeper::Ours, unseen).await, [Invariant::Lost]);
+    assert_eq!(broken(Keeper::Guarded, unseen).await, [Invariant::Lost]);
+    assert_eq!(broken(Keeper::Theirs, unseen).await, [], "nobody promised it");
+    let never_given_up = async |checker: &Arc<Checker>| {
+        seconds(checker, 51).await;
+        reads(checker);
+        writes(checker, "Unknown", &[KEPT_AWAY]);
+        seconds(checker, 40).await;
+    };
+    assert_eq!(broken(Keeper::Ours, never_given_up).await, [Invariant::Lost]);
+    let never_freed = async |checker: &Arc<Checker>| {
+        lost(checker).await;
+        renews(checker, NODE);
+        changed(checker, NODE, "Node", NODE, None, node("True", &[KEPT_AWAY, GIVEN_UP]));
+        seconds(checker, 8).await;
+    };
+    assert_eq!(broken(Keeper::Ours, never_freed).await, [Invariant::Recovered]);
+}

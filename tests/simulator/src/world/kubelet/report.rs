@@ -1,0 +1,72 @@
+//! What a kubelet says of its node and pods where somebody listens to it: in worlds in which
+//! pod-safety looks after nodes.
+
+use std::time::Duration;
+
+use pod_safety_shared::clock::Mono;
+use serde_json::{Value, json};
+
+use super::Kubelet;
+use crate::campaign::Keeper;
+use crate::world::kcm_nodes::ready;
+use crate::world::shops::start_up;
+use crate::world::{word, zone};
+
+/// `nodeStatusReportFrequency`: so often it says that all is as it was.
+const POST_EACH: Duration = Duration::from_secs(300);
+
+impl Kubelet {
+    fn is_listened_to(&self) -> bool {
+        self.world.with.nodes != Keeper::Theirs
+    }
+
+    /// Whether this pod can be ready, for all that the API hears.
+    pub(super) fn tells_readiness(&self, pod: &Value) -> bool {
+        start_up(pod).is_some() || self.is_listened_to()
+    }
+
+    pub(super) fn labels(&self) -> Value {
+        if !self.is_listened_to() {
+            return json!({});
+        }
+        let number = self.node.rsplit('-').next().and_then(|number| number.parse().ok());
+        json!({ "topology.kubernetes.io/zone": zone(number.unwrap_or(0)) })
+    }
+
+    /// How its node is.
+    pub(super) fn conditions(&self) -> Value {
+        if !self.is_listened_to() {
+            return json!([{ "type": "Ready", "status": "True", "reason": "KubeletReady" }]);
+        }
+        let now = format!("{:.0}", self.env.clock.wall());
+        let condition = |kind: &str, status: &str, reason: &str| {
+            json!({ "type": kind, "status": status, "reason": reason,
+                "lastHeartbeatTime": now, "lastTransitionTime": now })
+        };
+        json!([
+            condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+            condition("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+            condition("PIDPressure", "False", "KubeletHasSufficientPID"),
+            condition("Ready", "True", "KubeletReady"),
+        ])
+    }
+
+    /// Says how its node is: when it starts, when the API has it otherwise, and now and then.
+    pub(super) async fn post(&self, posted: &mut Option<Mono>) {
+        if !self.is_listened_to() {
+            return;
+        }
+        let path = format!("/api/v1/nodes/{}", self.node);
+        let Some((200, node)) = self.ask("GET", &path, None).await else { return };
+        let now = self.env.now();
+        let due = posted.is_none_or(|at| now.since(at) >= POST_EACH);
+        if !due && ready(&node) == "True" {
+            return;
+        }
+        let body = json!({ "metadata": { "uid": word(&node, "/metadata/uid") },
+            "status": { "conditions": self.conditions() } });
+        if let Some((200, _)) = self.ask("PATCH", &format!("{path}/status"), Some(body)).await {
+            *posted = Some(now);
+        }
+    }
+}

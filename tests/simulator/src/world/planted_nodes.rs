@@ -1,0 +1,171 @@
+//! What planted bugs make of nodes that are lost: clocks of others that are believed, outages
+//! that are nobody's, taints that come and go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use http_body_util::BodyExt;
+use jiff::{SignedDuration, Timestamp};
+use pod_safety_shared::clock::Clock;
+use serde_json::{Value, json};
+
+use super::kcm_nodes::ready;
+use super::planted::request;
+use super::seam::Seam;
+use super::word;
+use crate::campaign::Plant;
+
+/// `--node-monitor-grace-period`.
+const GRACE: Duration = Duration::from_secs(50);
+/// How often a bug that has a clock of its own looks.
+const LOOKS_EACH: Duration = Duration::from_secs(1);
+/// Under this name a bug remembers that it looks already.
+const LOOKS: &str = "looks";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+
+fn is_given_up(taint: &Value) -> bool {
+    let key = word(taint, "/key");
+    word(taint, "/effect") == "NoExecute" && key == "node.kubernetes.io/unreachable"
+}
+
+fn taints(node: &Value) -> &[Value] {
+    node.pointer("/spec/taints").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn renewed(lease: &Value) -> &str {
+    word(lease, "/spec/renewTime")
+}
+
+impl Seam {
+    /// What a planted bug does when it hears of a node or of its Lease.
+    pub(super) fn told_of_nodes(&self, event: &Bytes) {
+        let Some(plant) = self.plant else { return };
+        let ours =
+            [Plant::TrustsNodeClocks, Plant::RetaintsWhenLeading, Plant::NeverMaybeUs, Plant::LiftsUnread];
+        if !ours.contains(&plant) {
+            return;
+        }
+        let told: Value = serde_json::from_slice(event).unwrap_or_default();
+        let (object, kind) = (&told["object"], word(&told, "/object/kind"));
+        match (plant, kind) {
+            (Plant::TrustsNodeClocks, "Lease") => self.believes(object),
+            (Plant::NeverMaybeUs, "Lease") => {
+                let now = self.world.checker.now().as_millis().to_string();
+                let seen = Bytes::from(format!("{} {now}", renewed(object)));
+                self.memory.lock().insert(word(object, "/metadata/name").to_owned(), (0, seen));
+                self.looks(Self::the_silent);
+            }
+            (Plant::RetaintsWhenLeading, "Node") => self.looks(Self::the_given_up),
+            (Plant::LiftsUnread, "Node") => self.lift_unread(object),
+            _ => {}
+        }
+    }
+
+    /// Begins to look every second, unless it does.
+    fn looks(&self, look: fn(&Self) -> Vec<Value>) {
+        if self.memory.lock().insert(LOOKS.to_owned(), (1, Bytes::new())).is_some() {
+            return;
+        }
+        let seam = self.clone();
+        self.aside(Box::pin(async move {
+            let mut led = false;
+            loop {
+                tokio::time::sleep(LOOKS_EACH).await;
+                let leads = seam.leads();
+                let began = leads && !led;
+                led = leads;
+                let looks = if seam.plant == Some(Plant::RetaintsWhenLeading) { began } else { leads };
+                let todos = if looks { look(&seam) } else { Vec::new() };
+                for todo in todos {
+                    seam.does(&todo).await;
+                }
+            }
+        }));
+    }
+
+    async fn does(&self, todo: &Value) {
+        if self.plant == Some(Plant::RetaintsWhenLeading) {
+            self.free(todo).await;
+        } else {
+            self.convict(word(todo, "/metadata/name"), Some(renewed(todo))).await;
+        }
+    }
+
+    /// Somebody else's clock tells how old a renewal is.
+    fn believes(&self, lease: &Value) {
+        let host = self.world.replicas.get(self.index).and_then(super::replica::Replica::host);
+        let (Some(host), Ok(renewed)) = (host, renewed(lease).parse::<Timestamp>()) else { return };
+        let grace = SignedDuration::try_from(GRACE).unwrap_or(SignedDuration::ZERO);
+        if host.wall().duration_since(renewed) > grace && self.leads() {
+            let (seam, name) = (self.clone(), word(lease, "/metadata/name").to_owned());
+            self.aside(Box::pin(async move { seam.convict(&name, None).await }));
+        }
+    }
+
+    /// The Leases of the nodes that were not heard for the grace, whoever else was not.
+    fn the_silent(&self) -> Vec<Value> {
+        let now = self.world.checker.now();
+        let silent = |(name, (_, seen)): (&String, &(u16, Bytes))| {
+            let (renewed, at) = std::str::from_utf8(seen).ok()?.split_once(' ')?;
+            let seen = Duration::from_millis(at.parse().ok()?);
+            let lease = json!({ "metadata": { "name": name }, "spec": { "renewTime": renewed } });
+            (now.saturating_sub(seen) > GRACE).then_some(lease)
+        };
+        self.memory.lock().iter().filter_map(silent).collect()
+    }
+
+    /// The nodes that were given up before this process led.
+    fn the_given_up(&self) -> Vec<Value> {
+        let lost = |node: &Value| ready(node) != "True" && taints(node).iter().any(is_given_up);
+        self.world.etcd.objects_that("Node", lost).into_iter().map(Arc::unwrap_or_clone).collect()
+    }
+
+    /// Takes taints of loss from a node, as it was heard of.
+    async fn free(&self, node: &Value) {
+        let kept: Vec<&Value> = taints(node).iter().filter(|taint| !is_given_up(taint)).collect();
+        let meta = |field: &str| word(node, &format!("/metadata/{field}")).to_owned();
+        let body = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") },
+            "spec": { "taints": kept } });
+        self.write_as_meant(format!("/api/v1/nodes/{}", meta("name")), &body).await;
+    }
+
+    /// Reads a node and its Lease, and calls it lost if the Lease is as it was.
+    async fn convict(&self, name: &str, known: Option<&str>) {
+        let path = format!("/api/v1/nodes/{name}");
+        let (node, lease) = (self.read(&path).await, self.read(&format!("{LEASES}/{name}")).await);
+        let (Some(node), Some(lease)) = (node, lease) else { return };
+        if ready(&node) == "Unknown" || known.is_some_and(|known| known != renewed(&lease)) {
+            return;
+        }
+        let meta = |field: &str| word(&node, &format!("/metadata/{field}")).to_owned();
+        let condition = json!({ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" });
+        let body = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") },
+            "status": { "conditions": [condition] } });
+        self.write_as_meant(format!("{path}/status"), &body).await;
+    }
+
+    async fn read(&self, path: &str) -> Option<Value> {
+        let answer = self.send(request(Method::GET, path.to_owned(), &Value::Null)).await.ok()?;
+        if !answer.status().is_success() {
+            return None;
+        }
+        serde_json::from_slice(&answer.into_body().collect().await.ok()?.to_bytes()).ok()
+    }
+
+    /// Unknown is nothing that this cache knows: it has the last word of a kubelet.
+    fn lift_unread(&self, node: &Value) {
+        let name = word(node, "/metadata/name").to_owned();
+        if ready(node) != "Unknown" {
+            let said = Bytes::from(ready(node).to_owned());
+            self.memory.lock().insert(name, (0, said));
+            return;
+        }
+        let said = self.memory.lock().get(&name).is_some_and(|(_, said)| said == "True");
+        if said && taints(node).iter().any(is_given_up) && self.leads() {
+            let (seam, node) = (self.clone(), node.clone());
+            self.aside(Box::pin(async move { seam.free(&node).await }));
+        }
+    }
+}
