@@ -78,10 +78,10 @@ pub(super) fn detect(
     };
     match policy.spec.when {
         When::Manual => return Decision::default(),
-        When::WhenNeeded if !view.pods_on(&node.name).any(waits) => {
+        When::Needed if !view.pods_on(&node.name).any(waits) => {
             return hold(Hold::FenceNotNeeded { node: name(), why });
         }
-        When::WhenNeeded | When::Always => {}
+        When::Needed | When::Always => {}
     }
     // One that cannot be read might be the policy of this node, or its incident.
     if let Some(unreadable) = gates::unreadable(view, &[Kind::FencePolicies, Kind::NodeFences]) {

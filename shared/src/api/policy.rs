@@ -82,7 +82,8 @@ pub enum PolicyMode {
 pub enum When {
     /// When a pod of a StatefulSet there was asked to end, and waits for it.
     #[default]
-    WhenNeeded,
+    #[serde(rename = "WhenNeeded")]
+    Needed,
     /// Always.
     Always,
     /// When a person asks for it.

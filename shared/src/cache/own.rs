@@ -101,7 +101,7 @@ fn project<S: OwnSpec>(
     wire: wire::Custom<S, S::Status>,
     interner: &mut Interner,
     now: Mono,
-) -> Result<Own<S>, (wire::ObjectMeta, ProjectError)> {
+) -> Result<Own<S>, Box<(wire::ObjectMeta, ProjectError)>> {
     let wire::Custom { metadata: meta, spec, status } = wire;
     let read = identity(&meta).and_then(|identity| {
         let namespace = match meta.namespace.as_deref() {
@@ -115,7 +115,7 @@ fn project<S: OwnSpec>(
     });
     let (Identity { uid, rv, name }, namespace) = match read {
         Ok(read) => read,
-        Err(error) => return Err((meta, error)),
+        Err(error) => return Err(Box::new((meta, error))),
     };
     Ok(Own {
         name: interner.intern(&name),
@@ -137,7 +137,7 @@ impl<S: Followed> Object for Own<S> {
     const KIND: Kind = S::KIND;
 
     fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
-        project(wire, interner, now).map_err(|(meta, error)| Undecodable::from_meta(&meta, &error))
+        project(wire, interner, now).map_err(|wrong| Undecodable::from_meta(&wrong.0, &wrong.1))
     }
 
     fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta> {

@@ -59,11 +59,11 @@ fn when_says_whether_a_lost_node_is_fenced() {
     for (when, change, wanted, says) in [
         (When::Always, None, "open by p", "always"),
         (When::Manual, Some(Stage::terminating as fn(&mut Value)), "", "a person asks"),
-        (When::WhenNeeded, None, "?FenceNotNeeded", "nobody waits"),
-        (When::WhenNeeded, Some(|_: &mut Value| {}), "?FenceNotNeeded", "its pod was not asked to end"),
-        (When::WhenNeeded, Some(stateless), "?FenceNotNeeded", "a ReplicaSet replaces its pods anyway"),
-        (When::WhenNeeded, Some(finalized), "?FenceNotNeeded", "who waits for finalizers has ended"),
-        (When::WhenNeeded, Some(Stage::terminating), "open by p", "a StatefulSet waits"),
+        (When::Needed, None, "?FenceNotNeeded", "nobody waits"),
+        (When::Needed, Some(|_: &mut Value| {}), "?FenceNotNeeded", "its pod was not asked to end"),
+        (When::Needed, Some(stateless), "?FenceNotNeeded", "a ReplicaSet replaces its pods anyway"),
+        (When::Needed, Some(finalized), "?FenceNotNeeded", "who waits for finalizers has ended"),
+        (When::Needed, Some(Stage::terminating), "open by p", "a StatefulSet waits"),
     ] {
         let mut stage = Stage::lost();
         stage.policy(|policy| policy.when = when);

@@ -33,11 +33,11 @@ pub(in crate::authority) enum OrderError {
     #[error("device {device} is not for node {node}: its nodeSelector does not choose it")]
     NotForNode { device: DeviceRef, node: String },
     #[error("device {device}, parameter {parameter:?}")]
-    Render { device: DeviceRef, parameter: String, source: RenderError },
+    Render { device: DeviceRef, parameter: String, source: Box<RenderError> },
     #[error("device {device}, parameter {parameter:?}: {why}")]
     Secret { device: DeviceRef, parameter: String, why: String },
     #[error("reading what is needed for device {device} failed")]
-    Read { device: DeviceRef, source: ApiError },
+    Read { device: DeviceRef, source: Box<ApiError> },
 }
 
 /// Reads by quorum what an order needs.
@@ -59,7 +59,7 @@ impl Reader<'_> {
         {
             Ok(read) => Ok(read),
             Err(error) if error.is_not_found() => Err(OrderError::NoDevice(device.clone())),
-            Err(source) => Err(OrderError::Read { device: device.clone(), source }),
+            Err(source) => Err(OrderError::Read { device: device.clone(), source: Box::new(source) }),
         }
     }
 
@@ -126,7 +126,7 @@ impl Reader<'_> {
             render(template, facts).map_err(|source| OrderError::Render {
                 device: device.clone(),
                 parameter: parameter.to_owned(),
-                source,
+                source: Box::new(source),
             })
         };
         let own = spec.node_parameters.get(&*facts.machine.node);
@@ -162,7 +162,8 @@ impl Reader<'_> {
             }
             Err(error) => Err(error),
         };
-        let read = read.map_err(|source| OrderError::Read { device: device.clone(), source })?;
+        let read =
+            read.map_err(|source| OrderError::Read { device: device.clone(), source: Box::new(source) })?;
         // The message of a failure to decode could quote what it decodes.
         let secret: SecretObject = serde_json::from_value(read)
             .map_err(|_could_quote_it| wrong(format!("Secret {name} cannot be decoded")))?;
