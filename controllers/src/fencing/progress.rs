@@ -72,6 +72,10 @@ fn without_policy(incident: &Incident<'_>) -> Decision {
 }
 
 fn pending(incident: &Incident<'_>) -> Decision {
+    // One that began anew may have something under way from before.
+    if let Some(decision) = incident.waits_for_attempt() {
+        return decision;
+    }
     if let Some(decision) = superseded(incident).or_else(|| called_off(incident)) {
         return decision;
     }
@@ -141,7 +145,10 @@ fn fencing(incident: &Incident<'_>) -> Decision {
     }
     let last = incident.status().attempts.last().filter(|last| last.act == "off");
     match last.map(|last| (last, &last.verified)) {
-        None => called_off(incident).unwrap_or_else(|| go_on(incident, None)),
+        None => {
+            let first = incident.waits_for_attempt().or_else(|| called_off(incident));
+            first.unwrap_or_else(|| go_on(incident, None))
+        }
         Some((_, Some(verified))) if verified.power == "Off" => prove(incident),
         Some((last, Some(_))) => failed(incident, last),
         // With an outcome, or when nothing of it can land any more: what it came to is seen by looking.
