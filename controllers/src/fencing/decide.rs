@@ -94,25 +94,31 @@ fn about_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> D
     // Of two about one life that counts whose name says which: nobody can create it twice.
     fences.sort_by_key(|fence| (*fence.name != *incident_name(&fence.spec.node), Arc::clone(&fence.name)));
     let mut decision = Decision::default();
-    let mut live: Vec<&Fence> = Vec::new();
+    let mut live: Vec<Incident<'_>> = Vec::new();
     for fence in fences.iter().copied().filter(|fence| !fence.status.phase.is_over() && !fence.deleting) {
-        match live.iter().find(|other| other.spec.node == fence.spec.node) {
+        match live.iter().find(|other| other.fence.spec.node == fence.spec.node) {
             Some(first) => {
-                let (fence, first) = (Arc::clone(&fence.name), Arc::clone(&first.name));
+                let (fence, first) = (Arc::clone(&fence.name), Arc::clone(&first.fence.name));
                 let hold = Hold::DuplicateFence { node: Arc::clone(name), fence, first };
                 decision.holds.push((Subject::Node(Arc::clone(name)), hold));
             }
-            None => {
-                live.push(fence);
-                add(&mut decision, progress(&Incident::new(fence, node, view, now, config)));
-            }
+            None => live.push(Incident::new(fence, node, view, now, config)),
         }
     }
+    // What was begun about one life may land on the next: off after on, or on after off.
+    let waits = |but: Option<&Incident<'_>>| {
+        let mut others = live.iter().filter(|one| but.is_none_or(|but| but.fence.uid != one.fence.uid));
+        others.find_map(Incident::waits_for_attempt)
+    };
+    for incident in &live {
+        add(&mut decision, waits(Some(incident)).unwrap_or_else(|| progress(incident)));
+    }
     if let Some(node) = node
-        && !live.iter().any(|fence| is_about(fence, node))
+        && !live.iter().any(|incident| is_about(incident.fence, node))
     {
         let over = fences.iter().copied().find(|fence| is_about(fence, node));
-        add(&mut decision, detect(node, over, view, now, config));
+        let found = detect(node, over, view, now, config);
+        add(&mut decision, waits(None).filter(|_| !found.intents.is_empty()).unwrap_or(found));
     }
     decision
 }

@@ -72,6 +72,10 @@ fn without_policy(incident: &Incident<'_>) -> Decision {
 }
 
 fn pending(incident: &Incident<'_>) -> Decision {
+    // One that began anew may have something under way from before.
+    if let Some(decision) = incident.waits_for_attempt() {
+        return decision;
+    }
     if let Some(decision) = superseded(incident).or_else(|| called_off(incident)) {
         return decision;
     }
@@ -141,7 +145,10 @@ fn fencing(incident: &Incident<'_>) -> Decision {
     }
     let last = incident.status().attempts.last().filter(|last| last.act == "off");
     match last.map(|last| (last, &last.verified)) {
-        None => go_on(incident),
+        None => {
+            let first = incident.waits_for_attempt().or_else(|| called_off(incident));
+            first.unwrap_or_else(|| go_on(incident, None))
+        }
         Some((_, Some(verified))) if verified.power == "Off" => prove(incident),
         Some((last, Some(_))) => failed(incident, last),
         // With an outcome, or when nothing of it can land any more: what it came to is seen by looking.
@@ -153,8 +160,16 @@ fn fencing(incident: &Incident<'_>) -> Decision {
 
 /// All its devices said off, twice. Whether its kubelet was silent since is read live before it becomes evidence.
 fn prove(incident: &Incident<'_>) -> Decision {
+    let evidence = incident_name(&incident.fence.spec.node);
+    let known = incident.view.proofs_of(&incident.name).find(|proof| *proof.name == *evidence);
+    if let Some(invalidated) = known.and_then(|proof| proof.status.invalidated.as_ref()) {
+        // Of one life there is one piece of evidence of ours, and what is invalid stays so.
+        let message =
+            format!("it is off, but the evidence {evidence} was declared invalid: {}", invalidated.reason);
+        return incident.turn(Phase::AwaitingOperator, message);
+    }
     let status = NodeFenceStatus {
-        evidence: Some(incident_name(&incident.fence.spec.node)),
+        evidence: Some(evidence),
         gates: Vec::new(),
         ..incident.with(Phase::Fenced, "all its devices said off, twice")
     };
@@ -163,20 +178,11 @@ fn prove(incident: &Incident<'_>) -> Decision {
 
 /// It is not off. A node that is well again is left so: nothing is under way.
 fn failed(incident: &Incident<'_>, last: &Attempt) -> Decision {
-    if let Some(decision) = called_off(incident) {
-        return decision;
-    }
-    let (_, next) = incident.pause("off");
-    if incident.now < next {
-        let (node, left) = (Arc::clone(&incident.name), next.since(incident.now));
-        let hold = Hold::NextAttempt { node, act: "off".to_owned(), why: levels::problem(last), left };
-        return incident.hold(hold).and_recheck_at(next);
-    }
-    go_on(incident)
+    called_off(incident).unwrap_or_else(|| go_on(incident, Some(last)))
 }
 
 /// A further attempt, through all gates once more: a storm may have come up meanwhile.
-fn go_on(incident: &Incident<'_>) -> Decision {
+fn go_on(incident: &Incident<'_>, last: Option<&Attempt>) -> Decision {
     let Some(policy) = incident.policy() else { return without_policy(incident) };
     if gates::is_dry(incident.fence, policy) {
         let plan = "(its policy became a dry run on the way)".to_owned();
@@ -185,6 +191,13 @@ fn go_on(incident: &Incident<'_>) -> Decision {
     let closed = gates::closed(incident, policy, For::GoOn);
     if !closed.is_empty() {
         return held(incident, closed);
+    }
+    if let (Some(last), (_, next)) = (last, incident.pause("off"))
+        && incident.now < next
+    {
+        let (node, left) = (Arc::clone(&incident.name), next.since(incident.now));
+        let hold = Hold::NextAttempt { node, act: "off".to_owned(), why: levels::problem(last), left };
+        return incident.hold(hold).and_recheck_at(next);
     }
     match levels::next(policy, incident) {
         Some(Next::Try { level, rounds }) => switch_off(incident, policy, level, rounds),

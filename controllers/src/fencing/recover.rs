@@ -44,6 +44,9 @@ pub(super) fn back(incident: &Incident<'_>, node: &Node) -> Decision {
     if node.readiness != Readiness::Ready {
         return incident.hold(Hold::NotBackYet { node: name });
     }
+    if let Some(waits) = incident.waits_for_attempt() {
+        return waits;
+    }
     let pods = incident.pods_waiting();
     if pods > 0 {
         // The kubelet that came back ends them.

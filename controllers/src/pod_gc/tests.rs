@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Config, Key, decide};
 
+mod fenced;
 mod properties;
 mod terminated;
 

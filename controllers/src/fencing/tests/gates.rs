@@ -145,6 +145,7 @@ fn a_zone_in_trouble_holds_from_three_lost_nodes_on() {
         }
         lost.iter().for_each(|name| stage.loses(name));
         stage.until(70);
+        stage.policy(|policy| policy.brakes.max_unhealthy_zone_percent = 55);
         stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
         stage
     };

@@ -266,7 +266,7 @@ fn of_two_incidents_of_one_life_that_counts_whose_name_says_which() {
     stage.world.apply(Kind::NodeFences, &object, stage.mono());
     assert_eq!(stage.words("n"), ["off 1 by bmc", "?DuplicateFence"]);
     stage.runs_on("n");
-    assert_eq!(stage.words("n"), ["write Pending", "?OurNode", "?DuplicateFence"]);
+    assert_eq!(stage.words("n"), ["write Pending", "?DuplicateFence", "?OurNode"]);
 }
 
 #[test]
@@ -281,4 +281,15 @@ fn one_that_is_being_deleted_is_as_good_as_gone() {
     stage.gone(Kind::NodeFences, &name);
     stage.fences.clear();
     assert_eq!(stage.words("n"), ["open by p"]);
+}
+
+#[test]
+fn evidence_that_was_withdrawn_is_not_given_again() {
+    let mut stage = begun();
+    stage.seen("Off");
+    let name = pod_safety_shared::authority::incident_name(&stage.incarnation("n"));
+    stage.proof("n", &name, KindOfEvidence::Asserted);
+    stage.invalidates(&name);
+    assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
+    assert!(stage.only().1.message.contains("was declared invalid: wrong"));
 }

@@ -82,7 +82,8 @@ fn switched_on_and_back_with_another_boot_it_is_done_and_our_taint_goes() {
     assert_eq!(stage.words("n"), ["look"]);
     stage.seen("On");
     assert_eq!(stage.words("n"), ["?NotBackYet"]);
-    stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2"));
+    stage.comes_back("n", "boot-2");
+    stage.says("n", "False");
     assert_eq!(stage.words("n"), ["?NotBackYet"], "not Ready yet");
     stage.comes_back("n", "boot-2");
     assert_eq!(stage.act("n"), ["untaint"]);
@@ -213,4 +214,16 @@ fn a_sign_that_is_gone_is_forgotten() {
     stage.says("n", "Unknown");
     assert_eq!(stage.act("n"), ["write Fenced"]);
     assert_eq!(stage.words("n"), ["?WaitsForPods"]);
+}
+
+#[test]
+fn a_new_life_that_is_lost_too_is_an_incident_of_its_own_and_waits_for_what_may_still_land() {
+    let mut stage = released();
+    stage.wait(600);
+    assert_eq!(stage.act("n"), ["on 2 by bmc"]);
+    stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2"));
+    assert_eq!(stage.words("n"), ["?NotBackYet", "?AttemptUnderWay"]);
+    stage.wait(62);
+    assert_eq!(stage.act("n"), ["open by p", "?NotBackYet"]);
+    assert_eq!(stage.words("n"), ["off 1 by bmc", "?NotBackYet"]);
 }

@@ -43,12 +43,12 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Of Ready nodes with living kubelets, a policy `p` that always fences by the device `bmc`, without a cooldown.
+    /// Of Ready nodes with living kubelets, a policy `p` that always fences by the device `bmc`, with few brakes.
     pub(super) fn new(names: &[&str]) -> Self {
         let policy: FencePolicySpec = serde_json::from_value(json!({
             "levels": [level("bmc", 2)],
             "when": "Always",
-            "brakes": { "cooldownSeconds": 0, "maxConcurrent": 10 },
+            "brakes": { "cooldownSeconds": 0, "maxConcurrent": 10, "maxUnhealthyZonePercent": 100 },
         }))
         .unwrap();
         let (nodes, fences, proofs, alive, renewed) = Default::default();

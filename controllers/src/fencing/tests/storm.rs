@@ -32,10 +32,7 @@ fn of_two_hundred_nodes_lost_at_once_none_is_shot_and_the_holds_say_how_many() {
 fn of_twenty_lost_nodes_of_a_hundred_one_is_fenced_at_a_time_and_the_next_after_the_cooldown() {
     let names: Vec<String> = (0..100).map(|number| format!("n{number:03}")).collect();
     let mut stage = Stage::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    stage.policy(|policy| {
-        (policy.brakes.max_concurrent, policy.brakes.cooldown_seconds) = (1, 60);
-        policy.brakes.max_unhealthy_zone_percent = 100;
-    });
+    stage.policy(|policy| (policy.brakes.max_concurrent, policy.brakes.cooldown_seconds) = (1, 60));
     let lost = &names[..20];
     lost.iter().for_each(|name| stage.loses(name));
     stage.until(70);

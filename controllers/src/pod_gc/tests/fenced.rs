@@ -1,0 +1,69 @@
+//! Pods of a node about whose life there is evidence.
+
+use super::*;
+
+/// The node `n` in its first boot, with `web-0` asked to end and `web-1` not, and evidence of this kind about this boot.
+fn proved(ready: &str, boot: &str, kind: &str, change: impl Fn(&mut Value)) -> World {
+    let world = World::listed();
+    let mut machine = node("n", ready, None);
+    machine["status"]["nodeInfo"] = json!({ "bootID": "boot-1" });
+    world.apply(Kind::Nodes, &machine, at(0));
+    world.apply(Kind::Pods, &pod("web-0", "n", terminating), at(0));
+    world.apply(Kind::Pods, &pod("web-1", "n", |_| {}), at(0));
+    let mut proof = json!({
+        "metadata": { "name": "e", "uid": "uid-e", "resourceVersion": "9" },
+        "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": boot }, "kind": kind, "by": "somebody" },
+    });
+    change(&mut proof);
+    world.apply(Kind::FenceEvidences, &proof, at(0));
+    world
+}
+
+#[test]
+fn evidence_about_this_life_of_its_node_frees_a_pod_that_ends_and_no_other() {
+    let invalidated: fn(&mut Value) =
+        |proof| proof["status"]["invalidated"] = json!({ "at": "2026-01-01T00:00:00Z", "reason": "wrong" });
+    let another: fn(&mut Value) = |proof| proof["spec"]["node"]["uid"] = json!("uid-of-before");
+    for (ready, boot, change, wanted, says) in [
+        ("Unknown", "boot-1", (|_| {}) as fn(&mut Value), "remove web-0 because Fenced", "it is off"),
+        ("False", "boot-1", |_| {}, "remove web-0 because Fenced", "what it said last is old"),
+        ("True", "boot-1", |_| {}, "?ProvedButReady", "it says itself that it is well"),
+        ("Unknown", "boot-2", |_| {}, "", "it is about another boot"),
+        ("Unknown", "boot-1", another, "", "it is about another Node"),
+        ("Unknown", "boot-1", invalidated, "", "it is not believed"),
+    ] {
+        let decision = decided(&proved(ready, boot, "PowerOff", change), &on("n"), at(1), &config());
+        let mut words = asked(&decision);
+        words.extend(reasons(&decision).iter().map(|reason| format!("?{reason}")));
+        assert_eq!(words.join(" "), wanted, "{ready} {boot}: {says}");
+    }
+}
+
+#[test]
+fn a_persons_word_counts_where_the_policy_of_the_node_takes_it() {
+    let world = proved("Unknown", "boot-1", "Asserted", |_| {});
+    assert_eq!(asked(&decided(&world, &on("n"), at(1), &config())), ["remove web-0 because Fenced"]);
+    let policy = json!({ "metadata": { "name": "p", "uid": "uid-p", "resourceVersion": "3" },
+        "spec": { "levels": [], "minimumEvidence": "Verified" } });
+    world.apply(Kind::FencePolicies, &policy, at(0));
+    assert!(asked(&decided(&world, &on("n"), at(1), &config())).is_empty());
+}
+
+#[test]
+fn without_our_own_kinds_there_is_no_evidence_and_nothing_else_is_held_up() {
+    let listed = proved("Unknown", "boot-1", "PowerOff", |_| {});
+    let late = at(0) + STALE_AFTER + Duration::from_secs(1);
+    for kind in [Kind::Pods, Kind::Nodes, Kind::NodeLeases] {
+        listed.list(kind, late);
+    }
+    assert_eq!(decided(&listed, &on("n"), late, &config()), Decision::default(), "what may be old");
+
+    let world = World::default();
+    for kind in [Kind::Pods, Kind::Nodes, Kind::NodeLeases] {
+        world.list(kind, at(0));
+    }
+    world.apply(Kind::Nodes, &node("n", "Unknown", Some("node.kubernetes.io/out-of-service")), at(0));
+    world.apply(Kind::Pods, &pod("web-0", "n", terminating), at(0));
+    let trusting = Config { trust_out_of_service_taint: true, ..config() };
+    assert_eq!(asked(&decided(&world, &on("n"), at(1), &trusting)), ["remove web-0 because OutOfService"]);
+}
