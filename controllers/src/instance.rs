@@ -110,11 +110,7 @@ pub async fn run_shown(
     let events = Recorder::new(env.clone(), metrics.authority.clone());
     let holds = Holds::new(Arc::clone(&journal), events.clone(), metrics.registry())?;
     show(&holds);
-    let leadership = if config.lease.is_some() || config.mode == Mode::Observe {
-        Leadership::none()
-    } else {
-        Leadership::alone()
-    };
+    let leadership = leadership(&config);
     let beats = Beats::default();
     if let Some(address) = config.admin {
         let admin = Admin {
@@ -164,6 +160,15 @@ pub async fn run_shown(
     }
     lead(config, connection, metrics, running).await;
     Ok(())
+}
+
+/// Who may write before anybody is elected.
+fn leadership(config: &Config) -> Arc<Leadership> {
+    if config.lease.is_some() || config.mode == Mode::Observe {
+        Leadership::none()
+    } else {
+        Leadership::alone()
+    }
 }
 
 /// Serves the admin pages in the background.

@@ -22,9 +22,13 @@ fn with_all_gates_open_the_first_level_is_tried() {
     assert_eq!(status.message, "switching it off by the level bmc with fencing/bmc");
 }
 
+/// A gate, what closes it, and what it then says.
+type Row = (&'static str, fn(&mut Stage), &'static str);
+
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn each_gate_holds_with_its_numbers_and_is_shown_once() {
-    let rows: [(&str, fn(&mut Stage), &str); 8] = [
+    let rows: [Row; 8] = [
         (
             "Paused",
             |stage| stage.policy(|policy| policy.paused = Some("storage upgrade".to_owned())),
@@ -184,7 +188,8 @@ fn the_control_plane_keeps_its_quorum_or_is_left_alone() {
 
 #[test]
 fn a_level_is_used_if_all_its_devices_can_be() {
-    let rows: [(&str, fn(&mut Value), bool); 5] = [
+    type Row = (&'static str, fn(&mut Value), bool);
+    let rows: [Row; 5] = [
         ("as it is", |_| (), true),
         (
             "trusted, and ready",
