@@ -88,11 +88,12 @@ impl WithdrawArgs {
         block_on(async move {
             let session = open(&self.cluster.options()).await?;
             let node = people::examine(&session.connection, &session.env, &self.node).await?.node;
-            let evidence = people::withdraw(&session.connection, &session.env, &node, &self.reason).await?;
-            print(
-                format!("fenceevidence/{evidence} is invalid: nothing is released by it any more\n")
-                    .as_bytes(),
-            )?;
+            let all = people::withdraw(&session.connection, &session.env, &node, &self.reason).await?;
+            for evidence in all {
+                let line =
+                    format!("fenceevidence/{evidence} is invalid: nothing is released by it any more\n");
+                print(line.as_bytes())?;
+            }
             Ok(Exit::Fine)
         })
     }

@@ -222,7 +222,7 @@ pub(super) fn command(path: &Path, left: Duration, mark: &str) -> Command {
         }
         None => Command::new(path),
     };
-    command.env_clear().env("PATH", PATH).env("LC_ALL", "C").env(MARK, mark);
+    command.env_clear().env("PATH", PATH).env("LC_ALL", "C").env("PYTHONWARNINGS", "ignore").env(MARK, mark);
     command.current_dir("/").process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -12,8 +12,8 @@ use super::fence::incident_name;
 use super::verify::is_ready;
 use super::witness::{LeaseSample, Look, look};
 use crate::api::{
-    FenceEvidenceSpec, FencePolicySpec, FencePolicyStatus, FenceTrigger, GROUP, Incarnation, KindOfEvidence,
-    NodeFenceSpec, Trigger, VERSION, group_path,
+    FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec, FencePolicyStatus, FenceTrigger, GROUP,
+    Incarnation, KindOfEvidence, NodeFenceSpec, Trigger, VERSION, group_path,
 };
 use crate::client::{ApiError, Call, Connection, Method};
 use crate::clock::Env;
@@ -147,33 +147,32 @@ async fn create(
     connection: &Connection,
     kind: &'static str,
     plural: &'static str,
-    name: &str,
+    metadata: serde_json::Value,
     spec: &impl serde::Serialize,
-) -> Result<(), PeopleError> {
-    let body = json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"),
-        "kind": kind,
-        "metadata": { "name": name },
-        "spec": spec,
-    });
+) -> Result<String, PeopleError> {
+    let name = metadata["name"].as_str().unwrap_or_default().to_owned();
+    let body = json!({ "apiVersion": format!("{GROUP}/{VERSION}"), "kind": kind, "metadata": metadata, "spec": spec });
     match connection.send(Call::write(Method::Post, group_path(plural), &body)).await {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_changed() => Err(PeopleError::There { kind: plural, name: name.to_owned() }),
+        Ok(answer) => {
+            let only = answer.decode::<wire::OnlyMeta>().ok().and_then(|only| only.metadata);
+            Ok(only.and_then(|meta| meta.name).unwrap_or(name))
+        }
+        Err(error) if error.is_changed() => Err(PeopleError::There { kind: plural, name }),
         Err(source) => Err(PeopleError::Api { doing: "writing it down", source }),
     }
 }
 
-/// Writes down that a person says that the node is off. Gives back the name of the evidence.
+/// Writes down that a person says that the node is off. Gives back the name of the evidence: each has its own, for what
+/// was withdrawn may be said again.
 ///
 /// # Errors
-/// It is there already, or could not be written.
+/// It could not be written.
 pub async fn confirm(
     connection: &Connection,
     examined: &Examined,
     by: &str,
     reason: &str,
 ) -> Result<String, PeopleError> {
-    let name = incident_name(&examined.node);
     let spec = FenceEvidenceSpec {
         node: examined.node.clone(),
         kind: KindOfEvidence::Asserted,
@@ -183,11 +182,16 @@ pub async fn confirm(
         by: by.to_owned(),
         reason: Some(reason.to_owned()),
     };
-    create(connection, "FenceEvidence", "fenceevidences", &name, &spec).await?;
-    Ok(name)
+    let metadata = json!({ "generateName": format!("{}-", incident_name(&examined.node)) });
+    create(connection, "FenceEvidence", "fenceevidences", metadata, &spec).await
 }
 
-/// Takes back what is said of the node's present life.
+#[derive(serde::Deserialize)]
+struct Proofs {
+    items: Vec<wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus>>,
+}
+
+/// Takes back what is said or was found of the node's present life. Gives back the names of that evidence.
 ///
 /// # Errors
 /// There is nothing, or it could not be written.
@@ -196,13 +200,36 @@ pub async fn withdraw(
     env: &Env,
     node: &Incarnation,
     reason: &str,
-) -> Result<String, PeopleError> {
-    let name = incident_name(node);
+) -> Result<Vec<String>, PeopleError> {
+    let all: Proofs = list(connection, "fenceevidences", "reading the FenceEvidences").await?;
+    let about = |proof: &wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus>| {
+        let holds = proof.status.as_ref().is_none_or(|status| status.invalidated.is_none());
+        holds && proof.spec.node == *node
+    };
+    let names: Vec<_> = all.items.into_iter().filter(about).filter_map(|proof| proof.metadata.name).collect();
+    if names.is_empty() {
+        return Err(PeopleError::Nothing { kind: "FenceEvidence", node: node.name.clone() });
+    }
     let at = format!("{:.0}", env.clock.wall());
-    let body = json!({ "status": { "invalidated": { "at": at, "reason": reason } } });
-    let path = group_path(&format!("fenceevidences/{name}/status"));
-    merge(connection, path, &body, "FenceEvidence", node).await?;
-    Ok(name)
+    for name in &names {
+        let body = json!({ "status": { "invalidated": { "at": at, "reason": reason } } });
+        let path = group_path(&format!("fenceevidences/{name}/status"));
+        merge(connection, path, &body, "FenceEvidence", node).await?;
+    }
+    Ok(names)
+}
+
+async fn list<T: serde::de::DeserializeOwned>(
+    connection: &Connection,
+    plural: &'static str,
+    doing: &'static str,
+) -> Result<T, PeopleError> {
+    let raw = connection.send(Call::get(group_path(plural)).whole()).await;
+    let whole = raw.and_then(|raw| raw.whole().map_err(ApiError::Undecodable)).map_err(api(doing))?;
+    serde_json::from_value(whole).map_err(|error| PeopleError::Api {
+        doing,
+        source: ApiError::Undecodable(wire::WireError::Json(error)),
+    })
 }
 
 async fn merge(
@@ -234,8 +261,7 @@ pub async fn ask_to_fence(
     let name = incident_name(&examined.node);
     let trigger = FenceTrigger { kind: Trigger::Person, reason: reason.to_owned(), by: Some(by.to_owned()) };
     let spec = NodeFenceSpec { node: examined.node.clone(), policy, trigger, dry_run, cancelled: false };
-    create(connection, "NodeFence", "nodefences", &name, &spec).await?;
-    Ok(name)
+    create(connection, "NodeFence", "nodefences", json!({ "name": name }), &spec).await
 }
 
 #[derive(serde::Deserialize)]
@@ -245,14 +271,8 @@ struct Policies {
 
 /// As the controller chooses ([`crate::cache::View::policy_of`]).
 async fn policy_of(connection: &Connection, examined: &Examined) -> Result<String, PeopleError> {
-    let raw = connection.send(Call::get(group_path("fencepolicies")).whole()).await;
-    let whole = raw.and_then(|raw| raw.whole().map_err(ApiError::Undecodable));
-    let whole =
-        whole.map_err(api("reading the FencePolicies; are the CRDs installed? See pod-safety manifests"))?;
-    let all: Policies = serde_json::from_value(whole).map_err(|error| PeopleError::Api {
-        doing: "reading the FencePolicies",
-        source: ApiError::Undecodable(wire::WireError::Json(error)),
-    })?;
+    const DOING: &str = "reading the FencePolicies; are the CRDs installed? See pod-safety manifests";
+    let all: Policies = list(connection, "fencepolicies", DOING).await?;
     let chosen = all.items.iter().filter(|policy| policy.spec.node_selector.chooses(&examined.labels));
     let named = chosen.filter_map(|policy| Some((policy.spec.priority, policy.metadata.name.as_deref()?)));
     let first = named.min_by_key(|(priority, name)| (std::cmp::Reverse(*priority), *name));

@@ -22,7 +22,7 @@ async fn an_agent_gets_no_arguments_the_exact_lines_an_end_of_file_and_a_bare_en
     assert_eq!(stage.read("stdin"), told);
     let environment = stage.read("environment");
     let names: Vec<_> = environment.lines().filter_map(|line| line.split('=').next()).collect();
-    assert_eq!(names, ["LC_ALL", "PATH", "POD_SAFETY_FENCE_RUN"], "{environment}");
+    assert_eq!(names, ["LC_ALL", "PATH", "POD_SAFETY_FENCE_RUN", "PYTHONWARNINGS"], "{environment}");
     assert!(
         environment.contains("LC_ALL=C\n") && environment.contains("PATH=/usr/sbin:/usr/bin:/sbin:/bin\n")
     );

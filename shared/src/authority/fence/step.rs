@@ -99,7 +99,9 @@ async fn then_status(acting: &Acting<'_>, target: &Target, done: Result<(), Outc
 }
 
 async fn open(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> {
-    still_lost(acting, spec).await?;
+    if !still_lost(acting, spec).await? {
+        return Err(Outcome::Changed);
+    }
     let body = json!({
         "apiVersion": format!("{GROUP}/{VERSION}"),
         "kind": "NodeFence",
@@ -110,24 +112,22 @@ async fn open(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> 
 }
 
 /// The cache suspects; this convicts: it is the same incarnation, and nobody has heard of it since the cache did. What
-/// a person asked for may be healthy.
-async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> {
+/// a person asked for may be healthy. Gives back whether there is a Node: without one nothing is begun anew, and what
+/// was begun goes on.
+async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
     let Look { node, lease, .. } =
         look(acting.means.connection, acting.env, &spec.node.name).await.map_err(Outcome::Failed)?;
-    let Some(read) = node else {
-        return if spec.trigger.kind == Trigger::Person { Ok(()) } else { Err(Outcome::Changed) };
-    };
-    if incarnation(&spec.node.name, &read) != spec.node {
+    if node.as_ref().is_some_and(|read| incarnation(&spec.node.name, read) != spec.node) {
         return Err(Outcome::Changed);
     }
     if spec.trigger.kind == Trigger::Person {
-        return Ok(());
+        return Ok(node.is_some());
     }
     let known = acting.means.cache.read().view().lease(&spec.node.name).flatten();
-    if is_ready(&read) || renewed(&lease)? != known {
+    if node.as_ref().is_some_and(is_ready) || renewed(&lease)? != known {
         return Err(Outcome::Heard);
     }
-    Ok(())
+    Ok(node.is_some())
 }
 
 fn incarnation(name: &str, read: &wire::Node) -> Incarnation {
@@ -171,7 +171,9 @@ async fn status(
 /// The conditions that its phase comes to.
 fn conclude(status: &mut NodeFenceStatus, at: &str) {
     let fenced = match (&status.evidence, status.phase) {
-        (Some(_), Phase::AwaitingOperator) => ("False", "EvidenceContradicted"),
+        // What was contradicted lost its taint by that.
+        (Some(_), Phase::AwaitingOperator) if !status.tainted => ("False", "EvidenceContradicted"),
+        (Some(_), Phase::AwaitingOperator) => ("Unknown", "AwaitingOperator"),
         (Some(_), _) => ("True", "EvidenceFound"),
         (None, phase) => ("False", phase.name()),
     };

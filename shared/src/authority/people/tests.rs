@@ -38,7 +38,11 @@ async fn nobody_confirms_a_node_whose_kubelet_speaks() {
 async fn a_confirmation_names_the_life_of_the_node_and_who_says_so() {
     let (env, _wall) = env();
     let api = Api::new(&env, |asked| {
-        let answer = if asked.body.is_empty() { Answer::not_found() } else { Answer::coded(201, &json!({})) };
+        let answer = if asked.body.is_empty() {
+            Answer::not_found()
+        } else {
+            Answer::coded(201, &json!({ "metadata": { "name": "n-1-x" } }))
+        };
         async move { answer }
     });
     let node = Incarnation { name: "n".to_owned(), uid: "u".to_owned(), boot_id: "b".to_owned() };
@@ -46,7 +50,8 @@ async fn a_confirmation_names_the_life_of_the_node_and_who_says_so() {
     let examined = Examined { node, labels: Default::default(), ready: false, renewed };
     let name = confirm(&api.connection(), &examined, "ada", "I pulled the plug").await.unwrap();
     let body = api.heard().pop().unwrap().json();
-    assert_eq!(body["metadata"]["name"], name);
+    assert_eq!((name.as_str(), &body["metadata"]["name"]), ("n-1-x", &serde_json::Value::Null));
+    assert_eq!(body["metadata"]["generateName"], format!("{}-", incident_name(&examined.node)));
     assert_eq!(
         body["spec"],
         json!({ "node": { "name": "n", "uid": "u", "bootID": "b" }, "kind": "Asserted", "by": "ada",
