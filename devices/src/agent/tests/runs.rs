@@ -139,7 +139,7 @@ async fn an_agent_that_cannot_start_is_named() {
 /// A successor that reads our intent waits for its deadline and no longer, whatever became of us.
 #[tokio::test]
 async fn the_deadline_is_kept_when_we_are_gone() {
-    let stage = Stage::new().raw("sleep 300 & echo $! > ${0%/*}/pids; wait");
+    let stage = Stage::new().raw("sleep 20 & echo $! > ${0%/*}/pids; wait");
     let mut command = process::command(&stage.path("fence_test"), Duration::from_secs(1), "test");
     let status = command.status().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{status}");
