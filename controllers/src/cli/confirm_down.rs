@@ -73,7 +73,7 @@ impl Args {
         people::listen(&session.connection, &session.env, &examined, Duration::ZERO).await?;
         let evidence = people::confirm(&session.connection, &examined, &by, &self.reason).await?;
         print(
-            format!("fenceevidence/{evidence} written: the pods of {} that end are released\n", self.node)
+            format!("fenceevidence/{evidence} written: the terminating pods of {} are released, if its FencePolicy takes a person's word\n", self.node)
                 .as_bytes(),
         )?;
         Ok(Exit::Fine)

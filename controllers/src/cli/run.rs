@@ -113,7 +113,7 @@ pub(super) struct Args {
     )]
     fence_agents_path: Vec<String>,
 
-    /// The node that this process runs on: it never fences that one. The chart sets it from the pod's spec.nodeName
+    /// The node that this process runs on: it never fences that one. In a pod: from spec.nodeName
     #[arg(long, value_name = "NAME", env = "POD_SAFETY_NODE_NAME", help_heading = "Fencing")]
     node_name: Option<String>,
 

@@ -28,7 +28,8 @@ pub(super) enum Next {
 }
 
 /// Whether all of these devices can be used for a node, and for how long they may take; `Err`: what is in the way.
-/// `node`: none if its Node is gone, so that nobody knows its labels.
+/// `node`: none if its Node is gone, so that nobody knows its labels. That a device did not answer at its last look is no
+/// reason not to try it: it may have been another node's, or five minutes ago.
 pub(super) fn usable(devices: &[DeviceRef], node: Option<&Node>, view: &View<'_>) -> Result<Within, String> {
     let none: BTreeMap<String, String> = BTreeMap::new();
     let labels = node.map(|node| node.life.as_ref().map_or(&none, |life| &life.labels));
@@ -38,9 +39,6 @@ pub(super) fn usable(devices: &[DeviceRef], node: Option<&Node>, view: &View<'_>
         let device = found.ok_or_else(|| format!("device {named} does not exist"))?;
         if device.status.says("Trusted") == Some("False") {
             return Err(format!("device {named} is not trusted: evidence from it was contradicted"));
-        }
-        if device.status.says("Ready") == Some("False") {
-            return Err(format!("device {named} is not Ready"));
         }
         if labels.is_some_and(|labels| !device.spec.node_selector.chooses(labels)) {
             return Err(format!("device {named} is not for this node (nodeSelector)"));

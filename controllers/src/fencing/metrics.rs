@@ -8,7 +8,7 @@ use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::Uid;
-use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 /// What Prometheus learns of fencing, besides the queue's metrics, and the reasons of holds, the closed gates among
 /// them.
@@ -17,7 +17,7 @@ pub(super) struct FencingMetrics {
     incidents: IntGaugeVec,
     reached: IntCounterVec,
     to_evidence: Histogram,
-    unanswered: IntGaugeVec,
+    unanswered: IntGauge,
     /// The phases that were counted: decisions do not rest on it.
     seen: Mutex<BTreeMap<Uid, Phase>>,
 }
@@ -42,15 +42,17 @@ impl FencingMetrics {
             .buckets(vec![1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0]),
         )?;
         registry.register(Box::new(to_evidence.clone()))?;
+        // Which device it is stands in the status of the FenceDevice: metrics name no objects.
+        let unanswered = IntGauge::new(
+            "pod_safety_fence_device_unanswered_nodes",
+            "Nodes of whose power a device did not tell at the last look, over all devices.",
+        )?;
+        registry.register(Box::new(unanswered.clone()))?;
         let metrics = Self {
             incidents: gauge("pod_safety_fences", "Incidents of nodes by phase.", &["phase"])?,
             reached,
             to_evidence,
-            unanswered: gauge(
-                "pod_safety_fence_device_unanswered_nodes",
-                "Nodes of whose power a device did not tell at the last look.",
-                &["namespace", "device"],
-            )?,
+            unanswered,
             seen: Mutex::default(),
         };
         for phase in Phase::ALL {
@@ -65,8 +67,7 @@ impl FencingMetrics {
         self.count(view);
         let there: std::collections::BTreeSet<&Uid> = view.fences().map(|fence| &fence.uid).collect();
         self.seen.lock().retain(|uid, _| there.contains(uid));
-        self.unanswered.reset();
-        view.devices().for_each(|device| self.looked(&device.uid, view));
+        self.looked(view);
     }
 
     fn count(&self, view: &View<'_>) {
@@ -102,11 +103,9 @@ impl FencingMetrics {
     }
 
     /// A device was decided about.
-    pub(super) fn looked(&self, uid: &Uid, view: &View<'_>) {
-        let Some(device) = view.devices().find(|device| device.uid == *uid) else { return };
-        let unanswered = device.status.targets.iter().filter(|target| target.power == "Unknown").count();
-        let labels = &[&*device.namespace, &*device.name];
-        let unanswered = i64::try_from(unanswered).unwrap_or(i64::MAX);
-        self.unanswered.with_label_values(labels).set(unanswered);
+    pub(super) fn looked(&self, view: &View<'_>) {
+        let targets = view.devices().flat_map(|device| &device.status.targets);
+        let unanswered = targets.filter(|target| target.power == "Unknown").count();
+        self.unanswered.set(i64::try_from(unanswered).unwrap_or(i64::MAX));
     }
 }

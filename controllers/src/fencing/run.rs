@@ -98,7 +98,7 @@ impl Controller for Fencing {
         let decision = decide(key, view, now, &self.config);
         match key {
             Key::Node(name) => self.metrics.progressed(name, view, now),
-            Key::Device(uid) => self.metrics.looked(uid, view),
+            Key::Device(_) => self.metrics.looked(view),
         }
         decision
     }

@@ -4,7 +4,7 @@
 /// Why this agent cannot be used, whatever its metadata says.
 pub(super) fn agent(name: &str) -> Option<&'static str> {
     match name {
-        "fence_ack_manual" => Some("it asks a person at a terminal; use a device of driver Manual"),
+        "fence_ack_manual" => Some("it asks a person at a terminal; use pod-safety confirm-down"),
         "fence_crosslink" => Some("its status is whether a link answers a ping, not power"),
         "fence_evacuate" => Some("it tells OpenStack to move instances away, and reads no power"),
         "fence_heuristics_ping" => Some("its status is whether somebody else answers a ping, not power"),

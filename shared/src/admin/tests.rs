@@ -135,6 +135,7 @@ fn labels_are_closed_sets_but_for_kcms_own_namespace() {
         "outcome",
         "reason",
         "resource",
+        "step",
         "verb",
         "version",
     ];

@@ -81,7 +81,7 @@ pub enum Phase {
     Recovering,
     /// The node is back with another boot.
     Done,
-    /// It was called off before anything was begun.
+    /// It was called off: before anything was begun, or when what was begun had shown itself to be without effect.
     Cancelled,
     /// The node began another life by itself.
     Superseded,
@@ -145,7 +145,7 @@ pub struct NodeFenceStatus {
     pub evidence: Option<String>,
     /// We put the out-of-service taint on the node.
     pub tainted: bool,
-    /// `Fenced`, `Recovered`, `EvidenceContradicted`.
+    /// `Fenced`, `Recovered`, `Stuck`.
     pub conditions: Vec<Condition>,
 }
 

@@ -43,7 +43,7 @@ async fn a_wrong_value_is_named_with_its_flag_and_with_what_is_allowed() {
     let cases: [(&[&str], &[&str]); 22] = [
         (&["--controllers=nosuch"], &["--controllers", "\"nosuch\"", "pod-gc"]),
         (&["--controllers=*,-nosuch"], &["--controllers", "\"-nosuch\"", "pod-gc"]),
-        (&["--controllers=fencing"], &["--controllers", "fencing", "pod-gc"]),
+        (&["--controllers=volume-guard"], &["--controllers", "volume-guard", "pod-gc"]),
         (&["--controllers=-pod-gc"], &["--controllers", "pod-gc"]),
         (&["--pod-gc-quarantine=-5s"], &["--pod-gc-quarantine", "-5s", "allowed is 1ms to 24h"]),
         (&["--pod-gc-quarantine=40"], &["--pod-gc-quarantine", "'40'", "allowed is 1ms to 24h"]),
@@ -159,7 +159,7 @@ async fn what_is_asked_for_is_printed() {
         tokio::process::Command::new("bash").args(["-n", "-c", &completion.stdout]).output().await.unwrap();
     assert!(syntax.status.success(), "{}", String::from_utf8_lossy(&syntax.stderr));
     let manifests = manifests().await.unwrap();
-    assert_eq!(manifests.split("\n---\n").count(), 8, "{manifests}");
+    assert_eq!(manifests.split("\n---\n").count(), 4 + 13, "kinds, then rights: {manifests}");
     let nothing = pod_safety(&[], &[]).await;
     assert!(nothing.code == Some(2) && nothing.stderr.contains("Usage:"), "{}", nothing.stderr);
 }

@@ -298,15 +298,10 @@ async fn what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(
     let refused = plane.pod_safety_once(&kubeconfig, &confirm).await.unwrap();
     assert_eq!(refused.status.code(), Some(4), "{}", refused.stderr);
     scene.nodes[1].cut_off.store(true, Ordering::SeqCst);
-    // Its device refuses the password: that was seen before it was needed, so nothing is tried.
-    eventually("it waits, and says for what", SOON, async || {
-        let fence = fence_of(plane, "w2").await.ok_or("there is none")?;
-        let gates = fence["status"]["gates"].as_array().cloned().unwrap_or_default();
-        let held = gates.iter().any(|gate| gate["name"] == "NoDevices" && gate["holds"] == true);
-        seen(held && fence["status"]["phase"] == "Pending", format!("{:#}", fence["status"]))
-    })
-    .await
-    .unwrap();
+    // Its device refuses the password.
+    let fence = until_phase(plane, "w2", "AwaitingOperator").await;
+    let message = fence["status"]["message"].as_str().unwrap();
+    assert!(message.contains("level power: fencing") || message.contains("bmc-w2"), "{message}");
     let pod = observe::find_pod(&api, NAMESPACE, "queue-0").await.unwrap().unwrap();
     assert!(pod.metadata.deletion_timestamp.is_some(), "it waits");
     let wrong = ["confirm-down", "w2", "--reason=r", "--confirm=w3 is off", "--listen=1s"];
@@ -321,6 +316,10 @@ async fn what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(
     .unwrap();
     let message = observe::event(&api, NAMESPACE, "queue-0", "ForceDeleted").await.unwrap();
     assert!(message.contains("confirmed that node w2 is off"), "{message}");
+    // Somebody repairs it and starts it.
+    scene.nodes[1].boots.fetch_add(1, Ordering::SeqCst);
+    scene.nodes[1].cut_off.store(false, Ordering::SeqCst);
+    until_phase(plane, "w2", "Done").await;
 }
 
 async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {

@@ -211,13 +211,13 @@ fn a_level_is_used_if_all_its_devices_can_be() {
             false,
         ),
         (
-            "not ready",
+            "silent at its last look, which was not now",
             |device| {
                 device["status"]["conditions"] = json!([
                     { "type": "Ready", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" },
                 ]);
             },
-            false,
+            true,
         ),
         (
             "for other nodes",

@@ -411,7 +411,12 @@ async fn contradict(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome>
             Err(outcome) => return Err(outcome),
         }
     }
-    let devices = target.status.attempts.iter().filter(|attempt| act_of(attempt) == Act::Off);
+    // Those that said off; what another level tried before said the truth, or nothing.
+    let said_off = |attempt: &&Attempt| {
+        act_of(attempt) == Act::Off
+            && attempt.verified.as_ref().is_some_and(|verified| verified.power == "Off")
+    };
+    let devices = target.status.attempts.iter().filter(said_off);
     let devices: std::collections::BTreeSet<_> = devices.flat_map(|attempt| &attempt.devices).collect();
     for device in devices {
         distrust(acting, device, &why, &at).await?;
