@@ -290,7 +290,9 @@ impl State {
     /// Until when a pod must have been asked to end, at the latest.
     fn owed_to_end(&self, pod: &Bound, leader: &str, led_since: Duration) -> Option<Duration> {
         let behind = self.taints.behind.contains(leader);
-        let seen = |taint: &Taint| taint.applied.max(led_since);
+        // What nobody stamped counts from when the leader saw it, and after an outage its lists may come later than its
+        // lease (seed 790).
+        let seen = |taint: &Taint| taint.applied.max(led_since + TAKES_OVER);
         let met = |taint: &Taint| taint.added.filter(|_| !behind).unwrap_or_else(|| seen(taint));
         let owed = |taint: &Taint| {
             let due = until(pod, std::slice::from_ref(taint), met)?;
