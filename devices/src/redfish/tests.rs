@@ -14,7 +14,7 @@ use futures::future::{Either, select};
 use parking_lot::Mutex;
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::transport::{Act, Answer, DeviceError, Driver, Machine, Order, Secret, Value};
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value as Json, json};
@@ -30,10 +30,11 @@ pub(super) const UUID: &str = "4c4c4544-0051-3610-8052-b4c04f4d3132";
 pub(super) type Reply = (u16, &'static str, String);
 type Answers = Box<dyn Fn(&str, &[String]) -> Reply + Send + Sync>;
 
-/// A service with a certificate of its own.
+/// A service with a certificate.
 pub(super) struct Stub {
     listener: TcpListener,
     tls: TlsAcceptor,
+    /// What is to be given as `ca`.
     pub(super) certificate: String,
     /// `GET /path body`, in order.
     pub(super) asked: Mutex<Vec<String>>,
@@ -55,6 +56,29 @@ impl Stub {
     ) -> Self {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().self_signed(&key).unwrap();
+        Self::with(&certificate, &key, certificate.pem(), answers).await
+    }
+
+    /// With a certificate for `name` that an authority has signed; the authority is what is given.
+    pub(super) async fn signed(
+        name: &str,
+        answers: impl Fn(&str, &[String]) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+        Self::with(&certificate, &key, authority.pem(), answers).await
+    }
+
+    async fn with(
+        certificate: &Certificate,
+        key: &KeyPair,
+        trusted: String,
+        answers: impl Fn(&str, &[String]) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let private = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
         let config = ServerConfig::builder_with_provider(provider)
@@ -66,7 +90,7 @@ impl Stub {
         Self {
             listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
             tls: TlsAcceptor::from(Arc::new(config)),
-            certificate: certificate.pem(),
+            certificate: trusted,
             asked: Mutex::default(),
             headers: Mutex::default(),
             connections: Mutex::default(),

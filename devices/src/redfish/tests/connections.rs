@@ -41,6 +41,15 @@ async fn a_certificate_that_was_given_itself_needs_no_name() {
 }
 
 #[tokio::test]
+async fn a_signed_certificate_must_name_the_host() {
+    let stub = Stub::signed("127.0.0.1", switches("On", "On")).await;
+    assert_eq!(stub.carry_out(&stub.order(Act::Look)).await.unwrap().power, Power::On);
+    let stub = Stub::signed("bmc.example", switches("On", "On")).await;
+    let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err();
+    assert!(matches!(error, DeviceError::Tls { .. }) && stub.asked.lock().is_empty(), "{error}");
+}
+
+#[tokio::test]
 async fn a_connection_that_closes_after_each_answer_is_made_anew() {
     let mut stub = Stub::new(switches("On", "Off")).await;
     stub.closes = true;
