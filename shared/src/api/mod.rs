@@ -34,7 +34,7 @@ pub use policy::{
     Brakes, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Grade, Level, PolicyMode,
     Recovery, Unhealthy, When,
 };
-pub use schema::{crds, group_path};
+pub use schema::{crds, group_path, object};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

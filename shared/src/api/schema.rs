@@ -20,6 +20,17 @@ pub fn group_path(plural: &str) -> String {
     format!("/apis/{GROUP}/{VERSION}/{plural}")
 }
 
+/// An object of a kind of ours, to be created.
+#[must_use]
+pub fn object(kind: &str, metadata: Value, spec: &impl serde::Serialize) -> Value {
+    serde_json::json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": kind,
+        "metadata": metadata,
+        "spec": spec,
+    })
+}
+
 /// What a derive says of Rust's types and an API server does not know.
 fn mended(mut crd: Value) -> Value {
     signed(&mut crd);

@@ -103,34 +103,30 @@ impl Step {
     pub const NAMES: [&'static str; 8] =
         ["open", "write", "attempt", "look", "prove", "taint", "untaint", "contradict"];
 
-    /// Whom it is about, if that is there.
-    #[must_use]
-    pub const fn target(&self) -> Option<&Target> {
+    /// Whom it is about; `Err`: there is none yet, and this is what it will be about.
+    fn about(&self) -> Result<&Target, &NodeFenceSpec> {
         match self {
-            Self::Open(_) => None,
+            Self::Open(spec) => Err(spec),
             Self::Write(target)
             | Self::Attempt(target)
             | Self::Look(target)
             | Self::Prove(target)
             | Self::Taint(target)
             | Self::Untaint(target)
-            | Self::Contradict(target) => Some(target),
+            | Self::Contradict(target) => Ok(target),
         }
+    }
+
+    /// Whom it is about, if that is there.
+    #[must_use]
+    pub fn target(&self) -> Option<&Target> {
+        self.about().ok()
     }
 
     /// What it is about.
     #[must_use]
     pub fn spec(&self) -> &NodeFenceSpec {
-        match self {
-            Self::Open(spec) => spec,
-            Self::Write(target)
-            | Self::Attempt(target)
-            | Self::Look(target)
-            | Self::Prove(target)
-            | Self::Taint(target)
-            | Self::Untaint(target)
-            | Self::Contradict(target) => &target.spec,
-        }
+        self.about().map_or_else(|spec| spec, |target| &target.spec)
     }
 }
 

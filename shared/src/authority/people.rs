@@ -10,10 +10,10 @@ use serde_json::json;
 
 use super::fence::incident_name;
 use super::verify::is_ready;
-use super::witness::{LeaseSample, Look, look};
+use super::witness::{Look, incarnation, look};
 use crate::api::{
-    FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec, FencePolicyStatus, FenceTrigger, GROUP,
-    Incarnation, KindOfEvidence, NodeFenceSpec, Trigger, VERSION, group_path,
+    FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec, FencePolicyStatus, FenceTrigger, Incarnation,
+    KindOfEvidence, NodeFenceSpec, Trigger, group_path, object,
 };
 use crate::client::{ApiError, Call, Connection, Method};
 use crate::clock::Env;
@@ -84,13 +84,6 @@ pub struct Examined {
     pub renewed: Option<String>,
 }
 
-fn renewed(lease: &LeaseSample) -> Option<String> {
-    match lease {
-        LeaseSample::Absent | LeaseSample::Present { renewed: None, .. } => None,
-        LeaseSample::Present { renewed: Some(time), .. } => time.timestamp().map(|time| time.to_string()),
-    }
-}
-
 /// Reads a node and its Lease by quorum.
 ///
 /// # Errors
@@ -99,12 +92,13 @@ pub async fn examine(connection: &Connection, env: &Env, name: &str) -> Result<E
     let Look { node, lease, .. } = look(connection, env, name).await.map_err(api("reading the node"))?;
     let node = node.ok_or_else(|| PeopleError::NoNode(name.to_owned()))?;
     let ready = is_ready(&node);
-    let meta = node.metadata.unwrap_or_default();
-    let boot_id = node.status.and_then(|status| status.node_info).and_then(|info| info.boot_id);
-    let boot_id =
-        boot_id.filter(|id| !id.is_empty()).ok_or_else(|| PeopleError::NoBootId(name.to_owned()))?;
-    let node = Incarnation { name: name.to_owned(), uid: meta.uid.unwrap_or_default(), boot_id };
-    Ok(Examined { node, labels: meta.labels, ready, renewed: renewed(&lease) })
+    let life = incarnation(name, &node);
+    if life.boot_id.is_empty() {
+        return Err(PeopleError::NoBootId(name.to_owned()));
+    }
+    let renewed = lease.renewed().map_err(api("reading the node's Lease"))?;
+    let labels = node.metadata.unwrap_or_default().labels;
+    Ok(Examined { node: life, labels, ready, renewed: renewed.map(|time| time.to_string()) })
 }
 
 /// Waits for as long as a living kubelet takes to renew its Lease, and looks again.
@@ -151,7 +145,7 @@ async fn create(
     spec: &impl serde::Serialize,
 ) -> Result<String, PeopleError> {
     let name = metadata["name"].as_str().unwrap_or_default().to_owned();
-    let body = json!({ "apiVersion": format!("{GROUP}/{VERSION}"), "kind": kind, "metadata": metadata, "spec": spec });
+    let body = object(kind, metadata, spec);
     match connection.send(Call::write(Method::Post, group_path(plural), &body)).await {
         Ok(answer) => {
             let only = answer.decode::<wire::OnlyMeta>().ok().and_then(|only| only.metadata);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::claim::{Claim, Force};
 use super::evidence::{Evidence, EvidenceKind, VALID_FOR};
 use super::fence::Looker;
-use super::witness::{LeaseSample, Witness, look};
+use super::witness::{LeaseSample, Witness, incarnation, look};
 use super::writer::Policy;
 use crate::api::{FenceEvidenceSpec, FenceEvidenceStatus, Grade, KindOfEvidence, group_path};
 use crate::cache::{Cache, Sign};
@@ -260,12 +260,10 @@ impl Verifier<'_> {
             ));
         };
         self.same_life(&spec, &read)?;
-        let unmoved = match (&look.lease, &spec.lease_renewed) {
-            (LeaseSample::Absent, _) | (LeaseSample::Present { renewed: None, .. }, None) => true,
-            (LeaseSample::Present { renewed: Some(now), .. }, Some(then)) => {
-                now.timestamp().is_some_and(|now| now.to_string() == *then)
-            }
-            (LeaseSample::Present { .. }, _) => false,
+        let unmoved = match (&look.lease, look.lease.renewed()) {
+            (LeaseSample::Absent, _) => true,
+            (LeaseSample::Present { .. }, Ok(now)) => now.map(|now| now.to_string()) == spec.lease_renewed,
+            (LeaseSample::Present { .. }, Err(_)) => false,
         };
         if !unmoved {
             return Err(Refusal::KubeletAlive(Sign::LeaseRenewed));
@@ -280,17 +278,16 @@ impl Verifier<'_> {
 
     /// Whether the node is in the life that the evidence is about, and its policy takes such evidence.
     fn same_life(&self, spec: &FenceEvidenceSpec, read: &wire::Node) -> Result<(), Refusal> {
-        let info = read.status.as_ref().and_then(|status| status.node_info.as_ref());
-        let boot_id = info.and_then(|info| info.boot_id.as_deref()).unwrap_or_default();
-        let meta = read.metadata.clone().unwrap_or_default();
-        if meta.uid.as_deref() != Some(&spec.node.uid) || boot_id != spec.node.boot_id || boot_id.is_empty() {
+        let life = incarnation(&spec.node.name, read);
+        if life != spec.node || life.boot_id.is_empty() {
             return Err(Refusal::ProofDoesNotHold("the node has another UID or another boot id"));
         }
         if is_ready(read) {
             return Err(Refusal::InService);
         }
-        let wanted =
-            self.cache.read().view().policy_of(&meta.labels).map(|policy| policy.spec.minimum_evidence);
+        let none = Default::default();
+        let labels = read.metadata.as_ref().map_or(&none, |meta| &meta.labels);
+        let wanted = self.cache.read().view().policy_of(labels).map(|policy| policy.spec.minimum_evidence);
         if spec.kind.grade() < wanted.unwrap_or(Grade::Asserted) {
             return Err(Refusal::ProofDoesNotHold("the node's FencePolicy asks for verified evidence"));
         }

@@ -1,6 +1,9 @@
 //! The first quorum read of a node that the cache misses. From it the quarantine
 //! counts, and with it the last read is compared.
 
+use jiff::Timestamp;
+
+use crate::api::Incarnation;
 use crate::client::{ApiError, Call, Connection};
 use crate::clock::{Env, Mono};
 use crate::wire;
@@ -13,6 +16,26 @@ pub(super) enum LeaseSample {
     Absent,
     /// There is one, last renewed so.
     Present { uid: String, renewed: Option<wire::Time> },
+}
+
+impl LeaseSample {
+    /// When its kubelet renewed it last, by the kubelet's clock, if it says so.
+    ///
+    /// # Errors
+    /// It says what is no time: that is not never.
+    pub(super) fn renewed(&self) -> Result<Option<Timestamp>, ApiError> {
+        let Self::Present { renewed: Some(renewed), .. } = self else { return Ok(None) };
+        let nonsense = || ApiError::ContentType("a Lease whose renewTime is no time".to_owned());
+        renewed.timestamp().map(Some).ok_or_else(nonsense)
+    }
+}
+
+/// Which life of a node a read shows.
+pub(super) fn incarnation(name: &str, read: &wire::Node) -> Incarnation {
+    let uid = read.metadata.as_ref().and_then(|meta| meta.uid.clone()).unwrap_or_default();
+    let info = read.status.as_ref().and_then(|status| status.node_info.as_ref());
+    let boot_id = info.and_then(|info| info.boot_id.clone()).unwrap_or_default();
+    Incarnation { name: name.to_owned(), uid, boot_id }
 }
 
 /// That a quorum read did not find a node, and how its Lease looked then.

@@ -50,13 +50,13 @@ async fn look_through(acting: &Acting<'_>, wish: &Monitor) -> Result<(), Outcome
 async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<TargetStatus, Outcome> {
     let node = Incarnation { name: node.to_owned(), ..Incarnation::default() };
     let facts = acting.looker.reader.facts(&node).await.map_err(Outcome::Failed)?;
-    let checked = match acting.looker.reader.order(device, &facts, Act::Look).await {
+    let order = acting.looker.reader.order(device, &facts, Act::Look).await;
+    let checked = match &order {
         Ok((order, _)) => acting.looker.transport.check(&order.driver, &order.parameters).await.err(),
-        // The look says it.
+        // The answer says it.
         Err(_) => None,
     };
-    let mut looks = acting.looker.look(std::slice::from_ref(device), &facts).await;
-    let (check, sample) = looks.pop().unwrap_or((IdentityCheck::Required, Sample::default()));
+    let (check, sample) = acting.looker.answer(device, order).await;
     let Sample { at, power, identity, said, .. } = sample;
     let message = match checked {
         Some(error) => error.to_string(),

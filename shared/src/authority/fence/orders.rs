@@ -200,14 +200,23 @@ impl Looker<'_> {
     /// One look at each device, all at once.
     pub(super) async fn look(&self, devices: &[DeviceRef], facts: &Facts) -> Vec<(IdentityCheck, Sample)> {
         let looks = devices.iter().map(|device| async move {
-            let (check, answer) = match self.reader.order(device, facts, Act::Look).await {
-                Ok((order, check)) => (check, self.ask(order).await.map_err(|error| error.to_string())),
-                Err(error) => (IdentityCheck::Required, Err(crate::record::error_chain(&error))),
-            };
-            let at = format!("{:.3}", self.env.clock.wall());
-            (check, sample(device, at, answer))
+            self.answer(device, self.reader.order(device, facts, Act::Look).await).await
         });
         futures::future::join_all(looks).await
+    }
+
+    /// What a device answers to an order, or why there is none.
+    pub(super) async fn answer(
+        &self,
+        device: &DeviceRef,
+        order: Result<(Order, IdentityCheck), OrderError>,
+    ) -> (IdentityCheck, Sample) {
+        let (check, answer) = match order {
+            Ok((order, check)) => (check, self.ask(order).await.map_err(|error| error.to_string())),
+            Err(error) => (IdentityCheck::Required, Err(crate::record::error_chain(&error))),
+        };
+        let at = format!("{:.3}", self.env.clock.wall());
+        (check, sample(device, at, answer))
     }
 
     /// The transport keeps to the time of an order; if it does not, it is left.

@@ -10,14 +10,13 @@ use super::orders::{Looker, OUTCOME_MOST, answered, path_of};
 use super::render::Facts;
 use super::{Fencing, Step, Target, incident_name};
 use crate::api::{
-    Attempt, Condition, DeviceRef, FenceDeviceStatus, FenceEvidenceSpec, FenceEvidenceStatus, GROUP,
-    Incarnation, KindOfEvidence, NodeFenceSpec, NodeFenceStatus, Phase, Sample, Trigger, VERSION, Verified,
-    group_path,
+    Attempt, Condition, DeviceRef, FenceDeviceStatus, FenceEvidenceSpec, FenceEvidenceStatus, Incarnation,
+    KindOfEvidence, NodeFenceSpec, NodeFenceStatus, Phase, Sample, Trigger, Verified, group_path, object,
 };
 use crate::authority::act::{Outcome, version};
 use crate::authority::update::Means;
 use crate::authority::verify::is_ready;
-use crate::authority::witness::{LeaseSample, Look, look};
+use crate::authority::witness::{Look, incarnation, look};
 use crate::client::{ApiError, Call, Method};
 use crate::clock::Env;
 use crate::model::Rv;
@@ -102,12 +101,7 @@ async fn open(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> 
     if !still_lost(acting, spec).await? {
         return Err(Outcome::Changed);
     }
-    let body = json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"),
-        "kind": "NodeFence",
-        "metadata": { "name": incident_name(&spec.node) },
-        "spec": spec,
-    });
+    let body = object("NodeFence", json!({ "name": incident_name(&spec.node) }), spec);
     acting.send(Call::write(Method::Post, group_path("nodefences"), &body)).await.map(drop)
 }
 
@@ -124,27 +118,10 @@ async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<bool, O
         return Ok(node.is_some());
     }
     let known = acting.means.cache.read().view().lease(&spec.node.name).flatten();
-    if node.as_ref().is_some_and(is_ready) || renewed(&lease)? != known {
+    if node.as_ref().is_some_and(is_ready) || lease.renewed().map_err(Outcome::Failed)? != known {
         return Err(Outcome::Heard);
     }
     Ok(node.is_some())
-}
-
-fn incarnation(name: &str, read: &wire::Node) -> Incarnation {
-    let uid = read.metadata.as_ref().and_then(|meta| meta.uid.clone()).unwrap_or_default();
-    let info = read.status.as_ref().and_then(|status| status.node_info.as_ref());
-    let boot_id = info.and_then(|info| info.boot_id.clone()).unwrap_or_default();
-    Incarnation { name: name.to_owned(), uid, boot_id }
-}
-
-fn renewed(lease: &LeaseSample) -> Result<Option<jiff::Timestamp>, Outcome> {
-    match lease {
-        LeaseSample::Absent | LeaseSample::Present { renewed: None, .. } => Ok(None),
-        LeaseSample::Present { renewed: Some(time), .. } => {
-            let nonsense = || ApiError::ContentType("a Lease whose renewTime is no time".to_owned());
-            time.timestamp().map(Some).ok_or_else(|| Outcome::Failed(nonsense()))
-        }
-    }
 }
 
 /// Writes a status at this version; gives back the next.
@@ -330,7 +307,7 @@ fn contradicted(sample: &mut Sample) {
 async fn read_lease(acting: &Acting<'_>, node: &Incarnation) -> Result<Option<String>, Outcome> {
     let Look { lease, .. } =
         look(acting.means.connection, acting.env, &node.name).await.map_err(Outcome::Failed)?;
-    Ok(renewed(&lease)?.map(|time| time.to_string()))
+    Ok(lease.renewed().map_err(Outcome::Failed)?.map(|time| time.to_string()))
 }
 
 /// Evidence, if the kubelet was silent since the looks and the node is the same.
@@ -345,7 +322,7 @@ async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     if read.is_some_and(|read| incarnation(&node.name, &read) != *node) {
         return Err(Outcome::Changed);
     }
-    if renewed(&lease)?.map(|time| time.to_string()) != verified.lease_renewed {
+    if lease.renewed().map_err(Outcome::Failed)?.map(|time| time.to_string()) != verified.lease_renewed {
         return unproved(acting, target).await;
     }
     let spec = FenceEvidenceSpec {
@@ -378,12 +355,7 @@ async fn unproved(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
 
 async fn create_evidence(acting: &Acting<'_>, spec: &FenceEvidenceSpec) -> Result<(), Outcome> {
     let name = incident_name(&spec.node);
-    let body = json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"),
-        "kind": "FenceEvidence",
-        "metadata": { "name": name },
-        "spec": spec,
-    });
+    let body = object("FenceEvidence", json!({ "name": name }), spec);
     match acting.send(Call::write(Method::Post, group_path("fenceevidences"), &body)).await {
         Ok(_) => Ok(()),
         // It was written before a crash: its name says of whom, and it cannot have been changed since.

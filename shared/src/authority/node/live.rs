@@ -62,13 +62,7 @@ impl Live {
         let beat = ready.and_then(|ready| ready.get("lastHeartbeatTime")).and_then(Value::as_str);
         let beat = beat.map(str::parse::<Timestamp>).transpose();
         let beat = beat.map_err(|_| nonsense("a node whose lastHeartbeatTime is no time"))?;
-        let renewed = match lease {
-            LeaseSample::Absent | LeaseSample::Present { renewed: None, .. } => None,
-            LeaseSample::Present { renewed: Some(renewed), .. } => {
-                let renewed = renewed.timestamp();
-                Some(renewed.ok_or_else(|| nonsense("a Lease whose renewTime is no time"))?)
-            }
-        };
+        let renewed = lease.renewed()?;
         let posted = ready.is_some();
         Ok(posted == silence.never_posted || beat != silence.heartbeat || renewed != silence.renewed)
     }
