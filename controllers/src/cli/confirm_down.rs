@@ -36,8 +36,22 @@ pub(super) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse, allow_hyphen_values = true)]
     listen: Duration,
 
+    /// For how long your word releases pods, from a minute to a week: who is asked to end later waits for it anew
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = valid_for, allow_hyphen_values = true)]
+    valid_for: Duration,
+
     #[command(flatten)]
     cluster: ConnectArgs,
+}
+
+/// What the API server takes (`FenceEvidence.spec.validSeconds`).
+fn valid_for(text: &str) -> Result<Duration, String> {
+    const SHORTEST: Duration = Duration::from_secs(60);
+    const LONGEST: Duration = Duration::from_secs(604_800);
+    match duration::parse(text)? {
+        given if given < SHORTEST || given > LONGEST => Err("between 1m and 168h".to_owned()),
+        given => Ok(given),
+    }
 }
 
 /// A reason is a sentence that somebody may have to answer for.
@@ -71,10 +85,14 @@ impl Args {
         }
         // Typing takes time.
         people::listen(&session.connection, &session.env, &examined, Duration::ZERO).await?;
-        let evidence = people::confirm(&session.connection, &examined, &by, &self.reason).await?;
+        let (reason, valid_for) = (&self.reason, self.valid_for);
+        let evidence = people::confirm(&session.connection, &examined, &by, reason, valid_for).await?;
         print(
-            format!("fenceevidence/{evidence} written: the terminating pods of {} are released, if its FencePolicy takes a person's word\n", self.node)
-                .as_bytes(),
+            format!(
+                "fenceevidence/{evidence} written: for {} minutes the terminating pods of {} are released, if its FencePolicy takes a person's word\n",
+                valid_for.as_secs() / 60, self.node,
+            )
+            .as_bytes(),
         )?;
         Ok(Exit::Fine)
     }

@@ -64,7 +64,8 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
         Key::Node(name) => match view.node(name) {
             Lookup::Known(node) => match proved(node, view, now) {
                 Some(proof) => fenced(node, proof, view),
-                None => out_of_service(node, view, config),
+                None if node.out_of_service => out_of_service(node, view, config),
+                None => unproved(node, view),
             },
             Lookup::Unknown(why) if view.pods_on(name).next().is_some() => {
                 let hold = Hold::NodeUnreadable { node: Arc::clone(name), why: why.to_owned() };
@@ -140,9 +141,6 @@ fn fenced(node: &Node, proof: &Proof, view: &View<'_>) -> Decision {
 /// The terminating pods of a node that somebody declared out of service.
 fn out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decision {
     let mut decision = Decision::default();
-    if !node.out_of_service {
-        return decision;
-    }
     for pod in view.pods_on(&node.name).filter(|pod| pod.deletion.is_some()) {
         let name = Arc::clone(&node.name);
         if node.readiness == Readiness::Ready {
@@ -152,6 +150,19 @@ fn out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decision {
         } else {
             decision.holds.push((Subject::Pod(pod.key.clone()), Hold::OutOfServiceUnproved { node: name }));
         }
+    }
+    decision
+}
+
+/// The terminating pods of a node that is not heard: nothing is done, and that is said. One whose kubelet says itself
+/// that it is not ready is told to end its pods, and may yet do so.
+fn unproved(node: &Node, view: &View<'_>) -> Decision {
+    let mut decision = Decision::default();
+    if node.readiness == Readiness::Unknown {
+        let waiting =
+            view.pods_on(&node.name).filter(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers());
+        let hold = || Hold::Unproved { node: Arc::clone(&node.name) };
+        decision.holds.extend(waiting.map(|pod| (Subject::Pod(pod.key.clone()), hold())));
     }
     decision
 }

@@ -282,9 +282,23 @@ fn the_out_of_service_taint() {
     let says = "is another taint than unreachable";
     assert_eq!(
         about_taint("Unknown", "node.kubernetes.io/unreachable", terminating, true),
-        nothing,
+        held("Unproved"),
         "it {says}"
     );
+}
+
+#[test]
+fn a_pod_that_was_asked_to_end_on_a_node_that_is_not_heard_is_held_aloud() {
+    const OTHER: &str = "example.com/other";
+    let (nothing, untouched): (_, fn(&mut Value)) = ((vec![], vec![]), |_| {});
+    assert_eq!(about_taint("Unknown", OTHER, terminating, false), (vec![], vec!["Unproved"]));
+    assert_eq!(about_taint("Unknown", OTHER, untouched, false), nothing, "nobody asked it to end");
+    assert_eq!(
+        about_taint("False", OTHER, terminating, false),
+        nothing,
+        "its kubelet speaks, and may end it"
+    );
+    assert_eq!(about_taint("True", OTHER, terminating, false), nothing, "it ends");
 }
 
 #[test]

@@ -29,6 +29,7 @@ use super::{DeviceRef, Grade, Incarnation};
     validation = ("self == oldSelf", "evidence cannot be changed; it can be invalidated, in its status"),
     validation = ("(self.kind == 'PowerOff') == has(self.fence)", "evidence of kind PowerOff, and only that, names the NodeFence that found it"),
     validation = ("(self.kind == 'Asserted') == has(self.reason)", "evidence of kind Asserted, and only that, has a reason"),
+    validation = ("self.kind == 'Asserted' || !has(self.validSeconds)", "only evidence of kind Asserted expires: what devices showed is looked at again at each release"),
 )]
 pub struct FenceEvidenceSpec {
     /// Of which incarnation.
@@ -51,6 +52,19 @@ pub struct FenceEvidenceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1_024))]
     pub reason: Option<String>,
+    /// For how long a person's word releases pods, in seconds from `metadata.creationTimestamp`. None: until it is
+    /// withdrawn, or the node begins another life.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 60, max = 604_800))]
+    pub valid_seconds: Option<u32>,
+}
+
+impl FenceEvidenceSpec {
+    /// For how long it releases pods; `None`: without end.
+    #[must_use]
+    pub fn valid_for(&self) -> Option<std::time::Duration> {
+        self.valid_seconds.map(|seconds| std::time::Duration::from_secs(seconds.into()))
+    }
 }
 
 /// How a fact was found.

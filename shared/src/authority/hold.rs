@@ -59,6 +59,14 @@ pub enum Hold {
         /// Its name.
         node: Arc<str>,
     },
+    /// The commonest of all: the pod was asked to end, and nobody can say whether it did.
+    #[error(
+        "node {node} is not heard: it is off, or cut off with this pod still running, and nobody has proved which. The pod goes when the node is heard again or proved off: by a FencePolicy (kubectl get nodefences says how far that is), or by you (pod-safety confirm-down {node})"
+    )]
+    Unproved {
+        /// The node's name.
+        node: Arc<str>,
+    },
     /// The node says itself that it is well.
     #[error(
         "node {node} carries the taint node.kubernetes.io/out-of-service, but is Ready: it is in service"

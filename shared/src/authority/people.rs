@@ -156,7 +156,7 @@ async fn create(
     }
 }
 
-/// Writes down that a person says that the node is off. Gives back the name of the evidence: each has its own, for what
+/// Writes down that a person says that the node is off, and for how long that is to release pods. Gives back the name of the evidence: each has its own, for what
 /// was withdrawn may be said again.
 ///
 /// # Errors
@@ -166,6 +166,7 @@ pub async fn confirm(
     examined: &Examined,
     by: &str,
     reason: &str,
+    valid_for: Duration,
 ) -> Result<String, PeopleError> {
     let spec = FenceEvidenceSpec {
         node: examined.node.clone(),
@@ -175,6 +176,8 @@ pub async fn confirm(
         lease_renewed: examined.renewed.clone(),
         by: by.to_owned(),
         reason: Some(reason.to_owned()),
+        // A clock of more seconds than that the API server refuses.
+        valid_seconds: Some(u32::try_from(valid_for.as_secs()).unwrap_or(u32::MAX)),
     };
     let metadata = json!({ "generateName": format!("{}-", incident_name(&examined.node)) });
     create(connection, "FenceEvidence", "fenceevidences", metadata, &spec).await

@@ -246,6 +246,11 @@ impl Verifier<'_> {
         if spec.node.name != **node {
             return Err(Refusal::ProofDoesNotHold("it is about another node"));
         }
+        if self.is_over(&spec, &object.metadata) {
+            return Err(Refusal::ProofDoesNotHold(
+                "the person's word has expired; confirm anew if it is still true",
+            ));
+        }
         let looked_at = self.env.now();
         if spec.kind == KindOfEvidence::PowerOff {
             if spec.samples.is_empty() {
@@ -276,6 +281,14 @@ impl Verifier<'_> {
         Ok(NodeProof { kind, expires: (looked_at + MINIMUM_BOOT).min(look.answered_at + VALID_FOR) })
     }
 
+    /// Whether a person's word has had its time. By our wall clock: one that is wrong makes it too short or too long,
+    /// never true of another life. What does not say when it was written is over.
+    fn is_over(&self, spec: &FenceEvidenceSpec, metadata: &wire::ObjectMeta) -> bool {
+        let Some(valid_for) = spec.valid_for() else { return false };
+        let written = metadata.creation_timestamp.and_then(wire::Time::timestamp);
+        written.is_none_or(|written| self.env.clock.wall().duration_since(written) > signed(valid_for))
+    }
+
     /// Whether the node is in the life that the evidence is about, and its policy takes such evidence.
     fn same_life(&self, spec: &FenceEvidenceSpec, read: &wire::Node) -> Result<(), Refusal> {
         let life = incarnation(&spec.node.name, read);
@@ -293,6 +306,10 @@ impl Verifier<'_> {
         }
         Ok(())
     }
+}
+
+fn signed(duration: Duration) -> jiff::SignedDuration {
+    jiff::SignedDuration::try_from(duration).unwrap_or(jiff::SignedDuration::MAX)
 }
 
 #[derive(Clone, Copy)]

@@ -348,7 +348,8 @@ impl<'a> View<'a> {
                 && proof.spec.node.uid == node.uid.to_string()
                 && proof.spec.kind.grade() >= wanted
         };
-        self.proofs_of(&node.name).filter(fits).max_by_key(|proof| proof.spec.kind.grade())
+        // Of a person's words the last: those before it may have expired.
+        self.proofs_of(&node.name).filter(fits).max_by_key(|proof| (proof.spec.kind.grade(), proof.rv))
     }
 
     /// Every readable fence.

@@ -263,6 +263,7 @@ impl Stage {
             lease_renewed: Some(self.renewed(node)),
             by: "somebody".to_owned(),
             reason: asserted.then(|| "I saw it".to_owned()),
+            valid_seconds: None,
         };
         self.put_proof(name, spec, FenceEvidenceStatus::default());
     }

@@ -333,6 +333,7 @@ async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
         lease_renewed: verified.lease_renewed.clone(),
         by: acting.identity.to_owned(),
         reason: None,
+        valid_seconds: None,
     };
     create_evidence(acting, &spec).await?;
     status(acting, target, target.fence.rv, &target.status).await.map(drop)

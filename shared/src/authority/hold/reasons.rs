@@ -14,6 +14,7 @@ impl Hold {
             Self::Quarantine { .. } => "Quarantine",
             Self::KubeletAlive { .. } => "KubeletAlive",
             Self::OutOfServiceUnproved { .. } => "OutOfServiceUnproved",
+            Self::Unproved { .. } => "Unproved",
             Self::OutOfServiceButReady { .. } => "OutOfServiceButReady",
             Self::TerminalButRunning => "TerminalButRunning",
             Self::PhaseUnreadable => "PhaseUnreadable",
@@ -69,6 +70,7 @@ impl Hold {
         "Quarantine",
         "KubeletAlive",
         "OutOfServiceUnproved",
+        "Unproved",
         "OutOfServiceButReady",
         "TerminalButRunning",
         "PhaseUnreadable",
@@ -172,6 +174,7 @@ impl Hold {
             Self::NodeUnreadable { .. }
             | Self::KubeletAlive { .. }
             | Self::OutOfServiceUnproved { .. }
+            | Self::Unproved { .. }
             | Self::OutOfServiceButReady { .. }
             | Self::TerminalButRunning
             | Self::PhaseUnreadable

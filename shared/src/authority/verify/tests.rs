@@ -1,6 +1,7 @@
 //! The judge, against a scripted API server.
 
 mod asserted;
+mod fenced;
 mod gone;
 mod pods;
 
@@ -41,6 +42,8 @@ struct Court {
     policy: Policy,
     node: Arc<Mutex<Says>>,
     lease: Arc<Mutex<Says>>,
+    /// The FenceEvidence `e`.
+    proof: Arc<Mutex<Says>>,
     api: Api,
     connection: Connection,
 }
@@ -49,12 +52,14 @@ impl Court {
     fn new() -> Self {
         let (env, _wall) = env();
         let (node, lease) = (Arc::new(Mutex::new(absent())), Arc::new(Mutex::new(absent())));
-        let (nodes, leases) = (Arc::clone(&node), Arc::clone(&lease));
+        let proof = Arc::new(Mutex::new(absent()));
+        let (nodes, leases, proofs) = (Arc::clone(&node), Arc::clone(&lease), Arc::clone(&proof));
         let api = Api::new(&env, move |asked| {
             assert_eq!((asked.method.as_str(), asked.query.as_str()), ("GET", ""), "a quorum read");
             let says = match asked.path.as_str() {
                 "/api/v1/nodes/n" => nodes.lock().clone(),
                 "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n" => leases.lock().clone(),
+                "/apis/pod-safety.dev/v1alpha1/fenceevidences/e" => proofs.lock().clone(),
                 other => panic!("nobody should read {other}"),
             };
             async move { says() }
@@ -63,7 +68,7 @@ impl Court {
         let connection = api.connection();
         let world = World::listed();
         world.apply(Kind::Pods, &pod("a").on("n").0, env.now());
-        Self { world, env, policy, node, lease, api, connection }
+        Self { world, env, policy, node, lease, proof, api, connection }
     }
 
     /// The first read was taken now, as the authority takes it.

@@ -1,116 +1,25 @@
-//! Real fence agents, a power switch that ends a node, and the StatefulSet pod that runs elsewhere.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+//! From a dead node to a pod that is released and a node that is back; what cannot be fenced; a device that switches
+//! another machine; and what is said meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::ListParams;
-use kube::{Api, Client};
-use pod_safety_control_plane::objects::{self, NodeExt as _};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use pod_safety_control_plane::objects;
 use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs, USER};
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
 use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, eventually, observe, seen};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-const SOON: Duration = Duration::from_secs(120);
-/// A pod runs elsewhere so soon after the proof (design §8).
-const AFTER_PROOF: Duration = Duration::from_secs(5);
-const NAMESPACE: &str = "shop";
+use super::machine::Machine;
+use super::{AFTER_PROOF, CONTROLLERS, NAMESPACE, SOON, apply, fence_of, list, policy, secret, until_phase};
+
 const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 /// What must appear nowhere.
-const SECRETS: [&str; 1] = [PASSWORD];
-
-/// A kubelet without containers: its machine has power, or it does nothing at all.
-struct Machine {
-    name: &'static str,
-    power: Box<dyn Fn() -> bool + Send + Sync>,
-    /// It is cut off: it lives, and nobody hears it.
-    cut_off: AtomicBool,
-    boots: AtomicU32,
-}
-
-impl Machine {
-    fn new(name: &'static str, power: impl Fn() -> bool + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self {
-            name,
-            power: Box::new(power),
-            cut_off: AtomicBool::new(false),
-            boots: AtomicU32::new(1),
-        })
-    }
-
-    fn boot_id(&self) -> String {
-        format!("boot-{}-of-{}", self.boots.load(Ordering::SeqCst), self.name)
-    }
-
-    /// Lives until the test ends.
-    async fn live(self: Arc<Self>, api: Client) {
-        objects::create_node(&api, &objects::node(self.name).with_boot_id(&self.boot_id())).await.unwrap();
-        let mut had_power = true;
-        loop {
-            let has_power = (self.power)();
-            if has_power && !had_power {
-                self.boots.fetch_add(1, Ordering::SeqCst);
-            }
-            if has_power && !self.cut_off.load(Ordering::SeqCst) {
-                // What fails is tried again in a second, as a kubelet does.
-                let _again = self.beat(&api).await;
-            }
-            had_power = has_power;
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    }
-
-    async fn beat(&self, api: &Client) -> Result<(), pod_safety_control_plane::Error> {
-        let node = objects::node(self.name).with_boot_id(&self.boot_id());
-        objects::set_node_status(api, self.name, &node.status.unwrap_or_default()).await?;
-        objects::renew_lease(api, self.name).await?;
-        let pods = Api::<Pod>::all(api.clone());
-        let mine = pods.list(&ListParams::default().fields(&format!("spec.nodeName={}", self.name))).await;
-        for pod in mine.map(|list| list.items).unwrap_or_default() {
-            let (namespace, name) =
-                (pod.metadata.namespace.clone().unwrap(), pod.metadata.name.clone().unwrap());
-            if pod.metadata.deletion_timestamp.is_some() {
-                observe::delete_pod(api, &namespace, &name, true).await?;
-            } else if pod.status.and_then(|status| status.phase).as_deref() != Some("Running") {
-                let running = objects::PodExt::with_phase(objects::pod(&namespace, &name), "Running");
-                objects::set_pod_status(api, &namespace, &name, &running.status.unwrap()).await?;
-            }
-        }
-        Ok(())
-    }
-}
-
-async fn apply(plane: &ControlPlane, object: &Value) {
-    plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().text().unwrap();
-}
-
-async fn list(plane: &ControlPlane, kind: &str) -> Vec<Value> {
-    let text = plane.kubectl(&["get", kind, "-A", "-o", "json"]).await.unwrap().text().unwrap();
-    serde_json::from_str::<Value>(&text).unwrap()["items"].as_array().unwrap().clone()
-}
-
-async fn fence_of(plane: &ControlPlane, node: &str) -> Option<Value> {
-    list(plane, "nodefences").await.into_iter().find(|fence| fence["spec"]["node"]["name"] == node)
-}
-
-async fn until_phase(plane: &ControlPlane, node: &str, phase: &str) -> Value {
-    eventually(&format!("the fence of {node} is {phase}"), SOON, async || {
-        let fence = fence_of(plane, node).await.ok_or("there is none")?;
-        if fence["status"]["phase"] == phase { Ok(fence) } else { Err(format!("{:#}", fence["status"])) }
-    })
-    .await
-    .unwrap()
-}
-
-fn secret(name: &str, password: &str) -> Value {
-    json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": "pod-safety", "name": name },
-        "stringData": { "password": password } })
-}
+const SECRETS: [&str; 2] = [PASSWORD, "not-the-password"];
 
 /// The management controller of one node.
 fn device(name: &str, node: &str, port: u16, secret: &str) -> Value {
@@ -127,20 +36,6 @@ fn device(name: &str, node: &str, port: u16, secret: &str) -> Value {
     })
 }
 
-fn policy(name: &str, node: &str, device: &str) -> Value {
-    json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": name },
-        "spec": {
-            "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": node } },
-            "unhealthy": { "silentSeconds": 10 },
-            "levels": [{ "name": "power", "devices": [{ "namespace": "pod-safety", "name": device }], "attempts": 1 }],
-            "rounds": 1,
-            "brakes": { "cooldownSeconds": 0 },
-            "recovery": "PowerOn",
-        },
-    })
-}
-
 struct Scene {
     plane: ControlPlane,
     audit: AuditLog,
@@ -151,8 +46,6 @@ struct Scene {
     nodes: Vec<Arc<Machine>>,
     _kubelets: JoinSet<()>,
 }
-
-const CONTROLLERS: &str = "--controllers=pod-gc,node-lifecycle,taint-eviction,fencing";
 
 async fn scene() -> Scene {
     let rigs = Rigs::new().await.unwrap();
@@ -248,7 +141,7 @@ async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(
     let (plane, api) = (&scene.plane, scene.plane.admin());
     stateful_pod(scene, "db", "w1").await;
     // The kubelet dies; the machine has power.
-    scene.nodes[0].cut_off.store(true, Ordering::SeqCst);
+    scene.nodes[0].cut_off().await;
     eventually("there is evidence", SOON, async || {
         let all = list(plane, "fenceevidences").await;
         let holds = fence_of(plane, "w1").await.map(|fence| fence["status"].clone());
@@ -272,7 +165,6 @@ async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(
     eventually("it has power", SOON, async || seen(scene.ipmi.is_on().unwrap(), "not yet".to_owned()))
         .await
         .unwrap();
-    scene.nodes[0].cut_off.store(false, Ordering::SeqCst);
     let fence = until_phase(plane, "w1", "Done").await;
     let acts: Vec<_> = fence["status"]["attempts"]
         .as_array()
@@ -297,7 +189,7 @@ async fn what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(
     // While it lives, nobody's word counts.
     let refused = plane.pod_safety_once(&kubeconfig, &confirm).await.unwrap();
     assert_eq!(refused.status.code(), Some(4), "{}", refused.stderr);
-    scene.nodes[1].cut_off.store(true, Ordering::SeqCst);
+    scene.nodes[1].cut_off().await;
     // Its device refuses the password.
     let fence = until_phase(plane, "w2", "AwaitingOperator").await;
     let message = fence["status"]["message"].as_str().unwrap();
@@ -317,17 +209,17 @@ async fn what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(
     let message = observe::event(&api, NAMESPACE, "queue-0", "ForceDeleted").await.unwrap();
     assert!(message.contains("confirmed that node w2 is off"), "{message}");
     // Somebody repairs it and starts it.
-    scene.nodes[1].boots.fetch_add(1, Ordering::SeqCst);
-    scene.nodes[1].cut_off.store(false, Ordering::SeqCst);
+    scene.nodes[1].reboot();
+    scene.nodes[1].connect();
     until_phase(plane, "w2", "Done").await;
 }
 
 async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {
     let plane = &scene.plane;
-    scene.nodes[2].cut_off.store(true, Ordering::SeqCst);
+    scene.nodes[2].cut_off().await;
     until_phase(plane, "w3", "Fenced").await;
     // It was never off, and is heard again in the same boot.
-    scene.nodes[2].cut_off.store(false, Ordering::SeqCst);
+    scene.nodes[2].connect();
     let fence = until_phase(plane, "w3", "AwaitingOperator").await;
     let message = fence["status"]["message"].as_str().unwrap();
     assert!(message.starts_with("what was proved is not true"), "{message}");
@@ -380,7 +272,7 @@ async fn no_secret_is_said_anywhere(scene: &Scene) {
     said += &scene.ours.get("/debug/decisions").await.unwrap().body;
     said += &scene.ours.get("/metrics").await.unwrap().body;
     assert!(said.contains("fence_ipmilan"), "there is something to look through");
-    for secret in SECRETS.into_iter().chain(["not-the-password"]) {
+    for secret in SECRETS {
         assert!(!said.contains(secret), "{secret} is said");
     }
 }

@@ -123,7 +123,7 @@ const VICTIM: &str = "POD_SAFETY_TEST_VICTIM";
 async fn a_killed_test_process_leaves_no_process() {
     let note = tempfile::NamedTempFile::new().unwrap();
     let mut victim = tokio::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--ignored", "a_test_that_is_killed"])
+        .args(["--exact", "--ignored", "harness::a_test_that_is_killed"])
         .env(VICTIM, note.path())
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())

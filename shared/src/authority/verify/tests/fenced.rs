@@ -1,0 +1,123 @@
+//! Evidence PowerOff and Confirmed: what a FenceEvidence says, looked up again.
+
+use serde_json::json;
+
+use super::*;
+
+fn claim() -> Force {
+    pod("a").on("n").terminating().force(Claim::Fenced { node: "n".into(), proof: "e".into() })
+}
+
+/// The wall clock of these tests stands at noon; a person's word was given at a quarter to, for an hour.
+fn word(change: impl FnOnce(&mut Value)) -> Says {
+    let mut proof = json!({
+        "metadata": {
+            "name": "e", "uid": "uid-e", "resourceVersion": "7", "creationTimestamp": "2026-11-21T11:45:00Z",
+        },
+        "spec": {
+            "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "kind": "Asserted", "by": "ada",
+            "reason": "I pulled the plug", "validSeconds": 3600, "leaseRenewed": "2026-11-21T11:00:01Z",
+        },
+    });
+    change(&mut proof);
+    says(move || Answer::json(&proof))
+}
+
+fn lost(boot: &str) -> Obj {
+    node("n").ready("Unknown").set("/status/nodeInfo", json!({ "bootID": boot }))
+}
+
+fn last_renewed() -> Says {
+    object(lease("n", 1).set("/spec/renewTime", json!("2026-11-21T11:00:01.000000Z")))
+}
+
+fn court(proof: Says) -> Court {
+    let court = Court::new();
+    court.apply(Kind::Pods, &pod("a").on("n").terminating().0);
+    court.reads_of_node(object(lost("boot-1")));
+    court.reads_of_lease(last_renewed());
+    *court.proof.lock() = proof;
+    court
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_persons_word_counts_as_long_as_it_holds() {
+    let set = |pointer: &'static str, to: Value| word(move |proof| *proof.pointer_mut(pointer).unwrap() = to);
+    let put = |key: &'static str, part: &'static str, to: Value| word(move |proof| proof[part][key] = to);
+    for (what, proof, expected) in [
+        ("of this life of the node", word(|_| ()), "Confirmed"),
+        ("for ever", put("validSeconds", "spec", Value::Null), "Confirmed"),
+        (
+            "of an hour, 61 minutes ago",
+            set("/metadata/creationTimestamp", json!("2026-11-21T10:59:00Z")),
+            "ProofDoesNotHold",
+        ),
+        (
+            "of an hour, nobody knows when",
+            set("/metadata/creationTimestamp", Value::Null),
+            "ProofDoesNotHold",
+        ),
+        (
+            "that was withdrawn",
+            put("invalidated", "status", json!({ "at": "now", "reason": "a mistake" })),
+            "ProofDoesNotHold",
+        ),
+        (
+            "that is being deleted",
+            put("deletionTimestamp", "metadata", json!("2026-11-21T11:59:00Z")),
+            "ProofDoesNotHold",
+        ),
+        ("of another node", set("/spec/node/name", json!("m")), "ProofDoesNotHold"),
+        ("of another Node of that name", set("/spec/node/uid", json!("uid-other")), "ProofDoesNotHold"),
+        ("of another boot", set("/spec/node/bootID", json!("boot-0")), "ProofDoesNotHold"),
+        ("of no boot", set("/spec/node/bootID", json!("")), "ProofDoesNotHold"),
+        (
+            "before the last heartbeat",
+            set("/spec/leaseRenewed", json!("2026-11-21T11:00:00Z")),
+            "KubeletAlive",
+        ),
+        ("when it had never been heard", put("leaseRenewed", "spec", Value::Null), "KubeletAlive"),
+        ("that is not there", absent(), "ReadFailed"),
+        ("that cannot be read", says(|| Answer::plain(502, "bad gateway")), "ReadFailed"),
+    ] {
+        assert_eq!(reason(court(proof).verify(&claim()).await), expected, "a word {what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_node_says_now_stands_above_any_evidence() {
+    let unreadable = || says(|| Answer::plain(502, "bad gateway"));
+    for (what, node, lease, expected) in [
+        ("is not heard", object(lost("boot-1")), last_renewed(), "Confirmed"),
+        ("is not heard, and its Lease is gone", object(lost("boot-1")), absent(), "Confirmed"),
+        (
+            "says itself that it is not ready",
+            object(lost("boot-1").ready("False")),
+            last_renewed(),
+            "Confirmed",
+        ),
+        ("is Ready", object(lost("boot-1").ready("True")), last_renewed(), "InService"),
+        ("booted again", object(lost("boot-2")), last_renewed(), "ProofDoesNotHold"),
+        ("does not say its boot", object(lost("")), last_renewed(), "ProofDoesNotHold"),
+        ("was deleted", absent(), last_renewed(), "ProofDoesNotHold"),
+        ("cannot be read", unreadable(), last_renewed(), "ReadFailed"),
+        ("has a Lease that cannot be read", object(lost("boot-1")), unreadable(), "ReadFailed"),
+        ("renewed its Lease", object(lost("boot-1")), object(lease("n", 9)), "KubeletAlive"),
+    ] {
+        let court = court(word(|_| ()));
+        court.reads_of_node(node);
+        court.reads_of_lease(lease);
+        assert_eq!(reason(court.verify(&claim()).await), expected, "a node that {what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn evidence_of_devices_that_names_none_proves_nothing() {
+    let proof = word(|proof| {
+        proof["spec"] = json!({
+            "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "kind": "PowerOff", "fence": "n-1", "by": "p",
+        });
+    });
+    let judged = court(proof).verify(&claim()).await;
+    assert_eq!(judged.unwrap_err().to_string(), "the FenceEvidence does not hold: it names no device");
+}

@@ -1,0 +1,267 @@
+//! The whole of it with the real StatefulSet controller and scheduler: whose machine is proved off, its pod runs
+//! elsewhere; whose machine cannot be, its pod stays.
+//!
+//! Four machines are lost at once. One is switched by the Redfish driver, over TLS, one by `fence_redfish`, one by
+//! `fence_dummy`, and for one there is no device.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use pod_safety_control_plane::rigs::{PASSWORD, Redfish, Rigs, USER};
+use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, eventually, observe};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::machine::Machine;
+use super::{AFTER_PROOF, CONTROLLERS, NAMESPACE, SOON, apply, fence_of, list, policy, secret, until_phase};
+
+/// A pod that waits for ever is watched for so long: the others were released within a fraction of it.
+const FOR_EVER: Duration = Duration::from_secs(20);
+
+/// What the Redfish service says of the power of its systems, by name.
+#[derive(Clone, Default)]
+struct Switchboard(Arc<Mutex<BTreeMap<String, Arc<AtomicBool>>>>);
+
+impl Switchboard {
+    fn system(&self, name: &str) -> Arc<AtomicBool> {
+        let mut systems = self.0.lock().unwrap();
+        Arc::clone(systems.entry(name.to_owned()).or_insert_with(|| Arc::new(AtomicBool::new(true))))
+    }
+
+    /// Each message is answered, for the service waits for that.
+    async fn serve(self, listener: TcpListener) {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut message = Vec::new();
+            while !message.ends_with(b"}") && stream.read_buf(&mut message).await.unwrap() > 0 {}
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                .await
+                .unwrap();
+            let text = String::from_utf8_lossy(&message);
+            let body = text.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
+            let said: Value = serde_json::from_str(body).unwrap_or_default();
+            if let (Some(name), Some(power)) = (said["name"].as_str(), said["power_state"].as_str()) {
+                self.system(name).store(power == "On", Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+struct Scene {
+    plane: ControlPlane,
+    ours: PodSafety,
+    machines: BTreeMap<&'static str, Arc<Machine>>,
+    _redfish: Redfish,
+    _theirs: [Component; 2],
+    _running: JoinSet<()>,
+}
+
+fn device(node: &str, spec: Value) -> Value {
+    let mut device = json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+        "metadata": { "namespace": "pod-safety", "name": format!("of-{node}") },
+        "spec": { "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": node } } },
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        device["spec"][key] = value.clone();
+    }
+    device
+}
+
+fn policy_of(node: &str) -> Value {
+    let mut policy = policy(node, node, &format!("of-{node}"));
+    policy["spec"]["brakes"] = json!({ "cooldownSeconds": 0, "maxConcurrent": 4, "maxUnhealthyPercent": 60 });
+    policy
+}
+
+/// A database of one pod, that would rather run on this node.
+fn database(node: &str) -> Value {
+    let name = format!("db-{node}");
+    let labels = json!({ "app": name });
+    let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1 });
+    let here = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": [node] });
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "namespace": NAMESPACE, "name": name },
+        "spec": {
+            "replicas": 1, "serviceName": name, "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": {
+                    "containers": [{ "name": "main", "image": "registry.example/main:1" }],
+                    "tolerations": [
+                        bears("node.kubernetes.io/unreachable"), bears("node.kubernetes.io/not-ready"),
+                    ],
+                    "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
+                        { "weight": 100, "preference": { "matchExpressions": [here] } },
+                    ] } },
+                },
+            },
+        },
+    })
+}
+
+async fn machines(rigs: &Rigs, switchboard: &Switchboard) -> BTreeMap<&'static str, Arc<Machine>> {
+    let file = rigs.file("agent.power");
+    std::fs::write(&file, "on").unwrap();
+    let mut machines = BTreeMap::from([("agent", Machine::of_file("agent", file, "on"))]);
+    for name in ["native", "redfish"] {
+        let system = switchboard.system(name);
+        machines.insert(name, Machine::new(name, move || system.load(Ordering::SeqCst)));
+    }
+    for name in ["nobody", "spare-1", "spare-2", "spare-3", "spare-4"] {
+        machines.insert(name, Machine::new(name, || true));
+    }
+    machines
+}
+
+async fn scene() -> Scene {
+    let (rigs, switchboard) = (Rigs::new().await.unwrap(), Switchboard::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let tells = format!("http://{}", listener.local_addr().unwrap());
+    let machines = machines(&rigs, &switchboard).await;
+    let uuid = |name: &str| machines[name].uuid.clone();
+    let (native, redfish) = (uuid("native"), uuid("redfish"));
+    let mut running = JoinSet::new();
+    running.spawn(switchboard.serve(listener));
+    let service = rigs.redfish(&[("native", &native), ("redfish", &redfish)], Some(&tells)).await.unwrap();
+
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    plane.namespace(NAMESPACE).await.unwrap();
+    for machine in machines.values() {
+        running.spawn(Arc::clone(machine).live(plane.admin()));
+    }
+    let password = json!([{ "parameter": "password", "secret": "bmc", "key": "password" }]);
+    let system = |uuid: &str| format!("/redfish/v1/Systems/{uuid}");
+    apply(&plane, &secret("bmc", PASSWORD)).await;
+    let parameters = json!({
+        "address": service.address(), "username": USER, "ca": rigs.authority().unwrap(), "system": system(&native),
+    });
+    let spec = json!({ "driver": "Redfish", "identityCheck": "Required", "parameters": parameters, "secretParameters": password });
+    apply(&plane, &device("native", spec)).await;
+    let parameters = json!({
+        "ip": "127.0.0.1", "ipport": service.port().to_string(), "username": USER, "systems_uri": system(&redfish),
+        "ssl_insecure": "true",
+    });
+    let spec = json!({ "driver": "Agent", "agent": "fence_redfish", "parameters": parameters, "secretParameters": password });
+    apply(&plane, &device("redfish", spec)).await;
+    let parameters = json!({ "status_file": rigs.file("agent.power").to_str().unwrap() });
+    apply(
+        &plane,
+        &device("agent", json!({ "driver": "Agent", "agent": "fence_dummy", "parameters": parameters })),
+    )
+    .await;
+    for node in ["native", "redfish", "agent", "nobody"] {
+        apply(&plane, &policy_of(node)).await;
+    }
+
+    let theirs = [
+        plane.kube_controller_manager("statefulset-controller", &[]).await.unwrap(),
+        plane.kube_scheduler(&[]).await.unwrap(),
+    ];
+    let agents = format!("--fence-agents-path={}", rigs.agents().display());
+    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    ours.leads().await.unwrap();
+    Scene { plane, ours, machines, _redfish: service, _theirs: theirs, _running: running }
+}
+
+async fn pod_of(scene: &Scene, node: &str) -> Option<Pod> {
+    observe::find_pod(&scene.plane.admin(), NAMESPACE, &format!("db-{node}-0")).await.unwrap()
+}
+
+/// Where it runs, if it does, and who it is.
+fn runs(pod: &Pod) -> Option<(String, String)> {
+    let running = pod.status.as_ref()?.phase.as_deref() == Some("Running");
+    let stays = running && pod.metadata.deletion_timestamp.is_none();
+    let (node, uid) = (pod.spec.as_ref()?.node_name.clone()?, pod.metadata.uid.clone()?);
+    stays.then_some((node, uid))
+}
+
+async fn until_at_home(scene: &Scene, node: &'static str) -> String {
+    apply(&scene.plane, &database(node)).await;
+    eventually(&format!("the database of {node} runs there"), SOON, async || {
+        match pod_of(scene, node).await.as_ref().and_then(runs) {
+            Some((at, uid)) if at == node => Ok(uid),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+    .unwrap()
+}
+
+/// From the evidence to a pod of another UID that runs on another machine.
+async fn until_elsewhere(scene: &Scene, node: &'static str, uid: &str) -> Duration {
+    let machine = &scene.machines[node];
+    let proved = eventually(&format!("{node} is proved off"), SOON, async || {
+        let gone = pod_of(scene, node).await.is_none_or(|pod| pod.metadata.uid.as_deref() != Some(uid));
+        let proofs = list(&scene.plane, "fenceevidences").await;
+        let proved = proofs.iter().any(|proof| proof["spec"]["node"]["name"] == node);
+        assert!(proved || !gone, "{node}: its pod went without evidence");
+        let fence = fence_of(&scene.plane, node).await.map(|fence| fence["status"].clone());
+        if proved { Ok(Instant::now()) } else { Err(format!("{fence:#?}")) }
+    })
+    .await
+    .unwrap();
+    assert!(!machine.has_power(), "evidence says off, and it is");
+    let (at, new) = eventually(&format!("the database of {node} runs elsewhere"), AFTER_PROOF, async || {
+        match pod_of(scene, node).await.as_ref().and_then(runs) {
+            Some((at, new)) if new != uid => Ok((at, new)),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+    .unwrap();
+    let took = proved.elapsed();
+    assert!(at != node && new != uid && !machine.has_power(), "{node} is off, and it runs on {at}");
+    took
+}
+
+async fn it_stays_and_everything_says_why(scene: &Scene, node: &'static str, uid: &str) {
+    let until = Instant::now() + FOR_EVER;
+    while Instant::now() < until {
+        let pod = pod_of(scene, node).await.unwrap();
+        assert_eq!(pod.metadata.uid.as_deref(), Some(uid), "nobody proved {node} off");
+        assert!(pod.metadata.deletion_timestamp.is_some(), "it was asked to end");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let why = format!("pod-safety/of-{node}");
+    let (plane, api) = (&scene.plane, scene.plane.admin());
+    let fence = fence_of(plane, node).await.unwrap();
+    assert_eq!(fence["status"]["phase"], "Pending", "{fence:#}");
+    let gates = fence["status"]["gates"].as_array().unwrap();
+    let gate = gates.iter().find(|gate| gate["name"] == "NoDevices").unwrap();
+    assert!(gate["holds"] == true && gate["message"].as_str().unwrap().contains(&why), "{gates:#?}");
+    let said = observe::event(&api, "default", node, "FencingHeld").await.unwrap();
+    assert!(said.contains(&why), "{said}");
+    let holds = scene.ours.holds(&format!("db-{node}-0")).await.unwrap();
+    assert!(!holds.is_empty(), "its pod is held with a reason");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whose_machine_is_proved_off_its_pod_runs_elsewhere_and_whose_cannot_be_stays() {
+    let scene = scene().await;
+    let mut databases = BTreeMap::new();
+    for node in ["native", "redfish", "agent", "nobody"] {
+        databases.insert(node, until_at_home(&scene, node).await);
+    }
+    for node in databases.keys() {
+        scene.machines[node].cut_off().await;
+    }
+    let fenced = ["native", "redfish", "agent"].map(|node| until_elsewhere(&scene, node, &databases[node]));
+    let took = futures::future::join_all(fenced).await;
+    println!("from the evidence to Running elsewhere: {took:?}");
+    for node in ["native", "redfish", "agent"] {
+        let fence = until_phase(&scene.plane, node, "Done").await;
+        let attempts = fence["status"]["attempts"].as_array().unwrap();
+        let acts: Vec<_> = attempts.iter().map(|attempt| attempt["act"].as_str().unwrap()).collect();
+        assert_eq!(acts, ["off", "on"], "one shot each: {fence:#}");
+    }
+    it_stays_and_everything_says_why(&scene, "nobody", &databases["nobody"]).await;
+}

@@ -1,0 +1,404 @@
+//! `kill -9` of whoever leads, right after each step of an incident: twenty machines are lost one after another, and
+//! each costs a leader its life at another step. Every incident ends, nobody is shot twice, nobody is released without
+//! evidence.
+//!
+//! The agent is fence_dummy behind a script that writes down when it began and ended, and takes its time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
+use pod_safety_control_plane::rigs::Rigs;
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, eventually, observe};
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, watch};
+use tokio::task::JoinSet;
+
+use super::machine::Machine;
+use super::{NAMESPACE, SOON, apply};
+
+const ROUNDS: usize = 20;
+/// So many machines are never lost.
+const SPARE: usize = 3;
+const REPLICAS: usize = 3;
+/// Between the losses: about as long as it takes to have a leader again.
+const APART: Duration = Duration::from_secs(4);
+/// Between two looks at everything.
+const LOOK: Duration = Duration::from_millis(100);
+/// An incident whose every step met a dead leader, behind nineteen others.
+const ENDS: Duration = Duration::from_secs(300);
+
+/// The steps after which somebody is killed, in their order.
+const STEPS: [&str; 14] = [
+    "the incident is there",
+    "its gates are open",
+    "off is written down",
+    "the agent runs",
+    "the agent ended",
+    "its outcome is written down",
+    "two looks are written down",
+    "there is evidence",
+    "it is fenced",
+    "the taint is there",
+    "its pod is gone",
+    "on is written down",
+    "the machine has power",
+    "the machine is back",
+];
+
+/// Everything that can be seen of one machine.
+#[derive(Clone, Default)]
+struct Sight {
+    fence: Option<Value>,
+    proved: bool,
+    tainted: bool,
+    pod: bool,
+    power: bool,
+    boot: u32,
+    agent: Vec<Run>,
+}
+
+/// One run of the agent that was to change something.
+#[derive(Clone, Debug)]
+struct Run {
+    act: String,
+    began: f64,
+    ended: Option<f64>,
+}
+
+impl Sight {
+    fn attempts(&self, act: &str) -> Vec<&Value> {
+        let all = self.fence.as_ref().and_then(|fence| fence["status"]["attempts"].as_array());
+        all.into_iter().flatten().filter(|attempt| attempt["act"] == act).collect()
+    }
+
+    fn phase(&self) -> &str {
+        self.fence.as_ref().and_then(|fence| fence["status"]["phase"].as_str()).unwrap_or_default()
+    }
+
+    /// A leader that died in the middle leaves some steps out.
+    fn has_passed(&self, step: &str) -> bool {
+        STEPS.iter().skip_while(|one| **one != step).any(|step| self.shows(step))
+    }
+
+    fn shows(&self, step: &str) -> bool {
+        let off = self.attempts("off");
+        let agent = self.agent.iter().find(|run| run.act == "off");
+        match step {
+            "the incident is there" => self.fence.is_some(),
+            "its gates are open" => !matches!(self.phase(), "" | "Pending"),
+            "off is written down" => !off.is_empty(),
+            "the agent runs" => agent.is_some(),
+            "the agent ended" => agent.is_some_and(|run| run.ended.is_some()),
+            "its outcome is written down" => off.iter().any(|attempt| attempt["outcome"].is_string()),
+            "two looks are written down" => off.iter().any(|attempt| attempt["verified"].is_object()),
+            "there is evidence" => self.proved,
+            "it is fenced" => {
+                self.fence.as_ref().is_some_and(|fence| fence["status"]["evidence"].is_string())
+            }
+            "the taint is there" => self.tainted,
+            "its pod is gone" => !self.pod,
+            "on is written down" => !self.attempts("on").is_empty(),
+            "the machine has power" => self.boot > 1,
+            _ => self.boot > 1 && self.power && !self.tainted,
+        }
+    }
+}
+
+/// `fence_logged`, for this folder.
+fn agent(agents: &Path, folder: &Path) {
+    let script = format!(
+        r#"#!/bin/sh
+input=$(cat)
+say() {{ printf '%s\n' "$input" | sed -n "s/^$1=//p" | tail -n 1; }}
+file=$(say status_file)
+note() {{ echo "$1 $(say action) $(basename "$file") $(date +%s.%N)" >>"{folder}/log"; }}
+case $(say action) in
+on|off)
+    note began
+    sleep 0.7
+    # A switch switches at once, whenever this is killed.
+    cp "$file" "$file.$$"
+    printf '%s\n' "$input" | sed "s|^status_file=.*|&.$$|" | "{agents}/fence_dummy"
+    code=$?
+    mv "$file.$$" "$file"
+    sleep 0.3
+    note ended
+    exit $code ;;
+esac
+printf '%s\n' "$input" | "{agents}/fence_dummy"
+"#,
+        agents = agents.display(),
+        folder = folder.display(),
+    );
+    let path = folder.join("fence_logged");
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+/// What the agent wrote down, by machine.
+fn runs(folder: &Path) -> BTreeMap<String, Vec<Run>> {
+    let text = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
+    let mut runs: BTreeMap<String, Vec<Run>> = BTreeMap::new();
+    for line in text.lines() {
+        let words: Vec<_> = line.split(' ').collect();
+        let [what, act, machine, at]: [&str; 4] = words.try_into().unwrap();
+        let (at, of) = (at.parse().unwrap(), runs.entry(machine.to_owned()).or_default());
+        if what == "began" {
+            of.push(Run { act: act.to_owned(), began: at, ended: None });
+        } else if let Some(run) = of.iter_mut().rev().find(|run| run.act == act) {
+            run.ended = Some(at);
+        }
+    }
+    runs
+}
+
+/// An API server that fills a cache says "later" (429).
+async fn items(api: &Client, path: &str) -> Vec<Value> {
+    loop {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        if let Ok(list) = api.request::<Value>(request).await {
+            return list["items"].as_array().cloned().unwrap_or_default();
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Looks at everything, for ever. Pods are looked at before evidence: who is missing there is proved here.
+async fn look(
+    api: Client,
+    machines: Vec<Arc<Machine>>,
+    folder: PathBuf,
+    seen: watch::Sender<BTreeMap<String, Sight>>,
+) {
+    loop {
+        let pods = items(&api, &format!("/api/v1/namespaces/{NAMESPACE}/pods")).await;
+        let powers: Vec<_> = machines.iter().map(|machine| machine.has_power()).collect();
+        let proofs = items(&api, "/apis/pod-safety.dev/v1alpha1/fenceevidences").await;
+        let fences = items(&api, "/apis/pod-safety.dev/v1alpha1/nodefences").await;
+        let nodes = items(&api, "/api/v1/nodes").await;
+        let mut runs = runs(&folder);
+        let of =
+            |list: &[Value], name: &str| list.iter().find(|one| one["spec"]["node"]["name"] == name).cloned();
+        let sights = machines.iter().zip(powers).map(|(machine, power)| {
+            let name = &machine.name;
+            let node = nodes.iter().find(|node| node["metadata"]["name"] == **name);
+            let taints = node.and_then(|node| node["spec"]["taints"].as_array()).into_iter().flatten();
+            let sight = Sight {
+                fence: of(&fences, name),
+                proved: of(&proofs, name).is_some(),
+                tainted: taints.into_iter().any(|taint| taint["key"] == "node.kubernetes.io/out-of-service"),
+                pod: pods.iter().any(|pod| pod["spec"]["nodeName"] == **name),
+                power,
+                boot: machine.boots(),
+                agent: runs.remove(name).unwrap_or_default(),
+            };
+            (name.clone(), sight)
+        });
+        seen.send_replace(sights.collect());
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Three of ours; who is killed is started again at once.
+struct Replicas {
+    plane: Arc<ControlPlane>,
+    kubeconfig: PathBuf,
+    agents: String,
+    all: Vec<PodSafety>,
+    kills: Vec<(String, String)>,
+}
+
+impl Replicas {
+    async fn start(&self, name: &str) -> PodSafety {
+        let args = ["--controllers=pod-gc,fencing", &self.agents];
+        self.plane.pod_safety(name, &self.kubeconfig, args).await.unwrap()
+    }
+
+    async fn leader(&self) -> Option<usize> {
+        for (index, one) in self.all.iter().enumerate() {
+            let leads = one.metric("leader_election_master_status", &[("name", "pod-safety")]).await;
+            if leads.is_ok_and(|leads| leads == 1.0) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    async fn kill_the_leader(&mut self, machine: &str, step: &str) {
+        let index = eventually("somebody leads", SOON, async || self.leader().await.ok_or("nobody does"));
+        let index = index.await.unwrap();
+        self.all[index].kill_9().unwrap();
+        let name = format!("pod-safety-{}", REPLICAS + self.kills.len());
+        self.all[index] = self.start(&name).await;
+        self.kills.push((machine.to_owned(), step.to_owned()));
+    }
+}
+
+fn policy() -> Value {
+    json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "all" },
+        "spec": {
+            "unhealthy": { "silentSeconds": 10 },
+            "levels": [{ "name": "power", "devices": [{ "namespace": "pod-safety", "name": "all" }], "attempts": 2 }],
+            "brakes": {
+                "cooldownSeconds": 0, "maxConcurrent": ROUNDS, "maxUnhealthyPercent": 100, "maxUnhealthyZonePercent": 100,
+            },
+            "recovery": "PowerOn",
+        },
+    })
+}
+
+fn device(folder: &Path) -> Value {
+    json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+        "metadata": { "namespace": "pod-safety", "name": "all" },
+        "spec": {
+            "driver": "Agent", "agent": "fence_logged", "monitorSeconds": 0,
+            "parameters": { "status_file": format!("{}/{{{{.Node.Name}}}}", folder.display()) },
+            "timeoutSeconds": { "off": 15, "on": 15, "look": 8 },
+        },
+    })
+}
+
+/// A pod of a StatefulSet that was asked to end, on a machine of which nobody hears any more.
+async fn lose(api: &Client, machine: &Machine) {
+    machine.cut_off().await;
+    let pod = format!("db-{}", machine.name);
+    observe::delete_pod(api, NAMESPACE, &pod, false).await.unwrap();
+    let silent = objects::node(&machine.name).with_ready("Unknown").status.unwrap();
+    let only = k8s_openapi::api::core::v1::NodeStatus { conditions: silent.conditions, ..Default::default() };
+    objects::set_node_status(api, &machine.name, &only).await.unwrap();
+}
+
+struct Scene {
+    plane: Arc<ControlPlane>,
+    /// The files of power lie there.
+    _rigs: Rigs,
+    machines: Vec<Arc<Machine>>,
+    replicas: Mutex<Replicas>,
+    sights: watch::Receiver<BTreeMap<String, Sight>>,
+    _running: JoinSet<()>,
+}
+
+async fn scene() -> Scene {
+    let rigs = Rigs::new().await.unwrap();
+    let folder = rigs.file("");
+    agent(&rigs.agents(), &folder);
+    let plane = Arc::new(ControlPlane::start(Options::default()).await.unwrap());
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    plane.namespace(NAMESPACE).await.unwrap();
+    let (mut running, mut machines) = (JoinSet::new(), Vec::new());
+    for number in 0..ROUNDS + SPARE {
+        let name = format!("m{number}");
+        std::fs::write(rigs.file(&name), "on").unwrap();
+        let machine = Machine::of_file(&name, rigs.file(&name), "on");
+        running.spawn(Arc::clone(&machine).live(plane.admin()));
+        let pod = objects::pod(NAMESPACE, &format!("db-{name}")).on_node(&name);
+        let pod = pod.owned_by_stateful_set("db", "uid-of-db").with_phase("Running");
+        objects::create_pod(&plane.admin(), &pod).await.unwrap();
+        machines.push(machine);
+    }
+    apply(&plane, &device(&folder)).await;
+    apply(&plane, &policy()).await;
+    let agents = format!("--fence-agents-path={}", folder.display());
+    let mut replicas =
+        Replicas { plane: Arc::clone(&plane), kubeconfig, agents, all: Vec::new(), kills: Vec::new() };
+    for number in 0..REPLICAS {
+        let one = replicas.start(&format!("pod-safety-{number}")).await;
+        replicas.all.push(one);
+    }
+    let (sees, sights) = watch::channel(BTreeMap::new());
+    running.spawn(look(plane.admin(), machines.clone(), folder, sees));
+    Scene { plane, _rigs: rigs, machines, replicas: Mutex::new(replicas), sights, _running: running }
+}
+
+impl Scene {
+    async fn until(&self, machine: &str, what: &str, holds: impl Fn(&Sight) -> bool) -> Sight {
+        let mut sights = self.sights.clone();
+        let found = sights.wait_for(|all| all.get(machine).is_some_and(&holds));
+        let found = tokio::time::timeout(ENDS, found).await.map(|found| found.unwrap()[machine].clone());
+        assert!(found.is_ok(), "{machine}, until {what}: {:#?}", self.sights.borrow()[machine].fence);
+        found.unwrap()
+    }
+
+    async fn round(&self, number: usize) -> Sight {
+        let (machine, step) = (&self.machines[number], STEPS[number % STEPS.len()]);
+        tokio::time::sleep(APART * u32::try_from(number).unwrap()).await;
+        lose(&self.plane.admin(), machine).await;
+        self.until(&machine.name, step, |sight| sight.has_passed(step)).await;
+        self.replicas.lock().await.kill_the_leader(&machine.name, step).await;
+        let ended = |sight: &Sight| matches!(sight.phase(), "Done" | "AwaitingOperator");
+        self.until(&machine.name, "its incident ends", ended).await
+    }
+
+    /// Of nobody's pod is it true that it is gone while the machine has the power that it had, or without evidence.
+    async fn nobody_is_released_without_proof(&self) {
+        let (mut sights, mut gone) = (self.sights.clone(), BTreeSet::new());
+        while sights.changed().await.is_ok() {
+            for (machine, sight) in sights.borrow_and_update().iter().filter(|(_, sight)| !sight.pod) {
+                assert!(sight.proved, "{machine}: its pod went without evidence");
+                if gone.insert(machine.clone()) {
+                    assert!(!sight.power, "{machine}: its pod went while it ran");
+                }
+            }
+        }
+    }
+}
+
+/// Each run of the agent belongs to an intent that was written before it, and is over when that says so; there are no
+/// more runs than intents; and no intent is written while the last may still land.
+fn each_shot_was_written_down_and_none_was_made_twice(machine: &str, sight: &Sight) {
+    let seconds =
+        |text: &Value| text.as_str().unwrap().parse::<Timestamp>().unwrap().as_duration().as_secs_f64();
+    for act in ["off", "on"] {
+        let runs: Vec<_> = sight.agent.iter().filter(|run| run.act == act).collect();
+        let attempts = sight.attempts(act);
+        let mut windows = Vec::new();
+        for attempt in &attempts {
+            let at = seconds(&attempt["at"]);
+            windows.push((
+                at,
+                at + attempt["withinSeconds"].as_f64().unwrap(),
+                attempt["outcome"].is_string(),
+            ));
+        }
+        let say = || format!("{machine}: {runs:?} {attempts:#?}");
+        let mut used = BTreeSet::new();
+        for run in &runs {
+            let fits = |(from, to, _): &(f64, f64, bool)| {
+                *from <= run.began && run.ended.unwrap_or(run.began) <= *to
+            };
+            let index = windows.iter().rposition(fits);
+            assert!(index.is_some_and(|index| used.insert(index)), "a shot of its own each: {}", say());
+        }
+        for pair in windows.windows(2) {
+            assert!(pair[0].2 || pair[0].1 <= pair[1].0, "the last could still land: {}", say());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_dies_at_whichever_step_each_incident_ends_with_one_shot_and_no_pod_goes_without_proof() {
+    let scene = scene().await;
+    let rounds = futures::future::join_all((0..ROUNDS).map(|number| scene.round(number)));
+    let ended = tokio::select! {
+        ended = rounds => ended,
+        () = scene.nobody_is_released_without_proof() => unreachable!("it looks for ever"),
+    };
+    let mut phases: BTreeMap<&str, usize> = BTreeMap::new();
+    for (machine, sight) in scene.machines.iter().zip(&ended) {
+        each_shot_was_written_down_and_none_was_made_twice(&machine.name, sight);
+        *phases.entry(sight.phase()).or_default() += 1;
+    }
+    let replicas = scene.replicas.lock().await;
+    assert_eq!(replicas.kills.len(), ROUNDS);
+    let steps: BTreeSet<_> = replicas.kills.iter().map(|(_, step)| &**step).collect();
+    assert_eq!(steps, BTreeSet::from(STEPS));
+    println!("{ROUNDS} leaders killed: {phases:?}");
+    assert_eq!(phases.get("Done"), Some(&ROUNDS), "its device works, so none waits for a person: {phases:?}");
+}

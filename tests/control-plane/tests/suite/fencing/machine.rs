@@ -1,0 +1,117 @@
+//! Machines of which only the power and the kubelet matter.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::ListParams;
+use kube::{Api, Client};
+use pod_safety_control_plane::objects::{self, NodeExt as _};
+use pod_safety_control_plane::{Error, observe};
+
+/// A kubelet without containers: its machine has power, or it does nothing at all.
+pub(super) struct Machine {
+    pub(super) name: String,
+    power: Box<dyn Fn() -> bool + Send + Sync>,
+    /// As its firmware and its kubelet say it.
+    pub(super) uuid: String,
+    /// It lives, and nobody hears it.
+    cut_off: AtomicBool,
+    boots: AtomicU32,
+    /// Held while it speaks to the API server.
+    speaks: tokio::sync::Mutex<()>,
+}
+
+impl Machine {
+    pub(super) fn new(name: &str, power: impl Fn() -> bool + Send + Sync + 'static) -> Arc<Self> {
+        let number = name.bytes().fold(0_u64, |sum, byte| sum << 8 | u64::from(byte));
+        Arc::new(Self {
+            name: name.to_owned(),
+            power: Box::new(power),
+            uuid: format!("27946b59-9e44-4fa7-8e91-{number:012x}"),
+            cut_off: AtomicBool::new(false),
+            boots: AtomicU32::new(1),
+            speaks: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    /// A machine whose power is in this file, in these words.
+    pub(super) fn of_file(name: &str, file: PathBuf, on: &'static str) -> Arc<Self> {
+        Self::new(name, move || std::fs::read_to_string(&file).is_ok_and(|power| power.trim() == on))
+    }
+
+    pub(super) fn has_power(&self) -> bool {
+        (self.power)()
+    }
+
+    /// From now on nobody hears it, nor what it was just about to say.
+    pub(super) async fn cut_off(&self) {
+        self.cut_off.store(true, Ordering::SeqCst);
+        drop(self.speaks.lock().await);
+    }
+
+    /// It is heard again.
+    pub(super) fn connect(&self) {
+        self.cut_off.store(false, Ordering::SeqCst);
+    }
+
+    /// How often it has booted.
+    pub(super) fn boots(&self) -> u32 {
+        self.boots.load(Ordering::SeqCst)
+    }
+
+    /// Somebody pressed its button.
+    pub(super) fn reboot(&self) {
+        self.boots.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn as_node(&self) -> Node {
+        let boot_id = format!("boot-{}-of-{}", self.boots(), self.name);
+        let mut node = objects::node(&self.name).with_boot_id(&boot_id);
+        let info = node.status.get_or_insert_default().node_info.get_or_insert_default();
+        info.system_uuid.clone_from(&self.uuid);
+        node
+    }
+
+    /// Lives until the test ends.
+    pub(super) async fn live(self: Arc<Self>, api: Client) {
+        objects::create_node(&api, &self.as_node()).await.unwrap();
+        let mut had_power = true;
+        loop {
+            let has_power = self.has_power();
+            if has_power && !had_power {
+                self.reboot();
+                // A kubelet that begins is heard, whatever had become of the last.
+                self.connect();
+            }
+            let speaks = self.speaks.lock().await;
+            if has_power && !self.cut_off.load(Ordering::SeqCst) {
+                // What fails is tried again in a second, as a kubelet does.
+                let _again = self.beat(&api).await;
+            }
+            drop(speaks);
+            had_power = has_power;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn beat(&self, api: &Client) -> Result<(), Error> {
+        objects::set_node_status(api, &self.name, &self.as_node().status.unwrap_or_default()).await?;
+        objects::renew_lease(api, &self.name).await?;
+        let pods = Api::<Pod>::all(api.clone());
+        let mine = pods.list(&ListParams::default().fields(&format!("spec.nodeName={}", self.name))).await;
+        for pod in mine.map(|list| list.items).unwrap_or_default() {
+            let (namespace, name) =
+                (pod.metadata.namespace.clone().unwrap(), pod.metadata.name.clone().unwrap());
+            if pod.metadata.deletion_timestamp.is_some() {
+                observe::delete_pod(api, &namespace, &name, true).await?;
+            } else if pod.status.and_then(|status| status.phase).as_deref() != Some("Running") {
+                let running = objects::PodExt::with_phase(objects::pod(&namespace, &name), "Running");
+                objects::set_pod_status(api, &namespace, &name, &running.status.unwrap()).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,23 @@
+//! The shipped binary against the real control plane: one program, for linking twenty takes minutes, and so that
+//! scenarios that mostly wait do so at the same time. One of them: `cargo test --workspace --test suite fencing`.
+
+mod api_faults;
+mod bad_budgets;
+mod bad_input;
+mod disruption_beside_kcm;
+mod drain;
+mod evictions;
+mod explain;
+mod fencing;
+mod harness;
+mod leadership;
+mod live_kubelet_with_kcm;
+mod node_lifecycle_beside_kcm;
+mod orphans;
+mod prometheus;
+mod races_with_kcm;
+mod rbac;
+mod taint_eviction_beside_kcm;
+mod terminated;
+mod unscheduled_and_out_of_service;
+mod wire;
