@@ -1,9 +1,5 @@
-{{- define "pod-safety.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
-{{- end }}
-
 {{- define "pod-safety.fullname" -}}
-{{- $name := include "pod-safety.name" . -}}
+{{- $name := .Chart.Name -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
 {{- else if contains $name .Release.Name -}}
@@ -14,7 +10,7 @@
 {{- end }}
 
 {{- define "pod-safety.selector" -}}
-app.kubernetes.io/name: {{ include "pod-safety.name" . }}
+app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
