@@ -30,14 +30,17 @@ fn values_of(way: &str) -> PathBuf {
 }
 
 async fn render(chart: &Path, more: &[&str]) -> String {
-    let mut args = vec!["template", "pod-safety", chart.to_str().unwrap(), "--namespace=pod-safety", KUBE_VERSION];
+    let mut args =
+        vec!["template", "pod-safety", chart.to_str().unwrap(), "--namespace=pod-safety", KUBE_VERSION];
     args.extend(more);
     helm(&args).await.unwrap().text().unwrap()
 }
 
 /// Each document of a stream of YAML that is more than comments.
 fn documents(text: &str) -> Vec<Value> {
-    let all = text.split("\n---").map(|one| serde_saphyr::from_str::<Value>(one.trim_start_matches("---")).unwrap());
+    let all = text
+        .split("\n---")
+        .map(|one| serde_saphyr::from_str::<Value>(one.trim_start_matches("---")).unwrap());
     all.filter(|one| !one.is_null()).collect()
 }
 
@@ -51,7 +54,8 @@ fn named(object: &Value) -> (String, String, String) {
 async fn helm_lint_is_content_in_every_way_of_use() {
     for way in WAYS {
         let values = values_of(way);
-        let args = ["lint", "--strict", chart().to_str().unwrap(), "--values", values.to_str().unwrap()].map(str::to_owned);
+        let args = ["lint", "--strict", chart().to_str().unwrap(), "--values", values.to_str().unwrap()]
+            .map(str::to_owned);
         let output = helm(&args.each_ref().map(String::as_str)).await.unwrap();
         assert!(output.status.success(), "{way}: {output:?}");
     }
@@ -70,7 +74,10 @@ async fn what_it_renders_is_what_was_looked_at() {
         let looked_at = read(&file);
         let differs = looked_at.lines().zip(rendered.lines()).position(|(one, other)| one != other);
         let line = differs.map_or(looked_at.lines().count().min(rendered.lines().count()), |at| at + 1);
-        assert!(looked_at == rendered, "{way}: differs at line {line}; write it anew with POD_SAFETY_WRITE_RENDERS=1");
+        assert!(
+            looked_at == rendered,
+            "{way}: differs at line {line}; write it anew with POD_SAFETY_WRITE_RENDERS=1"
+        );
     }
 }
 
@@ -82,7 +89,9 @@ async fn values_that_cannot_work_are_refused_with_a_sentence() {
     let file = folder.path().join("values.yaml");
     for row in table {
         std::fs::write(&file, row["values"].to_string()).unwrap();
-        let output = helm(&["template", "x", chart().to_str().unwrap(), "--values", file.to_str().unwrap()]).await.unwrap();
+        let output = helm(&["template", "x", chart().to_str().unwrap(), "--values", file.to_str().unwrap()])
+            .await
+            .unwrap();
         let says = row["says"].as_str().unwrap();
         assert!(!output.status.success(), "{row} was rendered");
         assert!(output.stderr.contains(says), "{row}: {}", output.stderr);
@@ -96,7 +105,9 @@ async fn flags() -> BTreeMap<String, Option<String>> {
     let mut flags = BTreeMap::new();
     let mut last = None;
     for line in help.lines().map(str::trim) {
-        if let Some(flag) = line.split(' ').find(|word| word.starts_with("--")).filter(|_| line.starts_with('-')) {
+        if let Some(flag) =
+            line.split(' ').find(|word| word.starts_with("--")).filter(|_| line.starts_with('-'))
+        {
             let name = flag.split(['[', '=']).next().unwrap_or_default().to_owned();
             flags.insert(name.clone(), None);
             last = Some(name);
@@ -131,7 +142,8 @@ const LEFT: [&str; 7] = [
 async fn each_flag_has_a_value_and_its_default_is_the_binarys() {
     let flags = flags().await;
     let ours = arguments(&render(&chart(), &[]).await);
-    let without: Vec<_> = flags.keys().filter(|flag| !ours.contains_key(*flag) && !LEFT.contains(&&***flag)).collect();
+    let without: Vec<_> =
+        flags.keys().filter(|flag| !ours.contains_key(*flag) && !LEFT.contains(&&***flag)).collect();
     assert!(without.is_empty(), "no value of the chart sets {without:?}");
     for (flag, value) in &ours {
         let default = flags.get(flag).unwrap_or_else(|| panic!("the binary does not know {flag}"));
@@ -151,7 +163,11 @@ async fn controllers_are_all_that_there_are(value: &str) {
         .unwrap();
     let said = String::from_utf8(wrong.stderr).unwrap();
     let known = said.split("which has: ").nth(1).unwrap().lines().next().unwrap();
-    assert_eq!(value.split(',').collect::<Vec<_>>().join(", "), known.trim(), "a controller without a value in the chart");
+    assert_eq!(
+        value.split(',').collect::<Vec<_>>().join(", "),
+        known.trim(),
+        "a controller without a value in the chart"
+    );
 }
 
 /// Without what helm adds.
@@ -161,7 +177,10 @@ fn plain(mut object: Value) -> Value {
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove("helm.sh/resource-policy");
         }
-        if metadata.get("annotations").is_some_and(|left| left.as_object().is_some_and(serde_json::Map::is_empty)) {
+        if metadata
+            .get("annotations")
+            .is_some_and(|left| left.as_object().is_some_and(serde_json::Map::is_empty))
+        {
             metadata.remove("annotations");
         }
     }
@@ -188,17 +207,22 @@ async fn in_replace_it_grants_and_defines_what_manifests_prints() {
 /// Verbs of the roles that are bound to the service account, by the name of the role.
 fn granted(rendered: &str) -> BTreeMap<String, BTreeSet<String>> {
     let all = documents(rendered);
-    let bound = all.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding")));
+    let bound =
+        all.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding")));
     let bound: BTreeSet<_> = bound.map(|binding| binding["roleRef"]["name"].clone().to_string()).collect();
     let mut verbs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for role in all.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Role"))) {
+    for role in all.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Role")))
+    {
         let name = role["metadata"]["name"].to_string();
         if !bound.contains(&name) {
             continue;
         }
         for rule in role["rules"].as_array().unwrap() {
             let texts = |field: &str| rule[field].as_array().cloned().unwrap_or_default();
-            for (resource, verb) in texts("resources").iter().flat_map(|one| texts("verbs").into_iter().map(move |verb| (one.clone(), verb))) {
+            for (resource, verb) in texts("resources")
+                .iter()
+                .flat_map(|one| texts("verbs").into_iter().map(move |verb| (one.clone(), verb)))
+            {
                 let verb = format!("{} {}", verb.as_str().unwrap(), resource.as_str().unwrap());
                 verbs.entry(role["metadata"]["name"].as_str().unwrap().to_owned()).or_default().insert(verb);
             }
@@ -212,9 +236,15 @@ async fn who_only_looks_may_only_look() {
     let all = granted(&render(&chart(), &["--set=mode=observe"]).await);
     let verbs: BTreeSet<_> = all.values().flatten().collect();
     assert!(verbs.iter().any(|verb| *verb == "list pods"), "{all:?}");
-    let more: Vec<_> = verbs.iter().filter(|verb| !["get ", "list ", "watch "].iter().any(|read| verb.starts_with(read))).collect();
+    let more: Vec<_> = verbs
+        .iter()
+        .filter(|verb| !["get ", "list ", "watch "].iter().any(|read| verb.starts_with(read)))
+        .collect();
     assert!(more.is_empty(), "{more:?}");
-    assert!(!verbs.iter().any(|verb| verb.contains("secrets")), "an observer asks no device, and needs no login");
+    assert!(
+        !verbs.iter().any(|verb| verb.contains("secrets")),
+        "an observer asks no device, and needs no login"
+    );
 }
 
 #[tokio::test]
@@ -233,8 +263,10 @@ async fn rights_come_with_what_needs_them() {
         let found = all.values().any(|verbs| verbs.contains(right));
         assert_eq!(found, has, "{set}: {right}: {all:?}");
     }
-    let elsewhere = documents(&render(&chart(), &["--set", "controllers.fencing.deviceNamespaces={rack-a}"]).await);
-    let names: Vec<_> = elsewhere.iter().map(named).filter(|(_, namespace, _)| namespace == "rack-a").collect();
+    let elsewhere =
+        documents(&render(&chart(), &["--set", "controllers.fencing.deviceNamespaces={rack-a}"]).await);
+    let names: Vec<_> =
+        elsewhere.iter().map(named).filter(|(_, namespace, _)| namespace == "rack-a").collect();
     assert_eq!(names.len(), 2, "a Role and its RoleBinding: {names:?}");
 }
 
@@ -245,7 +277,11 @@ fn copy(to: &Path) {
         for entry in std::fs::read_dir(from).unwrap() {
             let path = entry.unwrap().path();
             let target = to.join(path.file_name().unwrap());
-            if path.is_dir() { folder(&path, &target) } else { std::fs::copy(&path, &target).map(drop).unwrap() }
+            if path.is_dir() {
+                folder(&path, &target)
+            } else {
+                std::fs::copy(&path, &target).map(drop).unwrap()
+            }
         }
     }
     folder(&chart(), to);
@@ -260,16 +296,15 @@ async fn what_prometheus_and_grafana_fill_in_themselves_is_left_to_them() {
     let folder = tempfile::tempdir().unwrap();
     let chart = folder.path().join("pod-safety");
     copy(&chart);
-    let rule = |alert: &str| {
-        json!({ "alert": alert, "expr": "up == 0", "annotations": { "summary": "{{ $labels.instance }} is {{ $value }}" } })
-    };
+    let rule = |alert: &str| json!({ "alert": alert, "expr": "up == 0", "annotations": { "summary": "{{ $labels.instance }} is {{ $value }}" } });
     let rules = json!({ "groups": [{ "name": "g", "rules": [rule("Down"), rule("Unwanted")] }] });
     std::fs::write(chart.join("rules/mine.rules.yaml"), rules.to_string()).unwrap();
     let dashboard = r#"{"title":"{{ .Values.mode }} $datasource","panels":[]}"#;
     std::fs::write(chart.join("dashboards/mine.json"), dashboard).unwrap();
     let set = "--set=metrics.prometheusRule.enabled=true,metrics.prometheusRule.disabled={Unwanted},dashboards.enabled=true";
     let all = documents(&render(&chart, &[set]).await);
-    let of = |kind: &str| all.iter().find(|object| object["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"));
+    let of =
+        |kind: &str| all.iter().find(|object| object["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"));
     assert_eq!(of("PrometheusRule")["spec"]["groups"], json!([{ "name": "g", "rules": [rule("Down")] }]));
     assert_eq!(of("ConfigMap")["data"]["mine.json"].as_str().unwrap().trim_end(), dashboard);
 }
@@ -291,7 +326,11 @@ fn values() -> Vec<(String, String, String)> {
         if let Some(says) = text.strip_prefix("# -- ") {
             sentence = Some(says.to_owned());
         }
-        let (false, false, Some((key, default))) = (text.starts_with('#'), text.starts_with('-'), text.split_once(':')) else { continue };
+        let (false, false, Some((key, default))) =
+            (text.starts_with('#'), text.starts_with('-'), text.split_once(':'))
+        else {
+            continue;
+        };
         if sentence.is_none() && depth > explained {
             continue;
         }
