@@ -31,13 +31,14 @@ const FORCE: &[&str] = &["--force", "--grace-period=0", "--wait=false"];
 async fn deletions(scene: &Scene) {
     let refused = Some("force-delete");
     // Who; of a StatefulSet; its own grace; a reason on it; how; refused by.
-    let rows: [(&str, bool, i64, Option<&str>, &[&str], Option<&str>); 20] = [
+    let rows: [(&str, bool, i64, Option<&str>, &[&str], Option<&str>); 21] = [
         (DEV, true, 30, None, FORCE, refused),
         (DEV, false, 30, None, FORCE, refused),
         (DEV, true, 30, Some("a reason without the right"), FORCE, refused),
         (DEV, true, 30, None, &["--now", "--wait=false"], None),
         (DEV, true, 30, None, &["--wait=false"], None),
         (DEV, true, 0, None, &["--wait=false"], refused),
+        (DEV, true, 0, None, &["--grace-period=1", "--wait=false"], None),
         (DEV, false, 0, None, &["--wait=false"], None),
         (OPERATOR, false, 30, None, FORCE, None),
         (OPERATOR, true, 30, None, FORCE, refused),
