@@ -1,9 +1,5 @@
 //! The chart in a real cluster: installed with Helm, run as its Deployment says, upgraded, rolled back, removed.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "scenarios may fail as loudly as the test that runs them"
-)]
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,21 +23,13 @@ async fn release(plane: &ControlPlane, args: &[&str]) -> String {
 
 /// With `set`, each value said anew; no pod would ever be Ready here, so nothing waits for one.
 async fn upgrade(plane: &ControlPlane, set: &str) -> String {
-    let set = format!("{QUICK},{set}");
-    let args = [
-        "upgrade",
-        "--install",
-        "--create-namespace",
-        "pod-safety",
-        chart().to_str().unwrap(),
-        "--set",
-        &set,
-    ];
+    let (chart, set) = (chart(), format!("--set={QUICK},{set}"));
+    let args = ["upgrade", "--install", "--create-namespace", "pod-safety", chart.to_str().unwrap(), &set];
     release(plane, &args).await
 }
 
 async fn get(plane: &ControlPlane, what: &[&str]) -> Value {
-    let args = [&["get", "-o", "json", "-n", "pod-safety"], what].concat();
+    let args = [&["get", "-o", "json", "-n", "pod-safety"][..], what].concat();
     serde_json::from_str(&plane.kubectl(&args).await.unwrap().text().unwrap()).unwrap()
 }
 

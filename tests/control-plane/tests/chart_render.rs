@@ -2,7 +2,11 @@
 //!
 //! `POD_SAFETY_WRITE_RENDERS=1` writes what it renders now to `golden/chart`, and the table of values to
 //! `docs/install.md`: look at the difference before you commit it.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "scenarios may fail as loudly as the test that runs them"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -38,10 +42,9 @@ async fn render(chart: &Path, more: &[&str]) -> String {
 
 /// Each document of a stream of YAML that is more than comments.
 fn documents(text: &str) -> Vec<Value> {
-    let all = text
-        .split("\n---")
-        .map(|one| serde_saphyr::from_str::<Value>(one.trim_start_matches("---")).unwrap());
-    all.filter(|one| !one.is_null()).collect()
+    let says = |line: &str| !line.trim().is_empty() && !line.starts_with('#') && line != "---";
+    let all = text.split("\n---").filter(|one| one.lines().any(says));
+    all.map(|one| serde_saphyr::from_str(one.trim_start_matches("---")).unwrap()).collect()
 }
 
 /// Kind, namespace and name.
@@ -143,7 +146,7 @@ async fn each_flag_has_a_value_and_its_default_is_the_binarys() {
     let flags = flags().await;
     let ours = arguments(&render(&chart(), &[]).await);
     let without: Vec<_> =
-        flags.keys().filter(|flag| !ours.contains_key(*flag) && !LEFT.contains(&&***flag)).collect();
+        flags.keys().filter(|flag| !ours.contains_key(*flag) && !LEFT.contains(&flag.as_str())).collect();
     assert!(without.is_empty(), "no value of the chart sets {without:?}");
     for (flag, value) in &ours {
         let default = flags.get(flag).unwrap_or_else(|| panic!("the binary does not know {flag}"));

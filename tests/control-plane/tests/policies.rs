@@ -57,14 +57,14 @@ async fn deletions(scene: &Scene) {
     for (number, (who, stateful, grace, reason, how, refusal)) in rows.into_iter().enumerate() {
         let name = format!("force-{number}");
         scene.pod(&name, stateful, grace, reason).await;
-        let output = scene.run(who, &[&["delete", "pod", &name], how].concat(), &Value::Null).await;
+        let output = scene.run(who, &[&["delete", "pod", &name][..], how].concat(), &Value::Null).await;
         Scene::judge(
             &format!("deletion {number}: {who} {how:?}, {stateful} {grace} {reason:?}"),
             &output,
             refusal,
         );
     }
-    let why = scene.run(DEV, &[&["delete", "pod", "force-0"], FORCE].concat(), &Value::Null).await.stderr;
+    let why = scene.run(DEV, &[&["delete", "pod", "force-0"][..], FORCE].concat(), &Value::Null).await.stderr;
     for words in [
         "node w1 has not said that its containers ended",
         "would start another force-0",
@@ -99,7 +99,7 @@ async fn pods_that_ended_and_collections(scene: &Scene) {
     let unbound = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "unbound", "namespace": "default" },
         "spec": { "containers": [{ "name": "main", "image": "main" }] } });
     scene.make(&unbound).await;
-    let output = scene.run(DEV, &[&["delete", "pod", "unbound"], FORCE].concat(), &Value::Null).await;
+    let output = scene.run(DEV, &[&["delete", "pod", "unbound"][..], FORCE].concat(), &Value::Null).await;
     Scene::judge("a pod without a node", &output, None);
 }
 
@@ -305,7 +305,7 @@ async fn in_audit_it_warns_and_lets_through() {
     })
     .await
     .unwrap();
-    let output = scene.run(DEV, &[&["delete", "pod", "probe"], FORCE].concat(), &Value::Null).await;
+    let output = scene.run(DEV, &[&["delete", "pod", "probe"][..], FORCE].concat(), &Value::Null).await;
     Scene::judge("a warning", &output, None);
     assert!(observe::find_pod(&scene.plane.admin(), "default", "probe").await.unwrap().is_none());
     let other = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": "forged" },

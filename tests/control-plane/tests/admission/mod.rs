@@ -5,36 +5,36 @@ use std::time::Duration;
 use pod_safety_control_plane::{ControlPlane, Options, Output, chart, eventually, seen};
 use serde_json::{Value, json};
 
-pub const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// May all that RBAC can say of these kinds, as a developer of a careless cluster may.
-pub const DEV: &str = "dev";
+pub(crate) const DEV: &str = "dev";
 /// The same, and the verbs of `pod-safety-break-glass`.
-pub const OPERATOR: &str = "operator";
+pub(crate) const OPERATOR: &str = "operator";
 /// Exempt by the chart's values.
-pub const EXEMPT: &str = "agent-of-virtual-nodes";
+pub(crate) const EXEMPT: &str = "agent-of-virtual-nodes";
 /// May delete nodes, by the chart's values.
-pub const DELETER: &str = "cloud";
+pub(crate) const DELETER: &str = "cloud";
 /// The service account itself.
-pub const OURS: &str = "system:serviceaccount:pod-safety:pod-safety";
+pub(crate) const OURS: &str = "system:serviceaccount:pod-safety:pod-safety";
 /// Kubernetes' own.
-pub const POD_GC: &str = "system:serviceaccount:kube-system:pod-garbage-collector";
-pub const STATEFUL_SETS: &str = "system:serviceaccount:kube-system:statefulset-controller";
-pub const ATTACH_DETACH: &str = "system:serviceaccount:kube-system:attachdetach-controller";
+pub(crate) const POD_GC: &str = "system:serviceaccount:kube-system:pod-garbage-collector";
+pub(crate) const STATEFUL_SETS: &str = "system:serviceaccount:kube-system:statefulset-controller";
+pub(crate) const ATTACH_DETACH: &str = "system:serviceaccount:kube-system:attachdetach-controller";
 /// The kubelet of `w1`, and another one.
-pub const KUBELET: &str = "system:node:w1";
-pub const OTHER_KUBELET: &str = "system:node:w2";
+pub(crate) const KUBELET: &str = "system:node:w1";
+pub(crate) const OTHER_KUBELET: &str = "system:node:w2";
 /// May everything, by its group: the verbs of the policies too.
-pub const ADMIN: &str = "";
+pub(crate) const ADMIN: &str = "";
 
 const USERS: [&str; 10] =
     [DEV, OPERATOR, EXEMPT, DELETER, OURS, POD_GC, STATEFUL_SETS, ATTACH_DETACH, KUBELET, OTHER_KUBELET];
-pub const REASON: &str = "pod-safety.dev/break-glass";
+pub(crate) const REASON: &str = "pod-safety.dev/break-glass";
 
-pub struct Scene {
-    pub plane: ControlPlane,
+pub(crate) struct Scene {
+    pub(crate) plane: ControlPlane,
 }
 
-pub async fn scene(set: &str) -> Scene {
+pub(crate) async fn scene(set: &str) -> Scene {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let set = format!(
         "--set=admissionPolicies.exemptUsers={{{EXEMPT}}},admissionPolicies.nodeDeleters={{{DELETER}}},{set}"
@@ -65,7 +65,7 @@ pub async fn scene(set: &str) -> Scene {
 
 impl Scene {
     /// kubectl as `user`.
-    pub async fn run(&self, user: &str, args: &[&str], input: &Value) -> Output {
+    pub(crate) async fn run(&self, user: &str, args: &[&str], input: &Value) -> Output {
         let mut all = args.to_vec();
         if user != ADMIN {
             all.extend(["--as", user]);
@@ -74,22 +74,22 @@ impl Scene {
         self.plane.kubectl_with(&all, &input).await.unwrap()
     }
 
-    pub async fn must(&self, args: &[&str]) {
+    pub(crate) async fn must(&self, args: &[&str]) {
         self.run(ADMIN, args, &Value::Null).await.text().unwrap();
     }
 
-    pub async fn make(&self, object: &Value) {
+    pub(crate) async fn make(&self, object: &Value) {
         self.run(ADMIN, &["create", "-f", "-"], object).await.text().unwrap();
     }
 
-    pub async fn status(&self, what: &[&str], status: &Value) {
+    pub(crate) async fn status(&self, what: &[&str], status: &Value) {
         let patch = json!({ "status": status }).to_string();
-        self.must(&[&["patch"], what, &["--subresource=status", "--type=merge", "-p", &patch]].concat())
+        self.must(&[&["patch"][..], what, &["--subresource=status", "--type=merge", "-p", &patch]].concat())
             .await;
     }
 
     /// A pod on `w1` that says it runs.
-    pub async fn pod(&self, name: &str, stateful: bool, grace: i64, reason: Option<&str>) {
+    pub(crate) async fn pod(&self, name: &str, stateful: bool, grace: i64, reason: Option<&str>) {
         let owner = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "5b0a4f0e-0000-4000-8000-000000000001", "controller": true }]);
         let mut metadata = json!({ "name": name, "namespace": "default" });
         if stateful {
@@ -103,7 +103,7 @@ impl Scene {
         self.status(&["pod", name], &json!({ "phase": "Running" })).await;
     }
 
-    pub async fn node(&self, name: &str, ready: Option<&str>, reason: Option<&str>) {
+    pub(crate) async fn node(&self, name: &str, ready: Option<&str>, reason: Option<&str>) {
         let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
         self.make(&json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations } })).await;
         if let Some(ready) = ready {
@@ -113,7 +113,7 @@ impl Scene {
     }
 
     /// As what happened should have been.
-    pub fn judge(row: &str, output: &Output, refusal: Option<&str>) {
+    pub(crate) fn judge(row: &str, output: &Output, refusal: Option<&str>) {
         match refusal {
             None => assert!(output.status.success(), "{row} was refused: {}", output.stderr),
             Some(policy) => {
@@ -128,7 +128,7 @@ impl Scene {
 }
 
 /// Policies hold a moment after they were written.
-pub async fn until_they_hold(scene: &Scene) {
+pub(crate) async fn until_they_hold(scene: &Scene) {
     scene.pod("probe", true, 30, None).await;
     scene.node("probe", Some("Unknown"), None).await;
     eventually("the policies hold", SOON, async || {
