@@ -177,17 +177,24 @@ async fn controllers_are_all_that_there_are(value: &str) {
 fn plain(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("labels");
-        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.remove("helm.sh/resource-policy");
-        }
-        if metadata
-            .get("annotations")
-            .is_some_and(|left| left.as_object().is_some_and(serde_json::Map::is_empty))
-        {
+        let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
+        let left =
+            annotations.is_some_and(|all| all.remove("helm.sh/resource-policy").is_none() || !all.is_empty());
+        if !left {
             metadata.remove("annotations");
         }
     }
-    object
+    with_floats(object)
+}
+
+/// Helm writes 1.0 as 1, which means the same.
+fn with_floats(value: Value) -> Value {
+    match value {
+        Value::Number(number) => json!(number.as_f64()),
+        Value::Array(all) => all.into_iter().map(with_floats).collect(),
+        Value::Object(all) => all.into_iter().map(|(key, value)| (key, with_floats(value))).collect(),
+        other => other,
+    }
 }
 
 #[tokio::test]
