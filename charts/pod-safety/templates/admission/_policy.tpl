@@ -21,7 +21,7 @@ labels:
 {{- /* Nobody of these is minded. JSON's way of writing a list of texts is CEL's too. Takes (root, more users). */ -}}
 {{- define "pod-safety.notExempt" -}}
 {{- $root := index . 0 -}}
-{{- $users := concat (list (include "pod-safety.user" $root)) $root.Values.admissionPolicies.exemptUsers (index . 1) | uniq -}}
+{{- $users := concat (list (include "pod-safety.user" $root)) (default list $root.Values.admissionPolicies.exemptUsers) (index . 1) | uniq -}}
 - name: not-exempt
   expression: {{ printf "!(request.userInfo.username in %s)" (toJson $users) | quote }}
 {{- end }}
