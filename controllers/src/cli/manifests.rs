@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 const RBAC: &str = include_str!("../../../charts/pod-safety/files/rbac.yaml");
 
 /// Our own kinds, as the types have them: the test below writes the file.
-const CRDS: &str = include_str!("../../../charts/pod-safety/crds/pod-safety.dev.yaml");
+const CRDS: &str = include_str!("../../../charts/pod-safety/files/crds.yaml");
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {}
@@ -30,7 +30,7 @@ mod tests {
         let documents: Vec<_> = all.iter().map(|crd| serde_saphyr::to_string(crd).unwrap()).collect();
         let wanted = format!("{head}{}", documents.join("---\n"));
         if std::env::var_os("POD_SAFETY_WRITE_CRDS").is_some() {
-            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/pod-safety/crds/pod-safety.dev.yaml");
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/pod-safety/files/crds.yaml");
             std::fs::write(path, &wanted).unwrap();
         } else {
             assert_eq!(CRDS, wanted, "run it once with POD_SAFETY_WRITE_CRDS=1");

@@ -1,4 +1,4 @@
-//! Commands that run to their end: kubectl and the loader.
+//! Commands that run to their end: kubectl, helm and the loader.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};

@@ -21,6 +21,7 @@
 //! - [`workloads`]: what stands behind pods, also of custom kinds; [`budgets`]: disruption budgets, and evictions
 //! - [`SoleController`]: one controller alone, kube-controller-manager's or ours in its place
 //! - [`rigs`]: real fence agents, and management controllers for them to switch
+//! - [`helm()`]: renders the chart that is shipped; `ControlPlane::helm` installs it
 //! - [`observe`]: whether a pod is there still, and what was said about it
 //!
 //! What holds for all of it: nothing listens outside loopback, no child outlives the test process (also when
@@ -42,6 +43,7 @@ mod error;
 mod etcd;
 mod eventually;
 mod folder;
+mod helm;
 pub mod objects;
 pub mod observe;
 mod pki;
@@ -65,6 +67,7 @@ pub use component::Component;
 pub use control_plane::{ControlPlane, Options};
 pub use error::Error;
 pub use eventually::{eventually, seen};
+pub use helm::{chart, helm};
 pub use pod_safety::{Page, PodSafety, QUICK, binary, manifests};
 pub use program::Program;
 pub use relay::Relay;

@@ -35,8 +35,11 @@ fn rights(namespace: &str, rules: Option<Vec<PolicyRule>>) -> Vec<Right> {
 }
 
 async fn granted(api: &Client) -> BTreeSet<Right> {
-    let cluster = Api::<ClusterRole>::all(api.clone()).get("pod-safety").await.unwrap();
-    let mut all = rights("", cluster.rules);
+    let mut all = Vec::new();
+    for name in ["pod-safety", "pod-safety-replace"] {
+        let cluster = Api::<ClusterRole>::all(api.clone()).get(name).await.unwrap();
+        all.extend(rights("", cluster.rules));
+    }
     for (namespace, name) in
         [("kube-node-lease", "pod-safety-heartbeats"), ("kube-system", "pod-safety-leader")]
     {

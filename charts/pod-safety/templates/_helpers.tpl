@@ -1,0 +1,108 @@
+{{- define "pod-safety.fullname" -}}
+{{- $name := .Chart.Name -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "pod-safety.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "pod-safety.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{ include "pod-safety.selector" . }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "pod-safety.serviceAccount" -}}
+{{- default (include "pod-safety.fullname" .) .Values.serviceAccount.name -}}
+{{- end }}
+
+{{- define "pod-safety.image" -}}
+{{- with .Values.image -}}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* The controllers that are on, by the binary's names. */ -}}
+{{- define "pod-safety.controllers" -}}
+{{- $names := list -}}
+{{- with .Values.controllers -}}
+{{- if .podGc.enabled }}{{ $names = append $names "pod-gc" }}{{ end -}}
+{{- if .disruption.enabled }}{{ $names = append $names "disruption" }}{{ end -}}
+{{- if .nodeLifecycle.enabled }}{{ $names = append $names "node-lifecycle" }}{{ end -}}
+{{- if .taintEviction.enabled }}{{ $names = append $names "taint-eviction" }}{{ end -}}
+{{- if .fencing.enabled }}{{ $names = append $names "fencing" }}{{ end -}}
+{{- end -}}
+{{- join "," $names -}}
+{{- end }}
+
+{{- /* What kube-controller-manager must leave to us: its --controllers without the twins of those that are on. */ -}}
+{{- define "pod-safety.kcm" -}}
+{{- $twins := list "*" "bootstrapsigner" "tokencleaner" -}}
+{{- with .Values.controllers -}}
+{{- if .podGc.enabled }}{{ $twins = append $twins "-pod-garbage-collector-controller" }}{{ end -}}
+{{- if .disruption.enabled }}{{ $twins = append $twins "-disruption-controller" }}{{ end -}}
+{{- if .nodeLifecycle.enabled }}{{ $twins = append $twins "-node-lifecycle-controller" }}{{ end -}}
+{{- if .taintEviction.enabled }}{{ $twins = append $twins "-taint-eviction-controller" }}{{ end -}}
+{{- end -}}
+{{- join "," $twins -}}
+{{- end }}
+
+{{- /* Every flag that a value stands behind, also where it says the binary's own default: what runs can be read. */ -}}
+{{- define "pod-safety.args" -}}
+- --mode={{ .Values.mode }}
+- --controllers={{ include "pod-safety.controllers" . }}
+{{- with .Values.controllers.podGc }}
+- --terminated-pod-gc-threshold={{ .terminatedPodThreshold | int64 }}
+- --pod-gc-quarantine={{ .quarantine }}
+- --trust-out-of-service-taint={{ .trustOutOfServiceTaint }}
+{{- end }}
+- --stale-pod-disruption-timeout={{ .Values.controllers.disruption.stalePodTimeout }}
+{{- with .Values.controllers.nodeLifecycle }}
+- --node-monitor-grace-period={{ .monitorGracePeriod }}
+- --node-startup-grace-period={{ .startupGracePeriod }}
+{{- if .suspectAfter }}
+- --node-suspect-after={{ .suspectAfter }}
+{{- end }}
+- --node-eviction-rate={{ .evictionRate }}
+- --secondary-node-eviction-rate={{ .secondaryEvictionRate }}
+- --large-cluster-size-threshold={{ .largeClusterSizeThreshold | int64 }}
+- --unhealthy-zone-threshold={{ .unhealthyZoneThreshold }}
+{{- end }}
+{{- with .Values.controllers.fencing.agentsPath }}
+- --fence-agents-path={{ join ":" . }}
+{{- end }}
+{{- with .Values.leaderElection }}
+- --leader-elect={{ .enabled }}
+- --leader-elect-lease-duration={{ .leaseDuration }}
+- --leader-elect-renew-deadline={{ .renewDeadline }}
+- --leader-elect-retry-period={{ .retryPeriod }}
+- --leader-elect-resource-name=pod-safety
+- --leader-elect-resource-namespace={{ .namespace }}
+{{- end }}
+- --admin-address=0.0.0.0:{{ .Values.adminPort | int64 }}
+- --log-format={{ .Values.log.format }}
+- --log-level={{ .Values.log.level }}
+{{- end }}
+
+{{- /* A duration such as 1m30s in milliseconds. */ -}}
+{{- define "pod-safety.milliseconds" -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9.]+(ms|s|m|h)" . -1 -}}
+{{- $unit := regexFind "[a-z]+" . -}}
+{{- $each := dict "ms" 1.0 "s" 1000.0 "m" 60000.0 "h" 3600000.0 -}}
+{{- $sum = addf $sum (mulf (trimSuffix $unit . | float64) (get $each $unit)) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end }}

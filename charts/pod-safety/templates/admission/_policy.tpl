@@ -1,0 +1,55 @@
+{{- /* What a policy does: "Audit", "Deny" or "Off". Takes (root, its key). */ -}}
+{{- define "pod-safety.action" -}}
+{{- $policies := (index . 0).Values.admissionPolicies -}}
+{{- default $policies.action (get $policies (index . 1)) -}}
+{{- end }}
+
+{{- define "pod-safety.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "pod-safety.serviceAccount" . }}
+{{- end }}
+
+{{- /*
+Name and labels. Takes (root, suffix).
+*/ -}}
+{{- define "pod-safety.policyMeta" -}}
+{{- $root := index . 0 -}}
+name: {{ include "pod-safety.fullname" $root }}-{{ index . 1 }}
+labels:
+  {{- include "pod-safety.labels" $root | nindent 2 }}
+{{- end }}
+
+{{- /* Nobody of these is minded. JSON's way of writing a list of texts is CEL's too. Takes (root, more users). */ -}}
+{{- define "pod-safety.notExempt" -}}
+{{- $root := index . 0 -}}
+{{- $users := concat (list (include "pod-safety.user" $root)) (default list $root.Values.admissionPolicies.exemptUsers) (index . 1) | uniq -}}
+- name: not-exempt
+  expression: {{ printf "!(request.userInfo.username in %s)" (toJson $users) | quote }}
+{{- end }}
+
+{{- /* A person's reason in an annotation. Takes the object's name in CEL. */ -}}
+{{- define "pod-safety.reason" -}}
+has({{ . }}.metadata.annotations) && 'pod-safety.dev/break-glass' in {{ . }}.metadata.annotations && {{ . }}.metadata.annotations['pod-safety.dev/break-glass'].trim() != ''
+{{- end }}
+
+{{- /* The binding that makes a policy work. Takes (root, suffix, key). */ -}}
+{{- define "pod-safety.binding" -}}
+{{- $root := index . 0 -}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  {{- include "pod-safety.policyMeta" . | nindent 2 }}
+spec:
+  policyName: {{ include "pod-safety.fullname" $root }}-{{ index . 1 }}
+  {{- if eq (include "pod-safety.action" (list $root (index . 2))) "Deny" }}
+  validationActions: [Deny, Audit]
+  {{- else }}
+  validationActions: [Warn, Audit]
+  {{- end }}
+  {{- with $root.Values.admissionPolicies.exemptNamespaces }}
+  matchResources:
+    namespaceSelector:
+      matchExpressions:
+        - { key: kubernetes.io/metadata.name, operator: NotIn, values: {{ toJson . }} }
+  {{- end }}
+{{- end }}

@@ -1,0 +1,33 @@
+//! helm: it renders the chart, and installs it into a control plane.
+
+use std::path::{Path, PathBuf};
+
+use crate::{ControlPlane, Error, Output, command, tool};
+
+/// The chart that is shipped.
+#[must_use]
+pub fn chart() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).join("charts/pod-safety")
+}
+
+/// Runs helm where no cluster is needed, such as `helm template`.
+pub async fn helm(args: &[&str]) -> Result<Output, Error> {
+    let home = tempfile::tempdir().map_err(Error::file("create a folder in", &std::env::temp_dir()))?;
+    run(args, home.path(), &[]).await
+}
+
+impl ControlPlane {
+    /// Runs helm with all rights.
+    pub async fn helm(&self, args: &[&str]) -> Result<Output, Error> {
+        let kubeconfig = self.admin_kubeconfig();
+        run(args, self.folder.path(), &[("KUBECONFIG", &kubeconfig)]).await
+    }
+}
+
+/// Plugins and caches of whoever runs the tests must decide nothing.
+async fn run(args: &[&str], home: &Path, more: &[(&str, &Path)]) -> Result<Output, Error> {
+    let folders = ["HOME", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"];
+    let env: Vec<_> = folders.map(|name| (name, home)).into_iter().chain(more.iter().copied()).collect();
+    command::run(&tool("helm").await?, args, &env, "").await
+}

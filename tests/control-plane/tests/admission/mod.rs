@@ -1,0 +1,142 @@
+//! A cluster with the chart in it, people and controllers who may do all that RBAC can say, and kubectl as each of them.
+
+use std::time::Duration;
+
+use pod_safety_control_plane::{ControlPlane, Options, Output, chart, eventually, seen};
+use serde_json::{Value, json};
+
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// May all that RBAC can say of these kinds, as a developer of a careless cluster may.
+pub(crate) const DEV: &str = "dev";
+/// The same, and the verbs of `pod-safety-break-glass`.
+pub(crate) const OPERATOR: &str = "operator";
+/// Exempt by the chart's values.
+pub(crate) const EXEMPT: &str = "agent-of-virtual-nodes";
+/// May delete nodes, by the chart's values.
+pub(crate) const DELETER: &str = "cloud";
+/// The service account itself.
+pub(crate) const OURS: &str = "system:serviceaccount:pod-safety:pod-safety";
+/// Kubernetes' own.
+pub(crate) const POD_GC: &str = "system:serviceaccount:kube-system:pod-garbage-collector";
+pub(crate) const STATEFUL_SETS: &str = "system:serviceaccount:kube-system:statefulset-controller";
+pub(crate) const ATTACH_DETACH: &str = "system:serviceaccount:kube-system:attachdetach-controller";
+/// The kubelet of `w1`, and another one.
+pub(crate) const KUBELET: &str = "system:node:w1";
+pub(crate) const OTHER_KUBELET: &str = "system:node:w2";
+/// May everything, by its group: the verbs of the policies too.
+pub(crate) const ADMIN: &str = "";
+
+const USERS: [&str; 10] =
+    [DEV, OPERATOR, EXEMPT, DELETER, OURS, POD_GC, STATEFUL_SETS, ATTACH_DETACH, KUBELET, OTHER_KUBELET];
+pub(crate) const REASON: &str = "pod-safety.dev/break-glass";
+
+pub(crate) struct Scene {
+    pub(crate) plane: ControlPlane,
+}
+
+pub(crate) async fn scene(set: &str) -> Scene {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let set = format!(
+        "--set=admissionPolicies.exemptUsers={{{EXEMPT}}},admissionPolicies.nodeDeleters={{{DELETER}}},{set}"
+    );
+    let install = [
+        "install",
+        "pod-safety",
+        chart().to_str().unwrap(),
+        "--namespace=pod-safety",
+        "--create-namespace",
+        &set,
+    ]
+    .map(str::to_owned);
+    plane.helm(&install.each_ref().map(String::as_str)).await.unwrap().text().unwrap();
+    let scene = Scene { plane };
+    let kinds = "pods,pods/status,pods/eviction,nodes,nodes/status,volumeattachments.storage.k8s.io,statefulsets.apps,fenceevidences.pod-safety.dev";
+    let verbs = "--verb=get,list,watch,create,update,patch,delete,deletecollection";
+    scene.must(&["create", "clusterrole", "careless", verbs, "--resource", kinds]).await;
+    for user in USERS {
+        let name = user.replace(':', "-");
+        scene.must(&["create", "clusterrolebinding", &name, "--clusterrole=careless", "--user", user]).await;
+    }
+    let may =
+        ["create", "clusterrolebinding", "may", "--clusterrole=pod-safety-break-glass", "--user", OPERATOR];
+    scene.must(&may).await;
+    scene
+}
+
+impl Scene {
+    /// kubectl as `user`.
+    pub(crate) async fn run(&self, user: &str, args: &[&str], input: &Value) -> Output {
+        let mut all = args.to_vec();
+        if user != ADMIN {
+            all.extend(["--as", user]);
+        }
+        let input = if input.is_null() { String::new() } else { input.to_string() };
+        self.plane.kubectl_with(&all, &input).await.unwrap()
+    }
+
+    pub(crate) async fn must(&self, args: &[&str]) {
+        self.run(ADMIN, args, &Value::Null).await.text().unwrap();
+    }
+
+    pub(crate) async fn make(&self, object: &Value) {
+        self.run(ADMIN, &["create", "-f", "-"], object).await.text().unwrap();
+    }
+
+    pub(crate) async fn status(&self, what: &[&str], status: &Value) {
+        let patch = json!({ "status": status }).to_string();
+        self.must(&[&["patch"][..], what, &["--subresource=status", "--type=merge", "-p", &patch]].concat())
+            .await;
+    }
+
+    /// A pod on `w1` that says it runs.
+    pub(crate) async fn pod(&self, name: &str, stateful: bool, grace: i64, reason: Option<&str>) {
+        let owner = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "5b0a4f0e-0000-4000-8000-000000000001", "controller": true }]);
+        let mut metadata = json!({ "name": name, "namespace": "default" });
+        if stateful {
+            metadata["ownerReferences"] = owner;
+        }
+        if let Some(reason) = reason {
+            metadata["annotations"] = json!({ REASON: reason });
+        }
+        let spec = json!({ "nodeName": "w1", "terminationGracePeriodSeconds": grace, "containers": [{ "name": "main", "image": "main" }] });
+        self.make(&json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })).await;
+        self.status(&["pod", name], &json!({ "phase": "Running" })).await;
+    }
+
+    pub(crate) async fn node(&self, name: &str, ready: Option<&str>, reason: Option<&str>) {
+        let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
+        self.make(&json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations } })).await;
+        if let Some(ready) = ready {
+            self.status(&["node", name], &json!({ "conditions": [{ "type": "Ready", "status": ready }] }))
+                .await;
+        }
+    }
+
+    /// As what happened should have been.
+    pub(crate) fn judge(row: &str, output: &Output, refusal: Option<&str>) {
+        match refusal {
+            None => assert!(output.status.success(), "{row} was refused: {}", output.stderr),
+            Some(policy) => {
+                let named = output.stderr.contains(&format!("'pod-safety-{policy}'"))
+                    && output.stderr.contains("denied request");
+                assert!(!output.status.success() && named, "{row} was not refused by {policy}: {output:?}");
+                // A message that could not be made falls back to the expression.
+                assert!(!output.stderr.contains("failed expression"), "{row}: {}", output.stderr);
+            }
+        }
+    }
+}
+
+/// Policies hold a moment after they were written.
+pub(crate) async fn until_they_hold(scene: &Scene) {
+    scene.pod("probe", true, 30, None).await;
+    scene.node("probe", Some("Unknown"), None).await;
+    eventually("the policies hold", SOON, async || {
+        let force = ["delete", "pod", "probe", "--force", "--grace-period=0", "--dry-run=server"];
+        let first = scene.run(DEV, &force, &Value::Null).await;
+        let second = scene.run(DEV, &["delete", "node", "probe", "--dry-run=server"], &Value::Null).await;
+        seen(!first.status.success() && !second.status.success(), format!("{first:?} {second:?}"))
+    })
+    .await
+    .unwrap();
+}

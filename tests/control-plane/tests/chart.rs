@@ -1,0 +1,239 @@
+//! The chart in a real cluster: installed with Helm, run as its Deployment says, upgraded, rolled back, removed.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::{
+    AuditLog, ControlPlane, Options, PodSafety, budgets, chart, eventually, observe, seen,
+};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(60);
+const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
+/// Nobody waits for a quarantine of 40 s here.
+const QUICK: &str = "controllers.podGc.quarantine=3s,leaderElection.leaseDuration=3s,leaderElection.renewDeadline=2s,leaderElection.retryPeriod=500ms";
+
+/// Runs helm for the one release, and gives back what it printed.
+async fn release(plane: &ControlPlane, args: &[&str]) -> String {
+    plane.helm(&[args, &["--namespace=pod-safety"]].concat()).await.unwrap().text().unwrap()
+}
+
+/// With `set`, each value said anew; no pod would ever be Ready here, so nothing waits for one.
+async fn upgrade(plane: &ControlPlane, set: &str) -> String {
+    let (chart, set) = (chart(), format!("--set={QUICK},{set}"));
+    let args = ["upgrade", "--install", "--create-namespace", "pod-safety", chart.to_str().unwrap(), &set];
+    release(plane, &args).await
+}
+
+async fn get(plane: &ControlPlane, what: &[&str]) -> Value {
+    let args = [&["get", "-o", "json", "-n", "pod-safety"][..], what].concat();
+    serde_json::from_str(&plane.kubectl(&args).await.unwrap().text().unwrap()).unwrap()
+}
+
+/// The arguments of a container, without the subcommand.
+fn arguments(container: &Value) -> Vec<String> {
+    let all = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap().to_owned());
+    all.collect()
+}
+
+/// Starts the binary as the Deployment has it, with the service account's token.
+async fn start(plane: &ControlPlane, name: &str, kubeconfig: &Path) -> PodSafety {
+    let deployment = get(plane, &["deployment", "pod-safety"]).await;
+    let spec = &deployment["spec"]["template"]["spec"];
+    assert_eq!(spec["serviceAccountName"], "pod-safety");
+    let container = &spec["containers"][0];
+    let mut args = arguments(container);
+    assert_eq!(args.remove(0), "run");
+    // Tests share one network: each process has a port of its own.
+    args.retain(|arg| !arg.starts_with("--admin-address="));
+    // No kubelet fills the variable in, and its flag means the same.
+    assert_eq!(container["env"][0]["valueFrom"]["fieldRef"]["fieldPath"], "spec.nodeName");
+    assert_eq!(container["env"][0]["name"], "POD_SAFETY_NODE_NAME");
+    args.push("--node-name=control-plane".to_owned());
+    let mut ours = plane.pod_safety(name, kubeconfig, args).await.unwrap();
+    ours.ready().await.unwrap();
+    ours
+}
+
+fn refused(audit: &AuditLog) -> Vec<pod_safety_control_plane::AuditEntry> {
+    audit.entries().unwrap().into_iter().filter(|entry| entry.code == 403).collect()
+}
+
+/// What is there of the release, as `kind/name`, by its label.
+async fn of_the_release(plane: &ControlPlane) -> BTreeSet<String> {
+    let kinds =
+        plane.kubectl(&["api-resources", "--verbs=list", "-o", "name"]).await.unwrap().text().unwrap();
+    // The one that is no object, and takes no labels.
+    let kinds: Vec<_> = kinds.split_whitespace().filter(|kind| *kind != "componentstatuses").collect();
+    let kinds = kinds.join(",");
+    let label = "-l=app.kubernetes.io/instance=pod-safety";
+    let found = plane.kubectl(&["get", &kinds, "-A", label, "-o", "name"]).await.unwrap().text().unwrap();
+    // The controllers of Kubernetes that would make more of them do not run here.
+    found.lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn it_is_installed_run_upgraded_rolled_back_and_removed() {
+    let audit = AuditLog::of(ACCOUNT).unwrap();
+    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
+    let plane = ControlPlane::start(options).await.unwrap();
+
+    let notes = upgrade(&plane, "mode=guard").await;
+    assert!(notes.contains("in mode guard") && notes.contains("refuse nothing yet"), "{notes}");
+    let kubeconfig = plane.service_account("pod-safety", "pod-safety").await.unwrap();
+    its_checks_pass(&plane, &kubeconfig).await;
+    in_guard_it_acts_where_others_are_refused(&plane, &audit, &kubeconfig).await;
+    in_replace_it_calculates_budgets(&plane, &audit, &kubeconfig).await;
+    in_observe_it_writes_nothing(&plane, &audit, &kubeconfig).await;
+
+    release(&plane, &["rollback", "pod-safety", "1"]).await;
+    let deployment = get(&plane, &["deployment", "pod-safety"]).await;
+    let args = arguments(&deployment["spec"]["template"]["spec"]["containers"][0]);
+    assert!(args.contains(&"--mode=guard".to_owned()), "{args:?}");
+    it_goes_and_leaves_what_was_proved(&plane).await;
+}
+
+/// What `helm test` runs in a pod, run here as processes.
+async fn its_checks_pass(plane: &ControlPlane, kubeconfig: &Path) {
+    let hooks = release(plane, &["get", "hooks", "pod-safety"]).await;
+    let pod: Value = serde_saphyr::from_str(&hooks).unwrap();
+    let spec = &pod["spec"];
+    let containers: Vec<_> = ["initContainers", "containers"]
+        .iter()
+        .flat_map(|field| spec[field].as_array().unwrap().clone())
+        .collect();
+    assert_eq!(containers.len(), 2, "{hooks}");
+    for container in containers {
+        let args = arguments(&container);
+        let args: Vec<_> = args.iter().map(String::as_str).collect();
+        plane.pod_safety_once(kubeconfig, &args).await.unwrap().text().unwrap();
+    }
+    let admitted = plane.kubectl_with(&["create", "--dry-run=server", "-f", "-"], &hooks).await.unwrap();
+    assert!(admitted.status.success(), "{admitted:?}");
+}
+
+async fn in_guard_it_acts_where_others_are_refused(
+    plane: &ControlPlane,
+    audit: &AuditLog,
+    kubeconfig: &Path,
+) {
+    upgrade(plane, "mode=guard,admissionPolicies.action=Deny").await;
+    let orphan = objects::pod("default", "orphan").on_node("vanished").with_phase("Running");
+    objects::create_pod(&plane.admin(), &orphan).await.unwrap();
+    let editor = ["create", "clusterrolebinding", "dev", "--clusterrole=edit", "--user=dev"];
+    plane.kubectl(&editor).await.unwrap().text().unwrap();
+    eventually("nobody else may remove it", SOON, async || {
+        // Without effect, for policies hold a moment after they were written.
+        let force =
+            ["delete", "pod", "orphan", "--force", "--grace-period=0", "--dry-run=server", "--as=dev"];
+        let answer = plane.kubectl(&force).await.map_err(|error| error.to_string())?;
+        seen(
+            answer.stderr.contains("'pod-safety-force-delete'") && !answer.status.success(),
+            format!("{answer:?}"),
+        )
+    })
+    .await
+    .unwrap();
+    let mut ours = start(plane, "guard", kubeconfig).await;
+    ours.leads().await.unwrap();
+    observe::only_left(&plane.admin(), "default", &[], SOON).await.unwrap();
+    ours.terminate(SOON).await.unwrap();
+    assert!(refused(audit).is_empty(), "{:?}", refused(audit));
+}
+
+async fn in_replace_it_calculates_budgets(plane: &ControlPlane, audit: &AuditLog, kubeconfig: &Path) {
+    let notes = upgrade(plane, "mode=replace").await;
+    assert!(
+        notes.contains("-pod-garbage-collector-controller,-disruption-controller,-node-lifecycle-controller"),
+        "{notes}"
+    );
+    let mut ours = start(plane, "replace", kubeconfig).await;
+    ours.leads().await.unwrap();
+    let spec = json!({ "maxUnavailable": 1, "selector": { "matchLabels": { "app": "none" } } });
+    budgets::put(&plane.admin(), "default", "none", &spec).await.unwrap();
+    eventually("the budget is calculated", SOON, async || {
+        let look =
+            budgets::look(&plane.admin(), "default", "none").await.map_err(|error| error.to_string())?;
+        seen(look.observed == look.generation && look.generation > 0, look.to_string())
+    })
+    .await
+    .unwrap();
+    ours.terminate(SOON).await.unwrap();
+    assert!(refused(audit).is_empty(), "{:?}", refused(audit));
+}
+
+async fn in_observe_it_writes_nothing(plane: &ControlPlane, audit: &AuditLog, kubeconfig: &Path) {
+    upgrade(plane, "mode=observe").await;
+    let before = audit.entries().unwrap().len();
+    let mut ours = start(plane, "observe", kubeconfig).await;
+    let orphan = objects::pod("default", "orphan").on_node("vanished").with_phase("Running");
+    objects::create_pod(&plane.admin(), &orphan).await.unwrap();
+    eventually("it says what it would do", SOON, async || {
+        let records = ours.records("orphan").await.map_err(|error| error.to_string())?;
+        seen(records.iter().any(|record| record["action"] == "WouldForceDelete"), format!("{records:?}"))
+    })
+    .await
+    .unwrap();
+    ours.terminate(SOON).await.unwrap();
+    let entries = audit.entries().unwrap().split_off(before);
+    let more: Vec<_> = entries
+        .iter()
+        .filter(|entry| entry.code == 403 || !["get", "list", "watch"].contains(&&*entry.verb))
+        .collect();
+    assert!(more.is_empty(), "{more:?}");
+}
+
+async fn it_goes_and_leaves_what_was_proved(plane: &ControlPlane) {
+    let evidence = json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": "proved" },
+        "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "kind": "Asserted", "by": "admin", "reason": "I saw it" },
+    });
+    plane.kubectl_with(&["create", "-f", "-"], &evidence.to_string()).await.unwrap().text().unwrap();
+    let there = of_the_release(plane).await;
+    assert!(there.len() > 30, "{there:?}");
+    release(plane, &["uninstall", "pod-safety", "--cascade=background"]).await;
+    let left = of_the_release(plane).await;
+    assert!(left.iter().all(|name| name.starts_with("customresourcedefinition")), "{left:?}");
+    assert_eq!(left.len(), there.iter().filter(|name| name.starts_with("customresourcedefinition")).count());
+    plane.kubectl(&["get", "fenceevidence", "proved"]).await.unwrap().text().unwrap();
+    let secrets = plane
+        .kubectl(&["get", "secrets", "-A", "-l", "owner=helm", "-o", "name"])
+        .await
+        .unwrap()
+        .text()
+        .unwrap();
+    assert!(secrets.trim().is_empty(), "{secrets}");
+    // What stayed is taken over.
+    upgrade(plane, "mode=guard").await;
+    plane.kubectl(&["get", "fenceevidence", "proved"]).await.unwrap().text().unwrap();
+}
+
+/// The API server takes every object of every way of use, field by field.
+#[tokio::test]
+async fn the_api_server_knows_every_field_of_every_way_of_use() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    for namespace in ["pod-safety", "elections", "rack-a", "rack-b"] {
+        plane.namespace(namespace).await.unwrap();
+    }
+    for way in ["default", "observe", "replace", "everything"] {
+        let values: PathBuf = chart().join(format!("ci/{way}-values.yaml"));
+        // The Prometheus operator is not here.
+        let args = [
+            "template",
+            "pod-safety",
+            chart().to_str().unwrap(),
+            "--namespace=pod-safety",
+            "--values",
+            values.to_str().unwrap(),
+            "--set=crds.create=true,metrics.serviceMonitor.enabled=false",
+        ]
+        .map(str::to_owned);
+        let rendered = plane.helm(&args.each_ref().map(String::as_str)).await.unwrap().text().unwrap();
+        let apply = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
+        let output = plane.kubectl_with(&apply, &rendered).await.unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{way}: {output:?}");
+    }
+}

@@ -1,0 +1,377 @@
+//! The chart, without a cluster: what it renders, what it refuses, and that it says the same as the binary and the docs.
+//!
+//! `POD_SAFETY_WRITE_RENDERS=1` writes what it renders now to `golden/chart`, and the table of values to
+//! `docs/install.md`: look at the difference before you commit it.
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "scenarios may fail as loudly as the test that runs them"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use pod_safety_control_plane::{binary, chart, helm, manifests};
+use serde_json::{Value, json};
+
+/// So that a render does not depend on the version that helm was built with.
+const KUBE_VERSION: &str = "--kube-version=1.36.3";
+/// Ways of use that have a file in `ci/`.
+const WAYS: [&str; 4] = ["default", "observe", "replace", "everything"];
+const BEGIN: &str = "<!-- values: made by a test from charts/pod-safety/values.yaml -->\n";
+const END: &str = "<!-- values end -->\n";
+
+fn writes() -> bool {
+    std::env::var_os("POD_SAFETY_WRITE_RENDERS").is_some()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn values_of(way: &str) -> PathBuf {
+    chart().join(format!("ci/{way}-values.yaml"))
+}
+
+async fn render(chart: &Path, more: &[&str]) -> String {
+    let mut args =
+        vec!["template", "pod-safety", chart.to_str().unwrap(), "--namespace=pod-safety", KUBE_VERSION];
+    args.extend(more);
+    helm(&args).await.unwrap().text().unwrap()
+}
+
+/// Each document of a stream of YAML that is more than comments.
+fn documents(text: &str) -> Vec<Value> {
+    let says = |line: &str| !line.trim().is_empty() && !line.starts_with('#') && line != "---";
+    let all = text.split("\n---").filter(|one| one.lines().any(says));
+    all.map(|one| serde_saphyr::from_str(one.trim_start_matches("---")).unwrap()).collect()
+}
+
+/// Kind, namespace and name.
+fn named(object: &Value) -> (String, String, String) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (text(&object["kind"]), text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
+}
+
+#[tokio::test]
+async fn helm_lint_is_content_in_every_way_of_use() {
+    for way in WAYS {
+        let values = values_of(way);
+        let args = ["lint", "--strict", chart().to_str().unwrap(), "--values", values.to_str().unwrap()]
+            .map(str::to_owned);
+        let output = helm(&args.each_ref().map(String::as_str)).await.unwrap();
+        assert!(output.status.success(), "{way}: {output:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_it_renders_is_what_was_looked_at() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/chart");
+    for way in WAYS {
+        let rendered = render(&chart(), &["--values", values_of(way).to_str().unwrap()]).await;
+        let file = folder.join(format!("{way}.yaml"));
+        if writes() {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&file, &rendered).unwrap();
+        }
+        let looked_at = read(&file);
+        let differs = looked_at.lines().zip(rendered.lines()).position(|(one, other)| one != other);
+        let line = differs.map_or(looked_at.lines().count().min(rendered.lines().count()), |at| at + 1);
+        assert!(
+            looked_at == rendered,
+            "{way}: differs at line {line}; write it anew with POD_SAFETY_WRITE_RENDERS=1"
+        );
+    }
+}
+
+#[tokio::test]
+async fn values_that_cannot_work_are_refused_with_a_sentence() {
+    let table: Vec<Value> = serde_saphyr::from_str(&read(&chart().join("ci/refused.yaml"))).unwrap();
+    assert!(table.len() > 30, "only {} rows", table.len());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    for row in table {
+        std::fs::write(&file, row["values"].to_string()).unwrap();
+        let output = helm(&["template", "x", chart().to_str().unwrap(), "--values", file.to_str().unwrap()])
+            .await
+            .unwrap();
+        let says = row["says"].as_str().unwrap();
+        assert!(!output.status.success(), "{row} was rendered");
+        assert!(output.stderr.contains(says), "{row}: {}", output.stderr);
+    }
+}
+
+/// `--flag` and what it says of its default, from `pod-safety run --help`.
+async fn flags() -> BTreeMap<String, Option<String>> {
+    let help = std::process::Command::new(binary().await.unwrap()).args(["run", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let mut flags = BTreeMap::new();
+    let mut last = None;
+    for line in help.lines().map(str::trim) {
+        if let Some(flag) =
+            line.split(' ').find(|word| word.starts_with("--")).filter(|_| line.starts_with('-'))
+        {
+            let name = flag.split(['[', '=']).next().unwrap_or_default().to_owned();
+            flags.insert(name.clone(), None);
+            last = Some(name);
+        }
+        if let (Some(default), Some(flag)) = (line.strip_prefix("[default: "), &last) {
+            flags.insert(flag.clone(), Some(default.trim_end_matches(']').to_owned()));
+        }
+    }
+    flags
+}
+
+/// The arguments of the container, flag by flag.
+fn arguments(rendered: &str) -> BTreeMap<String, String> {
+    let deployment = documents(rendered).into_iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap().clone();
+    let pairs = args.iter().filter_map(|arg| arg.as_str().unwrap().split_once('='));
+    pairs.map(|(flag, value)| (flag.to_owned(), value.to_owned())).collect()
+}
+
+/// Flags without a value in the chart, and why.
+const LEFT: [&str; 7] = [
+    "--help",
+    "--version",
+    "--kubeconfig",                 // the pod's service account
+    "--context",                    // the same
+    "--node-name",                  // its variable, from spec.nodeName
+    "--node-suspect-after",         // empty: half of another
+    "--leader-elect-resource-lock", // only one kind exists
+];
+
+#[tokio::test]
+async fn each_flag_has_a_value_and_its_default_is_the_binarys() {
+    let flags = flags().await;
+    let ours = arguments(&render(&chart(), &[]).await);
+    let without: Vec<_> =
+        flags.keys().filter(|flag| !ours.contains_key(*flag) && !LEFT.contains(&flag.as_str())).collect();
+    assert!(without.is_empty(), "no value of the chart sets {without:?}");
+    for (flag, value) in &ours {
+        let default = flags.get(flag).unwrap_or_else(|| panic!("the binary does not know {flag}"));
+        let default = default.as_deref().unwrap_or_default();
+        match flag.as_str() {
+            "--controllers" => controllers_are_all_that_there_are(value).await,
+            "--fence-agents-path" => assert_eq!(value.replace(':', " "), default, "{flag}"),
+            _ => assert_eq!(value, default, "{flag}"),
+        }
+    }
+}
+
+async fn controllers_are_all_that_there_are(value: &str) {
+    let wrong = std::process::Command::new(binary().await.unwrap())
+        .args(["run", "--controllers=volume-guard"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(wrong.stderr).unwrap();
+    let known = said.split("which has: ").nth(1).unwrap().lines().next().unwrap();
+    assert_eq!(
+        value.split(',').collect::<Vec<_>>().join(", "),
+        known.trim(),
+        "a controller without a value in the chart"
+    );
+}
+
+/// Without what helm adds.
+fn plain(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("labels");
+        let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
+        let left =
+            annotations.is_some_and(|all| all.remove("helm.sh/resource-policy").is_none() || !all.is_empty());
+        if !left {
+            metadata.remove("annotations");
+        }
+    }
+    with_floats(object)
+}
+
+/// Helm writes 1.0 as 1, which means the same.
+fn with_floats(value: Value) -> Value {
+    match value {
+        Value::Number(number) => json!(number.as_f64()),
+        Value::Array(all) => all.into_iter().map(with_floats).collect(),
+        Value::Object(all) => all.into_iter().map(|(key, value)| (key, with_floats(value))).collect(),
+        other => other,
+    }
+}
+
+#[tokio::test]
+async fn in_replace_it_grants_and_defines_what_manifests_prints() {
+    let ours = documents(&render(&chart(), &["--set=mode=replace"]).await);
+    let ours: BTreeMap<_, _> = ours.into_iter().map(|object| (named(&object), plain(object))).collect();
+    let mut compared = 0;
+    for printed in documents(&manifests().await.unwrap()) {
+        let key = named(&printed);
+        if ["Namespace", "ServiceAccount"].contains(&key.0.as_str()) {
+            continue;
+        }
+        let rendered = ours.get(&key).unwrap_or_else(|| panic!("the chart lacks {key:?}"));
+        assert_eq!(*rendered, plain(printed), "{key:?}");
+        compared += 1;
+    }
+    assert!(compared > 10, "{compared} objects");
+}
+
+/// Verbs of the roles that are bound to the service account, by the name of the role.
+fn granted(rendered: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let all = documents(rendered);
+    let bound =
+        all.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding")));
+    let bound: BTreeSet<_> = bound.map(|binding| binding["roleRef"]["name"].clone().to_string()).collect();
+    let mut verbs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for role in all.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Role")))
+    {
+        let name = role["metadata"]["name"].to_string();
+        if !bound.contains(&name) {
+            continue;
+        }
+        for rule in role["rules"].as_array().unwrap() {
+            let texts = |field: &str| rule[field].as_array().cloned().unwrap_or_default();
+            for (resource, verb) in texts("resources")
+                .iter()
+                .flat_map(|one| texts("verbs").into_iter().map(move |verb| (one.clone(), verb)))
+            {
+                let verb = format!("{} {}", verb.as_str().unwrap(), resource.as_str().unwrap());
+                verbs.entry(role["metadata"]["name"].as_str().unwrap().to_owned()).or_default().insert(verb);
+            }
+        }
+    }
+    verbs
+}
+
+#[tokio::test]
+async fn who_only_looks_may_only_look() {
+    let all = granted(&render(&chart(), &["--set=mode=observe"]).await);
+    let verbs: BTreeSet<_> = all.values().flatten().collect();
+    assert!(verbs.iter().any(|verb| *verb == "list pods"), "{all:?}");
+    let more: Vec<_> = verbs
+        .iter()
+        .filter(|verb| !["get ", "list ", "watch "].iter().any(|read| verb.starts_with(read)))
+        .collect();
+    assert!(more.is_empty(), "{more:?}");
+    assert!(
+        !verbs.iter().any(|verb| verb.contains("secrets")),
+        "an observer asks no device, and needs no login"
+    );
+}
+
+#[tokio::test]
+async fn rights_come_with_what_needs_them() {
+    let budgets = "patch poddisruptionbudgets/status";
+    for (set, right, has) in [
+        ("mode=guard", budgets, false),
+        ("mode=replace", budgets, true),
+        ("mode=guard", "get secrets", true),
+        ("controllers.fencing.enabled=false", "get secrets", false),
+        ("controllers.fencing.enabled=false", "patch nodefences/status", false),
+        ("mode=guard", "create leases", true),
+        ("leaderElection.enabled=false,replicaCount=1", "create leases", false),
+    ] {
+        let all = granted(&render(&chart(), &["--set", set]).await);
+        let found = all.values().any(|verbs| verbs.contains(right));
+        assert_eq!(found, has, "{set}: {right}: {all:?}");
+    }
+    let elsewhere =
+        documents(&render(&chart(), &["--set", "controllers.fencing.deviceNamespaces={rack-a}"]).await);
+    let names: Vec<_> =
+        elsewhere.iter().map(named).filter(|(_, namespace, _)| namespace == "rack-a").collect();
+    assert_eq!(names.len(), 2, "a Role and its RoleBinding: {names:?}");
+}
+
+/// A copy of the chart with rules and a dashboard of this test's own.
+fn copy(to: &Path) {
+    fn folder(from: &Path, to: &Path) {
+        std::fs::create_dir_all(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap() {
+            let path = entry.unwrap().path();
+            let target = to.join(path.file_name().unwrap());
+            if path.is_dir() {
+                folder(&path, &target)
+            } else {
+                std::fs::copy(&path, &target).map(drop).unwrap()
+            }
+        }
+    }
+    folder(&chart(), to);
+    for made in ["rules", "dashboards"] {
+        let _it_may_be_missing = std::fs::remove_dir_all(to.join(made));
+        std::fs::create_dir(to.join(made)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_prometheus_and_grafana_fill_in_themselves_is_left_to_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let chart = folder.path().join("pod-safety");
+    copy(&chart);
+    let rule = |alert: &str| json!({ "alert": alert, "expr": "up == 0", "annotations": { "summary": "{{ $labels.instance }} is {{ $value }}" } });
+    let rules = json!({ "groups": [{ "name": "g", "rules": [rule("Down"), rule("Unwanted")] }] });
+    std::fs::write(chart.join("rules/mine.rules.yaml"), rules.to_string()).unwrap();
+    let dashboard = r#"{"title":"{{ .Values.mode }} $datasource","panels":[]}"#;
+    std::fs::write(chart.join("dashboards/mine.json"), dashboard).unwrap();
+    let set = "--set=metrics.prometheusRule.enabled=true,metrics.prometheusRule.disabled={Unwanted},dashboards.enabled=true";
+    let all = documents(&render(&chart, &[set]).await);
+    let of =
+        |kind: &str| all.iter().find(|object| object["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"));
+    assert_eq!(of("PrometheusRule")["spec"]["groups"], json!([{ "name": "g", "rules": [rule("Down")] }]));
+    assert_eq!(of("ConfigMap")["data"]["mine.json"].as_str().unwrap().trim_end(), dashboard);
+}
+
+#[test]
+fn the_chart_is_of_this_version() {
+    let chart: Value = serde_saphyr::from_str(&read(&chart().join("Chart.yaml"))).unwrap();
+    assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+}
+
+/// What people can set: path, default, sentence. Fails for a value without a sentence.
+fn values() -> Vec<(String, String, String)> {
+    let (mut rows, mut parents, mut sentence) = (Vec::new(), Vec::<(usize, String)>::new(), None::<String>);
+    // How deep the last value with a sentence stands: what is below it is explained by it.
+    let mut explained = usize::MAX;
+    for line in read(&chart().join("values.yaml")).lines() {
+        let text = line.trim_start();
+        let depth = line.len() - text.len();
+        if let Some(says) = text.strip_prefix("# -- ") {
+            sentence = Some(says.to_owned());
+        }
+        let (false, false, Some((key, default))) =
+            (text.starts_with('#'), text.starts_with('-'), text.split_once(':'))
+        else {
+            continue;
+        };
+        if sentence.is_none() && depth > explained {
+            continue;
+        }
+        parents.retain(|(other, _)| *other < depth);
+        parents.push((depth, key.to_owned()));
+        let path = parents.iter().map(|(_, key)| key.as_str()).collect::<Vec<_>>().join(".");
+        explained = if sentence.is_some() { depth } else { usize::MAX };
+        match (sentence.take(), default.trim()) {
+            (Some(says), default) => rows.push((path, default.to_owned(), says)),
+            // A heading.
+            (None, "") => {}
+            (None, _) => panic!("values.yaml: {path} has no sentence"),
+        }
+    }
+    rows
+}
+
+#[test]
+fn the_table_of_values_in_the_docs_is_made_from_them() {
+    let mut table = String::from("| value | default | |\n|---|---|---|\n");
+    for (path, default, says) in values() {
+        let default = if default.is_empty() { "see values.yaml".to_owned() } else { format!("`{default}`") };
+        table.push_str(&format!("| `{path}` | {default} | {} |\n", says.replace('|', "\\|")));
+    }
+    let file = chart().join("../../docs/install.md");
+    let page = read(&file);
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (there, after) = rest.split_once(END).unwrap();
+    if writes() {
+        std::fs::write(&file, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
+    } else {
+        assert!(there == table, "docs/install.md: write it anew with POD_SAFETY_WRITE_RENDERS=1");
+    }
+}

@@ -1,0 +1,346 @@
+//! The chart's admission policies on a real API server: who is refused what, who is not, and how it is done all the same.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+mod admission;
+
+use std::time::Duration;
+
+use admission::{
+    ADMIN, ATTACH_DETACH, DELETER, DEV, EXEMPT, KUBELET, OPERATOR, OTHER_KUBELET, OURS, POD_GC, REASON, SOON,
+    STATEFUL_SETS, Scene, scene, until_they_hold,
+};
+use pod_safety_control_plane::{eventually, observe, seen};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn who_would_remove_a_pod_by_force_is_refused_unless_it_is_proved_or_answered_for() {
+    let scene = scene("admissionPolicies.action=Deny,admissionPolicies.statefulSetGrace=Deny").await;
+    until_they_hold(&scene).await;
+    deletions(&scene).await;
+    pods_that_ended_and_collections(&scene).await;
+    phases(&scene).await;
+    evictions(&scene).await;
+    taints_and_deletions_of_nodes(&scene).await;
+    attachments(&scene).await;
+    stateful_sets(&scene).await;
+    evidence(&scene).await;
+}
+
+const FORCE: &[&str] = &["--force", "--grace-period=0", "--wait=false"];
+
+async fn deletions(scene: &Scene) {
+    let refused = Some("force-delete");
+    // Who; of a StatefulSet; its own grace; a reason on it; how; refused by.
+    let rows: [(&str, bool, i64, Option<&str>, &[&str], Option<&str>); 21] = [
+        (DEV, true, 30, None, FORCE, refused),
+        (DEV, false, 30, None, FORCE, refused),
+        (DEV, true, 30, Some("a reason without the right"), FORCE, refused),
+        (DEV, true, 30, None, &["--now", "--wait=false"], None),
+        (DEV, true, 30, None, &["--wait=false"], None),
+        (DEV, true, 0, None, &["--wait=false"], refused),
+        (DEV, true, 0, None, &["--grace-period=1", "--wait=false"], None),
+        (DEV, false, 0, None, &["--wait=false"], None),
+        (OPERATOR, false, 30, None, FORCE, None),
+        (OPERATOR, true, 30, None, FORCE, refused),
+        (OPERATOR, true, 30, Some("  "), FORCE, refused),
+        (OPERATOR, true, 30, Some("the rack burnt down"), FORCE, None),
+        (ADMIN, true, 30, None, FORCE, refused),
+        (ADMIN, true, 30, Some("the rack burnt down"), FORCE, None),
+        (EXEMPT, true, 30, None, FORCE, None),
+        (OURS, true, 30, None, FORCE, None),
+        (POD_GC, true, 30, None, FORCE, refused),
+        (STATEFUL_SETS, true, 30, None, FORCE, refused),
+        (KUBELET, true, 30, None, FORCE, None),
+        (OTHER_KUBELET, true, 30, None, FORCE, refused),
+        (DELETER, true, 30, None, FORCE, refused),
+    ];
+    for (number, (who, stateful, grace, reason, how, refusal)) in rows.into_iter().enumerate() {
+        let name = format!("force-{number}");
+        scene.pod(&name, stateful, grace, reason).await;
+        let output = scene.run(who, &[&["delete", "pod", &name][..], how].concat(), &Value::Null).await;
+        Scene::judge(
+            &format!("deletion {number}: {who} {how:?}, {stateful} {grace} {reason:?}"),
+            &output,
+            refusal,
+        );
+    }
+    let why = scene.run(DEV, &[&["delete", "pod", "force-0"][..], FORCE].concat(), &Value::Null).await.stderr;
+    for words in [
+        "node w1 has not said that its containers ended",
+        "would start another force-0",
+        "pod-safety confirm-down w1",
+        REASON,
+    ] {
+        assert!(why.contains(words), "no {words:?} in {why}");
+    }
+}
+
+/// A terminal phase is believed unless what stands beside it says otherwise; a collection is judged one by one.
+async fn pods_that_ended_and_collections(scene: &Scene) {
+    let ended = json!({ "phase": "Failed" });
+    let lies = json!({ "phase": "Failed", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i", "ready": true,
+        "restartCount": 0, "state": { "running": {} } }] });
+    for (name, status, who, refusal) in [
+        ("ended", &ended, DEV, None),
+        ("lies", &lies, DEV, Some("force-delete")),
+        ("lies-to-its-set", &lies, STATEFUL_SETS, Some("force-delete")),
+    ] {
+        scene.pod(name, true, 30, None).await;
+        let patch = json!({ "status": status }).to_string();
+        let report = ["patch", "pod", name, "--subresource=status", "--type=merge", "-p", &patch];
+        scene.run(KUBELET, &report, &Value::Null).await.text().unwrap();
+        // No grace is asked for: the phase makes it 0.
+        let output = scene.run(who, &["delete", "pod", name, "--wait=false"], &Value::Null).await;
+        Scene::judge(name, &output, refusal);
+    }
+    let path = "/api/v1/namespaces/default/pods?gracePeriodSeconds=0";
+    let output = scene.run(DEV, &["delete", "--raw", path], &Value::Null).await;
+    Scene::judge("a collection", &output, Some("force-delete"));
+    let unbound = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "unbound", "namespace": "default" },
+        "spec": { "containers": [{ "name": "main", "image": "main" }] } });
+    scene.make(&unbound).await;
+    let output = scene.run(DEV, &[&["delete", "pod", "unbound"][..], FORCE].concat(), &Value::Null).await;
+    Scene::judge("a pod without a node", &output, None);
+}
+
+async fn phases(scene: &Scene) {
+    let refused = Some("terminal-phase");
+    for (number, (who, phase, reason, refusal)) in [
+        (DEV, "Failed", None, refused),
+        (DEV, "Succeeded", None, refused),
+        (DEV, "Pending", None, None),
+        (POD_GC, "Failed", None, refused),
+        (OTHER_KUBELET, "Failed", None, refused),
+        (KUBELET, "Failed", None, None),
+        (OURS, "Failed", None, None),
+        (EXEMPT, "Failed", None, None),
+        (DEV, "Failed", Some("a reason without the right"), refused),
+        (OPERATOR, "Failed", None, refused),
+        (OPERATOR, "Failed", Some("the rack burnt down"), None),
+        (ADMIN, "Failed", None, refused),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("phase-{number}");
+        scene.pod(&name, true, 30, reason).await;
+        let patch = json!({ "status": { "phase": phase } }).to_string();
+        let write = ["patch", "pod", &name, "--subresource=status", "--type=merge", "-p", &patch];
+        let output = scene.run(who, &write, &Value::Null).await;
+        Scene::judge(&format!("phase {number}: {who} {phase} {reason:?}"), &output, refusal);
+    }
+}
+
+async fn evictions(scene: &Scene) {
+    for (number, (who, grace, reason, refusal)) in [
+        (DEV, Some(0), None, Some("eviction")),
+        (DEV, Some(1), None, None),
+        (DEV, None, None, None),
+        (DEV, Some(0), Some("a reason without the right"), Some("eviction")),
+        (OPERATOR, Some(0), None, Some("eviction")),
+        (OPERATOR, Some(0), Some("the rack burnt down"), None),
+        (EXEMPT, Some(0), None, None),
+        (OURS, Some(0), None, None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("evicted-{number}");
+        scene.pod(&name, true, 30, None).await;
+        let mut eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": name, "namespace": "default" } });
+        if let Some(grace) = grace {
+            eviction["deleteOptions"] = json!({ "gracePeriodSeconds": grace });
+        }
+        if let Some(reason) = reason {
+            eviction["metadata"]["annotations"] = json!({ REASON: reason });
+        }
+        let path = format!("/api/v1/namespaces/default/pods/{name}/eviction");
+        let output = scene.run(who, &["create", "--raw", &path, "-f", "-"], &eviction).await;
+        Scene::judge(&format!("eviction {number}: {who} {grace:?} {reason:?}"), &output, refusal);
+    }
+}
+
+async fn taints_and_deletions_of_nodes(scene: &Scene) {
+    const TAINT: &str = "node.kubernetes.io/out-of-service=somebody:NoExecute";
+    let refused = Some("node");
+    for (number, (who, ready, tainted, reason, act, refusal)) in [
+        (DEV, Some("Unknown"), false, None, "taint", refused),
+        (DEV, Some("Unknown"), false, Some("a reason without the right"), "taint", refused),
+        (OPERATOR, Some("Unknown"), false, None, "taint", refused),
+        (OPERATOR, Some("Unknown"), false, Some("I pulled its plug"), "taint", None),
+        (EXEMPT, Some("Unknown"), false, None, "taint", None),
+        (OURS, Some("Unknown"), false, None, "taint", None),
+        (DELETER, Some("Unknown"), false, None, "taint", refused),
+        (DEV, Some("Unknown"), true, None, "label", None),
+        (DEV, Some("Unknown"), false, None, "label", None),
+        (DEV, Some("Unknown"), false, None, "delete", refused),
+        (DEV, Some("False"), false, None, "delete", refused),
+        (DEV, Some("True"), false, None, "delete", None),
+        (DEV, None, false, None, "delete", None),
+        (DEV, Some("Unknown"), true, None, "delete", None),
+        (OPERATOR, Some("Unknown"), false, None, "delete", refused),
+        (OPERATOR, Some("Unknown"), false, Some("sold"), "delete", None),
+        (ADMIN, Some("Unknown"), false, None, "delete", refused),
+        (DELETER, Some("Unknown"), false, None, "delete", None),
+        (EXEMPT, Some("Unknown"), false, None, "delete", None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("node-{number}");
+        scene.node(&name, ready, reason).await;
+        if tainted {
+            scene.run(OURS, &["taint", "node", &name, TAINT], &Value::Null).await.text().unwrap();
+        }
+        let args: &[&str] = match act {
+            "taint" => &["taint", "node", &name, TAINT],
+            "label" => &["label", "node", &name, "rack=a"],
+            _ => &["delete", "node", &name, "--wait=false"],
+        };
+        let output = scene.run(who, args, &Value::Null).await;
+        Scene::judge(&format!("node {number}: {who} {act} {ready:?} {tainted} {reason:?}"), &output, refusal);
+    }
+}
+
+async fn attachments(scene: &Scene) {
+    for (number, (who, held, reason, refusal)) in [
+        (ATTACH_DETACH, true, None, Some("attachment-hold")),
+        (ATTACH_DETACH, false, None, None),
+        (DEV, true, Some("a reason without the right"), Some("attachment-hold")),
+        (OPERATOR, true, None, Some("attachment-hold")),
+        (OPERATOR, true, Some("the rack burnt down"), None),
+        (EXEMPT, true, None, None),
+        (OURS, true, None, None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("attachment-{number}");
+        let mut annotations = json!({});
+        if held {
+            annotations["pod-safety.dev/hold"] = json!("w1 may still write");
+        }
+        if let Some(reason) = reason {
+            annotations[REASON] = json!(reason);
+        }
+        let object = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": name, "annotations": annotations },
+            "spec": { "attacher": "csi.example.com", "nodeName": "w1", "source": { "persistentVolumeName": "data" } } });
+        scene.make(&object).await;
+        let output =
+            scene.run(who, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
+        Scene::judge(&format!("attachment {number}: {who} {held} {reason:?}"), &output, refusal);
+        assert!(refusal.is_none() || output.stderr.contains("is held: w1 may still write"), "{output:?}");
+    }
+}
+
+fn stateful_set(name: &str, grace: i64, reason: Option<&str>) -> Value {
+    let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
+    json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": name, "namespace": "default", "annotations": annotations },
+        "spec": { "serviceName": name, "replicas": 1, "selector": { "matchLabels": { "app": name } }, "template": {
+            "metadata": { "labels": { "app": name } },
+            "spec": { "terminationGracePeriodSeconds": grace, "containers": [{ "name": "main", "image": "main" }] } } } })
+}
+
+async fn stateful_sets(scene: &Scene) {
+    for (number, (who, grace, reason, refusal)) in [
+        (DEV, 0, None, Some("stateful-set-grace")),
+        (DEV, 1, None, None),
+        (DEV, 0, Some("it keeps nothing"), None),
+        (EXEMPT, 0, None, None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let object = stateful_set(&format!("set-{number}"), grace, reason);
+        let output = scene.run(who, &["create", "-f", "-"], &object).await;
+        Scene::judge(&format!("StatefulSet {number}: {who} {grace} {reason:?}"), &output, refusal);
+    }
+    // What is there already can be scaled, and what was well cannot be made worse.
+    let zero =
+        json!({ "spec": { "template": { "spec": { "terminationGracePeriodSeconds": 0 } } } }).to_string();
+    let scaled = scene
+        .run(DEV, &["patch", "statefulset", "set-3", "-p", r#"{"spec":{"replicas":2}}"#], &Value::Null)
+        .await;
+    Scene::judge("scaling", &scaled, None);
+    let worse = scene.run(DEV, &["patch", "statefulset", "set-1", "-p", &zero], &Value::Null).await;
+    Scene::judge("taking the grace", &worse, Some("stateful-set-grace"));
+}
+
+async fn evidence(scene: &Scene) {
+    for (number, (who, by, kind, refusal)) in [
+        (OPERATOR, OPERATOR, "Asserted", None),
+        (OPERATOR, DEV, "Asserted", Some("evidence")),
+        (OPERATOR, OPERATOR, "PowerOff", Some("evidence")),
+        (DEV, DEV, "Asserted", Some("evidence")),
+        (DEV, OPERATOR, "Asserted", Some("evidence")),
+        (EXEMPT, EXEMPT, "Asserted", Some("evidence")),
+        (ADMIN, "somebody", "Asserted", Some("evidence")),
+        (ADMIN, "admin", "Asserted", None),
+        (OURS, "pod-safety_1", "PowerOff", None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": format!("evidence-{number}") },
+            "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "kind": kind, "by": by } });
+        let field = if kind == "Asserted" { "reason" } else { "fence" };
+        object["spec"][field] = json!("because");
+        let output = scene.run(who, &["create", "-f", "-"], &object).await;
+        Scene::judge(&format!("evidence {number}: {who} says {by}, {kind}"), &output, refusal);
+    }
+}
+
+/// As it comes: nobody is refused but who speaks for another, and everybody is told.
+#[tokio::test]
+async fn in_audit_it_warns_and_lets_through() {
+    let scene = scene("replicaCount=2").await;
+    scene.pod("probe", true, 30, None).await;
+    eventually("who asks is warned", SOON, async || {
+        let force = ["delete", "pod", "probe", "--force", "--grace-period=0", "--dry-run=server"];
+        let output = scene.run(DEV, &force, &Value::Null).await;
+        let warned = output
+            .stderr
+            .contains("Validation failed for ValidatingAdmissionPolicy 'pod-safety-force-delete'");
+        seen(warned && output.status.success(), format!("{output:?}"))
+    })
+    .await
+    .unwrap();
+    let output = scene.run(DEV, &[&["delete", "pod", "probe"][..], FORCE].concat(), &Value::Null).await;
+    Scene::judge("a warning", &output, None);
+    assert!(observe::find_pod(&scene.plane.admin(), "default", "probe").await.unwrap().is_none());
+    let other = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": "forged" },
+        "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "kind": "Asserted", "by": "operator", "reason": "r" } });
+    Scene::judge("forged", &scene.run(DEV, &["create", "-f", "-"], &other).await, Some("evidence"));
+}
+
+/// kube-controller-manager's own collector, under its own account: it believes the taint and is refused, and ours has
+/// nothing to be afraid of.
+#[tokio::test]
+async fn kubernetes_own_collector_removes_nothing_without_proof() {
+    let scene = scene("admissionPolicies.action=Deny").await;
+    until_they_hold(&scene).await;
+    scene.node("w1", Some("Unknown"), None).await;
+    // From before the policies, or by who may.
+    let taint = ["taint", "node", "w1", "node.kubernetes.io/out-of-service=x:NoExecute"];
+    scene.run(OURS, &taint, &Value::Null).await.text().unwrap();
+    scene.pod("db-0", true, 30, None).await;
+    scene.run(DEV, &["delete", "pod", "db-0", "--wait=false"], &Value::Null).await.text().unwrap();
+    let accounts = ["--use-service-account-credentials=true"];
+    let controllers =
+        "pod-garbage-collector-controller,serviceaccount-token-controller,serviceaccount-controller";
+    let kcm = scene.plane.kube_controller_manager(controllers, &accounts).await.unwrap();
+    eventually("it tries, and is refused", Duration::from_secs(90), async || {
+        let page = kcm.metrics().await.map_err(|error| error.to_string())?;
+        let failed = page.lines().find(|line| {
+            line.starts_with("pod_gc_collector_force_delete_pod_errors_total")
+                && line.contains("out-of-service")
+                && !line.ends_with(" 0")
+        });
+        seen(failed.is_some(), kcm.log_text().lines().rev().take(5).collect::<Vec<_>>().join("\n"))
+    })
+    .await
+    .unwrap();
+    assert!(kcm.log_text().contains("'pod-safety-terminal-phase'"), "refused for another reason");
+    let pod = observe::find_pod(&scene.plane.admin(), "default", "db-0").await.unwrap().unwrap();
+    assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Running"));
+}
