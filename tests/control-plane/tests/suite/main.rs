@@ -4,6 +4,8 @@
 mod api_faults;
 mod bad_budgets;
 mod bad_input;
+mod chart;
+mod chart_render;
 mod disruption_beside_kcm;
 mod drain;
 mod evictions;
@@ -14,6 +16,7 @@ mod leadership;
 mod live_kubelet_with_kcm;
 mod node_lifecycle_beside_kcm;
 mod orphans;
+mod policies;
 mod prometheus;
 mod races_with_kcm;
 mod rbac;
