@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_shared::api::{Attempt, DeviceRef, Level, NodeFenceStatus, Timeouts};
+use pod_safety_shared::api::{Attempt, DeviceDriver, DeviceRef, Level, NodeFenceStatus, Timeouts};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Node, Policy};
 
@@ -65,10 +65,33 @@ pub(super) fn none_usable(policy: &Policy, incident: &Incident<'_>) -> Option<St
     Some(lacks.join("; "))
 }
 
+/// Whether a person is asked at this level: then nobody else is.
+pub(super) fn asks_a_person(level: &Level, view: &View<'_>) -> bool {
+    level.devices.iter().any(|named| {
+        let device = view.device(&named.namespace, &named.name);
+        device.is_some_and(|device| device.spec.driver == DeviceDriver::Manual)
+    })
+}
+
+/// The first level by which a machine can be switched on.
+pub(super) fn first_that_switches(policy: &Policy, incident: &Incident<'_>) -> Option<usize> {
+    let can = |level: &&Level| {
+        usable(&level.devices, incident.node(), &incident.view).is_ok()
+            && !asks_a_person(level, &incident.view)
+    };
+    policy.spec.levels.iter().position(|level| can(&level))
+}
+
 /// How a level is named to people.
 pub(super) fn words(level: &Level) -> String {
     let devices: Vec<_> = level.devices.iter().map(ToString::to_string).collect();
     format!("by the level {} with {}", level.name, devices.join(" and "))
+}
+
+/// What a person is asked for.
+pub(super) fn words_for_a_person(level: &Level, node: &str) -> String {
+    let name = &level.name;
+    format!("the level {name} is a person's: switch {node} off, then say so: pod-safety confirm-down {node}")
 }
 
 /// Which level follows on what was tried. `None`: none can be used.

@@ -126,6 +126,16 @@ fn switch_off(incident: &Incident<'_>, policy: &Policy, index: usize, rounds: u3
         return Decision::default();
     };
     let number = u32::try_from(index).unwrap_or(u32::MAX);
+    if levels::asks_a_person(level, &incident.view) {
+        let message = levels::words_for_a_person(level, &incident.name);
+        let status = NodeFenceStatus {
+            level: number,
+            rounds,
+            gates: gates::record(&[]),
+            ..incident.with(Phase::AwaitingOperator, message)
+        };
+        return incident.step(Step::Write, status);
+    }
     let attempt = Attempt {
         act: "off".to_owned(),
         level: number,

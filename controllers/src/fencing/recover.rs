@@ -122,7 +122,7 @@ fn way_on(incident: &Incident<'_>, policy: &Policy) -> Option<(u32, Vec<DeviceRe
     if let Some(attempt) = incident.status().attempts.iter().rev().find(is_off) {
         return Some((attempt.level, attempt.devices.clone()));
     }
-    let index = levels::first(policy, 0, incident)?;
+    let index = levels::first_that_switches(policy, incident)?;
     let level = policy.spec.levels.get(index)?;
     Some((u32::try_from(index).unwrap_or(u32::MAX), level.devices.clone()))
 }
@@ -130,7 +130,7 @@ fn way_on(incident: &Incident<'_>, policy: &Policy) -> Option<(u32, Vec<DeviceRe
 fn switch_on(incident: &Incident<'_>, policy: &Policy) -> Decision {
     let no_devices = |why| Hold::NoDevices { policy: Arc::clone(&policy.name), why };
     let Some((level, devices)) = way_on(incident, policy) else {
-        let why = levels::none_usable(policy, incident).unwrap_or_default();
+        let why = levels::none_usable(policy, incident).unwrap_or_else(|| "a person switches it".to_owned());
         return incident.hold_for_now(no_devices(why));
     };
     match levels::usable(&devices, incident.node(), &incident.view) {

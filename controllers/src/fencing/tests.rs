@@ -1,6 +1,7 @@
 //! Tables for `decide`: each row is a sentence.
 
 mod detect;
+mod drivers;
 mod gates;
 mod progress;
 mod properties;

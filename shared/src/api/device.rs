@@ -30,6 +30,7 @@ use super::{Condition, NodeSelector};
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = ("(self.driver == 'Agent') == has(self.agent)", "agent is needed with driver Agent, and only there"),
+    validation = ("self.driver in ['Agent', 'Redfish'] || !(has(self.parameters) || has(self.nodeParameters) || has(self.secretParameters))", "parameters, nodeParameters and secretParameters are for the drivers Agent and Redfish"),
     validation = ("!has(self.parameters) || !('action' in self.parameters || 'option' in self.parameters || 'method' in self.parameters)", "action, option and method are chosen by pod-safety: it only asks for goals (off, on), never for a pulse (reboot, cycle)"),
 )]
 pub struct FenceDeviceSpec {
@@ -76,6 +77,8 @@ pub enum DeviceDriver {
     Agent,
     /// A Redfish service.
     Redfish,
+    /// A person: pod-safety asks nobody and waits for `pod-safety confirm-down`.
+    Manual,
 }
 
 /// A parameter from a Secret.

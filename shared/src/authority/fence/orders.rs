@@ -32,6 +32,8 @@ pub(in crate::authority) enum OrderError {
     NotTrusted(DeviceRef),
     #[error("device {device} is not for node {node}: its nodeSelector does not choose it")]
     NotForNode { device: DeviceRef, node: String },
+    #[error("device {0} is a person, whom nobody can ask but by words: see pod-safety confirm-down")]
+    Manual(DeviceRef),
     #[error("device {device}, parameter {parameter:?}")]
     Render { device: DeviceRef, parameter: String, source: Box<RenderError> },
     #[error("device {device}, parameter {parameter:?}: {why}")]
@@ -112,7 +114,8 @@ impl Reader<'_> {
             Act::Look => spec.timeout_seconds.look,
         };
         let within = Duration::from_secs(seconds.into());
-        let order = Order { driver: driver(&spec), parameters, machine: facts.machine.clone(), act, within };
+        let driver = driver(&spec).ok_or_else(|| OrderError::Manual(device.clone()))?;
+        let order = Order { driver, parameters, machine: facts.machine.clone(), act, within };
         Ok((order, spec.identity_check))
     }
 
@@ -175,10 +178,12 @@ impl Reader<'_> {
     }
 }
 
-fn driver(spec: &FenceDeviceSpec) -> Driver {
+/// `None`: nobody can be asked.
+fn driver(spec: &FenceDeviceSpec) -> Option<Driver> {
     match spec.driver {
-        DeviceDriver::Agent => Driver::Agent(spec.agent.as_deref().unwrap_or_default().into()),
-        DeviceDriver::Redfish => Driver::Redfish,
+        DeviceDriver::Agent => Some(Driver::Agent(spec.agent.as_deref().unwrap_or_default().into())),
+        DeviceDriver::Redfish => Some(Driver::Redfish),
+        DeviceDriver::Manual => None,
     }
 }
 
