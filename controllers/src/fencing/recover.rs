@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::api::{Attempt, DeviceRef, NodeFenceStatus, Phase, Recovery};
+use pod_safety_shared::api::{Attempt, DeviceRef, KindOfEvidence, NodeFenceStatus, Phase, Recovery};
 use pod_safety_shared::authority::{Hold, Step};
 use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Node, Policy, Proof, Readiness};
@@ -66,9 +66,10 @@ pub(super) fn fenced(incident: &Incident<'_>) -> Decision {
     if let Machine::OtherLife(node) = incident.machine {
         return back(incident, node);
     }
-    if let Err(decision) = proved(incident) {
-        return decision;
-    }
+    let proof = match proved(incident) {
+        Ok(proof) => proof,
+        Err(decision) => return decision,
+    };
     let name = || Arc::clone(&incident.name);
     if let Some(node) = incident.node().filter(|_| !incident.status().tainted) {
         if node.readiness == Readiness::Ready {
@@ -80,6 +81,12 @@ pub(super) fn fenced(incident: &Incident<'_>) -> Decision {
     }
     match released(incident) {
         Err(decision) => decision,
+        Ok(())
+            if proof.spec.kind == KindOfEvidence::Decommissioned
+                && matches!(incident.machine, Machine::Gone) =>
+        {
+            incident.turn(Phase::Done, "its Machine is gone, and its Node with it")
+        }
         Ok(()) => match incident.policy().filter(|policy| may_switch_on(incident, policy)) {
             Some(policy) => gates::paused(policy)
                 .map_or_else(|| switch_on(incident, policy), |hold| incident.hold_for_now(hold)),
@@ -133,6 +140,10 @@ fn switch_on(incident: &Incident<'_>, policy: &Policy) -> Decision {
         let why = levels::none_usable(policy, incident).unwrap_or_else(|| "a person switches it".to_owned());
         return incident.hold_for_now(no_devices(why));
     };
+    let devices = levels::that_switch_on(&devices, &incident.view);
+    if devices.is_empty() {
+        return incident.hold(Hold::MachineHeld { node: Arc::clone(&incident.name) });
+    }
     match levels::usable(&devices, incident.node(), &incident.view) {
         Err(why) => incident.hold_for_now(no_devices(why)),
         Ok(within) => {

@@ -46,3 +46,72 @@ fn a_person_is_asked_when_the_levels_before_failed_and_never_to_switch_it_on() {
     alone.wait(20);
     assert_eq!(alone.words("n"), ["?NoDevices"]);
 }
+
+fn by(driver: &str) -> impl Fn(&mut Value) + use<'_> {
+    move |device| {
+        device["spec"]["driver"] = json!(driver);
+        match driver {
+            "External" => {
+                let template = json!({ "apiVersion": "g/v1", "kind": "ATemplate", "name": "a" });
+                device["spec"]["external"] = json!({ "templateRef": template });
+            }
+            "NetworkFence" => device["spec"]["networkFence"] = json!({ "className": "rbd" }),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn the_word_of_another_remediator_is_not_asked_for_where_only_what_was_verified_counts() {
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.device("far", by("External"));
+    stage.policy(|policy| policy.levels = vec![level("far", 1)]);
+    assert_eq!(stage.clone().act("n"), ["off 1 by far"]);
+    stage.policy(|policy| policy.minimum_evidence = Grade::Verified);
+    assert_eq!(stage.words("n"), ["write Pending", "?NoDevices"]);
+    assert!(stage.sentence("n").contains("minimumEvidence is Verified"), "{}", stage.sentence("n"));
+    stage.policy(|policy| policy.levels = vec![level("far", 1), level("bmc", 1)]);
+    assert_eq!(stage.act("n"), ["off 1 by bmc"], "the next level can");
+}
+
+#[test]
+fn fencing_the_storage_alone_ends_nothing_that_runs() {
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.device("rbd", by("NetworkFence"));
+    stage.policy(|policy| policy.levels = vec![level("rbd", 1)]);
+    assert_eq!(stage.words("n"), ["write Pending", "?NoDevices"]);
+    assert!(stage.sentence("n").contains("storage alone"), "{}", stage.sentence("n"));
+    stage.policy(|policy| policy.levels[0].devices.extend(level("bmc", 1).devices));
+    assert_eq!(stage.act("n"), ["off 1 by rbd+bmc"]);
+    stage.seen("Off");
+    assert_eq!(stage.act("n"), ["prove"]);
+    stage.policy(|policy| policy.recovery = Recovery::PowerOn);
+    assert_eq!(stage.act("n"), ["taint"]);
+    stage.wait(20);
+    assert_eq!(stage.act("n"), ["on 2 by bmc"], "what is fenced is lifted when the node is back");
+}
+
+#[test]
+fn a_machine_that_is_gone_is_not_switched_on_and_its_incident_ends_with_its_node() {
+    let fenced = || {
+        let mut stage = Stage::at(Phase::Fenced, |status| {
+            (status.tainted, status.evidence) = (true, Some("gone".to_owned()));
+            let verified = Verified { power: "Off".to_owned(), ..Verified::default() };
+            let devices = level("machine", 1).devices;
+            let off = "off".to_owned();
+            let verified = Some(verified);
+            status.attempts = vec![Attempt { id: 1, act: off, devices, verified, ..Attempt::default() }];
+        });
+        stage.device("machine", by("Machine"));
+        stage.policy(|policy| {
+            (policy.levels, policy.recovery) = (vec![level("machine", 1)], Recovery::PowerOn);
+        });
+        stage.proof("n", "gone", KindOfEvidence::Decommissioned);
+        stage.wait(20);
+        stage
+    };
+    assert_eq!(fenced().words("n"), ["?MachineHeld"]);
+    let mut gone = fenced();
+    gone.gone(Kind::Nodes, "n");
+    assert_eq!(gone.act("n"), ["write Done"]);
+}

@@ -3,10 +3,11 @@
 
 use serde_json::json;
 
-use super::orders::path_of;
+use super::orders::{Known, Looked, Ready, Way, path_of};
 use super::step::{Acting, condition};
 use crate::api::{
-    DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, Sample, TargetStatus,
+    DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, Sample,
+    TargetStatus,
 };
 use crate::authority::act::Outcome;
 use crate::authority::claim::Monitor;
@@ -57,11 +58,19 @@ async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<
     let facts = acting.looker.reader.facts(&node).await.map_err(Outcome::Failed)?;
     let order = acting.looker.reader.order(device, &facts, Act::Look).await;
     let checked = match &order {
-        Ok((order, _)) => acting.looker.transport.check(&order.driver, &order.parameters).await.err(),
+        Ok(Ready { way: Way::Order(order), .. }) => {
+            acting.looker.transport.check(&order.driver, &order.parameters).await.err()
+        }
         // The answer says it.
-        Err(_) => None,
+        Ok(Ready { way: Way::Object(_), .. }) | Err(_) => None,
     };
-    let (check, sample) = acting.looker.answer(device, order).await;
+    let clients = match &order {
+        Ok(Ready { way: Way::Object(order), .. }) => {
+            super::objects::clients(acting.means.connection, order).await
+        }
+        Ok(Ready { way: Way::Order(_), .. }) | Err(_) => Vec::new(),
+    };
+    let Looked { check, sample } = acting.looker.answer(device, order, Known::Nothing).await;
     let Sample { at, power, identity, said, .. } = sample;
     let message = match checked {
         Some(error) => error.to_string(),
@@ -72,7 +81,7 @@ async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<
         None if power == "Unknown" => said,
         None => String::new(),
     };
-    Ok(TargetStatus { node: node.name, power, identity, looked: at, message })
+    Ok(TargetStatus { node: node.name, power, identity, looked: at, clients, message })
 }
 
 async fn write(

@@ -45,6 +45,7 @@ impl Hold {
             Self::ControlPlane { .. } | Self::ControlPlaneQuorum { .. } => "ControlPlane",
             Self::Concurrency { .. } => "Concurrency",
             Self::Cooldown { .. } => "Cooldown",
+            Self::RemediationTimedOut { .. } => "RemediationTimedOut",
             Self::OurNode { .. } => "OurNode",
             Self::NoDevices { .. } => "NoDevices",
             Self::AttemptUnderWay { .. } => "AttemptUnderWay",
@@ -118,6 +119,7 @@ impl Hold {
         "ControlPlane",
         "Concurrency",
         "Cooldown",
+        "RemediationTimedOut",
         "OurNode",
         "NoDevices",
         "AttemptUnderWay",
@@ -158,6 +160,7 @@ impl Hold {
             | Self::DryRun { .. }
             | Self::Paused { .. }
             | Self::LeftAlone { .. }
+            | Self::RemediationTimedOut { .. }
             | Self::TooManyLost { .. }
             | Self::ZoneInTrouble { .. }
             | Self::ControlPlane { .. }
