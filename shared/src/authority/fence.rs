@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `render` | what of a device's spec is meant for one node |
 //! | `orders` | the device and its Secrets, read by quorum, as orders; and the looks |
+//! | `asking` | which object, if it is one, and for how long |
 //! | `objects` | devices that are objects of the cluster |
 //! | `judge` | what looks prove. Pure |
 //! | `step` | the steps |
@@ -17,6 +18,7 @@
 //! `off` is a hint: that the machine is off follows from two later looks, apart, during which its kubelet was silent.
 //! A step ends with the leader's term: a device that is being asked then is left, and what was started for it is killed.
 
+mod asking;
 mod courtesy;
 mod judge;
 mod mark;

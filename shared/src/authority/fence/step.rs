@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::asking::asked;
 use super::courtesy;
 use super::judge::{Seen, judge};
 use super::mark::{self, When};
-use super::objects::{self, ObjectOrder, lift};
-use super::orders::{Looked, Looker, OUTCOME_MOST, OrderError, Way, answered, path_of};
+use super::objects::lift;
+use super::orders::{Looked, Looker, OUTCOME_MOST, answered, path_of};
 use super::render::Facts;
 use super::{Fencing, Step, Target, incident_name};
 use crate::api::{
-    ActedOn, Attempt, Condition, DeviceRef, FenceDeviceStatus, FenceEvidenceSpec, FenceEvidenceStatus, Gate,
+    Attempt, Condition, DeviceRef, FenceDeviceStatus, FenceEvidenceSpec, FenceEvidenceStatus, Gate,
     Incarnation, KindOfEvidence, NodeFenceSpec, NodeFenceStatus, Phase, Sample, Trigger, Verified,
     group_path, object,
 };
@@ -24,7 +25,7 @@ use crate::client::{ApiError, Call, Method};
 use crate::clock::Env;
 use crate::model::Rv;
 use crate::record::error_chain;
-use crate::transport::{Act, Answer, DeviceError, FenceTransport, Order};
+use crate::transport::{Act, FenceTransport};
 use crate::wire::{self, Raw};
 
 /// What a step needs.
@@ -125,8 +126,8 @@ async fn open(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> 
 }
 
 /// The cache suspects; this convicts: it is the same incarnation, and nobody has heard of it since the cache did. What
-/// a person or another remediator asked for may be healthy. Gives back whether there is a Node: without one nothing is begun anew, and what
-/// was begun goes on.
+/// a person or another remediator asked for may be healthy. Gives back whether there is a Node: without one nothing is
+/// begun anew, and what was begun goes on.
 async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
     let Look { node, lease, .. } =
         look(acting.means.connection, acting.env, &spec.node.name).await.map_err(Outcome::Failed)?;
@@ -256,57 +257,6 @@ async fn attempt(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
         last.outcome = Some(said);
     }
     status(acting, target, rv, &wanted).await.map(drop)
-}
-
-/// A device that is about to be asked.
-enum Asked {
-    Order(Order),
-    Object(Box<(ObjectOrder, ActedOn)>),
-}
-
-impl Asked {
-    fn object(&self) -> Option<&ActedOn> {
-        match self {
-            Self::Order(_) => None,
-            Self::Object(object) => Some(&object.1),
-        }
-    }
-
-    async fn ask(self, acting: &Acting<'_>, target: &Target) -> Result<Answer, DeviceError> {
-        match self {
-            Self::Order(order) => acting.looker.ask(order).await,
-            Self::Object(object) => objects::carry_out(acting, target, &object.0, &object.1).await,
-        }
-    }
-}
-
-/// Which object it is, if it is one; and for no longer than the attempt says.
-async fn asked(
-    acting: &Acting<'_>,
-    target: &Target,
-    device: &DeviceRef,
-    way: Way,
-    within: Duration,
-) -> Result<Asked, OrderError> {
-    match way {
-        Way::Order(order) => {
-            let within = order.within.min(within);
-            Ok(Asked::Order(Order { within, ..order }))
-        }
-        Way::Object(order) => {
-            let within = order.within.min(within);
-            let order = ObjectOrder { within, ..order };
-            let mut written = target.status.attempts.iter().rev().flat_map(|attempt| &attempt.objects);
-            // What was asked before is what is asked again: a Machine may be gone by now.
-            let object = match written.find(|object| object.device == *device) {
-                Some(object) => object.clone(),
-                None => {
-                    objects::resolve(acting.means.connection, &order, &target.fence.uid.to_string()).await?
-                }
-            };
-            Ok(Asked::Object(Box::new((order, object))))
-        }
-    }
 }
 
 fn cut(text: &mut String, most: usize) {
