@@ -270,7 +270,7 @@ impl AuthorityMetrics {
                     &["step", "outcome"],
                 )?;
                 registry.register(Box::new(steps.clone()))?;
-                for step in Step::NAMES.into_iter().chain(["monitor"]) {
+                for step in Step::NAMES.into_iter().chain(["monitor", "remediate"]) {
                     steps.with_label_values(&[step, "written"]);
                 }
                 steps

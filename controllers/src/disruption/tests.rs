@@ -92,6 +92,7 @@ fn words(decision: &Decision) -> Vec<String> {
         | Intent::Delete(_)
         | Intent::Fence(_)
         | Intent::Monitor(_)
+        | Intent::Remediate(_)
         | Intent::Update(Update::Node(_) | Update::PodOfLostNode { .. }) => "another's".to_owned(),
     };
     decision.intents.iter().map(word).collect()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Hold, incident_name};
+use pod_safety_shared::authority::{Hold, Intent, incident_name};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Mode, Subject};
@@ -13,6 +13,7 @@ use super::detect::detect;
 use super::incident::{Incident, is_about};
 use super::monitor::monitor;
 use super::progress::progress;
+use super::remediate::{Wanted, remediate};
 
 /// What waits for others, or for numbers that no event brings, is looked at this often.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -50,6 +51,18 @@ pub(super) const NEEDS: &[Kind] = &[
     Kind::FenceEvidences,
 ];
 
+/// Beyond that it hears of those who ask for nodes to be fenced. Whether it can does not hold up the others.
+pub(super) const FOLLOWED: &[Kind] = &[
+    Kind::Pods,
+    Kind::Nodes,
+    Kind::NodeLeases,
+    Kind::FenceDevices,
+    Kind::FencePolicies,
+    Kind::NodeFences,
+    Kind::FenceEvidences,
+    Kind::Remediations,
+];
+
 /// What an operator decided.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -67,6 +80,7 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
     if let Key::Node(name) = key
         && policies == 0
         && view.fences_of(name).next().is_none()
+        && view.remediations_of(name).next().is_none()
     {
         return Decision::default();
     }
@@ -120,14 +134,19 @@ fn about_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> D
         let found = detect(node, over, view, now, config);
         add(&mut decision, waits(None).filter(|_| !found.intents.is_empty()).unwrap_or(found));
     }
+    for remediation in view.remediations_of(name) {
+        let Wanted { step, reply } = remediate(remediation, node, view, now, config);
+        add(&mut decision, waits(None).filter(|_| !step.intents.is_empty()).unwrap_or(step));
+        decision.intents.extend(reply);
+    }
     decision
 }
 
 /// One step at a time is taken for a node: the first one that is wanted. The others are wanted again.
 fn add(decision: &mut Decision, other: Decision) {
     let Decision { intents, holds, recheck_at } = other;
-    if decision.intents.is_empty() {
-        decision.intents = intents;
+    if !decision.intents.iter().any(|intent| matches!(intent, Intent::Fence(_))) {
+        decision.intents.extend(intents);
     }
     decision.holds.extend(holds);
     decision.recheck_at = decision.recheck_at.into_iter().chain(recheck_at).min();

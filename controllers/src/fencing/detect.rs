@@ -94,7 +94,9 @@ pub(super) fn detect(
         return hold(Hold::WouldFence { node: name(), why, policy: Arc::clone(&policy.name) });
     }
     match over {
-        None => open(node, &life.boot_id, policy, why),
+        None => {
+            open(node, &life.boot_id, policy, FenceTrigger { kind: Trigger::Detected, reason: why, by: None })
+        }
         Some(fence) if fence.deleting => Decision::default(),
         Some(fence) if fence.status.phase == Phase::Cancelled && !fence.spec.cancelled => reopen(fence, &why),
         Some(fence) => {
@@ -104,7 +106,8 @@ pub(super) fn detect(
     }
 }
 
-fn open(node: &Node, boot_id: &str, policy: &Policy, reason: String) -> Decision {
+/// An incident of the life in which this node is.
+pub(super) fn open(node: &Node, boot_id: &str, policy: &Policy, trigger: FenceTrigger) -> Decision {
     let spec = NodeFenceSpec {
         node: Incarnation {
             name: node.name.to_string(),
@@ -112,7 +115,7 @@ fn open(node: &Node, boot_id: &str, policy: &Policy, reason: String) -> Decision
             boot_id: boot_id.to_owned(),
         },
         policy: policy.name.to_string(),
-        trigger: FenceTrigger { kind: Trigger::Detected, reason, by: None },
+        trigger,
         dry_run: policy.spec.mode == PolicyMode::DryRun,
         cancelled: false,
     };
@@ -121,7 +124,7 @@ fn open(node: &Node, boot_id: &str, policy: &Policy, reason: String) -> Decision
 
 /// The incident of this life was called off because the node was heard again, and it is lost again: the name is the
 /// same, so there cannot be another one.
-fn reopen(fence: &Fence, why: &str) -> Decision {
+pub(super) fn reopen(fence: &Fence, why: &str) -> Decision {
     let mut status = fence.status.clone();
     (status.phase, status.level, status.rounds) = (Phase::Pending, 0, 0);
     status.gates.clear();

@@ -15,7 +15,7 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Fence, Kind, Node, Policy, Readiness};
 
 use super::incident::Incident;
-use super::levels;
+use super::{levels, remediate};
 
 /// The label of nodes on which the control plane runs.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
@@ -27,10 +27,11 @@ const FEWEST_LOST: usize = 2;
 const FEWEST_LOST_IN_ZONE: usize = 3;
 
 /// The gates by their names in statuses and metrics.
-pub(super) const NAMES: [&str; 10] = [
+pub(super) const NAMES: [&str; 11] = [
     "FencingUnreadable",
     "Paused",
     "LeftAlone",
+    "RemediationTimedOut",
     "MaybeItIsUs",
     "ZoneInTrouble",
     "ControlPlane",
@@ -68,6 +69,7 @@ fn own(incident: &Incident<'_>, policy: &Policy, too_many_lost: Option<Hold>) ->
         unreadable(&incident.view, &[Kind::FencePolicies, Kind::NodeFences]),
         paused(policy),
         incident.node().and_then(left_alone),
+        remediate::timed_out(incident),
         too_many_lost,
         incident.node().and_then(|node| zone_in_trouble(node, policy, &incident.view)),
         incident.node().and_then(|node| control_plane(node, policy, incident)),

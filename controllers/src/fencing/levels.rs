@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_shared::api::{Attempt, DeviceRef, Level, NodeFenceStatus, Timeouts};
+use pod_safety_shared::api::{
+    Attempt, DeviceDriver, DeviceRef, KindOfEvidence, Level, NodeFenceStatus, Timeouts,
+};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Node, Policy};
 
@@ -49,9 +51,40 @@ pub(super) fn usable(devices: &[DeviceRef], node: Option<&Node>, view: &View<'_>
     if devices.is_empty() { Err("it names no device".to_owned()) } else { Ok(within) }
 }
 
+fn driver(named: &DeviceRef, view: &View<'_>) -> Option<DeviceDriver> {
+    view.device(&named.namespace, &named.name).map(|device| device.spec.driver)
+}
+
+/// Whether a level can prove what its policy asks for, and for how long it may take.
+pub(super) fn fits(level: &Level, policy: &Policy, incident: &Incident<'_>) -> Result<Within, String> {
+    let within = usable(&level.devices, incident.node(), &incident.view)?;
+    let storage = |named: &DeviceRef| driver(named, &incident.view) == Some(DeviceDriver::NetworkFence);
+    if level.devices.iter().all(storage) {
+        return Err(
+            "it fences storage alone: beside it there must be a device that ends what runs there".to_owned()
+        );
+    }
+    let external = |named: &&DeviceRef| driver(named, &incident.view) == Some(DeviceDriver::External);
+    match level.devices.iter().find(external) {
+        Some(named) if policy.spec.minimum_evidence > KindOfEvidence::Remediated.grade() => Err(format!(
+            "device {named} only has the word of another remediator, and the policy's minimumEvidence is Verified"
+        )),
+        Some(_) | None => Ok(within),
+    }
+}
+
+/// Those of an attempt by which a machine can be switched on: a Machine that was deleted is no more.
+pub(super) fn that_switch_on(devices: &[DeviceRef], view: &View<'_>) -> Vec<DeviceRef> {
+    let can = |named: &&DeviceRef| match driver(named, view) {
+        Some(DeviceDriver::Machine | DeviceDriver::NetworkFence | DeviceDriver::Manual) => false,
+        Some(DeviceDriver::Agent | DeviceDriver::Redfish | DeviceDriver::External) | None => true,
+    };
+    devices.iter().filter(can).cloned().collect()
+}
+
 /// The first level from this one on that can be used.
 pub(super) fn first(policy: &Policy, from: usize, incident: &Incident<'_>) -> Option<usize> {
-    let can = |level: &Level| usable(&level.devices, incident.node(), &incident.view).is_ok();
+    let can = |level: &Level| fits(level, policy, incident).is_ok();
     (from..).zip(policy.spec.levels.iter().skip(from)).find(|(_, level)| can(level)).map(|(index, _)| index)
 }
 
@@ -59,10 +92,25 @@ pub(super) fn first(policy: &Policy, from: usize, incident: &Incident<'_>) -> Op
 pub(super) fn none_usable(policy: &Policy, incident: &Incident<'_>) -> Option<String> {
     let mut lacks = Vec::new();
     for level in &policy.spec.levels {
-        let why = usable(&level.devices, incident.node(), &incident.view).err()?;
+        let why = fits(level, policy, incident).err()?;
         lacks.push(format!("level {}: {why}", level.name));
     }
     Some(lacks.join("; "))
+}
+
+/// Whether a person is asked at this level: then nobody else is.
+pub(super) fn asks_a_person(level: &Level, view: &View<'_>) -> bool {
+    level.devices.iter().any(|named| driver(named, view) == Some(DeviceDriver::Manual))
+}
+
+/// The first level by which a machine can be switched on.
+pub(super) fn first_that_switches(policy: &Policy, incident: &Incident<'_>) -> Option<usize> {
+    let can = |level: &&Level| {
+        usable(&level.devices, incident.node(), &incident.view).is_ok()
+            && !asks_a_person(level, &incident.view)
+            && !that_switch_on(&level.devices, &incident.view).is_empty()
+    };
+    policy.spec.levels.iter().position(|level| can(&level))
 }
 
 /// How a level is named to people.
@@ -71,13 +119,21 @@ pub(super) fn words(level: &Level) -> String {
     format!("by the level {} with {}", level.name, devices.join(" and "))
 }
 
+/// What a person is asked for.
+pub(super) fn words_for_a_person(level: &Level, node: &str) -> String {
+    let name = &level.name;
+    format!("the level {name} is a person's: switch {node} off, then say so: pod-safety confirm-down {node}")
+}
+
 /// Which level follows on what was tried. `None`: none can be used.
 pub(super) fn next(policy: &Policy, incident: &Incident<'_>) -> Option<Next> {
     let status = incident.status();
     let current = usize::try_from(status.level).unwrap_or(usize::MAX);
-    let again = policy.spec.levels.get(current).filter(|level| {
-        !is_exhausted(level, status) && usable(&level.devices, incident.node(), &incident.view).is_ok()
-    });
+    let again = policy
+        .spec
+        .levels
+        .get(current)
+        .filter(|level| !is_exhausted(level, status) && fits(level, policy, incident).is_ok());
     if again.is_some() {
         return Some(Next::Try { level: current, rounds: status.rounds });
     }

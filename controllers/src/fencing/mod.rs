@@ -25,7 +25,7 @@
 //! | after evidence | Ready with another boot, and no pod of the old life is left | `Untaint`, or `Write` Done |
 //! | | a sign of life of the same boot for half a minute | `Contradict` |
 //!
-//! and for each device, at its change and from time to time: `Monitor`.
+//! and for each device, at its change and from time to time: `Monitor`; for each PodSafetyRemediation: `Remediate`.
 //!
 //! | file | says |
 //! |---|---|
@@ -35,6 +35,7 @@
 //! | `progress` | from suspicion to evidence |
 //! | `doubt` | whether a node that was found off lives |
 //! | `recover` | from evidence to a node that is back |
+//! | `remediate` | what other remediators ask for, and are answered |
 //! | `monitor` | which devices are looked through |
 //!
 //! **Invariants.** Nothing is switched off while a gate is closed, nor by a dry run, nor for one who was heard again or
@@ -56,6 +57,7 @@ mod metrics;
 mod monitor;
 mod progress;
 mod recover;
+mod remediate;
 mod run;
 
 pub use decide::{Config, Key, decide};

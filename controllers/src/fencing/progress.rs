@@ -14,7 +14,7 @@ use super::decide::LOOK_AGAIN;
 use super::gates::{self, For};
 use super::incident::{Incident, Machine};
 use super::levels::{self, Next};
-use super::recover;
+use super::{recover, remediate};
 
 /// Decides about a live incident.
 pub(super) fn progress(incident: &Incident<'_>) -> Decision {
@@ -62,6 +62,9 @@ fn adopted(incident: &Incident<'_>) -> Option<Decision> {
 fn called_off(incident: &Incident<'_>) -> Option<Decision> {
     if incident.is_heard_again() {
         return Some(incident.turn(Phase::Cancelled, "the node was heard again, in the same life"));
+    }
+    if remediate::is_taken_back(incident) {
+        return Some(incident.turn(Phase::Cancelled, "who asked for it does not any more"));
     }
     incident.fence.spec.cancelled.then(|| incident.turn(Phase::Cancelled, "somebody cancelled it"))
 }
@@ -122,10 +125,20 @@ fn held(incident: &Incident<'_>, closed: Vec<Hold>) -> Decision {
 
 fn switch_off(incident: &Incident<'_>, policy: &Policy, index: usize, rounds: u32) -> Decision {
     let Some(level) = policy.spec.levels.get(index) else { return Decision::default() };
-    let Ok(within) = levels::usable(&level.devices, incident.node(), &incident.view) else {
+    let Ok(within) = levels::fits(level, policy, incident) else {
         return Decision::default();
     };
     let number = u32::try_from(index).unwrap_or(u32::MAX);
+    if levels::asks_a_person(level, &incident.view) {
+        let message = levels::words_for_a_person(level, &incident.name);
+        let status = NodeFenceStatus {
+            level: number,
+            rounds,
+            gates: gates::record(&[]),
+            ..incident.with(Phase::AwaitingOperator, message)
+        };
+        return incident.step(Step::Write, status);
+    }
     let attempt = Attempt {
         act: "off".to_owned(),
         level: number,

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::api::{Attempt, DeviceRef, NodeFenceStatus, Phase, Recovery};
+use pod_safety_shared::api::{Attempt, DeviceRef, KindOfEvidence, NodeFenceStatus, Phase, Recovery};
 use pod_safety_shared::authority::{Hold, Step};
 use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Node, Policy, Proof, Readiness};
@@ -66,9 +66,10 @@ pub(super) fn fenced(incident: &Incident<'_>) -> Decision {
     if let Machine::OtherLife(node) = incident.machine {
         return back(incident, node);
     }
-    if let Err(decision) = proved(incident) {
-        return decision;
-    }
+    let proof = match proved(incident) {
+        Ok(proof) => proof,
+        Err(decision) => return decision,
+    };
     let name = || Arc::clone(&incident.name);
     if let Some(node) = incident.node().filter(|_| !incident.status().tainted) {
         if node.readiness == Readiness::Ready {
@@ -80,6 +81,12 @@ pub(super) fn fenced(incident: &Incident<'_>) -> Decision {
     }
     match released(incident) {
         Err(decision) => decision,
+        Ok(())
+            if proof.spec.kind == KindOfEvidence::Decommissioned
+                && matches!(incident.machine, Machine::Gone) =>
+        {
+            incident.turn(Phase::Done, "its Machine is gone, and its Node with it")
+        }
         Ok(()) => match incident.policy().filter(|policy| may_switch_on(incident, policy)) {
             Some(policy) => gates::paused(policy)
                 .map_or_else(|| switch_on(incident, policy), |hold| incident.hold_for_now(hold)),
@@ -122,7 +129,7 @@ fn way_on(incident: &Incident<'_>, policy: &Policy) -> Option<(u32, Vec<DeviceRe
     if let Some(attempt) = incident.status().attempts.iter().rev().find(is_off) {
         return Some((attempt.level, attempt.devices.clone()));
     }
-    let index = levels::first(policy, 0, incident)?;
+    let index = levels::first_that_switches(policy, incident)?;
     let level = policy.spec.levels.get(index)?;
     Some((u32::try_from(index).unwrap_or(u32::MAX), level.devices.clone()))
 }
@@ -130,9 +137,13 @@ fn way_on(incident: &Incident<'_>, policy: &Policy) -> Option<(u32, Vec<DeviceRe
 fn switch_on(incident: &Incident<'_>, policy: &Policy) -> Decision {
     let no_devices = |why| Hold::NoDevices { policy: Arc::clone(&policy.name), why };
     let Some((level, devices)) = way_on(incident, policy) else {
-        let why = levels::none_usable(policy, incident).unwrap_or_default();
+        let why = levels::none_usable(policy, incident).unwrap_or_else(|| "a person switches it".to_owned());
         return incident.hold_for_now(no_devices(why));
     };
+    let devices = levels::that_switch_on(&devices, &incident.view);
+    if devices.is_empty() {
+        return incident.hold(Hold::MachineHeld { node: Arc::clone(&incident.name) });
+    }
     match levels::usable(&devices, incident.node(), &incident.view) {
         Err(why) => incident.hold_for_now(no_devices(why)),
         Ok(within) => {

@@ -10,7 +10,7 @@ use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::{Kind, Pod};
 use prometheus::Registry;
 
-use super::decide::NEEDS;
+use super::decide::FOLLOWED;
 use super::metrics::FencingMetrics;
 use super::{Config, Key, decide};
 
@@ -26,7 +26,7 @@ impl Fencing {
     pub const NAME: &'static str = "fencing";
 
     /// What it must know of the cluster.
-    pub const KINDS: &'static [Kind] = NEEDS;
+    pub const KINDS: &'static [Kind] = FOLLOWED;
 
     /// A controller by `config`.
     ///
@@ -91,6 +91,7 @@ impl Controller for Fencing {
         self.metrics.show(view);
         view.nodes().for_each(|node| mark(Key::Node(Arc::clone(&node.name))));
         view.fences().for_each(|fence| mark(Key::Node(fence.spec.node.name.as_str().into())));
+        view.remediations().filter_map(|one| one.node()).for_each(|node| mark(Key::Node(node.into())));
         view.devices().for_each(|device| mark(Key::Device(device.uid.clone())));
     }
 

@@ -1,19 +1,21 @@
 //! Tables for `decide`: each row is a sentence.
 
 mod detect;
+mod drivers;
 mod gates;
 mod progress;
 mod properties;
 mod recover;
+mod remediate;
 mod stage;
 mod storm;
 mod wiring;
 
 use pod_safety_shared::api::{
-    Attempt, FencePolicySpec, FenceTrigger, Grade, KindOfEvidence, Level, NodeFenceStatus, Phase, PolicyMode,
-    Recovery, Trigger, Verified, When,
+    Attempt, FencePolicySpec, FenceTrigger, Grade, KindOfEvidence, Level, NodeFenceStatus, Phase,
+    PodSafetyRemediationStatus, PolicyMode, Recovery, Trigger, Verified, When,
 };
-use pod_safety_shared::authority::{Intent, Step};
+use pod_safety_shared::authority::{Intent, Reply, Step};
 use pod_safety_shared::drive::{Decision, Mode};
 use pod_safety_shared::model::Kind;
 use serde_json::{Value, json};
@@ -27,10 +29,23 @@ fn config() -> Config {
 
 /// The step that a decision takes.
 fn step(decision: &Decision) -> Option<&Step> {
-    decision.intents.first().map(|intent| match intent {
-        Intent::Fence(fencing) => &fencing.step,
+    let mut steps = decision.intents.iter().filter_map(|intent| match intent {
+        Intent::Fence(fencing) => Some(&fencing.step),
+        Intent::Remediate(_) => None,
         other => panic!("{other:?}"),
-    })
+    });
+    let first = steps.next();
+    assert!(steps.next().is_none(), "one step at a time: {decision:?}");
+    first
+}
+
+/// What those are answered who ask for a node to be fenced.
+fn replies(decision: &Decision) -> Vec<&Reply> {
+    let wishes = decision.intents.iter().filter_map(|intent| match intent {
+        Intent::Remediate(wish) => Some(&wish.reply),
+        _ => None,
+    });
+    wishes.collect()
 }
 
 /// The status that a step leaves.
@@ -40,10 +55,20 @@ fn status(step: &Step) -> Option<&NodeFenceStatus> {
 
 /// What a decision wants, in words: the step, and what is held.
 fn words(decision: &Decision) -> Vec<String> {
-    assert!(decision.intents.len() <= 1, "one step at a time: {decision:?}");
     let mut words: Vec<String> = step(decision).map(step_words).into_iter().collect();
+    words.extend(replies(decision).into_iter().map(|reply| match reply {
+        Reply::Keep => "keep".to_owned(),
+        Reply::LetGo => "let go".to_owned(),
+        Reply::Say(status) => format!("say {}", said(status)),
+    }));
     words.extend(decision.holds.iter().map(|(_, hold)| format!("?{}", hold.reason())));
     words
+}
+
+/// Processing and Succeeded, and why.
+fn said(status: &PodSafetyRemediationStatus) -> String {
+    let word = |kind| status.says(kind).unwrap_or("-");
+    format!("{}/{} {}", word("Processing"), word("Succeeded"), status.conditions[0].reason)
 }
 
 fn step_words(step: &Step) -> String {

@@ -54,7 +54,8 @@ impl NodeLifecycle {
             | Intent::Delete(_)
             | Intent::Scale { .. }
             | Intent::Fence(_)
-            | Intent::Monitor(_) => None,
+            | Intent::Monitor(_)
+            | Intent::Remediate(_) => None,
         });
         self.metrics.decided(node, update, view, self.config.monitor_grace, now);
     }

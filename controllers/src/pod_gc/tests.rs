@@ -73,7 +73,8 @@ fn asked(decision: &Decision) -> Vec<String> {
         | Intent::Update(_)
         | Intent::Scale { .. }
         | Intent::Fence(_)
-        | Intent::Monitor(_) => "not the collector's".to_owned(),
+        | Intent::Monitor(_)
+        | Intent::Remediate(_) => "not the collector's".to_owned(),
     };
     decision.intents.iter().map(word).collect()
 }

@@ -30,6 +30,9 @@ use super::{Condition, NodeSelector};
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = ("(self.driver == 'Agent') == has(self.agent)", "agent is needed with driver Agent, and only there"),
+    validation = ("(self.driver == 'NetworkFence') == has(self.networkFence)", "networkFence is needed with driver NetworkFence, and only there"),
+    validation = ("(self.driver == 'External') == has(self.external)", "external is needed with driver External, and only there"),
+    validation = ("self.driver in ['Agent', 'Redfish'] || !(has(self.parameters) || has(self.nodeParameters) || has(self.secretParameters))", "parameters, nodeParameters and secretParameters are for the drivers Agent and Redfish"),
     validation = ("!has(self.parameters) || !('action' in self.parameters || 'option' in self.parameters || 'method' in self.parameters)", "action, option and method are chosen by pod-safety: it only asks for goals (off, on), never for a pulse (reboot, cycle)"),
 )]
 pub struct FenceDeviceSpec {
@@ -39,6 +42,12 @@ pub struct FenceDeviceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^fence_[a-z0-9_]{1,64}$"))]
     pub agent: Option<String>,
+    /// How another remediator is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<External>,
+    /// Which storage is fenced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_fence: Option<NetworkFence>,
     /// Which nodes it can switch.
     #[serde(default)]
     pub node_selector: NodeSelector,
@@ -70,12 +79,78 @@ const fn monitor_seconds() -> u32 {
 }
 
 /// By which means a device is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum DeviceDriver {
     /// An executable of the fence-agents project.
     Agent,
     /// A Redfish service.
     Redfish,
+    /// The Machine of Cluster API that made the node: off is that it was deleted, and is gone.
+    Machine,
+    /// CSI-Addons' NetworkFence: off is that the storage takes nothing from the node any more. It ends nothing that runs
+    /// there, so it proves nothing alone.
+    NetworkFence,
+    /// Another remediator, which is asked by an object made from its template (medik8s).
+    External,
+    /// A person: pod-safety asks nobody and waits for `pod-safety confirm-down`.
+    Manual,
+}
+
+/// Which storage is fenced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkFence {
+    /// The NetworkFenceClass.
+    #[schemars(length(min = 1, max = 253))]
+    pub class_name: String,
+}
+
+/// How another remediator is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct External {
+    /// Its template, in the namespace of the device.
+    pub template_ref: TemplateRef,
+    /// The condition that says, when it is `True`, that the node is fenced. Without: the one that its kind is known to
+    /// have, which is `Succeeded` but for a StorageBasedRemediation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub success_condition: Option<String>,
+}
+
+/// A template of remediations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateRef {
+    /// Group and version.
+    #[schemars(regex(pattern = r"^[a-z0-9.-]{1,253}/v[a-z0-9]{1,62}$"))]
+    pub api_version: String,
+    /// The kind, which ends in `Template`.
+    #[schemars(regex(pattern = r"^[A-Z][A-Za-z0-9]{0,54}Template$"))]
+    pub kind: String,
+    /// The name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// An object of the cluster by which a device acts, as it was found, or named, when the intent was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ActedOn {
+    /// For which device.
+    pub device: DeviceRef,
+    /// By which driver.
+    pub driver: DeviceDriver,
+    /// Its path at the API server.
+    pub path: String,
+    /// Its UID; of an object that is made for the incident: that of the NodeFence that owns it.
+    pub uid: String,
+    /// It said that it is the node's machine.
+    #[serde(default)]
+    pub matched: bool,
+    /// The addresses that are fenced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cidrs: Vec<String>,
 }
 
 /// A parameter from a Secret.
@@ -172,6 +247,9 @@ pub struct TargetStatus {
     pub identity: String,
     /// When it was asked.
     pub looked: String,
+    /// By which addresses it reaches the storage, as was found when its kubelet was last heard.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<String>,
     /// What is wrong, if anything is.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,

@@ -5,7 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DeviceRef, Grade, Incarnation};
+use super::{ActedOn, DeviceDriver, DeviceRef, Grade, Incarnation};
 
 /// A fact. It is written once, before anything relies on it, and kept as the answer to "why was my pod force deleted".
 #[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -27,7 +27,7 @@ use super::{DeviceRef, Grade, Incarnation};
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = ("self == oldSelf", "evidence cannot be changed; it can be invalidated, in its status"),
-    validation = ("(self.kind == 'PowerOff') == has(self.fence)", "evidence of kind PowerOff, and only that, names the NodeFence that found it"),
+    validation = ("(self.kind != 'Asserted') == has(self.fence)", "evidence that a NodeFence found, and only that, names it"),
     validation = ("(self.kind == 'Asserted') == has(self.reason)", "evidence of kind Asserted, and only that, has a reason"),
     validation = ("self.kind == 'Asserted' || !has(self.validSeconds)", "only evidence of kind Asserted expires: what devices showed is looked at again at each release"),
 )]
@@ -72,6 +72,10 @@ impl FenceEvidenceSpec {
 pub enum KindOfEvidence {
     /// All its power supplies were off in two looks.
     PowerOff,
+    /// The Machine that made it is gone: its provider says that there is no such machine any more.
+    Decommissioned,
+    /// Another remediator says that it is fenced.
+    Remediated,
     /// A person says that it is off.
     Asserted,
 }
@@ -81,8 +85,23 @@ impl KindOfEvidence {
     #[must_use]
     pub const fn grade(self) -> Grade {
         match self {
-            Self::PowerOff => Grade::Verified,
-            Self::Asserted => Grade::Asserted,
+            Self::PowerOff | Self::Decommissioned => Grade::Verified,
+            Self::Remediated | Self::Asserted => Grade::Asserted,
+        }
+    }
+
+    /// What looks by these drivers show, if all of them said off: as much as the weakest of them.
+    #[must_use]
+    pub fn of(samples: &[Sample]) -> Self {
+        // That a storage is fenced says nothing of what runs.
+        let switches = |sample: &&Sample| sample.driver != Some(DeviceDriver::NetworkFence);
+        let drivers: Vec<_> = samples.iter().filter(switches).map(|sample| sample.driver).collect();
+        if drivers.contains(&Some(DeviceDriver::External)) {
+            Self::Remediated
+        } else if !drivers.is_empty() && drivers.iter().all(|driver| *driver == Some(DeviceDriver::Machine)) {
+            Self::Decommissioned
+        } else {
+            Self::PowerOff
         }
     }
 }
@@ -93,6 +112,12 @@ impl KindOfEvidence {
 pub struct Sample {
     /// Which device.
     pub device: DeviceRef,
+    /// By which driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<DeviceDriver>,
+    /// The object that was looked at, if it was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<ActedOn>,
     /// When.
     pub at: String,
     /// `On`, `Off` or `Unknown`.

@@ -5,7 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, DeviceRef, Incarnation, Sample};
+use super::{ActedOn, Condition, DeviceRef, Incarnation, Sample};
 
 /// One incident. Its name is made of the node's and of its incarnation, so that creating it twice is one.
 #[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -53,7 +53,7 @@ pub struct FenceTrigger {
     pub kind: Trigger,
     /// Why, for people.
     pub reason: String,
-    /// Which person, if one did.
+    /// Which person or remediation, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
@@ -65,6 +65,8 @@ pub enum Trigger {
     Detected,
     /// A person asked for it.
     Person,
+    /// A PodSafetyRemediation asks for it, for as long as it is there.
+    External,
 }
 
 /// How far an incident is.
@@ -173,6 +175,9 @@ pub struct Attempt {
     pub level: u32,
     /// The devices that are asked.
     pub devices: Vec<DeviceRef>,
+    /// The objects by which some of them act.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<ActedOn>,
     /// When the intent was written.
     pub at: String,
     /// After so many seconds nothing of it runs any more.

@@ -9,6 +9,7 @@
 //! | [`FencePolicy`] | `fp` | cluster | when to fence which nodes, in which order, with which brakes |
 //! | [`NodeFence`] | `nf` | cluster | one incident of one incarnation of a node: intent, attempts, phase |
 //! | [`FenceEvidence`] | `fe` | cluster | an immutable fact about one incarnation |
+//! | [`PodSafetyRemediation`] | `psr` | namespaced, by the contract of medik8s | that somebody else wants a node fenced; with a template, `psrt` |
 //!
 //! Invariants: facts are about an *incarnation* of a node ([`Incarnation`]), never about a name. What a spec of evidence
 //! says cannot be changed; it can be declared invalid, once. Times in statuses are for people: no decision compares
@@ -18,11 +19,12 @@ mod device;
 mod evidence;
 mod fence;
 mod policy;
+mod remediation;
 mod schema;
 
 pub use device::{
-    DeviceDriver, DeviceRef, FenceDevice, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, SecretParameter,
-    TargetStatus, Timeouts,
+    ActedOn, DeviceDriver, DeviceRef, External, FenceDevice, FenceDeviceSpec, FenceDeviceStatus,
+    IdentityCheck, NetworkFence, SecretParameter, TargetStatus, TemplateRef, Timeouts,
 };
 pub use evidence::{
     FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, KindOfEvidence, Sample,
@@ -33,6 +35,11 @@ pub use fence::{
 pub use policy::{
     Brakes, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Grade, Level, PolicyMode,
     Recovery, Unhealthy, When,
+};
+pub use remediation::{
+    NODE_NAME_ANNOTATION, PodSafetyRemediation, PodSafetyRemediationSpec, PodSafetyRemediationStatus,
+    PodSafetyRemediationTemplate, PodSafetyRemediationTemplateSpec, REMEDIATION_FINALIZER,
+    RemediationTemplate, TIMED_OUT_ANNOTATION,
 };
 pub use schema::{crds, group_path, object};
 

@@ -4,13 +4,22 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use serde_json::Value;
 
-use super::{FenceDevice, FenceEvidence, FencePolicy, GROUP, NodeFence, VERSION};
+use super::{
+    FenceDevice, FenceEvidence, FencePolicy, GROUP, NodeFence, PodSafetyRemediation,
+    PodSafetyRemediationTemplate, VERSION,
+};
 
 /// Every CRD of ours.
 #[must_use]
 pub fn crds() -> Vec<Value> {
-    let all: [CustomResourceDefinition; 4] =
-        [FenceDevice::crd(), FencePolicy::crd(), NodeFence::crd(), FenceEvidence::crd()];
+    let all: [CustomResourceDefinition; 6] = [
+        FenceDevice::crd(),
+        FencePolicy::crd(),
+        NodeFence::crd(),
+        FenceEvidence::crd(),
+        PodSafetyRemediation::crd(),
+        PodSafetyRemediationTemplate::crd(),
+    ];
     all.iter().filter_map(|crd| serde_json::to_value(crd).ok()).map(mended).collect()
 }
 

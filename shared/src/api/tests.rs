@@ -16,12 +16,17 @@ fn every_kind_has_a_crd_with_columns_and_a_status() {
             "fencedevices.pod-safety.dev",
             "fencepolicies.pod-safety.dev",
             "nodefences.pod-safety.dev",
-            "fenceevidences.pod-safety.dev"
+            "fenceevidences.pod-safety.dev",
+            "podsafetyremediations.pod-safety.dev",
+            "podsafetyremediationtemplates.pod-safety.dev"
         ]
     );
     for crd in &all {
         let version = &crd["spec"]["versions"][0];
         assert_eq!(version["name"], VERSION);
+        if crd["spec"]["names"]["kind"] == "PodSafetyRemediationTemplate" {
+            continue; // It is only copied.
+        }
         assert!(version["subresources"]["status"].is_object(), "{crd}");
         assert!(version["additionalPrinterColumns"].as_array().unwrap().len() >= 4, "{crd}");
     }

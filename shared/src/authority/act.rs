@@ -171,9 +171,10 @@ fn mark_failed(evidence: &Evidence, wall: Timestamp) -> Call {
 fn disrupted(kind: &EvidenceKind) -> Option<(&'static str, String)> {
     match kind {
         EvidenceKind::NodeGone { .. } => Some(("DeletionByPodGC", NODE_GONE_MESSAGE.to_owned())),
-        EvidenceKind::PowerOff { .. } | EvidenceKind::Confirmed { .. } => {
-            Some(("FencedByPodSafety", kind.to_string()))
-        }
+        EvidenceKind::PowerOff { .. }
+        | EvidenceKind::Decommissioned { .. }
+        | EvidenceKind::Remediated { .. }
+        | EvidenceKind::Confirmed { .. } => Some(("FencedByPodSafety", kind.to_string())),
         EvidenceKind::NeverScheduled | EvidenceKind::KubeletTerminated | EvidenceKind::Asserted { .. } => {
             None
         }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::fence::Fencing;
 use super::update::Update;
-use crate::api::DeviceRef;
+use crate::api::{DeviceRef, PodSafetyRemediationStatus};
 use crate::clock::Mono;
-use crate::model::{Controller, Pod, PodKey, Rv, Uid};
+use crate::model::{Controller, NodeKey, Pod, PodKey, Rv, Uid};
 
 /// Why a pod's processes cannot run, as a controller believes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,6 +169,36 @@ pub enum Intent {
     Fence(Box<Fencing>),
     /// Look at all nodes of a device, and write down what it says.
     Monitor(Box<Monitor>),
+    /// Answer somebody who wants a node fenced.
+    Remediate(Box<Remediate>),
+}
+
+/// What is written into a PodSafetyRemediation, at the version that was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remediate {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity.
+    pub uid: Uid,
+    /// The version that was seen.
+    pub rv: Rv,
+    /// The node that it is about, if it is there: people hear of it there.
+    pub node: Option<NodeKey>,
+    /// What.
+    pub reply: Reply,
+}
+
+/// What somebody who wants a node fenced is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Our finalizer: it is kept until nothing is begun for it any more.
+    Keep,
+    /// This status. Conditions without a time began now.
+    Say(Box<PodSafetyRemediationStatus>),
+    /// Our finalizer goes.
+    LetGo,
 }
 
 /// A device that should be looked through.

@@ -59,6 +59,24 @@ pub enum EvidenceKind {
         /// The name of the FenceEvidence.
         proof: Arc<str>,
     },
+    /// Its Machine is gone, and its provider says with that that there is no such machine any more.
+    #[error("the Machine of node {node} is gone: FenceEvidence {proof}, looked at again just now")]
+    Decommissioned {
+        /// The node's name.
+        node: Arc<str>,
+        /// The name of the FenceEvidence.
+        proof: Arc<str>,
+    },
+    /// Another remediator says that it fenced it, and still does.
+    #[error(
+        "another remediator says that node {node} is fenced: FenceEvidence {proof}, looked at again just now"
+    )]
+    Remediated {
+        /// The node's name.
+        node: Arc<str>,
+        /// The name of the FenceEvidence.
+        proof: Arc<str>,
+    },
     /// A person confirmed that it is off.
     #[error("{by} confirmed that node {node} is off: FenceEvidence {proof}")]
     Confirmed {
@@ -81,6 +99,8 @@ impl EvidenceKind {
             Self::KubeletTerminated => "KubeletTerminated",
             Self::Asserted { .. } => "Asserted",
             Self::PowerOff { .. } => "PowerOff",
+            Self::Decommissioned { .. } => "Decommissioned",
+            Self::Remediated { .. } => "Remediated",
             Self::Confirmed { .. } => "Confirmed",
         }
     }

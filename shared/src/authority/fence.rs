@@ -4,9 +4,13 @@
 //! |---|---|
 //! | `render` | what of a device's spec is meant for one node |
 //! | `orders` | the device and its Secrets, read by quorum, as orders; and the looks |
+//! | `asking` | which object, if it is one, and for how long |
+//! | `objects` | devices that are objects of the cluster |
 //! | `judge` | what looks prove. Pure |
 //! | `step` | the steps |
 //! | `monitor` | looks at all nodes of a device while nothing is wrong |
+//! | `remediation` | what those are answered who want a node fenced |
+//! | `courtesy` | the Lease by which medik8s' operators keep out of each other's way |
 //! | `mark` | the out-of-service taint, added after proof and taken away by its owner only |
 //!
 //! Danger note: the intent to switch a machine off is written down before the device is asked, at the version that was
@@ -14,10 +18,14 @@
 //! `off` is a hint: that the machine is off follows from two later looks, apart, during which its kubelet was silent.
 //! A step ends with the leader's term: a device that is being asked then is left, and what was started for it is killed.
 
+mod asking;
+mod courtesy;
 mod judge;
 mod mark;
 mod monitor;
+mod objects;
 mod orders;
+mod remediation;
 mod render;
 mod step;
 
@@ -25,6 +33,7 @@ use std::sync::Arc;
 
 pub(super) use monitor::monitor;
 pub(super) use orders::{Looker, Reader};
+pub(super) use remediation::answer;
 pub(super) use step::{Acting, carry_out};
 
 use crate::api::{NodeFenceSpec, NodeFenceStatus};
@@ -99,7 +108,7 @@ impl Step {
         }
     }
 
-    /// The names of all steps, for metrics.
+    /// The names of all steps, for metrics; `monitor` and `remediate` are steps of their own.
     pub const NAMES: [&'static str; 8] =
         ["open", "write", "attempt", "look", "prove", "taint", "untaint", "contradict"];
 
@@ -133,10 +142,14 @@ impl Step {
 /// The name of the incident, and of the evidence, of one incarnation: the same for whoever asks.
 #[must_use]
 pub fn incident_name(spec: &crate::api::Incarnation) -> String {
-    let digest = fnv(&[spec.uid.as_bytes(), &[0], spec.boot_id.as_bytes()]);
+    name_after(&spec.name, &[spec.uid.as_bytes(), &[0], spec.boot_id.as_bytes()])
+}
+
+/// A name that begins with this one and tells these parts apart.
+fn name_after(name: &str, parts: &[&[u8]]) -> String {
     // A name of 253 characters has no room for the number.
-    let stem = spec.name.get(..LONGEST_STEM).unwrap_or(&spec.name).trim_end_matches(['-', '.']);
-    format!("{stem}-{digest:016x}")
+    let stem = name.get(..LONGEST_STEM).unwrap_or(name).trim_end_matches(['-', '.']);
+    format!("{stem}-{:016x}", fnv(parts))
 }
 
 /// 253 less a dash and sixteen digits.

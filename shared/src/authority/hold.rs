@@ -364,6 +364,16 @@ pub enum Hold {
         /// How long is left.
         left: Duration,
     },
+    /// Who asked for it was told that its time is over.
+    #[error(
+        "{remediation} asked for node {node} to be fenced and was told that its time is over: no new attempt is begun"
+    )]
+    RemediationTimedOut {
+        /// The node's name.
+        node: Arc<str>,
+        /// Namespace and name of the PodSafetyRemediation.
+        remediation: String,
+    },
     /// This process runs on it.
     #[error(
         "this process runs on node {node}, and nobody shoots the node that he stands on. Run a second replica on another node, or delete this pod if that one can lead"

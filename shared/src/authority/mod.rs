@@ -48,7 +48,7 @@ mod witness;
 mod writer;
 
 pub use act::Outcome;
-pub use claim::{Cause, Claim, ClaimKind, Delete, Force, Intent, Monitor};
+pub use claim::{Cause, Claim, ClaimKind, Delete, Force, Intent, Monitor, Remediate, Reply};
 pub use cordon::{Cordoned, cordon};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use evict::{Evicted, Eviction, NotEvicted, evict};

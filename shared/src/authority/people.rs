@@ -203,7 +203,8 @@ pub async fn withdraw(
         let holds = proof.status.as_ref().is_none_or(|status| status.invalidated.is_none());
         holds && proof.spec.node == *node
     };
-    let names: Vec<_> = all.items.into_iter().filter(about).filter_map(|proof| proof.metadata.name).collect();
+    let names: Vec<_> =
+        all.items.into_iter().filter(about).filter_map(|proof| proof.metadata.common.name).collect();
     if names.is_empty() {
         return Err(PeopleError::Nothing { kind: "FenceEvidence", node: node.name.clone() });
     }

@@ -229,7 +229,7 @@ impl Verifier<'_> {
         })
     }
 
-    /// Evidence PowerOff or Confirmed: what an object says, looked up again. The object alone proves nothing: the
+    /// Evidence of fencing: what an object says, looked up again. The object alone proves nothing: the
     /// devices that it names must say off now, the node must be the same and not Ready, and its Lease unmoved.
     async fn fenced(&self, node: &Arc<str>, proof: &Arc<str>) -> Result<NodeProof, Refusal> {
         let path = group_path(&format!("fenceevidences/{proof}"));
@@ -252,11 +252,16 @@ impl Verifier<'_> {
             ));
         }
         let looked_at = self.env.now();
-        if spec.kind == KindOfEvidence::PowerOff {
+        if spec.kind != KindOfEvidence::Asserted {
             if spec.samples.is_empty() {
                 return Err(Refusal::ProofDoesNotHold("it names no device"));
             }
-            self.looker.all_off(&spec.node, &spec.samples).await.map_err(Refusal::MayBeOn)?;
+            let shown = self.looker.all_off(&spec.node, &spec.samples).await.map_err(Refusal::MayBeOn)?;
+            if shown != spec.kind {
+                return Err(Refusal::ProofDoesNotHold(
+                    "its devices show less, or other things, than it says",
+                ));
+            }
         }
         let look = look(self.connection, self.env, node).await.map_err(Refusal::Read)?;
         let Some(read) = look.node else {
@@ -276,6 +281,8 @@ impl Verifier<'_> {
         let (node, proof) = (Arc::clone(node), Arc::clone(proof));
         let kind = match spec.kind {
             KindOfEvidence::PowerOff => EvidenceKind::PowerOff { node, proof },
+            KindOfEvidence::Decommissioned => EvidenceKind::Decommissioned { node, proof },
+            KindOfEvidence::Remediated => EvidenceKind::Remediated { node, proof },
             KindOfEvidence::Asserted => EvidenceKind::Confirmed { node, proof, by: spec.by.into() },
         };
         Ok(NodeProof { kind, expires: (looked_at + MINIMUM_BOOT).min(look.answered_at + VALID_FOR) })

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::act::Outcome;
-use super::claim::{ClaimKind, Delete, Force, Intent, Monitor};
+use super::claim::{ClaimKind, Delete, Force, Intent, Monitor, Remediate};
 use super::fence::{Fencing, Looker, Reader};
 use super::ledger::Ledger;
 use super::queue::FairQueue;
@@ -107,6 +107,8 @@ enum Class {
     Fence,
     /// With those.
     Monitor,
+    /// With those.
+    Remediate,
 }
 
 /// Who carries it out.
@@ -121,7 +123,7 @@ impl Staff {
     const fn of(intent: &Intent) -> Self {
         match intent {
             Intent::Update(Update::Node(_)) => Self::Nodes,
-            Intent::Fence(_) | Intent::Monitor(_) => Self::Fencers,
+            Intent::Fence(_) | Intent::Monitor(_) | Intent::Remediate(_) => Self::Fencers,
             Intent::Update(
                 Update::Budget { .. } | Update::PodOfLostNode { .. } | Update::NotDisrupted { .. },
             )
@@ -157,6 +159,10 @@ enum Work {
     },
     Monitor {
         wish: Box<Monitor>,
+        owner: Arc<dyn Owner>,
+    },
+    Remediate {
+        wish: Box<Remediate>,
         owner: Arc<dyn Owner>,
     },
 }
@@ -290,6 +296,7 @@ impl Authority {
             Intent::Update(update) => self.submit_update(update, owner, now),
             Intent::Fence(fencing) => self.submit_fence(fencing, owner, now),
             Intent::Monitor(wish) => self.submit_monitor(wish, owner, now),
+            Intent::Remediate(wish) => self.submit_remediate(wish, owner, now),
             Intent::Scale { namespace, controller } => {
                 self.scales.ask(&namespace, &controller);
                 return Submitted::Accepted;
@@ -332,6 +339,7 @@ impl Authority {
                 Work::Update { uid } => state.updates.forget(&uid),
                 Work::Fence { fencing, .. } => state.fences.forget(&fencing.node),
                 Work::Monitor { wish, .. } => state.fences.forget(&fences::lane_of(&wish)),
+                Work::Remediate { wish, .. } => state.fences.forget(&fences::lane_of_remediation(&wish)),
             }
         }
         self.count(&state);
@@ -409,6 +417,7 @@ impl Authority {
                 Work::Update { uid } => self.update(&uid).await,
                 Work::Fence { fencing, owner } => self.fence(&fencing, &owner).await,
                 Work::Monitor { wish, owner } => self.monitor(&wish, &owner).await,
+                Work::Remediate { wish, owner } => self.remediate(&wish, &owner).await,
             }
             self.metrics.in_flight.dec();
             if self.busy.fetch_sub(1, Ordering::SeqCst) == 1 {

@@ -52,6 +52,10 @@ macro_rules! of_kind {
                 type $t = $crate::model::Proof;
                 $body
             }
+            $crate::model::Kind::Remediations => {
+                type $t = $crate::model::Remediation;
+                $body
+            }
         }
     };
 }

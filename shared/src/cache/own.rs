@@ -6,9 +6,11 @@ use std::sync::Arc;
 use super::object::{Identity, Object, ProjectError, Tell, Undecodable, identity, name};
 use super::table::{Entry, Table};
 use super::{Change, Inner};
-use crate::api::{FenceDeviceSpec, FenceEvidenceSpec, FencePolicySpec, NodeFenceSpec};
+use crate::api::{
+    FenceDeviceSpec, FenceEvidenceSpec, FencePolicySpec, NodeFenceSpec, PodSafetyRemediationSpec,
+};
 use crate::clock::Mono;
-use crate::model::{Device, Fence, Interner, Kind, Own, OwnSpec, Policy, Proof, Uid};
+use crate::model::{Device, Fence, Interner, Kind, Own, OwnSpec, Policy, Proof, Remediation, Uid};
 use crate::wire;
 
 /// All objects of our own kinds.
@@ -18,6 +20,7 @@ pub(super) struct Ours {
     pub(super) policies: Table<Policy>,
     pub(super) fences: Filed<NodeFenceSpec>,
     pub(super) proofs: Filed<FenceEvidenceSpec>,
+    pub(super) remediations: Filed<PodSafetyRemediationSpec>,
 }
 
 /// Those about a node.
@@ -97,6 +100,16 @@ impl Followed for FenceEvidenceSpec {
     }
 }
 
+impl Followed for PodSafetyRemediationSpec {
+    const KIND: Kind = Kind::Remediations;
+    fn table(ours: &mut Ours) -> &mut Table<Remediation> {
+        &mut ours.remediations.table
+    }
+    fn filed(ours: &mut Ours) -> Option<&mut Filed<Self>> {
+        Some(&mut ours.remediations)
+    }
+}
+
 fn project<S: OwnSpec>(
     wire: wire::Custom<S, S::Status>,
     interner: &mut Interner,
@@ -108,27 +121,30 @@ fn project<S: OwnSpec>(
             None | Some("") => String::new(),
             some => name(some, "metadata.namespace")?,
         };
-        if let Some(node) = spec.node() {
-            name(Some(node), "spec.node.name")?;
-        }
         Ok((identity, namespace))
     });
-    let (Identity { uid, rv, name }, namespace) = match read {
+    let (Identity { uid, rv, name: own_name }, namespace) = match read {
         Ok(read) => read,
-        Err(error) => return Err(Box::new((meta, error))),
+        Err(error) => return Err(Box::new((meta.common, error))),
     };
-    Ok(Own {
-        name: interner.intern(&name),
+    let object = Own {
+        name: interner.intern(&own_name),
         namespace: interner.intern(&namespace),
         uid,
         rv,
         generation: meta.generation.unwrap_or(0),
         deleting: meta.deletion_timestamp.is_some(),
+        finalizers: meta.finalizers.clone(),
+        annotations: meta.annotations.clone(),
         spec,
         status: status.unwrap_or_default(),
         first_seen: now,
         status_seen: now,
-    })
+    };
+    match object.node().map(|node| name(Some(node), "the node's name")) {
+        Some(Err(error)) => Err(Box::new((meta.common, error))),
+        Some(Ok(_)) | None => Ok(object),
+    }
 }
 
 impl<S: Followed> Object for Own<S> {
@@ -150,12 +166,18 @@ impl<S: Followed> Object for Own<S> {
 
     fn put(inner: &mut Inner, mut object: Self, _now: Mono, tell: Tell<'_>) {
         let uid = object.uid.clone();
-        let node = object.spec.node().map(|node| inner.interner.intern(node));
+        let node = object.node().map(|node| inner.interner.intern(node));
+        let mut moved = None;
         if let Some(Entry::Known(before)) = S::table(&mut inner.ours).get(&uid) {
             object.first_seen = before.first_seen;
             if object.status == before.status {
                 object.status_seen = before.status_seen;
             }
+            // An annotation can be changed.
+            moved = before.node().filter(|before| Some(*before) != node.as_deref()).map(str::to_owned);
+        }
+        if let (Some(moved), Some(filed)) = (&moved, S::filed(&mut inner.ours)) {
+            filed.unfile(moved, &uid);
         }
         S::table(&mut inner.ours).put(uid.clone(), Entry::Known(object));
         if let (Some(node), Some(filed)) = (&node, S::filed(&mut inner.ours)) {
@@ -175,7 +197,7 @@ impl<S: Followed> Object for Own<S> {
 
     fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
         let node = match S::table(&mut inner.ours).take(uid) {
-            Some(Entry::Known(object)) => object.spec.node().map(|node| inner.interner.intern(node)),
+            Some(Entry::Known(object)) => object.node().map(|node| inner.interner.intern(node)),
             Some(Entry::Undecodable(_)) => None,
             None => return,
         };

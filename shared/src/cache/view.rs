@@ -12,7 +12,7 @@ use super::{Inner, KindState, ScaleAnswer};
 use crate::authority::Hold;
 use crate::clock::Mono;
 use crate::model::{
-    Budget, Device, Fence, Kind, Node, Pod, Policy, Proof, Taint, Uid, Workload, WorkloadKind,
+    Budget, Device, Fence, Kind, Node, Pod, Policy, Proof, Remediation, Taint, Uid, Workload, WorkloadKind,
 };
 
 /// How long a kind may be silent before nothing is decided from it. The API
@@ -308,6 +308,9 @@ impl<'a> View<'a> {
             Kind::FenceEvidences => {
                 (self.inner.ours.proofs.table.len(), self.inner.ours.proofs.table.undecodable())
             }
+            Kind::Remediations => {
+                (self.inner.ours.remediations.table.len(), self.inner.ours.remediations.table.undecodable())
+            }
         }
     }
 
@@ -365,6 +368,16 @@ impl<'a> View<'a> {
     /// The readable evidence about the node of this name.
     pub fn proofs_of(&self, node: &str) -> impl Iterator<Item = &'a Proof> + use<'a> {
         self.inner.ours.proofs.of_node(node)
+    }
+
+    /// Every readable remediation.
+    pub fn remediations(&self) -> impl Iterator<Item = &'a Remediation> + use<'a> {
+        self.inner.ours.remediations.table.iter()
+    }
+
+    /// The readable remediations of the node of this name.
+    pub fn remediations_of(&self, node: &str) -> impl Iterator<Item = &'a Remediation> + use<'a> {
+        self.inner.ours.remediations.of_node(node)
     }
 
     /// Every readable pod, by UID: for sweeps and debugging, not for decisions.

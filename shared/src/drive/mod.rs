@@ -187,7 +187,8 @@ impl<C: Controller> Owner for Asker<C> {
             | Intent::Update(_)
             | Intent::Scale { .. }
             | Intent::Fence(_)
-            | Intent::Monitor(_) => None,
+            | Intent::Monitor(_)
+            | Intent::Remediate(_) => None,
         })
     }
     fn deleted(&self, delete: &Delete, outcome: &Outcome, at: Mono) {
@@ -347,7 +348,8 @@ impl<C: Controller> Drive<C> {
             | Intent::Update(_)
             | Intent::Scale { .. }
             | Intent::Fence(_)
-            | Intent::Monitor(_) => None,
+            | Intent::Monitor(_)
+            | Intent::Remediate(_) => None,
         });
         let (deleted, name) = (deleted.collect(), self.controller.name());
         self.around.holds.replace(name, &text, holds, &deleted, self.acts(), &self.around.env);
@@ -379,7 +381,8 @@ impl<C: Controller> Drive<C> {
                     let message = format!("would ask it to end: {}", delete.cause);
                     self.announce(&delete.pod, Some(delete.cause.node()), Action::WouldDelete, message);
                 }
-                Intent::Update(_) | Intent::Fence(_) | Intent::Monitor(_) if !acts => {}
+                Intent::Update(_) | Intent::Fence(_) | Intent::Monitor(_) | Intent::Remediate(_) if !acts => {
+                }
                 intent => match self.around.authority.submit(intent, &owner) {
                     Submitted::Later(when) => self.dirty.mark_at(key.clone(), when),
                     Submitted::Accepted | Submitted::NotLeading => {}

@@ -25,7 +25,7 @@ pub use node::{
     Life, NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeKey, OUT_OF_SERVICE_TAINT, Pressures,
     Readiness, SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
 };
-pub use own::{Device, Fence, Own, OwnSpec, Policy, Proof};
+pub use own::{Device, Fence, Own, OwnSpec, Policy, Proof, Remediation};
 pub use pod::{Controller, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod};
 pub use taint::{Borne, NO_EXECUTE, Operator, Taint, Toleration, Tolerations};
 pub use workload::{Scale, Workload, WorkloadKind};
@@ -57,11 +57,13 @@ pub enum Kind {
     NodeFences,
     /// Our FenceEvidences.
     FenceEvidences,
+    /// Our PodSafetyRemediations.
+    Remediations,
 }
 
 impl Kind {
     /// Every kind, in the order of their sync states.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Pods,
         Self::Nodes,
         Self::NodeLeases,
@@ -74,6 +76,7 @@ impl Kind {
         Self::FencePolicies,
         Self::NodeFences,
         Self::FenceEvidences,
+        Self::Remediations,
     ];
 
     /// The name that logs, metrics and RBAC use.
@@ -92,13 +95,21 @@ impl Kind {
             Self::FencePolicies => "fencepolicies",
             Self::NodeFences => "nodefences",
             Self::FenceEvidences => "fenceevidences",
+            Self::Remediations => "podsafetyremediations",
         }
     }
 
     /// A kind of ours: a cluster has it once our CRDs are installed.
     #[must_use]
     pub const fn is_ours(self) -> bool {
-        matches!(self, Self::FenceDevices | Self::FencePolicies | Self::NodeFences | Self::FenceEvidences)
+        matches!(
+            self,
+            Self::FenceDevices
+                | Self::FencePolicies
+                | Self::NodeFences
+                | Self::FenceEvidences
+                | Self::Remediations
+        )
     }
 
     /// The path of its objects in one namespace, or in all of them.
@@ -126,6 +137,7 @@ impl Kind {
             Self::FencePolicies => "/apis/pod-safety.dev/v1alpha1/fencepolicies",
             Self::NodeFences => "/apis/pod-safety.dev/v1alpha1/nodefences",
             Self::FenceEvidences => "/apis/pod-safety.dev/v1alpha1/fenceevidences",
+            Self::Remediations => "/apis/pod-safety.dev/v1alpha1/podsafetyremediations",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Objects of our own kinds, as decisions see them: few, so they are kept whole.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use serde::de::DeserializeOwned;
 use super::{Rv, Uid};
 use crate::api::{
     FenceDeviceSpec, FenceDeviceStatus, FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec,
-    FencePolicyStatus, NodeFenceSpec, NodeFenceStatus,
+    FencePolicyStatus, NODE_NAME_ANNOTATION, NodeFenceSpec, NodeFenceStatus, PodSafetyRemediationSpec,
+    PodSafetyRemediationStatus,
 };
 use crate::clock::Mono;
 
@@ -17,8 +19,8 @@ pub trait OwnSpec: DeserializeOwned + Clone + Debug + PartialEq + Send + Sync + 
     /// Its status.
     type Status: DeserializeOwned + Default + Clone + Debug + PartialEq + Send + Sync + 'static;
 
-    /// The node that it is about; `None`: about several.
-    fn node(&self) -> Option<&str> {
+    /// The node that an object is about; `None`: about several.
+    fn about(_object: &Own<Self>) -> Option<&str> {
         None
     }
 }
@@ -34,16 +36,25 @@ impl OwnSpec for FencePolicySpec {
 impl OwnSpec for NodeFenceSpec {
     type Status = NodeFenceStatus;
 
-    fn node(&self) -> Option<&str> {
-        Some(&self.node.name)
+    fn about(object: &Own<Self>) -> Option<&str> {
+        Some(&object.spec.node.name)
     }
 }
 
 impl OwnSpec for FenceEvidenceSpec {
     type Status = FenceEvidenceStatus;
 
-    fn node(&self) -> Option<&str> {
-        Some(&self.node.name)
+    fn about(object: &Own<Self>) -> Option<&str> {
+        Some(&object.spec.node.name)
+    }
+}
+
+impl OwnSpec for PodSafetyRemediationSpec {
+    type Status = PodSafetyRemediationStatus;
+
+    fn about(object: &Own<Self>) -> Option<&str> {
+        let annotated = object.annotations.get(NODE_NAME_ANNOTATION);
+        Some(annotated.map_or(&*object.name, String::as_str))
     }
 }
 
@@ -62,6 +73,10 @@ pub struct Own<S: OwnSpec> {
     pub generation: i64,
     /// Somebody asked for its deletion.
     pub deleting: bool,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// What keeps it after its deletion.
+    pub finalizers: Vec<String>,
     /// What is wanted.
     pub spec: S,
     /// What became of it.
@@ -72,6 +87,14 @@ pub struct Own<S: OwnSpec> {
     pub status_seen: Mono,
 }
 
+impl<S: OwnSpec> Own<S> {
+    /// The node that it is about; `None`: about several.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        S::about(self)
+    }
+}
+
 /// A FenceDevice.
 pub type Device = Own<FenceDeviceSpec>;
 /// A FencePolicy.
@@ -80,3 +103,5 @@ pub type Policy = Own<FencePolicySpec>;
 pub type Fence = Own<NodeFenceSpec>;
 /// A FenceEvidence. Not [`crate::authority::Evidence`]: this is what an object says.
 pub type Proof = Own<FenceEvidenceSpec>;
+/// A PodSafetyRemediation.
+pub type Remediation = Own<PodSafetyRemediationSpec>;

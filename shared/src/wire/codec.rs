@@ -4,12 +4,15 @@
 //! asked for protobuf first and gives it for its own kinds, JSON for CRDs; a
 //! simulator may always give JSON.
 
+use std::collections::BTreeMap;
+
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::policy::null_is_empty_map;
 use super::{ObjectMeta, Status};
 
 /// The `Accept` header of every read.
@@ -94,12 +97,30 @@ impl<T: Message + Default + DeserializeOwned> Decode for T {
     }
 }
 
+/// `metadata` of a kind of ours: of those the values of annotations are read, too.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct CustomMeta {
+    /// The annotations.
+    #[serde(default, deserialize_with = "null_is_empty_map")]
+    pub annotations: BTreeMap<String, String>,
+    /// All else.
+    #[serde(flatten)]
+    pub common: ObjectMeta,
+}
+
+impl std::ops::Deref for CustomMeta {
+    type Target = ObjectMeta;
+    fn deref(&self) -> &ObjectMeta {
+        &self.common
+    }
+}
+
 /// An object of a kind of ours: those have no protobuf form.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Custom<S, T> {
     /// Its metadata.
     #[serde(default)]
-    pub metadata: ObjectMeta,
+    pub metadata: CustomMeta,
     /// What is wanted.
     pub spec: S,
     /// What became of it.

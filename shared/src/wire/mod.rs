@@ -15,7 +15,7 @@ mod placement;
 mod policy;
 mod time;
 
-pub use codec::{Custom, Decode, Encoding, Event, Frames, PROTOBUF_FIRST, Raw, WireError};
+pub use codec::{Custom, CustomMeta, Decode, Encoding, Event, Frames, PROTOBUF_FIRST, Raw, WireError};
 pub use list::List;
 pub use messages::{
     ContainerState, ContainerStatus, Lease, LeaseSpec, MapKey, Node, NodeCondition, NodeInfo, NodeSpec,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use pod_safety_shared::api::{
     DeviceRef, FenceEvidenceSpec, FenceEvidenceStatus, Incarnation, Invalidation, NodeFenceSpec,
+    REMEDIATION_FINALIZER,
 };
 use pod_safety_shared::authority::incident_name;
 use pod_safety_shared::clock::Mono;
@@ -38,6 +39,8 @@ pub(super) struct Stage {
     pub(super) proofs: BTreeMap<String, (FenceEvidenceSpec, FenceEvidenceStatus)>,
     /// Kubelets that renew their Leases.
     pub(super) alive: BTreeSet<String>,
+    /// The remediations, by their names.
+    pub(super) remediations: BTreeMap<String, Value>,
     renewed: BTreeMap<String, u64>,
     rv: u64,
 }
@@ -51,9 +54,21 @@ impl Stage {
             "brakes": { "cooldownSeconds": 0, "maxConcurrent": 10, "maxUnhealthyZonePercent": 100 },
         }))
         .unwrap();
-        let (nodes, fences, proofs, alive, renewed) = Default::default();
+        let (nodes, fences, proofs, alive, remediations, renewed) = Default::default();
         let (world, config) = (World::listed(), config());
-        let mut stage = Self { world, config, now: 0, nodes, policy, fences, proofs, alive, renewed, rv: 10 };
+        let mut stage = Self {
+            world,
+            config,
+            now: 0,
+            nodes,
+            policy,
+            fences,
+            proofs,
+            alive,
+            remediations,
+            renewed,
+            rv: 10,
+        };
         stage.policy(|_| ());
         stage.device("bmc", |_| ());
         for name in names {
@@ -288,9 +303,36 @@ impl Stage {
         words(&self.decided(name))
     }
 
+    /// A remediation as it is from now on.
+    pub(super) fn remediation(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
+        let mut meta = self.meta(name);
+        meta["namespace"] = json!("ops");
+        let mut object = self.remediations.get(name).cloned().unwrap_or_else(|| json!({ "spec": {} }));
+        for field in ["finalizers", "annotations", "deletionTimestamp"] {
+            meta[field] = object["metadata"][field].clone();
+        }
+        object["metadata"] = meta;
+        change(&mut object);
+        self.world.apply(Kind::Remediations, &object, self.mono());
+        self.remediations.insert(name.to_owned(), object);
+    }
+
+    /// What they are answered is written, as the authority does.
+    fn answer(&mut self, intents: &[Intent]) {
+        for intent in intents {
+            let Intent::Remediate(wish) = intent else { continue };
+            self.remediation(&wish.name, |object| match &wish.reply {
+                Reply::Keep => object["metadata"]["finalizers"] = json!([REMEDIATION_FINALIZER]),
+                Reply::Say(status) => object["status"] = json!(status),
+                Reply::LetGo => object["metadata"]["finalizers"] = json!([]),
+            });
+        }
+    }
+
     /// Does what is decided about a node, as the authority does; gives back what.
     pub(super) fn act(&mut self, name: &str) -> Vec<String> {
         let decision = self.decided(name);
+        self.answer(&decision.intents);
         if let Some(step) = step(&decision) {
             match step {
                 Step::Open(spec) => self.put_fence((**spec).clone(), NodeFenceStatus::default()),

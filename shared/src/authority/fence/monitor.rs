@@ -3,10 +3,11 @@
 
 use serde_json::json;
 
-use super::orders::path_of;
+use super::orders::{Known, Looked, Ready, Way, path_of};
 use super::step::{Acting, condition};
 use crate::api::{
-    DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, Sample, TargetStatus,
+    DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, Sample,
+    TargetStatus,
 };
 use crate::authority::act::Outcome;
 use crate::authority::claim::Monitor;
@@ -32,6 +33,10 @@ async fn look_through(acting: &Acting<'_>, wish: &Monitor) -> Result<(), Outcome
     if read.metadata.uid.as_deref() != Some(&wish.uid.to_string()) {
         return Err(Outcome::Gone);
     }
+    if read.spec.driver == DeviceDriver::Manual {
+        let answers = Ok("a person is waited for, by pod-safety confirm-down".to_owned());
+        return write(acting, &wish.device, &read, Vec::new(), answers).await;
+    }
     let mut targets = Vec::new();
     let mut wrong = None;
     for node in wish.nodes.iter().take(NODES_MOST) {
@@ -44,7 +49,8 @@ async fn look_through(acting: &Acting<'_>, wish: &Monitor) -> Result<(), Outcome
     if targets.is_empty() {
         wrong = Some("its nodeSelector chooses no node".to_owned());
     }
-    write(acting, &wish.device, &read, targets, wrong).await
+    let answers = wrong.map_or_else(|| Ok(format!("{} nodes were looked at", targets.len())), Err);
+    write(acting, &wish.device, &read, targets, answers).await
 }
 
 async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<TargetStatus, Outcome> {
@@ -52,11 +58,19 @@ async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<
     let facts = acting.looker.reader.facts(&node).await.map_err(Outcome::Failed)?;
     let order = acting.looker.reader.order(device, &facts, Act::Look).await;
     let checked = match &order {
-        Ok((order, _)) => acting.looker.transport.check(&order.driver, &order.parameters).await.err(),
+        Ok(Ready { way: Way::Order(order), .. }) => {
+            acting.looker.transport.check(&order.driver, &order.parameters).await.err()
+        }
         // The answer says it.
-        Err(_) => None,
+        Ok(Ready { way: Way::Object(_), .. }) | Err(_) => None,
     };
-    let (check, sample) = acting.looker.answer(device, order).await;
+    let clients = match &order {
+        Ok(Ready { way: Way::Object(order), .. }) => {
+            super::objects::clients(acting.means.connection, order).await
+        }
+        Ok(Ready { way: Way::Order(_), .. }) | Err(_) => Vec::new(),
+    };
+    let Looked { check, sample } = acting.looker.answer(device, order, Known::Nothing).await;
     let Sample { at, power, identity, said, .. } = sample;
     let message = match checked {
         Some(error) => error.to_string(),
@@ -67,7 +81,7 @@ async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<
         None if power == "Unknown" => said,
         None => String::new(),
     };
-    Ok(TargetStatus { node: node.name, power, identity, looked: at, message })
+    Ok(TargetStatus { node: node.name, power, identity, looked: at, clients, message })
 }
 
 async fn write(
@@ -75,12 +89,14 @@ async fn write(
     device: &DeviceRef,
     read: &wire::Custom<FenceDeviceSpec, FenceDeviceStatus>,
     targets: Vec<TargetStatus>,
-    wrong: Option<String>,
+    answers: Result<String, String>,
 ) -> Result<(), Outcome> {
     let before = read.status.clone().unwrap_or_default().conditions;
     let at = format!("{:.0}", acting.env.clock.wall());
-    let (word, reason) = if wrong.is_some() { ("False", "LookFailed") } else { ("True", "EveryNodeAnswers") };
-    let message = wrong.unwrap_or_else(|| format!("{} nodes were looked at", targets.len()));
+    let (word, reason, message) = match answers {
+        Ok(message) => ("True", "EveryNodeAnswers", message),
+        Err(message) => ("False", "LookFailed", message),
+    };
     let ready = condition(&before, "Ready", word, reason, &message, &at);
     let trusted = before.iter().find(|one| one.r#type == "Trusted").cloned();
     let trusted = trusted.unwrap_or_else(|| {

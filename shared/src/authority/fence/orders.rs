@@ -6,10 +6,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 
 use super::judge::{Seen, identity_word, power_word};
+use super::objects::{self, ObjectOrder};
 use super::render::{Facts, RenderError, render};
 use crate::api::{
-    DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, Sample,
-    SecretParameter, group_path,
+    ActedOn, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation,
+    KindOfEvidence, Sample, SecretParameter, group_path,
 };
 use crate::client::{ApiError, Call, Connection};
 use crate::clock::Env;
@@ -32,12 +33,33 @@ pub(in crate::authority) enum OrderError {
     NotTrusted(DeviceRef),
     #[error("device {device} is not for node {node}: its nodeSelector does not choose it")]
     NotForNode { device: DeviceRef, node: String },
+    #[error("device {0} is a person, whom nobody can ask but by words: see pod-safety confirm-down")]
+    Manual(DeviceRef),
+    #[error("device {device}")]
+    Object { device: DeviceRef, source: Box<DeviceError> },
     #[error("device {device}, parameter {parameter:?}")]
     Render { device: DeviceRef, parameter: String, source: Box<RenderError> },
     #[error("device {device}, parameter {parameter:?}: {why}")]
     Secret { device: DeviceRef, parameter: String, why: String },
     #[error("reading what is needed for device {device} failed")]
     Read { device: DeviceRef, source: Box<ApiError> },
+}
+
+/// How a device is asked.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// By a transport.
+    Order(Order),
+    /// By an object of the cluster.
+    Object(ObjectOrder),
+}
+
+/// A device, ready to be asked about one node.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) driver: DeviceDriver,
+    pub(super) check: IdentityCheck,
+    pub(super) way: Way,
 }
 
 /// Reads by quorum what an order needs.
@@ -92,7 +114,7 @@ impl Reader<'_> {
         device: &DeviceRef,
         facts: &Facts,
         act: Act,
-    ) -> Result<(Order, IdentityCheck), OrderError> {
+    ) -> Result<Ready, OrderError> {
         let object = self.device(device).await?;
         let spec = object.spec;
         if object.status.as_ref().and_then(|status| status.says("Trusted")) == Some("False") {
@@ -105,15 +127,25 @@ impl Reader<'_> {
                 node: facts.machine.node.to_string(),
             });
         }
-        let parameters = self.parameters(device, &spec, facts).await?;
         let seconds = match act {
             Act::Off => spec.timeout_seconds.off,
             Act::On => spec.timeout_seconds.on,
             Act::Look => spec.timeout_seconds.look,
         };
         let within = Duration::from_secs(seconds.into());
-        let order = Order { driver: driver(&spec), parameters, machine: facts.machine.clone(), act, within };
-        Ok((order, spec.identity_check))
+        let (driver, check) = (spec.driver, spec.identity_check);
+        if let Some(by) = objects::by(&spec) {
+            let recorded = object.status.into_iter().flat_map(|status| status.targets);
+            let clients = recorded.filter(|target| *target.node == *facts.machine.node);
+            let clients = clients.flat_map(|target| target.clients).collect();
+            let (device, facts) = (device.clone(), facts.clone());
+            let order = ObjectOrder { device, by, facts, clients, act, within };
+            return Ok(Ready { driver, check, way: Way::Object(order) });
+        }
+        let reached = reached_by(&spec).ok_or_else(|| OrderError::Manual(device.clone()))?;
+        let parameters = self.parameters(device, &spec, facts).await?;
+        let order = Order { driver: reached, parameters, machine: facts.machine.clone(), act, within };
+        Ok(Ready { driver, check, way: Way::Order(order) })
     }
 
     async fn parameters(
@@ -175,10 +207,15 @@ impl Reader<'_> {
     }
 }
 
-fn driver(spec: &FenceDeviceSpec) -> Driver {
+/// `None`: no transport reaches it.
+fn reached_by(spec: &FenceDeviceSpec) -> Option<Driver> {
     match spec.driver {
-        DeviceDriver::Agent => Driver::Agent(spec.agent.as_deref().unwrap_or_default().into()),
-        DeviceDriver::Redfish => Driver::Redfish,
+        DeviceDriver::Agent => Some(Driver::Agent(spec.agent.as_deref().unwrap_or_default().into())),
+        DeviceDriver::Redfish => Some(Driver::Redfish),
+        DeviceDriver::Machine
+        | DeviceDriver::External
+        | DeviceDriver::NetworkFence
+        | DeviceDriver::Manual => None,
     }
 }
 
@@ -197,10 +234,17 @@ pub(in crate::authority) struct Looker<'a> {
 }
 
 impl Looker<'_> {
-    /// One look at each device, all at once.
-    pub(super) async fn look(&self, devices: &[DeviceRef], facts: &Facts) -> Vec<(IdentityCheck, Sample)> {
+    /// One look at each device, all at once. `objects`: those that were written down for them.
+    pub(super) async fn look(
+        &self,
+        devices: &[DeviceRef],
+        facts: &Facts,
+        objects: &[ActedOn],
+    ) -> Vec<Looked> {
         let looks = devices.iter().map(|device| async move {
-            self.answer(device, self.reader.order(device, facts, Act::Look).await).await
+            let object = objects.iter().find(|object| object.device == *device);
+            self.answer(device, self.reader.order(device, facts, Act::Look).await, Known::Written(object))
+                .await
         });
         futures::future::join_all(looks).await
     }
@@ -209,14 +253,39 @@ impl Looker<'_> {
     pub(super) async fn answer(
         &self,
         device: &DeviceRef,
-        order: Result<(Order, IdentityCheck), OrderError>,
-    ) -> (IdentityCheck, Sample) {
-        let (check, answer) = match order {
-            Ok((order, check)) => (check, self.ask(order).await.map_err(|error| error.to_string())),
-            Err(error) => (IdentityCheck::Required, Err(crate::record::error_chain(&error))),
+        ready: Result<Ready, OrderError>,
+        known: Known<'_>,
+    ) -> Looked {
+        let (check, driver, answer) = match ready {
+            Ok(Ready { driver, check, way }) => {
+                let answer = match way {
+                    Way::Order(order) => self.ask(order).await,
+                    Way::Object(order) => self.look_at_object(&order, known).await,
+                };
+                (check, Some(driver), answer.map_err(|error| error.to_string()))
+            }
+            Err(error) => (IdentityCheck::Required, None, Err(crate::record::error_chain(&error))),
         };
         let at = format!("{:.3}", self.env.clock.wall());
-        (check, sample(device, at, answer))
+        let object = match known {
+            Known::Written(object) => object.cloned(),
+            Known::Nothing => None,
+        };
+        Looked { check, sample: Sample { driver, object, ..sample(device, at, answer) } }
+    }
+
+    async fn look_at_object(&self, order: &ObjectOrder, known: Known<'_>) -> Result<Answer, DeviceError> {
+        let object = match known {
+            Known::Written(Some(object)) => Some(object),
+            Known::Nothing => None,
+            Known::Written(None) => {
+                let said = "no object was written down when it was asked".to_owned();
+                return Err(DeviceError::Failed { said });
+            }
+        };
+        let looked = objects::look(self.reader.connection, order, object);
+        let ends = self.env.now() + order.within + LATE;
+        self.env.until(ends, looked).await.unwrap_or(Err(DeviceError::TimedOut { after: order.within }))
     }
 
     /// The transport keeps to the time of an order; if it does not, it is left.
@@ -227,24 +296,45 @@ impl Looker<'_> {
         self.env.until(ends, asked).await.unwrap_or(Err(DeviceError::TimedOut { after: within }))
     }
 
-    /// Whether every device of these samples says off now: for the moment of a release.
+    /// What the devices of these samples show now, if every one says off: for the moment of a release.
     pub(in crate::authority) async fn all_off(
         &self,
         node: &Incarnation,
         samples: &[Sample],
-    ) -> Result<(), String> {
+    ) -> Result<KindOfEvidence, String> {
         let facts = self.reader.facts(node).await.map_err(|error| crate::record::error_chain(&error))?;
         let devices: std::collections::BTreeSet<_> =
             samples.iter().map(|sample| sample.device.clone()).collect();
         let devices: Vec<_> = devices.into_iter().collect();
-        let looks = self.look(&devices, &facts).await;
+        let objects: Vec<_> = samples.iter().filter_map(|sample| sample.object.clone()).collect();
+        let looks = self.look(&devices, &facts, &objects).await;
         let seen: Vec<_> = looks
             .into_iter()
-            .map(|(check, sample)| Seen { check, samples: vec![sample.clone(), sample] })
+            .map(|Looked { check, sample }| Seen { check, samples: vec![sample.clone(), sample] })
             .collect();
         let verified = super::judge::judge(Act::Off, &seen, None);
-        if verified.power == "Off" { Ok(()) } else { Err(verified.message) }
+        if verified.power == "Off" {
+            Ok(KindOfEvidence::of(&verified.samples))
+        } else {
+            Err(verified.message)
+        }
     }
+}
+
+/// What is known of the object by which a device acts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Known<'a> {
+    /// What was written down when it was asked.
+    Written(Option<&'a ActedOn>),
+    /// Nobody asked it for anything: it is only looked through.
+    Nothing,
+}
+
+/// One look.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) check: IdentityCheck,
+    pub(super) sample: Sample,
 }
 
 /// What a transport is given beyond its time to say that it is over.
@@ -262,8 +352,12 @@ fn sample(device: &DeviceRef, at: String, answer: Result<Answer, String>) -> Sam
                 Identity::Mismatch { found } => found,
                 Identity::Match | Identity::Unknown => said,
             },
+            ..Sample::default()
         },
-        Err(said) => Sample { device, at, power: "Unknown".to_owned(), identity: "Unknown".to_owned(), said },
+        Err(said) => {
+            let unknown = || "Unknown".to_owned();
+            Sample { device, at, power: unknown(), identity: unknown(), said, ..Sample::default() }
+        }
     }
 }
 

@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::asking::asked;
+use super::courtesy;
 use super::judge::{Seen, judge};
 use super::mark::{self, When};
-use super::orders::{Looker, OUTCOME_MOST, answered, path_of};
+use super::objects::lift;
+use super::orders::{Looked, Looker, OUTCOME_MOST, answered, path_of};
 use super::render::Facts;
 use super::{Fencing, Step, Target, incident_name};
 use crate::api::{
-    Attempt, Condition, DeviceRef, FenceDeviceStatus, FenceEvidenceSpec, FenceEvidenceStatus, Incarnation,
-    KindOfEvidence, NodeFenceSpec, NodeFenceStatus, Phase, Sample, Trigger, Verified, group_path, object,
+    Attempt, Condition, DeviceRef, FenceDeviceStatus, FenceEvidenceSpec, FenceEvidenceStatus, Gate,
+    Incarnation, KindOfEvidence, NodeFenceSpec, NodeFenceStatus, Phase, Sample, Trigger, Verified,
+    group_path, object,
 };
 use crate::authority::act::{Outcome, version};
 use crate::authority::update::Means;
@@ -70,7 +74,10 @@ impl<'a> Acting<'a> {
 pub(in crate::authority) async fn carry_out(acting: &Acting<'_>, fencing: &Fencing) -> Outcome {
     let done = match &fencing.step {
         Step::Open(spec) => open(acting, spec).await,
-        Step::Write(target) => status(acting, target, target.fence.rv, &target.status).await.map(drop),
+        Step::Write(target) => {
+            let lifted = if target.status.phase.is_over() { leave(acting, target).await } else { Ok(()) };
+            then_status(acting, target, lifted).await
+        }
         Step::Attempt(target) => attempt(acting, target).await,
         Step::Look(target) => look_twice(acting, target).await,
         Step::Prove(target) => prove(acting, target).await,
@@ -80,8 +87,12 @@ pub(in crate::authority) async fn carry_out(acting: &Acting<'_>, fencing: &Fenci
             then_status(acting, target, added).await
         }
         Step::Untaint(target) => {
-            let removed =
-                mark::remove(acting, &target.spec.node, &target.fence.name, When::AnotherLife).await;
+            let removed = match leave(acting, target).await {
+                Ok(()) => {
+                    mark::remove(acting, &target.spec.node, &target.fence.name, When::AnotherLife).await
+                }
+                error => error,
+            };
             then_status(acting, target, removed).await
         }
         Step::Contradict(target) => contradict(acting, target).await,
@@ -90,6 +101,15 @@ pub(in crate::authority) async fn carry_out(acting: &Acting<'_>, fencing: &Fenci
         Ok(()) => Outcome::Written,
         Err(outcome) => outcome,
     }
+}
+
+/// The incident is over: what was made for it goes, and others may have the node.
+async fn leave(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    if target.status.attempts.is_empty() {
+        return Ok(());
+    }
+    lift(acting, &target.status).await?;
+    courtesy::give_back(acting, &target.spec.node.name).await
 }
 
 async fn then_status(acting: &Acting<'_>, target: &Target, done: Result<(), Outcome>) -> Result<(), Outcome> {
@@ -106,16 +126,17 @@ async fn open(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> 
 }
 
 /// The cache suspects; this convicts: it is the same incarnation, and nobody has heard of it since the cache did. What
-/// a person asked for may be healthy. Gives back whether there is a Node: without one nothing is begun anew, and what
-/// was begun goes on.
+/// a person or another remediator asked for may be healthy. Gives back whether there is a Node: without one nothing is
+/// begun anew, and what was begun goes on.
 async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
     let Look { node, lease, .. } =
         look(acting.means.connection, acting.env, &spec.node.name).await.map_err(Outcome::Failed)?;
     if node.as_ref().is_some_and(|read| incarnation(&spec.node.name, read) != spec.node) {
         return Err(Outcome::Changed);
     }
-    if spec.trigger.kind == Trigger::Person {
-        return Ok(node.is_some());
+    match spec.trigger.kind {
+        Trigger::Person | Trigger::External => return Ok(node.is_some()),
+        Trigger::Detected => {}
     }
     let known = acting.means.cache.read().view().lease(&spec.node.name).flatten();
     if node.as_ref().is_some_and(is_ready) || lease.renewed().map_err(Outcome::Failed)? != known {
@@ -201,6 +222,9 @@ async fn attempt(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     let act = act_of(last);
     if act == Act::Off {
         still_lost(acting, &target.spec).await?;
+        if let Some(holder) = courtesy::take(acting, target).await? {
+            return held_by(acting, target, &holder).await;
+        }
     }
     last.at = format!("{:.3}", acting.env.clock.wall());
     last.by = acting.identity.to_owned();
@@ -208,19 +232,23 @@ async fn attempt(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     let facts = acting.looker.reader.facts(&target.spec.node).await.map_err(Outcome::Failed)?;
     let mut orders = Vec::new();
     for device in &devices {
-        match acting.looker.reader.order(device, &facts, act).await {
-            Ok((mut order, _check)) => {
-                order.within = order.within.min(within);
-                orders.push((device.clone(), order));
-            }
+        let ready = match acting.looker.reader.order(device, &facts, act).await {
+            Ok(ready) => asked(acting, target, device, ready.way, within).await,
+            Err(error) => Err(error),
+        };
+        match ready {
+            Ok(ready) => orders.push((device.clone(), ready)),
             // Nothing is begun with half of a machine's supplies.
             Err(error) => return not_begun(acting, target, wanted, &error_chain(&error)).await,
         }
     }
+    if let Some(last) = wanted.attempts.last_mut() {
+        last.objects = orders.iter().filter_map(|(_, asked)| asked.object().cloned()).collect();
+    }
     // The intent, before the act: whoever leads next finds it.
     let rv = status(acting, target, target.fence.rv, &wanted).await?;
     let asked = orders.into_iter().map(|(device, order)| async move {
-        let answer = acting.looker.ask(order).await;
+        let answer = order.ask(acting, target).await;
         answered(&device, &answer)
     });
     let mut said = acting.while_leading(futures::future::join_all(asked)).await?.join("; ");
@@ -236,6 +264,17 @@ fn cut(text: &mut String, most: usize) {
         let at = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(at);
     }
+}
+
+/// Another operator has the node: that is shown as a gate is, and it is tried again.
+async fn held_by(acting: &Acting<'_>, target: &Target, holder: &str) -> Result<(), Outcome> {
+    let mut wanted = (*target.status).clone();
+    wanted.attempts.pop();
+    wanted.phase = if wanted.attempts.is_empty() { Phase::Pending } else { Phase::Fencing };
+    wanted.message = format!("{holder} has the node: {}", courtesy::path(&target.spec.node.name));
+    wanted.gates.push(Gate { name: "LeaseHeld".to_owned(), holds: true, message: wanted.message.clone() });
+    status(acting, target, target.fence.rv, &wanted).await?;
+    Err(Outcome::Changed)
 }
 
 /// An attempt that could not begin is written down as one that showed nothing.
@@ -257,10 +296,9 @@ async fn not_begun(
 async fn look_twice(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     let mut wanted = (*target.status).clone();
     let last = wanted.attempts.last_mut().ok_or_else(no_attempt)?;
-    let (act, devices) = (act_of(last), last.devices.clone());
+    let (act, attempt) = (act_of(last), last.clone());
     let facts = acting.looker.reader.facts(&target.spec.node).await.map_err(Outcome::Failed)?;
-    let (seen, lease) =
-        acting.while_leading(looks(acting, &target.spec.node, &devices, &facts, act)).await??;
+    let (seen, lease) = acting.while_leading(looks(acting, &target.spec.node, &attempt, &facts)).await??;
     last.verified = Some(judge(act, &seen, lease));
     status(acting, target, target.fence.rv, &wanted).await.map(drop)
 }
@@ -268,24 +306,22 @@ async fn look_twice(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome>
 async fn looks(
     acting: &Acting<'_>,
     node: &Incarnation,
-    devices: &[DeviceRef],
+    attempt: &Attempt,
     facts: &Facts,
-    act: Act,
 ) -> Result<(Vec<Seen>, Option<String>), Outcome> {
-    let first = acting.looker.look(devices, facts).await;
-    if act != Act::Off {
-        return Ok((
-            first.into_iter().map(|(check, sample)| Seen { check, samples: vec![sample] }).collect(),
-            None,
-        ));
+    let Attempt { devices, objects, .. } = attempt;
+    let first = acting.looker.look(devices, facts, objects).await;
+    if act_of(attempt) != Act::Off {
+        let once = |Looked { check, sample }| Seen { check, samples: vec![sample] };
+        return Ok((first.into_iter().map(once).collect(), None));
     }
     let lease = read_lease(acting, node).await?;
     acting.env.sleep(Verified::APART).await;
-    let second = acting.looker.look(devices, facts).await;
+    let second = acting.looker.look(devices, facts, objects).await;
     let mut seen: Vec<_> = first
         .into_iter()
         .zip(second)
-        .map(|((check, first), (_, second))| Seen { check, samples: vec![first, second] })
+        .map(|(first, second)| Seen { check: first.check, samples: vec![first.sample, second.sample] })
         .collect();
     // A kubelet that speaks while its machine is said to be off: the device reaches another one.
     if read_lease(acting, node).await? != lease {
@@ -327,7 +363,7 @@ async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     }
     let spec = FenceEvidenceSpec {
         node: node.clone(),
-        kind: KindOfEvidence::PowerOff,
+        kind: KindOfEvidence::of(&verified.samples),
         fence: Some(target.fence.name.to_string()),
         samples: verified.samples.clone(),
         lease_renewed: verified.lease_renewed.clone(),

@@ -46,6 +46,7 @@ impl Hold {
             Self::ControlPlane { .. } | Self::ControlPlaneQuorum { .. } => "ControlPlane",
             Self::Concurrency { .. } => "Concurrency",
             Self::Cooldown { .. } => "Cooldown",
+            Self::RemediationTimedOut { .. } => "RemediationTimedOut",
             Self::OurNode { .. } => "OurNode",
             Self::NoDevices { .. } => "NoDevices",
             Self::AttemptUnderWay { .. } => "AttemptUnderWay",
@@ -120,6 +121,7 @@ impl Hold {
         "ControlPlane",
         "Concurrency",
         "Cooldown",
+        "RemediationTimedOut",
         "OurNode",
         "NoDevices",
         "AttemptUnderWay",
@@ -160,6 +162,7 @@ impl Hold {
             | Self::DryRun { .. }
             | Self::Paused { .. }
             | Self::LeftAlone { .. }
+            | Self::RemediationTimedOut { .. }
             | Self::TooManyLost { .. }
             | Self::ZoneInTrouble { .. }
             | Self::ControlPlane { .. }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::act::Outcome;
-use super::super::claim::Monitor;
-use super::super::fence::{Acting, Fencing, Step, carry_out, monitor};
+use super::super::claim::{Monitor, Remediate, Reply};
+use super::super::fence::{Acting, Fencing, Step, answer, carry_out, monitor};
 use super::super::update::Means;
 use super::{Authority, Class, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
+use crate::api::PodSafetyRemediationStatus;
 use crate::clock::Mono;
 use crate::events::{About, Event, EventType, Speaker};
 use crate::model::{NodeKey, Uid};
@@ -67,6 +68,24 @@ pub(super) fn lane_of(wish: &Monitor) -> Arc<str> {
     format!("device {}", wish.device).into()
 }
 
+/// Nor are those who want nodes fenced.
+pub(super) fn lane_of_remediation(wish: &Remediate) -> Arc<str> {
+    format!("remediation {}/{}", wish.namespace, wish.name).into()
+}
+
+/// What of a status is said as an Event, in the words of medik8s' contract.
+fn said(status: &PodSafetyRemediationStatus) -> (EventType, &'static str, String) {
+    let is = |kind: &str, word: &str| status.says(kind) == Some(word);
+    let (kind, reason) = match (is("Processing", "True"), is("Succeeded", "True"), &status.fence) {
+        (true, ..) => (EventType::Normal, "RemediationStarted"),
+        (false, true, _) => (EventType::Normal, "RemediationFinished"),
+        (false, false, Some(_)) => (EventType::Warning, "RemediationStopped"),
+        (false, false, None) => (EventType::Warning, "RemediationCannotStart"),
+    };
+    let message = status.conditions.first().map(|one| one.message.clone()).unwrap_or_default();
+    (kind, reason, format!("[remediation] {message}"))
+}
+
 impl Authority {
     pub(super) fn submit_fence(&self, fencing: Box<Fencing>, owner: &Arc<dyn Owner>, now: Mono) -> Submitted {
         let lane = Arc::clone(&fencing.node);
@@ -76,6 +95,21 @@ impl Authority {
     pub(super) fn submit_monitor(&self, wish: Box<Monitor>, owner: &Arc<dyn Owner>, now: Mono) -> Submitted {
         let lane = lane_of(&wish);
         self.submit_to_fencers(Class::Monitor, lane, Work::Monitor { wish, owner: Arc::clone(owner) }, now)
+    }
+
+    pub(super) fn submit_remediate(
+        &self,
+        wish: Box<Remediate>,
+        owner: &Arc<dyn Owner>,
+        now: Mono,
+    ) -> Submitted {
+        let lane = lane_of_remediation(&wish);
+        self.submit_to_fencers(
+            Class::Remediate,
+            lane,
+            Work::Remediate { wish, owner: Arc::clone(owner) },
+            now,
+        )
     }
 
     fn submit_to_fencers(&self, class: Class, lane: Arc<str>, work: Work, now: Mono) -> Submitted {
@@ -113,6 +147,24 @@ impl Authority {
         }
         self.metrics.fence_steps.with_label_values(&["monitor", outcome.name()]).inc();
         self.ended_turn(&lane_of(wish), &outcome, owner);
+    }
+
+    pub(super) async fn remediate(&self, wish: &Remediate, owner: &Arc<dyn Owner>) {
+        let outcome = answer(&self.acting(), wish).await;
+        match (&outcome, &wish.reply, &wish.node) {
+            (Outcome::Written, Reply::Say(status), Some(node)) => {
+                let (kind, reason, message) = said(status);
+                let about = About::Node(node.clone());
+                self.events.record(Event { speaker: Speaker::Ours, about, kind, reason, message });
+            }
+            (Outcome::Failed(error), ..) => {
+                let Remediate { namespace, name, .. } = wish;
+                tracing::warn!(controller = owner.controller(), uid = %wish.uid, %namespace, %name, error = %error_chain(error), "a remediation was not answered; trying again");
+            }
+            _ => {}
+        }
+        self.metrics.fence_steps.with_label_values(&["remediate", outcome.name()]).inc();
+        self.ended_turn(&lane_of_remediation(wish), &outcome, owner);
     }
 
     /// What was marked meanwhile was turned away: it is decided anew.

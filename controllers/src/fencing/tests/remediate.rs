@@ -1,0 +1,163 @@
+//! What others ask for, and are answered.
+
+use pod_safety_shared::api::{NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION};
+
+use super::*;
+
+/// Five nodes of which `n` is lost; nothing is fenced but by somebody's wish, and there is one.
+fn asked() -> Stage {
+    let mut stage = Stage::lost();
+    stage.policy(|policy| policy.when = When::Manual);
+    stage.remediation("n", |_| ());
+    stage
+}
+
+/// Its incident is open.
+fn opened() -> Stage {
+    let mut stage = asked();
+    assert_eq!(stage.act("n"), ["keep"]);
+    assert_eq!(stage.act("n"), ["say True/Unknown Fencing"]);
+    assert_eq!(stage.act("n"), ["open by p"]);
+    assert_eq!(stage.only().0.trigger.kind, Trigger::External);
+    stage
+}
+
+fn deleted(object: &mut Value) {
+    object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:30Z");
+}
+
+fn over(object: &mut Value) {
+    object["metadata"]["annotations"] = json!({ TIMED_OUT_ANNOTATION: "2026-01-01T00:01:30Z" });
+}
+
+#[test]
+fn from_the_wish_to_success_its_name_is_written_before_the_incident_begins() {
+    let mut stage = opened();
+    let name = stage.fences.keys().next().cloned();
+    assert_eq!(stage.remediations["n"]["status"]["fence"].as_str(), name.as_deref());
+    assert!(stage.act("n")[0].starts_with("off 1 by bmc"));
+    stage.answered("done");
+    stage.seen("Off");
+    assert_eq!(stage.act("n")[0], "prove");
+    assert_eq!(stage.act("n"), ["taint", "say False/True Fenced"]);
+    stage.wait(20);
+    stage.act("n");
+    assert_eq!(stage.words("n"), ["?MachineHeld"], "said once: {:?}", stage.remediations["n"]["status"]);
+}
+
+#[test]
+fn bug_a_node_that_came_back_is_not_fenced_anew_while_the_wish_is_still_there() {
+    let mut stage = opened();
+    stage.edit(|_, status| status.phase = Phase::Done);
+    stage.comes_back("n", "boot-2");
+    stage.wait(5);
+    assert_eq!(stage.act("n"), ["say False/True Fenced"]);
+    assert_eq!(stage.words("n"), [""; 0]);
+    stage.loses("n");
+    stage.wait(100);
+    assert_eq!(stage.words("n"), [""; 0], "the wish was about the life before");
+}
+
+#[test]
+fn a_node_may_be_well_to_whom_asks_and_is_left_when_nobody_asks_any_more() {
+    let mut stage = opened();
+    stage.comes_back("n", "boot-n");
+    stage.wait(5);
+    assert!(stage.words("n")[0].starts_with("off 1 by bmc"), "who asked knows better");
+    stage.remediation("n", deleted);
+    assert_eq!(stage.act("n"), ["write Cancelled"], "the finalizer stays until that is so");
+    assert_eq!(stage.act("n"), ["let go"]);
+    assert_eq!(stage.words("n"), [""; 0]);
+}
+
+#[test]
+fn what_is_under_way_is_waited_for_before_it_is_let_go() {
+    let mut stage = opened();
+    assert!(stage.act("n")[0].starts_with("off 1"));
+    stage.remediation("n", deleted);
+    assert_eq!(stage.words("n"), ["?AttemptUnderWay"]);
+    stage.answered("no");
+    stage.seen("On");
+    assert_eq!(stage.act("n"), ["write Cancelled"]);
+    assert_eq!(stage.words("n"), ["let go"]);
+}
+
+#[test]
+fn a_second_wish_in_the_same_life_begins_the_incident_anew() {
+    let mut stage = opened();
+    stage.remediation("n", deleted);
+    assert_eq!(stage.act("n"), ["write Cancelled"]);
+    assert_eq!(stage.act("n"), ["let go"]);
+    stage.gone(Kind::Remediations, "n");
+    stage.remediations.clear();
+    stage.remediation("n-7xk2p", |object| {
+        object["metadata"]["annotations"] = json!({ NODE_NAME_ANNOTATION: "n" });
+    });
+    assert_eq!(stage.act("n"), ["keep"]);
+    assert_eq!(stage.act("n"), ["say True/Unknown Fencing"]);
+    assert_eq!(stage.act("n"), ["write Pending"]);
+    assert!(stage.words("n")[0].starts_with("off 1 by bmc"), "{:?}", stage.words("n"));
+}
+
+#[test]
+fn it_goes_though_the_node_is_gone() {
+    let mut stage = opened();
+    stage.gone(Kind::Nodes, "n");
+    stage.remediation("n", deleted);
+    assert_eq!(stage.act("n"), ["write Cancelled"]);
+    assert_eq!(stage.act("n"), ["let go"]);
+    let mut never = asked();
+    assert_eq!(never.act("n"), ["keep"]);
+    never.gone(Kind::Nodes, "n");
+    assert_eq!(never.act("n"), ["say False/False NodeNotFound"]);
+    never.remediation("n", deleted);
+    assert_eq!(never.act("n"), ["let go"]);
+}
+
+#[test]
+fn who_is_told_that_its_time_is_over_begins_no_attempt_and_keeps_evidence() {
+    let mut stage = opened();
+    stage.remediation("n", over);
+    assert_eq!(
+        stage.act("n"),
+        ["write Pending", "say False/False TimedOut", "?RemediationTimedOut"],
+        "the gate is closed"
+    );
+    let mut shot = opened();
+    assert!(shot.act("n")[0].starts_with("off 1"));
+    shot.answered("done");
+    shot.remediation("n", over);
+    assert_eq!(shot.words("n"), ["look", "say False/False TimedOut"]);
+    shot.seen("Off");
+    assert_eq!(shot.act("n")[0], "prove", "what was found stays found");
+    assert_eq!(shot.act("n"), ["taint", "say False/True Fenced"]);
+}
+
+#[test]
+fn what_cannot_begin_says_why_at_once_so_that_others_try() {
+    let mut stage = asked();
+    stage.act("n");
+    stage.policy(|policy| {
+        policy.node_selector.match_labels.insert("rack".to_owned(), "none".to_owned());
+    });
+    assert_eq!(stage.act("n"), ["say False/False NoPolicy"]);
+    let mut unsaid = asked();
+    unsaid.act("n");
+    unsaid.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!(""));
+    assert_eq!(unsaid.act("n"), ["say False/False NoBootId"]);
+    unsaid.config.mode = Mode::Observe;
+    unsaid.remediation("n", deleted);
+    assert_eq!(unsaid.words("n"), [""; 0], "who only observes answers nobody");
+}
+
+#[test]
+fn an_incident_that_was_there_is_followed_and_not_called_off_with_the_wish() {
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.remediation("n", |_| ());
+    assert!(stage.act("n").contains(&"keep".to_owned()));
+    assert!(stage.act("n").contains(&"say True/Unknown Fencing".to_owned()));
+    stage.remediation("n", deleted);
+    assert_eq!(stage.act("n").last().map(String::as_str), Some("?AttemptUnderWay"));
+    assert!(!stage.only().1.phase.is_over(), "the policy wants it, too");
+    assert_eq!(stage.remediations["n"]["metadata"]["finalizers"], json!([]));
+}

@@ -1,0 +1,76 @@
+//! `PodSafetyRemediation` and its template: by these medik8s' NodeHealthCheck, and whoever else keeps its contract, asks
+//! for a node to be fenced.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Condition;
+
+/// The annotation that says of which node a remediation is; without it, it is the one of the same name.
+pub const NODE_NAME_ANNOTATION: &str = "remediation.medik8s.io/node-name";
+/// The annotation by which a remediation is told that its time is over.
+pub const TIMED_OUT_ANNOTATION: &str = "remediation.medik8s.io/nhc-timed-out";
+/// Keeps a remediation until nothing is begun for it any more.
+pub const REMEDIATION_FINALIZER: &str = "pod-safety.dev/fencing";
+
+/// Somebody wants this node fenced, for as long as the object is there.
+#[derive(kube::CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "pod-safety.dev",
+    version = "v1alpha1",
+    kind = "PodSafetyRemediation",
+    plural = "podsafetyremediations",
+    shortname = "psr",
+    category = "pod-safety",
+    namespaced,
+    status = "PodSafetyRemediationStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Fence","type":"string","jsonPath":".status.fence"}"#,
+    printcolumn = r#"{"name":"Processing","type":"string","jsonPath":".status.conditions[?(@.type==\"Processing\")].status"}"#,
+    printcolumn = r#"{"name":"Succeeded","type":"string","jsonPath":".status.conditions[?(@.type==\"Succeeded\")].status"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+pub struct PodSafetyRemediationSpec {}
+
+/// How far a remediation is, in the words of the contract.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSafetyRemediationStatus {
+    /// The NodeFence that it is about: one, of the life in which it found the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<String>,
+    /// `Processing`, `Succeeded`, `PermanentNodeDeletionExpected`.
+    pub conditions: Vec<Condition>,
+}
+
+impl PodSafetyRemediationStatus {
+    /// The status of a condition, if it is there.
+    #[must_use]
+    pub fn says(&self, condition: &str) -> Option<&str> {
+        self.conditions.iter().find(|one| one.r#type == condition).map(|one| one.status.as_str())
+    }
+}
+
+/// What remediations are made of.
+#[derive(kube::CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "pod-safety.dev",
+    version = "v1alpha1",
+    kind = "PodSafetyRemediationTemplate",
+    plural = "podsafetyremediationtemplates",
+    shortname = "psrt",
+    category = "pod-safety",
+    namespaced,
+    derive = "PartialEq"
+)]
+pub struct PodSafetyRemediationTemplateSpec {
+    /// The remediation.
+    pub template: RemediationTemplate,
+}
+
+/// The part of a template that is copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RemediationTemplate {
+    /// Its spec.
+    pub spec: PodSafetyRemediationSpec,
+}

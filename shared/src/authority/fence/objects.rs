@@ -1,0 +1,227 @@
+//! Devices that are objects of the cluster: they are asked by a write to the API server, and looked at by quorum reads.
+//!
+//! | driver | off | looks |
+//! |---|---|---|
+//! | `Machine` | its Machine is deleted | off: it is gone, finalizers and all, which its provider drops last |
+//! | `NetworkFence` | one is made of its addresses | off: it is in force |
+//! | `External` | another remediator's object is made from its template | off: its condition of success |
+//!
+//! Which object it is stands in the attempt before anything is written ([`ActedOn`]): whoever leads next, and whoever
+//! releases a pod later, looks at the same one. Danger note: what another controller does with an object it may do long
+//! after our time. So an object that did not come to success in its time is told that its time is over, and a Machine
+//! that is being deleted counts as nothing until it is gone.
+
+mod external;
+mod machine;
+mod network;
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Target;
+use super::orders::OrderError;
+use super::render::Facts;
+use super::step::Acting;
+use crate::api::{
+    ActedOn, DeviceDriver, DeviceRef, External, FenceDeviceSpec, NetworkFence, NodeFenceStatus,
+};
+use crate::authority::act::Outcome;
+use crate::client::{ApiError, Call, Connection};
+use crate::record::error_chain;
+use crate::transport::{Act, Answer, DeviceError, Identity, Power};
+
+/// How often it is looked whether an object has come so far.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// What is asked of an object.
+#[derive(Clone, Debug)]
+pub(super) struct ObjectOrder {
+    pub(super) device: DeviceRef,
+    pub(super) by: By,
+    pub(super) facts: Facts,
+    /// The node's addresses that were recorded while it was heard.
+    pub(super) clients: Vec<String>,
+    pub(super) act: Act,
+    pub(super) within: Duration,
+}
+
+/// By which kind of object.
+#[derive(Clone, Debug)]
+pub(super) enum By {
+    Machine,
+    External(Box<External>),
+    NetworkFence(Box<NetworkFence>),
+}
+
+/// `None`: the device is reached by a transport, or by nobody.
+pub(super) fn by(spec: &FenceDeviceSpec) -> Option<By> {
+    match spec.driver {
+        DeviceDriver::Machine => Some(By::Machine),
+        DeviceDriver::External => spec.external.clone().map(|external| By::External(Box::new(external))),
+        DeviceDriver::NetworkFence => {
+            spec.network_fence.clone().map(|class| By::NetworkFence(Box::new(class)))
+        }
+        DeviceDriver::Agent | DeviceDriver::Redfish | DeviceDriver::Manual => None,
+    }
+}
+
+fn failed(said: impl Into<String>) -> DeviceError {
+    DeviceError::Failed { said: said.into() }
+}
+
+fn unread(error: &ApiError) -> DeviceError {
+    DeviceError::Unreachable { said: error_chain(error) }
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// An object with all of its fields, by quorum; `None`: the registry says that there is none.
+async fn read(connection: &Connection, path: &str) -> Result<Option<Value>, DeviceError> {
+    match connection.send(Call::get(path).whole()).await {
+        Ok(raw) => raw.whole().map(Some).map_err(|error| unread(&ApiError::Undecodable(error))),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) if error.code() == Some(404) => Err(failed(not_served(path))),
+        Err(error) => Err(unread(&error)),
+    }
+}
+
+fn not_served(what: &str) -> String {
+    format!("this cluster does not serve {what}: its CRDs are not installed")
+}
+
+/// The version of a group that the API server prefers.
+async fn version_of(connection: &Connection, group: &str) -> Result<String, DeviceError> {
+    let path = format!("/apis/{group}");
+    let found = read(connection, &path).await?.ok_or_else(|| failed(not_served(group)))?;
+    let version = text(&found, "/preferredVersion/groupVersion");
+    if version.is_empty() { Err(failed(not_served(group))) } else { Ok(version.to_owned()) }
+}
+
+/// The collection of a kind, as the API server names it in paths.
+async fn plural_of(connection: &Connection, api_version: &str, kind: &str) -> Result<String, DeviceError> {
+    let path = format!("/apis/{api_version}");
+    let missing = || failed(not_served(&format!("{kind} of {api_version}")));
+    let found = read(connection, &path).await.map_err(|error| match error {
+        DeviceError::Failed { .. } => missing(),
+        other => other,
+    })?;
+    let found = found.ok_or_else(missing)?;
+    let all = found.get("resources").and_then(Value::as_array).into_iter().flatten();
+    let mut named = all.filter(|one| one["kind"] == kind).map(|one| text(one, "/name"));
+    named.find(|name| !name.contains('/')).map(str::to_owned).ok_or_else(missing)
+}
+
+/// Which object it is: for the intent, before anything is written. `fence`: the UID of the incident.
+pub(super) async fn resolve(
+    connection: &Connection,
+    order: &ObjectOrder,
+    fence: &str,
+) -> Result<ActedOn, OrderError> {
+    let found = match &order.by {
+        By::Machine => machine::resolve(connection, order).await,
+        By::External(external) => external::resolve(connection, order, external, fence).await,
+        By::NetworkFence(_) => network::resolve(order, fence),
+    };
+    found.map_err(|source| OrderError::Object { device: order.device.clone(), source: Box::new(source) })
+}
+
+/// Off or on: writes, and waits for as long as the order gives it.
+pub(super) async fn carry_out(
+    acting: &Acting<'_>,
+    target: &Target,
+    order: &ObjectOrder,
+    object: &ActedOn,
+) -> Result<Answer, DeviceError> {
+    let ends = acting.env.now() + order.within;
+    let begun = match (&order.by, order.act) {
+        (By::Machine, Act::Off) => machine::off(acting, object).await,
+        (By::External(external), Act::Off) => external::off(acting, target, order, external, object).await,
+        (By::External(_), Act::On) => external::lift(acting, object).await,
+        (By::NetworkFence(class), Act::Off) => network::off(acting, target, class, object).await,
+        (By::Machine, Act::On) => return Err(failed("a Machine that was deleted is not switched on")),
+        (By::NetworkFence(_), Act::On) => return Err(failed("it is lifted when the node is back")),
+        (By::Machine | By::External(_) | By::NetworkFence(_), Act::Look) => Ok(()),
+    };
+    begun.map_err(said)?;
+    let wanted = if order.act == Act::Off { Power::Off } else { Power::On };
+    loop {
+        let answer = look(acting.means.connection, order, Some(object)).await?;
+        if answer.power == wanted {
+            return Ok(answer);
+        }
+        if acting.env.now() + LOOK_AGAIN >= ends {
+            if let (By::External(_), Act::Off) = (&order.by, order.act) {
+                external::time_is_over(acting, object).await.map_err(said)?;
+            }
+            return Err(DeviceError::TimedOut { after: order.within });
+        }
+        acting.env.sleep(LOOK_AGAIN).await;
+    }
+}
+
+fn said(outcome: Outcome) -> DeviceError {
+    match outcome {
+        Outcome::Failed(error) => unread(&error),
+        other => failed(format!("not written: {}", other.name())),
+    }
+}
+
+/// One look. Without an object, as of a device that is only looked through: whether there is one that could be asked.
+pub(super) async fn look(
+    connection: &Connection,
+    order: &ObjectOrder,
+    object: Option<&ActedOn>,
+) -> Result<Answer, DeviceError> {
+    match (&order.by, object) {
+        (By::Machine, Some(object)) => machine::look(connection, object).await,
+        (By::External(external), Some(object)) => external::look(connection, external, object).await,
+        (By::NetworkFence(_), Some(object)) => network::look(connection, object).await,
+        (By::NetworkFence(class), None) => {
+            let clients = network::clients(connection, order, class).await?;
+            let said = format!("it would fence {}", clients.join(", "));
+            Ok(Answer { power: Power::On, identity: Identity::Unknown, said })
+        }
+        (By::Machine, None) => {
+            let found = machine::resolve(connection, order).await?;
+            let identity = if found.matched { Identity::Match } else { Identity::Unknown };
+            Ok(Answer { power: Power::On, identity, said: format!("{} is there", found.path) })
+        }
+        (By::External(external), None) => {
+            let found = external::resolve(connection, order, external, "").await?;
+            let said = format!("{} would be made", found.path);
+            Ok(Answer { power: Power::On, identity: Identity::Unknown, said })
+        }
+    }
+}
+
+/// By which addresses a node reaches the storage that is fenced: for the status of the device.
+pub(super) async fn clients(connection: &Connection, order: &ObjectOrder) -> Vec<String> {
+    match &order.by {
+        // Why there are none, the look says.
+        By::NetworkFence(class) => {
+            network::clients(connection, order, class).await.unwrap_or_else(|_| order.clients.clone())
+        }
+        By::Machine | By::External(_) => Vec::new(),
+    }
+}
+
+/// The incident is over: what was made for it goes.
+pub(super) async fn lift(acting: &Acting<'_>, status: &NodeFenceStatus) -> Result<(), Outcome> {
+    let mut done = std::collections::BTreeSet::new();
+    for object in status.attempts.iter().flat_map(|attempt| &attempt.objects) {
+        match object.driver {
+            DeviceDriver::External if done.insert(&object.path) => external::lift(acting, object).await?,
+            DeviceDriver::NetworkFence if done.insert(&object.path) => network::lift(acting, object).await?,
+            DeviceDriver::External
+            | DeviceDriver::NetworkFence
+            | DeviceDriver::Machine
+            | DeviceDriver::Agent
+            | DeviceDriver::Redfish
+            | DeviceDriver::Manual => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! CSI-Addons' NetworkFence: the storage takes nothing from the addresses of a node any more.
+//!
+//! By which addresses a node reaches its storage is recorded while its kubelet is heard, in the status of the device:
+//! asked after the loss, a storage may name those of the node to which the volume moved. Deleting a NetworkFence does
+//! not lift it: it is set to `Unfenced`, that is waited for, and only then it goes.
+
+use serde_json::{Value, json};
+
+use super::{ObjectOrder, failed, not_served, read, text};
+use crate::api::{ActedOn, DeviceDriver, NetworkFence};
+use crate::authority::act::Outcome;
+use crate::authority::fence::step::Acting;
+use crate::authority::fence::{Target, name_after};
+use crate::client::{ApiError, Call, Connection, Method};
+use crate::transport::{Answer, DeviceError, Identity, Power};
+
+const VERSION: &str = "/apis/csiaddons.openshift.io/v1alpha1";
+
+/// Whose it is. No owner reference: it must not go with the incident, for that would not lift it.
+const FENCE: &str = "pod-safety.dev/fence";
+
+/// By which addresses the node reaches the storage of this class: what was recorded before, if it is not heard now.
+pub(in crate::authority::fence) async fn clients(
+    connection: &Connection,
+    order: &ObjectOrder,
+    class: &NetworkFence,
+) -> Result<Vec<String>, DeviceError> {
+    let name = &*order.facts.machine.node;
+    let all = read(connection, &format!("{VERSION}/csiaddonsnodes")).await?;
+    let all = all.ok_or_else(|| failed(not_served("CSIAddonsNode of csiaddons.openshift.io/v1alpha1")))?;
+    let node = read(connection, &format!("/api/v1/nodes/{name}")).await?;
+    let conditions = node.as_ref().and_then(|node| node.pointer("/status/conditions")?.as_array());
+    let is_heard = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
+    if !conditions.into_iter().flatten().any(is_heard) {
+        return Ok(order.clients.clone());
+    }
+    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut found = std::collections::BTreeSet::new();
+    for of_node in list(all.get("items")).iter().filter(|one| text(one, "/spec/driver/nodeID") == name) {
+        let by_class = list(of_node.pointer("/status/networkFenceClientStatus"));
+        for status in by_class.iter().filter(|one| one["networkFenceClassName"] == *class.class_name) {
+            for client in list(status.get("ClientDetails")) {
+                found.extend(
+                    list(client.get("cidrs")).iter().filter_map(|one| one.as_str().map(str::to_owned)),
+                );
+            }
+        }
+    }
+    match found.is_empty() {
+        true => Err(failed(format!(
+            "no CSIAddonsNode says by which addresses {name} is a client of {}",
+            class.class_name
+        ))),
+        false => Ok(found.into_iter().collect()),
+    }
+}
+
+pub(super) fn resolve(order: &ObjectOrder, fence: &str) -> Result<ActedOn, DeviceError> {
+    let node = &order.facts.machine.node;
+    if order.clients.is_empty() {
+        return Err(failed(format!("no addresses of {node} were recorded while it was heard")));
+    }
+    let device = order.device.to_string();
+    Ok(ActedOn {
+        device: order.device.clone(),
+        driver: DeviceDriver::NetworkFence,
+        path: format!("{VERSION}/networkfences/{}", name_after(node, &[fence.as_bytes(), device.as_bytes()])),
+        uid: fence.to_owned(),
+        matched: false,
+        cidrs: order.clients.clone(),
+    })
+}
+
+fn is_ours(there: &Value, object: &ActedOn) -> bool {
+    there
+        .pointer("/metadata/annotations")
+        .and_then(|all| all.get(FENCE))
+        .is_some_and(|uid| *uid == *object.uid)
+}
+
+/// Whether it has come to this state. The messages tell an old success from a new one: nothing else in it does.
+fn is_done(there: &Value, state: &str) -> bool {
+    let lifted = text(there, "/status/message").to_lowercase().contains("unfenc");
+    text(there, "/spec/fenceState") == state
+        && text(there, "/status/result") == "Succeeded"
+        && lifted == (state == "Unfenced")
+}
+
+fn outcome(error: DeviceError) -> Outcome {
+    Outcome::Failed(ApiError::ContentType(error.to_string()))
+}
+
+pub(super) async fn off(
+    acting: &Acting<'_>,
+    target: &Target,
+    class: &NetworkFence,
+    object: &ActedOn,
+) -> Result<(), Outcome> {
+    let (collection, name) = object.path.rsplit_once('/').unwrap_or_default();
+    let body = json!({
+        "apiVersion": "csiaddons.openshift.io/v1alpha1",
+        "kind": "NetworkFence",
+        "metadata": {
+            "name": name,
+            "annotations": { FENCE: object.uid, "pod-safety.dev/node": target.spec.node.name },
+            "labels": { "app.kubernetes.io/part-of": "pod-safety" },
+        },
+        "spec": { "networkFenceClassName": class.class_name, "fenceState": "Fenced", "cidrs": object.cidrs },
+    });
+    match acting.send(Call::write(Method::Post, collection, &body)).await {
+        // It may have been made before a crash: what it is comes out when it is looked.
+        Ok(_) | Err(Outcome::Changed) => Ok(()),
+        Err(outcome) => Err(outcome),
+    }
+}
+
+pub(super) async fn look(connection: &Connection, object: &ActedOn) -> Result<Answer, DeviceError> {
+    let path = &object.path;
+    let (power, said) = match read(connection, path).await? {
+        None => (Power::On, format!("there is no {path}")),
+        Some(there) if !is_ours(&there, object) => {
+            return Err(failed(format!("{path} is there, and somebody else's: it is left alone")));
+        }
+        Some(there) if there["spec"]["cidrs"] != json!(object.cidrs) => {
+            return Err(failed(format!("{path} fences other addresses than {}", object.cidrs.join(", "))));
+        }
+        Some(there) if is_done(&there, "Fenced") => (Power::Off, format!("{path} is in force")),
+        Some(there) if text(&there, "/status/result") == "Failed" => {
+            return Err(failed(format!("{path} failed: {}", text(&there, "/status/message"))));
+        }
+        Some(_) => (Power::Unknown, format!("{path} is not in force yet")),
+    };
+    Ok(Answer { power, identity: Identity::Unknown, said })
+}
+
+/// The node is back, or nothing was proved: it is lifted, then it goes.
+pub(super) async fn lift(acting: &Acting<'_>, object: &ActedOn) -> Result<(), Outcome> {
+    let there = read(acting.means.connection, &object.path).await.map_err(outcome)?;
+    let Some(there) = there.filter(|there| is_ours(there, object)) else { return Ok(()) };
+    let meta =
+        json!({ "uid": there["metadata"]["uid"], "resourceVersion": there["metadata"]["resourceVersion"] });
+    if text(&there, "/spec/fenceState") != "Unfenced" {
+        let body = json!({ "metadata": meta, "spec": { "fenceState": "Unfenced" } });
+        acting.send(Call::write(Method::Merge, object.path.clone(), &body)).await?;
+    } else if is_done(&there, "Unfenced") {
+        let body = json!({ "preconditions": meta });
+        return match acting.send(Call::write(Method::Delete, object.path.clone(), &body)).await {
+            Ok(_) | Err(Outcome::Gone) => Ok(()),
+            Err(outcome) => Err(outcome),
+        };
+    }
+    // It is asked again until it says so: the incident is not over before.
+    let said = format!("{} is being lifted: {}", object.path, text(&there, "/status/message"));
+    Err(Outcome::Failed(ApiError::ContentType(said)))
+}

@@ -1,0 +1,386 @@
+//! Devices that are objects of the cluster, and the courtesy of medik8s' Leases, against a scripted API server.
+
+use super::*;
+use crate::api::{ActedOn, DeviceDriver, KindOfEvidence, Sample};
+
+/// Objects by their paths; writes are done to them. A collection answers with what was posted.
+#[derive(Clone, Default)]
+struct Store(Arc<Mutex<BTreeMap<String, Value>>>);
+
+impl Store {
+    fn put(&self, path: &str, object: Value) -> &Self {
+        self.0.lock().insert(path.to_owned(), object);
+        self
+    }
+
+    fn get(&self, path: &str) -> Option<Value> {
+        self.0.lock().get(path).cloned()
+    }
+
+    fn change(&self, path: &str, change: impl FnOnce(&mut Value)) {
+        change(self.0.lock().get_mut(path).unwrap());
+    }
+
+    fn answer(&self, asked: &Asked) -> Option<Says> {
+        let path = asked.path.as_str();
+        let mut all = self.0.lock();
+        if asked.method == "GET" {
+            return all.get(path).map(Says::json);
+        }
+        if asked.method == "POST" && all.contains_key(path) {
+            let mut object = asked.json();
+            let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+            object["metadata"]["uid"] = json!(format!("uid-{name}"));
+            object["metadata"]["resourceVersion"] = json!("1");
+            let answer = Says::coded(201, &object);
+            all.insert(format!("{path}/{name}"), object);
+            return Some(answer);
+        }
+        let there = all.get_mut(path)?;
+        match asked.method.as_str() {
+            "PATCH" => {
+                merge(there, &asked.json());
+                Some(Says::json(there))
+            }
+            "DELETE" => {
+                let wanted = &asked.json()["preconditions"]["uid"];
+                assert_eq!(*wanted, there["metadata"]["uid"], "by UID");
+                match there["metadata"]["finalizers"].is_array() {
+                    true => there["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+                    false => drop(all.remove(path)),
+                }
+                Some(Says::json(&json!({ "metadata": {} })))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn merge(into: &mut Value, patch: &Value) {
+    match (into.as_object_mut(), patch.as_object()) {
+        (Some(fields), Some(changes)) => {
+            for (key, change) in changes {
+                merge(fields.entry(key.clone()).or_insert(Value::Null), change);
+            }
+        }
+        _ => *into = patch.clone(),
+    }
+}
+
+fn with(store: &Store, spec: Value) -> Scene {
+    let answers = store.clone();
+    let mut there = There { first: Arc::new(move |asked| answers.answer(asked)), ..There::default() };
+    there.node["spec"]["providerID"] = json!("cloud:///n");
+    there.node["metadata"]["annotations"] =
+        json!({ "cluster.x-k8s.io/machine": "m", "cluster.x-k8s.io/cluster-namespace": "capi" });
+    there.device = Some(spec);
+    scene(there, |_, _| panic!("no transport is asked"))
+}
+
+const FAR: &str = "/apis/far.medik8s.io/v1";
+const MADE: &str = "/apis/far.medik8s.io/v1/namespaces/fencing/fars/n";
+
+fn external() -> (Store, Value) {
+    let store = Store::default();
+    let kinds = json!([{ "name": "fars", "kind": "Far" }, { "name": "fartemplates", "kind": "FarTemplate" }]);
+    store
+        .put(FAR, json!({ "resources": kinds }))
+        .put(
+            "/apis/far.medik8s.io/v1/namespaces/fencing/fartemplates/t",
+            json!({ "metadata": {}, "spec": { "template": { "spec": { "agent": "a" } } } }),
+        )
+        .put("/apis/far.medik8s.io/v1/namespaces/fencing/fars", json!({}));
+    let template = json!({ "apiVersion": "far.medik8s.io/v1", "kind": "FarTemplate", "name": "t" });
+    let spec = json!({ "driver": "External", "external": { "templateRef": template } });
+    (store, json!({ "spec": spec }))
+}
+
+fn attempted(scene: &Scene) -> crate::api::Attempt {
+    let status = scene.written("nodefences")["status"].clone();
+    serde_json::from_value::<NodeFenceStatus>(status).unwrap().attempts.pop().unwrap()
+}
+
+fn again(attempt: crate::api::Attempt) -> NodeFenceStatus {
+    NodeFenceStatus { phase: Phase::Fencing, attempts: vec![attempt], ..NodeFenceStatus::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_remediator_is_asked_by_its_template_and_its_success_is_off() {
+    let (store, spec) = external();
+    let scene = with(&store, spec);
+    let says = store.clone();
+    let far = async {
+        // A foreign controller.
+        while store.get(MADE).is_none() {
+            scene.env.sleep(Duration::from_secs(1)).await;
+        }
+        scene.env.sleep(Duration::from_secs(9)).await;
+        let done = json!([{ "type": "Succeeded", "status": "True" }]);
+        says.change(MADE, |object| object["status"] = json!({ "conditions": done }));
+    };
+    let (outcome, ()) = futures::future::join(scene.take(Step::Attempt(target(tried("off")))), far).await;
+    assert_eq!(outcome.name(), "written");
+    let made = store.get(MADE).unwrap();
+    assert_eq!(made["spec"], json!({ "agent": "a" }));
+    assert_eq!(made["metadata"]["annotations"]["remediation.medik8s.io/node-name"], "n");
+    assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "uid-nf");
+    let attempt = attempted(&scene);
+    assert_eq!((attempt.objects[0].path.as_str(), attempt.objects[0].uid.as_str()), (MADE, "uid-nf"));
+    assert!(attempt.outcome.as_deref().unwrap().contains("Succeeded=True"), "{attempt:?}");
+    assert_eq!(scene.log()[0], STATUS, "which object it is stands there before it is made");
+    scene.take(Step::Look(target(again(attempt)))).await;
+    let looked = attempted(&scene).verified.unwrap();
+    assert_eq!(looked.power, "Off");
+    assert_eq!(KindOfEvidence::of(&looked.samples), KindOfEvidence::Remediated);
+    let reader = super::super::Reader { connection: &scene.api.connection() };
+    let looker = Looker { reader, env: &scene.env, transport: &scene.devices };
+    assert_eq!(looker.all_off(&incarnation(), &looked.samples).await, Ok(KindOfEvidence::Remediated));
+    store.change(MADE, |object| object["status"] = json!({}));
+    assert!(looker.all_off(&incarnation(), &looked.samples).await.is_err(), "it does not say so any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_time_is_over_is_told_so_made_anew_and_goes_when_all_is_over() {
+    let (store, spec) = external();
+    let scene = with(&store, spec);
+    scene.take(Step::Attempt(target(tried("off")))).await;
+    let attempt = attempted(&scene);
+    assert!(attempt.outcome.as_deref().unwrap().contains("no answer within 60s"), "{attempt:?}");
+    let annotations = store.get(MADE).unwrap()["metadata"]["annotations"].clone();
+    assert!(annotations["remediation.medik8s.io/nhc-timed-out"].is_string(), "{annotations}");
+    // The next attempt takes it away, the one after makes another.
+    scene.take(Step::Attempt(target(tried("off")))).await;
+    assert_eq!(store.get(MADE), None);
+    scene.take(Step::Attempt(target(tried("off")))).await;
+    assert!(store.get(MADE).is_some());
+    let done = NodeFenceStatus { phase: Phase::Done, ..again(attempt.clone()) };
+    assert_eq!(scene.take(Step::Write(target(done.clone()))).await.name(), "written");
+    assert_eq!(store.get(MADE), None);
+    store.put(MADE, json!({ "metadata": { "uid": "other" } }));
+    scene.take(Step::Write(target(done))).await;
+    assert!(store.get(MADE).is_some(), "somebody else's is left alone");
+    scene.take(Step::Attempt(target(tried("off")))).await;
+    let outcome = attempted(&scene).outcome.unwrap();
+    assert!(outcome.contains("somebody else's"), "{outcome}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cluster_does_not_serve_costs_an_attempt_and_is_named() {
+    let (_, spec) = external();
+    let scene = with(&Store::default(), spec);
+    scene.take(Step::Attempt(target(tried("off")))).await;
+    let outcome = attempted(&scene).outcome.unwrap();
+    assert!(outcome.contains("does not serve FarTemplate of far.medik8s.io/v1"), "{outcome}");
+    assert_eq!(scene.log(), [STATUS], "nothing was made");
+}
+
+const MACHINE: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/capi/machines/m";
+
+fn machine_of(provider: &str) -> (Store, Value) {
+    let store = Store::default();
+    let version = json!({ "preferredVersion": { "groupVersion": "cluster.x-k8s.io/v1beta2" } });
+    store.put("/apis/cluster.x-k8s.io", version).put(
+        MACHINE,
+        json!({
+            "metadata": { "uid": "uid-m", "finalizers": ["f"] }, "spec": { "providerID": provider },
+        }),
+    );
+    (store, json!({ "spec": { "driver": "Machine", "identityCheck": "Required" } }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_off_when_it_is_gone_and_not_while_it_is_being_deleted() {
+    let (store, spec) = machine_of("cloud:///n");
+    let scene = with(&store, spec);
+    scene.take(Step::Attempt(target(tried("off")))).await;
+    assert!(store.get(MACHINE).unwrap()["metadata"]["deletionTimestamp"].is_string());
+    let attempt = attempted(&scene);
+    scene.take(Step::Look(target(again(attempt.clone())))).await;
+    assert_eq!(attempted(&scene).verified.unwrap().power, "Unknown", "its provider may still have it");
+    store.0.lock().remove(MACHINE);
+    scene.take(Step::Look(target(again(attempt.clone())))).await;
+    let gone = attempted(&scene).verified.unwrap();
+    assert_eq!(
+        (gone.power.as_str(), KindOfEvidence::of(&gone.samples)),
+        ("Off", KindOfEvidence::Decommissioned)
+    );
+    // Another one of its name is another one; what was written down is asked again.
+    store.put(MACHINE, json!({ "metadata": { "uid": "uid-m2" }, "spec": { "providerID": "cloud:///n" } }));
+    scene.take(Step::Look(target(again(attempt)))).await;
+    assert_eq!(attempted(&scene).verified.unwrap().power, "Off");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_machine_of_another_node_is_not_deleted() {
+    let (store, spec) = machine_of("cloud:///other");
+    let scene = with(&store, spec);
+    scene.take(Step::Attempt(target(tried("off")))).await;
+    let outcome = attempted(&scene).outcome.unwrap();
+    assert!(outcome.contains("cloud:///other") && outcome.contains("cloud:///n"), "{outcome}");
+    assert_eq!(store.get(MACHINE).unwrap()["metadata"].get("deletionTimestamp"), None);
+}
+
+fn network(clients: &[&str]) -> (Store, Value) {
+    let store = Store::default();
+    store.put("/apis/csiaddons.openshift.io/v1alpha1/networkfences", json!({}));
+    let target =
+        json!({ "node": "n", "power": "On", "identity": "Unknown", "looked": "t", "clients": clients });
+    let spec = json!({ "driver": "NetworkFence", "networkFence": { "className": "rbd" } });
+    (store, json!({ "spec": spec, "status": { "targets": [target] } }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_fence_is_made_of_recorded_addresses_and_lifted_before_it_goes() {
+    let (store, spec) = network(&["10.0.0.1/32"]);
+    let scene = with(&store, spec);
+    scene.take(Step::Attempt(target(tried("off")))).await;
+    let attempt = attempted(&scene);
+    let path = attempt.objects[0].path.clone();
+    let made = store.get(&path).unwrap();
+    assert_eq!(
+        made["spec"],
+        json!({ "networkFenceClassName": "rbd", "fenceState": "Fenced", "cidrs": ["10.0.0.1/32"] })
+    );
+    let says = |message: &str| {
+        let status = json!({ "result": "Succeeded", "message": message });
+        store.change(&path, |object| object["status"] = status);
+    };
+    says("fencing operation successful");
+    scene.take(Step::Look(target(again(attempt.clone())))).await;
+    assert_eq!(attempted(&scene).verified.unwrap().power, "Off");
+    let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });
+    assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "failed", "it is not lifted yet");
+    assert_eq!(store.get(&path).unwrap()["spec"]["fenceState"], "Unfenced");
+    assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "failed", "an old success is none");
+    says("unfencing operation successful");
+    assert_eq!(scene.take(Step::Write(done)).await.name(), "written");
+    assert_eq!(store.get(&path), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_addresses_from_before_the_loss_nothing_is_fenced() {
+    let (store, spec) = network(&[]);
+    let scene = with(&store, spec);
+    scene.take(Step::Attempt(target(tried("off")))).await;
+    let outcome = attempted(&scene).outcome.unwrap();
+    assert!(outcome.contains("no addresses of n were recorded"), "{outcome}");
+    assert_eq!(scene.log(), [STATUS]);
+}
+
+#[test]
+fn evidence_is_as_good_as_the_weakest_of_its_devices_and_storage_adds_nothing_to_it() {
+    use DeviceDriver::{Agent, External, Machine, NetworkFence, Redfish};
+    let of = |drivers: &[DeviceDriver]| {
+        let sample = |driver: &DeviceDriver| Sample { driver: Some(*driver), ..Sample::default() };
+        KindOfEvidence::of(&drivers.iter().map(sample).collect::<Vec<_>>())
+    };
+    assert_eq!(of(&[Agent, Redfish]), KindOfEvidence::PowerOff);
+    assert_eq!(of(&[Redfish, External]), KindOfEvidence::Remediated);
+    assert_eq!(of(&[Machine, NetworkFence]), KindOfEvidence::Decommissioned);
+    assert_eq!(of(&[Machine, Redfish]), KindOfEvidence::PowerOff);
+    assert_eq!(
+        KindOfEvidence::of(&[Sample::default()]),
+        KindOfEvidence::PowerOff,
+        "written by an older version"
+    );
+}
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases";
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases/node-n";
+
+/// A cluster where we may take medik8s' Leases.
+fn polite(store: &Store, trigger: Trigger) -> (Scene, Target) {
+    let answers = store.clone();
+    let first = move |asked: &Asked| {
+        let review = asked.path.ends_with("selfsubjectaccessreviews");
+        let allowed = || Says::coded(201, &json!({ "status": { "allowed": true } }));
+        if review { Some(allowed()) } else { answers.answer(asked) }
+    };
+    let scene = scene(There { first: Arc::new(first), ..There::default() }, |_, _| says(Power::Off));
+    let mut target = target(tried("off"));
+    target.spec.trigger.kind = trigger;
+    (scene, target)
+}
+
+fn held_by(holder: &str, renewed: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": "node-n", "uid": "uid-lease", "resourceVersion": "4" },
+        "spec": { "holderIdentity": holder, "leaseDurationSeconds": 600, "renewTime": renewed },
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_else_has_the_node_is_shown_and_waited_for_unless_he_asked_for_it() {
+    let store = Store::default();
+    store.put(LEASE, held_by("node-maintenance", "2999-01-01T00:00:00.000000Z"));
+    let (scene, wanted) = polite(&store, Trigger::Detected);
+    assert_eq!(scene.take(Step::Attempt(wanted)).await.name(), "changed");
+    assert!(scene.devices.asked.lock().is_empty(), "nobody was shot");
+    let status = scene.written("nodefences")["status"].clone();
+    assert_eq!(status["phase"], "Pending");
+    assert_eq!(status["gates"][0]["name"], "LeaseHeld");
+    assert!(status["message"].as_str().unwrap().starts_with("node-maintenance has the node"), "{status}");
+    let (scene, wanted) = polite(&store, Trigger::External);
+    assert_eq!(scene.take(Step::Attempt(wanted)).await.name(), "written");
+    assert_eq!(store.get(LEASE).unwrap()["spec"]["holderIdentity"], "node-maintenance");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_taken_before_and_given_back_after() {
+    let store = Store::default();
+    store.put(LEASES, json!({}));
+    let (scene, wanted) = polite(&store, Trigger::Detected);
+    assert_eq!(scene.take(Step::Attempt(wanted.clone())).await.name(), "written");
+    assert_eq!(store.get(LEASE).unwrap()["spec"]["holderIdentity"], "pod-safety");
+    let done = NodeFenceStatus { phase: Phase::Done, ..tried("off") };
+    let done = Target { status: Box::new(done), ..wanted.clone() };
+    assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "written");
+    assert_eq!(store.get(LEASE), None);
+    store.put(LEASE, held_by("another", "2000-01-01T00:00:00.000000Z"));
+    assert_eq!(scene.take(Step::Attempt(wanted)).await.name(), "written", "it was over");
+    store.change(LEASE, |lease| lease["spec"]["holderIdentity"] = json!("another"));
+    scene.take(Step::Write(done)).await;
+    assert!(store.get(LEASE).is_some(), "somebody else's is left alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_is_added_beside_those_of_others_and_taken_away_alone() {
+    use crate::authority::claim::{Remediate, Reply};
+    let store = Store::default();
+    let path = "/apis/pod-safety.dev/v1alpha1/namespaces/ops/podsafetyremediations/n";
+    let meta = json!({ "name": "n", "uid": "uid-r", "resourceVersion": "7", "finalizers": ["theirs"] });
+    store.put(path, json!({ "metadata": meta, "spec": {} }));
+    let scene = with(&store, json!({ "spec": { "driver": "Manual" } }));
+    let wish = |reply| Remediate {
+        namespace: "ops".into(),
+        name: "n".into(),
+        uid: Uid::new("uid-r").unwrap(),
+        rv: "7".parse().unwrap(),
+        node: None,
+        reply,
+    };
+    for (reply, wanted) in [
+        (Reply::Keep, json!(["theirs", crate::api::REMEDIATION_FINALIZER])),
+        (Reply::LetGo, json!(["theirs"])),
+    ] {
+        let connection = scene.api.connection();
+        let means = Means {
+            connection: &connection,
+            cache: scene.world.cache(),
+            env: &scene.env,
+            leadership: &scene.leadership,
+        };
+        let acting = Acting::new(means, &scene.devices, "this-process");
+        assert_eq!(super::super::answer(&acting, &wish(reply)).await.name(), "written");
+        assert_eq!(store.get(path).unwrap()["metadata"]["finalizers"], wanted);
+    }
+}
+
+#[test]
+fn an_acted_on_object_of_an_older_version_is_read() {
+    let old =
+        json!({ "device": { "namespace": "a", "name": "b" }, "driver": "Machine", "path": "/p", "uid": "u" });
+    let read: ActedOn = serde_json::from_value(old).unwrap();
+    assert!(!read.matched && read.cidrs.is_empty());
+}
