@@ -6,6 +6,7 @@
 //! | `orders` | the device and its Secrets, read by quorum, as orders; and the looks |
 //! | `judge` | what looks prove. Pure |
 //! | `step` | the steps |
+//! | `contradict` | what follows when a node that was proved off is heard |
 //! | `monitor` | looks at all nodes of a device while nothing is wrong |
 //! | `mark` | the out-of-service taint, added after proof and taken away by its owner only |
 //!
@@ -14,6 +15,7 @@
 //! `off` is a hint: that the machine is off follows from two later looks, apart, during which its kubelet was silent.
 //! A step ends with the leader's term: a device that is being asked then is left, and what was started for it is killed.
 
+mod contradict;
 mod judge;
 mod mark;
 mod monitor;
