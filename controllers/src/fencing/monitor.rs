@@ -20,11 +20,14 @@ pub(super) fn monitor(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {
     let every = Duration::from_secs(device.spec.monitor_seconds.into());
     let next = device.status_seen + every;
     let is_new = device.status.observed_generation != device.generation;
+    let wish = look(device, view);
+    // That it chooses nobody is written already, and saying so again would change nothing: no event would follow.
+    let says_nothing = !is_new && wish.nodes.is_empty() && device.status.targets.is_empty();
+    if !every.is_zero() && says_nothing {
+        return Decision::default().and_recheck_at(now + every);
+    }
     if is_new || (!every.is_zero() && next <= now) {
-        return Decision {
-            intents: vec![Intent::Monitor(Box::new(look(device, view)))],
-            ..Decision::default()
-        };
+        return Decision { intents: vec![Intent::Monitor(Box::new(wish))], ..Decision::default() };
     }
     if every.is_zero() { Decision::default() } else { Decision::default().and_recheck_at(next) }
 }

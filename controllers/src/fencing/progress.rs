@@ -225,11 +225,14 @@ fn go_on(incident: &Incident<'_>, last: Option<&Attempt>) -> Decision {
     }
 }
 
-/// Nothing more is tried.
+/// Nothing more is tried. What was proved may still show itself to be untrue.
 fn awaiting(incident: &Incident<'_>) -> Decision {
     let proved = incident.status().evidence.is_some();
     if proved && let Machine::OtherLife(node) = incident.machine {
         return recover::back(incident, node);
+    }
+    if let Some(decision) = recover::doubted(incident) {
+        return decision;
     }
     let on_its_own = if proved { None } else { superseded(incident).or_else(|| called_off_late(incident)) };
     if let Some(decision) = on_its_own.or_else(|| adopted(incident)) {

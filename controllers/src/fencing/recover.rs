@@ -19,15 +19,30 @@ use super::levels;
 /// How often a machine is switched on before a person is waited for.
 const TRIES_TO_SWITCH_ON: usize = 3;
 
+/// So long a machine that was seen on may take until its kubelet is heard: servers with much memory look through it first.
+const BOOT_TAKES: Duration = Duration::from_mins(5);
+
 /// So long after the last change the machine stays off at least: who is to end by the taint that was just added is
 /// asked to within.
 const SETTLE: Duration = Duration::from_secs(10);
 
+/// The evidence that the incident names.
+fn evidence<'a>(incident: &Incident<'a>) -> Option<&'a Proof> {
+    let named = incident.status().evidence.as_deref()?;
+    let found = incident.view.proofs_of(&incident.name).find(|proof| *proof.name == *named);
+    found.filter(|proof| proof.spec.node == incident.fence.spec.node)
+}
+
+/// What is said against evidence that holds, while a person is waited for.
+pub(super) fn doubted(incident: &Incident<'_>) -> Option<Decision> {
+    let proof = evidence(incident).filter(|proof| proof.status.invalidated.is_none())?;
+    doubt(incident, proof)
+}
+
 /// The evidence on which all rests, unless something is said against it.
 fn proved<'a>(incident: &Incident<'a>) -> Result<&'a Proof, Decision> {
     let named = incident.status().evidence.as_deref().unwrap_or_default();
-    let found = incident.view.proofs_of(&incident.name).find(|proof| *proof.name == *named);
-    let Some(proof) = found.filter(|proof| proof.spec.node == incident.fence.spec.node) else {
+    let Some(proof) = evidence(incident) else {
         let (node, evidence) = (Arc::clone(&incident.name), named.to_owned());
         return Err(incident.hold_for_now(Hold::EvidenceMissing { node, evidence }));
     };
@@ -165,9 +180,7 @@ pub(super) fn recovering(incident: &Incident<'_>) -> Decision {
     let last = incident.status().attempts.last().filter(|last| last.act == "on");
     match last.map(|last| (last, &last.verified)) {
         None => switch_on_again(incident),
-        Some((_, Some(verified))) if verified.power == "On" => {
-            incident.hold(Hold::NotBackYet { node: Arc::clone(&incident.name) })
-        }
+        Some((_, Some(verified))) if verified.power == "On" => not_back(incident),
         Some((last, Some(_))) => {
             let (tried, next) = incident.pause("on");
             if tried >= TRIES_TO_SWITCH_ON {
@@ -186,6 +199,20 @@ pub(super) fn recovering(incident: &Incident<'_>) -> Decision {
             .waits_for_attempt()
             .unwrap_or_else(|| incident.step(Step::Look, incident.status().clone())),
     }
+}
+
+/// It was seen on. What switched it off since, a late order for instance, nobody tells: it is told once more.
+fn not_back(incident: &Incident<'_>) -> Decision {
+    let due = incident.fence.status_seen + BOOT_TAKES;
+    if incident.now < due {
+        return incident.hold(Hold::NotBackYet { node: Arc::clone(&incident.name) }).and_recheck_at(due);
+    }
+    let (tried, _) = incident.pause("on");
+    if tried >= TRIES_TO_SWITCH_ON {
+        let message = format!("it was switched on {tried} times, and is not back");
+        return incident.turn(Phase::AwaitingOperator, message);
+    }
+    switch_on_again(incident)
 }
 
 fn switch_on_again(incident: &Incident<'_>) -> Decision {

@@ -8,6 +8,7 @@
 //! | `objects` | devices that are objects of the cluster |
 //! | `judge` | what looks prove. Pure |
 //! | `step` | the steps |
+//! | `contradict` | what follows when a node that was proved off is heard |
 //! | `monitor` | looks at all nodes of a device while nothing is wrong |
 //! | `remediation` | what those are answered who want a node fenced |
 //! | `courtesy` | the Lease by which medik8s' operators keep out of each other's way |
@@ -19,6 +20,7 @@
 //! A step ends with the leader's term: a device that is being asked then is left, and what was started for it is killed.
 
 mod asking;
+mod contradict;
 mod courtesy;
 mod judge;
 mod mark;

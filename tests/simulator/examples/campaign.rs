@@ -6,7 +6,7 @@
 //! campaign teeth            measures all planted bugs and writes docs/simulator-teeth.md
 //! campaign caught BUG...    measures these bugs, and writes nothing
 //! campaign guilty           minimises what the baselines broke, into tests/simulator/corpus
-//! campaign plants           minimises what the planted bugs broke, into tests/simulator/corpus
+//! campaign plants [NAMES]   minimises what the planted bugs broke, into tests/simulator/corpus
 //! campaign minimise SEED [SUBJECT]
 //! campaign seeds FROM TO    these seeds, with what happened in the first that broke a rule
 //! ```
@@ -33,8 +33,8 @@ use files::{corpus, page_of};
 use memory::{memory, memory_line};
 use pod_safety_shared::clock::Env;
 use pod_safety_simulator::campaign::{
-    Entry, Extras, Fault, Plan, Plant, campaign, campaign_while, draw, first_seed_that_breaks, minimise,
-    page, perturb, scenarios, subject, tell, threads,
+    Entry, Extras, Fault, Plan, Plant, campaign, campaign_while, draw, fenced, first_seed_that_breaks,
+    minimise, page, perturb, scenarios, subject, tell, threads,
 };
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::Subject;
@@ -62,7 +62,7 @@ fn main() -> Result<ExitCode> {
         ["perturb"] => Ok(all_strikes()),
         ["teeth"] => measure_teeth(),
         ["guilty"] => commit_guilty(),
-        ["plants"] => commit_plants(),
+        ["plants", names @ ..] => commit_plants(names),
         ["minimise", seed, rest @ ..] => minimise_one(seed, rest.first().copied().unwrap_or("shipped")),
         ["caught", names @ ..] => measure(names),
         ["seeds", from, to] => Ok(these_seeds(from.parse()?, to.parse()?)),
@@ -114,7 +114,8 @@ fn all_strikes() -> ExitCode {
     let clock = Env::real(0);
     let began = clock.now();
     let each = usize::try_from(number("EACH").unwrap_or(1)).unwrap_or(1);
-    let tally = perturb(&scenarios(), SHIPPED, each);
+    let scenarios: Vec<_> = scenarios().into_iter().chain(fenced()).collect();
+    let tally = perturb(&scenarios, SHIPPED, each);
     say(&format!("{tally}{:.0} s on {} threads", clock.now().since(began).as_secs_f64(), threads()));
     if tally.broken.is_empty() && tally.diverged.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -204,8 +205,11 @@ fn commit_forced_detach() -> Result<()> {
     write_entry("guilty-kcm-forceddetach", &entry)
 }
 
-fn commit_plants() -> Result<ExitCode> {
-    let plants = parking_lot::Mutex::new(Plant::ALL.to_vec());
+/// Of those that are named, or of all.
+fn commit_plants(names: &[&str]) -> Result<ExitCode> {
+    let wanted = |plant: &Plant| names.is_empty() || names.contains(&format!("{plant:?}").as_str());
+    let plants = Plant::ALL.into_iter().filter(|(plant, _)| wanted(plant)).collect::<Vec<_>>();
+    let plants = parking_lot::Mutex::new(plants);
     let next = || plants.lock().pop();
     std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads())

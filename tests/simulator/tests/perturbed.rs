@@ -3,7 +3,7 @@
 mod allocator;
 mod shipped;
 
-use pod_safety_simulator::campaign::{perturb, scenarios};
+use pod_safety_simulator::campaign::{fenced, perturb, perturb_writes, scenarios};
 use pod_safety_simulator::world::{Blow, Occasion, Strike, Subject, stricken};
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
@@ -20,6 +20,18 @@ fn no_strike_at_a_call_or_an_event_breaks_a_rule() {
     assert!(tally.broken.is_empty(), "{tally}");
     assert_eq!(tally.scenarios.len(), scenarios().len(), "every scenario is struck: {tally}");
     assert!(tally.families.len() >= 16, "every family strikes: {tally}");
+}
+
+/// Each step of an incident is written before and after: whoever dies, is cut off, is paused or has another clock at any
+/// of these writes leaves something behind that the next one goes on from.
+#[test]
+fn no_strike_at_a_write_of_an_incident_breaks_a_rule() {
+    let tally = perturb_writes(&fenced(), SHIPPED);
+    println!("{tally}");
+    assert!(tally.diverged.is_empty(), "the runs before a strike are their references: {tally}");
+    assert!(tally.broken.is_empty(), "{tally}");
+    assert_eq!(tally.scenarios.len(), fenced().len(), "every scenario is struck: {tally}");
+    assert!(tally.families.len() >= 12, "every family strikes: {tally}");
 }
 
 /// How many rules this strike breaks in this scenario.

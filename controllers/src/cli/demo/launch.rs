@@ -2,21 +2,18 @@
 //! `pod-safety run`, with the world's clock, tasks and connection. The simulator's
 //! own tests start it by this very file.
 
-use std::sync::Arc;
-
 use pod_safety::instance::{Config, run_shown};
 use pod_safety::registry::Name;
 use pod_safety::{disruption, node_lifecycle, pod_gc};
 use pod_safety_shared::clock::Task;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::lease::LeaseConfig;
-use pod_safety_shared::transport::NoTransport;
 use pod_safety_simulator::campaign::Keeper;
 use pod_safety_simulator::world::Launched;
 
 /// Starts a process with the settings of the world.
 pub(crate) fn launch(launched: Launched) -> Task {
-    let Launched { connection, env, metrics, stop, identity, settings, shown } = launched;
+    let Launched { connection, env, transport, metrics, stop, identity, settings, shown } = launched;
     let lease = settings.lease_duration.map(|lease_duration| LeaseConfig {
         namespace: "kube-system".to_owned(),
         name: "pod-safety".to_owned(),
@@ -32,8 +29,8 @@ pub(crate) fn launch(launched: Launched) -> Task {
         Name::Disruption => settings.budgets,
         Name::TaintEviction => settings.taints,
         Name::NodeLifecycle => settings.nodes != Keeper::Theirs,
-        // The simulated cluster has none of our own kinds.
-        Name::Fencing => false,
+        // Only some worlds have our own kinds.
+        Name::Fencing => settings.fencing,
         Name::PodGc | Name::VolumeGuard => name.is_present(),
     };
     let config = Config {
@@ -59,7 +56,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
     };
     Box::pin(async move {
         let show = |holds: &std::sync::Arc<_>| drop(shown.set(std::sync::Arc::clone(holds)));
-        let ended = run_shown(config, connection, Arc::new(NoTransport), env, metrics, stop, show).await;
+        let ended = run_shown(config, connection, transport, env, metrics, stop, show).await;
         // One that does not start does nothing, which the checker's liveness finds too.
         debug_assert!(ended.is_ok(), "the process did not start: {ended:?}");
     })

@@ -179,6 +179,45 @@ fn a_kubelet_that_lives_in_the_same_boot_contradicts_the_evidence_within_half_a_
     }
 }
 
+/// The simulator found it: an order to switch off landed minutes after it had failed, on a machine that had just been
+/// seen on, and its incident waited for ever.
+#[test]
+fn bug_a_machine_that_went_off_again_after_it_was_seen_on_was_waited_for_for_ever() {
+    let mut stage = on();
+    for number in [3, 4] {
+        stage.wait(10);
+        stage.seen("On");
+        stage.wait(299);
+        assert_eq!(stage.words("n"), ["?NotBackYet"]);
+        stage.wait(1);
+        assert_eq!(stage.act("n"), [format!("on {number} by bmc")]);
+    }
+    stage.wait(10);
+    stage.seen("On");
+    stage.wait(300);
+    assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
+    assert!(stage.only().1.message.contains("switched on 3 times"), "{}", stage.only().1.message);
+    stage.comes_back("n", "boot-2");
+    assert_eq!(stage.act("n"), ["untaint"], "late is not never");
+}
+
+/// The simulator found it: a device that lies cannot switch on either, so a person was waited for; the node came back in
+/// the life that had been proved off, and kept its taint, and its device the trust in it.
+#[test]
+fn bug_a_node_that_was_heard_while_a_person_was_waited_for_contradicted_nothing() {
+    let mut stage = on();
+    stage.edit(|_, status| status.phase = Phase::AwaitingOperator);
+    assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
+    stage.wait(1);
+    stage.beat("n");
+    assert_eq!(stage.act("n"), ["write AwaitingOperator", "?SignOfLife"]);
+    stage.wait(30);
+    assert_eq!(stage.act("n"), ["contradict"]);
+    let (_, status) = stage.only();
+    assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
+    assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
+}
+
 #[test]
 fn a_kubelet_that_boots_renews_its_lease_before_it_says_so_and_contradicts_nothing() {
     let mut stage = fenced();

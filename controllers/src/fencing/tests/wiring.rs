@@ -84,6 +84,19 @@ fn monitored(stage: &Stage) -> Option<Monitor> {
     })
 }
 
+/// The simulator found it: from the second look on nothing changed, so it seemed due for ever.
+#[test]
+fn bug_a_device_that_chooses_no_node_was_due_without_end() {
+    let mut stage = Stage::new(&["n"]);
+    stage.device("bmc", |device| {
+        device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "none" } });
+    });
+    stage.until(1_000);
+    assert_eq!(monitored(&stage), None);
+    stage.change("n", |node| node["metadata"]["labels"]["rack"] = json!("none"));
+    assert!(monitored(&stage).is_some(), "somebody is there, and it is due");
+}
+
 #[test]
 fn a_device_is_looked_through_when_it_is_new_or_changed_and_then_from_time_to_time() {
     let mut stage = Stage::new(&["n", "m", "k"]);

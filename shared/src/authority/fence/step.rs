@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::asking::asked;
+use super::contradict;
 use super::courtesy;
 use super::judge::{Seen, judge};
 use super::mark::{self, When};
 use super::objects::lift;
-use super::orders::{Looked, Looker, OUTCOME_MOST, answered, path_of};
+use super::orders::{Looked, Looker, OUTCOME_MOST, answered};
 use super::render::Facts;
 use super::{Fencing, Step, Target, incident_name};
 use crate::api::{
-    Attempt, Condition, DeviceRef, FenceDeviceStatus, FenceEvidenceSpec, FenceEvidenceStatus, Gate,
-    Incarnation, KindOfEvidence, NodeFenceSpec, NodeFenceStatus, Phase, Sample, Trigger, Verified,
-    group_path, object,
+    Attempt, Condition, FenceEvidenceSpec, FenceEvidenceStatus, Gate, Incarnation, KindOfEvidence,
+    NodeFenceSpec, NodeFenceStatus, Phase, Sample, Trigger, Verified, group_path, object,
 };
 use crate::authority::act::{Outcome, version};
 use crate::authority::update::Means;
@@ -95,7 +95,7 @@ pub(in crate::authority) async fn carry_out(acting: &Acting<'_>, fencing: &Fenci
             };
             then_status(acting, target, removed).await
         }
-        Step::Contradict(target) => contradict(acting, target).await,
+        Step::Contradict(target) => contradict::contradict(acting, target).await,
     };
     match done {
         Ok(()) => Outcome::Written,
@@ -146,7 +146,7 @@ async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<bool, O
 }
 
 /// Writes a status at this version; gives back the next.
-async fn status(
+pub(super) async fn status(
     acting: &Acting<'_>,
     target: &Target,
     rv: Rv,
@@ -207,7 +207,7 @@ pub(super) fn condition(
     }
 }
 
-const fn act_of(attempt: &Attempt) -> Act {
+pub(super) const fn act_of(attempt: &Attempt) -> Act {
     // What is no `on` is taken for what needs more proof.
     if matches!(attempt.act.as_bytes(), b"on") { Act::On } else { Act::Off }
 }
@@ -406,46 +406,4 @@ async fn create_evidence(acting: &Acting<'_>, spec: &FenceEvidenceSpec) -> Resul
         }
         Err(outcome) => Err(outcome),
     }
-}
-
-/// What was proved is not true. First nothing may follow from it any more; then the devices, the taint, the status.
-async fn contradict(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
-    let at = format!("{:.0}", acting.env.clock.wall());
-    let why = target.status.message.clone();
-    if let Some(proof) = &target.status.evidence {
-        let body = json!({ "status": { "invalidated": { "at": at, "reason": why } } });
-        let path = group_path(&format!("fenceevidences/{proof}/status"));
-        match acting.send(Call::write(Method::Merge, path, &body)).await {
-            Ok(_) | Err(Outcome::Gone) => {}
-            Err(outcome) => return Err(outcome),
-        }
-    }
-    // Those that said off; what another level tried before said the truth, or nothing.
-    let said_off = |attempt: &&Attempt| {
-        act_of(attempt) == Act::Off
-            && attempt.verified.as_ref().is_some_and(|verified| verified.power == "Off")
-    };
-    let devices = target.status.attempts.iter().filter(said_off);
-    let devices: std::collections::BTreeSet<_> = devices.flat_map(|attempt| &attempt.devices).collect();
-    for device in devices {
-        distrust(acting, device, &why, &at).await?;
-    }
-    mark::remove(acting, &target.spec.node, &target.fence.name, When::Untrue).await?;
-    status(acting, target, target.fence.rv, &target.status).await.map(drop)
-}
-
-async fn distrust(acting: &Acting<'_>, device: &DeviceRef, why: &str, at: &str) -> Result<(), Outcome> {
-    let raw = match acting.send(Call::get(path_of(device)).whole()).await {
-        Err(Outcome::Gone) => return Ok(()),
-        read => read?,
-    };
-    let whole = raw.whole().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
-    let before = whole.get("status").cloned().unwrap_or(Value::Null);
-    let before: FenceDeviceStatus = serde_json::from_value(before).unwrap_or_default();
-    let mut conditions = before.conditions.clone();
-    conditions.retain(|one| one.r#type != "Trusted");
-    conditions.push(condition(&before.conditions, "Trusted", "False", "EvidenceContradicted", why, at));
-    let version = whole.pointer("/metadata/resourceVersion");
-    let body = json!({ "metadata": { "resourceVersion": version }, "status": { "conditions": conditions } });
-    acting.send(Call::write(Method::Merge, format!("{}/status", path_of(device)), &body)).await.map(drop)
 }

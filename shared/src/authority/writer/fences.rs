@@ -18,6 +18,9 @@ use crate::record::{Action, Record, error_chain};
 /// What failed is tried again after this, and after twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Between two looks through a device, whatever is thought of it: what was written may have changed nothing, or our
+/// view may be behind, and then it seems to be due still.
+const MONITOR_RESTS: Duration = Duration::from_secs(10);
 
 /// Whose turn is under way, or has to wait after a failure.
 #[derive(Default)]
@@ -45,13 +48,18 @@ impl Fences {
         Ok(())
     }
 
-    /// It ended; gives back when it may be tried again, if it failed.
-    fn end(&mut self, lane: &Arc<str>, outcome: &Outcome, now: Mono) -> Option<Mono> {
+    /// It ended; gives back when it may be tried again, if it failed, or has to rest.
+    fn end(&mut self, lane: &Arc<str>, outcome: &Outcome, rests: Duration, now: Mono) -> Option<Mono> {
         let before = match self.0.remove(lane) {
             Some(Turn::UnderWay { failures } | Turn::Paused { failures, .. }) => failures,
             None => 0,
         };
         let wished = match outcome {
+            Outcome::Written if !rests.is_zero() => {
+                let until = now + rests;
+                self.0.insert(Arc::clone(lane), Turn::Paused { until, failures: 0 });
+                return Some(until);
+            }
             Outcome::Written | Outcome::NotLeader => return None,
             Outcome::Failed(error) => wished_pause(error),
             _ => Duration::ZERO,
@@ -137,7 +145,7 @@ impl Authority {
         let outcome = carry_out(&self.acting(), fencing).await;
         self.tell_fence(fencing, &outcome, owner.controller());
         self.metrics.fence_steps.with_label_values(&[fencing.step.name(), outcome.name()]).inc();
-        self.ended_turn(&fencing.node, &outcome, owner);
+        self.ended_turn(&fencing.node, &outcome, Duration::ZERO, owner);
     }
 
     pub(super) async fn monitor(&self, wish: &Monitor, owner: &Arc<dyn Owner>) {
@@ -146,7 +154,7 @@ impl Authority {
             tracing::warn!(controller = owner.controller(), uid = %wish.uid, device = %wish.device, error = %error_chain(error), "the status of a device was not written; trying again");
         }
         self.metrics.fence_steps.with_label_values(&["monitor", outcome.name()]).inc();
-        self.ended_turn(&lane_of(wish), &outcome, owner);
+        self.ended_turn(&lane_of(wish), &outcome, MONITOR_RESTS, owner);
     }
 
     pub(super) async fn remediate(&self, wish: &Remediate, owner: &Arc<dyn Owner>) {
@@ -164,13 +172,13 @@ impl Authority {
             _ => {}
         }
         self.metrics.fence_steps.with_label_values(&["remediate", outcome.name()]).inc();
-        self.ended_turn(&lane_of_remediation(wish), &outcome, owner);
+        self.ended_turn(&lane_of_remediation(wish), &outcome, Duration::ZERO, owner);
     }
 
     /// What was marked meanwhile was turned away: it is decided anew.
-    fn ended_turn(&self, lane: &Arc<str>, outcome: &Outcome, owner: &Arc<dyn Owner>) {
+    fn ended_turn(&self, lane: &Arc<str>, outcome: &Outcome, rests: Duration, owner: &Arc<dyn Owner>) {
         let now = self.env.now();
-        let again = self.state.lock().fences.end(lane, outcome, now);
+        let again = self.state.lock().fences.end(lane, outcome, rests, now);
         self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
         if !matches!(outcome, Outcome::NotLeader) {
             owner.wake_at(again.unwrap_or(now));
@@ -232,5 +240,28 @@ impl Authority {
             reason,
             message,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The simulator found it: a status that says what it said before makes no event, so the device seemed to be due
+    /// again at once, a hundred times a minute.
+    #[test]
+    fn bug_a_device_that_chooses_no_node_was_looked_through_without_end() {
+        let (mut fences, lane): (_, Arc<str>) = (Fences::default(), "device ns/bmc".into());
+        let began = Mono::default();
+        assert!(fences.take(&lane, began).is_ok());
+        let again = fences.end(&lane, &Outcome::Written, MONITOR_RESTS, began);
+        assert_eq!(again, Some(began + MONITOR_RESTS));
+        assert!(matches!(fences.take(&lane, began), Err(Submitted::Later(until)) if Some(until) == again));
+        assert!(fences.take(&lane, began + MONITOR_RESTS).is_ok());
+        // Steps of a node follow each other at once.
+        let node: Arc<str> = "n".into();
+        assert!(fences.take(&node, began).is_ok());
+        assert_eq!(fences.end(&node, &Outcome::Written, Duration::ZERO, began), None);
+        assert!(fences.take(&node, began).is_ok());
     }
 }

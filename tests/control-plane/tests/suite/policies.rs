@@ -28,10 +28,12 @@ async fn who_would_remove_a_pod_by_force_is_refused_unless_it_is_proved_or_answe
 
 const FORCE: &[&str] = &["--force", "--grace-period=0", "--wait=false"];
 
+/// Who; of a StatefulSet; its own grace; a reason on it; how; refused by.
+type Deletion = (&'static str, bool, i64, Option<&'static str>, &'static [&'static str], Option<&'static str>);
+
 async fn deletions(scene: &Scene) {
     let refused = Some("force-delete");
-    // Who; of a StatefulSet; its own grace; a reason on it; how; refused by.
-    let rows: [(&str, bool, i64, Option<&str>, &[&str], Option<&str>); 21] = [
+    let rows: [Deletion; 21] = [
         (DEV, true, 30, None, FORCE, refused),
         (DEV, false, 30, None, FORCE, refused),
         (DEV, true, 30, Some("a reason without the right"), FORCE, refused),

@@ -44,6 +44,7 @@ pub fn draw(seed: u64) -> Plan {
         Extras { attached_volumes: draws.percent(25), static_pods: draws.percent(25), ..Extras::default() };
     super::taints::add(&mut plan);
     super::nodes::add(&mut plan);
+    super::fencing::add(&mut plan);
     plan
 }
 

@@ -7,6 +7,7 @@
 //! | `budgets` | the part of a drawn plan that is about disruption budgets |
 //! | `taints` | the part that is about taints |
 //! | `nodes` | the part that is about nodes that are lost |
+//! | `fencing` | the part that is about fencing, and devices that lie |
 //! | `many` | many seeds on all cores, and what they came to |
 //! | `twins` | plans whose worlds look the same |
 //! | `plant` | bugs that can be planted into what is under test |
@@ -20,6 +21,7 @@
 mod budgets;
 mod corpus;
 mod draw;
+mod fencing;
 mod many;
 mod minimise;
 mod nodes;
@@ -32,10 +34,11 @@ mod twins;
 
 pub use corpus::{Entry, page, subject};
 pub use draw::draw;
+pub use fencing::{Fencing, Malfunction};
 pub use many::{Tally, campaign, campaign_while, first_seed_that_breaks, same_twice, tell, threads};
 pub use minimise::{Smallest, minimise};
-pub use perturb::{Broken, Perturbed, perturb};
+pub use perturb::{Broken, Perturbed, perturb, perturb_writes};
 pub use plan::{Extras, Fault, Keeper, Limit, Manner, Plan, Trouble};
 pub use plant::Plant;
-pub use scenarios::{Scenario, scenarios};
+pub use scenarios::{Scenario, fenced, scenarios};
 pub use twins::twins;

@@ -66,10 +66,24 @@ impl std::fmt::Display for Perturbed {
     }
 }
 
+/// Which strikes a reference run offers.
+type Offers = fn(&Scenario, &[Moment]) -> Vec<(&'static str, Strike, u64)>;
+
 /// Strikes at every moment of every scenario; of all strikes every `each`th is
 /// carried out, so that one means all.
 #[must_use]
 pub fn perturb(scenarios: &[Scenario], subject: Subject, each: usize) -> Perturbed {
+    strike_at(scenarios, subject, each, strikes)
+}
+
+/// Strikes at every write of every scenario, with everything that can befall one and
+/// with what can happen to the rest of the world meanwhile.
+#[must_use]
+pub fn perturb_writes(scenarios: &[Scenario], subject: Subject) -> Perturbed {
+    strike_at(scenarios, subject, 1, strikes_at_writes)
+}
+
+fn strike_at(scenarios: &[Scenario], subject: Subject, each: usize, offers: Offers) -> Perturbed {
     let (mut jobs, mut tally) = (Vec::new(), Perturbed::default());
     for scenario in scenarios {
         let (outcome, moments) = recorded(&scenario.plan, subject);
@@ -78,7 +92,7 @@ pub fn perturb(scenarios: &[Scenario], subject: Subject, each: usize) -> Perturb
             let what = outcome.violations.iter().map(|violation| format!("without a strike: {violation:?}"));
             tally.broken.push(Broken { scenario: scenario.name, strike, what: what.collect() });
         }
-        for (family, strike, hash) in strikes(scenario, &moments) {
+        for (family, strike, hash) in offers(scenario, &moments) {
             jobs.push((scenario, family, strike, hash));
         }
     }
@@ -132,6 +146,45 @@ fn strikes(scenario: &Scenario, moments: &[Moment]) -> Vec<(&'static str, Strike
         }
     }
     all
+}
+
+/// At a write: all that can strike a call, an outage of the API, and jumps of the clock.
+fn strikes_at_writes(scenario: &Scenario, moments: &[Moment]) -> Vec<(&'static str, Strike, u64)> {
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut all = Vec::new();
+    for moment in moments.iter().filter(|moment| moment.occasion == Occasion::Call) {
+        let Moment { replica, occasion, at, hash, .. } = *moment;
+        let counter = counts.entry(replica).or_default();
+        let number = *counter;
+        *counter += 1;
+        if !moment.of_weight || !(scenario.from..scenario.until).contains(&at) {
+            continue;
+        }
+        let mut blows = at_call(scenario, moment);
+        for answers_lost in [false, true] {
+            let cut = |server| Fault::CutServer { server, answers_lost, seconds: 20 };
+            let outage = (0..scenario.plan.servers).map(cut).collect();
+            blows.push(("no API server reaches etcd", Blow::Meanwhile(outage)));
+        }
+        for seconds in [3_600, -3_600] {
+            let jump = Fault::JumpReplica { replica, seconds };
+            blows.push(("clock of a process jumps", Blow::Meanwhile(vec![jump])));
+        }
+        blows.extend(
+            blows_of_two_leaders(replica).map(|faults| ("two leaders, one behind", Blow::Meanwhile(faults))),
+        );
+        all.extend(
+            blows
+                .into_iter()
+                .map(|(family, blow)| (family, Strike { replica, occasion, number, blow }, hash)),
+        );
+    }
+    all
+}
+
+/// It is cut off from all but what it has in hand, and another one leads meanwhile.
+fn blows_of_two_leaders(replica: usize) -> impl Iterator<Item = Vec<Fault>> {
+    [5, LEASE_AND_MORE + 4].into_iter().map(move |seconds| vec![Fault::CutReplica { replica, seconds }])
 }
 
 fn at_call(scenario: &Scenario, moment: &Moment) -> Vec<(&'static str, Blow)> {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::fencing::{Fencing, Malfunction};
+
 /// What can happen to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -114,6 +116,8 @@ pub enum Fault {
     /// A person turns a machine off by its switch, asks the switch, and deletes the
     /// Node if that says off.
     FenceByHand { node: usize, manner: Manner },
+    /// The fence device of a node fails or lies, for so long.
+    Malfunction { node: usize, how: Malfunction, seconds: u64 },
     /// A script adds the out-of-service taint.
     Taint { node: usize },
     /// Somebody adds a taint with the effect `NoExecute`, and says when (`stamped`) or, as
@@ -230,6 +234,9 @@ pub struct Extras {
     /// Who looks after nodes. Where pod-safety does, nodes have zones, and kubelets say how
     /// their nodes and pods are.
     pub nodes: Keeper,
+    /// How nodes are fenced, where pod-safety does that; it looks after nodes there, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fencing: Option<Fencing>,
 }
 
 impl Extras {

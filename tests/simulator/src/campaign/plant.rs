@@ -114,11 +114,23 @@ pub enum Plant {
     NeverMaybeUs,
     /// Taints of loss are lifted by what a cache without Unknown says of the node, unread.
     LiftsUnread,
+    /// A machine that was told to go off is taken for off when a time is over.
+    TimerIsProof,
+    /// A node that is not Ready is taken for off.
+    SilenceIsProof,
+    /// A machine is told to reboot: it is on again before its pods are released.
+    Reboots,
+    /// The pods of a fenced node are deleted by their names.
+    ReleasesByName,
+    /// The second look at a device is answered from memory of the first.
+    OneLook,
+    /// A machine is switched off before that is written down.
+    ActsFirst,
 }
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 50] = [
+    pub const ALL: [(Self, Invariant); 56] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -169,6 +181,12 @@ impl Plant {
         (Self::RetaintsWhenLeading, Invariant::Kept),
         (Self::NeverMaybeUs, Invariant::Heard),
         (Self::LiftsUnread, Invariant::Kept),
+        (Self::TimerIsProof, Invariant::Evidence),
+        (Self::SilenceIsProof, Invariant::Evidence),
+        (Self::Reboots, Invariant::Fence),
+        (Self::ReleasesByName, Invariant::Hygiene),
+        (Self::OneLook, Invariant::Fence),
+        (Self::ActsFirst, Invariant::Fence),
     ];
 
     /// What it does, in a sentence.
@@ -267,6 +285,18 @@ impl Plant {
             Self::LiftsUnread => {
                 "Taints of loss are lifted by what a cache without Unknown says of the node, unread."
             }
+            _ => self.what_of_fencing(),
+        }
+    }
+
+    const fn what_of_fencing(self) -> &'static str {
+        match self {
+            Self::TimerIsProof => "A machine that was told to go off is taken for off when a time is over.",
+            Self::SilenceIsProof => "A node that is not Ready is taken for off.",
+            Self::Reboots => "A machine is told to reboot: it is on again before its pods are released.",
+            Self::ReleasesByName => "The pods of a fenced node are deleted by their names.",
+            Self::OneLook => "The second look at a device is answered from memory of the first.",
+            Self::ActsFirst => "A machine is switched off before that is written down.",
             _ => "",
         }
     }

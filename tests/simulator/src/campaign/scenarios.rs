@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use super::fencing::{Fencing, Malfunction};
 use super::perturb::second;
-use super::plan::{Extras, Fault, Limit, Plan};
+use super::plan::{Extras, Fault, Keeper, Limit, Plan};
 
 /// One scenario.
 #[derive(Clone, Debug)]
@@ -114,6 +115,30 @@ fn of_taints() -> Vec<Scenario> {
         scenario.plan.pods = 4;
         scenario.plan.heal_at = HEAL + 30;
         scenario.until = second(HEAL + 29);
+        scenario
+    };
+    scenarios.into_iter().map(with).collect()
+}
+
+/// Incidents of fencing, in the window from the first attempt to the node that is back: one in which
+/// all works, one in which the device acts and does not answer, one in which the machine does not go
+/// off at first.
+#[must_use]
+pub fn fenced() -> Vec<Scenario> {
+    let cut = || (BEGIN, Fault::CutNode { node: 0, seconds: 90 });
+    let fails = |how| (BEGIN, Fault::Malfunction { node: 0, how, seconds: 65 });
+    let scenarios = vec![
+        scenario("a node is fenced and comes back", vec![cut()]),
+        scenario("a device acts and does not answer", vec![fails(Malfunction::DoneButSilent), cut()]),
+        scenario("a device acknowledges and does not act", vec![fails(Malfunction::AcksOnly), cut()]),
+    ];
+    let with = |mut scenario: Scenario| {
+        let works = Fencing { always: true, tells: true, required: true, backup: false, power_on: true };
+        scenario.plan.nodes = 3;
+        scenario.plan.with =
+            Extras { taints: true, nodes: Keeper::Ours, fencing: Some(works), ..Extras::default() };
+        scenario.plan.heal_at = HEAL + 60;
+        (scenario.from, scenario.until) = (second(BEGIN + 50), second(BEGIN + 95));
         scenario
     };
     scenarios.into_iter().map(with).collect()

@@ -10,6 +10,8 @@ use super::plan::{Fault, Plan};
 pub fn twins(seed: u64) -> (Plan, Plan) {
     let mut dead = draw(seed);
     let node = dead.nodes - 1;
+    // A device tells a dead machine from one that lives: that is what it is for.
+    dead.with.fencing = None;
     // A node that something else befalls would show that it lives, or would have to
     // be dead twice.
     dead.faults.retain(|(_, fault)| !befalls(fault, node));
@@ -38,6 +40,7 @@ fn befalls(fault: &Fault, which: usize) -> bool {
         | Fault::StuckProcesses { node, .. }
         | Fault::DeleteNode { node }
         | Fault::FenceByHand { node, .. }
+        | Fault::Malfunction { node, .. }
         | Fault::Taint { node } => *node == which,
         // Whose pod it is, and on which node, is not known beforehand.
         Fault::Evict { .. } => true,

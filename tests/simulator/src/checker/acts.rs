@@ -143,6 +143,7 @@ impl Checker {
         state.judge_budgets(now, asked, code, changes);
         state.judge_taints(now, asked, code, changes);
         state.judge_nodes(now, asked, code, changes);
+        state.judge_fences(now, asked, code, changes);
         let removed = changes.iter().any(|change| change.after.is_none());
         for change in changes {
             // A removal sets the grace to zero on its way; one act is judged once.
@@ -327,10 +328,13 @@ impl State {
         // away, and what is left to ask is the truth.
         let returned = self.acts.missing_since(node).is_none();
         if is_terminal(pod) && (!by_us || returned) {
-            if self.processes.of_uid(uid).next().is_some() {
+            if self.processes.of_uid(uid).next().is_some() && !self.fences.is_deceived(uid) {
                 return Err("its phase says ended, and a process of it runs".to_owned());
             }
             return Ok(if by_us { "NodeGoneBefore" } else { "KubeletTerminated" });
+        }
+        if returned && is_shipped(caller) && self.fences.is_fenced(node) {
+            return self.released(caller, pod, sent).map(|()| "PowerOff");
         }
         if let Some(why) = self.acts.dishonest(caller, node, sent, quarantine) {
             return Err(why);

@@ -11,6 +11,7 @@
 //! | `budgets`, `evictions` | S7, L5: what disruption budgets let through and refuse |
 //! | `taints` | S14, L10: who ends for a taint, and when |
 //! | `nodes` | S15, S16, L6, L11: which nodes are called lost, when, and for how long |
+//! | `fences` | S10, L3: who is switched off, by which intent, and what is made of it |
 //! | `storage` | S8: at most one writer per volume |
 //! | `liveness` | L1, L9: what is proved gone is removed in time, what is not has a reason |
 //! | `twins` | S3: what a process under test saw and did, to compare with another run |
@@ -24,6 +25,7 @@ mod acts;
 mod budgets;
 mod effects;
 mod evictions;
+mod fences;
 mod leaders;
 mod liveness;
 mod nodes;
@@ -49,6 +51,7 @@ use tokio::time::Instant;
 pub use twins::{Moment, first_difference};
 
 pub(crate) use budgets::desired as healthy_of;
+pub(crate) use fences::{Answered, Touched};
 pub use processes::Gap;
 pub(crate) use requests::Outstanding;
 
@@ -71,6 +74,8 @@ pub enum Invariant {
     Storage,
     /// S9: nobody writes after the end of its term.
     Term,
+    /// S10: nobody is switched off but by a written intent, and nothing is proved but by looks.
+    Fence,
     /// S11: an end stays an end, and conditions are true.
     Truth,
     /// S12: how requests must look.
@@ -87,6 +92,8 @@ pub enum Invariant {
     Kept,
     /// L1: what is proved gone is removed in time.
     Liveness,
+    /// L3: an incident comes to its end, and what is proved is used.
+    Ended,
     /// L4: when all is well, what can run runs, and stays.
     Rest,
     /// L5: what a budget allows is not refused for its sake.
@@ -116,6 +123,7 @@ impl std::fmt::Display for Invariant {
             Self::Budget => "S7 budget",
             Self::Storage => "S8 storage",
             Self::Term => "S9 term",
+            Self::Fence => "S10 fence",
             Self::Truth => "S11 truth",
             Self::Hygiene => "S12 hygiene",
             Self::NoPanic => "S13 no panic",
@@ -124,6 +132,7 @@ impl std::fmt::Display for Invariant {
             Self::Heard => "S15 heard",
             Self::Kept => "S16 kept",
             Self::Liveness => "L1 liveness",
+            Self::Ended => "L3 ended",
             Self::Rest => "L4 rest",
             Self::Refused => "L5 refused",
             Self::Recovered => "L6 recovered",
@@ -187,6 +196,7 @@ struct State {
     storage: storage::Storage,
     taints: taints::Taints,
     nodes: nodes::Nodes,
+    fences: fences::Fences,
     tape: Vec<Moment>,
     requests: requests::Requests,
     leaders: leaders::Leaders,
@@ -221,6 +231,7 @@ impl Checker {
             storage: storage::Storage::default(),
             taints: taints::Taints::default(),
             nodes: nodes::Nodes::default(),
+            fences: fences::Fences::default(),
             tape: Vec::new(),
             requests: requests::Requests::default(),
             leaders: leaders::Leaders::default(),

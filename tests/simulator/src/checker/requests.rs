@@ -61,9 +61,11 @@ pub(super) fn is_lease_of_ours(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
 }
 
-/// What only the leader may write: pods, nodes, and the numbers of budgets.
+/// The same for an incident of fencing: each of its steps is written before and after.
+const MANY_OF_A_FENCE: u32 = 25;
+/// What only the leader may write: pods, nodes, the numbers of budgets, and what is fenced.
 fn is_guarded(method: &http::Method, path: &str) -> bool {
-    let guarded = ["/pods/", "/nodes/", "/poddisruptionbudgets/"];
+    let guarded = ["/pods/", "/nodes/", "/poddisruptionbudgets/", "/pod-safety.dev/"];
     *method != http::Method::GET && guarded.into_iter().any(|part| path.contains(part))
 }
 
@@ -176,7 +178,12 @@ impl State {
         // Many objects are created at one path.
         let creates = asked.method == http::Method::POST && !asked.path.contains("/pods/");
         let budget = asked.path.contains("/poddisruptionbudgets/");
-        let many = if budget { MANY_OF_A_BUDGET } else { MANY_AT_REST };
+        let fence = asked.path.contains("/nodefences/");
+        let many = match (budget, fence) {
+            (true, _) => MANY_OF_A_BUDGET,
+            (false, true) => MANY_OF_A_FENCE,
+            (false, false) => MANY_AT_REST,
+        };
         if at_rest && writes && !creates && count == many {
             let what = format!(
                 "{} sent {} {} {count} times in a quiet minute",

@@ -294,7 +294,14 @@ impl State {
         // lease (seed 790).
         let seen = |taint: &Taint| taint.applied.max(led_since + TAKES_OVER);
         let met = |taint: &Taint| taint.added.filter(|_| !behind).unwrap_or_else(|| seen(taint));
+        // Stamped by a clock that was behind, before the pod came by its own: it may stay longer (docs/taint-eviction.md).
+        let misdated = |taint: &Taint| {
+            taint.added.is_some_and(|added| added < pod.bound) && pod.bound + REACTS < taint.applied
+        };
         let owed = |taint: &Taint| {
+            if misdated(taint) {
+                return None;
+            }
             let due = until(pod, std::slice::from_ref(taint), met)?;
             Some(due.max(taint.applied).max(pod.since))
         };

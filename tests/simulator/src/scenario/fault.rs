@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::field::{Field, Place, Text, Wrong};
-use crate::campaign::{Fault, Limit, Plan, Trouble};
+use crate::campaign::{Fault, Limit, Malfunction, Plan, Trouble};
 
 /// The longest that anything may last, in seconds.
 const LONGEST: u64 = 3_600;
@@ -13,7 +13,7 @@ const FARTHEST: u64 = 31_536_000;
 const SLOWEST: u64 = 60_000;
 
 /// All kinds, for what is said of an unknown one.
-pub(super) const KINDS: [&str; 32] = [
+pub(super) const KINDS: [&str; 33] = [
     "cut-node",
     "cut-replica",
     "trouble-node",
@@ -46,6 +46,7 @@ pub(super) const KINDS: [&str; 32] = [
     "add-taint",
     "lift-taint",
     "tolerate",
+    "malfunction",
 ];
 
 /// What a workload may have.
@@ -54,6 +55,17 @@ const MOST_REPLICAS: u64 = 30;
 const MOST_CLIENTS: u64 = 30;
 /// [`TROUBLES`](crate::world::TROUBLES) in a word.
 const TAINTS: [(&str, usize); 3] = [("trouble-0", 0), ("trouble-1", 1), ("unreachable", 2)];
+/// How devices fail and lie; those with a number get it from a field of its own.
+const MALFUNCTIONS: [(&str, Malfunction); 8] = [
+    ("done-but-silent", Malfunction::DoneButSilent),
+    ("acknowledges-only", Malfunction::AcksOnly),
+    ("late-after-failure", Malfunction::LateAfterFailure(0)),
+    ("wrong-machine", Malfunction::WrongMachine(0)),
+    ("flaps", Malfunction::Flaps),
+    ("unreachable", Malfunction::Unreachable),
+    ("silent", Malfunction::Silent),
+    ("stale-off", Malfunction::StaleOff),
+];
 /// The longest start of a process, in seconds.
 const LONGEST_START: u64 = 300;
 
@@ -84,6 +96,9 @@ pub(super) struct Step {
     stale: Text,
     taint: Text,
     stamped: Text,
+    how: Text,
+    late: Text,
+    machine: Text,
 }
 
 /// An entry that is being read: which fields were asked for.
@@ -96,7 +111,7 @@ struct Reading<'a> {
 }
 
 impl Step {
-    fn fields(&self) -> [(&'static str, &Text); 21] {
+    fn fields(&self) -> [(&'static str, &Text); 24] {
         [
             ("node", &self.node),
             ("replica", &self.replica),
@@ -119,6 +134,9 @@ impl Step {
             ("stale", &self.stale),
             ("taint", &self.taint),
             ("stamped", &self.stamped),
+            ("how", &self.how),
+            ("late", &self.late),
+            ("machine", &self.machine),
         ]
     }
 
@@ -252,6 +270,21 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// How a device fails or lies.
+    fn how(&mut self) -> Result<Malfunction, Wrong> {
+        let field = self.needed("how")?;
+        Ok(match field.one_of(&MALFUNCTIONS)? {
+            Malfunction::LateAfterFailure(_) => {
+                Malfunction::LateAfterFailure(self.needed("late")?.seconds(LONGEST)?)
+            }
+            Malfunction::WrongMachine(_) => {
+                let count = self.plan.nodes;
+                Malfunction::WrongMachine(self.needed("machine")?.index(count, "nodes")?)
+            }
+            how => how,
+        })
+    }
+
     fn fault(&mut self) -> Result<Fault, Wrong> {
         Ok(match self.kind {
             "cut-replica" => Fault::CutReplica { replica: self.replica()?, seconds: self.lasts()? },
@@ -344,6 +377,10 @@ impl<'a> Reading<'a> {
             "add-taint" => {
                 let (node, key) = (self.node()?, self.taint()?);
                 Fault::AddTaint { node, key, stamped: self.truth("stamped", true)? }
+            }
+            "malfunction" => {
+                let node = self.node()?;
+                Fault::Malfunction { node, how: self.how()?, seconds: self.lasts()? }
             }
             "lift-taint" => Fault::LiftTaint { node: self.node()?, key: self.taint()? },
             _ => Fault::Taint { node: self.node()? },

@@ -9,7 +9,7 @@ use super::contender::Contender;
 use super::fault::Step;
 use super::field::{Field, Place, Text, Wrong};
 use super::{Expect, Scenario};
-use crate::campaign::{Extras, Fault, Keeper, Plan};
+use crate::campaign::{Extras, Fault, Fencing, Keeper, Plan};
 use crate::checker::Invariant;
 
 /// What a world may have: more says nothing new, and takes long.
@@ -21,7 +21,7 @@ const MOST_REPLICAS: u64 = 9;
 const LONGEST: u64 = 3_600;
 
 /// The rules by the names that files use.
-const RULES: [(&str, Invariant); 24] = [
+const RULES: [(&str, Invariant); 26] = [
     ("S1", Invariant::AtMostOne),
     ("S2", Invariant::Evidence),
     ("S4", Invariant::Identity),
@@ -30,6 +30,7 @@ const RULES: [(&str, Invariant); 24] = [
     ("S7", Invariant::Budget),
     ("S8", Invariant::Storage),
     ("S9", Invariant::Term),
+    ("S10", Invariant::Fence),
     ("S11", Invariant::Truth),
     ("S12", Invariant::Hygiene),
     ("S13-panic", Invariant::NoPanic),
@@ -38,6 +39,7 @@ const RULES: [(&str, Invariant); 24] = [
     ("S15", Invariant::Heard),
     ("S16", Invariant::Kept),
     ("L1", Invariant::Liveness),
+    ("L3", Invariant::Ended),
     ("L4", Invariant::Rest),
     ("L5", Invariant::Refused),
     ("L6", Invariant::Recovered),
@@ -61,11 +63,21 @@ struct File {
     replicas: Text,
     lease_collected_after: Text,
     node_lifecycle: Text,
+    fencing: Option<FencingFile>,
     heal_at: Text,
     subject: Text,
     expect: Option<ExpectFile>,
     #[serde(default)]
     faults: Vec<Spanned<Step>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct FencingFile {
+    when: Text,
+    identity: Text,
+    backup: Text,
+    recovery: Text,
 }
 
 #[derive(Debug, Deserialize)]
@@ -147,6 +159,9 @@ fn scenario(file: File) -> Result<Scenario, Wrong> {
     }
     plan.faults.sort_by_key(|(at, _)| *at);
     plan.with = extras(&file.node_lifecycle, &plan.faults)?;
+    if let Some(fencing) = &file.fencing {
+        plan.with = fenced(plan.with, fencing, &file.node_lifecycle)?;
+    }
     let text = |text: &Text| text.as_ref().map(|text| text.value.trim().to_owned()).unwrap_or_default();
     Ok(Scenario {
         name: text(&file.name),
@@ -180,6 +195,30 @@ fn extras(node_lifecycle: &Text, faults: &[(u64, Fault)]) -> Result<Extras, Wron
         }
         _ => Ok(Extras { taints, nodes, ..Extras::default() }),
     }
+}
+
+/// Nodes are fenced that somebody calls lost.
+fn fenced(with: Extras, file: &FencingFile, node_lifecycle: &Text) -> Result<Extras, Wrong> {
+    if with.nodes != Keeper::Ours {
+        let Some(field) = Field::new("node-lifecycle", node_lifecycle) else {
+            return Err(missing("node-lifecycle", "is replace: nodes are fenced"));
+        };
+        return Err(field.wrong("is replace: nodes are fenced"));
+    }
+    let choice = |name, text: &Text, choices: [(&str, bool); 2], otherwise| {
+        Field::new(name, text).map_or(Ok(otherwise), |field| field.one_of(&choices))
+    };
+    let identities = [("none", (false, false)), ("told", (true, false)), ("required", (true, true))];
+    let identity = Field::new("fencing.identity", &file.identity);
+    let (tells, required) = identity.map_or(Ok((true, false)), |field| field.one_of(&identities))?;
+    let fencing = Fencing {
+        always: choice("fencing.when", &file.when, [("always", true), ("needed", false)], false)?,
+        tells,
+        required,
+        backup: choice("fencing.backup", &file.backup, [("true", true), ("false", false)], false)?,
+        power_on: choice("fencing.recovery", &file.recovery, [("power-on", true), ("hold", false)], true)?,
+    };
+    Ok(Extras { fencing: Some(fencing), ..with })
 }
 
 fn subject(text: &Text) -> Result<Contender, Wrong> {

@@ -5,7 +5,7 @@ use super::field::Wrong;
 use super::file::parse;
 
 /// Name and text, as the files have them.
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 14] = [
     ("two-losses.yaml", include_str!("../../../../docs/scenarios/two-losses.yaml")),
     ("power-loss.yaml", include_str!("../../../../docs/scenarios/power-loss.yaml")),
     ("partition.yaml", include_str!("../../../../docs/scenarios/partition.yaml")),
@@ -19,6 +19,7 @@ const FILES: [(&str, &str); 13] = [
     ("partition-zone.yaml", include_str!("../../../../docs/scenarios/partition-zone.yaml")),
     ("flapping.yaml", include_str!("../../../../docs/scenarios/flapping.yaml")),
     ("api-outage.yaml", include_str!("../../../../docs/scenarios/api-outage.yaml")),
+    ("fence-lies.yaml", include_str!("../../../../docs/scenarios/fence-lies.yaml")),
 ];
 
 /// All of them; the first is the default.

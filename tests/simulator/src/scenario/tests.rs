@@ -1,7 +1,7 @@
 //! What is right is read, and each thing that is wrong ends in one line with its place.
 
 use super::{Contender, parse, shipped};
-use crate::campaign::{Fault, Keeper, Trouble};
+use crate::campaign::{Fault, Fencing, Keeper, Malfunction, Trouble};
 use crate::checker::Invariant;
 
 const TOP: &str = "nodes: 3\npods: 2\nheal-at: 100s\n";
@@ -71,6 +71,40 @@ fn taints_and_who_looks_after_nodes_are_read() {
     );
     let said = wrong_fault("at: 5s, fault: add-taint, node: 1, taint: mine");
     assert!(said.ends_with("allowed is one of: trouble-0, trouble-1, unreachable"), "{said}");
+}
+
+#[test]
+fn how_nodes_are_fenced_and_how_devices_fail_is_read() {
+    let with = |fencing: &str| {
+        parse("x.yaml", &format!("{TOP}node-lifecycle: replace\nfencing: {fencing}\n")).unwrap().plan.with
+    };
+    let usual = Fencing { always: false, tells: true, required: false, backup: false, power_on: true };
+    assert_eq!(with("{}").fencing, Some(usual));
+    let other = with("{ when: always, identity: required, backup: true, recovery: hold }");
+    let all = Fencing { always: true, tells: true, required: true, backup: true, power_on: false };
+    assert_eq!(other.fencing, Some(all));
+    assert_eq!(with("{ identity: none }").fencing, Some(Fencing { tells: false, ..usual }));
+    let said = wrong(&format!("{TOP}node-lifecycle: guard\nfencing: {{}}\n"));
+    assert!(said.contains("field `node-lifecycle`: value `guard`, allowed is replace"), "{said}");
+    let said = wrong(&format!("{TOP}fencing: {{}}\n"));
+    assert!(said.contains("field `node-lifecycle`: missing, allowed is replace"), "{said}");
+
+    let faults =
+        "faults:\n  - { at: 1s, fault: malfunction, node: 0, how: late-after-failure, late: 2m, for: 9s }
+  - { at: 2s, fault: malfunction, node: 0, how: wrong-machine, machine: 2, for: 9s }
+  - { at: 3s, fault: malfunction, node: 0, how: stale-off, for: 9s }\n";
+    let plan = parse("x.yaml", &format!("{TOP}{faults}")).unwrap().plan;
+    let fails = |how| Fault::Malfunction { node: 0, how, seconds: 9 };
+    let read = [
+        (1, fails(Malfunction::LateAfterFailure(120))),
+        (2, fails(Malfunction::WrongMachine(2))),
+        (3, fails(Malfunction::StaleOff)),
+    ];
+    assert_eq!(plan.faults, read);
+    let said = wrong_fault("at: 1s, fault: malfunction, node: 0, how: wrong-machine, for: 9s");
+    assert!(said.contains("field `machine`: missing"), "{said}");
+    let said = wrong_fault("at: 1s, fault: malfunction, node: 0, how: tired, for: 9s");
+    assert!(said.contains("done-but-silent, acknowledges-only"), "{said}");
 }
 
 #[test]
@@ -220,7 +254,7 @@ fn an_unknown_subject_or_rule_is_refused() {
 
 #[test]
 fn every_kind_that_is_offered_can_be_read() {
-    let all = "node: 0 replica: 0 server: 0 for: 1s pod: 0 workload: 0 replicas: 2 min-available: 50% clients: 2 by: 1s trouble: lose-answer taint: trouble-1";
+    let all = "node: 0 replica: 0 server: 0 for: 1s pod: 0 workload: 0 replicas: 2 min-available: 50% clients: 2 by: 1s trouble: lose-answer taint: trouble-1 how: flaps";
     let fields: Vec<&str> = all.split_inclusive(' ').collect();
     let pairs: Vec<String> = fields.chunks(2).map(|pair| pair.concat().trim().to_owned()).collect();
     let mut kinds = std::collections::BTreeSet::new();

@@ -25,6 +25,10 @@ const REPAIR: u64 = 60;
 pub(crate) struct Machine {
     pub(crate) boot: u32,
     pub(crate) powered: bool,
+    /// It has power: it runs, or boots.
+    lit: bool,
+    /// How often it lost power: what boots then does not come up.
+    losses: u32,
     /// Until when its kubelet hears nothing new of its pods.
     pub(crate) deaf_until: Duration,
     /// Until when its processes do not end when they are killed.
@@ -138,6 +142,7 @@ impl World {
                 self.wait(*seconds).await;
                 host.resume();
             }
+            Fault::Malfunction { node, how, seconds } => self.malfunction(*node, *how, *seconds),
             Fault::CutLink { node, server, seconds } => {
                 let until = self.checker.now() + Duration::from_secs(*seconds);
                 self.links.cut_from(&self.node(*node), &format!("apiserver-{server}"), until);
@@ -289,7 +294,8 @@ impl World {
     /// A machine stops.
     pub(crate) fn halt(&self, node: usize) {
         if let Some(machine) = self.machines.lock().get_mut(node) {
-            machine.powered = false;
+            (machine.powered, machine.lit) = (false, false);
+            machine.losses += 1;
             if let Some(host) = machine.host.take() {
                 host.crash();
             }
@@ -304,11 +310,22 @@ impl World {
         }
     }
 
+    /// Whether a machine has power, though it may not have booted yet.
+    pub(crate) fn has_power(&self, node: usize) -> bool {
+        self.machines.lock().get(node).is_some_and(|machine| machine.lit)
+    }
+
     pub(crate) async fn power_on(self: &Arc<Self>, node: usize) {
+        let mut losses = 0;
+        self.with_machine(node, |machine| {
+            machine.lit = true;
+            losses = machine.losses;
+        });
         tokio::time::sleep(BOOT).await;
         {
             let mut machines = self.machines.lock();
-            let Some(machine) = machines.get_mut(node).filter(|machine| !machine.powered) else { return };
+            let boots = |machine: &&mut Machine| !machine.powered && machine.losses == losses;
+            let Some(machine) = machines.get_mut(node).filter(boots) else { return };
             machine.powered = true;
             machine.stuck_until = Duration::ZERO;
             machine.boot += 1;

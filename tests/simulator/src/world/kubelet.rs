@@ -99,7 +99,7 @@ impl Kubelet {
                 "volumesInUse": self.volumes(),
                 "conditions": self.conditions(),
                 "nodeInfo": {
-                    "bootID": format!("{}-{}", self.node, self.boot), "architecture": "amd64", "containerRuntimeVersion": "hollow",
+                    "bootID": self.boot_id(), "architecture": "amd64", "containerRuntimeVersion": "hollow",
                     "kernelVersion": "6", "kubeProxyVersion": "v1.36.3", "kubeletVersion": "v1.36.3", "machineID": &*self.node,
                     "operatingSystem": "linux", "osImage": "hollow", "systemUUID": &*self.node,
                 },

@@ -15,13 +15,16 @@
 //! | `planted_budgets` | what they make of the numbers of disruption budgets |
 //! | `planted_taints` | what they make of deletions for taints |
 //! | `planted_nodes` | what they make of nodes that are lost |
+//! | `planted_fencing` | what they make of fencing |
 //! | `strike` | one thing that happens exactly at one call or event of a process |
 //! | `baseline` | what people use today |
 //! | `kcm` | the baseline: kube-controller-manager's PodGC |
 //! | `kcm_nodes` | kube-controller-manager's node lifecycle: the baseline's, and beside ours |
 //! | `kcm_taints` | the baseline: kube-controller-manager's taint eviction |
 //! | `taints` | who adds and lifts taints, and what pods tolerate |
-//! | `switch` | power switches, which lie |
+//! | `switch` | power switches of people, which lie |
+//! | `devices` | fence devices, and how processes under test reach them |
+//! | `fencing` | policies and devices of a world, and what goes wrong with them |
 //! | `kcm_budgets` | the baseline: kube-controller-manager's disruption controller |
 //! | `shops` | workloads with a disruption budget, and their readiness |
 //! | `drain` | people who evict |
@@ -38,8 +41,10 @@
 mod ask;
 mod attach;
 mod baseline;
+mod devices;
 mod drain;
 mod faults;
+mod fencing;
 mod host;
 mod kcm;
 mod kcm_budgets;
@@ -49,6 +54,7 @@ mod kubelet;
 mod links;
 mod planted;
 mod planted_budgets;
+mod planted_fencing;
 mod planted_nodes;
 mod planted_taints;
 mod replica;

@@ -255,6 +255,8 @@ impl Seam {
                     | Plant::RetaintsWhenLeading
                     | Plant::NeverMaybeUs
                     | Plant::LiftsUnread
+                    | Plant::ActsFirst
+                    | Plant::ReleasesByName
             )
         )
     }
@@ -281,6 +283,7 @@ impl Seam {
             self.writes_aside(parts, &event);
         }
         self.told_of_nodes(&event);
+        self.told_of_fences(&event);
         let ends = self.plant == Some(Plant::RemovesTerminating) && of_pods && says("\"deletionTimestamp\"");
         let gone = self.plant == Some(Plant::GoneMeansEnded) && of_nodes && says("\"type\":\"DELETED\"");
         if ends || gone {

@@ -9,6 +9,7 @@ use pod_safety_shared::client::{Connection, NoAudit};
 use pod_safety_shared::clock::{Env, Task};
 use pod_safety_shared::drive::{HeldNow, Holds};
 use pod_safety_shared::metrics::Metrics;
+use pod_safety_shared::transport::FenceTransport;
 use tokio::sync::watch;
 
 use super::host::Host;
@@ -36,6 +37,8 @@ pub struct Settings {
     pub taints: bool,
     /// Whether it looks after nodes, and how far.
     pub nodes: Keeper,
+    /// Whether it fences nodes.
+    pub fencing: bool,
 }
 
 impl Settings {
@@ -49,6 +52,7 @@ impl Settings {
         budgets: false,
         taints: false,
         nodes: Keeper::Theirs,
+        fencing: false,
     };
 
     fn with(plant: Option<Plant>, world: &World) -> Self {
@@ -56,6 +60,7 @@ impl Settings {
             budgets: world.has_budgets,
             taints: world.with.taints,
             nodes: world.with.nodes,
+            fencing: world.with.fencing.is_some(),
             ..Self::SHIPPED
         };
         match plant {
@@ -77,6 +82,8 @@ pub struct Launched {
     pub connection: Connection,
     /// Its world.
     pub env: Env,
+    /// Its way to fence devices.
+    pub transport: Arc<dyn FenceTransport>,
     /// Its metrics, which the world reads at the end.
     pub metrics: Metrics,
     /// Set when it is told to stop.
@@ -155,6 +162,7 @@ impl Replica {
         let task = launch(Launched {
             connection,
             env: host.env(),
+            transport: world.wire(&caller, plant),
             metrics: metrics.clone(),
             stop: stopped,
             identity: if plant == Some(Plant::SharedIdentity) {

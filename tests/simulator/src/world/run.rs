@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::ask::Servers;
 use super::attach::AttachDetach;
 use super::baseline::Baseline;
+use super::devices::Device;
 use super::faults::Machine;
 use super::host::{EPOCH, Host};
 use super::kcm_nodes::Nodes;
@@ -66,6 +67,8 @@ pub struct World {
     pub(crate) server_hosts: Mutex<Vec<Arc<Host>>>,
     pub(crate) machines: Mutex<Vec<Machine>>,
     pub(crate) replicas: Vec<Replica>,
+    /// What switches machines, where nodes are fenced.
+    pub(crate) devices: Mutex<Vec<Arc<Device>>>,
     /// Pods of the StatefulSet.
     pub(crate) members: usize,
     /// UIDs of pods that their kubelets are to evict.
@@ -194,12 +197,13 @@ impl World {
         let replicas = if launch.is_some() { plan.replicas } else { 0 };
         Self {
             chance,
-            etcd: Etcd::new(chance.part("etcd", 0), &[], epoch),
+            etcd: Etcd::new(chance.part("etcd", 0), &super::fencing::kinds(plan), epoch),
             links: Links::new(chance.part("links", 0), &checker),
             servers: Servers::default(),
             server_hosts: Mutex::default(),
             machines: Mutex::new((0..plan.nodes).map(|_| Machine::default()).collect()),
             replicas: (0..replicas).map(Replica::new).collect(),
+            devices: Mutex::default(),
             members: plan.pods,
             evicted: Mutex::default(),
             ended: Mutex::default(),
@@ -281,6 +285,7 @@ impl World {
             let world = Arc::clone(self);
             peers.env().spawner.spawn("power", Box::pin(async move { world.power_on(node).await }));
         }
+        self.install_devices().await;
         Workloads::start(self, peers, plan.pods, Duration::from_secs(plan.lease_collected_after));
         super::volumes::start(self, peers);
         if plan.with.attached_volumes {
@@ -309,6 +314,7 @@ impl World {
         self.checker.note("the world heals");
         self.checker.healed();
         self.links.heal();
+        self.heal_devices();
         for server in self.servers.all() {
             server.reach(Reach::Whole);
             server.follow(Following::AtOnce);

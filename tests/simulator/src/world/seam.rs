@@ -123,6 +123,7 @@ impl Seam {
             at: checker.now(),
             write: parts.method != Method::GET,
             of_pod: parts.is_write_to_pod(),
+            of_weight: parts.method != Method::GET && !parts.path().contains("/events"),
             hash: checker.hash(),
         };
         self.world.tape.reached(moment)

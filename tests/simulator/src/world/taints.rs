@@ -64,6 +64,9 @@ pub(super) fn watch(world: &Arc<World>, host: &Arc<Host>) {
                     world.checker.check_taints();
                 }
                 world.checker.check_nodes();
+                if let Some(fencing) = world.with.fencing {
+                    world.checker.check_fences(fencing.power_on);
+                }
             }
         }),
     );

@@ -76,13 +76,18 @@ impl Workloads {
     async fn create(&self, name: &str, restart: &str, finalizers: &[&str]) {
         let grace = 5 + self.world.chance.below(26, name, "grace", 0);
         let scheduler = if finalizers.is_empty() { "default-scheduler" } else { "nobody" };
-        let pod = json!({
+        let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": { "name": name, "namespace": "default", "finalizers": finalizers },
             "spec": { "restartPolicy": restart, "terminationGracePeriodSeconds": grace, "schedulerName": scheduler,
                 "tolerations": self.world.tolerations(name),
                 "containers": [{ "name": "main", "image": "hollow" }] },
         });
+        // Nodes are fenced for the sake of these.
+        if self.world.with.fencing.is_some() && name.starts_with("data-") {
+            pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet",
+                "name": "data", "uid": "data", "controller": true }]);
+        }
         self.ask("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
     }
 

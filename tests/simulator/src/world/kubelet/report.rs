@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Kubelet;
 use crate::campaign::Keeper;
+use crate::world::fencing::HOSTNAME;
 use crate::world::kcm_nodes::ready;
 use crate::world::shops::start_up;
 use crate::world::{word, zone};
@@ -30,7 +31,12 @@ impl Kubelet {
             return json!({});
         }
         let number = self.node.rsplit('-').next().and_then(|number| number.parse().ok());
-        json!({ "topology.kubernetes.io/zone": zone(number.unwrap_or(0)) })
+        json!({ "topology.kubernetes.io/zone": zone(number.unwrap_or(0)), HOSTNAME: &*self.node })
+    }
+
+    /// Which life of its machine this is.
+    pub(super) fn boot_id(&self) -> String {
+        format!("{}-{}", self.node, self.boot)
     }
 
     /// How its node is.
@@ -64,7 +70,7 @@ impl Kubelet {
             return;
         }
         let body = json!({ "metadata": { "uid": word(&node, "/metadata/uid") },
-            "status": { "conditions": self.conditions() } });
+            "status": { "conditions": self.conditions(), "nodeInfo": { "bootID": self.boot_id() } } });
         if let Some((200, _)) = self.ask("PATCH", &format!("{path}/status"), Some(body)).await {
             *posted = Some(now);
         }

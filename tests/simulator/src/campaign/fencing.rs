@@ -1,0 +1,145 @@
+//! The part of a drawn plan that is about fencing: how nodes are fenced, and how the devices that
+//! do it fail and lie.
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Fault, Keeper, Plan};
+use crate::chance::{Chance, Draws};
+
+/// How the nodes of a world are fenced: each has a policy and a device of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Fencing {
+    /// Whenever they are lost; otherwise when a pod of the `StatefulSet` waits there.
+    pub always: bool,
+    /// The devices say which machine they reach.
+    pub tells: bool,
+    /// `identityCheck: Required`.
+    pub required: bool,
+    /// There is a second level, with an honest device that does not say which machine it reaches.
+    pub backup: bool,
+    /// What was switched off is switched on again.
+    pub power_on: bool,
+}
+
+/// How a device fails, or lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Malfunction {
+    /// It acts, and does not answer in time.
+    DoneButSilent,
+    /// It says that it was told, and does not act. What it sees it says.
+    AcksOnly,
+    /// It says that it failed, and acts so many seconds later.
+    LateAfterFailure(u64),
+    /// It reaches the machine of another node.
+    WrongMachine(usize),
+    /// It does not act, and says off and on in turns.
+    Flaps,
+    /// Nobody is there.
+    Unreachable,
+    /// It does not act, and no answer comes.
+    Silent,
+    /// It does not act, and says off: from a cache of what was.
+    StaleOff,
+}
+
+/// One seed of so many has fencing: one that has neither budgets nor taints of its own.
+const EACH: u64 = 6;
+const FENCED: u64 = 5;
+/// When the first node may be lost: the pods run.
+const BEGIN: u64 = 28;
+/// So long before the healing nothing begins any more.
+const SPARE: u64 = 5;
+/// Long enough for evidence: the grace of nodes, the policy's silence, and the looks.
+const LOST_FOR: u64 = 100;
+/// So long at least a device fails: an incident begins a minute after the loss.
+const FAILS_FOR: u64 = 120;
+/// The healing of these plans: an incident has its time before.
+const HEAL: u64 = 400;
+/// The latest that a device acts that said that it failed.
+const LATEST: u64 = 300;
+
+/// Adds fencing to the plan of some seeds. Drawn from a chance of their own: the rest of the plan
+/// is what it was.
+pub(super) fn add(plan: &mut Plan) {
+    if plan.seed % EACH != FENCED {
+        return;
+    }
+    let mut draws = Draws::new(Chance::new(plan.seed).part("fencing", 0));
+    plan.with.nodes = Keeper::Ours;
+    plan.with.taints = true;
+    let (tells, required) = (draws.percent(60), draws.percent(40));
+    plan.with.fencing = Some(Fencing {
+        always: draws.percent(60),
+        tells,
+        required,
+        backup: draws.percent(40),
+        power_on: draws.percent(75),
+    });
+    // Some worlds are calm where nodes are fenced: there the rules are strictest.
+    if draws.percent(50) {
+        plan.faults.retain(|(_, fault)| fault.troubles_control().is_none());
+    }
+    // A node whose object is gone is another story, which the other seeds tell.
+    if draws.percent(70) {
+        plan.faults.retain(|(_, fault)| !matches!(fault, Fault::DeleteNode { .. }));
+    }
+    // Of two nodes one that is lost is half of all: rather we are cut off.
+    plan.nodes = plan.nodes.max(3);
+    plan.heal_at = HEAL;
+    for _ in 0..1 + draws.below(2) {
+        let faults = incident(plan, &mut draws);
+        plan.faults.extend(faults);
+    }
+    let last = plan.heal_at - SPARE;
+    plan.faults.iter_mut().for_each(|(at, _)| *at = (*at).min(last));
+    plan.faults.sort_by_key(|(at, _)| *at);
+}
+
+/// A node is lost, its device may fail, and who fences it may change meanwhile.
+fn incident(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
+    let at = BEGIN + draws.below(120);
+    let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+    let seconds = LOST_FOR + draws.below(200);
+    let lost = match draws.below(4) {
+        0 => Fault::PowerOff { node, back: draws.percent(50).then_some(seconds) },
+        1 => Fault::Freeze { node, seconds },
+        2 => Fault::KillKubelet { node, seconds },
+        _ => Fault::CutNode { node, seconds },
+    };
+    let mut faults = vec![(at, lost)];
+    if draws.percent(60) {
+        let how = malfunction(plan, node, draws);
+        let began = (at + draws.below(60)).saturating_sub(20);
+        faults.push((began, Fault::Malfunction { node, how, seconds: FAILS_FOR + draws.below(300) }));
+    }
+    if draws.percent(40) {
+        // Around the evidence: silent at 60 s, then looks, then releases, then power.
+        let change = at + 60 + draws.below(80);
+        let end = |replica: usize, draws: &mut Draws| match draws.below(4) {
+            0 => Fault::StopReplica { replica, seconds: 1 + draws.below(20) },
+            1 => Fault::PauseReplica { replica, seconds: 5 + draws.below(80) },
+            2 => Fault::CutReplica { replica, seconds: 5 + draws.below(40) },
+            _ => Fault::CrashReplica { replica, seconds: draws.below(25) },
+        };
+        faults.extend((0..plan.replicas).map(|replica| (change + 20 * replica as u64, end(replica, draws))));
+    }
+    faults
+}
+
+fn malfunction(plan: &Plan, node: usize, draws: &mut Draws) -> Malfunction {
+    match draws.below(8) {
+        0 => Malfunction::DoneButSilent,
+        1 => Malfunction::AcksOnly,
+        2 => Malfunction::LateAfterFailure(1 + draws.below(LATEST)),
+        3 => {
+            let further = 1 + usize::try_from(draws.below(plan.nodes as u64 - 1)).unwrap_or(0);
+            Malfunction::WrongMachine((node + further) % plan.nodes)
+        }
+        4 => Malfunction::Flaps,
+        5 => Malfunction::Unreachable,
+        6 => Malfunction::Silent,
+        _ => Malfunction::StaleOff,
+    }
+}

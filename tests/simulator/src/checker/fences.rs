@@ -1,0 +1,261 @@
+//! S10, L3, and what S2 asks of pods that are released by fencing: who is switched off, by which
+//! intent, and what is made of it. Judged in worlds in which nodes are fenced.
+//!
+//! | broken | when |
+//! |---|---|
+//! | S10 | a device is told off or on, and no attempt that names it is written down and open |
+//! | S10 | it is told after the attempt's time, or by a device that is not trusted |
+//! | S10 | an attempt is begun, or looked at, while an earlier one of that node may still land |
+//! | S10 | a machine is told on while pods that were asked to end wait there |
+//! | S10 | evidence is written without two looks 5 s apart that said off, of each device; or of a device that is another machine's, or does not say which and must; or the Lease was renewed since |
+//! | S10 | the out-of-service taint is added without evidence that holds about that life, or to a node that is Ready |
+//! | S10 | it is taken away by us, and is not ours; or the node is not back in another life, and nothing was contradicted |
+//! | S2 | a pod is released without such evidence, or after it was declared invalid, or without a last look, or though the Lease was renewed since |
+//! | S2 | a process of it runs, and no lie excuses it |
+//! | L3 | an incident stays where it is, and nothing holds it; pods of a fenced node stay |
+//! | L3 | the kubelet is heard in the life that was proved off, and it is not called a contradiction |
+//!
+//! **The lie that nobody can see.** A device says off of a machine that runs, at both looks and at
+//! the last one, and the machine's kubelet is silent all the while: for whoever asks the API server
+//! and the device that world is the one in which the machine is off. So a release there is excused,
+//! and counted (`limit: a device lied …`), if *each* look that it rests on was such a lie, and no
+//! renewal of the Lease could be read. A device that reaches another machine tells no such lie
+//! where `identityCheck` is `Required`: there nothing is excused. As soon as the node is heard, all
+//! that docs/fencing.md promises is owed again: no further release, the evidence invalid, the device
+//! not trusted.
+
+mod ends;
+mod known;
+mod orders;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use http::Method;
+use pod_safety_shared::transport::{Identity, Power};
+use serde_json::Value;
+
+pub(super) use self::known::Fences;
+use self::known::{Look, Node, Proof, is_new};
+pub(crate) use self::orders::{Answered, Touched};
+use super::{Invariant, State};
+use crate::api::{Asked, Seen};
+use crate::world::{is_shipped, word};
+
+/// Two looks lie so far apart.
+const APART: Duration = Duration::from_secs(5);
+/// Between the looks of a step, and the write that rests on them: a step of fencing looks twice and
+/// writes, the next one reads and writes.
+const LOOKS_LAST: Duration = Duration::from_secs(120);
+/// No machine boots faster: so long before a release the last look may have begun.
+const MINIMUM_BOOT: Duration = Duration::from_secs(10);
+/// For how long after its reads evidence about a node may be used.
+const VALID_FOR: Duration = Duration::from_secs(2);
+
+impl State {
+    /// A request was executed: what it says of fencing is judged, then it is learnt from.
+    pub(super) fn judge_fences(&mut self, now: Duration, asked: &Asked, code: u16, changes: &[Seen]) {
+        let ours = is_shipped(&asked.caller);
+        let quorum = asked.method == Method::GET && asked.parameter("resourceVersion").is_empty();
+        if ours
+            && quorum
+            && matches!(code, 200 | 404)
+            && let Some((_, node)) = asked.path.split_once("/namespaces/kube-node-lease/leases/")
+        {
+            let key = (asked.caller.to_string(), node.to_owned());
+            self.fences.lease_reads.entry(key).or_default().push(now);
+        }
+        for change in changes {
+            if ours {
+                self.judge_fence_change(now, asked, change);
+            }
+            self.fences.learn(now, change);
+        }
+    }
+
+    fn judge_fence_change(&mut self, now: Duration, asked: &Asked, change: &Seen) {
+        if let Some(proof) = is_new(change, "FenceEvidence") {
+            let told = format!("{} writes the evidence {}", asked.caller, change.name);
+            match self.unproved(now, &asked.caller, &proof) {
+                Some(why) => self.violated(now, Invariant::Fence, format!("{told}: {why}")),
+                None => {
+                    self.probe("evidence was written by two looks");
+                    self.note(now, told);
+                }
+            }
+        }
+        match (change.kind.as_str(), &change.before, &change.after) {
+            ("Node", Some(before), Some(after)) => {
+                let (before, after) = (Node::of(before), Node::of(after));
+                if before.taint != after.taint {
+                    self.judge_taint(now, &asked.caller, &before, &after);
+                }
+            }
+            ("NodeFence", before, Some(after)) => {
+                self.judge_phase(now, &asked.caller, &change.name, before.as_deref(), after);
+            }
+            _ => {}
+        }
+    }
+
+    /// Why evidence does not rest on looks; `None`: it does.
+    fn unproved(&self, now: Duration, caller: &str, object: &Value) -> Option<String> {
+        let about = object.pointer("/spec/node").map(known::life).unwrap_or_default();
+        let samples = object.pointer("/spec/samples").and_then(Value::as_array);
+        let devices: std::collections::BTreeSet<&str> =
+            samples.into_iter().flatten().map(|sample| word(sample, "/device/name")).collect();
+        if word(object, "/spec/kind") != "PowerOff" || devices.is_empty() {
+            return Some("it names no device".to_owned());
+        }
+        for device in devices {
+            // Whoever looked may have been another leader: what it saw is in the status.
+            let callers = self.fences.looks.keys().filter(|(_, node)| *node == about.0);
+            let callers: Vec<String> = callers.map(|(caller, _)| caller.clone()).collect();
+            let twice = callers.iter().any(|caller| self.was_off_twice(caller, &about.0, device, now));
+            if !twice {
+                return Some(format!("{device} did not say off of {} in two looks {APART:?} apart", about.0));
+            }
+        }
+        let lease = known::time_of(word(object, "/spec/leaseRenewed"));
+        let read = self.fences.lease_read(caller, &about.0, now)?;
+        (self.fences.lease_at(&about.0, read) != lease)
+            .then(|| format!("the Lease that {caller} read at {read:?} is not that of the looks, {lease:?}"))
+    }
+
+    fn was_off_twice(&self, caller: &str, node: &str, device: &str, now: Duration) -> bool {
+        let strict = self.fences.required.contains(device);
+        let is_off = |look: &Look| {
+            let is_it = match look.identity {
+                Identity::Match => true,
+                Identity::Unknown => !strict,
+                Identity::Mismatch { .. } => false,
+            };
+            look.power == Power::Off && is_it
+        };
+        let looks: Vec<&Look> = self.fences.looked(caller, node, device, now).collect();
+        let recent = |look: &&&Look| now.saturating_sub(look.at) <= LOOKS_LAST;
+        looks.iter().rev().filter(recent).any(|last| {
+            let before = |first: &&Look| first.at + APART <= last.at && first.at + LOOKS_LAST > last.at;
+            is_off(last) && looks.iter().any(|first| before(first) && is_off(first))
+        })
+    }
+
+    fn judge_taint(&mut self, now: Duration, caller: &str, before: &Node, after: &Node) {
+        let name = &after.life.0;
+        let told = |what: &str| format!("{caller} {what} {name}");
+        if let Some(value) = &after.taint {
+            let told = told("adds the out-of-service taint to");
+            let proof = self.fences.proofs.values().find(|proof| proof.life == after.life);
+            let holds = proof.is_some_and(|proof| proof.invalid.is_none_or(|at| now < at + VALID_FOR));
+            let ours = self.fences.incidents.get(value).is_some_and(|one| one.life == after.life);
+            match (holds, ours, before.ready) {
+                (true, true, false) => {
+                    self.probe("the out-of-service taint was added by proof");
+                    self.note(now, told);
+                }
+                (false, ..) => {
+                    self.violated(now, Invariant::Fence, format!("{told}, without evidence that holds"));
+                }
+                (_, false, _) => {
+                    self.violated(
+                        now,
+                        Invariant::Fence,
+                        format!("{told} for {value}, which is not about it"),
+                    );
+                }
+                (.., true) => self.violated(now, Invariant::Fence, format!("{told}, which is Ready")),
+            }
+        }
+        let Some(value) = before.taint.as_ref().filter(|_| after.taint.is_none()) else { return };
+        let told = told("takes the out-of-service taint from");
+        let Some(incident) = self.fences.incidents.get(value) else {
+            return self.violated(now, Invariant::Fence, format!("{told}: {value} is not ours"));
+        };
+        let proof = self.fences.proofs.values().find(|proof| proof.life == incident.life);
+        let untrue = proof.is_some_and(|proof| proof.invalid.is_some());
+        let back = incident.life != after.life && after.ready;
+        if untrue || back {
+            self.probe(if back {
+                "our taint went when the node was back"
+            } else {
+                "our taint was contradicted"
+            });
+            self.note(now, told);
+        } else {
+            self.violated(now, Invariant::Fence, format!("{told}, which is not back in another life"));
+        }
+    }
+
+    /// Why fencing is no honest evidence for the release of this pod; `None`: there is no fencing
+    /// to speak of.
+    pub(super) fn released(&mut self, caller: &str, pod: &Value, sent: Duration) -> Result<(), String> {
+        let (node, uid) = (word(pod, "/spec/nodeName"), word(pod, "/metadata/uid"));
+        let Some(proof) = self.fences.proof_of(node).cloned() else {
+            return Err(format!("there is no evidence about the life of {node}"));
+        };
+        if let Some(at) = proof.invalid.filter(|at| *at + VALID_FOR < sent) {
+            return Err(format!("the evidence about {node} was declared invalid at {at:?}"));
+        }
+        if !proof.by_looks {
+            return Err(format!("nobody in this world confirms that {node} is off"));
+        }
+        let looks = self.last_looks(caller, node, &proof, sent)?;
+        let read = self.fences.lease_read(caller, node, sent);
+        let read = read.ok_or_else(|| format!("{caller} never read the Lease of {node}"))?;
+        let renewed = self.fences.lease_at(node, read);
+        if renewed.is_some() && renewed != proof.lease {
+            return Err(format!("the Lease of {node} was renewed, and {caller} read that at {read:?}"));
+        }
+        let runs = self.processes.of_uid(uid).next().is_some();
+        if !runs {
+            return Ok(());
+        }
+        if let Some(look) = looks.iter().find(|look| !look.lied) {
+            return Err(format!("a process of it runs, and {} did not lie", look.device));
+        }
+        let strict = |look: &&Look| self.fences.required.contains(&look.device) && !look.reached;
+        if let Some(look) = looks.iter().find(strict) {
+            return Err(format!("a process of it runs: {} is Required to say what it reaches", look.device));
+        }
+        self.deceive(sent, uid, node);
+        Ok(())
+    }
+
+    /// The looks on which a release rests.
+    fn last_looks(
+        &self,
+        caller: &str,
+        node: &str,
+        proof: &Proof,
+        sent: Duration,
+    ) -> Result<Vec<Look>, String> {
+        let mut looks = Vec::new();
+        for device in &proof.devices {
+            let last = self.fences.looked(caller, node, device, sent).next_back();
+            let last = last.ok_or_else(|| format!("{caller} did not look at {device} for {node}"))?;
+            // It thinks for a moment after it has begun to look.
+            if sent.saturating_sub(last.at) > MINIMUM_BOOT {
+                return Err(format!("the last look at {device} for {node} was at {:?}", last.at));
+            }
+            if last.power != Power::Off || matches!(last.identity, Identity::Mismatch { .. }) {
+                return Err(format!("{device} said {:?} of {node} at {:?}", last.power, last.at));
+            }
+            looks.push(last.clone());
+        }
+        Ok(looks)
+    }
+
+    /// Nobody could see it: what runs there runs on, and its successor may start.
+    fn deceive(&mut self, now: Duration, uid: &str, node: &str) {
+        for process in self.processes.of_uid(uid) {
+            process.vouched_for = true;
+        }
+        if self.fences.deceived.insert(uid.to_owned()) {
+            self.probe("limit: a device lied of a machine that ran, and nobody heard its kubelet");
+            let told = format!("a device lies of {node}: pod {uid:.8} is released while it runs");
+            self.note(now, told);
+        }
+    }
+}

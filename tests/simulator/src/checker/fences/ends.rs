@@ -1,0 +1,128 @@
+//! L3: an incident comes to its end, pods of a fenced node are released, and what is contradicted
+//! is called so. Judged where devices work and nothing troubles us.
+
+use std::time::Duration;
+
+use super::known::{Incident, Proof};
+use crate::checker::budgets::{REACTS, RECOVERS};
+use crate::checker::{Checker, Invariant, State};
+
+/// From one phase to the next, where the device works: an order of 20 s, its margin, two looks of
+/// 10 s, what lies between them, and the longest pause before.
+const FENCING_TAKES: Duration = Duration::from_secs(20 + 3 + 10 + 5 + 10 + 60 + 60);
+/// What is asked every five seconds, and written.
+const PENDING_TAKES: Duration = Duration::from_secs(60);
+/// A release is tried again after a minute at the latest.
+const RELEASE_TAKES: Duration = Duration::from_secs(75);
+/// The machine is switched on, boots, and registers; it may be tried three times. What went off again is told once
+/// more after five minutes.
+const RECOVERY_TAKES: Duration = Duration::from_secs(180 + 300);
+/// A sign of life that was not explained within half a minute contradicts.
+const DOUBT_TAKES: Duration = Duration::from_secs(30 + 10);
+/// A kubelet is heard every ten seconds.
+const HEARD: Duration = Duration::from_secs(15);
+
+impl Checker {
+    /// Every incident goes on.
+    pub(crate) fn check_fences(&self, recovers: bool) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let calm = state.budgets.untroubled_since(now, state.healed);
+        let calm = if calm.is_zero() { calm } else { calm + RECOVERS };
+        let led = state.acts.led_since().unwrap_or(now) + REACTS * 2;
+        let from = calm.max(led);
+        let incidents: Vec<(String, Incident)> =
+            state.fences.incidents.iter().map(|(name, one)| (name.clone(), one.clone())).collect();
+        let mut late = Vec::new();
+        for (name, incident) in &incidents {
+            late.extend(state.stays(now, from, incident, recovers).map(|why| format!("{name} {why}")));
+        }
+        late.extend(state.unchallenged(now, from));
+        for what in late {
+            let key = what.split(" (").next().unwrap_or_default().to_owned();
+            if state.fences.is_news(key) {
+                state.violated(now, Invariant::Ended, what);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Why an incident should have gone on; `None`: it need not.
+    fn stays(&self, now: Duration, from: Duration, incident: &Incident, recovers: bool) -> Option<String> {
+        let fences = &self.fences;
+        let (node, devices) = (&incident.life.0, ["bmc", "pdu"]);
+        let number = node.rsplit('-').next().unwrap_or_default();
+        let doubted = devices.iter().any(|kind| {
+            let name = format!("{kind}-{number}");
+            fences.distrusted.contains_key(&name) || fences.required.contains(&name)
+        });
+        let working = fences.failing.values().copied().max().unwrap_or_default();
+        let since = from.max(incident.since).max(working);
+        let there = fences.nodes.get(node).filter(|there| there.life == incident.life);
+        let late = |takes: Duration| now > since + takes;
+        let told = |what: String| Some(format!("{what} (in {} since {:?})", incident.phase, incident.since));
+        match incident.phase.as_str() {
+            "Pending" if !incident.held && !doubted && late(PENDING_TAKES) => {
+                told("is not begun, and no gate is closed".to_owned())
+            }
+            "Fencing" if !incident.held && !doubted && late(FENCING_TAKES) => {
+                told("is neither proved nor given up".to_owned())
+            }
+            "Fenced" if there.is_some_and(|there| !there.ready) && self.stands(&incident.life) => {
+                let waits = |leaving: &&super::known::Leaving| {
+                    leaving.node == *node && now > since.max(leaving.since) + RELEASE_TAKES
+                };
+                let pod = fences.leaving.values().find(waits);
+                let rests = fences.leaving.values().all(|leaving| leaving.node != *node);
+                match pod {
+                    Some(pod) => told(format!("is fenced, and {} is not released", pod.name)),
+                    None if recovers && rests && !doubted && late(RELEASE_TAKES) => {
+                        told("is fenced, all is released, and it is not switched on".to_owned())
+                    }
+                    None => None,
+                }
+            }
+            "Recovering" if !doubted && there.is_some() && late(RECOVERY_TAKES) => {
+                told("was switched on, and is not back".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether evidence about this life holds, and nobody was heard since.
+    fn stands(&self, life: &super::known::Life) -> bool {
+        let proof = self.fences.proofs.values().find(|proof| proof.life == *life);
+        proof.is_some_and(|proof| proof.invalid.is_none() && self.heard_since(proof).is_none())
+    }
+
+    /// When the node was first heard after it had been proved off.
+    fn heard_since(&self, proof: &Proof) -> Option<Duration> {
+        let beats = self.fences.beats.get(&proof.life.0)?;
+        let renewed = |(at, lease): &&(Duration, Option<jiff::Timestamp>)| {
+            *at > proof.created && lease.is_some() && *lease > proof.lease
+        };
+        beats.iter().find(renewed).map(|(at, _)| *at)
+    }
+
+    /// Nodes that were proved off, are heard in the same life, and of which nobody says so.
+    fn unchallenged(&self, now: Duration, from: Duration) -> Vec<String> {
+        let mut late = Vec::new();
+        for proof in self.fences.proofs.values().filter(|proof| proof.by_looks && proof.invalid.is_none()) {
+            let same = self.fences.nodes.get(&proof.life.0).is_some_and(|node| node.life == proof.life);
+            let incident = self.fences.incidents.values().find(|incident| incident.life == proof.life);
+            let live = incident
+                .filter(|one| matches!(one.phase.as_str(), "Fenced" | "Recovering" | "AwaitingOperator"));
+            let (Some(heard), Some(incident)) = (self.heard_since(proof), live) else { continue };
+            let last = self.fences.beats.get(&proof.life.0).and_then(|beats| beats.last()).map(|(at, _)| *at);
+            let lives = last.is_some_and(|last| now.saturating_sub(last) < HEARD);
+            if same && lives && now > heard.max(from).max(incident.since) + DOUBT_TAKES {
+                late.push(format!(
+                    "{} is heard again, and its evidence stands (since {heard:?})",
+                    proof.life.0
+                ));
+            }
+        }
+        late
+    }
+}

@@ -1,0 +1,298 @@
+//! What is known of incidents, evidence, devices and the nodes that they are about: by the log of
+//! the API server, and by the ledger of the devices.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pod_safety_shared::transport::{Identity, Power};
+use serde_json::Value;
+
+use crate::api::Seen;
+use crate::world::{number, part, word};
+
+/// The taint by which kube-controller-manager releases pods.
+pub(super) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// One life of a node: its name, the UID of its Node, and its boot id.
+pub(super) type Life = (String, String, String);
+
+pub(super) fn life(about: &Value) -> Life {
+    let text = |field| word(about, field).to_owned();
+    (text("/name"), text("/uid"), text("/bootID"))
+}
+
+/// An attempt that was written down.
+#[derive(Clone, Debug)]
+pub(super) struct Intent {
+    pub(super) fence: String,
+    pub(super) node: String,
+    pub(super) id: i64,
+    pub(super) act: String,
+    pub(super) devices: BTreeSet<String>,
+    pub(super) written: Duration,
+    pub(super) within: Duration,
+    /// Its outcome is written.
+    pub(super) closed: bool,
+}
+
+impl Intent {
+    /// When nothing of it can land any more.
+    pub(super) fn ends(&self) -> Duration {
+        self.written + self.within
+    }
+}
+
+/// An incident.
+#[derive(Clone, Debug)]
+pub(super) struct Incident {
+    pub(super) life: Life,
+    pub(super) phase: String,
+    /// Since when it is in this phase.
+    pub(super) since: Duration,
+    /// A gate holds it, by its own word.
+    pub(super) held: bool,
+}
+
+/// Evidence.
+#[derive(Clone, Debug)]
+pub(super) struct Proof {
+    pub(super) life: Life,
+    pub(super) by_looks: bool,
+    pub(super) devices: BTreeSet<String>,
+    pub(super) created: Duration,
+    pub(super) lease: Option<Timestamp>,
+    pub(super) invalid: Option<Duration>,
+}
+
+/// A look at a device, as whoever looked heard of it.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) at: Duration,
+    pub(super) device: String,
+    pub(super) power: Power,
+    pub(super) identity: Identity,
+    /// It said off of a machine that had power.
+    pub(super) lied: bool,
+    /// It reached the machine of the node that was meant.
+    pub(super) reached: bool,
+}
+
+/// A Node as the API has it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Node {
+    pub(super) life: Life,
+    pub(super) ready: bool,
+    /// The value of its out-of-service taint.
+    pub(super) taint: Option<String>,
+}
+
+impl Node {
+    pub(super) fn of(object: &Value) -> Self {
+        let list = |pointer| part(object, pointer).and_then(Value::as_array).into_iter().flatten();
+        let taint = list("/spec/taints").find(|taint| word(taint, "/key") == OUT_OF_SERVICE);
+        let ready = list("/status/conditions").find(|one| word(one, "/type") == "Ready");
+        Self {
+            life: (
+                word(object, "/metadata/name").to_owned(),
+                word(object, "/metadata/uid").to_owned(),
+                word(object, "/status/nodeInfo/bootID").to_owned(),
+            ),
+            ready: ready.is_some_and(|one| word(one, "/status") == "True"),
+            taint: taint.map(|taint| word(taint, "/value").to_owned()),
+        }
+    }
+}
+
+/// A pod that was asked to end, and has a node.
+#[derive(Clone, Debug)]
+pub(super) struct Leaving {
+    pub(super) name: String,
+    pub(super) node: String,
+    pub(super) since: Duration,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::checker) struct Fences {
+    pub(super) intents: Vec<Intent>,
+    pub(super) incidents: BTreeMap<String, Incident>,
+    pub(super) proofs: BTreeMap<String, Proof>,
+    /// Devices that were declared not trusted, and when.
+    pub(super) distrusted: BTreeMap<String, Duration>,
+    pub(super) required: BTreeSet<String>,
+    pub(super) nodes: BTreeMap<String, Node>,
+    /// When each node's Lease was written, and which time it had then.
+    pub(super) beats: BTreeMap<String, Vec<(Duration, Option<Timestamp>)>>,
+    /// By caller and node: when it read the node's Lease by quorum, and the looks at its devices.
+    pub(super) lease_reads: BTreeMap<(String, String), Vec<Duration>>,
+    pub(super) looks: BTreeMap<(String, String), Vec<Look>>,
+    /// By UID.
+    pub(super) leaving: BTreeMap<String, Leaving>,
+    /// UIDs of pods that were released though a process ran, by a lie that nobody could see.
+    pub(super) deceived: BTreeSet<String>,
+    /// By node: until when its devices fail.
+    pub(super) failing: BTreeMap<String, Duration>,
+    /// What was said already.
+    pub(super) told: BTreeSet<String>,
+}
+
+/// A time of a Lease: two of them are compared with each other only.
+pub(super) fn time_of(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+fn status_of<'a>(object: &'a Value, condition: &str) -> &'a str {
+    let all = part(object, "/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    all.into_iter().find(|one| word(one, "/type") == condition).map_or("", |one| word(one, "/status"))
+}
+
+fn names(devices: Option<&Value>) -> BTreeSet<String> {
+    let all = devices.and_then(Value::as_array).into_iter().flatten();
+    all.map(|device| word(device, "/name").to_owned()).collect()
+}
+
+impl Fences {
+    /// What any change says.
+    pub(super) fn learn(&mut self, now: Duration, change: &Seen) {
+        let after = change.after.as_deref();
+        match (change.kind.as_str(), after) {
+            ("NodeFence", Some(after)) => self.learn_incident(now, &change.name, after),
+            ("NodeFence", None) => drop(self.incidents.remove(&change.name)),
+            ("FenceEvidence", Some(after)) => self.learn_proof(now, &change.name, after),
+            ("FenceDevice", Some(after)) => {
+                let name = word(after, "/metadata/name").to_owned();
+                if word(after, "/spec/identityCheck") == "Required" {
+                    self.required.insert(name.clone());
+                }
+                if status_of(after, "Trusted") == "False" {
+                    self.distrusted.entry(name).or_insert(now);
+                }
+            }
+            ("Node", Some(after)) => drop(self.nodes.insert(change.name.clone(), Node::of(after))),
+            ("Node", None) => drop(self.nodes.remove(&change.name)),
+            ("Lease", after) => {
+                if let Some(node) = change.name.strip_prefix("kube-node-lease/") {
+                    let renewed = after.and_then(|lease| time_of(word(lease, "/spec/renewTime")));
+                    self.beats.entry(node.to_owned()).or_default().push((now, renewed));
+                }
+            }
+            ("Pod", Some(after)) => self.learn_pod(now, after),
+            ("Pod", None) => {
+                let uid = change.before.as_ref().map(|pod| word(pod, "/metadata/uid")).unwrap_or_default();
+                self.leaving.remove(uid);
+            }
+            _ => {}
+        }
+    }
+
+    fn learn_pod(&mut self, now: Duration, pod: &Value) {
+        let (uid, node) = (word(pod, "/metadata/uid"), word(pod, "/spec/nodeName"));
+        let ends = part(pod, "/metadata/deletionTimestamp").is_some();
+        let kept = part(pod, "/metadata/finalizers/0").is_some();
+        if ends && !kept && !node.is_empty() && !self.leaving.contains_key(uid) {
+            let (name, node) = (word(pod, "/metadata/name").to_owned(), node.to_owned());
+            self.leaving.insert(uid.to_owned(), Leaving { name, node, since: now });
+        }
+    }
+
+    fn learn_incident(&mut self, now: Duration, name: &str, object: &Value) {
+        let life = part(object, "/spec/node").map(life).unwrap_or_default();
+        let phase = match word(object, "/status/phase") {
+            "" => "Pending",
+            phase => phase,
+        };
+        let gates = part(object, "/status/gates").and_then(Value::as_array).into_iter().flatten();
+        let held = gates.into_iter().any(|gate| part(gate, "/holds") == Some(&Value::Bool(true)));
+        let since = self.incidents.get(name).filter(|known| known.phase == phase);
+        let since = since.map_or(now, |known| known.since);
+        let node = life.0.clone();
+        self.incidents.insert(name.to_owned(), Incident { life, phase: phase.to_owned(), since, held });
+        let attempts = part(object, "/status/attempts").and_then(Value::as_array).into_iter().flatten();
+        for attempt in attempts {
+            let id = number(attempt, "/id").unwrap_or(0);
+            let closed = part(attempt, "/outcome").is_some() || part(attempt, "/verified").is_some();
+            let known = self.intents.iter_mut().find(|known| known.fence == name && known.id == id);
+            match known {
+                Some(known) => known.closed |= closed,
+                None => self.intents.push(Intent {
+                    fence: name.to_owned(),
+                    node: node.clone(),
+                    id,
+                    act: word(attempt, "/act").to_owned(),
+                    devices: names(part(attempt, "/devices")),
+                    written: now,
+                    within: Duration::from_secs(
+                        u64::try_from(number(attempt, "/withinSeconds").unwrap_or(0)).unwrap_or(0),
+                    ),
+                    closed,
+                }),
+            }
+        }
+    }
+
+    fn learn_proof(&mut self, now: Duration, name: &str, object: &Value) {
+        let invalid = part(object, "/status/invalidated").is_some();
+        let samples = part(object, "/spec/samples").and_then(Value::as_array).into_iter().flatten();
+        let proof = self.proofs.entry(name.to_owned()).or_insert_with(|| Proof {
+            life: part(object, "/spec/node").map(life).unwrap_or_default(),
+            by_looks: word(object, "/spec/kind") == "PowerOff",
+            devices: samples.map(|sample| word(sample, "/device/name").to_owned()).collect(),
+            created: now,
+            lease: time_of(word(object, "/spec/leaseRenewed")),
+            invalid: None,
+        });
+        if invalid && proof.invalid.is_none() {
+            proof.invalid = Some(now);
+        }
+    }
+
+    /// The time that a node's Lease had then, if it had one.
+    pub(super) fn lease_at(&self, node: &str, then: Duration) -> Option<Timestamp> {
+        let beats = self.beats.get(node).map(Vec::as_slice).unwrap_or_default();
+        beats.iter().rev().find(|(at, _)| *at <= then).and_then(|(_, renewed)| *renewed)
+    }
+
+    /// When this process last read the node's Lease before that moment.
+    pub(super) fn lease_read(&self, caller: &str, node: &str, before: Duration) -> Option<Duration> {
+        let reads = self.lease_reads.get(&(caller.to_owned(), node.to_owned()))?;
+        reads.iter().rev().find(|at| **at <= before).copied()
+    }
+
+    /// The looks of a process at a device for a node, until that moment.
+    pub(super) fn looked<'a>(
+        &'a self,
+        caller: &str,
+        node: &str,
+        device: &'a str,
+        until: Duration,
+    ) -> impl DoubleEndedIterator<Item = &'a Look> {
+        let all = self.looks.get(&(caller.to_owned(), node.to_owned())).map(Vec::as_slice);
+        all.unwrap_or_default().iter().filter(move |look| look.device == device && look.at <= until)
+    }
+
+    /// Evidence by looks about the life in which this node is.
+    pub(super) fn proof_of(&self, node: &str) -> Option<&Proof> {
+        let node = self.nodes.get(node)?;
+        self.proofs.values().find(|proof| proof.life == node.life)
+    }
+
+    /// Says something once.
+    pub(super) fn is_news(&mut self, what: String) -> bool {
+        self.told.insert(what)
+    }
+
+    /// Whether there was evidence by looks about any life of this node.
+    pub(in crate::checker) fn is_fenced(&self, node: &str) -> bool {
+        self.proofs.values().any(|proof| proof.life.0 == node)
+    }
+
+    pub(in crate::checker) fn is_deceived(&self, uid: &str) -> bool {
+        self.deceived.contains(uid)
+    }
+}
+
+/// Whether evidence that somebody wrote tells of that change: it is new.
+pub(super) fn is_new(change: &Seen, kind: &str) -> Option<Arc<Value>> {
+    (change.kind == kind && change.before.is_none()).then(|| change.after.clone()).flatten()
+}

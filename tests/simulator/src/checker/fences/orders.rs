@@ -1,0 +1,161 @@
+//! S10, at the devices: what reaches them, and what they say.
+
+use std::time::Duration;
+
+use pod_safety_shared::transport::{Act, Identity, Power};
+use serde_json::Value;
+
+use super::known::Look;
+use crate::checker::budgets::{REACTS, RECOVERS};
+use crate::checker::{Checker, Invariant, State};
+use crate::world::{part, word};
+
+/// So long after a device was called not trusted an order that was read before may reach it.
+const READ_BEFORE: Duration = Duration::from_secs(25);
+/// An order travels for a moment, and clocks of timers are coarse.
+const TRAVELS: Duration = Duration::from_secs(1);
+
+/// Who touches which device, for which node.
+#[derive(Clone, Debug)]
+pub(crate) struct Touched {
+    pub(crate) caller: String,
+    pub(crate) device: String,
+    pub(crate) node: String,
+}
+
+/// What a device said to a look, and what was so.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    pub(crate) power: Power,
+    pub(crate) identity: Identity,
+    /// The node's machine has power.
+    pub(crate) is_on: bool,
+    /// The device reached the node's machine.
+    pub(crate) reached: bool,
+}
+
+impl Checker {
+    /// A device is told off or on.
+    pub(crate) fn device_told(&self, touched: &Touched, act: Act) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let Touched { caller, device, node } = touched;
+        let told = format!("{caller} tells {device} {} for {node}", act.name());
+        state.note(now, told.clone());
+        state.probe(&format!("a device was told {}", act.name()));
+        if let Some(why) = state.fences.unwritten(now, touched, act) {
+            state.violated(now, Invariant::Fence, format!("{told}: {why}"));
+        }
+        state.judge_trust(now, &told, device);
+        let calm = state.budgets.untroubled_since(now, state.healed);
+        let calm = calm.is_zero() || now > calm + RECOVERS;
+        let waits = |leaving: &&super::known::Leaving| leaving.node == *node && leaving.since + REACTS < now;
+        let waits = state.fences.leaving.values().find(waits).map(|leaving| leaving.name.clone());
+        if let Some(pod) = waits.filter(|_| act == Act::On && calm) {
+            state.violated(now, Invariant::Fence, format!("{told}, and {pod} was not released"));
+        }
+    }
+
+    /// A device answers to a look.
+    pub(crate) fn device_said(&self, touched: &Touched, answered: &Answered) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let Touched { caller, device, node } = touched;
+        let Answered { power, identity, is_on, reached } = answered;
+        let lied = *power == Power::Off && *is_on;
+        state.judge_trust(now, &format!("{caller} looks at {device} for {node}"), device);
+        if lied {
+            state.probe("a device said off of a machine that was on");
+        }
+        let look = Look {
+            at: now,
+            device: device.clone(),
+            power: *power,
+            identity: identity.clone(),
+            lied,
+            reached: *reached,
+        };
+        state.fences.looks.entry((caller.clone(), node.clone())).or_default().push(look);
+    }
+
+    /// The first device of a node fails until then.
+    pub(crate) fn device_fails(&self, node: &str, until: Duration) {
+        let mut state = self.state.lock();
+        let known = state.fences.failing.entry(node.to_owned()).or_default();
+        *known = until.max(*known);
+    }
+}
+
+impl super::Fences {
+    /// Why nothing that is written down permits to touch a device; `None`: something does.
+    fn unwritten(&self, now: Duration, touched: &Touched, act: Act) -> Option<String> {
+        let Touched { device, node, .. } = touched;
+        let names = |intent: &&super::known::Intent| {
+            intent.node == *node && intent.act == act.name() && intent.devices.contains(device)
+        };
+        let Some(intent) = self.intents.iter().rev().find(names) else {
+            return Some("no attempt of that is written down".to_owned());
+        };
+        if intent.closed {
+            return Some(format!("the attempt {} of {} is over", intent.id, intent.fence));
+        }
+        (now > intent.ends() + TRAVELS)
+            .then(|| format!("the time of the attempt ended at {:?}", intent.ends()))
+    }
+}
+
+impl State {
+    fn judge_trust(&mut self, now: Duration, told: &str, device: &str) {
+        let since = self.fences.distrusted.get(device).copied();
+        if let Some(since) = since.filter(|since| *since + READ_BEFORE < now) {
+            self.violated(now, Invariant::Fence, format!("{told}, which is not trusted since {since:?}"));
+        }
+    }
+
+    /// A process under test writes the status of an incident.
+    pub(super) fn judge_phase(
+        &mut self,
+        now: Duration,
+        caller: &str,
+        fence: &str,
+        before: Option<&Value>,
+        after: &Value,
+    ) {
+        let phase = |object: &Value| word(object, "/status/phase").to_owned();
+        let (old, new) = (before.map(phase).unwrap_or_default(), phase(after));
+        if old != new && !new.is_empty() {
+            self.probe(&format!("an incident became {new}"));
+            self.note(now, format!("{caller}: {fence} is {new}: {}", word(after, "/status/message")));
+        }
+        let node = word(after, "/spec/node/name").to_owned();
+        let attempts = part(after, "/status/attempts").and_then(Value::as_array).into_iter().flatten();
+        for attempt in attempts {
+            let id = crate::world::number(attempt, "/id").unwrap_or(0);
+            let known = self.fences.intents.iter().find(|known| known.fence == fence && known.id == id);
+            let early = match known {
+                Some(known) => {
+                    let looked = !known.closed && part(attempt, "/outcome").is_none();
+                    (looked && part(attempt, "/verified").is_some() && now < known.ends())
+                        .then(|| format!("{caller} looks at attempt {id} of {fence}, which may still land"))
+                }
+                None => {
+                    let open = |other: &&super::known::Intent| {
+                        other.node == node && !other.closed && now < other.ends()
+                    };
+                    let open = self.fences.intents.iter().find(open);
+                    open.map(|other| {
+                        format!(
+                            "{caller} begins attempt {id} of {fence}, and {} of {} may land until {:?}",
+                            other.id,
+                            other.fence,
+                            other.ends()
+                        )
+                    })
+                }
+            };
+            if let Some(what) = early {
+                self.violated(now, Invariant::Fence, what);
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The rules of fencing can be broken, each by what it forbids.
+
+use pod_safety_shared::transport::Act;
+use serde_json::json;
+
+use super::*;
+use crate::checker::{Checker, Promise};
+
+fn state(checker: &Checker) -> parking_lot::MutexGuard<'_, State> {
+    checker.state.lock()
+}
+
+/// Runs inside of a simulation.
+fn inside(work: impl FnOnce(&Checker)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let promise =
+        Promise { quarantine: VALID_FOR, terminated_threshold: 1, renew_deadline: Duration::from_secs(10) };
+    runtime.unwrap().block_on(async move { work(&Checker::new(promise)) });
+}
+
+fn touched() -> Touched {
+    Touched { caller: "replica-0.1".to_owned(), device: "bmc-0".to_owned(), node: "node-0".to_owned() }
+}
+
+fn incident(attempts: &Value) -> Value {
+    json!({ "metadata": { "name": "f" }, "spec": { "node": { "name": "node-0", "uid": "u", "bootID": "b" } },
+        "status": { "phase": "Fencing", "attempts": attempts } })
+}
+
+fn change(kind: &str, name: &str, after: Value) -> Seen {
+    Seen {
+        revision: 1,
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        before: None,
+        after: Some(after.into()),
+    }
+}
+
+fn attempt(id: i64, act: &str, outcome: Option<&str>) -> Value {
+    let mut attempt = json!({ "id": id, "act": act, "devices": [{ "namespace": "n", "name": "bmc-0" }], "withinSeconds": 20 });
+    if let Some(outcome) = outcome {
+        attempt["outcome"] = outcome.into();
+    }
+    attempt
+}
+
+#[test]
+fn a_device_is_told_what_is_written_and_nothing_else() {
+    inside(|checker| {
+        let broken = |act| {
+            checker.device_told(&touched(), act);
+            state(checker).broken.remove(&Invariant::Fence).unwrap_or_default()
+        };
+        assert_eq!(broken(Act::Off), 1, "nothing is written");
+        let learn = |attempts: Value| {
+            state(checker).fences.learn(Duration::ZERO, &change("NodeFence", "f", incident(&attempts)));
+        };
+        learn(json!([attempt(1, "off", None)]));
+        assert_eq!(broken(Act::Off), 0);
+        assert_eq!(broken(Act::On), 1, "off is not on");
+        learn(json!([attempt(1, "off", Some("done"))]));
+        assert_eq!(broken(Act::Off), 1, "it is over");
+    });
+}
+
+#[test]
+fn an_attempt_waits_for_the_one_before() {
+    inside(|checker| {
+        let open = incident(&json!([attempt(1, "off", None)]));
+        state(checker).fences.learn(Duration::ZERO, &change("NodeFence", "f", open.clone()));
+        let next = incident(&json!([attempt(1, "off", None), attempt(2, "off", None)]));
+        let broken = |at: u64| {
+            let mut state = state(checker);
+            state.judge_phase(Duration::from_secs(at), "replica-0.1", "f", Some(&open), &next);
+            state.broken.remove(&Invariant::Fence).unwrap_or_default()
+        };
+        assert_eq!(broken(19), 1);
+        assert_eq!(broken(20), 0);
+    });
+}
+
+#[test]
+fn evidence_rests_on_two_looks_apart_at_the_right_machine() {
+    inside(|checker| {
+        let look = |at: u64, power, identity| Look {
+            at: Duration::from_secs(at),
+            device: "bmc-0".to_owned(),
+            power,
+            identity,
+            lied: false,
+            reached: true,
+        };
+        let stranger = || Identity::Mismatch { found: "node-1".to_owned() };
+        let off = Power::Off;
+        for (looks, strict, wanted) in [
+            (vec![], false, false),
+            (vec![look(10, off, Identity::Unknown)], false, false),
+            (vec![look(10, off, Identity::Unknown), look(14, off, Identity::Unknown)], false, false),
+            (vec![look(10, off, Identity::Unknown), look(15, off, Identity::Unknown)], false, true),
+            (vec![look(10, off, Identity::Unknown), look(15, off, Identity::Unknown)], true, false),
+            (vec![look(10, off, Identity::Match), look(15, off, Identity::Match)], true, true),
+            (vec![look(10, off, Identity::Match), look(15, off, stranger())], false, false),
+            (vec![look(10, Power::On, Identity::Match), look(15, off, Identity::Match)], false, false),
+        ] {
+            let mut state = state(checker);
+            let told = format!("{looks:?}");
+            state.fences.required = strict.then(|| "bmc-0".to_owned()).into_iter().collect();
+            state.fences.looks = [(("replica-0.1".to_owned(), "node-0".to_owned()), looks)].into();
+            let is_off = state.was_off_twice("replica-0.1", "node-0", "bmc-0", Duration::from_secs(16));
+            assert_eq!(is_off, wanted, "{told}");
+        }
+    });
+}

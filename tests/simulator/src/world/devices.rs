@@ -1,0 +1,280 @@
+//! Fence devices of a world, and the wire on which a process under test reaches them.
+//!
+//! Every node has one, `bmc-N`, and a second one, `pdu-N`, where the plan has a backup. A device
+//! does what it is told to the power of its machine, or what its malfunction makes of that; what
+//! it says is another thing. The checker is told both: what was said, and what was so.
+//!
+//! What is asked travels for a moment in the hands of whoever asks: whoever dies meanwhile has
+//! asked nothing. From then on it is the device's, and late acts are the device's, too.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::channel::oneshot;
+use futures::future::{BoxFuture, pending};
+use parking_lot::Mutex;
+use pod_safety_shared::clock::Spawner;
+use pod_safety_shared::transport::{
+    Act, Answer, DeviceError, Driver, FenceTransport, Identity, Order, Power,
+};
+
+use super::host::Host;
+use super::run::World;
+use crate::campaign::Malfunction;
+use crate::chance::Chance;
+use crate::checker::{Answered, Touched};
+
+/// The parameter by which an order names its device.
+pub(super) const HOST: &str = "host";
+/// How long an order travels, and how long a device thinks, in milliseconds at the most.
+const TRAVELS: u64 = 400;
+const THINKS: u64 = 1_500;
+
+/// The device of one node.
+pub(crate) struct Device {
+    name: String,
+    node: usize,
+    /// Whether it says which machine it reaches.
+    tells: bool,
+    host: Arc<Host>,
+    chance: Chance,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is wrong with it, and until when.
+    wrong: Option<(Malfunction, Duration)>,
+    /// How often it was asked.
+    asked: u64,
+    /// How often it was healed: what is late then is not done any more.
+    healed: u32,
+}
+
+impl Device {
+    pub(super) fn new(world: &World, name: &str, node: usize, tells: bool) -> Arc<Self> {
+        let chance = world.chance.part(name, 0);
+        let host = Host::start(name, chance, &world.checker);
+        Arc::new(Self { name: name.to_owned(), node, tells, host, chance, state: Mutex::default() })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) const fn node(&self) -> usize {
+        self.node
+    }
+
+    /// From now on something is wrong with it, for so long.
+    pub(super) fn malfunctions(&self, how: Malfunction, until: Duration) {
+        self.state.lock().wrong = Some((how, until));
+    }
+
+    /// It is well, and what it would have done late it does not do.
+    pub(super) fn heal(&self) {
+        let mut state = self.state.lock();
+        state.wrong = None;
+        state.healed += 1;
+    }
+
+    fn wrong(&self, now: Duration) -> Option<Malfunction> {
+        self.state.lock().wrong.filter(|(_, until)| now < *until).map(|(how, _)| how)
+    }
+
+    fn draw(&self, purpose: &str, most: u64) -> Duration {
+        let asked = self.state.lock().asked;
+        Duration::from_millis(50 + self.chance.below(most, &self.name, purpose, asked))
+    }
+
+    /// What an order comes to, from when it is on its way.
+    pub(super) async fn carry_out(
+        self: Arc<Self>,
+        world: Arc<World>,
+        caller: String,
+        order: Order,
+    ) -> Result<Answer, DeviceError> {
+        let number = {
+            let mut state = self.state.lock();
+            state.asked += 1;
+            state.asked
+        };
+        let ends = world.checker.now() + order.within;
+        tokio::time::sleep(self.draw("travels", TRAVELS)).await;
+        let touched = Touched { caller, device: self.name.clone(), node: order.machine.node.to_string() };
+        if order.act != Act::Look {
+            world.checker.device_told(&touched, order.act);
+        }
+        let (sender, answer) = oneshot::channel();
+        let (device, within) = (Arc::clone(&self), order.within);
+        let acting = Arc::clone(&world);
+        self.host.spawn(
+            "device",
+            Box::pin(async move {
+                tokio::time::sleep(device.draw("thinks", THINKS)).await;
+                // Whoever asked has given it up by then, and what was started is killed.
+                if acting.checker.now() >= ends {
+                    return;
+                }
+                let said = device.does(&acting, &order, number).await;
+                drop(sender.send((device.judged(&acting, &touched, &order, said)).await));
+            }),
+        );
+        let left = ends.saturating_sub(world.checker.now());
+        match tokio::time::timeout(left, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(oneshot::Canceled)) | Err(_) => Err(DeviceError::TimedOut { after: within }),
+        }
+    }
+
+    /// Which machine it reaches.
+    fn reaches(&self, now: Duration) -> usize {
+        match self.wrong(now) {
+            Some(Malfunction::WrongMachine(machine)) => machine,
+            _ => self.node,
+        }
+    }
+
+    /// Does what it does; gives back what it says of the power, or why it says nothing.
+    async fn does(
+        self: &Arc<Self>,
+        world: &Arc<World>,
+        order: &Order,
+        number: u64,
+    ) -> Result<Power, Option<DeviceError>> {
+        let now = world.checker.now();
+        let (wrong, machine) = (self.wrong(now), self.reaches(now));
+        let reads = |machine| if world.has_power(machine) { Power::On } else { Power::Off };
+        let said = || "what it was told cannot be done now".to_owned();
+        let stranger = machine != self.node && self.tells;
+        match (wrong, order.act) {
+            (Some(Malfunction::Unreachable), _) => {
+                Err(Some(DeviceError::Unreachable { said: "no route to host".to_owned() }))
+            }
+            (Some(Malfunction::Silent), _) => Err(None),
+            (Some(Malfunction::StaleOff), Act::Off | Act::Look) => Ok(Power::Off),
+            (Some(Malfunction::StaleOff), Act::On) => Ok(Power::Off),
+            (Some(Malfunction::Flaps), _) => {
+                Ok(if number.is_multiple_of(2) { Power::Off } else { Power::On })
+            }
+            (_, Act::Look) => Ok(reads(machine)),
+            // Nobody meant a stranger.
+            _ if stranger => Ok(reads(machine)),
+            (Some(Malfunction::AcksOnly), Act::Off | Act::On) => Ok(Power::Unknown),
+            (Some(Malfunction::LateAfterFailure(seconds)), act) => {
+                self.act_after(world, machine, act, seconds);
+                Err(Some(DeviceError::Failed { said: said() }))
+            }
+            (Some(Malfunction::DoneButSilent), act) => {
+                self.act(world, machine, act);
+                Err(None)
+            }
+            (None | Some(Malfunction::WrongMachine(_)), act) => {
+                self.act(world, machine, act);
+                Ok(reads(machine))
+            }
+        }
+    }
+
+    /// Its answer, of which the checker knows whether it is true.
+    async fn judged(
+        &self,
+        world: &Arc<World>,
+        touched: &Touched,
+        order: &Order,
+        said: Result<Power, Option<DeviceError>>,
+    ) -> Result<Answer, DeviceError> {
+        let power = match said {
+            Ok(power) => power,
+            Err(Some(error)) => return Err(error),
+            Err(None) => return pending().await,
+        };
+        let reached = self.reaches(world.checker.now());
+        let identity = match self.tells && !order.machine.system_uuid.is_empty() {
+            false => Identity::Unknown,
+            true if *order.machine.system_uuid == *world.node(reached) => Identity::Match,
+            true => Identity::Mismatch { found: world.node(reached) },
+        };
+        if order.act == Act::Look {
+            let is_on = world.has_power(self.node);
+            let answered =
+                Answered { power, identity: identity.clone(), is_on, reached: reached == self.node };
+            world.checker.device_said(touched, &answered);
+        }
+        Ok(Answer { power, identity, said: String::new() })
+    }
+
+    fn act(&self, world: &Arc<World>, machine: usize, act: Act) {
+        let (name, node) = (&self.name, world.node(machine));
+        match act {
+            Act::Off => {
+                world.checker.note(format!("{name} switches {node} off"));
+                world.power_off(machine);
+            }
+            Act::On => {
+                world.checker.note(format!("{name} switches {node} on"));
+                let world = Arc::clone(world);
+                self.host.spawn("boot", Box::pin(async move { world.power_on(machine).await }));
+            }
+            Act::Look => {}
+        }
+    }
+
+    fn act_after(self: &Arc<Self>, world: &Arc<World>, machine: usize, act: Act, seconds: u64) {
+        let (device, world, healed) = (Arc::clone(self), Arc::clone(world), self.state.lock().healed);
+        self.host.spawn(
+            "late",
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                if device.state.lock().healed != healed {
+                    return;
+                }
+                world.checker.probe("a device acted after it had said that it failed");
+                device.act(&world, machine, act);
+            }),
+        );
+    }
+}
+
+/// The way of one process to the devices.
+pub(crate) struct Wire {
+    pub(super) world: Arc<World>,
+    pub(super) caller: String,
+    pub(super) plant: Option<crate::campaign::Plant>,
+    /// What a planted bug remembers, by node.
+    pub(super) memory: Arc<Mutex<BTreeMap<String, (Duration, Answer)>>>,
+}
+
+impl Wire {
+    pub(super) fn asks_as_meant(
+        &self,
+        device: Arc<Device>,
+        order: Order,
+    ) -> BoxFuture<'static, Result<Answer, DeviceError>> {
+        Box::pin(device.carry_out(Arc::clone(&self.world), self.caller.clone(), order))
+    }
+}
+
+impl FenceTransport for Wire {
+    fn check<'a>(
+        &'a self,
+        _driver: &'a Driver,
+        _parameters: &'a BTreeMap<String, pod_safety_shared::transport::Value>,
+    ) -> BoxFuture<'a, Result<(), DeviceError>> {
+        futures::future::ready(Ok(())).boxed()
+    }
+
+    fn carry_out(&self, order: Order) -> BoxFuture<'_, Result<Answer, DeviceError>> {
+        let name = order.parameters.get(HOST).map(|host| host.reveal().to_owned()).unwrap_or_default();
+        let device = self.world.devices.lock().iter().find(|device| device.name == name).cloned();
+        match device {
+            Some(device) => self.asks(device, order),
+            None => {
+                let said = format!("there is no device {name}");
+                futures::future::ready(Err(DeviceError::Unreachable { said })).boxed()
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What a world has where nodes are fenced: our own kinds, a policy and devices for each node, and
+//! the fault that makes a device fail or lie.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::transport::{FenceTransport, NoTransport};
+use serde_json::{Value, json};
+
+use super::devices::{Device, HOST, Wire};
+use super::run::World;
+use crate::api::Kind;
+use crate::campaign::{Fencing, Malfunction, Plan, Plant};
+
+/// Where the devices are.
+const NAMESPACE: &str = "kube-system";
+/// The label by which a policy chooses its node.
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// The kinds that are served where nodes are fenced.
+pub(super) fn kinds(plan: &Plan) -> Vec<Kind> {
+    if plan.with.fencing.is_none() {
+        return Vec::new();
+    }
+    vec![
+        Kind::custom("fencedevices", "FenceDevice", true),
+        Kind::custom("fencepolicies", "FencePolicy", false),
+        Kind::custom("nodefences", "NodeFence", false),
+        Kind::custom("fenceevidences", "FenceEvidence", false),
+    ]
+}
+
+fn object(kind: &str, name: &str, spec: Value) -> Value {
+    let mut object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": kind,
+        "metadata": { "name": name }, "spec": spec });
+    if kind == "FenceDevice" {
+        object["metadata"]["namespace"] = NAMESPACE.into();
+    }
+    object
+}
+
+fn device(name: &str, node: &str, tells: bool, required: bool) -> Value {
+    let mut spec = json!({
+        "driver": if tells { "Redfish" } else { "Agent" },
+        "nodeSelector": { "matchLabels": { HOSTNAME: node } },
+        "parameters": { HOST: name },
+        "timeoutSeconds": { "off": 20, "on": 20, "look": 10 },
+        "identityCheck": if required { "Required" } else { "BestEffort" },
+    });
+    if !tells {
+        spec["agent"] = "fence_simulated".into();
+    }
+    object("FenceDevice", name, spec)
+}
+
+fn policy(node: &str, levels: &[String], fencing: Fencing) -> Value {
+    let level =
+        |name: &String| json!({ "name": name, "devices": [{ "namespace": NAMESPACE, "name": name }] });
+    object(
+        "FencePolicy",
+        node,
+        json!({
+            "nodeSelector": { "matchLabels": { HOSTNAME: node } },
+            "when": if fencing.always { "Always" } else { "WhenNeeded" },
+            "levels": levels.iter().map(level).collect::<Vec<_>>(),
+            "recovery": if fencing.power_on { "PowerOn" } else { "Hold" },
+        }),
+    )
+}
+
+impl World {
+    /// Makes the devices of every node, and the objects that tell of them.
+    pub(super) async fn install_devices(self: &Arc<Self>) {
+        let Some(fencing) = self.with.fencing else { return };
+        let nodes = self.machines.lock().len();
+        let group = "/apis/pod-safety.dev/v1alpha1";
+        for node in 0..nodes {
+            let mut levels = Vec::new();
+            for (kind, tells) in [("bmc", fencing.tells), ("pdu", false)] {
+                if kind == "pdu" && !fencing.backup {
+                    continue;
+                }
+                let name = format!("{kind}-{node}");
+                // What cannot say which machine it is would prove nothing.
+                let required = fencing.required && kind == "bmc";
+                self.devices.lock().push(Device::new(self, &name, node, tells));
+                let body = device(&name, &self.node(node), tells, required);
+                self.person("POST", &format!("{group}/namespaces/{NAMESPACE}/fencedevices"), Some(body))
+                    .await;
+                levels.push(name);
+            }
+            let body = policy(&self.node(node), &levels, fencing);
+            self.person("POST", &format!("{group}/fencepolicies"), Some(body)).await;
+        }
+    }
+
+    /// The first device of a node fails or lies for so long.
+    pub(super) fn malfunction(&self, node: usize, how: Malfunction, seconds: u64) {
+        let until = self.checker.now() + Duration::from_secs(seconds);
+        let name = format!("bmc-{node}");
+        let devices = self.devices.lock();
+        devices
+            .iter()
+            .filter(|device| device.name() == name)
+            .for_each(|device| device.malfunctions(how, until));
+        self.checker.device_fails(&self.node(node), until);
+    }
+
+    /// All devices are well.
+    pub(super) fn heal_devices(&self) {
+        self.devices.lock().iter().for_each(|device| device.heal());
+    }
+
+    /// How a process under test reaches devices.
+    pub(super) fn wire(self: &Arc<Self>, caller: &str, plant: Option<Plant>) -> Arc<dyn FenceTransport> {
+        if self.with.fencing.is_none() {
+            return Arc::new(NoTransport);
+        }
+        Arc::new(Wire { world: Arc::clone(self), caller: caller.to_owned(), plant, memory: Arc::default() })
+    }
+}

@@ -1,0 +1,130 @@
+//! What planted bugs make of fencing: timers and silence that count as proof, pulses instead of
+//! goals, one look for two, acts before their intents, deletions by name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::Method;
+use pod_safety_shared::transport::{Act, Answer, DeviceError, Identity, Order, Power};
+use serde_json::{Value, json};
+
+use super::devices::{Device, Wire};
+use super::kcm_nodes::ready;
+use super::planted::request;
+use super::seam::Seam;
+use super::word;
+use crate::campaign::Plant;
+
+/// So long after a machine was told to go off a bug takes it for off.
+const ASSUMED_AFTER: Duration = Duration::from_secs(20);
+/// For so long a bug remembers what it saw: longer than two looks lie apart.
+const REMEMBERED: Duration = Duration::from_secs(8);
+/// What a bug that does not write first tells a device to do it within.
+const WITHIN: Duration = Duration::from_secs(20);
+
+type Asked = BoxFuture<'static, Result<Answer, DeviceError>>;
+
+/// What is wanted to be true.
+fn is_off() -> Answer {
+    Answer { power: Power::Off, identity: Identity::Match, said: String::new() }
+}
+
+impl Wire {
+    /// What a planted bug makes of an order.
+    pub(super) fn asks(&self, device: Arc<Device>, order: Order) -> Asked {
+        let Some(plant) = self.plant else { return self.asks_as_meant(device, order) };
+        let (now, node) = (self.world.checker.now(), order.machine.node.to_string());
+        let known = self.memory.lock().get(&node).cloned();
+        match (plant, order.act) {
+            (Plant::TimerIsProof, Act::Off) => {
+                self.memory.lock().entry(node).or_insert((now, is_off()));
+                self.asks_as_meant(device, order)
+            }
+            (Plant::TimerIsProof, Act::Look)
+                if known.as_ref().is_some_and(|(told, _)| *told + ASSUMED_AFTER < now) =>
+            {
+                Box::pin(async { Ok(is_off()) })
+            }
+            (Plant::SilenceIsProof, Act::Look) => {
+                let object = self.world.etcd.object("Node", &node);
+                if object.is_some_and(|object| ready(&object) != "True") {
+                    return Box::pin(async { Ok(is_off()) });
+                }
+                self.asks_as_meant(device, order)
+            }
+            (Plant::OneLook, Act::Look) => {
+                if let Some((_, answer)) = known.filter(|(at, _)| now < *at + REMEMBERED) {
+                    return Box::pin(async { Ok(answer) });
+                }
+                let (asked, memory) = (self.asks_as_meant(device, order), Arc::clone(&self.memory));
+                Box::pin(async move {
+                    let answer = asked.await?;
+                    memory.lock().insert(node, (now, answer.clone()));
+                    Ok(answer)
+                })
+            }
+            (Plant::Reboots, Act::Off) => {
+                let on = Order { act: Act::On, ..order.clone() };
+                let (off, on) =
+                    (self.asks_as_meant(Arc::clone(&device), order), self.asks_as_meant(device, on));
+                Box::pin(async move {
+                    let answer = off.await;
+                    drop(on.await);
+                    answer
+                })
+            }
+            _ => self.asks_as_meant(device, order),
+        }
+    }
+}
+
+impl Seam {
+    /// What a planted bug does when it hears of an incident.
+    pub(super) fn told_of_fences(&self, event: &Bytes) {
+        let Some(plant @ (Plant::ActsFirst | Plant::ReleasesByName)) = self.plant else { return };
+        let told: Value = serde_json::from_slice(event).unwrap_or_default();
+        if word(&told, "/object/kind") != "NodeFence" || !self.leads() {
+            return;
+        }
+        let node = word(&told, "/object/spec/node/name").to_owned();
+        match (plant, word(&told, "/object/status/phase")) {
+            (Plant::ActsFirst, "" | "Pending") => {
+                let seam = self.clone();
+                self.aside(Box::pin(async move { seam.tells_off(&node).await }));
+            }
+            (Plant::ReleasesByName, "Fenced") => {
+                let seam = self.clone();
+                self.aside(Box::pin(async move { seam.removes_all_of(&node).await }));
+            }
+            _ => {}
+        }
+    }
+
+    async fn tells_off(&self, node: &str) {
+        let device =
+            self.world.devices.lock().iter().find(|device| self.world.node(device.node()) == node).cloned();
+        let Some(device) = device else { return };
+        let machine = pod_safety_shared::transport::Machine { node: node.into(), ..Default::default() };
+        let order = Order {
+            driver: pod_safety_shared::transport::Driver::Redfish,
+            parameters: std::collections::BTreeMap::new(),
+            machine,
+            act: Act::Off,
+            within: WITHIN,
+        };
+        drop(device.carry_out(Arc::clone(&self.world), self.caller.clone(), order).await);
+    }
+
+    /// Whoever bears the names now.
+    async fn removes_all_of(&self, node: &str) {
+        for pod in self.world.etcd.objects_that("Pod", |pod| word(pod, "/spec/nodeName") == node) {
+            let name = word(&pod, "/metadata/name");
+            let target = format!("/api/v1/namespaces/default/pods/{name}");
+            let parts = request(Method::DELETE, target, &json!({ "gracePeriodSeconds": 0 }));
+            let _under_way = self.sent(&parts);
+            drop(self.send(parts).await);
+        }
+    }
+}
