@@ -30,6 +30,9 @@ impl Store {
         if asked.method == "POST" && all.contains_key(path) {
             let mut object = asked.json();
             let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+            if all.contains_key(&format!("{path}/{name}")) {
+                return Some(Says::coded(409, &json!({ "reason": "AlreadyExists" })));
+            }
             object["metadata"]["uid"] = json!(format!("uid-{name}"));
             object["metadata"]["resourceVersion"] = json!("1");
             let answer = Says::coded(201, &object);
