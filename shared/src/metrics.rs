@@ -10,8 +10,9 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-use crate::authority::Step;
+use crate::authority::{EvidenceKind, Refusal, Step};
 use crate::client::Resource;
+use crate::drive::Mode;
 use crate::model::Kind;
 
 /// Why the page of metrics could not be made.
@@ -23,6 +24,7 @@ pub struct MetricsError(#[from] prometheus::Error);
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
+    modes: IntGaugeVec,
     /// The client's.
     pub client: ClientMetrics,
     /// The cache's.
@@ -50,7 +52,13 @@ impl Metrics {
         )?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         registry.register(Box::new(build))?;
+        let modes = IntGaugeVec::new(
+            Opts::new("pod_safety_controller_mode", "1 for the mode in which the controller runs."),
+            &["controller", "mode"],
+        )?;
+        registry.register(Box::new(modes.clone()))?;
         Ok(Self {
+            modes,
             client: ClientMetrics::register(&registry)?,
             cache: CacheMetrics::register(&registry)?,
             lease: LeaseMetrics::register(&registry)?,
@@ -58,6 +66,11 @@ impl Metrics {
             queues: QueueMetrics::register(&registry)?,
             registry,
         })
+    }
+
+    /// A controller runs in this mode.
+    pub fn runs(&self, controller: &str, mode: Mode) {
+        self.modes.with_label_values(&[controller, mode.name()]).set(1);
     }
 
     /// Where a controller registers its own.
@@ -204,6 +217,9 @@ impl LeaseMetrics {
         )?;
         registry.register(Box::new(master.clone()))?;
         registry.register(Box::new(changes.clone()))?;
+        for change in ["gained", "lost"] {
+            changes.with_label_values(&[change]);
+        }
         Ok(Self { master, changes })
     }
 
@@ -235,11 +251,16 @@ impl AuthorityMetrics {
             registry.register(Box::new(made.clone()))?;
             Ok(made)
         };
-        let counter = |name: &str, help: &str, label: &str| -> Result<IntCounterVec, MetricsError> {
-            let made = IntCounterVec::new(Opts::new(name, help), &[label])?;
-            registry.register(Box::new(made.clone()))?;
-            Ok(made)
-        };
+        // Prometheus sees the first of a kind only where there was a zero before.
+        let counter =
+            |name: &str, help: &str, label: &str, known: &[&str]| -> Result<IntCounterVec, MetricsError> {
+                let made = IntCounterVec::new(Opts::new(name, help), &[label])?;
+                registry.register(Box::new(made.clone()))?;
+                for value in known {
+                    made.with_label_values(&[*value]);
+                }
+                Ok(made)
+            };
         Ok(Self {
             queued: gauge("pod_safety_authority_queued_intents", "Intents that wait for their turn.")?,
             in_flight: gauge(
@@ -250,16 +271,19 @@ impl AuthorityMetrics {
                 "pod_safety_authority_outcomes_total",
                 "Intents carried out, by how they ended.",
                 "outcome",
+                &["failed"],
             )?,
             releases: counter(
                 "pod_safety_releases_total",
                 "Pods force deleted, by the evidence for it.",
                 "evidence",
+                &EvidenceKind::NAMES,
             )?,
             refusals: counter(
                 "pod_safety_evidence_refusals_total",
                 "Claims for which live reads gave no evidence, by what they showed.",
                 "reason",
+                &Refusal::REASONS,
             )?,
             fence_steps: {
                 let steps = IntCounterVec::new(

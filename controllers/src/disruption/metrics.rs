@@ -21,6 +21,9 @@ impl DisruptionMetrics {
             &["of", "outcome"],
         )?;
         registry.register(Box::new(updates.clone()))?;
+        for of in ["budget", "pod"] {
+            updates.with_label_values(&[of, "written"]);
+        }
         Ok(Self { updates })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
-use pod_safety_shared::api::Phase;
+use pod_safety_shared::api::{FenceDeviceStatus, Phase};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::metrics::MetricsError;
@@ -18,6 +18,7 @@ pub(super) struct FencingMetrics {
     reached: IntCounterVec,
     to_evidence: Histogram,
     unanswered: IntGauge,
+    devices: IntGaugeVec,
     /// The phases that were counted: decisions do not rest on it.
     seen: Mutex<BTreeMap<Uid, Phase>>,
 }
@@ -53,8 +54,16 @@ impl FencingMetrics {
             reached,
             to_evidence,
             unanswered,
+            devices: gauge(
+                "pod_safety_fence_devices",
+                "Fence devices by what is known of them.",
+                &["state"],
+            )?,
             seen: Mutex::default(),
         };
+        for state in DeviceState::ALL {
+            metrics.devices.with_label_values(&[state.name()]).set(0);
+        }
         for phase in Phase::ALL {
             metrics.incidents.with_label_values(&[phase.name()]).set(0);
             metrics.reached.with_label_values(&[phase.name()]).inc_by(0);
@@ -104,8 +113,74 @@ impl FencingMetrics {
 
     /// A device was decided about.
     pub(super) fn looked(&self, view: &View<'_>) {
+        for state in DeviceState::ALL {
+            let count = view.devices().filter(|device| DeviceState::of(&device.status) == state).count();
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.devices.with_label_values(&[state.name()]).set(count);
+        }
         let targets = view.devices().flat_map(|device| &device.status.targets);
         let unanswered = targets.filter(|target| target.power == "Unknown").count();
         self.unanswered.set(i64::try_from(unanswered).unwrap_or(i64::MAX));
+    }
+}
+
+/// What the conditions of a device come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DeviceState {
+    /// Every node answered.
+    Ready,
+    /// Some did not.
+    NotReady,
+    /// Evidence from it was contradicted: it is not used, whatever it answers.
+    NotTrusted,
+    /// Nobody has looked yet.
+    Unseen,
+}
+
+impl DeviceState {
+    const ALL: [Self; 4] = [Self::Ready, Self::NotReady, Self::NotTrusted, Self::Unseen];
+
+    fn of(status: &FenceDeviceStatus) -> Self {
+        if status.says("Trusted") == Some("False") {
+            return Self::NotTrusted;
+        }
+        match status.says("Ready") {
+            Some("True") => Self::Ready,
+            Some(_) => Self::NotReady,
+            None => Self::Unseen,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "Ready",
+            Self::NotReady => "NotReady",
+            Self::NotTrusted => "NotTrusted",
+            Self::Unseen => "Unseen",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pod_safety_shared::api::Condition;
+
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_not_trusted_counts_as_that_whatever_it_answers() {
+        let says = |conditions: &[(&str, &str)]| {
+            let condition = |(kind, status): &(&str, &str)| Condition {
+                r#type: (*kind).to_owned(),
+                status: (*status).to_owned(),
+                ..Condition::default()
+            };
+            let conditions = conditions.iter().map(condition).collect();
+            DeviceState::of(&FenceDeviceStatus { conditions, ..FenceDeviceStatus::default() }).name()
+        };
+        assert_eq!(says(&[]), "Unseen");
+        assert_eq!(says(&[("Ready", "True"), ("Trusted", "True")]), "Ready");
+        assert_eq!(says(&[("Ready", "False"), ("Trusted", "True")]), "NotReady");
+        assert_eq!(says(&[("Ready", "True"), ("Trusted", "False")]), "NotTrusted");
     }
 }

@@ -38,7 +38,9 @@ impl PodGcMetrics {
         let labels = &[&*force.pod.namespace, reason(force.claim.kind())];
         match outcome {
             Outcome::Released(_) | Outcome::FinalizersRemain(_) => {
-                self.deleted.with_label_values(labels).inc()
+                self.deleted.with_label_values(labels).inc();
+                // Prometheus sees the first error only where there was a zero before.
+                self.errors.with_label_values(labels).inc_by(0);
             }
             Outcome::Failed(_) => {
                 self.deleted.with_label_values(labels).inc();

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
-use crate::authority::Hold;
-use crate::cache::{STALE_AFTER, Trouble};
+use crate::authority::{EvidenceKind, Hold, Refusal};
+use crate::cache::{STALE_AFTER, Sign, Trouble};
+use crate::client::ApiError;
 use crate::client::scripted::{env, pass};
 use crate::drive::Subject;
 use crate::events::Recorder;
@@ -131,6 +132,7 @@ fn labels_are_closed_sets_but_for_kcms_own_namespace() {
         "controller",
         "error",
         "evidence",
+        "mode",
         "name",
         "outcome",
         "reason",
@@ -141,13 +143,51 @@ fn labels_are_closed_sets_but_for_kcms_own_namespace() {
     ];
     let desk = desk(World::listed());
     desk.admin.metrics.cache.failed(Kind::Pods, "server");
-    desk.admin.metrics.lease.changed(true);
+    desk.admin.metrics.runs("pod-gc", crate::drive::Mode::Guard);
     for family in desk.admin.metrics.registry().gather() {
         for label in family.get_metric().iter().flat_map(|metric| metric.get_label()) {
             let allowed = closed.contains(&label.name())
                 || (label.name() == "namespace" && family.name().starts_with("pod_gc_collector"));
             assert!(allowed, "{} has the label {}", family.name(), label.name());
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
+    let (node, proof): (Arc<str>, Arc<str>) = ("n".into(), "p".into());
+    let kinds = [
+        EvidenceKind::NodeGone { node: Arc::clone(&node), apart: Duration::ZERO },
+        EvidenceKind::NeverScheduled,
+        EvidenceKind::KubeletTerminated,
+        EvidenceKind::Asserted { node: Arc::clone(&node) },
+        EvidenceKind::PowerOff { node: Arc::clone(&node), proof: Arc::clone(&proof) },
+        EvidenceKind::Confirmed { node, proof, by: "who".into() },
+    ];
+    let refusals = [
+        Refusal::PodChanged,
+        Refusal::DoesNotFit("why"),
+        Refusal::NoWitness,
+        Refusal::QuarantineNotOver { left: Duration::ZERO },
+        Refusal::NodeExists,
+        Refusal::KubeletAlive(Sign::LeaseRenewed),
+        Refusal::HeartbeatsUnseen,
+        Refusal::TaintNotTrusted,
+        Refusal::InService,
+        Refusal::ProofDoesNotHold("why"),
+        Refusal::MayBeOn("why".to_owned()),
+        Refusal::Read(ApiError::ContentType("why".to_owned())),
+    ];
+    assert_eq!(kinds.each_ref().map(EvidenceKind::name), EvidenceKind::NAMES);
+    assert_eq!(refusals.each_ref().map(Refusal::reason), Refusal::REASONS);
+    let page = desk(World::listed()).get("/metrics").await.2;
+    for zero in [
+        r#"pod_safety_releases_total{evidence="PowerOff"} 0"#,
+        r#"pod_safety_evidence_refusals_total{reason="MayBeOn"} 0"#,
+        r#"pod_safety_authority_outcomes_total{outcome="failed"} 0"#,
+        r#"pod_safety_leader_changes_total{change="lost"} 0"#,
+    ] {
+        assert!(page.contains(zero), "{zero}: {page}");
     }
 }
 

@@ -104,6 +104,10 @@ impl EvidenceKind {
             Self::Confirmed { .. } => "Confirmed",
         }
     }
+
+    /// The names of all of them, for metrics that must exist before they count.
+    pub const NAMES: [&'static str; 6] =
+        ["NodeGone", "NeverScheduled", "KubeletTerminated", "Asserted", "PowerOff", "Confirmed"];
 }
 
 /// Evidence for one pod at one version.

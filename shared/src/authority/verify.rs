@@ -88,6 +88,22 @@ impl Refusal {
         }
     }
 
+    /// Every reason, for metrics that must exist before they count.
+    pub const REASONS: [&'static str; 12] = [
+        "PodChanged",
+        "DoesNotFit",
+        "NoWitness",
+        "QuarantineNotOver",
+        "NodeExists",
+        "KubeletAlive",
+        "HeartbeatsUnseen",
+        "TaintNotTrusted",
+        "InService",
+        "ProofDoesNotHold",
+        "MayBeOn",
+        "ReadFailed",
+    ];
+
     /// Whether it refutes the first read: the quarantine starts anew.
     const fn refutes_witness(&self) -> bool {
         matches!(self, Self::NodeExists | Self::KubeletAlive(_))

@@ -1,0 +1,288 @@
+//! The alerts, the pages behind them and the dashboard agree with each other, and with what the program has words for.
+//! What they come to in a running Prometheus is seen by the suite `prometheus`.
+#![expect(
+    clippy::unwrap_used,
+    reason = "files of the repository that cannot be read fail the test as they should"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use pod_safety_control_plane::binary;
+use pod_safety_locks::{installed, repository};
+use pod_safety_shared::api::Phase;
+use pod_safety_shared::authority::{EvidenceKind, Hold, Refusal, Step};
+use serde_json::Value;
+
+const RULES: &str = "charts/pod-safety/rules/pod-safety.rules.yaml";
+const RULE_TESTS: &str = "tests/control-plane/rules";
+const RUNBOOKS: &str = "docs/runbooks";
+const DASHBOARD: &str = "charts/pod-safety/dashboards/pod-safety.json";
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(repository().join(path)).unwrap()
+}
+
+fn files(folder: &str) -> BTreeMap<String, String> {
+    let entries = std::fs::read_dir(repository().join(folder)).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.map(|name| (name.clone(), read(&format!("{folder}/{name}")))).collect()
+}
+
+fn rules() -> Vec<Value> {
+    let file: Value = serde_saphyr::from_str(&read(RULES)).unwrap();
+    let groups = file["groups"].as_array().unwrap().clone();
+    groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
+}
+
+fn alerts() -> BTreeMap<String, Value> {
+    let named = |rule: Value| Some((rule["alert"].as_str()?.to_owned(), rule));
+    let alerts: BTreeMap<_, _> = rules().into_iter().filter_map(named).collect();
+    assert!(alerts.len() > 20, "not the whole file");
+    alerts
+}
+
+/// Every question that is put to Prometheus.
+fn queries() -> Vec<String> {
+    let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let all = targets.cloned().chain(rules()).map(|asks| asks["expr"].as_str().unwrap().to_owned());
+    let all: Vec<_> = all.collect();
+    assert!(all.len() > 60, "{} queries: not all", all.len());
+    all
+}
+
+#[test]
+fn promtool_accepts_the_rules_and_finds_that_each_fires_and_stops() {
+    let promtool = installed("promtool").unwrap();
+    let tests = files(RULE_TESTS).into_keys().map(|name| format!("{RULE_TESTS}/{name}"));
+    let tests: Vec<_> = ["test".to_owned(), "rules".to_owned()].into_iter().chain(tests).collect();
+    for args in [vec!["check".to_owned(), "rules".to_owned(), RULES.to_owned()], tests] {
+        let output = Command::new(&promtool).args(&args).current_dir(repository()).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "promtool {args:?}: {}", String::from_utf8_lossy(&said));
+    }
+}
+
+#[test]
+fn every_alert_has_a_test_a_page_and_a_line_in_the_index_and_nothing_is_left_over() {
+    let (pages, tests) = (files(RUNBOOKS), files(RULE_TESTS).into_values().collect::<String>());
+    let index = &pages["README.md"];
+    let mut wanted = BTreeSet::from(["README.md".to_owned()]);
+    for (name, rule) in alerts() {
+        let (severity, says) = (&rule["labels"]["severity"], &rule["annotations"]);
+        let (severity, summary) = (severity.as_str().unwrap(), says["summary"].as_str().unwrap());
+        assert!(["critical", "warning", "info"].contains(&severity), "{name}: {severity}");
+        assert!(says["description"].as_str().unwrap().len() > summary.len(), "{name}: say more");
+        let url = says["runbook_url"].as_str().unwrap();
+        assert!(url.ends_with(&format!("/{RUNBOOKS}/{name}.md")), "{name}: {url}");
+        let page = pages.get(&format!("{name}.md")).unwrap_or_else(|| panic!("{name} has no page"));
+        let begins = format!("# {name}\n\n{summary} Severity: {severity}.\n");
+        assert!(page.starts_with(&begins), "the page of {name} does not begin with\n{begins}");
+        for part in ["## At risk", "## Look", "## Do", "## Do not"] {
+            assert!(page.contains(&format!("\n{part}\n\n")), "the page of {name} has no part {part:?}");
+        }
+        let line = format!("| [{name}]({name}.md) | {severity} | {summary} |\n");
+        assert!(index.contains(&line), "the index lacks\n{line}");
+        let fires = tests.contains(&format!("{{alertname=\"{name}\"}}"));
+        assert!(fires, "no test in {RULE_TESTS} sees {name} fire");
+        wanted.insert(format!("{name}.md"));
+    }
+    let there: BTreeSet<_> = pages.keys().cloned().collect();
+    assert_eq!(there, wanted, "pages and alerts");
+    assert_eq!(index.matches("\n| [").count(), alerts().len(), "lines of the index and alerts");
+}
+
+#[test]
+fn the_pages_lead_to_pages_that_exist() {
+    let pages = files(RUNBOOKS);
+    for (name, page) in &pages {
+        for link in page.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = link.split('#').next().unwrap_or_default();
+            let there = repository().join(RUNBOOKS).join(path).is_file();
+            assert!(there, "{name} leads to {link}");
+        }
+    }
+}
+
+/// The metrics that an expression asks for.
+fn asked(expr: &str) -> BTreeSet<String> {
+    const LISTS: [&str; 6] = ["by", "on", "without", "ignoring", "group_left", "group_right"];
+    const WORDS: [&str; 3] = ["and", "or", "unless"];
+    let mut rest = expr;
+    let mut found = BTreeSet::new();
+    while let Some(first) = rest.chars().next() {
+        let closing = match first {
+            '"' => Some('"'),
+            '{' => Some('}'),
+            '[' => Some(']'),
+            _ => None,
+        };
+        if let Some(closing) = closing {
+            rest = rest[1..].split_once(closing).unwrap().1;
+            continue;
+        }
+        if first.is_ascii_digit() {
+            rest = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '.');
+            continue;
+        }
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "_:".contains(c))).unwrap_or(rest.len());
+        if end == 0 {
+            rest = &rest[first.len_utf8()..];
+            continue;
+        }
+        let (word, after) = rest.split_at(end);
+        rest = after;
+        if LISTS.contains(&word) {
+            rest = rest.split_once(')').unwrap().1;
+        } else if !WORDS.contains(&word)
+            && !["(", "by ", "without "].iter().any(|next| rest.trim_start().starts_with(next))
+        {
+            found.insert(word.to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn names_of_metrics_are_found_in_expressions() {
+    let expr = r#"histogram_quantile(0.99, sum by (cluster, le) (rate(a_bucket{x=~"b|c"}[5m]) and on (job) d)) > 1.5 unless e == 0"#;
+    assert_eq!(asked(expr), ["a_bucket", "d", "e"].map(str::to_owned).into());
+}
+
+#[test]
+fn only_metrics_that_docs_list_are_asked_for() {
+    let docs = read("docs/metrics.md");
+    let listed = |line: &str| Some(line.strip_prefix("| `")?.split_once("` | ")?.0.to_owned());
+    let mut known: BTreeSet<_> = docs.lines().filter_map(listed).collect();
+    let histograms = docs.lines().filter(|line| line.contains("` | histogram |")).filter_map(listed);
+    let buckets: Vec<_> = histograms.map(|name| format!("{name}_bucket")).collect();
+    known.extend(buckets);
+    known.extend(rules().iter().filter_map(|rule| rule["record"].as_str().map(str::to_owned)));
+    known.insert("up".to_owned());
+    for query in queries() {
+        let unknown: Vec<_> = asked(&query).difference(&known).cloned().collect();
+        assert!(
+            unknown.is_empty(),
+            "docs/metrics.md, which is the binary's own list, lacks {unknown:?}: {query}"
+        );
+    }
+}
+
+/// What stands behind `label=`, `label!=`, `label=~` or `label!~`, alternatives one by one.
+fn values(expr: &str, label: &str) -> Vec<String> {
+    let matchers = expr.split(label).skip(1).filter_map(|rest| {
+        let rest = rest.trim_start_matches(['=', '~', '!']).strip_prefix('"')?;
+        Some(rest.split_once('"')?.0.to_owned())
+    });
+    matchers.flat_map(|value| value.split('|').map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn only_words_that_the_program_has_are_asked_for() {
+    let holds = [Hold::OF_PODS, Hold::OF_BUDGETS, Hold::OF_TAINTS, Hold::OF_NODES, Hold::OF_FENCING];
+    let reasons: BTreeSet<_> = holds.concat().into_iter().chain(Refusal::REASONS).collect();
+    let words = [
+        ("reason", reasons),
+        ("phase", Phase::ALL.map(Phase::name).into()),
+        ("step", Step::NAMES.into()),
+        ("evidence", EvidenceKind::NAMES.into()),
+        ("mode", ["observe", "guard", "replace"].into()),
+    ];
+    for query in queries() {
+        for (label, known) in &words {
+            let unknown: Vec<_> =
+                values(&query, label).into_iter().filter(|value| !known.contains(value.as_str())).collect();
+            assert!(unknown.is_empty(), "{label} is never {unknown:?}: {query}");
+        }
+    }
+    assert_eq!(values(r#"a{reason=~"B|C", reason!="D"}"#, "reason"), ["B", "C", "D"]);
+}
+
+#[test]
+fn no_hold_that_needs_a_person_is_forgotten() {
+    let alerted: BTreeSet<_> =
+        rules().iter().flat_map(|rule| values(rule["expr"].as_str().unwrap(), "reason")).collect();
+    // Those that pass by themselves, are wished for, or are told by a metric of their own.
+    let silent = [
+        "AttemptUnderWay",
+        "AwaitingOperator",
+        "Concurrency",
+        "Cooldown",
+        "DryRun",
+        "FenceNotNeeded",
+        "MachineHeld",
+        "NextAttempt",
+        "NoPods",
+        "NotSynced",
+        "PodsNotCounted",
+        "Quarantine",
+        "ScaleAsked",
+        "SignOfLife",
+        "Stale",
+        "Tolerated",
+        "UnmanagedPods",
+        "WouldFence",
+    ];
+    let holds = [Hold::OF_PODS, Hold::OF_BUDGETS, Hold::OF_TAINTS, Hold::OF_NODES, Hold::OF_FENCING].concat();
+    let forgotten: BTreeSet<_> =
+        holds.into_iter().filter(|reason| !alerted.contains(*reason) && !silent.contains(reason)).collect();
+    assert_eq!(forgotten, BTreeSet::new(), "neither an alert nor a reason to be silent");
+}
+
+/// What stands between back quotes, and the lines of blocks of commands.
+fn code(page: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (number, part) in page.split("```").enumerate() {
+        match number % 2 {
+            0 => found.extend(part.split('`').skip(1).step_by(2)),
+            _ => found.extend(part.lines()),
+        }
+    }
+    found
+}
+
+/// What the program says of one of its commands.
+async fn help(command: &[&str]) -> String {
+    let output = tokio::process::Command::new(binary().await.unwrap())
+        .args(command)
+        .arg("--help")
+        .output()
+        .await
+        .unwrap();
+    assert!(output.status.success(), "there is no pod-safety {command:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn commands_and_flags_that_the_pages_name_exist() {
+    const OF_KUBECTL: [&str; 3] = ["--force", "--disable-eviction", "--previous"];
+    let run = help(&["run"]).await;
+    let flag = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
+    let mut commands = BTreeSet::new();
+    for (name, page) in files(RUNBOOKS) {
+        for line in code(&page) {
+            if let Some(words) = line.strip_prefix("pod-safety ") {
+                let ours = words.split(" | ").next().unwrap_or_default().split_whitespace();
+                let (flags, words): (Vec<_>, Vec<_>) = ours.partition(|word| word.starts_with("--"));
+                let lower = |word: &&&str| {
+                    !word.starts_with('-') && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
+                };
+                let command: Vec<_> = words.iter().take_while(lower).copied().collect();
+                let says = help(&command).await;
+                for flag in flags.into_iter().map(flag) {
+                    assert!(says.contains(&flag), "{name}: {line}");
+                }
+                commands.insert(command.join(" "));
+            } else if line.starts_with("--") && !OF_KUBECTL.contains(&line) {
+                let flag = flag(line.split(' ').next().unwrap_or_default());
+                assert!(
+                    run.contains(&format!("{flag} ")) || run.contains(&format!("{flag}[")),
+                    "{name}: {line}"
+                );
+            }
+        }
+    }
+    assert!(commands.len() >= 5, "the pages lead to commands: {commands:?}");
+}
