@@ -1,6 +1,7 @@
 //! The shipped binary against the real control plane: one program, for linking twenty takes minutes, and so that
 //! scenarios that mostly wait do so at the same time. One of them: `cargo test --workspace --test suite fencing`.
 
+mod alerts;
 mod api_faults;
 mod bad_budgets;
 mod bad_input;
@@ -8,6 +9,7 @@ mod chart;
 mod chart_render;
 mod disruption_beside_kcm;
 mod drain;
+mod drivers;
 mod evictions;
 mod explain;
 mod fencing;
