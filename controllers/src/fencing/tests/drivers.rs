@@ -66,7 +66,7 @@ fn the_word_of_another_remediator_is_not_asked_for_where_only_what_was_verified_
     let mut stage = Stage::at(Phase::Pending, |_| ());
     stage.device("far", by("External"));
     stage.policy(|policy| policy.levels = vec![level("far", 1)]);
-    assert_eq!(stage.clone().act("n"), ["off 1 by far"]);
+    assert_eq!(stage.words("n"), ["off 1 by far"]);
     stage.policy(|policy| policy.minimum_evidence = Grade::Verified);
     assert_eq!(stage.words("n"), ["write Pending", "?NoDevices"]);
     assert!(stage.sentence("n").contains("minimumEvidence is Verified"), "{}", stage.sentence("n"));
