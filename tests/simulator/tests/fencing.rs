@@ -62,7 +62,7 @@ fn seen(outcome: &Outcome, probe: &str) -> u64 {
     outcome.probes.iter().filter(|(name, _)| name.starts_with(probe)).map(|(_, count)| count).sum()
 }
 
-const RELEASED: &[&str] = &["removed by replica", "PowerOff"];
+const RELEASED: &[&str] = &["called ended by replica", "on evidence PowerOff"];
 const LIED: &str = "limit: a device lied of a machine that ran";
 
 #[test]
@@ -160,6 +160,7 @@ fn limit_a_device_that_says_off_of_a_machine_that_runs_is_found_out_when_the_nod
         let within = heard..=heard + 60;
         assert!(doubted.len() == 1 && within.contains(&doubted[0]), "{how:?}: {doubted:?}");
         let last = told(&outcome, RELEASED);
+        assert!(!last.is_empty(), "{how:?}: {:#?}", outcome.timeline);
         assert!(last.iter().all(|at| *at < heard), "{how:?}: {last:?}");
         assert!(seen(&outcome, "our taint was contradicted") > 0, "{how:?}");
     }

@@ -77,10 +77,10 @@ pub fn perturb(scenarios: &[Scenario], subject: Subject, each: usize) -> Perturb
 }
 
 /// Strikes at every write of every scenario, with everything that can befall one and
-/// with what can happen to the rest of the world meanwhile.
+/// with what can happen to the rest of the world meanwhile; every `each`th is carried out.
 #[must_use]
-pub fn perturb_writes(scenarios: &[Scenario], subject: Subject) -> Perturbed {
-    strike_at(scenarios, subject, 1, strikes_at_writes)
+pub fn perturb_writes(scenarios: &[Scenario], subject: Subject, each: usize) -> Perturbed {
+    strike_at(scenarios, subject, each, strikes_at_writes)
 }
 
 fn strike_at(scenarios: &[Scenario], subject: Subject, each: usize, offers: Offers) -> Perturbed {
@@ -170,9 +170,11 @@ fn strikes_at_writes(scenario: &Scenario, moments: &[Moment]) -> Vec<(&'static s
             let jump = Fault::JumpReplica { replica, seconds };
             blows.push(("clock of a process jumps", Blow::Meanwhile(vec![jump])));
         }
-        blows.extend(
-            blows_of_two_leaders(replica).map(|faults| ("two leaders, one behind", Blow::Meanwhile(faults))),
-        );
+        // It is cut off from all but what it has in hand, and another one may lead meanwhile.
+        for seconds in [5, LEASE_AND_MORE + 4] {
+            let cut = Fault::CutReplica { replica, seconds };
+            blows.push(("link process–API cut", Blow::Meanwhile(vec![cut])));
+        }
         all.extend(
             blows
                 .into_iter()
@@ -180,11 +182,6 @@ fn strikes_at_writes(scenario: &Scenario, moments: &[Moment]) -> Vec<(&'static s
         );
     }
     all
-}
-
-/// It is cut off from all but what it has in hand, and another one leads meanwhile.
-fn blows_of_two_leaders(replica: usize) -> impl Iterator<Item = Vec<Fault>> {
-    [5, LEASE_AND_MORE + 4].into_iter().map(move |seconds| vec![Fault::CutReplica { replica, seconds }])
 }
 
 fn at_call(scenario: &Scenario, moment: &Moment) -> Vec<(&'static str, Blow)> {

@@ -121,15 +121,20 @@ fn of_taints() -> Vec<Scenario> {
 }
 
 /// Incidents of fencing, in the window from the first attempt to the node that is back: one in which
-/// all works, one in which the device acts and does not answer, one in which the machine does not go
-/// off at first.
+/// all works, one in which the device acts and does not answer while whoever asked it dies, one in
+/// which the machine does not go off at first.
 #[must_use]
 pub fn fenced() -> Vec<Scenario> {
     let cut = || (BEGIN, Fault::CutNode { node: 0, seconds: 90 });
+    // The device is asked fifty-five seconds after the cut, for twenty seconds.
+    let dies = |replica| (BEGIN + 60, Fault::CrashReplica { replica, seconds: 1 });
     let fails = |how| (BEGIN, Fault::Malfunction { node: 0, how, seconds: 65 });
     let scenarios = vec![
         scenario("a node is fenced and comes back", vec![cut()]),
-        scenario("a device acts and does not answer", vec![fails(Malfunction::DoneButSilent), cut()]),
+        scenario(
+            "a device acts and does not answer, and whoever asked it dies",
+            vec![fails(Malfunction::DoneButSilent), cut(), dies(0), dies(1)],
+        ),
         scenario("a device acknowledges and does not act", vec![fails(Malfunction::AcksOnly), cut()]),
     ];
     let with = |mut scenario: Scenario| {

@@ -331,7 +331,7 @@ impl State {
             if self.processes.of_uid(uid).next().is_some() && !self.fences.is_deceived(uid) {
                 return Err("its phase says ended, and a process of it runs".to_owned());
             }
-            return Ok(if by_us { "NodeGoneBefore" } else { "KubeletTerminated" });
+            return Ok(if by_us { "ProvedBefore" } else { "KubeletTerminated" });
         }
         if returned && is_shipped(caller) && self.fences.is_fenced(node) {
             return self.released(caller, pod, sent).map(|()| "PowerOff");

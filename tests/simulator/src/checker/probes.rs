@@ -7,9 +7,13 @@ const SEEDS: u64 = 2_000;
 
 /// What must happen, and at least how often in [`SEEDS`] seeds: about a third of
 /// what was measured, so that another drawing of faults does not break them.
-const SOMETIMES: [(&str, u64); 87] = [
+const SOMETIMES: [(&str, u64); 100] = [
     ("a budget came to rest", 330),
     ("a budget's status met a conflict", 60),
+    ("a device acted after it had said that it failed", 13),
+    ("a device said off of a machine that was on", 33),
+    ("a device was told off", 220),
+    ("a device was told on", 55),
     ("a drain came to its end", 230),
     ("a drain was given up", 120),
     ("a kubelet began with the past", 50),
@@ -33,6 +37,10 @@ const SOMETIMES: [(&str, u64); 87] = [
     ("an eviction was let through", 700),
     ("an eviction was refused: the budget is exhausted", 2500),
     ("an eviction was refused: the budget is still being processed", 5),
+    ("an incident became AwaitingOperator", 7),
+    ("an incident became Cancelled", 25),
+    ("an incident became Done", 50),
+    ("an incident became Fenced", 70),
     ("an orphan is held: KubeletAlive", 400),
     ("an orphan is held: Quarantine", 40),
     ("asked to end for a taint after its time", 130),
@@ -41,6 +49,8 @@ const SOMETIMES: [(&str, u64); 87] = [
     ("called an orphan on NodeGone", 880),
     ("called ended on NeverScheduled", 662),
     ("called ended on NodeGone", 880),
+    ("called ended on PowerOff", 240),
+    ("evidence was written by two looks", 70),
     ("fault AddTaint", 600),
     ("fault ChangeBudget", 150),
     ("fault CrashReplica", 265),
@@ -63,6 +73,7 @@ const SOMETIMES: [(&str, u64); 87] = [
     ("fault KillKubelet", 304),
     ("fault LagServer", 302),
     ("fault LiftTaint", 200),
+    ("fault Malfunction", 85),
     ("fault PauseReplica", 288),
     ("fault PowerOff", 518),
     ("fault Reboot", 300),
@@ -78,6 +89,7 @@ const SOMETIMES: [(&str, u64); 87] = [
     ("fault TroubleNode", 583),
     ("fault TroubleReplica", 599),
     ("kubelet completed a deletion", 54),
+    ("our taint went when the node was back", 43),
     ("quorum read found a node", 19),
     ("quorum read found a node that an earlier one had missed", 3),
     ("quorum read missed a node", 2476),
@@ -93,6 +105,7 @@ const SOMETIMES: [(&str, u64); 87] = [
     ("request met: request dropped", 362),
     ("the leader changed during a drain", 6),
     ("the leader changed while a pod's time ran", 23),
+    ("the out-of-service taint was added by proof", 65),
     ("the world came to rest", 176),
     ("tolerations changed on a tainted node", 220),
 ];

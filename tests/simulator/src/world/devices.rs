@@ -119,7 +119,7 @@ impl Device {
                     return;
                 }
                 let said = device.does(&acting, &order, number).await;
-                drop(sender.send((device.judged(&acting, &touched, &order, said)).await));
+                drop(sender.send(device.judged(&acting, &touched, &order, said).await));
             }),
         );
         let left = ends.saturating_sub(world.checker.now());
@@ -147,15 +147,13 @@ impl Device {
         let now = world.checker.now();
         let (wrong, machine) = (self.wrong(now), self.reaches(now));
         let reads = |machine| if world.has_power(machine) { Power::On } else { Power::Off };
-        let said = || "what it was told cannot be done now".to_owned();
         let stranger = machine != self.node && self.tells;
         match (wrong, order.act) {
             (Some(Malfunction::Unreachable), _) => {
                 Err(Some(DeviceError::Unreachable { said: "no route to host".to_owned() }))
             }
             (Some(Malfunction::Silent), _) => Err(None),
-            (Some(Malfunction::StaleOff), Act::Off | Act::Look) => Ok(Power::Off),
-            (Some(Malfunction::StaleOff), Act::On) => Ok(Power::Off),
+            (Some(Malfunction::StaleOff), _) => Ok(Power::Off),
             (Some(Malfunction::Flaps), _) => {
                 Ok(if number.is_multiple_of(2) { Power::Off } else { Power::On })
             }
@@ -165,7 +163,7 @@ impl Device {
             (Some(Malfunction::AcksOnly), Act::Off | Act::On) => Ok(Power::Unknown),
             (Some(Malfunction::LateAfterFailure(seconds)), act) => {
                 self.act_after(world, machine, act, seconds);
-                Err(Some(DeviceError::Failed { said: said() }))
+                Err(Some(DeviceError::Failed { said: "it cannot be done now".to_owned() }))
             }
             (Some(Malfunction::DoneButSilent), act) => {
                 self.act(world, machine, act);

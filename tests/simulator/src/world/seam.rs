@@ -77,6 +77,12 @@ impl Parts {
         self.method == Method::GET && evidence && !self.target.contains('?')
     }
 
+    /// A write from which something follows: renewals of a Lease and Events are none.
+    fn is_of_weight(&self) -> bool {
+        let none = ["/events", "/leases"];
+        self.method != Method::GET && none.into_iter().all(|part| !self.path().contains(part))
+    }
+
     pub(super) fn is_watch(&self) -> bool {
         self.target.contains("watch=true")
     }
@@ -123,7 +129,7 @@ impl Seam {
             at: checker.now(),
             write: parts.method != Method::GET,
             of_pod: parts.is_write_to_pod(),
-            of_weight: parts.method != Method::GET && !parts.path().contains("/events"),
+            of_weight: parts.is_of_weight(),
             hash: checker.hash(),
         };
         self.world.tape.reached(moment)

@@ -78,7 +78,7 @@ pub struct Moment {
     pub write: bool,
     /// Whether it writes to a pod.
     pub of_pod: bool,
-    /// Whether it writes what something follows from: all but Events.
+    /// Whether it writes what something follows from: all but Events and Leases.
     pub of_weight: bool,
     /// All that happened before, as one number.
     pub hash: u64,
