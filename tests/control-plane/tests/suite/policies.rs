@@ -29,7 +29,8 @@ async fn who_would_remove_a_pod_by_force_is_refused_unless_it_is_proved_or_answe
 const FORCE: &[&str] = &["--force", "--grace-period=0", "--wait=false"];
 
 /// Who; of a StatefulSet; its own grace; a reason on it; how; refused by.
-type Deletion = (&'static str, bool, i64, Option<&'static str>, &'static [&'static str], Option<&'static str>);
+type Deletion =
+    (&'static str, bool, i64, Option<&'static str>, &'static [&'static str], Option<&'static str>);
 
 async fn deletions(scene: &Scene) {
     let refused = Some("force-delete");

@@ -85,7 +85,10 @@ impl Prometheus {
         std::fs::write(self.folder.path().join("targets.json"), file.to_string()).unwrap();
         eventually("Prometheus scrapes", SOON, async || {
             let up = self.query("sum(up)").await?;
-            seen(up.len() == 1 && up[0]["value"][1] == addresses.len().to_string(), format!("{up:?}"))
+            seen(
+                up.len() == 1 && up[0]["value"][1].as_str() == Some(&*addresses.len().to_string()),
+                format!("{up:?}"),
+            )
         })
         .await
         .unwrap();
