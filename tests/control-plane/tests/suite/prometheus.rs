@@ -274,7 +274,13 @@ async fn a_pod_is_held_whose_kubelet_outlives_its_node(scene: &Scene) {
     fires(scene, "PodSafetyPodsHeld", "pod-gc holds for KubeletAlive: 1,").await;
     scene.falls_silent("gone");
     scene.prometheus.until_stops("PodSafetyPodsHeld").await;
-    assert!(observe::find_pod(&api, NAMESPACE, "held").await.unwrap().is_none(), "it is released");
+    // It goes on as a quarantine, which wakes nobody.
+    eventually("it is released", SOON, async || {
+        let pod = observe::find_pod(&api, NAMESPACE, "held").await.map_err(|error| format!("{error:?}"))?;
+        seen(pod.is_none(), "it is there".to_owned())
+    })
+    .await
+    .unwrap();
 }
 
 async fn a_lost_node_that_no_device_reaches_needs_a_person(scene: &Scene) {
