@@ -1,6 +1,6 @@
 //! How many incidents are where, how long they took, and which devices do not answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 use pod_safety_shared::api::{FenceDeviceStatus, Phase};
@@ -19,8 +19,8 @@ pub(super) struct FencingMetrics {
     to_evidence: Histogram,
     unanswered: IntGauge,
     devices: IntGaugeVec,
-    /// The phases that were counted: decisions do not rest on it.
-    seen: Mutex<BTreeMap<Uid, Phase>>,
+    /// The phases that were counted, by node: decisions do not rest on it.
+    seen: Mutex<BTreeMap<String, BTreeMap<Uid, Phase>>>,
 }
 
 impl FencingMetrics {
@@ -74,8 +74,8 @@ impl FencingMetrics {
     /// Shows how many incidents are in which phase, and forgets those that are gone.
     pub(super) fn show(&self, view: &View<'_>) {
         self.count(view);
-        let there: std::collections::BTreeSet<&Uid> = view.fences().map(|fence| &fence.uid).collect();
-        self.seen.lock().retain(|uid, _| there.contains(uid));
+        let there: BTreeSet<&str> = view.fences().map(|fence| fence.spec.node.name.as_str()).collect();
+        self.seen.lock().retain(|node, _| there.contains(&**node));
         self.looked(view);
     }
 
@@ -90,14 +90,24 @@ impl FencingMetrics {
 
     /// The incidents of this node were decided about.
     pub(super) fn progressed(&self, node: &str, view: &View<'_>, now: Mono) {
-        let mut news = false;
+        let now_seen: BTreeMap<Uid, Phase> =
+            view.fences_of(node).map(|fence| (fence.uid.clone(), fence.status.phase)).collect();
+        let mut seen = self.seen.lock();
+        let before_seen = if now_seen.is_empty() {
+            seen.remove(node)
+        } else {
+            seen.insert(node.to_owned(), now_seen.clone())
+        };
+        drop(seen);
+        let before_seen = before_seen.unwrap_or_default();
+        // One that was deleted is news, too.
+        let news = now_seen != before_seen;
         for fence in view.fences_of(node) {
             let phase = fence.status.phase;
-            let before = self.seen.lock().insert(fence.uid.clone(), phase);
+            let before = before_seen.get(&fence.uid).copied();
             if before == Some(phase) {
                 continue;
             }
-            news = true;
             // What was so when this process came says nothing of when it became so.
             if before.is_some() || fence.first_seen == fence.status_seen && phase == Phase::Pending {
                 self.reached.with_label_values(&[phase.name()]).inc();

@@ -98,20 +98,19 @@ fn on(name: &str) -> Key {
 
 #[test]
 fn a_node_that_is_there_keeps_its_pods() {
-    for (ready, taint) in [
-        ("True", None),
-        ("False", None),
-        ("Unknown", None),
-        ("Unknown", Some("node.kubernetes.io/unreachable")),
+    let unproved: &[&str] = &["Unproved"];
+    for (ready, taint, held) in [
+        ("True", None, &[][..]),
+        ("False", None, &[]),
+        ("Unknown", None, unproved),
+        ("Unknown", Some("node.kubernetes.io/unreachable"), unproved),
     ] {
         let world = World::listed();
         world.apply(Kind::Nodes, &node("n", ready, taint), at(0));
         world.apply(Kind::Pods, &pod("web-0", "n", terminating), at(0));
-        assert_eq!(
-            decided(&world, &on("n"), at(1), &config()),
-            Decision::default(),
-            "Ready={ready} taint={taint:?}"
-        );
+        let decision = decided(&world, &on("n"), at(1), &config());
+        assert!(decision.intents.is_empty(), "Ready={ready} taint={taint:?}: {decision:?}");
+        assert_eq!(reasons(&decision), held, "Ready={ready} taint={taint:?}");
     }
 }
 

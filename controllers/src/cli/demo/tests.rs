@@ -223,7 +223,7 @@ fn scenarios_are_chosen_by_name_or_number() {
     assert_eq!(chosen(&scenarios, None).unwrap(), 0);
     assert_eq!(chosen(&scenarios, Some("storm")).unwrap(), 9);
     assert_eq!(chosen(&scenarios, Some("2")).unwrap(), 1);
-    for unknown in ["0", "14", "nosuch"] {
+    for unknown in ["0", &*(scenarios.len() + 1).to_string(), "nosuch"] {
         let said = chosen(&scenarios, Some(unknown)).unwrap_err().to_string();
         assert!(said.contains(unknown) && said.contains("known are two-losses, power-loss,"), "{said}");
     }

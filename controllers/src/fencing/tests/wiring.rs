@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Hold, Monitor};
+use pod_safety_shared::authority::{Hold, Monitor, incident_name};
 use pod_safety_shared::cache::Change;
 use pod_safety_shared::drive::{Controller, Subject};
 use pod_safety_shared::model::Uid;
@@ -152,4 +152,23 @@ fn the_metrics_show_incidents_by_phase_and_how_long_proof_took_and_which_devices
     ] {
         assert!(page.lines().any(|one| one == line), "no {line} in {page}");
     }
+}
+
+#[test]
+fn bug_an_incident_that_was_deleted_was_counted_until_something_else_changed() {
+    let registry = prometheus::Registry::new();
+    let controller = Fencing::new(config(), &registry).unwrap();
+    let mut stage = Stage::at(Phase::AwaitingOperator, |_| ());
+    let shown = |stage: &Stage| {
+        controller.decide(&Key::Node("n".into()), &stage.world.read().view(), stage.mono());
+        let page = page(&registry);
+        page.lines()
+            .find(|line| line.contains("pod_safety_fences{phase=\"AwaitingOperator\"}"))
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(shown(&stage), "pod_safety_fences{phase=\"AwaitingOperator\"} 1");
+    let name = incident_name(&stage.incarnation("n"));
+    stage.gone(Kind::NodeFences, &name);
+    assert_eq!(shown(&stage), "pod_safety_fences{phase=\"AwaitingOperator\"} 0");
 }

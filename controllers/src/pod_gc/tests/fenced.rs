@@ -28,9 +28,9 @@ fn evidence_about_this_life_of_its_node_frees_a_pod_that_ends_and_no_other() {
         ("Unknown", "boot-1", (|_| {}) as fn(&mut Value), "remove web-0 because Fenced", "it is off"),
         ("False", "boot-1", |_| {}, "remove web-0 because Fenced", "what it said last is old"),
         ("True", "boot-1", |_| {}, "?ProvedButReady", "it says itself that it is well"),
-        ("Unknown", "boot-2", |_| {}, "", "it is about another boot"),
-        ("Unknown", "boot-1", another, "", "it is about another Node"),
-        ("Unknown", "boot-1", invalidated, "", "it is not believed"),
+        ("Unknown", "boot-2", |_| {}, "?Unproved", "it is about another boot"),
+        ("Unknown", "boot-1", another, "?Unproved", "it is about another Node"),
+        ("Unknown", "boot-1", invalidated, "?Unproved", "it is not believed"),
     ] {
         let decision = decided(&proved(ready, boot, "PowerOff", change), &on("n"), at(1), &config());
         let mut words = asked(&decision);
@@ -56,7 +56,9 @@ fn without_our_own_kinds_there_is_no_evidence_and_nothing_else_is_held_up() {
     for kind in [Kind::Pods, Kind::Nodes, Kind::NodeLeases] {
         listed.list(kind, late);
     }
-    assert_eq!(decided(&listed, &on("n"), late, &config()), Decision::default(), "what may be old");
+    let decision = decided(&listed, &on("n"), late, &config());
+    assert!(decision.intents.is_empty(), "what may be old frees nobody: {decision:?}");
+    assert_eq!(reasons(&decision), ["Unproved"]);
 
     let world = World::default();
     for kind in [Kind::Pods, Kind::Nodes, Kind::NodeLeases] {

@@ -75,10 +75,11 @@ async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<
     let message = match checked {
         Some(error) => error.to_string(),
         None if identity == "Mismatch" => format!("it is another machine: {said}"),
+        // First why it did not answer: who did not answer did not say who it is either.
+        None if power == "Unknown" => said,
         None if identity != "Match" && check == IdentityCheck::Required => {
             "it does not say which machine it is, and identityCheck is Required".to_owned()
         }
-        None if power == "Unknown" => said,
         None => String::new(),
     };
     Ok(TargetStatus { node: node.name, power, identity, looked: at, clients, message })

@@ -442,7 +442,7 @@ async fn only_our_own_taint_is_taken_away_and_only_from_another_life() {
 
 #[tokio::test(start_paused = true)]
 async fn a_contradiction_first_invalidates_the_evidence_then_distrusts_the_device() {
-    let scene = scene(There::default(), |_, _| None);
+    let scene = scene(There { proof: Some(proof(false)), ..There::default() }, |_, _| None);
     assert_eq!(scene.take(Step::Contradict(target(looked("Off")))).await.name(), "written");
     assert_eq!(
         scene.log(),
@@ -454,6 +454,9 @@ async fn a_contradiction_first_invalidates_the_evidence_then_distrusts_the_devic
     );
     let conditions = scene.written("fencedevices")["status"]["conditions"].clone();
     assert_eq!((&conditions[0]["type"], &conditions[0]["status"]), (&json!("Trusted"), &json!("False")));
+    let meant = scene.written("fenceevidences")["metadata"].clone();
+    let read = &proof(false)["metadata"];
+    assert_eq!((&meant["uid"], &meant["resourceVersion"]), (&read["uid"], &read["resourceVersion"]));
 }
 
 #[tokio::test(start_paused = true)]

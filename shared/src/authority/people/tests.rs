@@ -57,6 +57,6 @@ async fn a_confirmation_names_the_life_of_the_node_and_who_says_so() {
     assert_eq!(
         body["spec"],
         json!({ "node": { "name": "n", "uid": "u", "bootID": "b" }, "kind": "Asserted", "by": "ada",
-            "reason": "I pulled the plug", "leaseRenewed": "2026-01-01T00:00:07Z" })
+            "reason": "I pulled the plug", "validSeconds": 3600, "leaseRenewed": "2026-01-01T00:00:07Z" })
     );
 }

@@ -218,6 +218,7 @@ fn no_hold_that_needs_a_person_is_forgotten() {
         "NotSynced",
         "PodsNotCounted",
         "Quarantine",
+        "RemediationTimedOut",
         "ScaleAsked",
         "SignOfLife",
         "Stale",

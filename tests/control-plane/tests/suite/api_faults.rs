@@ -45,8 +45,8 @@ async fn down_at_start(plane: &mut ControlPlane, kubeconfig: &Path) -> PodSafety
         assert!(line.is_some_and(|line| line.contains("Connection refused")), "{kind}: {}", page.body);
     }
     assert_eq!(ours.get("/livez").await.unwrap().code, 200, "waiting is no reason to be killed");
-    // Three of the collection of pods, of budgets four kinds of workloads and they themselves, and four kinds of ours.
-    assert_eq!(said(&ours, "cannot follow this resource"), 12, "once a minute for each: {}", ours.log_text());
+    // Three of the collection of pods, of budgets four kinds of workloads and they themselves, and five kinds of ours.
+    assert_eq!(said(&ours, "cannot follow this resource"), 13, "once a minute for each: {}", ours.log_text());
     assert_eq!(said(&ours, "cannot renew or take the lease"), 1, "{}", ours.log_text());
     plane.start_apiserver().await.unwrap();
     ours.ready().await.unwrap();

@@ -123,7 +123,10 @@ async fn in_guard_it_acts_where_others_are_refused(
     upgrade(plane, "mode=guard,admissionPolicies.action=Deny").await;
     let orphan = objects::pod("default", "orphan").on_node("vanished").with_phase("Running");
     objects::create_pod(&plane.admin(), &orphan).await.unwrap();
-    let editor = ["create", "clusterrolebinding", "dev", "--clusterrole=edit", "--user=dev"];
+    // What the role `edit` grants is put together by a controller that does not run here.
+    let role = ["create", "clusterrole", "dev", "--verb=get,list,delete", "--resource=pods"];
+    plane.kubectl(&role).await.unwrap().text().unwrap();
+    let editor = ["create", "clusterrolebinding", "dev", "--clusterrole=dev", "--user=dev"];
     plane.kubectl(&editor).await.unwrap().text().unwrap();
     eventually("nobody else may remove it", SOON, async || {
         // Without effect, for policies hold a moment after they were written.

@@ -387,6 +387,7 @@ async fn whoever_dies_at_whichever_step_each_incident_ends_with_one_shot_and_no_
     let scene = scene().await;
     let rounds = futures::future::join_all((0..ROUNDS).map(|number| scene.round(number)));
     let ended = tokio::select! {
+        biased;
         ended = rounds => ended,
         () = scene.nobody_is_released_without_proof() => unreachable!("it looks for ever"),
     };
