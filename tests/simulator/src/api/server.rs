@@ -263,6 +263,11 @@ impl ApiServer {
         }
         let (code, text) = match asked.path.as_str() {
             "/readyz" | "/livez" | "/healthz" => (200, "ok"),
+            // Nobody bound the role by which medik8s' Leases may be taken.
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" => (
+                201,
+                r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","status":{"allowed":false}}"#,
+            ),
             // What no server knows is no mistake of the simulator.
             path if path.starts_with("/apis/pod-safety.dev/") || is_of_a_group(path) => {
                 (404, "404 page not found\n")
@@ -272,12 +277,8 @@ impl ApiServer {
                 return self.refuse_to(asked, &failure);
             }
         };
-        Reply::Whole {
-            code,
-            content_type: "text/plain",
-            retry_after: None,
-            body: Bytes::from_static(text.as_bytes()),
-        }
+        let content_type = if code == 201 { "application/json" } else { "text/plain" };
+        Reply::Whole { code, content_type, retry_after: None, body: Bytes::from_static(text.as_bytes()) }
     }
 
     /// A refusal that is counted if it is the simulator's own fault.
