@@ -84,7 +84,7 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
         }
     }
     let name = match key {
-        Key::Pods(name) => return pods::decide(name, view, config.mode),
+        Key::Pods(name) => return pods::decide(name, view, now, config),
         Key::Node(name) => name,
     };
     match view.node(name) {

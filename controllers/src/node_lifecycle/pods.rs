@@ -1,18 +1,32 @@
 //! What the pods of a node that is not ready say. Pure.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pod_safety_shared::authority::{Hold, Intent, Update};
 use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Mode, Subject};
 use pod_safety_shared::model::{Node, Pod, Readiness, Says};
 
+use super::Config;
+
 /// Decides about the pods bound to the node of this name.
-pub(super) fn decide(name: &Arc<str>, view: &View<'_>, mode: Mode) -> Decision {
+pub(super) fn decide(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decision {
     match view.node(name) {
         Lookup::Known(node) => {
-            let updates = view.pods_on(name).filter_map(|pod| update(pod, node, mode));
-            Decision { intents: updates.map(Intent::Update).collect(), ..Decision::default() }
+            let mut decision = Decision::default();
+            for pod in view.pods_on(name) {
+                let spoken_for =
+                    spoken_for_until(pod, node, config.monitor_grace).filter(|until| now < *until);
+                decision
+                    .intents
+                    .extend(update(pod, node, config.mode, spoken_for.is_some()).map(Intent::Update));
+                if let Some(until) = spoken_for {
+                    decision = decision.and_recheck_at(until);
+                }
+            }
+            decision
         }
         Lookup::Unknown(why) if view.pods_on(name).next().is_some() => {
             let hold = Hold::NodeUnreadable { node: Arc::clone(name), why: why.to_owned() };
@@ -23,10 +37,17 @@ pub(super) fn decide(name: &Arc<str>, view: &View<'_>, mode: Mode) -> Decision {
     }
 }
 
-fn update(pod: &Pod, node: &Node, mode: Mode) -> Option<Update> {
+/// A pod that turned ready since its node is not heard has a kubelet that lives, and will be heard again within the
+/// time that it may be silent. Until then it speaks for its pod: two that contradict each other would go on for ever.
+fn spoken_for_until(pod: &Pod, node: &Node, silent: Duration) -> Option<Mono> {
+    let turned = pod.turned_ready.filter(|turned| *turned > node.readiness_seen)?;
+    (node.readiness == Readiness::Unknown).then(|| turned + silent)
+}
+
+fn update(pod: &Pod, node: &Node, mode: Mode, spoken_for: bool) -> Option<Update> {
     let not_ready = match mode {
         // A kubelet that says that its node is not ready lives, and speaks for its pods.
-        Mode::Replace => pod.ready && node.readiness == Readiness::Unknown,
+        Mode::Replace => pod.ready && node.readiness == Readiness::Unknown && !spoken_for,
         Mode::Guard | Mode::Observe => false,
     };
     let unreachable = unreachable(pod, node);

@@ -178,6 +178,7 @@ fn project_pod(
         finalizers: meta.finalizers.iter().map(|name| name.as_str().into()).collect(),
         first_seen: now,
         arrived: now,
+        turned_ready: None,
     })
 }
 
@@ -245,6 +246,11 @@ impl Object for Pod {
             if pod.node == before.node {
                 pod.arrived = before.arrived;
             }
+            pod.turned_ready = match (before.ready, pod.ready) {
+                (_, false) => None,
+                (true, true) => before.turned_ready,
+                (false, true) => Some(now),
+            };
             pod.disruption_target = pod.disruption_target.map(|target| match before.disruption_target {
                 Some(known) if known.since == target.since => known,
                 _ => target,

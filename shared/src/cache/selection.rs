@@ -317,6 +317,7 @@ mod tests {
             finalizers: Box::default(),
             first_seen: Mono::default(),
             arrived: Mono::default(),
+            turned_ready: None,
             bound: 0,
             tolerations: Tolerations::default(),
         }

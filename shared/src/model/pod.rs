@@ -130,6 +130,9 @@ pub struct Pod {
     pub first_seen: Mono,
     /// When it first saw it where it is now: on its node, or on none.
     pub arrived: Mono,
+    /// When it last saw it turn ready, which only a kubelet that lives makes it. `None`: it was ready when it was
+    /// first seen, or is not.
+    pub turned_ready: Option<Mono>,
 }
 
 impl Pod {

@@ -134,6 +134,32 @@ fn w_nl_3_whoever_begins_marks_the_pods_that_another_left_ready() {
     assert_eq!(decision.intents.len(), 1, "the state counts, and no transition");
 }
 
+/// The first writes of a kubelet that is back are about its pods; its node follows seconds later. Each pod was called
+/// not ready once a second until then (seed 1661 of the campaign).
+#[test]
+fn bug_a_kubelet_that_calls_its_pods_ready_before_its_node_is_not_contradicted() {
+    let mut stage = Stage::new(config(), &["n", "other"]);
+    stage.report("n", "Unknown");
+    let mut rv = 7;
+    let mut says = |stage: &Stage, ready: &str| {
+        rv += 1;
+        let pod = with(pod(ready, Some(0)), "/metadata/resourceVersion", json!(rv.to_string()));
+        stage.world.apply(Kind::Pods, &pod, stage.mono());
+        let decision =
+            decide(&Key::Pods("n".into()), &stage.world.read().view(), stage.mono(), &stage.config);
+        (decision.intents.len(), decision.recheck_at)
+    };
+    assert_eq!(says(&stage, "True"), (1, None), "it was ready before: nobody speaks for it");
+    assert_eq!(says(&stage, "False"), (0, None), "as we called it");
+    stage.until(stage.now + 30);
+    let spoken_for_until = stage.mono() + stage.config.monitor_grace;
+    assert_eq!(says(&stage, "True"), (0, Some(spoken_for_until)), "its kubelet lives");
+    stage.until(stage.now + 49);
+    assert_eq!(says(&stage, "True"), (0, Some(spoken_for_until)), "and has its time to say so of its node");
+    stage.until(stage.now + 1);
+    assert_eq!(says(&stage, "True"), (1, None), "it fell silent again");
+}
+
 #[test]
 fn pods_of_a_node_that_is_gone_or_cannot_be_read_are_left_alone() {
     let stage = Stage::new(config(), &["other"]);
