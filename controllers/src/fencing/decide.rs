@@ -34,24 +34,14 @@ impl Key {
     /// What must be known to decide about it.
     pub(super) const fn needs(&self) -> &'static [Kind] {
         match self {
-            Self::Node(_) => NEEDS,
+            Self::Node(_) => NODE_NEEDS,
             Self::Device(_) => &[Kind::FenceDevices, Kind::Nodes],
         }
     }
 }
 
-/// All that it must know of the cluster.
-pub(super) const NEEDS: &[Kind] = &[
-    Kind::Pods,
-    Kind::Nodes,
-    Kind::NodeLeases,
-    Kind::FenceDevices,
-    Kind::FencePolicies,
-    Kind::NodeFences,
-    Kind::FenceEvidences,
-];
-
-/// Beyond that it hears of those who ask for nodes to be fenced. Whether it can does not hold up the others.
+/// All that it hears of. The last are those who ask for nodes to be fenced: whether it can hear of them does not hold up
+/// the others.
 pub(super) const FOLLOWED: &[Kind] = &[
     Kind::Pods,
     Kind::Nodes,
@@ -62,6 +52,12 @@ pub(super) const FOLLOWED: &[Kind] = &[
     Kind::FenceEvidences,
     Kind::Remediations,
 ];
+
+/// What must be known to decide about a node.
+const NODE_NEEDS: &[Kind] = match FOLLOWED {
+    [needs @ .., Kind::Remediations] => needs,
+    _ => panic!("Remediations are followed last"),
+};
 
 /// What an operator decided.
 #[derive(Clone, Debug)]

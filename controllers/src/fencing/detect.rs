@@ -87,16 +87,14 @@ pub(super) fn detect(
     if let Some(unreadable) = gates::unreadable(view, &[Kind::FencePolicies, Kind::NodeFences]) {
         return hold(unreadable);
     }
-    if life.boot_id.is_empty() {
+    let Some(incarnation) = node.incarnation() else {
         return hold(Hold::NoBootId { node: name() });
-    }
+    };
     if config.mode == Mode::Observe {
         return hold(Hold::WouldFence { node: name(), why, policy: Arc::clone(&policy.name) });
     }
     match over {
-        None => {
-            open(node, &life.boot_id, policy, FenceTrigger { kind: Trigger::Detected, reason: why, by: None })
-        }
+        None => open(incarnation, policy, FenceTrigger { kind: Trigger::Detected, reason: why, by: None }),
         Some(fence) if fence.deleting => Decision::default(),
         Some(fence) if fence.status.phase == Phase::Cancelled && !fence.spec.cancelled => reopen(fence, &why),
         Some(fence) => {
@@ -106,20 +104,17 @@ pub(super) fn detect(
     }
 }
 
-/// An incident of the life in which this node is.
-pub(super) fn open(node: &Node, boot_id: &str, policy: &Policy, trigger: FenceTrigger) -> Decision {
+/// An incident of this life of a node.
+pub(super) fn open(life: Incarnation, policy: &Policy, trigger: FenceTrigger) -> Decision {
+    let node: Arc<str> = life.name.as_str().into();
     let spec = NodeFenceSpec {
-        node: Incarnation {
-            name: node.name.to_string(),
-            uid: node.uid.to_string(),
-            boot_id: boot_id.to_owned(),
-        },
+        node: life,
         policy: policy.name.to_string(),
         trigger,
         dry_run: policy.spec.mode == PolicyMode::DryRun,
         cancelled: false,
     };
-    take(&node.name, Step::Open(Box::new(spec)))
+    take(&node, Step::Open(Box::new(spec)))
 }
 
 /// The incident of this life was called off because the node was heard again, and it is lost again: the name is the

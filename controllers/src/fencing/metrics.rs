@@ -71,12 +71,12 @@ impl FencingMetrics {
         Ok(metrics)
     }
 
-    /// Shows how many incidents are in which phase, and forgets those that are gone.
+    /// Shows how many incidents are in which phase, and what is known of devices; forgets incidents that are gone.
     pub(super) fn show(&self, view: &View<'_>) {
         self.count(view);
         let there: BTreeSet<&str> = view.fences().map(|fence| fence.spec.node.name.as_str()).collect();
         self.seen.lock().retain(|node, _| there.contains(&**node));
-        self.looked(view);
+        self.show_devices(view);
     }
 
     fn count(&self, view: &View<'_>) {
@@ -121,16 +121,18 @@ impl FencingMetrics {
         }
     }
 
-    /// A device was decided about.
-    pub(super) fn looked(&self, view: &View<'_>) {
-        for state in DeviceState::ALL {
-            let count = view.devices().filter(|device| DeviceState::of(&device.status) == state).count();
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
+    fn show_devices(&self, view: &View<'_>) {
+        let (mut counts, mut unanswered) = (DeviceState::ALL.map(|state| (state, 0_i64)), 0_i64);
+        for device in view.devices() {
+            let state = DeviceState::of(&device.status);
+            counts.iter_mut().filter(|(one, _)| *one == state).for_each(|(_, count)| *count += 1);
+            let silent = device.status.targets.iter().filter(|target| target.power == "Unknown");
+            unanswered += silent.map(|_| 1).sum::<i64>();
+        }
+        for (state, count) in counts {
             self.devices.with_label_values(&[state.name()]).set(count);
         }
-        let targets = view.devices().flat_map(|device| &device.status.targets);
-        let unanswered = targets.filter(|target| target.power == "Unknown").count();
-        self.unanswered.set(i64::try_from(unanswered).unwrap_or(i64::MAX));
+        self.unanswered.set(unanswered);
     }
 }
 

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use pod_safety_shared::api::{
-    Condition, FenceTrigger, Incarnation, KindOfEvidence, Phase, PodSafetyRemediationStatus,
-    REMEDIATION_FINALIZER, TIMED_OUT_ANNOTATION, Trigger,
+    Condition, FenceTrigger, KindOfEvidence, Phase, PodSafetyRemediationStatus, REMEDIATION_FINALIZER,
+    TIMED_OUT_ANNOTATION, Trigger,
 };
 use pod_safety_shared::authority::{Hold, Intent, Remediate, Reply, incident_name};
 use pod_safety_shared::cache::View;
@@ -134,12 +134,6 @@ fn may_still_begin(fence: &Fence) -> bool {
         && !fence.deleting
 }
 
-/// The life in which the node is, if it says so.
-fn life_of(node: &Node) -> Option<Incarnation> {
-    let boot_id = node.life.as_ref().map(|life| life.boot_id.to_string()).filter(|id| !id.is_empty())?;
-    Some(Incarnation { name: node.name.to_string(), uid: node.uid.to_string(), boot_id })
-}
-
 fn failed(reason: &'static str, message: String) -> Word {
     Word { fence: None, progress: Progress::Failed, reason, message, is_gone: false }
 }
@@ -150,7 +144,7 @@ fn first(remediation: &Remediation, node: Option<&Node>, view: &View<'_>) -> Opt
     let Some(node) = node else {
         return Some(failed("NodeNotFound", format!("there is no node {about}")));
     };
-    let Some(life) = life_of(node) else {
+    let Some(life) = node.incarnation() else {
         let hold = Hold::NoBootId { node: Arc::clone(&node.name) };
         return Some(failed("NoBootId", hold.to_string()));
     };
@@ -185,7 +179,7 @@ fn begun(
         let fence = Some(named.to_owned());
         (Decision::default(), Some(Word { fence, progress, reason, message, is_gone: false }))
     };
-    let life = node.and_then(|node| Some((node, life_of(node)?)));
+    let life = node.and_then(|node| Some((node, node.incarnation()?)));
     let Some((node, life)) = life else {
         return over(Progress::Failed, "NodeNotFound", "the node is not there any more".to_owned());
     };
@@ -203,7 +197,7 @@ fn begun(
     };
     let by = self::named(remediation);
     let trigger = FenceTrigger { kind: Trigger::External, reason: format!("{by} asks for it"), by: Some(by) };
-    (open(node, &life.boot_id, policy, trigger), None)
+    (open(life, policy, trigger), None)
 }
 
 /// It is as far as its incident is.
@@ -215,7 +209,7 @@ fn followed(
 ) -> (Decision, Option<Word>) {
     let phase = fence.status.phase;
     let is_lost = node.is_some_and(|node| {
-        node.readiness != Readiness::Ready && life_of(node).as_ref() == Some(&fence.spec.node)
+        node.readiness != Readiness::Ready && node.incarnation().as_ref() == Some(&fence.spec.node)
     });
     let again = phase == Phase::Cancelled && !fence.spec.cancelled && !fence.deleting && is_lost;
     let (progress, reason) = match phase {

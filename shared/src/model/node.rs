@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Rv, Taint, Uid};
+use crate::api::Incarnation;
 use crate::clock::Mono;
 
 /// The taint by which somebody asserts that a node is off (KEP-2268).
@@ -151,6 +152,13 @@ pub struct Node {
 }
 
 impl Node {
+    /// The life in which it is, if it says so; nobody asks where nodes are not fenced.
+    #[must_use]
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        let boot_id = self.life.as_ref().map(|life| life.boot_id.to_string()).filter(|id| !id.is_empty())?;
+        Some(Incarnation { name: self.name.to_string(), uid: self.uid.to_string(), boot_id })
+    }
+
     /// The taint that ends pods and says why the node is not ready; it may have both.
     pub fn lost_taints(&self) -> impl Iterator<Item = &Taint> {
         self.no_execute.iter().filter(|taint| matches!(&*taint.key, NOT_READY_TAINT | UNREACHABLE_TAINT))
