@@ -9,7 +9,6 @@ mod chart;
 mod chart_render;
 mod disruption_beside_kcm;
 mod drain;
-mod drivers;
 mod evictions;
 mod explain;
 mod fencing;

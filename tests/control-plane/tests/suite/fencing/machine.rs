@@ -75,9 +75,19 @@ impl Machine {
         node
     }
 
+    /// It is a cloud's machine too, and Cluster API knows it.
+    fn as_new_node(&self) -> Node {
+        let mut node = self.as_node();
+        node.spec.get_or_insert_default().provider_id = Some(format!("cloud:///{}", self.name));
+        let annotations = node.metadata.annotations.get_or_insert_default();
+        annotations.insert("cluster.x-k8s.io/machine".to_owned(), format!("machine-{}", self.name));
+        annotations.insert("cluster.x-k8s.io/cluster-namespace".to_owned(), "pod-safety".to_owned());
+        node
+    }
+
     /// Lives until the test ends.
     pub(super) async fn live(self: Arc<Self>, api: Client) {
-        objects::create_node(&api, &self.as_node()).await.unwrap();
+        objects::create_node(&api, &self.as_new_node()).await.unwrap();
         let mut had_power = true;
         loop {
             let has_power = self.has_power();

@@ -1,23 +1,22 @@
 //! From a dead node to a pod that is released and a node that is back; what cannot be fenced; a device that switches
 //! another machine; and what is said meanwhile.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use pod_safety_control_plane::objects;
 use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs, USER};
-use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
 use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, eventually, observe, seen};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{AFTER_PROOF, CONTROLLERS, NAMESPACE, SOON, apply, fence_of, list, policy, secret, until_phase};
+use super::{
+    ACCOUNT, AFTER_PROOF, CONTROLLERS, NAMESPACE, SOON, apply, fence_of, granted_and_used, list, policy,
+    secret, stateful_pod, until_phase, until_released,
+};
 
-const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 /// What must appear nowhere.
 const SECRETS: [&str; 2] = [PASSWORD, "not-the-password"];
 
@@ -83,32 +82,6 @@ async fn scene() -> Scene {
     Scene { plane, audit, ours, ipmi, _other: other, nodes, _kubelets: kubelets }
 }
 
-/// A StatefulSet pod on this node, that bears no taint for long.
-async fn stateful_pod(scene: &Scene, name: &str, node: &str) {
-    let api = scene.plane.admin();
-    let owner = workloads::put(&api, STATEFUL_SET, NAMESPACE, name, 1, None).await.unwrap();
-    let mut pod = objects::PodExt::on_node(objects::pod(NAMESPACE, &format!("{name}-0")), node);
-    pod.metadata.owner_references = Some(vec![owner]);
-    let bears = |key: &str| {
-        serde_json::from_value(
-            json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1 }),
-        )
-        .unwrap()
-    };
-    let keys = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
-    pod.spec.get_or_insert_default().tolerations = Some(keys.map(bears).to_vec());
-    objects::create_pod(&api, &pod).await.unwrap();
-    eventually("the pod runs", SOON, async || {
-        let pod = observe::find_pod(&api, NAMESPACE, &format!("{name}-0"))
-            .await
-            .map_err(|error| format!("{error:?}"))?;
-        let phase = pod.and_then(|pod| pod.status).and_then(|status| status.phase);
-        seen(phase.as_deref() == Some("Running"), format!("{phase:?}"))
-    })
-    .await
-    .unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_node_is_fenced_with_proof_and_one_that_cannot_be_is_said_why() {
     let scene = scene().await;
@@ -139,7 +112,7 @@ async fn devices_say_whether_they_can_be_used(scene: &Scene) {
 
 async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(scene: &Scene) {
     let (plane, api) = (&scene.plane, scene.plane.admin());
-    stateful_pod(scene, "db", "w1").await;
+    stateful_pod(plane, "db", "w1").await;
     // The kubelet dies; the machine has power.
     scene.nodes[0].cut_off().await;
     eventually("there is evidence", SOON, async || {
@@ -150,12 +123,7 @@ async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(
     .await
     .unwrap();
     assert!(!scene.ipmi.is_on().unwrap(), "evidence says off, and it is");
-    eventually("its pod is released", AFTER_PROOF, async || {
-        let pod = observe::find_pod(&api, NAMESPACE, "db-0").await.map_err(|error| format!("{error:?}"))?;
-        seen(pod.is_none(), format!("{:?}", pod.map(|pod| pod.metadata.deletion_timestamp)))
-    })
-    .await
-    .unwrap();
+    until_released(plane, "db-0", AFTER_PROOF).await;
     let message = observe::event(&api, NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
     assert!(message.starts_with("node w1 was switched off: FenceEvidence w1-"), "{message}");
     let node = Api::<Node>::all(api.clone()).get("w1").await.unwrap();
@@ -183,7 +151,7 @@ async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(
 
 async fn what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(scene: &Scene) {
     let (plane, api) = (&scene.plane, scene.plane.admin());
-    stateful_pod(scene, "queue", "w2").await;
+    stateful_pod(plane, "queue", "w2").await;
     let kubeconfig = plane.admin_kubeconfig();
     let confirm = ["confirm-down", "w2", "--reason=I pulled its plug", "--confirm=w2 is off", "--listen=3s"];
     // While it lives, nobody's word counts.
@@ -199,13 +167,7 @@ async fn what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(
     let wrong = ["confirm-down", "w2", "--reason=r", "--confirm=w3 is off", "--listen=1s"];
     assert_eq!(plane.pod_safety_once(&kubeconfig, &wrong).await.unwrap().status.code(), Some(4));
     plane.pod_safety_once(&kubeconfig, &confirm).await.unwrap().text().unwrap();
-    eventually("its pod is released by that word", Duration::from_secs(15), async || {
-        let pod =
-            observe::find_pod(&api, NAMESPACE, "queue-0").await.map_err(|error| format!("{error:?}"))?;
-        seen(pod.is_none(), format!("{:?}", fence_of(plane, "w2").await.map(|fence| fence["status"].clone())))
-    })
-    .await
-    .unwrap();
+    until_released(plane, "queue-0", Duration::from_secs(15)).await;
     let message = observe::event(&api, NAMESPACE, "queue-0", "ForceDeleted").await.unwrap();
     assert!(message.contains("confirmed that node w2 is off"), "{message}");
     // Somebody repairs it and starts it.
@@ -236,31 +198,10 @@ async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {
     assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
 }
 
-/// The API server refuses what is not granted; so a right that was used cannot be left out.
 async fn each_right_that_was_granted_was_used(scene: &Scene) {
-    let rules = |text: String| {
-        let role: Value = serde_json::from_str(&text).unwrap();
-        let mut rights = BTreeSet::new();
-        for rule in role["rules"].as_array().unwrap() {
-            for resource in rule["resources"].as_array().unwrap() {
-                for verb in rule["verbs"].as_array().unwrap() {
-                    rights.insert((resource.as_str().unwrap().to_owned(), verb.as_str().unwrap().to_owned()));
-                }
-            }
-        }
-        rights
-    };
-    let plane = &scene.plane;
-    let cluster = ["get", "clusterrole", "pod-safety-fencing", "-o", "json"];
-    let mut granted = rules(plane.kubectl(&cluster).await.unwrap().text().unwrap());
-    let role = ["get", "role", "-n", "pod-safety", "pod-safety-fencing", "-o", "json"];
-    granted.extend(rules(plane.kubectl(&role).await.unwrap().text().unwrap()));
-    let entries = scene.audit.entries().unwrap();
-    let refused: Vec<_> = entries.iter().filter(|entry| entry.code == 403).collect();
-    assert!(refused.is_empty(), "a right is missing: {refused:?}");
-    let resources: BTreeSet<_> = granted.iter().map(|(resource, _)| resource.clone()).collect();
-    let used: BTreeSet<_> = entries.into_iter().map(|entry| (entry.resource, entry.verb)).collect();
-    let used: BTreeSet<_> = used.into_iter().filter(|(resource, _)| resources.contains(resource)).collect();
+    let roles: [&[&str]; 2] =
+        [&["clusterrole", "pod-safety-fencing"], &["role", "-n", "pod-safety", "pod-safety-fencing"]];
+    let (granted, used) = granted_and_used(&scene.plane, &scene.audit, &roles).await;
     assert_eq!(used, granted);
 }
 
