@@ -28,7 +28,7 @@ fn no_strike_at_a_call_or_an_event_breaks_a_rule() {
 fn no_strike_at_a_write_of_an_incident_breaks_a_rule() {
     let scenarios = fenced();
     let (well, failing) = scenarios.split_at(1);
-    for (scenarios, each) in [(well, 1), (failing, 3)] {
+    for (scenarios, each) in [(well, 1), (failing, 11)] {
         let tally = perturb_writes(scenarios, SHIPPED, each);
         println!("{tally}");
         assert!(tally.diverged.is_empty(), "the runs before a strike are their references: {tally}");
