@@ -20,9 +20,6 @@ pub(crate) enum Error {
     /// A server that was started says that it listens nowhere.
     #[error("{0:?} is no address")]
     Address(String),
-    /// The binary under test was not built.
-    #[error("cannot build pod-safety: {0}")]
-    Build(String),
     /// Something with a file.
     #[error("cannot {act} {}", .path.display())]
     File {

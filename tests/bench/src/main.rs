@@ -27,7 +27,6 @@ mod listener;
 mod losses;
 mod machine;
 mod plan;
-mod product;
 mod quiet;
 mod removal;
 mod report;
@@ -76,7 +75,11 @@ async fn binary(plan: &Plan) -> Result<PathBuf, Error> {
     match &plan.binary {
         // Programs run in a folder of their own.
         Some(binary) => std::path::absolute(binary).map_err(Error::file("find", binary)),
-        None => product::build().await,
+        None => {
+            // Minutes of silence would look like a hang.
+            say("building pod-safety");
+            Ok(pod_safety_control_plane::binary().await?)
+        }
     }
 }
 

@@ -164,7 +164,7 @@ pub async fn manifests() -> Result<String, Error> {
     crate::command::run(&binary().await?, &["manifests"], &[], "").await?.text()
 }
 
-/// The shipped binary, built first if it is out of date, by the profile of the test itself.
+/// The shipped binary, built first if it is out of date, by the profile of the test or program that asks.
 pub async fn binary() -> Result<PathBuf, Error> {
     static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = tokio::task::spawn_blocking(|| BINARY.get_or_init(build).clone()).await;
@@ -172,12 +172,14 @@ pub async fn binary() -> Result<PathBuf, Error> {
 }
 
 fn build() -> Result<PathBuf, String> {
-    let test = std::env::current_exe().map_err(|error| error.to_string())?;
-    // target/<profile>/deps/<test>
-    let profile = test.ancestors().nth(2).ok_or("the test does not lie in a target folder")?;
+    let ours = std::env::current_exe().map_err(|error| error.to_string())?;
+    // target/<profile>/deps/<test>, target/<profile>/examples/<example>, or target/<profile>/<program>
+    let apart = |folder: &&Path| !folder.ends_with("deps") && !folder.ends_with("examples");
+    let profile =
+        ours.ancestors().skip(1).find(apart).ok_or("this program does not lie in a target folder")?;
     let mut cargo = Command::new(env!("CARGO"));
     // As in the container image: without the demonstration.
-    cargo.args(["build", "--quiet", "--no-default-features", "--package=pod-safety", "--bin=pod-safety"]);
+    cargo.args(["build", "--quiet", "--locked", "--no-default-features", "--package=pod-safety", "--bin=pod-safety"]);
     cargo.arg("--target-dir").args(profile.parent()).current_dir(env!("CARGO_MANIFEST_DIR"));
     if profile.ends_with("release") {
         cargo.arg("--release");
