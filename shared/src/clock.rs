@@ -32,6 +32,12 @@ impl Mono {
         self.0
     }
 
+    /// The moment `span` before this one, at most the making of the clock.
+    #[must_use]
+    pub const fn before(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(span))
+    }
+
     /// The time from `earlier` to `self`; zero if `earlier` lies later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {

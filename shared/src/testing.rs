@@ -31,10 +31,16 @@ impl World {
     /// An empty cluster that was listed at the start.
     #[must_use]
     pub fn listed() -> Self {
+        Self::listed_but(&[])
+    }
+
+    /// An empty cluster of which these kinds could not be listed.
+    #[must_use]
+    pub fn listed_but(unread: &[Kind]) -> Self {
         let world = Self::default();
         world.cache.select();
         world.cache.fence();
-        for kind in Kind::ALL {
+        for kind in Kind::ALL.into_iter().filter(|kind| !unread.contains(kind)) {
             world.list(kind, at(0));
         }
         world

@@ -15,6 +15,9 @@ use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::model::{Budget, is_kubernetes_name};
 use serde::Serialize;
 
+use super::Exit;
+use super::paint::{Color, Paint};
+
 /// Threads that run the process: one reads the watches while another writes.
 const THREADS: usize = 2;
 
@@ -36,11 +39,45 @@ impl ConnectArgs {
     }
 }
 
+/// What every command that answers a question takes.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Output")]
+pub(super) struct PrintArgs {
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(super) output: Output,
+
+    /// Leave out the line that names the columns of a table
+    #[arg(long)]
+    no_headers: bool,
+
+    /// When to use colours
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+
+    /// End with 0 also if the answer is that something blocks
+    #[arg(long)]
+    exit_zero: bool,
+}
+
+impl PrintArgs {
+    pub(super) fn paint(&self) -> Paint {
+        Paint::of_stdout(self.color).without_headers(self.no_headers)
+    }
+
+    /// How a command ends that could answer.
+    pub(super) const fn exit(&self, blocked: bool) -> Exit {
+        if blocked && !self.exit_zero { Exit::Blocked } else { Exit::Fine }
+    }
+}
+
 /// How an answer is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
     /// For people
     Table,
+    /// For people, with more
+    Wide,
     /// For programs
     Json,
     /// The same as YAML
@@ -54,14 +91,22 @@ impl Output {
         document: &impl Serialize,
         table: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
-        let text = match self {
-            Self::Table => table(),
+        super::print(self.text(document, table)?.as_bytes()).context("writing to stdout")
+    }
+
+    /// `document` as text, or what people see.
+    pub(super) fn text(
+        self,
+        document: &impl Serialize,
+        table: impl FnOnce() -> String,
+    ) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Table | Self::Wide => table(),
             Self::Json => {
                 format!("{}\n", serde_json::to_string_pretty(document).context("writing JSON")?)
             }
             Self::Yaml => serde_saphyr::to_string(document).context("writing YAML")?,
-        };
-        super::print(text.as_bytes()).context("writing to stdout")
+        })
     }
 }
 

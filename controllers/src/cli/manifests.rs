@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 
 /// The service account and its rights. The control-plane suite runs the binary
 /// with exactly these, and proves that none can be left out.
-const RBAC: &str = include_str!("../../../charts/pod-safety/files/rbac.yaml");
+pub(super) const RBAC: &str = include_str!("../../../charts/pod-safety/files/rbac.yaml");
 
 /// Our own kinds, as the types have them: the test below writes the file.
 const CRDS: &str = include_str!("../../../charts/pod-safety/files/crds.yaml");

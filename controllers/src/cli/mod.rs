@@ -10,6 +10,7 @@ mod cluster;
 mod confirm_down;
 #[cfg(feature = "demo")]
 mod demo;
+mod doctor;
 mod drain;
 mod duration;
 mod explain;
@@ -18,7 +19,11 @@ mod logging;
 mod manifests;
 mod paint;
 mod run;
+#[cfg(test)]
+mod staged;
+mod status;
 mod version;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -83,8 +88,16 @@ enum Command {
     Run(Box<run::Args>),
     /// Empty a node: a plan that says of every pod whether, when and where it goes and why; --apply does it
     Drain(Box<drain::Args>),
-    /// Say why something is as it is, and what can be done
+    /// The whole cluster on one screen: who leads, nodes by zone, what needs a person, which pods are blocked
+    Status(Box<status::Args>),
+    /// Say why something is as it is, which proof is missing, who may act, and what can be done
     Explain(Box<explain::Args>),
+    /// What happened to a node or a pod, in order, with durations
+    Timeline(Box<explain::TimelineArgs>),
+    /// Name what holds a namespace that does not end, and the steps that let it go; nothing is changed
+    Resolve(Box<explain::ResolveArgs>),
+    /// Look for what is wrong with an installation: why it matters, and what to do
+    Doctor(Box<doctor::Args>),
     /// Say that a node is off, and have its pods released: after checks, with a reason, in your name
     ConfirmDown(confirm_down::Args),
     /// Take back what was said or found of a node: nothing is released by it any more
@@ -116,7 +129,11 @@ pub(crate) fn main() -> ExitCode {
         #[cfg(feature = "demo")]
         Command::Simulate(args) => return demo::ended(args.main()),
         Command::Drain(args) => args.main(),
+        Command::Status(args) => args.main(),
         Command::Explain(args) => args.main(),
+        Command::Timeline(args) => args.main(),
+        Command::Resolve(args) => args.main(),
+        Command::Doctor(args) => args.main(),
         Command::ConfirmDown(args) => args.main(),
         Command::Withdraw(args) => args.main(),
         Command::Fence(args) => args.main(),
@@ -134,7 +151,11 @@ pub(crate) fn main() -> ExitCode {
         Ok(exit) => ExitCode::from(exit.code()),
         Err(error) => {
             say(&format!("pod-safety: {}", error_chain(error.as_ref())));
-            if error.is::<run::BadFlags>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
+            if error.is::<run::BadFlags>() || error.is::<explain::BadUse>() {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{ArgAction, Args as ClapArgs, ValueEnum};
+use clap::{ArgAction, Args as ClapArgs, Parser, ValueEnum};
 use pod_safety::instance::{self, Config};
 use pod_safety::registry::{self, BadControllers};
 use pod_safety::{disruption, pod_gc};
@@ -138,6 +138,20 @@ pub(super) struct Args {
     /// How much is logged
     #[arg(long, value_enum, default_value_t = logging::Level::Info, env = "POD_SAFETY_LOG_LEVEL", help_heading = "Observation")]
     log_level: logging::Level,
+}
+
+/// The arguments alone, without a command before them.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true)]
+struct Alone {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// How a process with these arguments is set up; `None`: they cannot be its arguments.
+pub(super) fn settings(arguments: &[String]) -> Option<Config> {
+    let Alone { args } = Alone::try_parse_from(arguments).ok()?;
+    args.into_config("").ok()
 }
 
 #[derive(Debug, ClapArgs)]

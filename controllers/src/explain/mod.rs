@@ -1,22 +1,51 @@
 //! # Explanations
 //!
-//! **Duty.** Say what a budget lets through and why, what an eviction of each of its
-//! pods would be answered, and what a person can do about it. Pure: the same view as
-//! decisions have, no client, no clock.
+//! **Duty.** Say why a pod, a node, a StatefulSet, a namespace or a budget is as it is, who may do
+//! something, and what a person can do about it. Pure: the same view as decisions
+//! have, no client, no clock.
 //!
-//! **Inputs.** Pods, budgets and workloads of one [`View`](pod_safety_shared::cache::View), and the
-//! scales of controllers that it does not follow ([`asks`] names them: ask first).
+//! **Inputs.** One [`View`](pod_safety_shared::cache::View) of the cluster; for budgets the scales of
+//! controllers that it does not follow ([`asks`] names them: ask first); for the others
+//! a [`Scene`]: settings, Events, attachments, what the admission policies do.
 //!
-//! **Invariants.** The rules are those of the API server
-//! (`pkg/registry/core/pod/storage/eviction.go`, v1.36.3) and of this program's own
-//! [`crate::disruption`], which is asked, not copied. What is not known is said to be
-//! unknown.
+//! **Invariants.** There is no second opinion: `decide` of [`crate::pod_gc`],
+//! [`crate::taint_eviction`], [`crate::node_lifecycle`], [`crate::fencing`] and
+//! [`crate::disruption`] is asked with the settings of whoever runs, and its holds are
+//! repeated in their own words. What an eviction is answered follows the API server
+//! (`pkg/registry/core/pod/storage/eviction.go`, v1.36.3). What is not known is said to
+//! be unknown.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `answer` | the one shape of an answer |
+//! | `scene` | what answers are made from |
+//! | `pod`, `node`, `set`, `namespace` | the answers |
+//! | `overview` | the whole cluster |
+//! | `proof`, `history`, `actors` | which proof is there and which is missing; how it got here; who may act |
+//! | `verdict`, `eviction`, `ways` | budgets |
 
+mod actors;
+mod answer;
 mod eviction;
+mod history;
+mod namespace;
+mod node;
+mod overview;
+mod pod;
+mod proof;
+mod scene;
+mod set;
 mod verdict;
 mod ways;
 
+pub use answer::{Actor, Answer, Finding, Item, Judgement, Moment, Next, Standing, since, span};
 pub use eviction::{NotCounted, RefusedBy, Unguarded, Would, would};
+pub use namespace::{Content, Contents, explain_namespace};
+pub use node::{explain_node, state, zone_words};
+pub use overview::{Blocked, Overview, Trouble, Zone};
+pub use pod::explain_pod;
+pub use scene::{Attachment, Policies, Running, Said, Scene, Settings, object, pod_object};
+pub use set::explain_set;
 pub use verdict::{Arithmetic, Explained, Member, Verdict, asks, explain, owner_of};
 pub use ways::Way;
 

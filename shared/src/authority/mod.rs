@@ -28,6 +28,7 @@
 //! compile-fail tests, clippy's banned methods, and the layer
 //! [`crate::client::Guard`] that reads what would go over the wire.
 
+mod access;
 mod act;
 mod claim;
 mod cordon;
@@ -47,6 +48,7 @@ mod verify;
 mod witness;
 mod writer;
 
+pub use access::{Right, may};
 pub use act::Outcome;
 pub use claim::{Cause, Claim, ClaimKind, Delete, Force, Intent, Monitor, Remediate, Reply};
 pub use cordon::{Cordoned, cordon};

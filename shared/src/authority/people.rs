@@ -67,7 +67,7 @@ pub enum PeopleError {
     },
 }
 
-fn api(doing: &'static str) -> impl FnOnce(ApiError) -> PeopleError {
+pub(super) fn api(doing: &'static str) -> impl FnOnce(ApiError) -> PeopleError {
     move |source| PeopleError::Api { doing, source }
 }
 

@@ -41,7 +41,7 @@ pub(crate) use budgets::selector;
 pub use feed::follow;
 pub use heartbeat::Heartbeat;
 pub(crate) use object::{Object, Undecodable};
-pub use snapshot::{Snapshot, SnapshotError};
+pub use snapshot::{Each, Snapshot, SnapshotError, Unread};
 pub use sync::{BREAK, KindState, Trouble};
 pub use view::{Lookup, STALE_AFTER, Sign, SignOfLife, View};
 pub use workloads::ScaleAnswer;

@@ -266,6 +266,28 @@ impl News {
     }
 }
 
+impl super::Cache {
+    /// For whoever looks once: since when a node is silent, and its readiness is as it is, is what the stamps of its
+    /// kubelet say, by our wall clock.
+    pub(super) fn believe_stamps(&self, now: Mono) {
+        let mut inner = self.inner.write();
+        let wall = inner.wall;
+        let ago = |seconds: i64| now.before(wall.age(seconds, now));
+        let uids: Vec<Uid> = inner.nodes.iter().map(|node| node.uid.clone()).collect();
+        for uid in uids {
+            let Some(mut node) = inner.nodes.known(&uid).cloned() else { continue };
+            let lease = inner.heartbeats.get(&node.name).and_then(|beat| beat.renewed);
+            let heard =
+                lease.into_iter().chain(node.heartbeat).max().map_or(node.created, |at| at.as_second());
+            node.heard = ago(heard);
+            node.readiness_seen = node.ready_since.map_or(node.readiness_seen, ago);
+            inner.nodes.put(uid.clone(), Entry::Known(node));
+            inner.file_node(&uid);
+        }
+        inner.ours.date_attempts(&ago);
+    }
+}
+
 impl Inner {
     pub(super) fn last_heard(&self, node: &Node) -> Mono {
         let renewed = self.heartbeats.get(&node.name).and_then(|beat| beat.renewed_at);

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::object::{Identity, Object, ProjectError, Tell, Undecodable, identity, name};
 use super::table::{Entry, Table};
 use super::{Change, Inner};
@@ -21,6 +23,21 @@ pub(super) struct Ours {
     pub(super) fences: Filed<NodeFenceSpec>,
     pub(super) proofs: Filed<FenceEvidenceSpec>,
     pub(super) remediations: Filed<PodSafetyRemediationSpec>,
+}
+
+impl Ours {
+    /// The status of a fence has been as it is since its last attempt was written down, at the earliest.
+    pub(super) fn date_attempts(&mut self, ago: &impl Fn(i64) -> Mono) {
+        let uids: Vec<Uid> = self.fences.table.iter().map(|fence| fence.uid.clone()).collect();
+        for uid in uids {
+            let Some(mut fence) = self.fences.table.known(&uid).cloned() else { continue };
+            let begun = fence.status.attempts.last().and_then(|last| last.at.parse::<Timestamp>().ok());
+            if let Some(begun) = begun {
+                fence.status_seen = ago(begun.as_second());
+                self.fences.table.put(uid, Entry::Known(fence));
+            }
+        }
+    }
 }
 
 /// Those about a node.

@@ -42,6 +42,15 @@ pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// 1.5 MiB. More is a broken server. Lists and watches are read as streams.
 const LARGEST_BODY: usize = 16 << 20;
 
+/// What an API server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its version; empty if it does not say.
+    pub version: String,
+    /// What its clock says.
+    pub date: Option<jiff::Timestamp>,
+}
+
 /// A connection to one API server (or the load balancer before several).
 #[derive(Clone)]
 pub struct Connection {
@@ -109,6 +118,27 @@ impl Connection {
         let work = async {
             let (encoding, body) = self.answer(call).await?;
             Raw::from_body(encoding, collect(body).await?).map_err(ApiError::Undecodable)
+        };
+        self.until(deadline, work).await?
+    }
+
+    /// Which version the API server is of, and what its clock says, to the second.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    pub async fn server(&self) -> Result<Server, ApiError> {
+        let call = Call::get("/version").whole();
+        let deadline = call.deadline_from(self.env.now());
+        let request = call.into_request()?;
+        let work = async {
+            let response = self.response(request).await?;
+            let date = response.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
+            let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()).map(|at| at.timestamp());
+            let (encoding, answer) = opened(response)?;
+            let raw = Raw::from_body(encoding, collect(answer.body).await?).map_err(ApiError::Undecodable)?;
+            let whole = raw.whole().map_err(ApiError::Undecodable)?;
+            let version = whole["gitVersion"].as_str().unwrap_or_default().to_owned();
+            Ok(Server { version, date })
         };
         self.until(deadline, work).await?
     }

@@ -86,9 +86,10 @@ impl Call {
         self
     }
 
-    /// Has the answer come with all of its fields, known to us or not: for whoever writes parts of it back.
+    /// Has the answer come with all of its fields, known to us or not: for whoever writes parts of it back, or shows
+    /// them to people.
     #[must_use]
-    pub(crate) const fn whole(mut self) -> Self {
+    pub const fn whole(mut self) -> Self {
         self.whole = true;
         self
     }

@@ -112,6 +112,26 @@ impl Kind {
         )
     }
 
+    /// Its objects lie in namespaces of their own: those of heartbeats lie all in one.
+    #[must_use]
+    pub const fn is_namespaced(self) -> bool {
+        match self {
+            Self::Pods
+            | Self::Budgets
+            | Self::Deployments
+            | Self::ReplicaSets
+            | Self::StatefulSets
+            | Self::ReplicationControllers
+            | Self::FenceDevices
+            | Self::Remediations => true,
+            Self::Nodes
+            | Self::NodeLeases
+            | Self::FencePolicies
+            | Self::NodeFences
+            | Self::FenceEvidences => false,
+        }
+    }
+
     /// The path of its objects in one namespace, or in all of them.
     #[must_use]
     pub fn path_in(self, namespace: Option<&str>) -> String {

@@ -206,7 +206,7 @@ async fn scenario(plane: &ControlPlane, kubelets: &Kubelets) {
 
 /// `explain pdb` names what never allows anything, and what would.
 async fn explained(plane: &ControlPlane) {
-    let text = ends_with(plane, 0, &["explain", "pdb", "-n", NS, "api"]).await;
+    let text = ends_with(plane, 3, &["explain", "pdb", "-n", NS, "api"]).await;
     assert!(text.contains("It can never be more while replicas is 1"), "{text}");
     assert!(text.contains("maxUnavailable: 1 in place of minAvailable: 1"), "{text}");
     let text = ends_with(plane, 0, &["explain", "pdb", "-n", NS, "db", "-o", "json"]).await;
@@ -215,9 +215,9 @@ async fn explained(plane: &ControlPlane) {
         (&json["verdict"], &json["healthy"], &json["needed"]),
         (&json!("Allows"), &json!(3), &json!(2))
     );
-    let list = ends_with(plane, 0, &["explain", "pdb", "-o", "yaml"]).await;
+    let list = ends_with(plane, 3, &["explain", "pdb", "-o", "yaml"]).await;
     assert!(list.contains("kind: BudgetExplanationList") && list.contains("verdict: NeverAllows"), "{list}");
-    let table = ends_with(plane, 0, &["explain", "pdb"]).await;
+    let table = ends_with(plane, 3, &["explain", "pdb"]).await;
     assert!(table.contains("3 healthy - 2 needed = 1") && table.contains("NeverAllows"), "{table}");
     let none = pod_safety(plane, &["explain", "pdb", "-n", NS, "none"]).await;
     assert_eq!(

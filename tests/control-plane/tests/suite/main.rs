@@ -19,6 +19,7 @@ mod node_lifecycle_beside_kcm;
 mod orphans;
 mod policies;
 mod prometheus;
+mod questions;
 mod races_with_kcm;
 mod rbac;
 mod taint_eviction_beside_kcm;

@@ -1,0 +1,285 @@
+//! What may be wrong with an installation. Pure: each check says what it found in what was read.
+
+mod devices;
+mod kinds;
+mod twins;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pod_safety::explain::{Policies, Running, span};
+use pod_safety_shared::authority::Right;
+use pod_safety_shared::cache::View;
+use pod_safety_shared::model::{Budget, Readiness};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::cli::plural;
+pub(super) use devices::devices;
+pub(super) use kinds::crds;
+pub(super) use twins::{Kcm, twins};
+
+/// How well something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) enum Health {
+    /// As it should be.
+    Fine,
+    /// It could not be looked at.
+    Unknown,
+    /// It should be known.
+    Attention,
+    /// It must be mended.
+    Problem,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Symptom {
+    /// Which check, in one CamelCase word.
+    pub(super) check: &'static str,
+    /// How well.
+    pub(super) health: Health,
+    /// What was found.
+    pub(super) what: String,
+    /// Why it matters.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) why: &'static str,
+    /// What to do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) remedy: String,
+}
+
+fn fine(check: &'static str, what: impl Into<String>) -> Symptom {
+    Symptom { check, health: Health::Fine, what: what.into(), why: "", remedy: String::new() }
+}
+
+fn found(
+    check: &'static str,
+    health: Health,
+    what: impl Into<String>,
+    why: &'static str,
+    remedy: impl Into<String>,
+) -> Symptom {
+    Symptom { check, health, what: what.into(), why, remedy: remedy.into() }
+}
+
+/// Something that could not be looked at.
+pub(super) fn unread(check: &'static str, what: &str) -> Symptom {
+    found(check, Health::Unknown, what, "", "")
+}
+
+/// The oldest and the newest minor version that this one was made for.
+pub(super) const MINORS: (u32, u32) = (33, 37);
+
+/// Whether the API server is of a version that this program was made for.
+pub(super) fn version(server: &str) -> Symptom {
+    let minor = server.trim_start_matches('v').split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
+    let (oldest, newest) = MINORS;
+    match minor {
+        Some(minor) if (oldest..=newest).contains(&minor) => {
+            fine("ServerVersion", format!("Kubernetes {server}"))
+        }
+        Some(_) => found(
+            "ServerVersion",
+            Health::Attention,
+            format!("Kubernetes {server}; this version was made for 1.{oldest} to 1.{newest}"),
+            "what the API server answers to evictions and deletions was checked with those",
+            "use a version of pod-safety that was made for it",
+        ),
+        None => found("ServerVersion", Health::Unknown, "the API server does not say its version", "", ""),
+    }
+}
+
+/// So far clocks may be apart: certificates, Leases and people bear that.
+const APART: Duration = Duration::from_secs(5);
+
+/// A kubelet renews its Lease every ten seconds; a node counts as lost after fifty.
+const RENEWED: Duration = Duration::from_secs(60);
+
+/// Whether the clocks of the API server, of this machine and of the nodes agree.
+pub(super) fn clocks(view: &View<'_>, server: Option<Timestamp>, wall: Timestamp) -> Vec<Symptom> {
+    const WHY: &str = "stamps are compared by people, by the validity of a person's word, and by what this command says; \
+        no deletion rests on them";
+    let Some(server) = server else {
+        return vec![found(
+            "Clocks",
+            Health::Unknown,
+            "the API server does not say what its clock shows",
+            "",
+            "",
+        )];
+    };
+    let mut all = Vec::new();
+    let apart = server.duration_since(wall);
+    let size = Duration::try_from(apart.abs()).unwrap_or(Duration::MAX);
+    if size > APART {
+        let word = if apart.is_negative() { "behind" } else { "ahead of" };
+        let what = format!("the API server's clock is {} {word} this machine's", span(size));
+        all.push(found("Clocks", Health::Problem, what, WHY, "set both by NTP"));
+    }
+    let (mut ahead, mut behind) = (Vec::new(), Vec::new());
+    for node in view.nodes().filter(|node| node.readiness == Readiness::Ready) {
+        let Some(renewed) = view.lease(&node.name).flatten() else { continue };
+        let age = server.duration_since(renewed);
+        if age < -jiff::SignedDuration::try_from(APART).unwrap_or_default() {
+            ahead.push(&*node.name);
+        } else if age > jiff::SignedDuration::try_from(RENEWED).unwrap_or_default() {
+            behind.push(&*node.name);
+        }
+    }
+    for (nodes, what) in [
+        (ahead, "renew their Leases in the future: their clocks are ahead"),
+        (
+            behind,
+            "are Ready, and their Leases seem old: their clocks are behind, or they fell silent just now",
+        ),
+    ] {
+        if !nodes.is_empty() {
+            let what = format!("{} {what}: {}", plural(nodes.len(), "node"), shown(&nodes));
+            all.push(found("Clocks", Health::Problem, what, WHY, "set them by NTP"));
+        }
+    }
+    if all.is_empty() {
+        all.push(fine("Clocks", format!("API server, this machine and nodes agree within {}", span(APART))));
+    }
+    all
+}
+
+/// The first few of many names.
+pub(super) fn shown(names: &[&str]) -> String {
+    const MOST: usize = 5;
+    let first = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
+    let rest = names.len().saturating_sub(MOST);
+    if rest == 0 { first } else { format!("{first} and {rest} more") }
+}
+
+/// Whether somebody leads, and somebody else could.
+pub(super) fn leader(running: &Running, wall: Timestamp) -> Symptom {
+    const WHY: &str = "nothing is proved, fenced or released while nobody leads";
+    match (&running.leader, running.unread) {
+        (_, true) => found("Leader", Health::Unknown, "the lease may not be read", "", ""),
+        (None, false) => {
+            let what = running.stale.map_or("nobody leads".to_owned(), |at| {
+                let ago = Duration::try_from(wall.duration_since(at)).unwrap_or_default();
+                format!("nobody leads: the lease was last renewed {} ago", span(ago))
+            });
+            found(
+                "Leader",
+                Health::Problem,
+                what,
+                WHY,
+                "see its pods: kubectl get pods -A -l app.kubernetes.io/name=pod-safety",
+            )
+        }
+        (Some(leader), false) if running.standbys == 0 => found(
+            "Leader",
+            Health::Attention,
+            format!("{leader} leads, and no other replica is Ready"),
+            "when its node is lost nobody acts until it is started elsewhere, and it never fences its own node",
+            "run two replicas",
+        ),
+        (Some(leader), false) => {
+            let others = running.standbys;
+            fine(
+                "Leader",
+                format!(
+                    "{leader} leads, {}",
+                    if others == 1 { "1 waits".to_owned() } else { format!("{others} wait") }
+                ),
+            )
+        }
+    }
+}
+
+/// Which rights the service account lacks.
+pub(super) fn rights(account: &str, asked: usize, lacking: &[Right]) -> Symptom {
+    if lacking.is_empty() {
+        return fine("Rights", format!("{account} has all {asked} that it needs"));
+    }
+    let names: Vec<String> = lacking.iter().map(ToString::to_string).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    found(
+        "Rights",
+        Health::Problem,
+        format!("{account} may not: {}", shown(&names)),
+        "what it may not read it does not decide about, and what it may not write stays undone",
+        "pod-safety manifests | kubectl apply --server-side -f -, or upgrade the chart with rbac.create=true",
+    )
+}
+
+/// What the admission policies do about force deletions.
+pub(super) fn policies(policies: Policies) -> Symptom {
+    const WHY: &str = "a force deletion by a person, a script or kube-controller-manager's own collector then starts a second \
+        pod beside one that may still run";
+    const REMEDY: &str = "helm upgrade … --reuse-values --set admissionPolicies.action=Deny";
+    match policies {
+        Policies::Deny => fine("AdmissionPolicies", "unproved force deletions are refused"),
+        Policies::Audit => found(
+            "AdmissionPolicies",
+            Health::Problem,
+            "unproved force deletions are only warned of (Audit)",
+            WHY,
+            REMEDY,
+        ),
+        Policies::Absent => found(
+            "AdmissionPolicies",
+            Health::Problem,
+            "no policy refuses unproved force deletions",
+            WHY,
+            REMEDY,
+        ),
+        Policies::Unread => found(
+            "AdmissionPolicies",
+            Health::Unknown,
+            "the bindings of admission policies may not be read",
+            "",
+            "",
+        ),
+    }
+}
+
+/// StatefulSets whose pods have no grace.
+pub(super) fn graceless(sets: &[Value]) -> Symptom {
+    let text = |set: &Value, pointer: &str| {
+        set.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let is_zero = |set: &&Value| {
+        set.pointer("/spec/template/spec/terminationGracePeriodSeconds").and_then(Value::as_i64) == Some(0)
+    };
+    let names: Vec<String> = sets
+        .iter()
+        .filter(is_zero)
+        .map(|set| format!("{}/{}", text(set, "/metadata/namespace"), text(set, "/metadata/name")))
+        .collect();
+    if names.is_empty() {
+        return fine("GracePeriods", format!("{} have a grace", plural(sets.len(), "StatefulSet")));
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    found(
+        "GracePeriods",
+        Health::Problem,
+        format!("StatefulSets with terminationGracePeriodSeconds 0: {}", shown(&names)),
+        "every deletion of their pods is a force deletion: a second one may start beside the first",
+        "give them a grace of at least 1",
+    )
+}
+
+/// Budgets that block for ever.
+pub(super) fn budgets(never: &[&Budget]) -> Symptom {
+    if never.is_empty() {
+        return fine("Budgets", "none blocks for ever");
+    }
+    let names: Vec<String> = never.iter().map(|budget| budget.key.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let what = format!("let nothing through, ever: {}", shown(&names));
+    found(
+        "Budgets",
+        Health::Attention,
+        what,
+        "drains of their nodes do not end",
+        "pod-safety explain pdb says the ways out",
+    )
+}
+
+#[cfg(test)]
+mod tests;

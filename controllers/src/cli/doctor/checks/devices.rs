@@ -1,0 +1,98 @@
+//! Whether nodes would be fenced: devices and policies.
+
+use pod_safety_shared::cache::View;
+
+use super::{Health, Symptom, fine, found, shown};
+use crate::cli::plural;
+
+/// Whether devices answer, and are believed; and whether anybody asks them.
+pub(in crate::cli::doctor) fn devices(view: &View<'_>) -> Vec<Symptom> {
+    let mut all = Vec::new();
+    let (mut silent, mut unusable, mut distrusted) = (Vec::new(), Vec::new(), Vec::new());
+    for device in view.devices() {
+        let name = format!("{}/{}", device.namespace, device.name);
+        if device.status.says("Ready") == Some("False") {
+            unusable.push(name.clone());
+        }
+        if device.status.says("Trusted") == Some("False") {
+            distrusted.push(name.clone());
+        }
+        for target in device.status.targets.iter().filter(|target| target.power == "Unknown") {
+            let said = if target.message.is_empty() { "no answer" } else { &target.message };
+            silent.push(format!("{name} for {}: {said}", target.node));
+        }
+    }
+    for (names, word, why, remedy) in [
+        (
+            unusable,
+            "cannot be used",
+            "its nodes are fenced by a later level of their policies, or not at all",
+            "kubectl describe fencedevice says why",
+        ),
+        (
+            distrusted,
+            "not trusted: evidence from it was contradicted",
+            "nothing is proved by it any more",
+            "docs/runbooks/PodSafetyFenceDeviceNotTrusted.md",
+        ),
+        (
+            silent,
+            "did not answer at the last look",
+            "a node whose device is silent is not fenced when it is lost",
+            "docs/runbooks/PodSafetyFenceDeviceSilent.md",
+        ),
+    ] {
+        if !names.is_empty() {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            all.push(found(
+                "FenceDevices",
+                Health::Problem,
+                format!("{word}: {}", shown(&names)),
+                why,
+                remedy,
+            ));
+        }
+    }
+    let count = view.devices().count();
+    if all.is_empty() && count > 0 {
+        all.push(fine("FenceDevices", format!("all {count} answer and are trusted")));
+    }
+    all.extend(policies(view));
+    all
+}
+
+/// Policies that pause, and nodes that have none.
+fn policies(view: &View<'_>) -> Vec<Symptom> {
+    let mut all = Vec::new();
+    let paused: Vec<&str> =
+        view.policies().filter(|policy| policy.spec.paused.is_some()).map(|policy| &*policy.name).collect();
+    if !paused.is_empty() {
+        all.push(found(
+            "FencePolicies",
+            Health::Attention,
+            format!("paused: {}", shown(&paused)),
+            "their nodes are not fenced meanwhile",
+            "take spec.paused away",
+        ));
+    }
+    let none = Default::default();
+    let unguarded: Vec<&str> = view
+        .nodes()
+        .filter(|node| view.policy_of(node.life.as_ref().map_or(&none, |life| &life.labels)).is_none())
+        .map(|node| &*node.name)
+        .collect();
+    if unguarded.is_empty() {
+        all.push(fine("FencePolicies", "every node has its FencePolicy"));
+    } else {
+        let what =
+            format!("{} without a FencePolicy: {}", plural(unguarded.len(), "node"), shown(&unguarded));
+        all.push(found(
+            "FencePolicies",
+            Health::Attention,
+            what,
+            "when such a node is lost, its pods wait until a person confirms that it is down",
+            "docs/fencing.md",
+        ));
+    }
+    all
+}

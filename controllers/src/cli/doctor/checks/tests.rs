@@ -1,0 +1,155 @@
+//! Each check sees what it is there for, and only that.
+
+use pod_safety::registry::Name;
+use pod_safety_shared::drive::Mode;
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::{World, at};
+use serde_json::json;
+
+use super::*;
+
+fn ill(symptoms: &[Symptom]) -> Vec<(Health, String)> {
+    symptoms.iter().map(|one| (one.health, one.what.clone())).collect()
+}
+
+#[test]
+fn versions_beyond_those_that_were_checked_are_named() {
+    for (server, health) in [
+        ("v1.36.3", Health::Fine),
+        ("v1.33.0+k3s1", Health::Fine),
+        ("v1.32.9", Health::Attention),
+        ("v1.38.0", Health::Attention),
+        ("", Health::Unknown),
+    ] {
+        assert_eq!(version(server).health, health, "{server}");
+    }
+}
+
+#[test]
+fn clocks_that_are_apart_are_named_with_their_machine() {
+    let server: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
+    let world = World::listed();
+    for (name, renewed) in [("right", "09:59:55"), ("ahead", "10:00:30"), ("behind", "09:50:00")] {
+        let node = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" }, "spec": {},
+            "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+        world.apply(Kind::Nodes, &node, at(0));
+        let lease = json!({ "metadata": { "name": name, "namespace": "kube-node-lease", "uid": format!("l-{name}"), "resourceVersion": "1" },
+            "spec": { "holderIdentity": name, "renewTime": format!("2026-11-21T{renewed}.000000Z") } });
+        world.apply(Kind::NodeLeases, &lease, at(0));
+    }
+    let guard = world.read();
+    let found = clocks(&guard.view(), Some(server), "2026-11-21T10:02:00Z".parse().unwrap());
+    let what: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
+    assert_eq!(what[0], "the API server's clock is 2m00s behind this machine's");
+    assert!(what[1].ends_with("are ahead: ahead") && what[2].ends_with("just now: behind"), "{what:?}");
+    let world = World::listed();
+    let guard = world.read();
+    assert_eq!(clocks(&guard.view(), Some(server), server)[0].health, Health::Fine);
+    assert_eq!(clocks(&guard.view(), None, server)[0].health, Health::Unknown);
+}
+
+#[test]
+fn twins_are_found_by_what_kube_controller_manager_was_told() {
+    let told = |controllers: &str| {
+        Kcm::Arguments(vec![vec![
+            controllers.to_owned(),
+            "--disable-force-detach-on-timeout=true".to_owned(),
+        ]])
+    };
+    let off = "--controllers=*,bootstrapsigner,-podgc,-disruption-controller,-nodelifecycle,-taint-eviction-controller";
+    let ours = [Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing];
+    for (kcm, mode, health, says) in [
+        (told(off), Mode::Replace, Health::Fine, "runs none"),
+        (
+            told("--controllers=*,-podgc"),
+            Mode::Replace,
+            Health::Problem,
+            "disruption-controller, node-lifecycle-controller",
+        ),
+        (
+            told("--v=2"),
+            Mode::Replace,
+            Health::Problem,
+            "pod-garbage-collector-controller, disruption-controller",
+        ),
+        (told("--v=2"), Mode::Guard, Health::Fine, "beside it"),
+        (told(off), Mode::Guard, Health::Problem, "nobody runs: pod-garbage-collector-controller"),
+        (Kcm::Hidden { leads: true }, Mode::Replace, Health::Problem, "cannot be seen"),
+        (Kcm::Hidden { leads: true }, Mode::Guard, Health::Fine, "beside it"),
+        (Kcm::Hidden { leads: false }, Mode::Guard, Health::Unknown, "cannot be seen"),
+    ] {
+        let found = twins(&kcm, Some(mode), &ours);
+        assert_eq!(found[0].health, health, "{kcm:?} {mode:?}: {found:?}");
+        assert!(found[0].what.contains(says), "{says}: {found:?}");
+    }
+    let detaches = twins(&Kcm::Arguments(vec![Vec::new()]), Some(Mode::Guard), &ours);
+    assert_eq!(detaches[1].check, "ForceDetach");
+}
+
+#[test]
+fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
+    let world = World::listed();
+    let node = json!({ "metadata": { "name": "n", "uid": "uid-n", "resourceVersion": "1", "labels": { "rack": "b" } }, "spec": {},
+        "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+    world.apply(Kind::Nodes, &node, at(0));
+    let guard = world.read();
+    assert_eq!(
+        ill(&devices(&guard.view())),
+        [(Health::Attention, "1 node without a FencePolicy: n".to_owned())]
+    );
+    drop(guard);
+    let policy = json!({ "metadata": { "name": "p", "uid": "uid-p", "resourceVersion": "1" },
+        "spec": { "levels": [{ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] }], "paused": "rack moves" } });
+    world.apply(Kind::FencePolicies, &policy, at(0));
+    let device = json!({ "metadata": { "namespace": "f", "name": "d", "uid": "uid-d", "resourceVersion": "1" },
+        "spec": { "driver": "Agent", "agent": "fence_ipmilan" },
+        "status": { "conditions": [{ "type": "Trusted", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" }],
+            "targets": [{ "node": "n", "power": "Unknown", "message": "no route" }] } });
+    world.apply(Kind::FenceDevices, &device, at(0));
+    let guard = world.read();
+    assert_eq!(
+        ill(&devices(&guard.view())),
+        [
+            (Health::Problem, "not trusted: evidence from it was contradicted: f/d".to_owned()),
+            (Health::Problem, "did not answer at the last look: f/d for n: no route".to_owned()),
+            (Health::Attention, "paused: p".to_owned()),
+            (Health::Fine, "every node has its FencePolicy".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn stateful_sets_without_grace_are_named() {
+    let set = |grace: u32| json!({ "metadata": { "namespace": "shop", "name": "db" }, "spec": { "template": { "spec": { "terminationGracePeriodSeconds": grace } } } });
+    assert_eq!(graceless(&[set(30)]).health, Health::Fine);
+    let found = graceless(&[set(30), set(0)]);
+    assert_eq!((found.health, found.what.ends_with(": shop/db")), (Health::Problem, true));
+}
+
+#[test]
+fn custom_kinds_of_another_version_are_told_from_those_that_say_more() {
+    let ours = pod_safety_shared::api::crds();
+    let with = |change: fn(&mut Value)| {
+        let mut there = ours.clone();
+        there.iter_mut().for_each(change);
+        let found = crds(&ours, |name| Ok(there.iter().find(|crd| crd["metadata"]["name"] == name).cloned()));
+        found.into_iter().map(|one| one.health).collect::<Vec<_>>()
+    };
+    assert_eq!(with(|_| {}), [Health::Fine]);
+    assert_eq!(
+        with(|crd| crd["spec"]["versions"][0]["more"] = json!(1)),
+        [Health::Fine],
+        "an API server fills in defaults"
+    );
+    assert_eq!(with(|crd| crd["spec"]["versions"][0]["name"] = json!("v2")), [Health::Problem]);
+    assert_eq!(crds(&ours, |_| Ok(None))[0].health, Health::Problem);
+    assert_eq!(crds(&ours, |_| Err("no".to_owned()))[0].health, Health::Unknown);
+}
+
+#[test]
+fn policies_that_only_warn_are_a_problem() {
+    assert_eq!(policies(Policies::Deny).health, Health::Fine);
+    assert_eq!(policies(Policies::Audit).health, Health::Problem);
+    assert_eq!(policies(Policies::Absent).health, Health::Problem);
+    assert_eq!(policies(Policies::Unread).health, Health::Unknown);
+}

@@ -1,0 +1,211 @@
+//! `pod-safety doctor`: what is wrong with an installation, why it matters, and what to do. Reads only.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `checks` | what each check finds in what was read: pure |
+//! | `rights` | which rights the service account should have |
+
+mod checks;
+mod rights;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use clap::Args as ClapArgs;
+use futures::StreamExt;
+use futures::stream;
+use pod_safety::explain::{Verdict, explain};
+use pod_safety::registry::Name;
+use pod_safety_shared::api::crds;
+use pod_safety_shared::authority::{Right, may, people};
+use pod_safety_shared::model::Budget;
+use pod_safety_shared::record::error_chain;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, open};
+use super::explain::Look;
+use super::paint::{Paint, Tone};
+use super::{API_VERSION, Exit, plural};
+use checks::{Health, Kcm, Symptom};
+
+/// How many questions about rights are under way at a time.
+const QUESTIONS: usize = 8;
+
+/// At the end of `--help`.
+const EXIT_CODES: &str =
+    "Ends with 0 if nothing must be mended, 1 after an error, 2 for wrong usage, 3 if something must.";
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub(super) struct Args {
+    #[command(flatten)]
+    print: PrintArgs,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// What was found, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    verdict: &'static str,
+    checks: &'a [Symptom],
+}
+
+impl Args {
+    pub(super) fn main(self) -> anyhow::Result<Exit> {
+        block_on(self.run())
+    }
+
+    async fn run(self) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        let symptoms = examine(&session).await?;
+        let ill = symptoms.iter().any(|symptom| symptom.health == Health::Problem);
+        let verdict = if ill { "Problems" } else { "Fine" };
+        let document = Document { api_version: API_VERSION, kind: "Diagnosis", verdict, checks: &symptoms };
+        let paint = self.print.paint();
+        self.print.output.print(&document, || page(&symptoms, paint))?;
+        Ok(self.print.exit(ill))
+    }
+}
+
+/// Every check.
+async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
+    let look = Look::at(session, None).await?;
+    let server = session.connection.server().await?;
+    let wall = session.env.clock.wall();
+    let mut symptoms = vec![checks::version(&server.version)];
+    let sets = session.items("/apis/apps/v1/statefulsets").await;
+    symptoms.extend(look.scene(|scene| {
+        let mut all = checks::clocks(&scene.view, server.date, wall);
+        all.push(checks::leader(scene.running, wall));
+        all
+    }));
+    symptoms.extend(custom_kinds(session).await);
+    symptoms.push(rights_of(session, &look).await);
+    symptoms.push(checks::policies(look.policies));
+    let ours = look.controllers.clone();
+    symptoms.extend(checks::twins(&kcm(session).await, look.running.mode, &ours));
+    symptoms.extend(look.scene(|scene| {
+        let mut all = if ours.contains(&Name::Fencing) { checks::devices(&scene.view) } else { Vec::new() };
+        let never = |budget: &&Budget| explain(budget, &scene.view, scene.now).verdict == Verdict::Never;
+        all.push(checks::budgets(&scene.view.budgets().filter(never).collect::<Vec<_>>()));
+        all
+    }));
+    match sets {
+        Ok(sets) => symptoms.push(checks::graceless(&sets)),
+        Err(error) => symptoms.push(checks::unread(
+            "GracePeriods",
+            &format!("StatefulSets may not be read: {}", error_chain(&error)),
+        )),
+    }
+    symptoms.extend(look.missing().into_iter().map(|sentence| checks::unread("YourRights", &sentence)));
+    Ok(symptoms)
+}
+
+/// Our kinds, as the cluster has them.
+async fn custom_kinds(session: &Session) -> Vec<Symptom> {
+    let ours = crds();
+    let mut there: BTreeMap<String, Result<Option<Value>, String>> = BTreeMap::new();
+    for crd in &ours {
+        let name = crd["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+        let answer = match session.whole(&path).await {
+            Ok(crd) => Ok(Some(crd)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error_chain(&error)),
+        };
+        there.insert(name.to_owned(), answer);
+    }
+    checks::crds(&ours, |name| there.get(name).cloned().unwrap_or(Ok(None)))
+}
+
+/// What the service account may not do of what it needs.
+async fn rights_of(session: &Session, look: &Look) -> Symptom {
+    let account = look.account.clone();
+    let me = people::whoami(&session.connection).await.unwrap_or_default();
+    let user = (me != account).then_some(account.as_str());
+    let wanted = rights::needed(look.settings.mode, &look.controllers);
+    let answers = stream::iter(wanted.iter())
+        .map(|right| async move { (right, may(&session.connection, user, right).await) });
+    let answers: Vec<_> = answers.buffer_unordered(QUESTIONS).collect().await;
+    let mut lacking: Vec<Right> = Vec::new();
+    for (right, answer) in answers {
+        match answer {
+            Ok(true) => {}
+            Ok(false) => lacking.push(right.clone()),
+            Err(error) => {
+                let why = format!("what {account} may do was not answered: {}", error_chain(&error));
+                return checks::unread("Rights", &why);
+            }
+        }
+    }
+    lacking.sort();
+    checks::rights(&account, wanted.len(), &lacking)
+}
+
+/// kube-controller-manager, as far as it can be seen.
+async fn kcm(session: &Session) -> Kcm {
+    let pods = session
+        .items("/api/v1/namespaces/kube-system/pods?labelSelector=component=kube-controller-manager")
+        .await;
+    let arguments = |pod: &Value| -> Vec<String> {
+        let container = &pod["spec"]["containers"][0];
+        let texts = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let all = texts(&container["command"]).into_iter().chain(texts(&container["args"]));
+        all.filter_map(|one| one.as_str().map(str::to_owned)).collect()
+    };
+    match pods {
+        Ok(pods) if !pods.is_empty() => Kcm::Arguments(pods.iter().map(arguments).collect()),
+        _ => {
+            let lease = session
+                .whole("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager")
+                .await;
+            let wall = session.env.clock.wall();
+            let leads = lease.is_ok_and(|lease| {
+                let renewed = lease
+                    .pointer("/spec/renewTime")
+                    .and_then(Value::as_str)
+                    .and_then(|at| at.parse::<jiff::Timestamp>().ok());
+                renewed.is_some_and(|at| wall.as_second().saturating_sub(at.as_second()) < 60)
+            });
+            Kcm::Hidden { leads }
+        }
+    }
+}
+
+fn page(symptoms: &[Symptom], paint: Paint) -> String {
+    let mut text = String::new();
+    let mut sorted: Vec<&Symptom> = symptoms.iter().collect();
+    sorted.sort_by_key(|symptom| std::cmp::Reverse(symptom.health));
+    for Symptom { check, health, what, why, remedy } in sorted {
+        let tone = match health {
+            Health::Fine => Tone::Good,
+            Health::Unknown => Tone::Plain,
+            Health::Attention => Tone::Attention,
+            Health::Problem => Tone::Bad,
+        };
+        let line = paint.wrap(&format!("{} {check}: {what}", paint.mark(tone)), 2);
+        let _infallible =
+            writeln!(text, "{}", if tone == Tone::Plain { line } else { paint.tone(tone, &line) });
+        if !why.is_empty() {
+            let _infallible = writeln!(text, "{}", paint.wrap(&format!("    why   {why}"), 10));
+        }
+        if !remedy.is_empty() {
+            let _infallible = writeln!(text, "    do    {remedy}");
+        }
+    }
+    let of = |health: Health| symptoms.iter().filter(|symptom| symptom.health == health).count();
+    let (problems, attention, unknown) = (of(Health::Problem), of(Health::Attention), of(Health::Unknown));
+    let _infallible = writeln!(
+        text,
+        "\n{} to mend, {attention} to know, {unknown} not known, {} fine. Nothing was changed.",
+        plural(problems, "thing"),
+        of(Health::Fine)
+    );
+    text
+}

@@ -1,0 +1,375 @@
+//! What is read for an answer, as far as whoever asks may read it.
+
+use anyhow::{Context, bail};
+use jiff::Timestamp;
+use pod_safety::explain::{Attachment, Policies, Running, Said, Scene, Settings};
+use pod_safety::registry::Name;
+use pod_safety_shared::cache::{Snapshot, Unread};
+use pod_safety_shared::client::{ApiError, Call};
+use pod_safety_shared::model::Kind;
+use serde_json::Value;
+
+use crate::cli::cluster::Session;
+use crate::cli::run;
+
+/// What the controllers read that decide about pods and nodes.
+const KINDS: [Kind; 11] = [
+    Kind::Nodes,
+    Kind::NodeLeases,
+    Kind::Pods,
+    Kind::ReplicaSets,
+    Kind::StatefulSets,
+    Kind::Budgets,
+    Kind::FenceDevices,
+    Kind::FencePolicies,
+    Kind::NodeFences,
+    Kind::FenceEvidences,
+    Kind::Remediations,
+];
+
+/// By this label our own pods and policies are found.
+const OURS: &str = "labelSelector=app.kubernetes.io/name=pod-safety";
+
+/// So many Events of a namespace are read: those beyond are of other times.
+const EVENTS: usize = 1_000;
+
+/// The cluster as it was read.
+pub(in crate::cli) struct Look {
+    pub(in crate::cli) snapshot: Snapshot,
+    pub(in crate::cli) settings: Settings,
+    pub(in crate::cli) running: Running,
+    pub(in crate::cli) policies: Policies,
+    /// Which controllers run.
+    pub(in crate::cli) controllers: Vec<Name>,
+    /// As whom.
+    pub(in crate::cli) account: String,
+    said: Vec<Said>,
+    attachments: Vec<Attachment>,
+    unread: Vec<Unread>,
+    refused: Vec<String>,
+    wall: Timestamp,
+}
+
+impl Session {
+    /// An object with all of its fields.
+    pub(in crate::cli) async fn whole(&self, path: &str) -> Result<Value, ApiError> {
+        self.connection.send(Call::get(path).whole()).await?.whole().map_err(ApiError::Undecodable)
+    }
+
+    /// The items of a list, with all of their fields.
+    pub(in crate::cli) async fn items(&self, path: &str) -> Result<Vec<Value>, ApiError> {
+        let mut list = self.whole(path).await?;
+        Ok(match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        })
+    }
+}
+
+impl Look {
+    /// Reads all that may be read; pods at least in `namespace`.
+    pub(in crate::cli) async fn at(session: &Session, namespace: Option<&str>) -> anyhow::Result<Self> {
+        let nothing = &mut |_: Kind, _: &_| {};
+        let (snapshot, unread) =
+            Snapshot::read_allowed(&session.connection, &session.env, &KINDS, namespace, nothing).await?;
+        let wall = session.env.clock.wall();
+        let mut refused = Vec::new();
+        let Ours { settings, running, controllers, account } = running(session, wall, &mut refused).await;
+        let bindings =
+            format!("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings?{OURS}");
+        let policies = session.items(&bindings).await.map_or(Policies::Unread, |all| force_delete(&all));
+        let attachments = match session.items("/apis/storage.k8s.io/v1/volumeattachments").await {
+            Ok(all) => all.iter().filter_map(Attachment::of).collect(),
+            Err(_) => {
+                refused.push(
+                    "You may not list volumeattachments: which node holds which volume is not known."
+                        .to_owned(),
+                );
+                Vec::new()
+            }
+        };
+        Ok(Self {
+            snapshot,
+            settings,
+            running,
+            policies,
+            controllers,
+            account,
+            said: Vec::new(),
+            attachments,
+            unread,
+            refused,
+            wall,
+        })
+    }
+
+    /// What was said of an object.
+    pub(in crate::cli) async fn hear(&mut self, session: &Session, namespace: &str, kind: &str, name: &str) {
+        let fields = format!("fieldSelector=involvedObject.name={name},involvedObject.kind={kind}");
+        self.take(session, namespace, &fields).await;
+    }
+
+    /// What was said in a namespace.
+    pub(in crate::cli) async fn hear_all(&mut self, session: &Session, namespace: &str) {
+        self.take(session, namespace, &format!("limit={EVENTS}")).await;
+    }
+
+    async fn take(&mut self, session: &Session, namespace: &str, query: &str) {
+        match session.items(&format!("/api/v1/namespaces/{namespace}/events?{query}")).await {
+            Ok(events) => self.said.extend(events.iter().filter_map(Said::of)),
+            Err(_) => self.refused.push(format!(
+                "You may not list events in namespace {namespace}: what was said there is not known."
+            )),
+        }
+    }
+
+    /// The StatefulSet of this name.
+    pub(in crate::cli) async fn set(
+        &self,
+        session: &Session,
+        namespace: &str,
+        name: &str,
+    ) -> anyhow::Result<Value> {
+        match session.whole(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}")).await {
+            Ok(set) => Ok(set),
+            Err(error) if error.is_not_found() => {
+                bail!("there is no statefulset {name} in namespace {namespace}")
+            }
+            Err(error) => Err(error).context("reading the StatefulSet"),
+        }
+    }
+
+    /// Answers from what was read.
+    pub(in crate::cli) fn scene<T>(&self, ask: impl FnOnce(&Scene<'_>) -> T) -> T {
+        let guard = self.snapshot.view();
+        ask(&Scene {
+            view: guard.view(),
+            now: self.snapshot.at(),
+            wall: self.wall,
+            settings: &self.settings,
+            running: &self.running,
+            policies: self.policies,
+            said: &self.said,
+            attachments: &self.attachments,
+        })
+    }
+
+    /// What could not be read, and what is therefore not known: a sentence each.
+    pub(in crate::cli) fn missing(&self) -> Vec<String> {
+        let absent = |one: &&Unread| one.error.source.code() == Some(404);
+        let mut all: Vec<String> = Vec::new();
+        let kinds: Vec<&str> =
+            self.unread.iter().filter(absent).map(|one| one.error.kind.resource()).collect();
+        if !kinds.is_empty() {
+            all.push(format!("This cluster does not have the kinds {} of pod-safety.dev: fencing and confirmations do not work without them. pod-safety manifests prints them.", kinds.join(", ")));
+        }
+        let ours: Vec<&str> = self
+            .unread
+            .iter()
+            .filter(|one| !absent(one) && one.error.kind.is_ours())
+            .map(|one| one.error.kind.resource())
+            .collect();
+        if !ours.is_empty() {
+            all.push(format!(
+                "You may not list {}: what fencing does, and which proof there is, is not known.",
+                ours.join(", ")
+            ));
+        }
+        for Unread { error, only } in self.unread.iter().filter(|one| !one.error.kind.is_ours()) {
+            let (resource, unknown) = (error.kind.resource(), unknown(error.kind));
+            all.push(match only {
+                Some(namespace) => {
+                    format!("You may list {resource} only in namespace {namespace}: {unknown}.")
+                }
+                None => format!("You may not list {resource}: {unknown}."),
+            });
+        }
+        all.extend(self.refused.iter().cloned());
+        all
+    }
+}
+
+/// What is not known without a kind.
+const fn unknown(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Nodes => "whether its node is heard is not known",
+        Kind::NodeLeases => {
+            "when kubelets renewed their Leases is not known, and without that nothing is decided about missing nodes"
+        }
+        Kind::Pods => "what else runs on its node is not counted",
+        Kind::Budgets => "what an eviction would be answered is not known",
+        Kind::Deployments | Kind::ReplicaSets | Kind::StatefulSets | Kind::ReplicationControllers => {
+            "whose pods are whose is known only in part"
+        }
+        Kind::FenceDevices
+        | Kind::FencePolicies
+        | Kind::NodeFences
+        | Kind::FenceEvidences
+        | Kind::Remediations => "what fencing does is not known",
+    }
+}
+
+/// What the policy about force deletions does, by its bindings.
+fn force_delete(bindings: &[Value]) -> Policies {
+    let of_it = |binding: &&Value| {
+        let policy = binding.pointer("/spec/policyName").and_then(Value::as_str);
+        policy.is_some_and(|name| name.ends_with("-force-delete"))
+    };
+    let found: Vec<&Value> = bindings.iter().filter(of_it).collect();
+    let denies = |binding: &&Value| {
+        let actions = binding.pointer("/spec/validationActions").and_then(Value::as_array);
+        actions.is_some_and(|actions| actions.iter().any(|action| action == "Deny"))
+    };
+    match (found.is_empty(), found.iter().any(denies)) {
+        (true, _) => Policies::Absent,
+        (false, true) => Policies::Deny,
+        (false, false) => Policies::Audit,
+    }
+}
+
+/// What is known of our own processes.
+struct Ours {
+    settings: Settings,
+    running: Running,
+    controllers: Vec<Name>,
+    account: String,
+}
+
+/// Who runs, and by which settings: by the arguments of our pods, read as `run` reads them.
+async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) -> Ours {
+    let mut running = Running::default();
+    let mut config = run::settings(&[]);
+    let mut lease = ("kube-system".to_owned(), "pod-safety".to_owned());
+    let pods = session.items(&format!("/api/v1/pods?{OURS}")).await;
+    if pods.is_err() {
+        refused.push(
+            "You may not list pods in all namespaces: in which mode pod-safety runs is not known.".to_owned(),
+        );
+    }
+    let pods = pods.unwrap_or_default();
+    for args in pods.iter().filter_map(arguments) {
+        if let Some(said) = run::settings(&args) {
+            running.mode = Some(said.mode);
+            if let Some(by) = &said.lease {
+                lease = (by.namespace.clone(), by.name.clone());
+            }
+            config = Some(said);
+        }
+    }
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", lease.0, lease.1);
+    match session.whole(&path).await {
+        Ok(lease) => lead(&mut running, &lease, &pods, wall),
+        Err(error) if error.is_not_found() => {}
+        Err(_) => {
+            running.unread = true;
+            refused
+                .push(format!("You may not read the lease {}/{}: who leads is not known.", lease.0, lease.1));
+        }
+    }
+    let account = pods
+        .first()
+        .and_then(account)
+        .unwrap_or_else(|| "system:serviceaccount:pod-safety:pod-safety".to_owned());
+    let controllers = config.as_ref().map_or(Vec::new(), |config| config.controllers.clone());
+    let settings = config.map_or_else(Settings::default, |config| Settings {
+        mode: config.mode,
+        pod_gc: config.pod_gc,
+        node_lifecycle: config.node_lifecycle,
+    });
+    Ours { settings, running, controllers, account }
+}
+
+/// As whom a pod speaks.
+fn account(pod: &Value) -> Option<String> {
+    let (namespace, name) =
+        (pod["metadata"]["namespace"].as_str()?, pod["spec"]["serviceAccountName"].as_str()?);
+    Some(format!("system:serviceaccount:{namespace}:{name}"))
+}
+
+/// Who leads, by the lease.
+fn lead(running: &mut Running, lease: &Value, pods: &[Value], wall: Timestamp) {
+    let text = |value: &Value, pointer: &str| {
+        value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let holder = text(lease, "/spec/holderIdentity");
+    let renewed = text(lease, "/spec/renewTime").parse::<Timestamp>().ok();
+    let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
+    let over = renewed.is_none_or(|at| wall.as_second() > at.as_second().saturating_add(seconds));
+    let name = holder.rsplit_once('_').map_or(holder.as_str(), |(pod, _)| pod).to_owned();
+    if over {
+        running.stale = renewed.filter(|_| !name.is_empty());
+    } else if !name.is_empty() {
+        let pod = pods.iter().find(|pod| text(pod, "/metadata/name") == name);
+        running.leader_node = pod.map(|pod| text(pod, "/spec/nodeName")).filter(|node| !node.is_empty());
+        running.leader = Some(name.clone());
+    }
+    let ready = |pod: &&Value| {
+        let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+        conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+    };
+    running.standbys = pods.iter().filter(ready).filter(|pod| text(pod, "/metadata/name") != name).count();
+}
+
+/// The arguments of `run` in a pod of ours; what its environment says counts as arguments, as it does there.
+fn arguments(pod: &Value) -> Option<Vec<String>> {
+    let containers = pod.pointer("/spec/containers")?.as_array()?;
+    let is_run = |container: &&Value| container.pointer("/args/0").is_some_and(|first| first == "run");
+    let container = containers.iter().find(is_run)?;
+    let texts = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned)).collect()
+    };
+    let mut args: Vec<String> = texts(&container["args"]).into_iter().skip(1).collect();
+    for variable in container["env"].as_array().into_iter().flatten() {
+        let (Some(name), Some(value)) = (variable["name"].as_str(), variable["value"].as_str()) else {
+            continue;
+        };
+        let Some(flag) = name.strip_prefix("POD_SAFETY_") else { continue };
+        let flag = format!("--{}", flag.to_lowercase().replace('_', "-"));
+        if !args.iter().any(|arg| arg.split('=').next() == Some(&flag)) {
+            args.push(format!("{flag}={value}"));
+        }
+    }
+    Some(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_of_a_pod_are_read_with_its_environment() {
+        let pod = json!({ "spec": { "containers": [{ "name": "pod-safety", "args": ["run", "--mode=replace", "--pod-gc-quarantine=7s"],
+            "env": [{ "name": "POD_SAFETY_MODE", "value": "observe" }, { "name": "POD_SAFETY_TRUST_OUT_OF_SERVICE_TAINT", "value": "true" },
+                { "name": "POD_SAFETY_NODE_NAME", "valueFrom": {} }] }] } });
+        let config = run::settings(&arguments(&pod).unwrap()).unwrap();
+        assert_eq!(config.mode.name(), "replace");
+        assert_eq!(config.pod_gc.quarantine.as_secs(), 7);
+        assert!(config.pod_gc.trust_out_of_service_taint);
+    }
+
+    #[test]
+    fn a_policy_that_only_warns_refuses_nothing() {
+        let binding = |actions: Value| json!({ "spec": { "policyName": "pod-safety-force-delete", "validationActions": actions } });
+        assert_eq!(force_delete(&[]), Policies::Absent);
+        assert_eq!(force_delete(&[binding(json!(["Warn", "Audit"]))]), Policies::Audit);
+        assert_eq!(force_delete(&[binding(json!(["Deny", "Audit"]))]), Policies::Deny);
+    }
+
+    #[test]
+    fn a_lease_that_was_not_renewed_has_no_leader() {
+        let wall: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+        let lease = |renewed: &str| json!({ "spec": { "holderIdentity": "pod-safety-x_00ff", "renewTime": renewed, "leaseDurationSeconds": 15 } });
+        let pods = [json!({ "metadata": { "name": "pod-safety-x" }, "spec": { "nodeName": "a" } })];
+        let mut running = Running::default();
+        lead(&mut running, &lease("2026-01-01T00:00:55.000000Z"), &pods, wall);
+        assert_eq!(
+            (running.leader.as_deref(), running.leader_node.as_deref()),
+            (Some("pod-safety-x"), Some("a"))
+        );
+        let mut running = Running::default();
+        lead(&mut running, &lease("2026-01-01T00:00:30.000000Z"), &pods, wall);
+        assert!(running.leader.is_none() && running.stale.is_some());
+    }
+}

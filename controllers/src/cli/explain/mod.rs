@@ -1,0 +1,256 @@
+//! `pod-safety explain`: why something is as it is. Reads only.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `look` | what is read, as far as whoever asks may read it |
+//! | `page` | an answer for people and for programs |
+//! | `contents` | what is in a namespace |
+//! | `pdb` | budgets, which have answers of their own |
+//! | `timeline` | what happened, with durations |
+
+mod contents;
+mod look;
+mod page;
+mod pdb;
+mod timeline;
+
+use std::sync::Arc;
+
+use anyhow::bail;
+use clap::Args as ClapArgs;
+use pod_safety::explain::{Answer, Standing, explain_namespace, explain_node, explain_pod, explain_set};
+use pod_safety_shared::model::Pod;
+
+use super::Exit;
+use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, name, open};
+use super::watch::{Shown, WatchArgs};
+pub(super) use look::Look;
+use page::{Document, page};
+pub(super) use pdb::tone;
+pub(super) use timeline::TimelineArgs;
+
+/// At the end of `--help`.
+const EXIT_CODES: &str = "Ends with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something does not go on \
+    until somebody does something.";
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub(super) struct Args {
+    /// What: pod (po), node (no), statefulset (sts), namespace (ns), pdb; or with its name, as in pod/NAME
+    #[arg(value_name = "KIND[/NAME]", value_parser = What::parse)]
+    what: (What, Option<String>),
+
+    /// Which one. A pdb without a name: a table of all of them
+    #[arg(value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+
+    /// Its namespace. Default: that of the kubeconfig's context, else the only one that has such a pod
+    #[arg(short, long, value_name = "NAME", value_parser = name)]
+    namespace: Option<String>,
+
+    /// With what lets go of what holds it: `resolve`.
+    #[arg(skip)]
+    steps: bool,
+
+    #[command(flatten)]
+    watch: WatchArgs,
+
+    #[command(flatten)]
+    print: PrintArgs,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// Of which kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Pod,
+    Node,
+    Set,
+    Namespace,
+    Pdb,
+}
+
+impl What {
+    fn parse(text: &str) -> Result<(Self, Option<String>), String> {
+        let (kind, of) = match text.split_once('/') {
+            Some((kind, of)) => (kind, Some(name(of)?)),
+            None => (text, None),
+        };
+        let what = match kind {
+            "pod" | "pods" | "po" => Self::Pod,
+            "node" | "nodes" | "no" => Self::Node,
+            "statefulset" | "statefulsets" | "sts" => Self::Set,
+            "namespace" | "namespaces" | "ns" => Self::Namespace,
+            "pdb" | "pdbs" | "poddisruptionbudget" | "poddisruptionbudgets" => Self::Pdb,
+            _ => {
+                return Err(
+                    "allowed is pod (po), node (no), statefulset (sts), namespace (ns) or pdb".to_owned()
+                );
+            }
+        };
+        Ok((what, of))
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Pod => "pod",
+            Self::Node => "node",
+            Self::Set => "statefulset",
+            Self::Namespace => "namespace",
+            Self::Pdb => "pdb",
+        }
+    }
+}
+
+/// Names that do not fit together.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BadUse {
+    /// `pod/a b`.
+    #[error("one name is enough: {0}/{1} or {0} {2}")]
+    TwoNames(&'static str, String, String),
+    /// `timeline pdb`.
+    #[error("of a {0} there is no timeline: allowed is pod (po) or node (no)")]
+    NoTimeline(&'static str),
+    /// `pod`.
+    #[error("which {0}? Give its name: {0} NAME")]
+    NoName(&'static str),
+}
+
+/// `resolve` is `explain` with the steps that let go.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub(super) struct ResolveArgs {
+    /// What: namespace (ns); or with its name, as in namespace/NAME
+    #[arg(value_name = "KIND[/NAME]", value_parser = namespace_kind)]
+    what: (What, Option<String>),
+
+    /// Which one
+    #[arg(value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+
+    #[command(flatten)]
+    print: PrintArgs,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+fn namespace_kind(text: &str) -> Result<(What, Option<String>), String> {
+    match What::parse(text) {
+        Ok((What::Namespace, of)) => Ok((What::Namespace, of)),
+        Ok(_) | Err(_) => Err("allowed is namespace (ns)".to_owned()),
+    }
+}
+
+impl ResolveArgs {
+    pub(super) fn main(self) -> anyhow::Result<Exit> {
+        let Self { what, name, print, cluster } = self;
+        let watch = WatchArgs::default();
+        Args { what, name, namespace: None, steps: true, watch, print, cluster }.main()
+    }
+}
+
+/// A name may stand in two places, and once.
+fn one_name(
+    (what, of): (What, Option<String>),
+    name: Option<String>,
+) -> Result<(What, Option<String>), BadUse> {
+    match (of, name) {
+        (Some(one), Some(other)) => Err(BadUse::TwoNames(what.word(), one, other)),
+        (one, other) => Ok((what, one.or(other))),
+    }
+}
+
+impl Args {
+    pub(super) fn main(self) -> anyhow::Result<Exit> {
+        let (what, name) = one_name(self.what.clone(), self.name.clone())?;
+        if what == What::Pdb {
+            return block_on(pdb::explain_pdb(self, name));
+        }
+        let Some(name) = name else { bail!(BadUse::NoName(what.word())) };
+        block_on(self.run(what, name))
+    }
+
+    async fn run(self, what: What, name: String) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        let paint = self.print.paint();
+        let ask = async || {
+            let answer = answer(&session, what, &name, self.namespace.as_deref(), self.steps).await?;
+            let document = Document::of(&answer);
+            let text = self.print.output.text(&document, || page(&answer, self.print.output, paint))?;
+            let line = format!("{} {}", answer.object, page::sentence(&answer.verdict));
+            let blocked = matches!(answer.verdict.standing, Standing::Blocked | Standing::Unknown);
+            Ok(Shown { text, line, exit: self.print.exit(blocked) })
+        };
+        self.watch.show(&session.env, self.print.output, ask).await
+    }
+}
+
+/// The answer about one object, by what may be read now.
+async fn answer(
+    session: &Session,
+    what: What,
+    name: &str,
+    given: Option<&str>,
+    steps: bool,
+) -> anyhow::Result<Answer> {
+    let own = session.connection.default_namespace();
+    let namespace = given.unwrap_or(own);
+    let mut look = Look::at(session, Some(namespace)).await?;
+    let mut answer = match what {
+        What::Pod => {
+            let pod = found(&look, given, own, name)?;
+            look.hear(session, &pod.key.namespace, "Pod", name).await;
+            look.scene(|scene| explain_pod(&pod, scene))
+        }
+        What::Node => {
+            look.hear(session, "default", "Node", name).await;
+            let node = look.scene(|scene| explain_node(&Arc::from(name), scene));
+            let Some(answer) = node else { bail!("there is no node {name}, and no pod names it") };
+            answer
+        }
+        What::Set => {
+            let set = look.set(session, namespace, name).await?;
+            look.hear_all(session, namespace).await;
+            look.scene(|scene| explain_set(&set, scene))
+        }
+        What::Namespace => {
+            let (namespace, contents) = contents::read(session, name).await?;
+            look.scene(|scene| explain_namespace(&namespace, &contents, steps, scene))
+        }
+        What::Pdb => bail!("a budget is explained otherwise"),
+    };
+    answer.missing.extend(look.missing());
+    Ok(answer)
+}
+
+/// The pod of this name: in the namespace that was given, in the usual one, or in the only one that has it.
+fn found(look: &Look, given: Option<&str>, own: &str, name: &str) -> anyhow::Result<Pod> {
+    look.scene(|scene| {
+        let mut all: Vec<&Pod> = scene.view.all_pods().filter(|pod| *pod.key.name == *name).collect();
+        all.sort_by_key(|pod| pod.key.clone());
+        let within = |namespace: &str| all.iter().find(|pod| *pod.key.namespace == *namespace).copied();
+        let unread = look.missing().into_iter().find(|one| one.contains("list pods"));
+        let unread = unread.map_or(String::new(), |why| format!(". {why}"));
+        match (given, all.as_slice()) {
+            (Some(namespace), _) => within(namespace)
+                .cloned()
+                .ok_or_else(|| anyhow::anyhow!("there is no pod {name} in namespace {namespace}{unread}")),
+            (None, []) => bail!("there is no pod {name} in any namespace that you may read{unread}"),
+            (None, [one]) => Ok((*one).clone()),
+            (None, several) => match within(own) {
+                Some(pod) => Ok(pod.clone()),
+                None => {
+                    let namespaces: Vec<&str> = several.iter().map(|pod| &*pod.key.namespace).collect();
+                    bail!(
+                        "{} pods are called {name}: in the namespaces {}. Say which with -n",
+                        several.len(),
+                        namespaces.join(" and ")
+                    )
+                }
+            },
+        }
+    })
+}

@@ -1,0 +1,219 @@
+//! Three nodes, of which one is lost, at 10:23:05 of 21 November 2026.
+
+use std::cell::Cell;
+
+use pod_safety::explain::{Attachment, Policies, Running, Said, Scene, Settings};
+use pod_safety_shared::drive::Mode;
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::{World, at};
+use serde_json::{Value, json};
+
+/// 10:14:05, when worker-b1 was last heard.
+const SILENT: i64 = 1_795_256_045;
+/// 10:23:05.
+const NOW: u64 = 540;
+
+pub(in crate::cli) struct Stage {
+    world: World,
+    version: Cell<u64>,
+    pub(in crate::cli) settings: Settings,
+    pub(in crate::cli) running: Running,
+    pub(in crate::cli) policies: Policies,
+    said: Vec<Said>,
+    attachments: Vec<Attachment>,
+}
+
+pub(in crate::cli) fn terminating(pod: &mut Value) {
+    pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T10:20:25Z");
+    pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+    pod["status"]["containerStatuses"] = json!([{ "state": { "running": {} } }]);
+}
+
+pub(in crate::cli) fn ready(pod: &mut Value) {
+    pod["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
+}
+
+/// As the API has it.
+pub(in crate::cli) fn set(name: &str, replicas: u32) -> Value {
+    json!({ "metadata": { "namespace": "shop", "name": name, "uid": format!("uid-{name}") }, "spec": { "replicas": replicas } })
+}
+
+impl Stage {
+    pub(in crate::cli) fn unread(kinds: &[Kind]) -> World {
+        let world = World::listed_but(kinds);
+        world.wall(SILENT, at(0));
+        world
+    }
+
+    pub(in crate::cli) fn of(world: World) -> Self {
+        let running = Running {
+            mode: Some(Mode::Guard),
+            leader: Some("pod-safety-x".to_owned()),
+            standbys: 1,
+            ..Running::default()
+        };
+        Self {
+            world,
+            version: Cell::new(10),
+            settings: Settings::default(),
+            running,
+            policies: Policies::Deny,
+            said: Vec::new(),
+            attachments: Vec::new(),
+        }
+    }
+
+    /// All is well.
+    pub(in crate::cli) fn well() -> Self {
+        let stage = Self::of(Self::unread(&[]));
+        for (name, zone) in [("worker-a1", "zone-a"), ("worker-a2", "zone-a"), ("worker-b2", "zone-b")] {
+            stage.node_with(name, zone, "True", "2026-11-21T10:23:00Z", &json!([]), 0);
+        }
+        stage
+    }
+
+    /// worker-b1 fell silent, and shop/orders-1 was asked to end there.
+    pub(in crate::cli) fn lost() -> Self {
+        let stage = Self::well();
+        stage.node_with("worker-b1", "zone-b", "True", "2026-11-21T10:14:05Z", &json!([]), 0);
+        stage.lose(json!([
+            { "key": "node.kubernetes.io/unreachable", "effect": "NoSchedule", "timeAdded": "2026-11-21T10:14:55Z" },
+            { "key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-11-21T10:14:55Z" },
+        ]));
+        stage.pod_with("orders-1", "worker-b1", terminating);
+        stage
+    }
+
+    fn lose(&self, taints: Value) {
+        self.node_with("worker-b1", "zone-b", "Unknown", "2026-11-21T10:14:05Z", &taints, 50);
+    }
+
+    fn apply(&self, kind: Kind, mut object: Value, seconds: u64) {
+        self.version.set(self.version.get() + 1);
+        object["metadata"]["resourceVersion"] = json!(self.version.get().to_string());
+        self.world.apply(kind, &object, at(seconds));
+    }
+
+    fn node_with(&self, name: &str, zone: &str, ready: &str, heard: &str, taints: &Value, seconds: u64) {
+        let since = if ready == "True" { "2026-11-01T08:00:00Z" } else { "2026-11-21T10:14:55Z" };
+        let node = json!({
+            "metadata": { "name": name, "uid": format!("uid-{name}"), "creationTimestamp": "2026-11-01T08:00:00Z",
+                "labels": { "topology.kubernetes.io/zone": zone } },
+            "spec": { "taints": taints },
+            "status": { "nodeInfo": { "bootID": "boot-1" }, "conditions": [{ "type": "Ready", "status": ready,
+                "lastHeartbeatTime": heard, "lastTransitionTime": since }] },
+        });
+        self.apply(Kind::Nodes, node, seconds);
+        self.lease(name, heard, seconds);
+    }
+
+    fn lease(&self, name: &str, heard: &str, seconds: u64) {
+        let lease = json!({
+            "metadata": { "name": name, "namespace": "kube-node-lease", "uid": format!("lease-{name}") },
+            "spec": { "holderIdentity": name, "renewTime": heard.replace('Z', ".000000Z") },
+        });
+        self.apply(Kind::NodeLeases, lease, seconds);
+    }
+
+    /// A pod of the StatefulSet that its name says.
+    pub(in crate::cli) fn pod_with(&self, name: &str, node: &str, with: impl FnOnce(&mut Value)) {
+        let set = name.rsplit_once('-').map_or(name, |(set, _)| set);
+        let mut pod = json!({
+            "metadata": { "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "creationTimestamp": "2026-11-02T08:00:00Z",
+                "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": format!("uid-{set}"), "controller": true }] },
+            "spec": { "nodeName": node },
+            "status": { "phase": "Running" },
+        });
+        with(&mut pod);
+        self.apply(Kind::Pods, pod, 0);
+    }
+
+    pub(in crate::cli) fn policy(&self, minimum: &str) {
+        let policy = json!({ "metadata": { "name": "rack-b", "uid": "uid-policy" }, "spec": { "minimumEvidence": minimum,
+            "levels": [{ "name": "ipmi", "devices": [{ "namespace": "fence", "name": "ipmi-b1" }] }] } });
+        self.apply(Kind::FencePolicies, policy, 0);
+        let device = json!({ "metadata": { "namespace": "fence", "name": "ipmi-b1", "uid": "uid-device" },
+            "spec": { "driver": "Agent", "agent": "fence_ipmilan", "nodeSelector": {} },
+            "status": { "targets": [{ "node": "worker-b1", "power": "Unknown", "identity": "Unknown", "looked": "2026-11-21T10:22:35Z",
+                "message": "no answer from 10.0.8.21" }] } });
+        self.apply(Kind::FenceDevices, device, 0);
+    }
+
+    /// The incident, with attempts to switch it off and what was wrong with each.
+    pub(in crate::cli) fn fence(&self, phase: &str, tries: &[(&str, Option<&str>)]) {
+        let attempts: Vec<Value> = (1..)
+            .zip(tries)
+            .map(|(id, (at, wrong))| {
+                let power = if wrong.is_some() { "Unknown" } else { "Off" };
+                json!({ "id": id, "act": "off", "at": at, "withinSeconds": 60, "by": "pod-safety-x", "outcome": "done",
+                    "devices": [{ "namespace": "fence", "name": "ipmi-b1" }],
+                    "verified": { "power": power, "message": wrong.unwrap_or_default(), "samples": [{ "at": at, "power": power }] } })
+            })
+            .collect();
+        let fence = json!({
+            "metadata": { "name": "worker-b1-x", "uid": "uid-fence" },
+            "spec": { "node": self.life("boot-1"), "policy": "rack-b", "trigger": { "kind": "Detected", "reason": "silent" } },
+            "status": { "phase": phase, "message": "every level was tried 3 times", "attempts": attempts, "evidence": "worker-b1-e" },
+        });
+        self.apply(Kind::NodeFences, fence, NOW - 30);
+    }
+
+    fn life(&self, boot: &str) -> Value {
+        json!({ "name": "worker-b1", "uid": "uid-worker-b1", "bootID": boot })
+    }
+
+    pub(in crate::cli) fn proof(&self, kind: &str, boot: &str) {
+        let mut spec = json!({ "node": self.life(boot), "kind": kind, "by": "pod-safety-x" });
+        if kind == "Asserted" {
+            (spec["by"], spec["reason"]) = (json!("anna@example.com"), json!("PDU port 14 off, ticket 8123"));
+        } else {
+            spec["fence"] = json!("worker-b1-x");
+        }
+        let proof = json!({ "metadata": { "name": "worker-b1-e", "uid": "uid-proof" }, "spec": spec });
+        self.apply(Kind::FenceEvidences, proof, NOW - 20);
+    }
+
+    pub(in crate::cli) fn out_of_service(&self) {
+        self.lose(json!([{ "key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute" }]));
+    }
+
+    pub(in crate::cli) fn node_gone(&self) {
+        self.world.remove(Kind::Nodes, "uid-worker-b1", at(NOW - 10));
+    }
+
+    pub(in crate::cli) fn kubelet_lives(&self) {
+        self.world.witness("worker-b1", at(NOW - 8));
+        self.lease("worker-b1", "2026-11-21T10:23:01Z", NOW - 4);
+    }
+
+    pub(in crate::cli) fn said(&mut self, object: &str, reason: &str, message: &str) {
+        let at = "2026-11-21T10:22:40Z".parse().unwrap();
+        let (object, reason, message) = (object.to_owned(), reason.to_owned(), message.to_owned());
+        let by =
+            if reason == "ForceDeleteHeld" { "pod-safety" } else { "kube-controller-manager" }.to_owned();
+        self.said.push(Said { at, first: at, count: 3, object, reason, message, by, warning: true });
+    }
+
+    pub(in crate::cli) fn attached(&mut self, volume: &str, node: &str, hold: Option<&str>) {
+        let (name, volume, node) = ("csi-1".to_owned(), volume.to_owned(), node.to_owned());
+        self.attachments.push(Attachment { name, volume, node, hold: hold.map(str::to_owned) });
+    }
+
+    pub(in crate::cli) fn scene<T>(&self, ask: impl FnOnce(&Scene<'_>) -> T) -> T {
+        for name in ["worker-a1", "worker-a2", "worker-b2"] {
+            self.lease(name, "2026-11-21T10:23:02Z", NOW - 3);
+        }
+        self.world.hear(at(NOW));
+        let guard = self.world.read();
+        ask(&Scene {
+            view: guard.view(),
+            now: at(NOW),
+            wall: jiff::Timestamp::from_second(SILENT + i64::try_from(NOW).unwrap()).unwrap(),
+            settings: &self.settings,
+            running: &self.running,
+            policies: self.policies,
+            said: &self.said,
+            attachments: &self.attachments,
+        })
+    }
+}

@@ -1,0 +1,265 @@
+//! `pod-safety status`: the whole cluster on one screen. Reads only.
+
+use std::fmt::Write as _;
+
+use clap::Args as ClapArgs;
+use pod_safety::explain::{Blocked, Overview, Running, Trouble, Zone, since, span};
+use serde::Serialize;
+
+use super::cluster::{ConnectArgs, PrintArgs, block_on, open};
+use super::explain::Look;
+use super::paint::{Paint, Tone};
+use super::watch::{Shown, WatchArgs};
+use super::{API_VERSION, Exit, plural};
+
+/// At the end of `--help`.
+const EXIT_CODES: &str = "Ends with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something does not go on \
+    until somebody does something: pod-safety status && deploy.";
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub(super) struct Args {
+    #[command(flatten)]
+    watch: WatchArgs,
+
+    #[command(flatten)]
+    print: PrintArgs,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// The screen for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    verdict: &'static str,
+    server_version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leader: Option<&'a str>,
+    standbys: usize,
+    #[serde(flatten)]
+    overview: &'a Overview,
+}
+
+impl Args {
+    pub(super) fn main(self) -> anyhow::Result<Exit> {
+        block_on(self.run())
+    }
+
+    async fn run(self) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        let paint = self.print.paint();
+        let ask = async || {
+            let own = session.connection.default_namespace();
+            let look = Look::at(&session, Some(own)).await?;
+            // Who may not ask for it, misses no more than the version.
+            let server = session.connection.server().await.map(|server| server.version).unwrap_or_default();
+            let mut overview = look.scene(Overview::of);
+            overview.missing = look.missing();
+            let wall = session.env.clock.wall();
+            let document = document(&overview, &look.running, &server);
+            let text =
+                self.print.output.text(&document, || page(&overview, &look.running, &server, wall, paint))?;
+            Ok(Shown { text, line: line(&overview), exit: self.print.exit(overview.is_blocked()) })
+        };
+        self.watch.show(&session.env, self.print.output, ask).await
+    }
+}
+
+fn document<'a>(overview: &'a Overview, running: &'a Running, server_version: &'a str) -> Document<'a> {
+    Document {
+        api_version: API_VERSION,
+        kind: "Status",
+        verdict: if overview.is_blocked() { "Blocked" } else { "Clear" },
+        server_version,
+        mode: running.mode.map(|mode| mode.name()),
+        leader: running.leader.as_deref(),
+        standbys: running.standbys,
+        overview,
+    }
+}
+
+fn line(overview: &Overview) -> String {
+    let ready: usize = overview.zones.iter().map(|zone| zone.ready).sum();
+    let nodes: usize = overview.zones.iter().map(|zone| zone.nodes).sum();
+    let blocked: Vec<String> =
+        overview.blocked.iter().map(|one| format!("{}/{}", one.namespace, one.pod)).collect();
+    let blocked = if blocked.is_empty() { "none".to_owned() } else { blocked.join(" ") };
+    format!(
+        "status: {ready} of {nodes} nodes Ready, {} for a person, blocked pods: {blocked}",
+        plural(overview.troubles.len(), "thing")
+    )
+}
+
+/// The first line: who runs.
+fn head(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
+    let mut parts = Vec::new();
+    if !server.is_empty() {
+        parts.push(format!("Kubernetes {server}"));
+    }
+    parts.push(running.mode.map_or("mode unknown".to_owned(), |mode| format!("mode {}", mode.name())));
+    let leader = match (&running.leader, running.unread, running.stale) {
+        (Some(leader), ..) => {
+            let node = running.leader_node.as_deref().map_or(String::new(), |node| format!(" on {node}"));
+            format!("leader {leader}{node}, {}", plural(running.standbys, "standby"))
+        }
+        (None, true, _) => "leader unknown".to_owned(),
+        (None, false, Some(at)) => format!("no leader for {}", span(since(at, wall))),
+        (None, false, None) => "no leader".to_owned(),
+    };
+    parts.push(leader);
+    parts.join("   ")
+}
+
+fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timestamp, paint: Paint) -> String {
+    let tone = if overview.wait_for_proof == 0 { Tone::Good } else { Tone::Attention };
+    let promise = format!(
+        "{} at most one pod per StatefulSet identity: {} pods of StatefulSets, {} wait for proof",
+        paint.mark(tone),
+        overview.identities,
+        overview.wait_for_proof
+    );
+    let mut text = format!(
+        "{}\n{}\n",
+        paint.wrap(&head(running, server, wall), 2),
+        paint.tone(tone, &paint.wrap(&promise, 2))
+    );
+    if !overview.zones.is_empty() {
+        text.push('\n');
+        text.push_str(&zones(&overview.zones, paint));
+    }
+    if !overview.troubles.is_empty() {
+        let _infallible = write!(
+            text,
+            "\n{}\n{}",
+            paint.tone(Tone::Plain, "NEEDS A PERSON"),
+            troubles(&overview.troubles, paint)
+        );
+    }
+    if !overview.blocked.is_empty() {
+        let _infallible = write!(
+            text,
+            "\n{}\n{}",
+            paint.tone(Tone::Plain, "BLOCKED PODS"),
+            blocked(&overview.blocked, paint)
+        );
+    }
+    if overview.troubles.is_empty() && overview.blocked.is_empty() {
+        let _infallible = write!(
+            text,
+            "\n{}\n",
+            paint.tone(Tone::Good, &format!("{} nothing needs a person", paint.mark(Tone::Good)))
+        );
+    }
+    if !overview.missing.is_empty() {
+        text.push('\n');
+    }
+    for missing in &overview.missing {
+        let line = paint.wrap(&format!("{} {missing}", paint.mark(Tone::Attention)), 2);
+        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
+    }
+    text
+}
+
+fn zones(zones: &[Zone], paint: Paint) -> String {
+    let row = |zone: &Zone| {
+        let tone = if zone.ready == zone.nodes { Tone::Plain } else { Tone::Attention };
+        let brake = zone.brake.map_or("off".to_owned(), |reason| format!("on ({reason})"));
+        (
+            tone,
+            vec![zone.zone.clone(), format!("{}/{}", zone.ready, zone.nodes), zone.lost.to_string(), brake],
+        )
+    };
+    let rows: Vec<_> = zones.iter().map(row).collect();
+    paint.table(&["ZONE", "READY", "LOST", "BRAKE"], &rows)
+}
+
+fn troubles(troubles: &[Trouble], paint: Paint) -> String {
+    let mut text = String::new();
+    for trouble in troubles {
+        let tone = if trouble.blocks { Tone::Bad } else { Tone::Attention };
+        let line = format!("{} {}   {}", paint.mark(tone), trouble.object, trouble.message);
+        let _infallible =
+            writeln!(text, "{}\n    {}", paint.tone(tone, &paint.wrap(&line, 2)), trouble.command);
+    }
+    text
+}
+
+fn blocked(blocked: &[Blocked], paint: Paint) -> String {
+    let row = |one: &Blocked| {
+        let Blocked { namespace, pod, node, since, reason: _, needs } = one;
+        (Tone::Plain, vec![namespace.clone(), pod.clone(), node.clone(), since.clone(), needs.clone()])
+    };
+    let rows: Vec<_> = blocked.iter().map(row).collect();
+    paint.table(&["NAMESPACE", "POD", "NODE", "SINCE", "NEEDS"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::staged::{self, Stage};
+
+    fn told(stage: &Stage) -> (Overview, String) {
+        let overview = stage.scene(Overview::of);
+        let wall = "2026-11-21T10:23:05Z".parse().unwrap();
+        let text = page(&overview, &stage.running, "v1.36.3", wall, Paint::plain());
+        (overview, text)
+    }
+
+    #[test]
+    fn one_screen_says_what_needs_a_person() {
+        let stage = Stage::lost();
+        stage.pod_with("orders-0", "worker-a1", staged::ready);
+        let (overview, text) = told(&stage);
+        assert!(overview.is_blocked());
+        let golden = "Kubernetes v1.36.3   mode guard   leader pod-safety-x, 1 standby
+! at most one pod per StatefulSet identity: 2 pods of StatefulSets, 1 wait for proof
+
+ZONE    READY  LOST  BRAKE
+zone-a  2/2    0     off
+zone-b  1/2    1     off
+
+NEEDS A PERSON
+✖ node/worker-b1   Lost, last heard 9m00s ago, 1 of its pods wait for proof (Unproved)
+    pod-safety explain node worker-b1
+
+BLOCKED PODS
+NAMESPACE  POD       NODE       SINCE  NEEDS
+shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
+";
+        assert_eq!(text, golden);
+        assert_eq!(
+            line(&overview),
+            "status: 3 of 4 nodes Ready, 1 thing for a person, blocked pods: shop/orders-1"
+        );
+        let document = serde_json::to_value(document(&overview, &stage.running, "v1.36.3")).unwrap();
+        assert_eq!(
+            (&document["verdict"], &document["blocked"][0]["reason"]),
+            (&json!("Blocked"), &json!("Unproved"))
+        );
+    }
+
+    #[test]
+    fn where_all_is_well_nothing_blocks() {
+        let stage = Stage::well();
+        stage.pod_with("orders-0", "worker-a1", staged::ready);
+        let (overview, text) = told(&stage);
+        assert!(!overview.is_blocked(), "{text}");
+        assert!(text.contains("✔ nothing needs a person"), "{text}");
+    }
+
+    #[test]
+    fn that_nobody_leads_needs_a_person() {
+        let mut stage = Stage::well();
+        stage.running = Running::default();
+        let (overview, text) = told(&stage);
+        assert!(overview.is_blocked() && text.contains("✖ pod-safety   nobody leads"), "{text}");
+    }
+}

@@ -1,0 +1,56 @@
+//! Who may end a pod, and who may not.
+
+use pod_safety_shared::cache::Lookup;
+use pod_safety_shared::drive::Mode;
+use pod_safety_shared::model::{Node, Pod, Readiness};
+
+use super::answer::Answer;
+use super::pod::{Fate, is_stateful};
+use super::scene::{Policies, Scene};
+
+/// Adds who may delete it.
+pub(super) fn of_pod(answer: &mut Answer, pod: &Pod, name: &str, fate: &Fate, scene: &Scene<'_>) {
+    let node = scene.view.node(name);
+    let kubelet = match node {
+        Lookup::Known(Node { readiness: Readiness::Unknown, .. }) => "yes, when it is heard again".to_owned(),
+        Lookup::Known(_) => "yes, and it alone knows whether it has ended".to_owned(),
+        Lookup::Absent => "no: its node does not exist any more".to_owned(),
+        Lookup::Unknown(_) => "not known: the node may not be read".to_owned(),
+    };
+    answer.actor(format!("kubelet of {name}"), kubelet);
+    let heard = matches!(node, Lookup::Known(Node { readiness: Readiness::Ready, .. }));
+    let proof = match fate {
+        Fate::Claimed(_) => "yes: there is proof",
+        Fate::Left if heard => "no: its node is heard, so its kubelet must say so",
+        Fate::Held(_) | Fate::Witnessed | Fate::Ended | Fate::Unread(_) | Fate::Left => {
+            "yes, with proof, and never without"
+        }
+    };
+    let ours = match scene.running {
+        running if running.mode == Some(Mode::Observe) => "no: it runs in the mode observe".to_owned(),
+        running if !running.unread && running.leader.is_none() => {
+            "no: nobody leads. See pod-safety doctor".to_owned()
+        }
+        _ => proof.to_owned(),
+    };
+    answer.actor("pod-safety", ours);
+    let policy = "the policy pod-safety-force-delete";
+    let kcm = match scene.policies {
+        Policies::Deny => format!("no: refused by {policy}"),
+        Policies::Audit => format!("yes, without proof, when the Node is deleted or gets the taint out-of-service: {policy} only warns"),
+        Policies::Absent => "yes, without proof, when the Node is deleted or gets the taint out-of-service: no policy refuses it".to_owned(),
+        Policies::Unread => "not known: the admission policies may not be read".to_owned(),
+    };
+    if scene.running.mode != Some(Mode::Replace) {
+        answer.actor("kube-controller-manager", kcm);
+    }
+    let reason = if is_stateful(pod) { " and the annotation pod-safety.dev/break-glass=REASON" } else { "" };
+    let people = match scene.policies {
+        Policies::Deny => format!("no, but with the verb force-delete on pods{reason}"),
+        Policies::Audit | Policies::Absent => {
+            "nothing stops them, and two copies may then run: do not".to_owned()
+        }
+        Policies::Unread => "not known; two copies may then run: do not".to_owned(),
+    };
+    answer.actor("people, by --force", people);
+}

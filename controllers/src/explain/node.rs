@@ -1,0 +1,348 @@
+//! Why a node is as it is, and what waits for it.
+
+use std::sync::Arc;
+
+use pod_safety_shared::api::{Grade, KindOfEvidence, Phase};
+use pod_safety_shared::authority::Hold;
+use pod_safety_shared::cache::{Lookup, ZoneCount};
+use pod_safety_shared::drive::Subject;
+use pod_safety_shared::model::{Kind, Node, Pod, Policy, Readiness, SUSPECT_TAINT};
+
+use super::answer::{Answer, Finding, Judgement, Standing, since, span};
+use super::pod::{explain_pod, is_stateful};
+use super::scene::{Scene, object};
+use super::{history, proof};
+
+/// So many of its pods are listed.
+const PODS_SHOWN: usize = 20;
+
+/// Answers for the node of this name; none if nobody knows it, not even a pod.
+#[must_use]
+pub fn explain_node(name: &Arc<str>, scene: &Scene<'_>) -> Option<Answer> {
+    let node = match scene.view.node(name) {
+        Lookup::Known(node) => node,
+        Lookup::Unknown(why) => return Some(unreadable(name, why)),
+        Lookup::Absent => return gone(name, scene),
+    };
+    let pods = Pods::of(name, scene);
+    let mut answer = Answer::new(object("node", "", name), verdict(node, &pods, scene));
+    answer.facts = facts(node);
+    answer.facts.push(pods.words());
+    answer.history = history::of_node(node, scene);
+    answer.signals = signals(node, scene);
+    if node.readiness != Readiness::Ready {
+        answer.evidence = proof::of_node(node, scene);
+    }
+    answer.items = pods.items(scene);
+    notes(&mut answer, node, &pods, scene);
+    next(&mut answer, node, scene);
+    Some(answer)
+}
+
+fn unreadable(name: &str, why: &str) -> Answer {
+    let verdict = Judgement::new(
+        Standing::Unknown,
+        "NodeUnreadable",
+        format!("it cannot be read: {why}. Unknown is not absent."),
+    );
+    Answer::new(object("node", "", name), verdict)
+}
+
+/// Its Node does not exist, and pods name it.
+fn gone(name: &Arc<str>, scene: &Scene<'_>) -> Option<Answer> {
+    let pods = Pods::of(name, scene);
+    let first = pods.all.first()?;
+    let verdict = explain_pod(first, scene).verdict;
+    let mut answer = Answer::new(object("node", "", name), verdict);
+    answer.facts = vec!["there is no such Node".to_owned(), pods.words()];
+    answer.items = pods.items(scene);
+    answer.next("if the machine still runs: stop its kubelet, or let it register its Node again", "");
+    Some(answer)
+}
+
+/// The pods of a node, the ones that end first.
+struct Pods<'a> {
+    all: Vec<&'a Pod>,
+}
+
+impl<'a> Pods<'a> {
+    fn of(node: &str, scene: &Scene<'a>) -> Self {
+        let mut all: Vec<&Pod> = scene.view.pods_on(node).collect();
+        all.sort_by_key(|pod| (pod.deletion.is_none(), pod.key.namespace.clone(), pod.key.name.clone()));
+        Self { all }
+    }
+
+    /// Those that were asked to end and wait for the node.
+    fn waiting(&self) -> usize {
+        self.all.iter().filter(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers()).count()
+    }
+
+    fn words(&self) -> String {
+        let count = self.all.len();
+        let plural = if count == 1 { "" } else { "s" };
+        format!("{count} pod{plural}")
+    }
+
+    fn items(&self, scene: &Scene<'_>) -> Vec<super::Item> {
+        let answers = self.all.iter().map(|pod| explain_pod(pod, scene));
+        answers
+            .filter(|answer| answer.verdict.standing != Standing::Free)
+            .take(PODS_SHOWN)
+            .map(|answer| answer.item())
+            .collect()
+    }
+}
+
+/// The state of a node in one word.
+#[must_use]
+pub fn state(node: &Node, scene: &Scene<'_>) -> &'static str {
+    let counts = scene.view.proof_of(node).filter(|_| scene.has(Kind::FenceEvidences));
+    let incident = proof::incident(node, scene).map(|fence| fence.status.phase);
+    match (node.readiness, counts, incident) {
+        (Readiness::Ready, ..) if node.turns_away(SUSPECT_TAINT) => "Suspect",
+        (Readiness::Ready, ..) => "Ready",
+        (_, Some(proof), _) if proof.spec.kind == KindOfEvidence::Asserted => "ConfirmedDown",
+        (_, Some(_), _) => "Fenced",
+        (_, None, Some(Phase::Fencing)) => "Fencing",
+        (Readiness::NotReady | Readiness::Missing, None, _) => "NotReady",
+        (Readiness::Unknown, None, _) => "Lost",
+    }
+}
+
+fn verdict(node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) -> Judgement {
+    let state = state(node, scene);
+    let waiting = pods.waiting();
+    let wait = match waiting {
+        0 => "No pod waits for it.".to_owned(),
+        1 => "1 pod that was asked to end waits for it.".to_owned(),
+        count => format!("{count} pods that were asked to end wait for it."),
+    };
+    let fencing = fencing_holds(node, scene);
+    // What needs a person is said first.
+    let person = fencing.iter().find(|hold| hold.event().is_some());
+    let first = person.or(fencing.first());
+    let word = |text: String| format!("{text} {wait}");
+    match state {
+        "Ready" => match first {
+            Some(hold) => Judgement::new(Standing::Waiting, hold.reason(), format!("{hold}.")),
+            None => Judgement::new(Standing::Free, "Ready", "its kubelet says that it is well."),
+        },
+        "Suspect" => Judgement::new(
+            Standing::Waiting,
+            "Suspect",
+            "its kubelet has been silent for a while; no new pods are sent to it.",
+        ),
+        "Fenced" | "ConfirmedDown" => match first {
+            Some(hold) => {
+                let standing = if person.is_some() { Standing::Blocked } else { Standing::Released };
+                Judgement::new(standing, hold.reason(), format!("it is proved off. {hold}."))
+            }
+            None => Judgement::new(
+                Standing::Released,
+                "Proved",
+                word("it is proved off: the pods that were asked to end there are removed.".to_owned()),
+            ),
+        },
+        "NotReady" => Judgement::new(
+            standing(waiting),
+            "NotReady",
+            word("its kubelet is heard and says that it is not ready.".to_owned()),
+        ),
+        _ if first.is_none() && scene.running.leader.is_some() && scene.fencing(&node.name).acts => {
+            Judgement::new(
+                Standing::Waiting,
+                "Fencing",
+                word("nothing proves yet that it stopped; fencing takes its next step now.".to_owned()),
+            )
+        }
+        _ => {
+            let hold = first.map_or(String::new(), |hold| format!(" {hold}."));
+            let reason = first.map_or("Unproved", Hold::reason);
+            let stands = if person.is_none() && first.is_some_and(goes_on) {
+                Standing::Waiting
+            } else {
+                standing(waiting)
+            };
+            Judgement::new(stands, reason, word(format!("nothing proves that it stopped.{hold}")))
+        }
+    }
+}
+
+/// Whether an incident goes on by itself.
+const fn goes_on(hold: &Hold) -> bool {
+    matches!(
+        hold,
+        Hold::AttemptUnderWay { .. }
+            | Hold::NextAttempt { .. }
+            | Hold::Concurrency { .. }
+            | Hold::Cooldown { .. }
+            | Hold::WaitsForPods { .. }
+            | Hold::NotBackYet { .. }
+    )
+}
+
+const fn standing(waiting: usize) -> Standing {
+    if waiting == 0 { Standing::Waiting } else { Standing::Blocked }
+}
+
+/// What holds fencing back, by the controller itself.
+fn fencing_holds(node: &Node, scene: &Scene<'_>) -> Vec<Hold> {
+    let about = |(subject, hold)| match subject {
+        Subject::Everything => None,
+        Subject::Pod(_) | Subject::Node(_) | Subject::Budget(_) | Subject::Fencing { .. } => Some(hold),
+    };
+    scene.fencing(&node.name).holds.into_iter().filter_map(about).collect()
+}
+
+fn facts(node: &Node) -> Vec<String> {
+    let mut facts = Vec::new();
+    if !node.zone.is_empty() {
+        facts.push(zone_words(&node.zone));
+    }
+    if node.unschedulable {
+        facts.push("cordoned".to_owned());
+    }
+    let taints: Vec<&str> = node
+        .no_schedule
+        .iter()
+        .map(|key| &**key)
+        .chain(node.no_execute.iter().map(|taint| &*taint.key))
+        .collect();
+    let mut short: Vec<&str> = taints.iter().map(|key| key.rsplit('/').next().unwrap_or(key)).collect();
+    short.sort_unstable();
+    short.dedup();
+    if !short.is_empty() {
+        facts.push(format!("taints {}", short.join(", ")));
+    }
+    facts
+}
+
+/// KCM's key is region and zone with a null character between.
+#[must_use]
+pub fn zone_words(zone: &str) -> String {
+    match zone.split_once(":\0:") {
+        None if zone.is_empty() => "no zone".to_owned(),
+        None => zone.to_owned(),
+        Some((_, zone)) if !zone.is_empty() => zone.to_owned(),
+        Some((region, _)) => region.to_owned(),
+    }
+}
+
+/// Where signs of life come from, and when each was last seen.
+fn signals(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
+    let silent = node.readiness == Readiness::Unknown;
+    let seen = |at: Option<jiff::Timestamp>| {
+        at.map_or("never".to_owned(), |at| format!("{} ago", span(since(at, scene.wall))))
+    };
+    let finding =
+        |r#type, name: &str, met, detail: String| Finding { r#type, name: name.to_owned(), met, detail };
+    let lease = if scene.has(Kind::NodeLeases) {
+        let renewed = scene.view.lease(&node.name);
+        let words = renewed.map_or("there is none".to_owned(), |at| format!("renewed {}", seen(at)));
+        finding("Lease", "Lease", Some(!silent && renewed.is_some()), words)
+    } else {
+        finding("Lease", "Lease", None, "not read".to_owned())
+    };
+    let status =
+        finding("NodeStatus", "node status", Some(!silent), format!("reported {}", seen(node.heartbeat)));
+    let mut all = vec![lease, status];
+    for device in scene.view.devices() {
+        let Some(target) = device.status.targets.iter().find(|target| target.node == *node.name) else {
+            continue;
+        };
+        let on = match target.power.as_str() {
+            "On" => Some(true),
+            "Off" => Some(false),
+            _ => None,
+        };
+        let ago = seen(target.looked.parse().ok());
+        let message = if target.message.is_empty() { String::new() } else { format!(": {}", target.message) };
+        let name = format!("device {}/{}", device.namespace, device.name);
+        all.push(finding("Power", &name, on, format!("power {} {ago}{message}", target.power)));
+    }
+    all
+}
+
+fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
+    for (_, hold) in scene.lost(&node.name).holds {
+        answer.notes.push(format!("node-lifecycle: {hold}."));
+    }
+    for hold in fencing_holds(node, scene) {
+        let said = format!("{hold}");
+        if !answer.verdict.message.contains(&said) {
+            answer.notes.push(format!("fencing: {said}."));
+        }
+    }
+    let ZoneCount { ready, not_ready, excluded: _ } = scene.view.zone(&node.zone);
+    if node.readiness != Readiness::Ready {
+        answer.notes.push(format!(
+            "{}: {ready} of {} nodes are Ready.",
+            zone_words(&node.zone),
+            ready + not_ready
+        ));
+        if scene.has(Kind::FencePolicies) && policy(node, scene).is_none() {
+            answer.notes.push("No FencePolicy chooses it, so nobody switches it off: docs/fencing.md says how to have that done.".to_owned());
+        }
+    }
+    let held: Vec<&str> = scene
+        .attachments
+        .iter()
+        .filter(|one| one.node == *node.name)
+        .map(|one| one.volume.as_str())
+        .collect();
+    if !held.is_empty() && node.readiness != Readiness::Ready {
+        answer.notes.push(format!("Volumes that it holds: {}.", held.join(", ")));
+    }
+    let stateful = pods.all.iter().filter(|pod| is_stateful(pod) && pod.deletion.is_some()).count();
+    if stateful > 0 && scene.view.proof_of(node).is_none() && node.readiness != Readiness::Ready {
+        let released = match pods.waiting() {
+            1 => "1 pod is released".to_owned(),
+            count => format!("{count} pods are released"),
+        };
+        answer.notes.push(format!("If it is proved off now: {released}, {stateful} of StatefulSets."));
+    }
+}
+
+fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
+    let name = &node.name;
+    let proved = scene.view.proof_of(node).is_some() && scene.has(Kind::FenceEvidences);
+    match (node.readiness, proved) {
+        (Readiness::Ready, _) => {}
+        (_, true) => {
+            answer.next("the evidence is not true", format!("pod-safety withdraw {name} --reason TEXT"))
+        }
+        (Readiness::NotReady | Readiness::Missing, false) => {
+            answer.next("what its kubelet says", format!("kubectl describe node {name}"));
+        }
+        (Readiness::Unknown, false) => {
+            answer.next("the machine can be reached: restart its kubelet", "");
+            confirm(answer, node, scene);
+            if let Some(fence) = proof::incident(node, scene).filter(|fence| !fence.status.phase.is_over()) {
+                answer.next("how far fencing is", format!("kubectl get nodefence {} -o yaml", fence.name));
+            } else if policy(node, scene).is_some() {
+                answer.next(
+                    "have it switched off by its FencePolicy",
+                    format!("pod-safety fence {name} --reason TEXT"),
+                );
+            }
+        }
+    }
+}
+
+/// What a person can say of a machine that he knows to be off, if that is taken.
+pub(super) fn confirm(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
+    let name = &node.name;
+    match policy(node, scene) {
+        Some(policy) if policy.spec.minimum_evidence == Grade::Verified => answer.next(
+            format!("a person's word is not taken: the FencePolicy {} wants verified evidence (minimumEvidence). A device must say that it is off", policy.name),
+            "",
+        ),
+        _ => answer.next("the machine is off, or cut off from network and storage", format!("pod-safety confirm-down {name} --reason TEXT")),
+    }
+}
+
+/// The FencePolicy that chooses it.
+fn policy<'a>(node: &Node, scene: &Scene<'a>) -> Option<&'a Policy> {
+    let none = Default::default();
+    scene.view.policy_of(node.life.as_ref().map_or(&none, |life| &life.labels))
+}

@@ -1,0 +1,251 @@
+//! The whole cluster on one screen: what stands, what waits, what needs a person.
+
+use std::collections::BTreeMap;
+
+use pod_safety_shared::authority::Hold;
+use pod_safety_shared::model::{Kind, Node, Pod, Readiness};
+use serde::Serialize;
+
+use super::answer::{Answer, Standing, since, span};
+use super::node::{explain_node, state, zone_words};
+use super::pod::{asked_at, explain_pod, is_stateful};
+use super::scene::{Scene, pod_object};
+use super::{Verdict, explain};
+
+/// A zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Zone {
+    /// Its name.
+    pub zone: String,
+    /// How many of its nodes are Ready.
+    pub ready: usize,
+    /// Of how many.
+    pub nodes: usize,
+    /// How many are not heard.
+    pub lost: usize,
+    /// The reason by which nodes there are not given up or fenced, if one is: in one CamelCase word.
+    pub brake: Option<&'static str>,
+}
+
+/// Something that a person should look at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Trouble {
+    /// Which object.
+    pub object: String,
+    /// It does not go on without him.
+    pub blocks: bool,
+    /// What is wrong, for people.
+    pub message: String,
+    /// What says more.
+    pub command: String,
+}
+
+/// A pod that does not go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Blocked {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub pod: String,
+    /// Where.
+    pub node: String,
+    /// For how long.
+    pub since: String,
+    /// Why, in one CamelCase word.
+    pub reason: &'static str,
+    /// What it waits for, in few words.
+    pub needs: String,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overview {
+    /// How many pods of StatefulSets there are, each of which must be the only one of its name.
+    pub identities: usize,
+    /// How many of those are held until it is proved that they stopped.
+    pub wait_for_proof: usize,
+    /// The zones.
+    pub zones: Vec<Zone>,
+    /// What needs a person.
+    pub troubles: Vec<Trouble>,
+    /// The pods that do not go on.
+    pub blocked: Vec<Blocked>,
+    /// What could not be read, and what is therefore not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+}
+
+impl Overview {
+    /// By what was read.
+    #[must_use]
+    pub fn of(scene: &Scene<'_>) -> Self {
+        let mut overview = Self::default();
+        let stateful = scene.view.all_pods().filter(|pod| is_stateful(pod));
+        overview.identities = stateful.count();
+        overview.zones(scene);
+        overview.pods(scene);
+        overview.nodes(scene);
+        overview.budgets(scene);
+        overview.leader(scene);
+        overview
+            .troubles
+            .sort_by(|one, other| (!one.blocks, &one.object).cmp(&(!other.blocks, &other.object)));
+        overview
+    }
+
+    /// Whether something does not go on until somebody does something.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        !self.blocked.is_empty() || self.troubles.iter().any(|trouble| trouble.blocks)
+    }
+
+    fn zones(&mut self, scene: &Scene<'_>) {
+        let mut zones: BTreeMap<String, Zone> = BTreeMap::new();
+        for node in scene.view.nodes() {
+            let name = zone_words(&node.zone);
+            let zone = zones.entry(name.clone()).or_insert(Zone {
+                zone: name,
+                ready: 0,
+                nodes: 0,
+                lost: 0,
+                brake: None,
+            });
+            zone.nodes += 1;
+            zone.ready += usize::from(node.readiness == Readiness::Ready);
+            if node.readiness == Readiness::Unknown {
+                zone.lost += 1;
+                zone.brake = zone.brake.or(brake(node, scene));
+            }
+        }
+        self.zones = zones.into_values().collect();
+    }
+
+    fn pods(&mut self, scene: &Scene<'_>) {
+        let mut ending: Vec<&Pod> = scene.view.all_pods().filter(|pod| concerns(pod)).collect();
+        ending.sort_by_key(|pod| pod.key.clone());
+        for pod in ending {
+            let answer = explain_pod(pod, scene);
+            if answer.verdict.standing != Standing::Blocked {
+                continue;
+            }
+            self.wait_for_proof += usize::from(is_stateful(pod) && !pod.waits_for_finalizers());
+            let asked = pod.deletion.and_then(asked_at);
+            self.blocked.push(Blocked {
+                namespace: pod.key.namespace.to_string(),
+                pod: pod.key.name.to_string(),
+                node: pod.node.as_deref().unwrap_or("-").to_owned(),
+                since: asked.map_or("-".to_owned(), |at| span(since(at, scene.wall))),
+                reason: answer.verdict.reason,
+                needs: needs(pod, &answer),
+            });
+        }
+    }
+
+    fn nodes(&mut self, scene: &Scene<'_>) {
+        let mut nodes: Vec<&Node> =
+            scene.view.nodes().filter(|node| node.readiness != Readiness::Ready).collect();
+        nodes.sort_by_key(|node| node.name.clone());
+        for node in nodes {
+            let Some(answer) = explain_node(&node.name, scene) else { continue };
+            let silent = scene
+                .last_beat(node)
+                .map_or(String::new(), |at| format!(", last heard {} ago", span(since(at, scene.wall))));
+            let waiting = self.blocked.iter().filter(|one| *one.node == *node.name).count();
+            let wait =
+                if waiting == 0 { String::new() } else { format!(", {waiting} of its pods wait for proof") };
+            self.troubles.push(Trouble {
+                object: answer.object,
+                blocks: answer.verdict.standing == Standing::Blocked,
+                message: format!("{}{silent}{wait} ({})", state(node, scene), answer.verdict.reason),
+                command: format!("pod-safety explain node {}", node.name),
+            });
+        }
+        for (name, _) in scene.view.absences() {
+            let Some(answer) = explain_node(name, scene) else { continue };
+            self.troubles.push(Trouble {
+                object: answer.object,
+                blocks: answer.verdict.standing == Standing::Blocked,
+                message: format!("there is no such Node, and pods name it ({})", answer.verdict.reason),
+                command: format!("pod-safety explain node {name}"),
+            });
+        }
+    }
+
+    fn budgets(&mut self, scene: &Scene<'_>) {
+        if !scene.has(Kind::Budgets) {
+            return;
+        }
+        for budget in scene.view.budgets() {
+            let explained = explain(budget, &scene.view, scene.now);
+            let message = match &explained.verdict {
+                Verdict::Never => format!("allows no eviction for ever: {}", explained.arithmetic.words()),
+                Verdict::Overlaps(others) => {
+                    format!("its pods are selected by {} too: every eviction fails", others.join(", "))
+                }
+                Verdict::SyncFailed(why) => format!("cannot be calculated: {why}"),
+                Verdict::Ignored(_) => "its selector cannot be read: it guards nothing".to_owned(),
+                Verdict::Allows(_) | Verdict::NoneNow | Verdict::Processing | Verdict::SelectsNothing => {
+                    continue;
+                }
+            };
+            let (namespace, name) = (&budget.key.namespace, &budget.key.name);
+            let command = format!("pod-safety explain pdb -n {namespace} {name}");
+            self.troubles.push(Trouble {
+                object: format!("pdb/{}", budget.key),
+                blocks: false,
+                message,
+                command,
+            });
+        }
+    }
+
+    fn leader(&mut self, scene: &Scene<'_>) {
+        let running = scene.running;
+        if running.leader.is_some() || running.unread {
+            return;
+        }
+        let message = match running.stale {
+            Some(at) => {
+                format!("nobody leads: the lease was last renewed {} ago", span(since(at, scene.wall)))
+            }
+            None => "nobody leads: it does not run, or not with leader election".to_owned(),
+        };
+        let command = "pod-safety doctor".to_owned();
+        self.troubles.push(Trouble { object: "pod-safety".to_owned(), blocks: true, message, command });
+    }
+}
+
+/// Whether a pod may be one that does not go on.
+fn concerns(pod: &Pod) -> bool {
+    pod.deletion.is_some() || pod.phase.counts_as_terminated()
+}
+
+/// By what nodes like this one are left as they are, if they are.
+fn brake(node: &Node, scene: &Scene<'_>) -> Option<&'static str> {
+    let is_brake = |hold: &Hold| {
+        matches!(
+            hold,
+            Hold::ZoneDisrupted { .. }
+                | Hold::ZoneInTrouble { .. }
+                | Hold::MaybeItIsUs { .. }
+                | Hold::TooManyLost { .. }
+        )
+    };
+    let all = scene.lost(&node.name).holds.into_iter().chain(scene.fencing(&node.name).holds);
+    all.map(|(_, hold)| hold).find(is_brake).map(|hold| hold.reason())
+}
+
+/// What a blocked pod waits for, in few words.
+fn needs(pod: &Pod, answer: &Answer) -> String {
+    let node = pod.node.as_deref().unwrap_or("its node");
+    match answer.verdict.reason {
+        "Unproved" | "NodeUnreachable" | "ForceDeleteHeld" => format!("proof that {node} stopped"),
+        "Finalizers" => format!("the owners of {}", pod.finalizers.join(", ")),
+        "OutOfServiceUnproved" => format!("proof that {node} is off: its taint is nobody's proof"),
+        "KubeletAlive" => format!("the kubelet of {node}, which has no Node, to stop"),
+        "KubeletDoesNotEndIt" | "NodeNotReady" => format!("the kubelet of {node} to end it"),
+        "NobodyLeads" | "Observe" => "pod-safety to act".to_owned(),
+        _ => format!("see pod-safety explain {}", pod_object(pod)),
+    }
+}

@@ -1,0 +1,368 @@
+//! Why a pod is as it is: the words of the controllers that decide about it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::authority::{Claim, FORCE_DELETE_HELD, Hold, Intent};
+use pod_safety_shared::cache::Lookup;
+use pod_safety_shared::drive::{Decision, Mode, Subject};
+use pod_safety_shared::model::{Deletion, Kind, Phase, Pod, Readiness};
+
+use super::actors;
+use super::answer::{Answer, Judgement, Standing, moment, since, span};
+use super::history;
+use super::node::confirm;
+use super::proof;
+use super::scene::{Scene, pod_object};
+use super::{owner_of, would};
+use crate::{pod_gc, taint_eviction};
+
+/// A kubelet that is heard reports the end of a pod within seconds after its grace.
+const LATE: Duration = Duration::from_secs(60);
+
+/// What becomes of a pod, by those who decide.
+pub(super) enum Fate {
+    /// It is held, for this reason.
+    Held(Hold),
+    /// It is removed, for this belief; evidence is looked for at once.
+    Claimed(Claim),
+    /// A first quorum read of its missing node is taken.
+    Witnessed,
+    /// It is asked to end now, by this taint's controller.
+    Ended,
+    /// Not enough was read to decide.
+    Unread(Hold),
+    /// Nobody does anything about it.
+    Left,
+}
+
+/// Answers for one pod.
+#[must_use]
+pub fn explain_pod(pod: &Pod, scene: &Scene<'_>) -> Answer {
+    let object = pod_object(pod);
+    let fate = fate(pod, scene);
+    let mut answer = Answer::new(object, verdict(pod, &fate, scene));
+    answer.facts = facts(pod, scene);
+    answer.history = history::of_pod(pod, scene);
+    if let Some(node) = pod.node.as_ref().filter(|_| pod.deletion.is_some() && !pod.waits_for_finalizers()) {
+        answer.evidence = proof::of_pod(pod, node, scene);
+        actors::of_pod(&mut answer, pod, node, &fate, scene);
+    }
+    next(&mut answer, pod, &fate, scene);
+    answer
+}
+
+/// What those who may remove it decide about it now.
+fn fate(pod: &Pod, scene: &Scene<'_>) -> Fate {
+    let Scene { view, now, settings, .. } = scene;
+    let mut keys = Vec::new();
+    match &pod.node {
+        Some(node) => keys.push(pod_gc::Key::Node(Arc::clone(node))),
+        None => keys.push(pod_gc::Key::Unscheduled(pod.uid().clone())),
+    }
+    if pod.phase.counts_as_terminated() {
+        keys.push(pod_gc::Key::Terminated);
+    }
+    let mut decisions: Vec<Decision> =
+        keys.iter().map(|key| pod_gc::decide(key, view, *now, &settings.pod_gc)).collect();
+    if let Some(node) = &pod.node {
+        decisions.push(taint_eviction::decide(&taint_eviction::Key(Arc::clone(node)), view, *now));
+    }
+    let mut unread = None;
+    for decision in decisions {
+        for intent in decision.intents {
+            match intent {
+                Intent::Force(force) if force.pod == pod.key => return Fate::Claimed(force.claim),
+                Intent::Delete(delete) if delete.pod == pod.key => return Fate::Ended,
+                Intent::Witness { .. } if unread.is_none() => unread = Some(Fate::Witnessed),
+                _ => {}
+            }
+        }
+        for (subject, hold) in decision.holds {
+            match subject {
+                Subject::Pod(key) if key == pod.key => return Fate::Held(hold),
+                Subject::Node(_) => return Fate::Held(hold),
+                Subject::Everything => unread = Some(Fate::Unread(hold)),
+                Subject::Pod(_) | Subject::Budget(_) | Subject::Fencing { .. } => {}
+            }
+        }
+    }
+    unread.unwrap_or(Fate::Left)
+}
+
+fn verdict(pod: &Pod, fate: &Fate, scene: &Scene<'_>) -> Judgement {
+    if pod.waits_for_finalizers() {
+        return finalizers(pod);
+    }
+    match fate {
+        Fate::Held(hold) => held(pod, hold),
+        Fate::Claimed(claim) => claimed(claim, scene),
+        Fate::Witnessed => Judgement::new(
+            Standing::Waiting,
+            "Quarantine",
+            format!(
+                "node {} does not exist; its pods are removed when it has been missing for {}s and its kubelet is silent.",
+                pod.node.as_deref().unwrap_or_default(),
+                scene.settings.pod_gc.quarantine.as_secs()
+            ),
+        ),
+        Fate::Ended => Judgement::new(
+            Standing::Waiting,
+            "Intolerant",
+            "it does not tolerate a taint of its node, or no longer: it is asked to end now.",
+        ),
+        Fate::Unread(hold) => last_word(pod, scene).unwrap_or_else(|| {
+            Judgement::new(
+                Standing::Unknown,
+                "NotRead",
+                format!("{hold}: too little could be read to say more."),
+            )
+        }),
+        Fate::Left if pod.deletion.is_some() => ending(pod, scene),
+        Fate::Left => living(pod, scene),
+    }
+}
+
+/// What whoever leads said last, where we may not read what it may.
+fn last_word(pod: &Pod, scene: &Scene<'_>) -> Option<Judgement> {
+    let said = scene.said_of(&pod_object(pod));
+    let last = said.iter().rev().find(|said| said.reason == FORCE_DELETE_HELD && pod.deletion.is_some())?;
+    let ago = span(since(last.at, scene.wall));
+    Some(Judgement::new(
+        Standing::Blocked,
+        "ForceDeleteHeld",
+        format!("{} (said by {} {ago} ago)", last.message, last.by),
+    ))
+}
+
+fn finalizers(pod: &Pod) -> Judgement {
+    let hold = Hold::Finalizers { finalizers: pod.finalizers.iter().map(ToString::to_string).collect() };
+    Judgement::new(
+        Standing::Blocked,
+        hold.reason(),
+        format!("{hold}. Its containers have ended; only their owners can let it go."),
+    )
+}
+
+fn held(pod: &Pod, hold: &Hold) -> Judgement {
+    let waits = matches!(hold, Hold::Quarantine { .. } | Hold::Tolerated { .. });
+    let standing = if waits { Standing::Waiting } else { Standing::Blocked };
+    let mut message = format!("{hold}.");
+    if matches!(hold, Hold::Unproved { .. }) && is_stateful(pod) {
+        message.push_str(&format!(" Until then a second {} must not start.", pod.key.name));
+    }
+    Judgement::new(standing, hold.reason(), message)
+}
+
+fn claimed(claim: &Claim, scene: &Scene<'_>) -> Judgement {
+    let why = match claim {
+        Claim::NeverScheduled => "no node ever took it".to_owned(),
+        Claim::NodeGone { node } => format!("node {node} does not exist, and its kubelet is silent"),
+        Claim::OutOfService { node } => {
+            format!("node {node} carries the taint out-of-service, and --trust-out-of-service-taint is on")
+        }
+        Claim::Fenced { node, proof } => format!("the evidence {proof} says that node {node} is off"),
+        Claim::KubeletTerminated => {
+            "its kubelet said that it ended, and there are more such pods than are kept".to_owned()
+        }
+    };
+    let (standing, reason) = match scene.running {
+        running if running.mode == Some(Mode::Observe) => (Standing::Blocked, "Observe"),
+        running if !running.unread && running.leader.is_none() => (Standing::Blocked, "NobodyLeads"),
+        _ => (Standing::Released, "Proved"),
+    };
+    let message = match reason {
+        "Observe" => format!("{why}: it would be removed, but pod-safety runs in the mode observe."),
+        "NobodyLeads" => format!("{why}: it would be removed, but no pod-safety leads."),
+        _ => format!("{why}: it is removed as soon as live reads bear that out."),
+    };
+    Judgement::new(standing, reason, message)
+}
+
+/// It was asked to end, and nobody else has a word in it.
+fn ending(pod: &Pod, scene: &Scene<'_>) -> Judgement {
+    let Some(ends) = pod.deletion.and_then(|deletion| moment(deletion.at)) else {
+        return Judgement::new(Standing::Waiting, "Ending", "it was asked to end.");
+    };
+    let node = pod.node.as_deref().unwrap_or_default();
+    if scene.wall < ends {
+        let left = span(since(scene.wall, ends));
+        return Judgement::new(
+            Standing::Waiting,
+            "Ending",
+            format!("it was asked to end, and has {left} for it. The kubelet of {node} is heard."),
+        );
+    }
+    let late = since(ends, scene.wall);
+    let not_ready =
+        matches!(scene.view.node(node), Lookup::Known(node) if node.readiness == Readiness::NotReady);
+    if not_ready {
+        let message = format!(
+            "its grace ended {} ago. The kubelet of {node} is heard, says that the node is not ready, and has not said that this pod ended.",
+            span(late)
+        );
+        return Judgement::new(Standing::Blocked, "NodeNotReady", message);
+    }
+    if late < LATE {
+        return Judgement::new(
+            Standing::Waiting,
+            "Ending",
+            format!("its grace is over, and the kubelet of {node}, which is heard, is ending it."),
+        );
+    }
+    let message = format!(
+        "its grace ended {} ago, and the kubelet of {node} is heard but does not say that it ended: the runtime or a volume hangs there.",
+        span(late)
+    );
+    Judgement::new(Standing::Blocked, "KubeletDoesNotEndIt", message)
+}
+
+/// Nobody asked it to end.
+fn living(pod: &Pod, scene: &Scene<'_>) -> Judgement {
+    let said = scene.said_of(&pod_object(pod));
+    let warned = |reason: &str| said.iter().rev().find(|one| one.reason == reason);
+    if pod.phase.is_terminal() {
+        return Judgement::new(Standing::Free, "Ended", "it has ended.");
+    }
+    if pod.node.is_none() {
+        let why = warned("FailedScheduling").map_or("no node has taken it yet", |one| &one.message);
+        return Judgement::new(Standing::Waiting, "Unscheduled", format!("it waits for a node: {why}"));
+    }
+    if pod.phase == Phase::Pending
+        && let Some(failed) = warned("FailedAttachVolume")
+    {
+        return volume(&failed.message, scene);
+    }
+    let node = pod.node.as_deref().map(|node| scene.view.node(node));
+    if let Some(Lookup::Known(node)) = node
+        && node.readiness == Readiness::Unknown
+    {
+        let message = format!(
+            "node {} is not heard, so whether it runs is not known. Nobody has asked it to end yet.",
+            node.name
+        );
+        return Judgement::new(Standing::Waiting, "NodeUnreachable", message);
+    }
+    if pod.ready {
+        return Judgement::new(Standing::Free, "Running", "it runs and is Ready. Nothing keeps it.");
+    }
+    let why = said
+        .iter()
+        .rev()
+        .find(|one| one.warning)
+        .map_or(String::new(), |one| format!(" Last warning: {}", one.message));
+    Judgement::new(Standing::Waiting, "NotReady", format!("it is not Ready.{why}"))
+}
+
+/// Its volume is with another node.
+fn volume(message: &str, scene: &Scene<'_>) -> Judgement {
+    let Some(held) =
+        scene.attachments.iter().find(|one| !one.volume.is_empty() && message.contains(&one.volume))
+    else {
+        return Judgement::new(
+            Standing::Blocked,
+            "VolumeNotAttached",
+            format!("its volume cannot be attached: {message}"),
+        );
+    };
+    let silent =
+        matches!(scene.view.node(&held.node), Lookup::Known(node) if node.readiness == Readiness::Unknown);
+    let state = if silent { ", which is not heard and may still write to it" } else { "" };
+    let hold = held.hold.as_deref().map_or(String::new(), |why| format!(" It is held there: {why}."));
+    let message = format!(
+        "its volume {} is attached to node {}{state}. It can be attached here when that node lets it go or is proved off.{hold}",
+        held.volume, held.node
+    );
+    Judgement::new(Standing::Blocked, "VolumeInUse", message)
+}
+
+pub(super) fn is_stateful(pod: &Pod) -> bool {
+    pod.controller.as_ref().is_some_and(|controller| &*controller.kind == "StatefulSet")
+}
+
+fn facts(pod: &Pod, scene: &Scene<'_>) -> Vec<String> {
+    let mut facts = vec![owner_of(pod, &scene.view)];
+    facts.push(pod.node.as_ref().map_or("on no node".to_owned(), |node| format!("on {node}")));
+    match pod.deletion {
+        Some(deletion) => facts.push(match asked_at(deletion) {
+            Some(at) => format!("Terminating {}", span(since(at, scene.wall))),
+            None => "Terminating".to_owned(),
+        }),
+        None => facts.push(format!("{:?}", pod.phase)),
+    }
+    if !pod.finalizers.is_empty() {
+        facts.push(format!("finalizers {}", pod.finalizers.join(", ")));
+    }
+    facts
+}
+
+/// When its deletion was asked for: the API writes down when its grace ends.
+pub(super) fn asked_at(deletion: Deletion) -> Option<jiff::Timestamp> {
+    moment(deletion.at.saturating_sub(deletion.grace.unwrap_or(0)))
+}
+
+fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {
+    let (namespace, name) = (&pod.key.namespace, &pod.key.name);
+    if pod.waits_for_finalizers() {
+        answer.next(
+            "who owns the finalizers, and whether he runs",
+            format!("kubectl get pod -n {namespace} {name} -o yaml --show-managed-fields"),
+        );
+        return;
+    }
+    let node = pod.node.as_deref().unwrap_or_default();
+    let explain_node = format!("pod-safety explain node {node}");
+    match fate {
+        Fate::Held(Hold::Unproved { .. }) => {
+            answer.next("the machine can be reached: restart its kubelet; this pod then ends by itself", "");
+            if let Lookup::Known(node) = scene.view.node(node) {
+                confirm(answer, node, scene);
+            }
+            answer.next("what fencing does about it", explain_node);
+        }
+        Fate::Held(_) if !node.is_empty() => answer.next("the whole node", explain_node),
+        Fate::Claimed(_) if answer.verdict.reason == "Observe" => {
+            answer.next(
+                "have it act: the mode guard",
+                "helm upgrade pod-safety … --reuse-values --set mode=guard",
+            );
+        }
+        Fate::Claimed(_) if answer.verdict.reason == "NobodyLeads" => {
+            answer.next("why nobody leads", "pod-safety doctor")
+        }
+        Fate::Claimed(_) => {
+            answer.next("watch it go", format!("pod-safety explain pod -n {namespace} {name} -w"))
+        }
+        Fate::Unread(_) => {
+            answer.next("somebody with more rights", format!("pod-safety explain pod -n {namespace} {name}"))
+        }
+        Fate::Held(_) | Fate::Witnessed | Fate::Ended | Fate::Left => {
+            let events = format!("kubectl events -n {namespace} --for pod/{name}");
+            left(answer, events, explain_node, scene);
+        }
+    }
+    if answer.verdict.standing == Standing::Free && !pod.phase.is_terminal() && scene.has(Kind::Budgets) {
+        let words = would(pod, scene.view.budgets_of_pod(pod)).words();
+        answer.notes.push(format!("An eviction would {words}."));
+    }
+}
+
+/// What can be done where no controller has a word in it.
+fn left(answer: &mut Answer, events: String, explain_node: String, scene: &Scene<'_>) {
+    match answer.verdict.reason {
+        "VolumeInUse" => {
+            let named = |volume: &str| answer.verdict.message.contains(&format!("volume {volume} "));
+            let held = scene.attachments.iter().find(|one| named(&one.volume)).map(|one| one.node.clone());
+            if let Some(node) = held {
+                answer.next("why that node does not let go", format!("pod-safety explain node {node}"));
+            }
+        }
+        "NodeUnreachable" => answer.next("the whole node", explain_node),
+        "NodeNotReady" | "KubeletDoesNotEndIt" => {
+            answer.next("what its kubelet says", events);
+            answer.next("the whole node", explain_node);
+        }
+        "NotReady" | "Unscheduled" | "VolumeNotAttached" => answer.next("all that was said of it", events),
+        _ => {}
+    }
+}

@@ -1,0 +1,168 @@
+//! Which proof there is that a pod stopped, or its node, and which is missing.
+
+use jiff::Timestamp;
+use pod_safety_shared::api::{FenceEvidenceSpec, KindOfEvidence, Phase};
+use pod_safety_shared::cache::Lookup;
+use pod_safety_shared::model::{Fence, Kind, Node, Own, Pod, Proof, Readiness};
+
+use super::answer::{Finding, since, span};
+use super::scene::Scene;
+
+fn finding(r#type: &'static str, name: &str, met: Option<bool>, detail: impl Into<String>) -> Finding {
+    Finding { r#type, name: name.to_owned(), met, detail: detail.into() }
+}
+
+/// What would prove that this pod stopped.
+pub(super) fn of_pod(pod: &Pod, name: &str, scene: &Scene<'_>) -> Vec<Finding> {
+    let reported = match (pod.running, pod.phase.is_terminal()) {
+        (true, _) => finding(
+            "KubeletReported",
+            "its kubelet says so",
+            Some(false),
+            "the last report has a running container",
+        ),
+        (false, true) => finding(
+            "KubeletReported",
+            "its kubelet says so",
+            Some(true),
+            "the last report has none that runs",
+        ),
+        (false, false) => {
+            finding("KubeletReported", "its kubelet says so", Some(false), "no report that it ended")
+        }
+    };
+    let mut all = vec![reported];
+    match scene.view.node(name) {
+        // Of a node that is heard, its kubelet alone can tell.
+        Lookup::Known(Node { readiness: Readiness::Ready, .. }) => {}
+        Lookup::Known(node) => {
+            all.push(new_boot(node));
+            all.extend(of_node(node, scene));
+            all.push(finding(
+                "NodeGone",
+                "the Node is deleted",
+                Some(false),
+                "it exists. Delete it only when the machine is gone for ever",
+            ));
+        }
+        Lookup::Absent => {
+            let quarantine = scene.settings.pod_gc.quarantine.as_secs();
+            let detail =
+                format!("it does not exist; that is proof after {quarantine}s without a sign of its kubelet");
+            all.push(finding("NodeGone", "the Node is deleted", Some(true), detail));
+        }
+        Lookup::Unknown(_) if !scene.has(Kind::Nodes) => {
+            all.push(finding("NodeGone", "the Node is deleted", None, "nodes were not read"))
+        }
+        Lookup::Unknown(why) => all.push(finding("NodeGone", "the Node is deleted", None, why)),
+    }
+    all
+}
+
+fn new_boot(node: &Node) -> Finding {
+    let boot = node.life.as_ref().map_or("", |life| &*life.boot_id);
+    let detail = match boot.get(..8) {
+        Some(short) => format!("still boot {short}…"),
+        None if boot.is_empty() => "the node does not say its boot id".to_owned(),
+        None => format!("still boot {boot}"),
+    };
+    finding("NewBootID", "its node booted anew", Some(false), detail)
+}
+
+/// What would prove that this life of the node is over. What counts is what decisions take ([`proof_of`]).
+///
+/// [`proof_of`]: pod_safety_shared::cache::View::proof_of
+pub(super) fn of_node(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
+    let names = [("FenceConfirmed", "a fence device says off"), ("PersonConfirmed", "a person confirmed")];
+    if !scene.has(Kind::FenceEvidences) {
+        return names
+            .map(|(r#type, name)| finding(r#type, name, None, "FenceEvidences were not read"))
+            .to_vec();
+    }
+    let counts = scene.view.proof_of(node);
+    let of = |person: bool| {
+        let (r#type, name) = names[usize::from(person)];
+        let mut found: Vec<&Proof> =
+            scene.view.proofs_of(&node.name).filter(|proof| is_persons(proof) == person).collect();
+        found.sort_by_key(|proof| proof.rv);
+        let best = found.iter().rev().find(|proof| counts.is_some_and(|counts| counts.uid == proof.uid));
+        if let Some(proof) = best.or(found.last()) {
+            let is_it = counts.is_some_and(|counts| counts.uid == proof.uid);
+            return finding(r#type, name, Some(is_it), words(proof, node, is_it));
+        }
+        let detail = if person { "nobody".to_owned() } else { device_words(node, scene) };
+        finding(r#type, name, Some(false), detail)
+    };
+    vec![of(false), of(true)]
+}
+
+fn is_persons(proof: &Own<FenceEvidenceSpec>) -> bool {
+    proof.spec.kind == KindOfEvidence::Asserted
+}
+
+fn words(proof: &Proof, node: &Node, counts: bool) -> String {
+    let Proof { name, spec, status, .. } = proof;
+    let boot = node.life.as_ref().map_or("", |life| &*life.boot_id);
+    let said = match (&spec.reason, spec.kind) {
+        (Some(reason), KindOfEvidence::Asserted) => format!("{}: {reason}", spec.by),
+        (_, kind) => format!("{kind:?}, found by {}", spec.by),
+    };
+    let but = if let Some(invalid) = &status.invalidated {
+        format!(", but it was taken back: {}", invalid.reason)
+    } else if spec.node.boot_id != boot || spec.node.uid != node.uid.to_string() {
+        ", but about an earlier life of the node".to_owned()
+    } else if counts {
+        String::new()
+    } else {
+        ", but the FencePolicy asks for more than that".to_owned()
+    };
+    format!("{name} ({said}){but}")
+}
+
+/// Why there is no evidence of a device.
+fn device_words(node: &Node, scene: &Scene<'_>) -> String {
+    if !scene.has(Kind::FencePolicies) {
+        return "FencePolicies were not read".to_owned();
+    }
+    if let Some(fence) = incident(node, scene) {
+        return attempt_words(fence, scene.wall);
+    }
+    let none = Default::default();
+    let labels = node.life.as_ref().map_or(&none, |life| &life.labels);
+    let Some(policy) = scene.view.policy_of(labels) else {
+        return "no FencePolicy chooses this node: nobody switches it off".to_owned();
+    };
+    let devices: Vec<String> =
+        policy.spec.levels.iter().flat_map(|level| &level.devices).map(ToString::to_string).collect();
+    format!("policy {} with {}: not begun", policy.name, devices.join(", "))
+}
+
+/// The incident of the life in which this node is.
+pub(super) fn incident<'a>(node: &Node, scene: &Scene<'a>) -> Option<&'a Fence> {
+    let boot = node.life.as_ref().map_or("", |life| &*life.boot_id);
+    let about =
+        |fence: &&Fence| fence.spec.node.boot_id == boot && fence.spec.node.uid == node.uid.to_string();
+    let all = scene.view.fences_of(&node.name).filter(about);
+    all.min_by_key(|fence| (fence.status.phase.is_over(), fence.name.clone()))
+}
+
+fn attempt_words(fence: &Fence, wall: Timestamp) -> String {
+    let phase = fence.status.phase;
+    let tried = fence.status.attempts.iter().filter(|one| one.act == "off").count();
+    let last = fence.status.attempts.iter().rev().find(|one| one.act == "off");
+    let Some(last) = last else {
+        let message =
+            if fence.status.message.is_empty() { "nothing tried yet" } else { &fence.status.message };
+        return format!("{}: {message}", phase.name());
+    };
+    let devices: Vec<String> = last.devices.iter().map(ToString::to_string).collect();
+    let ago = last.at.parse().ok().map_or(String::new(), |at| format!(" {} ago", span(since(at, wall))));
+    let seen = match (&last.verified, &last.outcome) {
+        (Some(verified), _) if verified.message.is_empty() => format!("power is {}", verified.power),
+        (Some(verified), _) => verified.message.clone(),
+        (None, Some(outcome)) => outcome.clone(),
+        (None, None) => "under way".to_owned(),
+    };
+    let gave_up = if phase == Phase::AwaitingOperator { ", given up" } else { "" };
+    format!("{}: {seen} ({tried} tried{gave_up}, the last{ago})", devices.join(" and "))
+}

@@ -1,0 +1,227 @@
+//! All that answers are made from: what was read, when, and who decides by which settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pod_safety_shared::authority::Hold;
+use pod_safety_shared::cache::View;
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Decision, Mode, Subject};
+use pod_safety_shared::model::{Kind, Node, Pod};
+use serde_json::Value;
+
+use crate::{fencing, node_lifecycle, pod_gc};
+
+/// By which settings the controllers decide.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How far they go.
+    pub mode: Mode,
+    /// Those of the collector.
+    pub pod_gc: pod_gc::Config,
+    /// Those of lost nodes.
+    pub node_lifecycle: node_lifecycle::Config,
+}
+
+/// Those of a process that was told nothing.
+impl Default for Settings {
+    fn default() -> Self {
+        let quarantine = Duration::from_secs(40);
+        let pod_gc = pod_gc::Config {
+            terminated_threshold: Some(12_500),
+            quarantine,
+            trust_out_of_service_taint: false,
+        };
+        Self { mode: Mode::Guard, pod_gc, node_lifecycle: node_lifecycle::Config::of_kcm() }
+    }
+}
+
+/// What is known of the controllers that run.
+#[derive(Clone, Debug, Default)]
+pub struct Running {
+    /// How far they go; none: nobody was found who says.
+    pub mode: Option<Mode>,
+    /// Who leads, if somebody does.
+    pub leader: Option<String>,
+    /// On which node.
+    pub leader_node: Option<String>,
+    /// How many others wait.
+    pub standbys: usize,
+    /// Since when the lease was not renewed, if that is too long.
+    pub stale: Option<Timestamp>,
+    /// Nobody could look.
+    pub unread: bool,
+}
+
+/// What the admission policies do about force deletions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policies {
+    /// They are refused.
+    Deny,
+    /// They are only written down.
+    Audit,
+    /// There are none.
+    Absent,
+    /// They may not be read.
+    #[default]
+    Unread,
+}
+
+/// An Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// When it was last said.
+    pub at: Timestamp,
+    /// When it was first said.
+    pub first: Timestamp,
+    /// How often.
+    pub count: i64,
+    /// Of which object, as `kind/NAMESPACE/NAME`.
+    pub object: String,
+    /// The reason.
+    pub reason: String,
+    /// The sentence, in one line.
+    pub message: String,
+    /// By whom.
+    pub by: String,
+    /// It is a warning.
+    pub warning: bool,
+}
+
+impl Said {
+    /// Reads an Event of the core API.
+    #[must_use]
+    pub fn of(event: &Value) -> Option<Self> {
+        let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let time = |pointer: &str| text(pointer).parse::<Timestamp>().ok();
+        let last = time("/series/lastObservedTime").or_else(|| time("/lastTimestamp"));
+        let at = last.or_else(|| time("/eventTime")).or_else(|| time("/metadata/creationTimestamp"))?;
+        let first = time("/firstTimestamp").or_else(|| time("/eventTime")).unwrap_or(at);
+        let by = [text("/reportingComponent"), text("/source/component")];
+        let count = event.pointer("/series/count").or_else(|| event.get("count")).and_then(Value::as_i64);
+        Some(Self {
+            at,
+            first,
+            count: count.unwrap_or(1),
+            object: object(
+                text("/involvedObject/kind"),
+                text("/involvedObject/namespace"),
+                text("/involvedObject/name"),
+            ),
+            reason: text("/reason").to_owned(),
+            message: text("/message").split_whitespace().collect::<Vec<_>>().join(" "),
+            by: by.into_iter().find(|by| !by.is_empty()).unwrap_or("somebody").to_owned(),
+            warning: text("/type") == "Warning",
+        })
+    }
+}
+
+/// How an object is named: `pod/shop/orders-1`, `node/worker-b1`.
+#[must_use]
+pub fn object(kind: &str, namespace: &str, name: &str) -> String {
+    let kind = kind.to_lowercase();
+    if namespace.is_empty() { format!("{kind}/{name}") } else { format!("{kind}/{namespace}/{name}") }
+}
+
+/// A volume that a node holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The VolumeAttachment.
+    pub name: String,
+    /// The PersistentVolume.
+    pub volume: String,
+    /// The node.
+    pub node: String,
+    /// Why it is held, if somebody holds it.
+    pub hold: Option<String>,
+}
+
+impl Attachment {
+    /// Reads a VolumeAttachment.
+    #[must_use]
+    pub fn of(object: &Value) -> Option<Self> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        Some(Self {
+            name: text("/metadata/name")?,
+            volume: text("/spec/source/persistentVolumeName").unwrap_or_default(),
+            node: text("/spec/nodeName")?,
+            hold: text("/metadata/annotations/pod-safety.dev~1hold"),
+        })
+    }
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// The cluster.
+    pub view: View<'a>,
+    /// When, by our clock.
+    pub now: Mono,
+    /// When, by the calendar.
+    pub wall: Timestamp,
+    /// By which settings is decided.
+    pub settings: &'a Settings,
+    /// Who decides.
+    pub running: &'a Running,
+    /// What the admission policies do.
+    pub policies: Policies,
+    /// What was said of it, and of its node.
+    pub said: &'a [Said],
+    /// Which volumes are held by which nodes.
+    pub attachments: &'a [Attachment],
+}
+
+/// What all controllers decide about one node, at this moment.
+pub(super) struct Decided {
+    /// Why nothing is done.
+    pub(super) holds: Vec<(Subject, Hold)>,
+    /// Something is done.
+    pub(super) acts: bool,
+}
+
+impl Decided {
+    fn of(decision: Decision) -> Self {
+        Self { holds: decision.holds, acts: !decision.intents.is_empty() }
+    }
+}
+
+impl Scene<'_> {
+    /// What fencing decides about this node.
+    pub(super) fn fencing(&self, node: &Arc<str>) -> Decided {
+        let config = fencing::Config { mode: self.settings.mode, our_node: None };
+        let key = fencing::Key::Node(Arc::clone(node));
+        Decided::of(fencing::decide(&key, &self.view, self.now, &config))
+    }
+
+    /// What the controller of lost nodes decides about it. Beside kube-controller-manager it decides little.
+    pub(super) fn lost(&self, node: &Arc<str>) -> Decided {
+        let key = node_lifecycle::Key::Node(Arc::clone(node));
+        let config = &self.settings.node_lifecycle;
+        Decided::of(node_lifecycle::decide(&key, &self.view, self.now, config))
+    }
+
+    /// What was said of this object, the latest last.
+    pub(super) fn said_of(&self, object: &str) -> Vec<&Said> {
+        let mut said: Vec<&Said> = self.said.iter().filter(|said| said.object == object).collect();
+        said.sort_by_key(|said| said.at);
+        said
+    }
+
+    /// Whether a kind was read.
+    pub(super) fn has(&self, kind: Kind) -> bool {
+        self.view.fresh(kind, self.now).is_ok()
+    }
+
+    /// When the kubelet of this node was last heard, by its own clock.
+    pub(super) fn last_beat(&self, node: &Node) -> Option<Timestamp> {
+        let lease = self.view.lease(&node.name).flatten();
+        lease.into_iter().chain(node.heartbeat).max()
+    }
+}
+
+/// `pod/shop/orders-1`.
+#[must_use]
+pub fn pod_object(pod: &Pod) -> String {
+    object("pod", &pod.key.namespace, &pod.key.name)
+}

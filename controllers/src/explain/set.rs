@@ -1,0 +1,107 @@
+//! Why a StatefulSet is not complete: identity by identity.
+
+use pod_safety_shared::model::Pod;
+use serde_json::Value;
+
+use super::answer::{Answer, Item, Judgement, Standing};
+use super::history;
+use super::pod::explain_pod;
+use super::scene::{Scene, object};
+
+/// Answers for a StatefulSet, as the API has it.
+#[must_use]
+pub fn explain_set(set: &Value, scene: &Scene<'_>) -> Answer {
+    let text = |pointer: &str| set.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let number = |pointer: &str| set.pointer(pointer).and_then(Value::as_i64);
+    let (namespace, name, uid) = (text("/metadata/namespace"), text("/metadata/name"), text("/metadata/uid"));
+    let replicas = number("/spec/replicas").unwrap_or(1);
+    let start = number("/spec/ordinals/start").unwrap_or(0);
+    let ordered = text("/spec/podManagementPolicy") != "Parallel";
+    let object = object("statefulset", namespace, name);
+    let mine = |pod: &&Pod| pod.controller.as_ref().is_some_and(|by| by.uid.to_string() == uid);
+    let pods: Vec<&Pod> = scene.view.all_pods().filter(mine).collect();
+    let refused = scene.said_of(&object).into_iter().rev().find(|said| said.reason == "FailedCreate");
+    let mut items = Vec::new();
+    let mut before: Option<String> = None;
+    for ordinal in start..start.saturating_add(replicas) {
+        let identity = format!("{name}-{ordinal}");
+        let pod = pods.iter().find(|pod| *pod.key.name == *identity);
+        let verdict = match pod {
+            Some(pod) => explain_pod(pod, scene).verdict,
+            None => missing(before.as_deref().filter(|_| ordered), refused.map(|said| said.message.as_str())),
+        };
+        if verdict.standing != Standing::Free && before.is_none() {
+            before = Some(identity.clone());
+        }
+        items.push(Item { object: super::scene::object("pod", namespace, &identity), verdict });
+    }
+    let mut answer = Answer::new(object.clone(), verdict(&items, replicas));
+    let ready = pods.iter().filter(|pod| pod.ready && pod.deletion.is_none()).count();
+    answer.facts = vec![
+        format!("{ready} of {replicas} Ready"),
+        if ordered { "OrderedReady: one after another" } else { "Parallel: each for itself" }.to_owned(),
+    ];
+    if number("/spec/template/spec/terminationGracePeriodSeconds") == Some(0) {
+        answer.notes.push("terminationGracePeriodSeconds is 0: every deletion of its pods is a force delete, by whomever. Give them at least 1.".to_owned());
+    }
+    answer.history = history::said(&object, scene);
+    answer.history.sort_by_key(|moment| moment.at);
+    if let Some(refused) = refused.filter(|_| answer.verdict.reason == "PodsRefused") {
+        webhook(&mut answer, &refused.message);
+    }
+    if let Some(first) = items.iter().find(|item| item.verdict.standing != Standing::Free) {
+        let pod = first.object.rsplit('/').next().unwrap_or_default();
+        if pods.iter().any(|one| *one.key.name == *pod) {
+            answer.next("the first that is not well", format!("pod-safety explain pod -n {namespace} {pod}"));
+        }
+    }
+    answer.items = items;
+    answer
+}
+
+fn missing(before: Option<&str>, refused: Option<&str>) -> Judgement {
+    match (before, refused) {
+        (None, Some(why)) => {
+            Judgement::new(Standing::Blocked, "PodsRefused", format!("it cannot be made: {why}"))
+        }
+        (Some(before), _) => {
+            Judgement::new(Standing::Waiting, "InOrder", format!("made when {before} is Ready."))
+        }
+        (None, None) => {
+            Judgement::new(Standing::Waiting, "Missing", "not made yet: the StatefulSet controller makes it.")
+        }
+    }
+}
+
+/// The name of a webhook stands in quotes in what the API server says of it.
+fn webhook(answer: &mut Answer, message: &str) {
+    if !message.contains("webhook") {
+        return;
+    }
+    let name = message.split('"').nth(1).unwrap_or_default().to_owned();
+    answer.notes.push(format!(
+        "The webhook {name} does not answer, or refuses: nobody can make pods that it is asked about."
+    ));
+    answer.next(
+        "which service it calls, and whether that runs",
+        "kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations -o wide".to_owned(),
+    );
+}
+
+fn verdict(items: &[Item], replicas: i64) -> Judgement {
+    let of = |standing: Standing| items.iter().filter(move |item| item.verdict.standing == standing);
+    let worst = items
+        .iter()
+        .filter(|item| item.verdict.standing != Standing::Free)
+        .max_by_key(|item| item.verdict.standing);
+    let Some(worst) = worst else {
+        let message = if replicas == 0 { "it wants no pods." } else { "each of its identities has its pod." };
+        return Judgement::new(Standing::Free, "Complete", message);
+    };
+    let first = of(worst.verdict.standing).next().unwrap_or(worst);
+    let identity = first.object.rsplit('/').next().unwrap_or_default();
+    let rest = items.iter().filter(|item| item.verdict.standing != Standing::Free).count().saturating_sub(1);
+    let more = if rest == 0 { String::new() } else { format!(" {rest} more not well.") };
+    let message = first.verdict.message.trim_end_matches('.');
+    Judgement::new(first.verdict.standing, first.verdict.reason, format!("{identity}: {message}.{more}"))
+}

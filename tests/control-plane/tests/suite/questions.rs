@@ -1,0 +1,192 @@
+//! `pod-safety status`, `explain` and `doctor` against the real API server: what a person reads while a node is lost, with
+//! all rights and with few, and when the API server goes away in the middle. Nobody plays the kubelets.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, PodStatus};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
+use pod_safety_control_plane::{ControlPlane, Options, Output, eventually};
+use serde_json::{Value, json};
+
+const NS: &str = "shop";
+const SOON: Duration = Duration::from_secs(30);
+
+async fn run(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) -> Output {
+    plane.pod_safety_once(kubeconfig, args).await.unwrap()
+}
+
+/// Gives back what it printed, if it ended so.
+async fn ends_with(plane: &ControlPlane, code: i32, args: &[&str]) -> String {
+    let output = run(plane, &plane.admin_kubeconfig(), args).await;
+    assert_eq!(output.status.code(), Some(code), "{args:?}\n{output:?}");
+    println!("$ pod-safety {}\n{}", args.join(" "), output.stdout);
+    output.stdout
+}
+
+async fn json_of(plane: &ControlPlane, code: i32, args: &[&str]) -> Value {
+    serde_json::from_str(&ends_with(plane, code, &[args, &["-o", "json"]].concat()).await).unwrap()
+}
+
+/// A node that nobody hears, and one that is well.
+async fn node(plane: &ControlPlane, name: &str, ready: &str) {
+    objects::create_node(&plane.admin(), &objects::node(name)).await.unwrap();
+    let status = json!({ "status": { "nodeInfo": { "architecture": "amd64", "bootID": "boot-1", "containerRuntimeVersion": "", "kernelVersion": "",
+        "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "linux", "osImage": "", "systemUUID": "" },
+        "conditions": [{ "type": "Ready", "status": ready, "reason": "test", "message": "", "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+            "lastTransitionTime": "2026-01-01T00:01:00Z" }] } });
+    let nodes = Api::<Node>::all(plane.admin());
+    nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await.unwrap();
+}
+
+/// A pod of the StatefulSet `orders` in this namespace.
+async fn pod(plane: &ControlPlane, namespace: &str, name: &str, on: &str) {
+    let owner = workloads::put(&plane.admin(), STATEFUL_SET, namespace, "orders", 2, None).await.unwrap();
+    let pod =
+        objects::pod(namespace, name).on_node(on).with_grace(1).controlled_by(owner).with_phase("Running");
+    objects::create_pod(&plane.admin(), &pod).await.unwrap();
+    let running = json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }], "containerStatuses": [{ "name": "main",
+        "image": "i", "imageID": "i", "ready": true, "restartCount": 0, "state": { "running": {} } }] });
+    let status: PodStatus = serde_json::from_value(running).unwrap();
+    objects::set_pod_status(&plane.admin(), namespace, name, &status).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_person_is_told_what_is_stuck_and_why() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    plane.install_pod_safety().await.unwrap();
+    plane.namespace(NS).await.unwrap();
+    plane.namespace("stage").await.unwrap();
+    node(&plane, "well", "True").await;
+    node(&plane, "lost", "Unknown").await;
+    pod(&plane, NS, "orders-0", "well").await;
+    pod(&plane, NS, "orders-1", "lost").await;
+    pod(&plane, "stage", "orders-1", "lost").await;
+    plane.kubectl(&["delete", "pod", "-n", NS, "orders-1", "--wait=false"]).await.unwrap().text().unwrap();
+    // New kinds are answered with 429 until the API server has made room for them.
+    eventually("the kinds are there", SOON, async || {
+        let output = run(&plane, &plane.admin_kubeconfig(), &["status", "--exit-zero"]).await;
+        if output.status.success() { Ok(()) } else { Err(output.stderr) }
+    })
+    .await
+    .unwrap();
+    the_blocked_pod_is_explained(&plane).await;
+    the_screen_names_what_needs_a_person(&plane).await;
+    the_doctor_finds_what_is_missing(&plane).await;
+    what_is_not_there_or_not_clear_is_one_sentence(&plane).await;
+    who_has_few_rights_gets_the_rest(&plane).await;
+}
+
+async fn the_blocked_pod_is_explained(plane: &ControlPlane) {
+    let text = ends_with(plane, 3, &["explain", "pod", "-n", NS, "orders-1"]).await;
+    for says in
+        ["Blocked (Unproved)", "node lost is not heard", "a person confirmed", "pod-safety confirm-down lost"]
+    {
+        assert!(text.contains(says), "{says}: not in\n{text}");
+    }
+    let same = ends_with(plane, 0, &["explain", "po/orders-1", "-n", NS, "--exit-zero"]).await;
+    let facts = |text: &str| text.split("Terminating").next().map(str::to_owned);
+    assert_eq!(facts(&same), facts(&text), "{same}");
+    let well = json_of(plane, 0, &["explain", "pod", "-n", NS, "orders-0"]).await;
+    assert_eq!((&well["kind"], &well["verdict"]), (&json!("PodExplanation"), &json!("Free")), "{well:#}");
+    let node = json_of(plane, 3, &["explain", "no/lost"]).await;
+    let pods: Vec<&Value> = node["items"].as_array().unwrap().iter().map(|item| &item["object"]).collect();
+    assert!(pods.contains(&&json!("pod/shop/orders-1")), "{node:#}");
+    let set = json_of(plane, 3, &["explain", "sts", "-n", NS, "orders"]).await;
+    assert_eq!(
+        (&set["items"][0]["verdict"], &set["items"][1]["reason"]),
+        (&json!("Free"), &json!("Unproved")),
+        "{set:#}"
+    );
+}
+
+async fn the_screen_names_what_needs_a_person(plane: &ControlPlane) {
+    let text = ends_with(plane, 3, &["status"]).await;
+    for says in ["1 wait for proof", "node/lost", "pod-safety explain node lost", "proof that lost stopped"] {
+        assert!(text.contains(says), "{says}: not in\n{text}");
+    }
+    let status = json_of(plane, 3, &["status"]).await;
+    assert_eq!(status["blocked"][0]["pod"], "orders-1", "{status:#}");
+    let yaml: Value = serde_saphyr::from_str(&ends_with(plane, 3, &["status", "-o", "yaml"]).await).unwrap();
+    assert_eq!((&yaml["kind"], &yaml["zones"]), (&json!("Status"), &status["zones"]));
+}
+
+async fn the_doctor_finds_what_is_missing(plane: &ControlPlane) {
+    let of = |diagnosis: &Value, check: &str| {
+        let all = diagnosis["checks"].as_array().unwrap().clone();
+        all.into_iter().find(|one| one["check"] == check).unwrap_or_default()
+    };
+    let diagnosis = json_of(plane, 3, &["doctor"]).await;
+    for (check, health) in [
+        ("ServerVersion", "Fine"),
+        ("CustomKinds", "Fine"),
+        ("Rights", "Fine"),
+        ("AdmissionPolicies", "Problem"),
+        ("Leader", "Problem"),
+        ("GracePeriods", "Fine"),
+    ] {
+        assert_eq!(of(&diagnosis, check)["health"], health, "{check}: {diagnosis:#}");
+    }
+    plane.kubectl(&["delete", "clusterrolebinding", "pod-safety"]).await.unwrap().text().unwrap();
+    plane.kubectl(&["delete", "crd", "fencepolicies.pod-safety.dev"]).await.unwrap().text().unwrap();
+    let found = eventually("the rights are gone", SOON, async || {
+        let diagnosis = json_of(plane, 3, &["doctor"]).await;
+        let (rights, kinds) = (of(&diagnosis, "Rights"), of(&diagnosis, "CustomKinds"));
+        if rights["health"] == "Problem" && kinds["health"] == "Problem" {
+            Ok((rights, kinds))
+        } else {
+            Err(diagnosis.to_string())
+        }
+    });
+    let (rights, kinds) = found.await.unwrap();
+    assert!(rights["what"].as_str().unwrap().contains("delete pods"), "{rights:#}");
+    assert!(kinds["what"].as_str().unwrap().contains("fencepolicies.pod-safety.dev"), "{kinds:#}");
+    let text = ends_with(plane, 3, &["doctor"]).await;
+    assert!(
+        text.contains("    why   ") && text.contains("    do    ") && text.contains("Nothing was changed."),
+        "{text}"
+    );
+}
+
+async fn what_is_not_there_or_not_clear_is_one_sentence(plane: &ControlPlane) {
+    for (code, args, says) in [
+        (1, &["explain", "pod", "nosuch"][..], "there is no pod nosuch"),
+        (1, &["explain", "node", "nosuch"], "there is no node nosuch"),
+        (1, &["explain", "sts", "-n", NS, "nosuch"], "there is no statefulset nosuch in namespace shop"),
+        (1, &["explain", "namespace", "nosuch"], "there is no namespace nosuch"),
+        (1, &["explain", "pod", "orders-1"], "2 pods are called orders-1: in the namespaces shop and stage"),
+        (2, &["explain", "pod"], "which pod?"),
+        (2, &["explain", "pod/a", "b"], "one name is enough"),
+        (2, &["explain", "cheese", "b"], "allowed is pod (po), node (no)"),
+    ] {
+        let output = run(plane, &plane.admin_kubeconfig(), args).await;
+        assert_eq!(output.status.code(), Some(code), "{args:?} {output:?}");
+        assert!(
+            output.stderr.contains(says) && output.stderr.trim().lines().count() == 1,
+            "{args:?} {output:?}"
+        );
+    }
+}
+
+/// Who may read the pods of one namespace alone is answered by what whoever leads said there, and told of the rest.
+async fn who_has_few_rights_gets_the_rest(plane: &ControlPlane) {
+    let reader = plane.user_kubeconfig("reader", &[]).unwrap();
+    for args in [
+        &["create", "role", "reader", "-n", NS, "--verb=get,list", "--resource=pods,events"][..],
+        &["create", "rolebinding", "reader", "-n", NS, "--role=reader", "--user=reader"],
+    ] {
+        plane.kubectl(args).await.unwrap().text().unwrap();
+    }
+    let answer = eventually("the reader may read", SOON, async || {
+        let output = run(plane, &reader, &["explain", "pod", "-n", NS, "orders-1"]).await;
+        if output.status.code() == Some(3) { Ok(output.stdout) } else { Err(output.stderr) }
+    });
+    let answer = answer.await.unwrap();
+    for says in ["Unknown (NotRead)", "You may list pods only in namespace shop", "You may not list nodes"] {
+        assert!(answer.contains(says), "{says}: not in\n{answer}");
+    }
+}
