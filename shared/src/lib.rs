@@ -33,6 +33,7 @@ pub mod lease;
 pub mod metrics;
 pub mod model;
 pub mod record;
+pub mod screen;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod transport;

@@ -16,12 +16,14 @@ mod duration;
 mod explain;
 mod fence;
 mod logging;
+mod man;
 mod manifests;
 mod paint;
 mod run;
 #[cfg(test)]
 mod staged;
 mod status;
+mod ui;
 mod version;
 mod watch;
 
@@ -98,6 +100,8 @@ enum Command {
     Resolve(Box<explain::ResolveArgs>),
     /// Look for what is wrong with an installation: why it matters, and what to do
     Doctor(Box<doctor::Args>),
+    /// Status, and why something is as it is, on one page in a browser, on this machine, with your kubeconfig
+    Ui(ui::Args),
     /// Say that a node is off, and have its pods released: after checks, with a reason, in your name
     ConfirmDown(confirm_down::Args),
     /// Take back what was said or found of a node: nothing is released by it any more
@@ -115,6 +119,8 @@ enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+    /// Print the manual, or write a page for each command
+    Man(man::Args),
 }
 
 /// Reads the arguments and does what they say.
@@ -134,6 +140,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Timeline(args) => args.main(),
         Command::Resolve(args) => args.main(),
         Command::Doctor(args) => args.main(),
+        Command::Ui(args) => args.main(),
         Command::ConfirmDown(args) => args.main(),
         Command::Withdraw(args) => args.main(),
         Command::Fence(args) => args.main(),
@@ -141,6 +148,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Run(args) => args.main().map(fine),
         Command::Manifests(args) => args.main().map(fine).map_err(anyhow::Error::from),
         Command::Version(args) => args.main().map(fine).map_err(anyhow::Error::from),
+        Command::Man(args) => args.main().map(fine).map_err(anyhow::Error::from),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "pod-safety", &mut script);

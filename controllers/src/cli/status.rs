@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use pod_safety::explain::{Blocked, Overview, Running, Trouble, Zone, since, span};
 use serde::Serialize;
 
-use super::cluster::{ConnectArgs, PrintArgs, block_on, open};
+use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, open};
 use super::explain::Look;
 use super::paint::{Paint, Tone};
 use super::watch::{Shown, WatchArgs};
@@ -55,32 +55,49 @@ impl Args {
         let session = open(&self.cluster.options()).await?;
         let paint = self.print.paint();
         let ask = async || {
-            let own = session.connection.default_namespace();
-            let look = Look::at(&session, Some(own)).await?;
-            // Who may not ask for it, misses no more than the version.
-            let server = session.connection.server().await.map(|server| server.version).unwrap_or_default();
-            let mut overview = look.scene(Overview::of);
-            overview.missing = look.missing();
+            let seen = Seen::by(&session).await?;
+            let Seen { overview, running, server } = &seen;
             let wall = session.env.clock.wall();
-            let document = document(&overview, &look.running, &server);
-            let text =
-                self.print.output.text(&document, || page(&overview, &look.running, &server, wall, paint))?;
-            Ok(Shown { text, line: line(&overview), exit: self.print.exit(overview.is_blocked()) })
+            let people = || page(overview, running, server, wall, paint);
+            let text = self.print.output.text(&seen.document(), people)?;
+            Ok(Shown { text, line: line(overview), exit: self.print.exit(overview.is_blocked()) })
         };
         self.watch.show(&session.env, self.print.output, ask).await
     }
 }
 
-fn document<'a>(overview: &'a Overview, running: &'a Running, server_version: &'a str) -> Document<'a> {
-    Document {
-        api_version: API_VERSION,
-        kind: "Status",
-        verdict: if overview.is_blocked() { "Blocked" } else { "Clear" },
-        server_version,
-        mode: running.mode.map(|mode| mode.name()),
-        leader: running.leader.as_deref(),
-        standbys: running.standbys,
-        overview,
+/// What was seen at once.
+pub(super) struct Seen {
+    overview: Overview,
+    running: Running,
+    server: String,
+}
+
+impl Seen {
+    /// What this session may read now.
+    pub(super) async fn by(session: &Session) -> anyhow::Result<Self> {
+        let own = session.connection.default_namespace();
+        let look = Look::at(session, Some(own)).await?;
+        // Who may not ask for it, misses no more than the version.
+        let server = session.connection.server().await.map(|server| server.version).unwrap_or_default();
+        let mut overview = look.scene(Overview::of);
+        overview.missing = look.missing();
+        Ok(Self { overview, running: look.running, server })
+    }
+
+    /// The same for programs.
+    pub(super) fn document(&self) -> impl Serialize {
+        let Self { overview, running, server } = self;
+        Document {
+            api_version: API_VERSION,
+            kind: "Status",
+            verdict: if overview.is_blocked() { "Blocked" } else { "Clear" },
+            server_version: server,
+            mode: running.mode.map(|mode| mode.name()),
+            leader: running.leader.as_deref(),
+            standbys: running.standbys,
+            overview,
+        }
     }
 }
 
@@ -239,7 +256,8 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
             line(&overview),
             "status: 3 of 4 nodes Ready, 1 thing for a person, blocked pods: shop/orders-1"
         );
-        let document = serde_json::to_value(document(&overview, &stage.running, "v1.36.3")).unwrap();
+        let seen = Seen { overview, running: stage.running, server: "v1.36.3".to_owned() };
+        let document = serde_json::to_value(seen.document()).unwrap();
         assert_eq!(
             (&document["verdict"], &document["blocked"][0]["reason"]),
             (&json!("Blocked"), &json!("Unproved"))

@@ -47,6 +47,7 @@ impl WatchArgs {
         }
         let screen = std::io::stdout().is_terminal();
         let mut last = String::new();
+        // The first of a time of trouble is said: those that follow are of the same kind.
         let mut trouble = String::new();
         loop {
             let people = matches!(output, Output::Table | Output::Wide);
@@ -73,7 +74,7 @@ impl WatchArgs {
                 }
                 Err(error) => {
                     let why = error_chain(error.as_ref());
-                    if why != trouble {
+                    if trouble.is_empty() {
                         say(&format!("pod-safety: {why}; what stands above is from before. Asking again"));
                     }
                     trouble = why;

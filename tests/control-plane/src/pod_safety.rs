@@ -179,7 +179,14 @@ fn build() -> Result<PathBuf, String> {
         ours.ancestors().skip(1).find(apart).ok_or("this program does not lie in a target folder")?;
     let mut cargo = Command::new(env!("CARGO"));
     // As in the container image: without the demonstration.
-    cargo.args(["build", "--quiet", "--locked", "--no-default-features", "--package=pod-safety", "--bin=pod-safety"]);
+    cargo.args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--no-default-features",
+        "--package=pod-safety",
+        "--bin=pod-safety",
+    ]);
     cargo.arg("--target-dir").args(profile.parent()).current_dir(env!("CARGO_MANIFEST_DIR"));
     if profile.ends_with("release") {
         cargo.arg("--release");

@@ -188,6 +188,21 @@ impl Args {
     }
 }
 
+/// The answer for programs, to who asks in words: as the page of `ui` does.
+pub(super) async fn asked(
+    session: &Session,
+    kind: &str,
+    namespace: Option<&str>,
+    named: &str,
+) -> anyhow::Result<String> {
+    // All of it becomes part of URLs.
+    let (what, _) = What::parse(kind).map_err(anyhow::Error::msg)?;
+    let named = name(named).map_err(anyhow::Error::msg)?;
+    let namespace = namespace.map(name).transpose().map_err(anyhow::Error::msg)?;
+    let answer = answer(session, what, &named, namespace.as_deref(), false).await?;
+    Ok(serde_json::to_string(&Document::of(&answer))?)
+}
+
 /// The answer about one object, by what may be read now.
 async fn answer(
     session: &Session,

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, PodStatus};
@@ -10,8 +11,10 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
-use pod_safety_control_plane::{ControlPlane, Options, Output, eventually};
+use pod_safety_control_plane::{ControlPlane, Options, Output, binary, eventually};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
 
 const NS: &str = "shop";
 const SOON: Duration = Duration::from_secs(30);
@@ -57,7 +60,7 @@ async fn pod(plane: &ControlPlane, namespace: &str, name: &str, on: &str) {
 
 #[tokio::test]
 async fn a_person_is_told_what_is_stuck_and_why() {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let mut plane = ControlPlane::start(Options::default()).await.unwrap();
     plane.install_pod_safety().await.unwrap();
     plane.namespace(NS).await.unwrap();
     plane.namespace("stage").await.unwrap();
@@ -76,9 +79,11 @@ async fn a_person_is_told_what_is_stuck_and_why() {
     .unwrap();
     the_blocked_pod_is_explained(&plane).await;
     the_screen_names_what_needs_a_person(&plane).await;
+    the_page_shows_the_same_in_a_browser(&plane).await;
     the_doctor_finds_what_is_missing(&plane).await;
     what_is_not_there_or_not_clear_is_one_sentence(&plane).await;
     who_has_few_rights_gets_the_rest(&plane).await;
+    who_watches_is_told_that_the_api_server_went_away(&mut plane).await;
 }
 
 async fn the_blocked_pod_is_explained(plane: &ControlPlane) {
@@ -113,6 +118,46 @@ async fn the_screen_names_what_needs_a_person(plane: &ControlPlane) {
     assert_eq!(status["blocked"][0]["pod"], "orders-1", "{status:#}");
     let yaml: Value = serde_saphyr::from_str(&ends_with(plane, 3, &["status", "-o", "yaml"]).await).unwrap();
     assert_eq!((&yaml["kind"], &yaml["zones"]), (&json!("Status"), &status["zones"]));
+}
+
+/// What a browser makes of the page at this address, when it has had time to ask.
+async fn rendered(address: &str) -> String {
+    let profile = tempfile::tempdir().unwrap();
+    let mut chromium = Command::new("chromium");
+    chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
+    chromium.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+    chromium.arg(format!("--user-data-dir={}", profile.path().display()));
+    chromium.args(["--timeout=5000", "--dump-dom", address]).kill_on_drop(true);
+    let output = tokio::time::timeout(SOON, chromium.output()).await.unwrap().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
+    let mut ui = Command::new(pod_safety_control_plane::binary().await.unwrap());
+    ui.args(["ui", "--address=127.0.0.1:0", "--kubeconfig"]).arg(plane.admin_kubeconfig());
+    let mut ui = ui.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut said = BufReader::new(ui.stderr.take().unwrap()).lines();
+    let line = tokio::time::timeout(SOON, said.next_line()).await.unwrap().unwrap().unwrap();
+    let address = line.split(' ').find(|word| word.starts_with("http://")).unwrap().to_owned();
+    for (fragment, says) in [
+        ("", ["Needs a person", "shop/orders-1", "proof that lost stopped"]),
+        (
+            "#pod/shop/orders-1",
+            ["Proof that it stopped", "node lost is not heard", "pod-safety confirm-down lost"],
+        ),
+        ("#node/nosuch", ["No answer", "there is no node nosuch", "Needs a person"]),
+    ] {
+        let wanted = format!("the page at {fragment:?} says {says:?}");
+        eventually(&wanted, SOON, async || {
+            let page = rendered(&format!("{address}/{fragment}")).await;
+            if says.iter().all(|word| page.contains(word)) { Ok(()) } else { Err(page) }
+        })
+        .await
+        .unwrap();
+    }
+    let stranger =
+        plane.pod_safety_once(&plane.admin_kubeconfig(), &["ui", "--address=0.0.0.0:0"]).await.unwrap();
+    assert!(stranger.stderr.contains("--address=0.0.0.0:0 is not of this machine alone"), "{stranger:?}");
 }
 
 async fn the_doctor_finds_what_is_missing(plane: &ControlPlane) {
@@ -189,4 +234,24 @@ async fn who_has_few_rights_gets_the_rest(plane: &ControlPlane) {
     for says in ["Unknown (NotRead)", "You may list pods only in namespace shop", "You may not list nodes"] {
         assert!(answer.contains(says), "{says}: not in\n{answer}");
     }
+}
+
+/// What stands there is from before, and is not wiped out; it goes on by itself.
+async fn who_watches_is_told_that_the_api_server_went_away(plane: &mut ControlPlane) {
+    let kubeconfig = plane.admin_kubeconfig();
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let args = ["explain", "pod", "-n", NS, "orders-1", "-w", "--kubeconfig", kubeconfig];
+    let mut watch = plane.program("watch", &binary().await.unwrap(), args, &[]).unwrap();
+    for says in ["pod/shop/orders-1 Blocked (Unproved)", "Asking again", "the API server answers again"] {
+        if says == "Asking again" {
+            plane.stop_apiserver().unwrap();
+        } else if says.ends_with("answers again") {
+            plane.start_apiserver().await.unwrap();
+        }
+        let said = |log: &str| if log.contains(says) { Ok(()) } else { Err(log.to_owned()) };
+        eventually(says, SOON, async || said(&watch.log_text())).await.unwrap();
+    }
+    let log = watch.log_text();
+    assert_eq!(log.matches("Asking again").count(), 1, "each trouble is said once:\n{log}");
+    watch.interrupt(Duration::from_secs(5)).await.unwrap();
 }

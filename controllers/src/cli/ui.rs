@@ -1,0 +1,60 @@
+//! `pod-safety ui`: what `status` and `explain` say, on one page in a browser. Reads only, with the user's kubeconfig.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clap::Args as ClapArgs;
+use pod_safety_shared::record::error_chain;
+use pod_safety_shared::screen::{Screen, Source, Told};
+
+use super::cluster::{ConnectArgs, Session, block_on, open};
+use super::status::Seen;
+use super::{Exit, explain, say};
+
+const PAGE: &str = include_str!("ui/page.html");
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Where to listen: an address of this machine alone; port 0 takes any that is free
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8088")]
+    address: SocketAddr,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// What the page shows.
+struct Asked(Session);
+
+fn told(answer: anyhow::Result<String>) -> Result<String, String> {
+    answer.map_err(|error| error_chain(error.as_ref()))
+}
+
+impl Source for Asked {
+    fn overview(&self) -> Told<'_> {
+        let seen = async {
+            let seen = Seen::by(&self.0).await?;
+            Ok(serde_json::to_string(&seen.document())?)
+        };
+        Box::pin(async { told(seen.await) })
+    }
+
+    fn explain<'a>(&'a self, kind: &'a str, namespace: Option<&'a str>, name: &'a str) -> Told<'a> {
+        Box::pin(async move { told(explain::asked(&self.0, kind, namespace, name).await) })
+    }
+}
+
+impl Args {
+    pub(super) fn main(self) -> anyhow::Result<Exit> {
+        block_on(self.run())
+    }
+
+    async fn run(self) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        let screen = Screen::bind(self.address).await?;
+        say(&format!("pod-safety: open http://{} in a browser; Ctrl-C ends it", screen.address()));
+        let env = session.env.clone();
+        screen.serve(PAGE, Arc::new(Asked(session)), env).await;
+        Ok(Exit::Fine)
+    }
+}
