@@ -13,7 +13,7 @@ timed = TIMEFORMAT='== $(1): %0R s'; time
 MINUTES ?= 10
 export MINUTES
 
-.PHONY: help demo try test install fmt lint unit control-plane campaign perturb bench image advisories clean
+.PHONY: help demo try test install fmt lint unit control-plane campaign perturb bench image kind kind-shell kind-delete test-kind advisories clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -56,8 +56,21 @@ perturb: ## a strike at every call and every event of every scenario
 bench: install ## the numbers, beside kube-controller-manager's, on this machine
 	@cargo run --release --locked -p pod-safety-bench
 
-image: ## build the container image (needs a container engine; IMAGE names it)
-	@docker build --build-arg REVISION="$$(git rev-parse HEAD)" --tag $(IMAGE) .
+image: ## build the container image (needs a container engine; IMAGE names it, RUST_IMAGE the compiler's)
+	@docker build --build-arg REVISION="$$(git rev-parse HEAD)" $(if $(RUST_IMAGE),--build-arg RUST_IMAGE=$(RUST_IMAGE)) --tag $(IMAGE) .
+
+kind: ## a kind cluster of three nodes with pod-safety in it, to play with; needs Docker, or Debian and root
+	@./tests/kind/up.sh
+
+kind-shell: ## a shell in which kubectl, helm and docker mean that cluster
+	@./tests/kind/with.sh $(SHELL) || true
+
+kind-delete: ## take it away again
+	@./tests/kind/down.sh
+
+# Not part of `test`: it takes minutes, and the first time half an hour where no images can be pulled.
+test-kind: install ## install it there, lose a node, fence it, look with Prometheus; says how long each step took
+	@./tests/kind/test.sh
 
 # Not part of `test`: the advisory database is fetched from its public repository, so this needs the network,
 # and what it finds depends on the day, not on the commit.

@@ -252,6 +252,8 @@ NAMESPACE  POD       NODE       SINCE  NEEDS
 shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
 ";
         assert_eq!(text, golden);
+        let documentation = include_str!("../../../docs/commands.md");
+        assert!(documentation.contains(golden), "docs/commands.md shows another screen");
         assert_eq!(
             line(&overview),
             "status: 3 of 4 nodes Ready, 1 thing for a person, blocked pods: shop/orders-1"

@@ -391,7 +391,7 @@ pub enum Hold {
         why: String,
     },
     /// Something was begun and may still land.
-    #[error("switching node {node} {act} was begun; in {}s nothing of it runs any more, then it is looked", left.as_secs())]
+    #[error("switching node {node} {act} was begun; in {}s nothing of it runs any more, and its devices are looked at", left.as_secs())]
     AttemptUnderWay {
         /// Its name.
         node: Arc<str>,

@@ -75,6 +75,15 @@ fn what_needs_a_person_is_told_at_the_node() {
     assert_eq!(passes.event(), None, "it passes by itself");
 }
 
+/// Every kubelet that boots renews its Lease seconds before it says so: in a kind cluster each recovery ended with a
+/// Warning that the evidence would be contradicted. If it is, `AwaitingOperator` says so.
+#[test]
+fn bug_a_node_that_came_back_as_it_should_was_warned_of() {
+    let sign =
+        Hold::SignOfLife { node: "n".into(), sign: "its Lease was renewed", left: Duration::from_secs(30) };
+    assert_eq!(sign.event(), None);
+}
+
 fn monitored(stage: &Stage) -> Option<Monitor> {
     let key = Key::Device(Uid::new("uid-bmc").unwrap());
     let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);

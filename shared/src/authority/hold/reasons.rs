@@ -173,6 +173,7 @@ impl Hold {
             | Self::StillReady { .. }
             | Self::WaitsForPods { .. }
             | Self::NotBackYet { .. }
+            | Self::SignOfLife { .. }
             | Self::Finalizers { .. } => None,
             Self::NodeUnreadable { .. }
             | Self::KubeletAlive { .. }
@@ -191,8 +192,7 @@ impl Hold {
             | Self::NoDevices { .. }
             | Self::ControlPlaneQuorum { .. }
             | Self::AwaitingOperator { .. }
-            | Self::EvidenceMissing { .. }
-            | Self::SignOfLife { .. } => Some((EventType::Warning, "FencingHeld")),
+            | Self::EvidenceMissing { .. } => Some((EventType::Warning, "FencingHeld")),
             Self::MachineHeld { .. } => Some((EventType::Normal, "MachineHeld")),
             Self::TolerationUnreadable { .. } => Some((EventType::Warning, "TaintEvictionHeld")),
             Self::NoPods => Some((EventType::Normal, "NoPods")),

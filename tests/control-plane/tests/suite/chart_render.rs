@@ -84,6 +84,21 @@ async fn what_it_renders_is_what_was_looked_at() {
     }
 }
 
+/// kube-controller-manager owns the rules of an aggregated role. A chart that named them too, even as empty, was installed
+/// once and could never be upgraded: `helm upgrade` ended with "conflict with clusterrole-aggregation-controller: .rules".
+#[tokio::test]
+async fn aggregated_roles_leave_their_rules_to_kube_controller_manager() {
+    for way in WAYS {
+        let rendered = render(&chart(), &["--values", values_of(way).to_str().unwrap()]).await;
+        let aggregated = |object: &&Value| !object["aggregationRule"].is_null();
+        let all = documents(&rendered);
+        assert!(all.iter().any(|object| aggregated(&object)), "{way}: none is left to look at");
+        for role in all.iter().filter(aggregated) {
+            assert!(role.get("rules").is_none(), "{way}: {role:#}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn values_that_cannot_work_are_refused_with_a_sentence() {
     let table: Vec<Value> = serde_saphyr::from_str(&read(&chart().join("ci/refused.yaml"))).unwrap();

@@ -6,9 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, PodStatus};
-use kube::Api;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::{NodeStatus, PodStatus};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
 use pod_safety_control_plane::{ControlPlane, Options, Output, binary, eventually};
@@ -27,7 +25,6 @@ async fn run(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) -> Output {
 async fn ends_with(plane: &ControlPlane, code: i32, args: &[&str]) -> String {
     let output = run(plane, &plane.admin_kubeconfig(), args).await;
     assert_eq!(output.status.code(), Some(code), "{args:?}\n{output:?}");
-    println!("$ pod-safety {}\n{}", args.join(" "), output.stdout);
     output.stdout
 }
 
@@ -38,12 +35,12 @@ async fn json_of(plane: &ControlPlane, code: i32, args: &[&str]) -> Value {
 /// A node that nobody hears, and one that is well.
 async fn node(plane: &ControlPlane, name: &str, ready: &str) {
     objects::create_node(&plane.admin(), &objects::node(name)).await.unwrap();
-    let status = json!({ "status": { "nodeInfo": { "architecture": "amd64", "bootID": "boot-1", "containerRuntimeVersion": "", "kernelVersion": "",
+    let status = json!({ "nodeInfo": { "architecture": "amd64", "bootID": "boot-1", "containerRuntimeVersion": "", "kernelVersion": "",
         "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "linux", "osImage": "", "systemUUID": "" },
         "conditions": [{ "type": "Ready", "status": ready, "reason": "test", "message": "", "lastHeartbeatTime": "2026-01-01T00:00:00Z",
-            "lastTransitionTime": "2026-01-01T00:01:00Z" }] } });
-    let nodes = Api::<Node>::all(plane.admin());
-    nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await.unwrap();
+            "lastTransitionTime": "2026-01-01T00:01:00Z" }] });
+    let status: NodeStatus = serde_json::from_value(status).unwrap();
+    objects::set_node_status(&plane.admin(), name, &status).await.unwrap();
 }
 
 /// A pod of the StatefulSet `orders` in this namespace.

@@ -268,3 +268,14 @@ fn programs_get_the_same_in_words_that_do_not_change() {
     assert_eq!(document["evidence"][0]["type"], "KubeletReported");
     assert_eq!(document["next"][1]["command"], "pod-safety confirm-down worker-b1 --reason TEXT");
 }
+
+/// What the documentation shows is what people get.
+#[test]
+fn the_documentation_shows_these_answers() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let documentation = std::fs::read_to_string(format!("{root}/../docs/commands.md")).unwrap();
+    for name in ["lost-pod", "lost-node-device-silent", "namespace"] {
+        let golden = std::fs::read_to_string(format!("{root}/src/cli/explain/golden/{name}.txt")).unwrap();
+        assert!(documentation.contains(&golden), "docs/commands.md does not show golden/{name}.txt");
+    }
+}

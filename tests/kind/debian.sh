@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Makes of Debian's packages what a machine without a Docker daemon and without images to pull lacks, once, and
+# prints where it is. Nothing is installed on the machine.
+#
+#   tests/kind/debian.sh docker    a folder with dockerd, containerd, runc and Docker's client
+#   tests/kind/debian.sh root      an archive of a small Debian: the base of nodes and of the compiler's image
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/state.sh"
+
+host=(docker.io containerd runc tini libdevmapper1.02.1 debootstrap
+    iptables libip4tc2 libip6tc2 libxtables12 libmnl0 libnftnl11 libnfnetlink0 libnetfilter-conntrack3)
+# First what kind's own base image has, then what that gets elsewhere, then what a Rust program is linked with.
+root=(systemd dbus conntrack iptables nftables iproute2 ethtool util-linux mount kmod libseccomp2 e2fsprogs bash
+    ca-certificates curl jq procps socat
+    containerd runc containernetworking-plugins
+    gcc libc6-dev)
+
+# The same release as this machine's: programs built here with its C library run there.
+suite=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
+command -v apt-get >/dev/null && [ -n "$suite" ] || die "without a Docker daemon this needs Debian's apt-get, for packages"
+[ "$(id -u)" = 0 ] || die "without a Docker daemon only root can make a cluster"
+
+address() { sha256sum <<<"$*" | cut -c1-8; }
+docker=$kind_cache/docker-$suite-$(address "${host[@]}")
+archive=$kind_cache/debian-$suite-$(address "${root[@]}").tar
+exec 9>"$kind_cache/debian.lock"
+flock 9
+scratch=$(mktemp -d "$kind_cache/making.XXXXXXXX")
+trap 'rm -rf --one-file-system "$scratch"' EXIT
+
+unpacked() {
+    [ -d "$docker" ] && return
+    say "fetching Debian's docker.io"
+    apt-get update -qq >&2
+    mkdir "$scratch/packages" "$scratch/docker"
+    (cd "$scratch/packages" && apt-get download -qq -o APT::Sandbox::User=root "${host[@]}" >&2)
+    for package in "$scratch"/packages/*.deb; do
+        dpkg -x "$package" "$scratch/docker"
+    done
+    # Which of the two kinds of rules iptables writes is a link that installing would make.
+    ln -s xtables-nft-multi "$scratch/docker/usr/sbin/iptables"
+    mv "$scratch/docker" "$docker"
+}
+
+bootstrapped() {
+    [ -f "$archive" ] && return
+    say "making a small Debian ($suite) of packages, about a minute"
+    local mirror include
+    mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' |
+        awk -v suite="$suite" '$2 == suite { print $1; exit }')
+    include=$(IFS=, && printf '%s' "${root[*]}")
+    # It mounts things inside the new root: in a mount namespace of its own, so that none of them stays.
+    env DEBOOTSTRAP_DIR="$docker/usr/share/debootstrap" \
+        unshare --mount "$docker/usr/sbin/debootstrap" --variant=minbase "--include=$include" \
+        "$suite" "$scratch/root" "$mirror" >"$kind_state/debootstrap.log" 2>&1 || die "debootstrap failed; see $kind_state/debootstrap.log"
+    tar -C "$scratch/root" --one-file-system --xattrs --numeric-owner \
+        --exclude='./proc/*' --exclude='./sys/*' --exclude='./dev/*' --exclude='./var/cache/apt/*' \
+        --exclude='./var/lib/apt/lists/*' -cf "$scratch/root.tar" .
+    mv "$scratch/root.tar" "$archive"
+}
+
+unpacked
+case ${1:-} in
+    docker) printf '%s\n' "$docker" ;;
+    root) bootstrapped && printf '%s\n' "$archive" ;;
+    *) die "usage: debian.sh docker|root" ;;
+esac

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Builds kind and, with `node`, the programs of a node that the control plane's own tools lack (kubelet, kubeadm,
+# kube-proxy, coredns), once, and prints the folder that holds them. Go makes them from their modules' source.
+#
+#   tests/kind/programs.sh [node]
+#
+# Kubernetes has the version that tests/control-plane/tools pins: its go.mod is taken as it is, so nothing can differ.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/state.sh"
+
+# coredns is the one that this kubeadm asks for, and is not pulled by any other name.
+kind=v0.33.0
+coredns=v1.14.2
+
+module=$here/../control-plane/tools/kubernetes
+kubernetes=$(sed -n 's|^\tk8s.io/kubernetes v|v|p' "$module/go.mod")
+[[ $kubernetes =~ ^v([0-9]+)\.([0-9]+)\. ]] || die "$module/go.mod does not pin k8s.io/kubernetes"
+folder=$kind_cache/programs-kubernetes-$kubernetes-kind-$kind-coredns-$coredns
+mkdir -p "$folder"
+
+exec 9>"$folder/lock"
+flock 9
+scratch=$(mktemp -d "$folder/building.XXXXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+
+installed() { # program, package@version
+    [ -x "$folder/$1" ] && return
+    say "building $1"
+    GOBIN=$scratch GOWORK=off go install -trimpath -ldflags '-s -w' "$2" >&2
+    mv "$scratch/$1" "$folder/$1"
+}
+
+of_kubernetes() { # program
+    [ -x "$folder/$1" ] && return
+    say "building $1"
+    local version=k8s.io/component-base/version
+    local stamp="-X $version.gitVersion=$kubernetes -X $version.gitTreeState=clean"
+    stamp+=" -X $version.gitMajor=${BASH_REMATCH[1]} -X $version.gitMinor=${BASH_REMATCH[2]}"
+    # The checksums of what only these programs need come from Go's own database, into a copy.
+    cp "$module/go.mod" "$module/go.sum" "$scratch"
+    (cd "$module" && GOWORK=off go build -mod=mod -modfile "$scratch/go.mod" -trimpath -ldflags "-s -w $stamp" \
+        -o "$scratch/$1" "k8s.io/kubernetes/cmd/$1" >&2)
+    mv "$scratch/$1" "$folder/$1"
+}
+
+installed kind "sigs.k8s.io/kind@$kind"
+if [ "${1:-}" = node ]; then
+    for program in kubelet kubeadm kube-proxy; do of_kubernetes "$program"; done
+    installed coredns "github.com/coredns/coredns@$coredns"
+    # kind's own scripts for the inside of a node are in its module.
+    [ -d "$folder/kind-base" ] || {
+        source_of_kind=$(GOWORK=off go mod download -json "sigs.k8s.io/kind@$kind" | sed -n 's|^\t"Dir": "\(.*\)",\?$|\1|p')
+        cp -r "$source_of_kind/images/base/files" "$scratch/kind-base"
+        chmod -R u+w "$scratch/kind-base"
+        mv "$scratch/kind-base" "$folder/kind-base"
+    }
+    printf '%s' "$kubernetes" >"$folder/kubernetes-version"
+fi
+printf '%s\n' "$folder"
