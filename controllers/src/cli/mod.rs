@@ -10,8 +10,10 @@ mod cluster;
 mod confirm_down;
 #[cfg(feature = "demo")]
 mod demo;
+mod devices;
 mod doctor;
 mod drain;
+mod drill;
 mod duration;
 mod explain;
 mod fence;
@@ -110,6 +112,10 @@ enum Command {
     Fence(fence::FenceArgs),
     /// Have no new attempt begun to switch a node off
     Cancel(fence::CancelArgs),
+    /// Fence devices: whether they would answer if they were needed
+    Devices(devices::Args),
+    /// Say what would be done if a node were lost: gates with their numbers, levels, devices. --really does it to a canary
+    Drill(drill::Args),
     /// Print what a cluster needs before `run` works: our kinds (CRDs), service account and RBAC, as YAML
     Manifests(manifests::Args),
     /// Print the version
@@ -145,6 +151,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Withdraw(args) => args.main(),
         Command::Fence(args) => args.main(),
         Command::Cancel(args) => args.main(),
+        Command::Devices(args) => args.main(),
+        Command::Drill(args) => args.main(),
         Command::Run(args) => args.main().map(fine),
         Command::Manifests(args) => args.main().map(fine).map_err(anyhow::Error::from),
         Command::Version(args) => args.main().map(fine).map_err(anyhow::Error::from),

@@ -46,7 +46,7 @@ pub use overview::{Blocked, Overview, Trouble, Zone};
 pub use pod::explain_pod;
 pub use scene::{Attachment, Policies, Running, Said, Scene, Settings, object, pod_object};
 pub use set::explain_set;
-pub use verdict::{Arithmetic, Explained, Member, Verdict, asks, explain, owner_of};
+pub use verdict::{Arithmetic, Explained, Member, Verdict, asks, counts, explain, owner_of};
 pub use ways::Way;
 
 #[cfg(test)]

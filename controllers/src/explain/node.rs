@@ -174,6 +174,8 @@ const fn goes_on(hold: &Hold) -> bool {
         hold,
         Hold::AttemptUnderWay { .. }
             | Hold::NextAttempt { .. }
+            | Hold::Collateral { .. }
+            | Hold::BudgetsUnread { .. }
             | Hold::Concurrency { .. }
             | Hold::Cooldown { .. }
             | Hold::WaitsForPods { .. }

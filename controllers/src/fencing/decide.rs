@@ -10,10 +10,11 @@ use pod_safety_shared::drive::{Decision, Mode, Subject};
 use pod_safety_shared::model::{Fence, Kind, Node, Uid};
 
 use super::detect::detect;
-use super::incident::{Incident, is_about};
+use super::incident::{Incident, is_about, is_rehearsal};
 use super::monitor::monitor;
 use super::progress::progress;
 use super::remediate::{Wanted, remediate};
+use super::taint;
 
 /// What waits for others, or for numbers that no event brings, is looked at this often.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -40,8 +41,8 @@ impl Key {
     }
 }
 
-/// All that it hears of. The last are those who ask for nodes to be fenced: whether it can hear of them does not hold up
-/// the others.
+/// All that it hears of. The last are those who ask for nodes to be fenced, and disruption budgets: whether it can hear of
+/// them does not hold up the others.
 pub(super) const FOLLOWED: &[Kind] = &[
     Kind::Pods,
     Kind::Nodes,
@@ -51,12 +52,13 @@ pub(super) const FOLLOWED: &[Kind] = &[
     Kind::NodeFences,
     Kind::FenceEvidences,
     Kind::Remediations,
+    Kind::Budgets,
 ];
 
 /// What must be known to decide about a node.
 const NODE_NEEDS: &[Kind] = match FOLLOWED {
-    [needs @ .., Kind::Remediations] => needs,
-    _ => panic!("Remediations are followed last"),
+    [needs @ .., Kind::Remediations, Kind::Budgets] => needs,
+    _ => panic!("Remediations and budgets are followed last"),
 };
 
 /// What an operator decided.
@@ -77,6 +79,7 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
         && policies == 0
         && view.fences_of(name).next().is_none()
         && view.remediations_of(name).next().is_none()
+        && !taint::is_carried_by(name, view)
     {
         return Decision::default();
     }
@@ -106,7 +109,9 @@ fn about_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> D
     let mut decision = Decision::default();
     let mut live: Vec<Incident<'_>> = Vec::new();
     for fence in fences.iter().copied().filter(|fence| !fence.status.phase.is_over() && !fence.deleting) {
-        match live.iter().find(|other| other.fence.spec.node == fence.spec.node) {
+        let same =
+            |other: &&Incident<'_>| other.fence.spec.node == fence.spec.node && !is_rehearsal(other.fence);
+        match live.iter().find(same).filter(|_| !is_rehearsal(fence)) {
             Some(first) => {
                 let (fence, first) = (Arc::clone(&fence.name), Arc::clone(&first.fence.name));
                 let hold = Hold::DuplicateFence { node: Arc::clone(name), fence, first };
@@ -124,11 +129,14 @@ fn about_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> D
         add(&mut decision, waits(Some(incident)).unwrap_or_else(|| progress(incident)));
     }
     if let Some(node) = node
-        && !live.iter().any(|incident| is_about(incident.fence, node))
+        && !live.iter().any(|incident| is_about(incident.fence, node) && !is_rehearsal(incident.fence))
     {
-        let over = fences.iter().copied().find(|fence| is_about(fence, node));
+        let over = fences.iter().copied().find(|fence| is_about(fence, node) && !is_rehearsal(fence));
         let found = detect(node, over, view, now, config);
         add(&mut decision, waits(None).filter(|_| !found.intents.is_empty()).unwrap_or(found));
+    }
+    if let Some(node) = node {
+        add(&mut decision, taint::stale(node, view, now));
     }
     for remediation in view.remediations_of(name) {
         let Wanted { step, reply } = remediate(remediation, node, view, now, config);

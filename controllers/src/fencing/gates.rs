@@ -8,26 +8,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::api::{ControlPlane, Gate, Phase, PolicyMode};
+use pod_safety_shared::api::{Gate, Phase, PolicyMode};
 use pod_safety_shared::authority::Hold;
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::model::{Fence, Kind, Node, Policy, Readiness};
+use pod_safety_shared::model::{Budget, Fence, Kind, Node, Policy, Readiness};
 
 use super::incident::Incident;
-use super::{levels, remediate};
-
-/// The label of nodes on which the control plane runs.
-const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+use super::{collateral, levels, quorum, remediate};
 
 /// Of fewer lost nodes a share of all says nothing: one of two is half of them.
 const FEWEST_LOST: usize = 2;
+
+/// So many budgets are named in a status.
+const BUDGETS_MOST: usize = 5;
 
 /// Below three lost nodes of a zone a share of them says nothing, as for kube-controller-manager.
 const FEWEST_LOST_IN_ZONE: usize = 3;
 
 /// The gates by their names in statuses and metrics.
-pub(super) const NAMES: [&str; 11] = [
+pub(super) const NAMES: [&str; 13] = [
     "FencingUnreadable",
     "Paused",
     "LeftAlone",
@@ -35,11 +35,15 @@ pub(super) const NAMES: [&str; 11] = [
     "MaybeItIsUs",
     "ZoneInTrouble",
     "ControlPlane",
+    "EtcdQuorum",
+    "Collateral",
     "OurNode",
     "NoDevices",
     "Concurrency",
     "Cooldown",
 ];
+
+const COLLATERAL: &str = "Collateral";
 
 /// For what they are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +62,8 @@ pub(super) fn closed(incident: &Incident<'_>, policy: &Policy, purpose: For) -> 
             let others = [concurrency(incident, policy, closed.is_empty()), cooldown(incident, policy)];
             closed.extend(others.into_iter().flatten());
         }
-        For::GoOn => {}
+        // What it would cost was weighed, and its time is counted from the beginning.
+        For::GoOn => closed.retain(|hold| hold.reason() != COLLATERAL),
     }
     closed
 }
@@ -72,7 +77,9 @@ fn own(incident: &Incident<'_>, policy: &Policy, too_many_lost: Option<Hold>) ->
         remediate::timed_out(incident),
         too_many_lost,
         incident.node().and_then(|node| zone_in_trouble(node, policy, &incident.view)),
-        incident.node().and_then(|node| control_plane(node, policy, incident)),
+        incident.node().and_then(|node| quorum::control_plane(node, policy, incident)),
+        incident.node().and_then(|node| quorum::etcd(node, policy, incident)),
+        incident.node().and_then(|node| collateral::collateral(node, policy, incident)),
         our_node(incident),
         no_devices(incident, policy),
     ];
@@ -99,7 +106,7 @@ fn left_alone(node: &Node) -> Option<Hold> {
     Some(Hold::LeftAlone { node: Arc::clone(&node.name), mark })
 }
 
-fn is_well(node: &Node, policy: &Policy, view: &View<'_>, now: Mono) -> bool {
+pub(super) fn is_well(node: &Node, policy: &Policy, view: &View<'_>, now: Mono) -> bool {
     let silent = Duration::from_secs(policy.spec.unhealthy.silent_seconds.into());
     node.readiness == Readiness::Ready && now.since(view.last_heard(node)) < silent
 }
@@ -109,13 +116,18 @@ fn is_more_than(part: usize, of: usize, percent: u32) -> bool {
 }
 
 /// Silent ones count, too, though they may still be called Ready: who is deaf hears it from all at once.
-fn too_many_lost(incident: &Incident<'_>, policy: &Policy) -> Option<Hold> {
+fn lost(incident: &Incident<'_>, policy: &Policy) -> (usize, usize) {
     let view = &incident.view;
     let (mut lost, mut of) = (0, 0);
     for node in view.nodes() {
         of += 1;
         lost += usize::from(!is_well(node, policy, view, incident.now));
     }
+    (lost, of)
+}
+
+fn too_many_lost(incident: &Incident<'_>, policy: &Policy) -> Option<Hold> {
+    let (lost, of) = lost(incident, policy);
     let percent = policy.spec.brakes.max_unhealthy_percent;
     let closed = lost >= FEWEST_LOST && is_more_than(lost, of, percent);
     closed.then_some(Hold::TooManyLost { lost, of, percent })
@@ -127,28 +139,6 @@ fn zone_in_trouble(node: &Node, policy: &Policy, view: &View<'_>) -> Option<Hold
     let (not_ready, of) = (count.not_ready, count.counted());
     let closed = not_ready >= FEWEST_LOST_IN_ZONE && is_more_than(not_ready, of, percent);
     closed.then(|| Hold::ZoneInTrouble { zone: Arc::clone(&node.zone), not_ready, of, percent })
-}
-
-/// Of a node whose Node is gone nobody knows whether it was of the control plane: whoever deleted it took it out.
-fn control_plane(node: &Node, policy: &Policy, incident: &Incident<'_>) -> Option<Hold> {
-    let is_of_it =
-        |node: &Node| node.life.as_ref().is_some_and(|life| life.labels.contains_key(CONTROL_PLANE));
-    if !is_of_it(node) {
-        return None;
-    }
-    let name = || Arc::clone(&node.name);
-    match policy.spec.brakes.control_plane {
-        ControlPlane::Never => Some(Hold::ControlPlane { node: name(), policy: Arc::clone(&policy.name) }),
-        ControlPlane::KeepQuorum => {
-            let (mut ready, mut of) = (0, 0);
-            for other in incident.view.nodes().filter(|other| is_of_it(other)) {
-                of += 1;
-                let counts = other.uid != node.uid && is_well(other, policy, &incident.view, incident.now);
-                ready += usize::from(counts);
-            }
-            (ready * 2 <= of).then(|| Hold::ControlPlaneQuorum { node: name(), ready, of })
-        }
-    }
 }
 
 fn our_node(incident: &Incident<'_>) -> Option<Hold> {
@@ -176,11 +166,15 @@ fn turn(fence: &Fence, policy: &Policy) -> (Reverse<i32>, Mono, Arc<str>) {
     (Reverse(policy.spec.priority), fence.first_seen, Arc::clone(&fence.name))
 }
 
+fn being_fenced(incident: &Incident<'_>) -> usize {
+    others(incident).filter(|other| other.status.phase == Phase::Fencing).count()
+}
+
 /// `is_next`: nothing else holds it back, so that it is of interest who goes before it.
 fn concurrency(incident: &Incident<'_>, policy: &Policy, is_next: bool) -> Option<Hold> {
     let most = policy.spec.brakes.max_concurrent;
     let limit = usize::try_from(most).unwrap_or(usize::MAX);
-    let fencing = others(incident).filter(|other| other.status.phase == Phase::Fencing).count();
+    let fencing = being_fenced(incident);
     let ahead = if is_next && fencing < limit { ahead(incident, policy) } else { 0 };
     (fencing + ahead >= limit).then_some(Hold::Concurrency { fencing, ahead, most })
 }
@@ -220,17 +214,50 @@ fn cooldown(incident: &Incident<'_>, policy: &Policy) -> Option<Hold> {
     (incident.now < ends).then(|| Hold::Cooldown { other, left: ends.since(incident.now) })
 }
 
-/// All gates as a status shows them.
-pub(super) fn record(closed: &[Hold]) -> Vec<Gate> {
+/// All gates as a status shows them: those that are open, too, with what they come to.
+pub(super) fn record(incident: &Incident<'_>, policy: &Policy, closed: &[Hold]) -> Vec<Gate> {
     let of = |name: &&str| {
         let hold = closed.iter().find(|hold| *hold.reason() == **name);
-        Gate {
-            name: (*name).to_owned(),
-            holds: hold.is_some(),
-            message: hold.map(ToString::to_string).unwrap_or_default(),
-        }
+        let message = hold.map_or_else(|| numbers(name, incident, policy), ToString::to_string);
+        Gate { name: (*name).to_owned(), holds: hold.is_some(), message }
     };
     NAMES.iter().map(of).collect()
+}
+
+/// What a gate that is open comes to, if it counts something.
+fn numbers(gate: &str, incident: &Incident<'_>, policy: &Policy) -> String {
+    let brakes = &policy.spec.brakes;
+    let left = |what: &str, left: Option<quorum::Left>| {
+        left.map(|left| format!("without it {} of {} {what} are Ready", left.well, left.of))
+    };
+    let words = match (gate, incident.node()) {
+        ("MaybeItIsUs", _) => {
+            let ((lost, of), percent) = (lost(incident, policy), brakes.max_unhealthy_percent);
+            Some(format!("{lost} of {of} nodes are lost; {percent} % may be"))
+        }
+        ("ZoneInTrouble", Some(node)) => {
+            let (zone, percent) = (incident.view.zone(&node.zone), brakes.max_unhealthy_zone_percent);
+            let (not_ready, of) = (zone.not_ready, zone.counted());
+            Some(format!("{not_ready} of {of} nodes of its zone are not ready; {percent} % may be"))
+        }
+        ("ControlPlane", Some(node)) => left("such nodes", quorum::nodes_left(node, policy, incident)),
+        ("EtcdQuorum", Some(node)) => left("members of etcd", quorum::members_left(node, policy, incident)),
+        (COLLATERAL, Some(node)) => {
+            let chosen = collateral::chosen(node, incident);
+            let of = |(budget, here): &(&Budget, usize)| {
+                let (healthy, needed) = (budget.status.current_healthy, budget.status.desired_healthy);
+                format!("{}: {healthy} healthy, {here} of them here, {needed} needed", budget.key)
+            };
+            Some(chosen.iter().take(BUDGETS_MOST).map(of).collect::<Vec<_>>().join("; "))
+        }
+        ("Concurrency", _) => {
+            let (fencing, most) = (being_fenced(incident), brakes.max_concurrent);
+            Some(format!("{fencing} others are being fenced; {most} may be at a time"))
+        }
+        ("Cooldown", _) => Some(format!("no other node was fenced in the last {}s", brakes.cooldown_seconds)),
+        _ => None,
+    };
+    words.unwrap_or_default()
 }
 
 /// Whether others are closed than a status shows, or it shows none.

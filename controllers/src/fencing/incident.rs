@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase, Trigger};
-use pod_safety_shared::authority::{Hold, Step, Target};
+use pod_safety_shared::authority::{Hold, Step, Target, rehearsal_name};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
@@ -53,6 +53,11 @@ pub(super) struct Incident<'a> {
 pub(super) fn is_about(fence: &Fence, node: &Node) -> bool {
     let boot_id = node.life.as_ref().map(|life| &*life.boot_id);
     boot_id == Some(&*fence.spec.node.boot_id) && node.uid.to_string() == fence.spec.node.uid
+}
+
+/// Whether a person only wanted to see it written down: it is in nobody's way.
+pub(super) fn is_rehearsal(fence: &Fence) -> bool {
+    fence.spec.dry_run && *fence.name == *rehearsal_name(&fence.spec.node)
 }
 
 impl<'a> Incident<'a> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
-use pod_safety_shared::api::{FenceDeviceStatus, Phase};
+use pod_safety_shared::api::{FenceDeviceStatus, PROBLEMS, Phase};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::metrics::MetricsError;
@@ -19,6 +19,7 @@ pub(super) struct FencingMetrics {
     to_evidence: Histogram,
     unanswered: IntGauge,
     devices: IntGaugeVec,
+    problems: IntGaugeVec,
     /// The phases that were counted, by node: decisions do not rest on it.
     seen: Mutex<BTreeMap<String, BTreeMap<Uid, Phase>>>,
 }
@@ -59,8 +60,16 @@ impl FencingMetrics {
                 "Fence devices by what is known of them.",
                 &["state"],
             )?,
+            problems: gauge(
+                "pod_safety_fence_device_problems",
+                "Nodes for which something was wrong at a device's last look, by what it was.",
+                &["problem"],
+            )?,
             seen: Mutex::default(),
         };
+        for problem in PROBLEMS {
+            metrics.problems.with_label_values(&[problem]).set(0);
+        }
         for state in DeviceState::ALL {
             metrics.devices.with_label_values(&[state.name()]).set(0);
         }
@@ -123,11 +132,19 @@ impl FencingMetrics {
 
     fn show_devices(&self, view: &View<'_>) {
         let (mut counts, mut unanswered) = (DeviceState::ALL.map(|state| (state, 0_i64)), 0_i64);
+        let mut problems = PROBLEMS.map(|problem| (problem, 0_i64));
         for device in view.devices() {
             let state = DeviceState::of(&device.status);
             counts.iter_mut().filter(|(one, _)| *one == state).for_each(|(_, count)| *count += 1);
             let silent = device.status.targets.iter().filter(|target| target.power == "Unknown");
             unanswered += silent.map(|_| 1).sum::<i64>();
+            for target in &device.status.targets {
+                let same = problems.iter_mut().filter(|(problem, _)| *problem == target.problem);
+                same.for_each(|(_, count)| *count += 1);
+            }
+        }
+        for (problem, count) in problems {
+            self.problems.with_label_values(&[problem]).set(count);
         }
         for (state, count) in counts {
             self.devices.with_label_values(&[state.name()]).set(count);

@@ -24,6 +24,7 @@
 //! | `Recovering` | as `Fencing` | `Look`, `Attempt` on |
 //! | after evidence | Ready with another boot, and no pod of the old life is left | `Untaint`, or `Write` Done |
 //! | | a sign of life of the same boot for half a minute | `Contradict` |
+//! | | what was proved was declared invalid, and nothing else is | `Withdraw` |
 //!
 //! and for each device, at its change and from time to time: `Monitor`; for each PodSafetyRemediation: `Remediate`.
 //!
@@ -31,10 +32,13 @@
 //! |---|---|
 //! | `detect` | whether a node is lost, and whether that matters |
 //! | `gates` | what must not be in the way, with its numbers |
+//! | `quorum` | whether the control plane and etcd can do without it |
+//! | `collateral` | whether disruption budgets can spare its pods |
 //! | `levels` | which devices are asked next |
 //! | `progress` | from suspicion to evidence |
 //! | `doubt` | whether a node that was found off lives |
 //! | `recover` | from evidence to a node that is back |
+//! | `taint` | whose mark of a node that is off was forgotten on one that is not |
 //! | `remediate` | what other remediators ask for, and are answered |
 //! | `monitor` | which devices are looked through |
 //!
@@ -47,6 +51,7 @@
 //!
 //! kube-controller-manager has nothing like it.
 
+mod collateral;
 mod decide;
 mod detect;
 mod doubt;
@@ -56,9 +61,11 @@ mod levels;
 mod metrics;
 mod monitor;
 mod progress;
+mod quorum;
 mod recover;
 mod remediate;
 mod run;
+mod taint;
 
 pub use decide::{Config, Key, decide};
 pub use run::Fencing;

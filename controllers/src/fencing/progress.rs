@@ -96,28 +96,28 @@ fn pending(incident: &Incident<'_>) -> Decision {
             let message = hold.to_string();
             let mut decision = incident.hold_for_now(hold);
             if message != incident.status().message || gates::differ(&incident.status().gates, &[]) {
-                decision.intents = shown(incident, &[], message).intents;
+                decision.intents = shown(incident, policy, &[], message).intents;
             }
             decision
         }
         Some(level) => switch_off(incident, policy, level, incident.status().rounds),
-        None => held(incident, closed),
+        None => held(incident, policy, closed),
     }
 }
 
 /// Writes which gates are closed.
-fn shown(incident: &Incident<'_>, closed: &[Hold], message: String) -> Decision {
-    let status =
-        NodeFenceStatus { gates: gates::record(closed), ..incident.with(incident.status().phase, message) };
+fn shown(incident: &Incident<'_>, policy: &Policy, closed: &[Hold], message: String) -> Decision {
+    let gates = gates::record(incident, policy, closed);
+    let status = NodeFenceStatus { gates, ..incident.with(incident.status().phase, message) };
     incident.step(Step::Write, status)
 }
 
 /// Gates are closed: it is shown, and asked again.
-fn held(incident: &Incident<'_>, closed: Vec<Hold>) -> Decision {
+fn held(incident: &Incident<'_>, policy: &Policy, closed: Vec<Hold>) -> Decision {
     let mut decision = Decision::default().and_recheck_at(incident.now + LOOK_AGAIN);
     if gates::differ(&incident.status().gates, &closed) {
         let message = closed.first().map(ToString::to_string).unwrap_or_default();
-        decision.intents = shown(incident, &closed, message).intents;
+        decision.intents = shown(incident, policy, &closed, message).intents;
     }
     decision.holds = closed.into_iter().map(|hold| (incident.subject(), hold)).collect();
     decision
@@ -134,7 +134,7 @@ fn switch_off(incident: &Incident<'_>, policy: &Policy, index: usize, rounds: u3
         let status = NodeFenceStatus {
             level: number,
             rounds,
-            gates: gates::record(&[]),
+            gates: gates::record(incident, policy, &[]),
             ..incident.with(Phase::AwaitingOperator, message)
         };
         return incident.step(Step::Write, status);
@@ -147,7 +147,7 @@ fn switch_off(incident: &Incident<'_>, policy: &Policy, index: usize, rounds: u3
         ..Attempt::default()
     };
     let message = format!("switching it off {}", levels::words(level));
-    let gates = gates::record(&[]);
+    let gates = gates::record(incident, policy, &[]);
     let status = NodeFenceStatus { level: number, rounds, gates, ..incident.with(Phase::Fencing, message) };
     incident.begin(status, attempt)
 }
@@ -203,7 +203,7 @@ fn go_on(incident: &Incident<'_>, last: Option<&Attempt>) -> Decision {
     }
     let closed = gates::closed(incident, policy, For::GoOn);
     if !closed.is_empty() {
-        return held(incident, closed);
+        return held(incident, policy, closed);
     }
     if let (Some(last), (_, next)) = (last, incident.pause("off"))
         && incident.now < next
@@ -231,7 +231,7 @@ fn awaiting(incident: &Incident<'_>) -> Decision {
     if proved && let Machine::OtherLife(node) = incident.machine {
         return recover::back(incident, node);
     }
-    if let Some(decision) = recover::doubted(incident) {
+    if let Some(decision) = recover::doubted(incident).or_else(|| recover::withdrawn(incident)) {
         return decision;
     }
     let on_its_own = if proved { None } else { superseded(incident).or_else(|| called_off_late(incident)) };

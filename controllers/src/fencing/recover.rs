@@ -39,6 +39,24 @@ pub(super) fn doubted(incident: &Incident<'_>) -> Option<Decision> {
     doubt(incident, proof)
 }
 
+/// What follows when somebody declared the evidence invalid; `None`: nobody did, or all is done. Our taint says what
+/// nobody says any more, and kube-controller-manager acts on it: it goes, unless other evidence about this life holds.
+pub(super) fn withdrawn(incident: &Incident<'_>) -> Option<Decision> {
+    let proof = evidence(incident)?;
+    let reason = &proof.status.invalidated.as_ref()?.reason;
+    let message = format!("the evidence {} was declared invalid: {reason}", proof.name);
+    if incident.status().tainted && incident.proof().is_none() {
+        let status = NodeFenceStatus {
+            tainted: false,
+            gates: Vec::new(),
+            ..incident.with(Phase::AwaitingOperator, message)
+        };
+        return Some(incident.step(Step::Withdraw, status));
+    }
+    let is_new = incident.status().phase != Phase::AwaitingOperator;
+    is_new.then(|| incident.turn(Phase::AwaitingOperator, message))
+}
+
 /// The evidence on which all rests, unless something is said against it.
 fn proved<'a>(incident: &Incident<'a>) -> Result<&'a Proof, Decision> {
     let named = incident.status().evidence.as_deref().unwrap_or_default();
@@ -46,9 +64,8 @@ fn proved<'a>(incident: &Incident<'a>) -> Result<&'a Proof, Decision> {
         let (node, evidence) = (Arc::clone(&incident.name), named.to_owned());
         return Err(incident.hold_for_now(Hold::EvidenceMissing { node, evidence }));
     };
-    if let Some(invalidated) = &proof.status.invalidated {
-        let message = format!("the evidence {named} was declared invalid: {}", invalidated.reason);
-        return Err(incident.turn(Phase::AwaitingOperator, message));
+    if let Some(decision) = withdrawn(incident) {
+        return Err(decision);
     }
     doubt(incident, proof).map_or(Ok(proof), Err)
 }

@@ -9,6 +9,7 @@ mod recover;
 mod remediate;
 mod stage;
 mod storm;
+mod taint;
 mod wiring;
 
 use pod_safety_shared::api::{
@@ -80,8 +81,11 @@ fn step_words(step: &Step) -> String {
             let devices: Vec<_> = last.devices.iter().map(|device| device.name.as_str()).collect();
             format!("{} {} by {}", last.act, last.id, devices.join("+"))
         }
-        Step::Look(_) | Step::Prove(_) | Step::Taint(_) | Step::Untaint(_) | Step::Contradict(_) => {
-            step.name().to_owned()
-        }
+        Step::Look(_)
+        | Step::Prove(_)
+        | Step::Taint(_)
+        | Step::Untaint(_)
+        | Step::Withdraw(_)
+        | Step::Contradict(_) => step.name().to_owned(),
     }
 }

@@ -138,6 +138,12 @@ fn fenced(node: &Node, proof: &Proof, view: &View<'_>) -> Decision {
     decision
 }
 
+/// Whether an incident of ours put the taint there: then its evidence is asked, which may have been withdrawn since.
+fn is_ours(node: &Node, view: &View<'_>) -> bool {
+    let value = node.life.as_ref().and_then(|life| life.out_of_service.as_deref());
+    view.fences_of(&node.name).any(|fence| Some(&*fence.name) == value)
+}
+
 /// The terminating pods of a node that somebody declared out of service.
 fn out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decision {
     let mut decision = Decision::default();
@@ -145,7 +151,7 @@ fn out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decision {
         let name = Arc::clone(&node.name);
         if node.readiness == Readiness::Ready {
             decision.holds.push((Subject::Pod(pod.key.clone()), Hold::OutOfServiceButReady { node: name }));
-        } else if config.trust_out_of_service_taint {
+        } else if config.trust_out_of_service_taint && !is_ours(node, view) {
             force(&mut decision, pod, Claim::OutOfService { node: name });
         } else {
             decision.holds.push((Subject::Pod(pod.key.clone()), Hold::OutOfServiceUnproved { node: name }));

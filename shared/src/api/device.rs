@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Condition, NodeSelector};
 
+/// By this annotation a person has a device looked at now: a text that was not there before, and after a blank the
+/// name of a node, if only that one is meant.
+pub const TEST_ANNOTATION: &str = "pod-safety.dev/test";
+
 /// A way to switch machines off and on, and to look.
 #[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
@@ -223,6 +227,29 @@ impl std::fmt::Display for DeviceRef {
     }
 }
 
+/// The words for what was wrong at a look: of those who reach devices (`transport::DeviceError`), of those who prepare
+/// that, and of who judges what was seen.
+pub const PROBLEMS: [&str; 18] = [
+    "NoAgent",
+    "BadMetadata",
+    "BadParameter",
+    "LoginDenied",
+    "Unreachable",
+    "TlsNotTrusted",
+    "TimedOut",
+    "Failed",
+    "Garbage",
+    "NoDevice",
+    "NotTrusted",
+    "NotForNode",
+    "BadTemplate",
+    "BadSecret",
+    "NotRead",
+    "AnotherMachine",
+    "IdentityUnknown",
+    "PowerUnknown",
+];
+
 /// What is known of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -233,6 +260,9 @@ pub struct FenceDeviceStatus {
     pub conditions: Vec<Condition>,
     /// What it said of its nodes, one entry for each.
     pub targets: Vec<TargetStatus>,
+    /// The value of the annotation `pod-safety.dev/test` that was answered last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tested: Option<String>,
 }
 
 /// What a device said of a node.
@@ -250,6 +280,9 @@ pub struct TargetStatus {
     /// By which addresses it reaches the storage, as was found when its kubelet was last heard.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
+    /// What is wrong in one word, such as `LoginDenied`, if anything is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub problem: String,
     /// What is wrong, if anything is.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,

@@ -154,6 +154,11 @@ pub struct Brakes {
     #[serde(default = "cooldown_seconds")]
     #[schemars(range(min = 0, max = 86_400))]
     pub cooldown_seconds: u32,
+    /// For how long a node is not fenced on which healthy pods run that a disruption budget cannot spare, in seconds.
+    /// 0: it is not waited for.
+    #[serde(default = "collateral_seconds")]
+    #[schemars(range(min = 0, max = 86_400))]
+    pub collateral_seconds: u32,
     /// Nodes with the label `node-role.kubernetes.io/control-plane`.
     #[serde(default)]
     pub control_plane: ControlPlane,
@@ -175,6 +180,11 @@ const fn cooldown_seconds() -> u32 {
     60
 }
 
+/// As long as pods tolerate a lost node unless they say otherwise (`tolerationSeconds`).
+const fn collateral_seconds() -> u32 {
+    300
+}
+
 impl Default for Brakes {
     fn default() -> Self {
         Self {
@@ -182,6 +192,7 @@ impl Default for Brakes {
             max_unhealthy_percent: max_unhealthy_percent(),
             max_unhealthy_zone_percent: max_unhealthy_zone_percent(),
             cooldown_seconds: cooldown_seconds(),
+            collateral_seconds: collateral_seconds(),
             control_plane: ControlPlane::default(),
         }
     }

@@ -208,6 +208,10 @@ pub struct Monitor {
     pub device: DeviceRef,
     /// Its identity.
     pub uid: Uid,
-    /// The nodes that it can switch.
+    /// The nodes that are looked at.
     pub nodes: Vec<Arc<str>>,
+    /// Those are all that it can switch; else what is known of the others stays.
+    pub whole: bool,
+    /// The wish of a person ([`crate::api::TEST_ANNOTATION`]) that is answered by it.
+    pub test: Option<String>,
 }

@@ -34,7 +34,7 @@ mod step;
 use std::sync::Arc;
 
 pub(super) use monitor::monitor;
-pub(super) use orders::{Looker, Reader};
+pub(super) use orders::{Looker, Reader, path_of};
 pub(super) use remediation::answer;
 pub(super) use step::{Acting, carry_out};
 
@@ -79,6 +79,8 @@ pub enum Step {
     Taint(Target),
     /// Our out-of-service taint is taken from the node, which is Ready with another boot.
     Untaint(Target),
+    /// What was proved was declared invalid by somebody: our taint goes.
+    Withdraw(Target),
     /// What was proved is not true: the evidence is invalidated, its devices are no longer trusted, our taint goes.
     Contradict(Target),
 }
@@ -106,13 +108,29 @@ impl Step {
             Self::Prove(_) => "prove",
             Self::Taint(_) => "taint",
             Self::Untaint(_) => "untaint",
+            Self::Withdraw(_) => "withdraw",
             Self::Contradict(_) => "contradict",
         }
     }
 
     /// The names of all steps, for metrics; `monitor` and `remediate` are steps of their own.
-    pub const NAMES: [&'static str; 8] =
-        ["open", "write", "attempt", "look", "prove", "taint", "untaint", "contradict"];
+    pub const NAMES: [&'static str; 9] =
+        ["open", "write", "attempt", "look", "prove", "taint", "untaint", "withdraw", "contradict"];
+
+    /// Whether it waits for devices to switch a machine: for minutes, where others do that.
+    pub(super) const fn switches(&self) -> bool {
+        match self {
+            Self::Attempt(_) => true,
+            Self::Open(_)
+            | Self::Write(_)
+            | Self::Look(_)
+            | Self::Prove(_)
+            | Self::Taint(_)
+            | Self::Untaint(_)
+            | Self::Withdraw(_)
+            | Self::Contradict(_) => false,
+        }
+    }
 
     /// Whom it is about; `Err`: there is none yet, and this is what it will be about.
     fn about(&self) -> Result<&Target, &NodeFenceSpec> {
@@ -124,6 +142,7 @@ impl Step {
             | Self::Prove(target)
             | Self::Taint(target)
             | Self::Untaint(target)
+            | Self::Withdraw(target)
             | Self::Contradict(target) => Ok(target),
         }
     }
@@ -145,6 +164,13 @@ impl Step {
 #[must_use]
 pub fn incident_name(spec: &crate::api::Incarnation) -> String {
     name_after(&spec.name, &[spec.uid.as_bytes(), &[0], spec.boot_id.as_bytes()])
+}
+
+/// The name of what a person only wants to see written down. It is another one: what was left lying after a drill must
+/// not be in the way when the node is lost.
+#[must_use]
+pub fn rehearsal_name(spec: &crate::api::Incarnation) -> String {
+    name_after(&spec.name, &[spec.uid.as_bytes(), &[0], spec.boot_id.as_bytes(), &[0], b"rehearsal"])
 }
 
 /// A name that begins with this one and tells these parts apart.

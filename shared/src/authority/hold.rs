@@ -344,6 +344,48 @@ pub enum Hold {
         /// How many there are with it.
         of: usize,
     },
+    /// Without its member etcd would lose its quorum.
+    #[error(
+        "node {node} runs a member of etcd, and without it only {ready} of {of} members are Ready: etcd needs more than half. Bring another one back first"
+    )]
+    EtcdQuorum {
+        /// Its name.
+        node: Arc<str>,
+        /// How many others are Ready.
+        ready: usize,
+        /// How many there are with it.
+        of: usize,
+    },
+    /// It would end healthy pods that a budget cannot spare.
+    #[error(
+        "{here} healthy pods of the disruption budget {budget} run on node {node}: {healthy} healthy - {here} here is less than {needed} needed. It is fenced all the same in {}s (brakes.collateralSeconds), or when more are healthy elsewhere",
+        left.as_secs()
+    )]
+    Collateral {
+        /// Its name.
+        node: Arc<str>,
+        /// Namespace and name of the budget.
+        budget: String,
+        /// How many run there.
+        here: usize,
+        /// How many are healthy, by the budget's status.
+        healthy: i32,
+        /// How many must be.
+        needed: i32,
+        /// How long is left.
+        left: Duration,
+    },
+    /// Nobody can say whether a budget can spare its pods.
+    #[error(
+        "the disruption budgets cannot be read, so whether they can spare the pods of node {node} is not known. It is fenced all the same in {}s (brakes.collateralSeconds)",
+        left.as_secs()
+    )]
+    BudgetsUnread {
+        /// Its name.
+        node: Arc<str>,
+        /// How long is left.
+        left: Duration,
+    },
     /// Others are fenced now, or before it.
     #[error(
         "{fencing} nodes are being fenced and {ahead} go before it; {most} may be at a time (brakes.maxConcurrent)"
@@ -452,6 +494,18 @@ pub enum Hold {
     StillReady {
         /// Its name.
         node: Arc<str>,
+    },
+    /// Somebody's mark of a node that is off, on one that is not.
+    #[error(
+        "node {node} is Ready and carries the taint node.kubernetes.io/out-of-service={value}, which {whose}: kube-controller-manager detaches its volumes and force deletes its pods as soon as it is not Ready. Ask whoever put it there, or take it away: kubectl taint node {node} node.kubernetes.io/out-of-service-"
+    )]
+    StaleTaint {
+        /// Its name.
+        node: Arc<str>,
+        /// The value of the taint.
+        value: String,
+        /// Whose it is, as far as that is known.
+        whose: &'static str,
     },
     /// Its pods are being released.
     #[error("node {node} waits for its pods: {pods} that were asked to end are still there")]

@@ -55,7 +55,7 @@ pub use cordon::{Cordoned, cordon};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use evict::{Evicted, Eviction, NotEvicted, evict};
 pub use evidence::{Evidence, EvidenceKind};
-pub use fence::{FenceKey, Fencing, Step, Target, incident_name};
+pub use fence::{FenceKey, Fencing, Step, Target, incident_name, rehearsal_name};
 pub use hold::{FORCE_DELETE_HELD, Hold};
 pub use node::{Effect, NodeUpdate, OurTaint, Silence};
 pub(crate) use permit::Permit;
@@ -63,4 +63,6 @@ pub use scales::{Scaled, ask_scales};
 pub use update::Update;
 pub use verify::Refusal;
 pub use witness::Witness;
-pub use writer::{Authority, FENCERS, NODE_WRITERS, Owner, Parts, Policy, Submitted, WRITERS};
+pub use writer::{
+    Authority, FENCERS, LOOKERS, NODE_WRITERS, Owner, Parts, Policy, SWITCHERS, Submitted, WRITERS,
+};

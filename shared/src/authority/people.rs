@@ -4,11 +4,17 @@
 //! incarnation that was examined, in the name that the API server knows the person by, and never while a kubelet
 //! speaks. What the API server lets whom write is RBAC's: the right to create FenceEvidences is the right to confirm.
 
+mod devices;
+mod drill;
+
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::fence::incident_name;
+pub use devices::{Device, ask_to_test, devices, tested};
+pub use drill::{Drill, incident, rehearse, tidy_up};
+
+use super::fence::{incident_name, rehearsal_name};
 use super::verify::is_ready;
 use super::witness::{Look, incarnation, look};
 use crate::api::{
@@ -57,6 +63,9 @@ pub enum PeopleError {
         /// The node.
         node: String,
     },
+    /// No such device.
+    #[error("there is no FenceDevice {0}; see kubectl get fencedevices -A")]
+    NoDevice(String),
     /// A request failed.
     #[error("{doing}")]
     Api {
@@ -80,6 +89,8 @@ pub struct Examined {
     pub labels: std::collections::BTreeMap<String, String>,
     /// It says that it is Ready.
     pub ready: bool,
+    /// It is cordoned.
+    pub cordoned: bool,
     /// When its Lease was last renewed, by its kubelet's clock.
     pub renewed: Option<String>,
 }
@@ -97,8 +108,9 @@ pub async fn examine(connection: &Connection, env: &Env, name: &str) -> Result<E
         return Err(PeopleError::NoBootId(name.to_owned()));
     }
     let renewed = lease.renewed().map_err(api("reading the node's Lease"))?;
+    let cordoned = node.spec.as_ref().is_some_and(|spec| spec.unschedulable);
     let labels = node.metadata.unwrap_or_default().labels;
-    Ok(Examined { node: life, labels, ready, renewed: renewed.map(|time| time.to_string()) })
+    Ok(Examined { node: life, labels, ready, cordoned, renewed: renewed.map(|time| time.to_string()) })
 }
 
 /// Waits for as long as a living kubelet takes to renew its Lease, and looks again.
@@ -255,11 +267,20 @@ pub async fn ask_to_fence(
     reason: &str,
     dry_run: bool,
 ) -> Result<String, PeopleError> {
-    let policy = policy_of(connection, examined).await?;
-    let name = incident_name(&examined.node);
+    let name = if dry_run { rehearsal_name(&examined.node) } else { incident_name(&examined.node) };
     let trigger = FenceTrigger { kind: Trigger::Person, reason: reason.to_owned(), by: Some(by.to_owned()) };
-    let spec = NodeFenceSpec { node: examined.node.clone(), policy, trigger, dry_run, cancelled: false };
+    let spec = asked_for(connection, examined, trigger, dry_run).await?;
     create(connection, "NodeFence", "nodefences", json!({ "name": name }), &spec).await
+}
+
+async fn asked_for(
+    connection: &Connection,
+    examined: &Examined,
+    trigger: FenceTrigger,
+    dry_run: bool,
+) -> Result<NodeFenceSpec, PeopleError> {
+    let (policy, _) = chosen(connection, examined).await?;
+    Ok(NodeFenceSpec { node: examined.node.clone(), policy, trigger, dry_run, cancelled: false })
 }
 
 #[derive(serde::Deserialize)]
@@ -267,15 +288,24 @@ struct Policies {
     items: Vec<wire::Custom<FencePolicySpec, FencePolicyStatus>>,
 }
 
-/// As the controller chooses ([`crate::cache::View::policy_of`]).
-async fn policy_of(connection: &Connection, examined: &Examined) -> Result<String, PeopleError> {
+/// The policy by which a node is fenced, as the controller chooses ([`crate::cache::View::policy_of`]).
+///
+/// # Errors
+/// None chooses it, or they could not be read.
+pub async fn policy(connection: &Connection, examined: &Examined) -> Result<FencePolicySpec, PeopleError> {
+    chosen(connection, examined).await.map(|(_, spec)| spec)
+}
+
+async fn chosen(
+    connection: &Connection,
+    examined: &Examined,
+) -> Result<(String, FencePolicySpec), PeopleError> {
     const DOING: &str = "reading the FencePolicies; are the CRDs installed? See pod-safety manifests";
     let all: Policies = list(connection, "fencepolicies", DOING).await?;
-    let chosen = all.items.iter().filter(|policy| policy.spec.node_selector.chooses(&examined.labels));
-    let named = chosen.filter_map(|policy| Some((policy.spec.priority, policy.metadata.name.as_deref()?)));
-    let first = named.min_by_key(|(priority, name)| (std::cmp::Reverse(*priority), *name));
-    let missing = || PeopleError::NoPolicy(examined.node.name.clone());
-    first.map(|(_, name)| name.to_owned()).ok_or_else(missing)
+    let chosen = all.items.into_iter().filter(|policy| policy.spec.node_selector.chooses(&examined.labels));
+    let named = chosen.filter_map(|policy| Some((policy.metadata.common.name?, policy.spec)));
+    let first = named.min_by_key(|(name, spec)| (std::cmp::Reverse(spec.priority), name.clone()));
+    first.ok_or_else(|| PeopleError::NoPolicy(examined.node.name.clone()))
 }
 
 /// Has no new attempt begun against the node's present life.

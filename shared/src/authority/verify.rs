@@ -51,8 +51,10 @@ pub enum Refusal {
     /// Heartbeats cannot be seen, so none can be said to be missing.
     #[error("the Leases of nodes, or the pods that kubelets create, cannot be followed")]
     HeartbeatsUnseen,
-    /// Policy does not take a taint for proof.
-    #[error("--trust-out-of-service-taint is off")]
+    /// Policy does not take a taint for proof, or it is ours, of which the evidence is asked.
+    #[error(
+        "--trust-out-of-service-taint is off, or the taint is pod-safety's own, of which the evidence is asked"
+    )]
     TaintNotTrusted,
     /// The node does not carry the taint, or is Ready.
     #[error("a quorum read found the node Ready, or without the taint")]
@@ -236,8 +238,14 @@ impl Verifier<'_> {
         }
         let look = look(self.connection, self.env, node).await.map_err(Refusal::Read)?;
         let Some(read) = look.node else { return Err(Refusal::InService) };
-        if !carries_taint(&read) || is_ready(&read) {
+        if out_of_service_taints(&read).next().is_none() || is_ready(&read) {
             return Err(Refusal::InService);
+        }
+        // Ours is worth what its evidence is, which may have been withdrawn since: that is asked for by another claim.
+        let guard = self.cache.read();
+        let ours = |value: &str| guard.view().fences_of(node).any(|fence| *fence.name == *value);
+        if out_of_service_taints(&read).filter_map(|taint| taint.value.as_deref()).any(ours) {
+            return Err(Refusal::TaintNotTrusted);
         }
         Ok(NodeProof {
             kind: EvidenceKind::Asserted { node: Arc::clone(node) },
@@ -376,9 +384,9 @@ fn fits(claim: &Claim, pod: &Pod) -> Result<(), &'static str> {
     }
 }
 
-fn carries_taint(node: &wire::Node) -> bool {
-    let mut taints = node.spec.iter().flat_map(|spec| &spec.taints);
-    taints.any(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT))
+fn out_of_service_taints(node: &wire::Node) -> impl Iterator<Item = &wire::Taint> {
+    let taints = node.spec.iter().flat_map(|spec| &spec.taints);
+    taints.filter(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT))
 }
 
 pub(super) fn is_ready(node: &wire::Node) -> bool {

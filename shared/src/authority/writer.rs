@@ -48,8 +48,16 @@ pub const WRITERS: usize = 16;
 /// for nodes. As many as the others, so that a rack of a hundred nodes is six or seven turns, of four requests each.
 pub const NODE_WRITERS: usize = 16;
 
-/// How many nodes are fenced, or devices looked through, at once: each waits for devices, for minutes at worst.
+/// How many steps of incidents are taken at once: they read, write, and look at the devices of one node.
 pub const FENCERS: usize = 16;
+
+/// How many machines are switched at once: as many as policies may allow (`brakes.maxConcurrent`). Each waits for its
+/// devices, and where another controller does it, for ten minutes and more: nobody else's incident must wait for that.
+pub const SWITCHERS: usize = 100;
+
+/// How many devices are looked through at once: with hundreds of nodes that do not answer it takes hours, and neither
+/// fencing nor the next device must wait for it.
+pub const LOOKERS: usize = 8;
 
 /// How long the failure of a first read is left alone.
 const WITNESS_AGAIN: Duration = Duration::from_secs(1);
@@ -106,9 +114,11 @@ enum Class {
     /// In a queue of its own.
     Fence,
     /// With those.
-    Monitor,
-    /// With those.
     Remediate,
+    /// In a queue of its own.
+    Switch,
+    /// In a queue of its own.
+    Monitor,
 }
 
 /// Who carries it out.
@@ -116,6 +126,8 @@ enum Class {
 enum Staff {
     Nodes,
     Fencers,
+    Switchers,
+    Lookers,
     Others,
 }
 
@@ -123,7 +135,9 @@ impl Staff {
     const fn of(intent: &Intent) -> Self {
         match intent {
             Intent::Update(Update::Node(_)) => Self::Nodes,
-            Intent::Fence(_) | Intent::Monitor(_) | Intent::Remediate(_) => Self::Fencers,
+            Intent::Fence(fencing) if fencing.step.switches() => Self::Switchers,
+            Intent::Fence(_) | Intent::Remediate(_) => Self::Fencers,
+            Intent::Monitor(_) => Self::Lookers,
             Intent::Update(
                 Update::Budget { .. } | Update::PodOfLostNode { .. } | Update::NotDisrupted { .. },
             )
@@ -174,11 +188,27 @@ struct State {
     nodes: FairQueue<Class, Work>,
     /// The queue of [`FENCERS`].
     fencing: FairQueue<Class, Work>,
+    /// The queue of [`SWITCHERS`].
+    switching: FairQueue<Class, Work>,
+    /// The queue of [`LOOKERS`].
+    looking: FairQueue<Class, Work>,
     fences: Fences,
     ledger: Ledger,
     witnessing: BTreeSet<Arc<str>>,
     updates: Updates,
     deletions: Deletions,
+}
+
+impl State {
+    const fn queue_of(&mut self, staff: Staff) -> &mut FairQueue<Class, Work> {
+        match staff {
+            Staff::Others => &mut self.queue,
+            Staff::Nodes => &mut self.nodes,
+            Staff::Fencers => &mut self.fencing,
+            Staff::Switchers => &mut self.switching,
+            Staff::Lookers => &mut self.looking,
+        }
+    }
 }
 
 /// The deletion authority of one process.
@@ -198,6 +228,8 @@ pub struct Authority {
     work: Notify,
     work_on_nodes: Notify,
     work_on_fences: Notify,
+    work_on_switches: Notify,
+    work_on_looks: Notify,
     busy: AtomicUsize,
     idle: Notify,
 }
@@ -266,10 +298,18 @@ impl Authority {
             work: Notify::new(),
             work_on_nodes: Notify::new(),
             work_on_fences: Notify::new(),
+            work_on_switches: Notify::new(),
+            work_on_looks: Notify::new(),
             busy: AtomicUsize::new(0),
             idle: Notify::new(),
         });
-        let staff = [(Staff::Others, WRITERS), (Staff::Nodes, NODE_WRITERS), (Staff::Fencers, FENCERS)];
+        let staff = [
+            (Staff::Others, WRITERS),
+            (Staff::Nodes, NODE_WRITERS),
+            (Staff::Fencers, FENCERS),
+            (Staff::Switchers, SWITCHERS),
+            (Staff::Lookers, LOOKERS),
+        ];
         for staff in staff.into_iter().flat_map(|(staff, number)| std::iter::repeat_n(staff, number)) {
             let writer = Arc::clone(&authority);
             let task = async move { writer.write_for_ever(staff).await };
@@ -323,14 +363,21 @@ impl Authority {
     }
 
     fn count(&self, state: &State) {
-        let queued = state.queue.len() + state.nodes.len() + state.fencing.len();
+        let apart = [&state.nodes, &state.fencing, &state.switching, &state.looking];
+        let queued = state.queue.len() + apart.iter().map(|queue| queue.len()).sum::<usize>();
         self.metrics.queued.set(i64::try_from(queued).unwrap_or(i64::MAX));
     }
 
     /// Forgets what waits: leadership is lost, and whoever leads decides anew.
     pub fn abandon(&self) {
         let mut state = self.state.lock();
-        let all = [state.queue.clear(), state.nodes.clear(), state.fencing.clear()];
+        let all = [
+            state.queue.clear(),
+            state.nodes.clear(),
+            state.fencing.clear(),
+            state.switching.clear(),
+            state.looking.clear(),
+        ];
         for work in all.into_iter().flatten() {
             match work {
                 Work::Witness { node, .. } => drop(state.witnessing.remove(&node)),
@@ -366,6 +413,8 @@ impl Authority {
             Staff::Others => &self.work,
             Staff::Nodes => &self.work_on_nodes,
             Staff::Fencers => &self.work_on_fences,
+            Staff::Switchers => &self.work_on_switches,
+            Staff::Lookers => &self.work_on_looks,
         }
     }
 
@@ -378,8 +427,9 @@ impl Authority {
                         let nodes_wait = state.nodes.len() > 0;
                         state.queue.pop_but(nodes_wait.then_some(Class::PodOfLostNode))
                     }
-                    Staff::Nodes => state.nodes.pop(),
-                    Staff::Fencers => state.fencing.pop(),
+                    Staff::Nodes | Staff::Fencers | Staff::Switchers | Staff::Lookers => {
+                        state.queue_of(staff).pop()
+                    }
                 };
                 self.count(&state);
                 if matches!(staff, Staff::Nodes) && state.nodes.len() == 0 {

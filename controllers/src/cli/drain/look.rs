@@ -33,7 +33,7 @@ const DRY_RUNS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The cluster as it was read.
-pub(super) struct Look {
+pub(in crate::cli) struct Look {
     snapshot: Snapshot,
     needs: BTreeMap<Uid, Needs>,
     rooms: Vec<Room>,
@@ -41,7 +41,7 @@ pub(super) struct Look {
 
 impl Look {
     /// Reads everything that a plan rests on.
-    pub(super) async fn at(session: &Session, node: &str) -> anyhow::Result<Self> {
+    pub(in crate::cli) async fn at(session: &Session, node: &str) -> anyhow::Result<Self> {
         let (mut needs, mut rooms) = (BTreeMap::new(), Vec::new());
         let mut each = |kind: Kind, raw: &wire::Raw| match kind {
             Kind::Pods => needs.extend(needs_of(raw)),
@@ -68,7 +68,7 @@ impl Look {
     }
 
     /// The plan by what was read.
-    pub(super) fn plan(&self, node: &str, consent: &Consent) -> anyhow::Result<Plan> {
+    pub(in crate::cli) fn plan(&self, node: &str, consent: &Consent) -> anyhow::Result<Plan> {
         let guard = self.snapshot.view();
         for (namespace, name) in &consent.skip {
             let named = |pod: &pod_safety_shared::model::Pod| {

@@ -10,7 +10,7 @@
 
 mod apply;
 mod live;
-mod look;
+pub(super) mod look;
 mod page;
 mod work;
 

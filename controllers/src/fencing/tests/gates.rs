@@ -31,7 +31,7 @@ type Row = (&'static str, fn(&mut Stage), &'static str);
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn each_gate_holds_with_its_numbers_and_is_shown_once() {
-    let rows: [Row; 8] = [
+    let rows: [Row; 10] = [
         (
             "Paused",
             |stage| stage.policy(|policy| policy.paused = Some("storage upgrade".to_owned())),
@@ -61,6 +61,19 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
                 })
             },
             "only 1 of 2 such nodes are Ready",
+        ),
+        (
+            "EtcdQuorum",
+            |stage| ["n", "m"].iter().for_each(|name| stage.etcd(name)),
+            "only 1 of 2 members are Ready",
+        ),
+        (
+            "Collateral",
+            |stage| {
+                stage.well("ns", "db-0", "n", &json!({ "app": "db" }));
+                stage.budget(2, 2);
+            },
+            "ns/db run on node n: 2 healthy - 1 here is less than 2 needed. It is fenced all the same in 300s",
         ),
         ("OurNode", |stage| stage.runs_on("n"), "this process runs on node n"),
         (
@@ -286,4 +299,84 @@ fn a_dry_run_says_what_it_would_do_and_does_not_and_keeps_nobody_waiting() {
     stage.wait(70);
     stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
     assert_eq!(stage.words("m"), ["off 1 by bmc"]);
+}
+
+#[test]
+fn a_budget_is_waited_for_until_its_time_is_over_and_for_pods_that_are_well_alone() {
+    let mut stage = pending();
+    stage.well("ns", "db-0", "n", &json!({ "app": "db" }));
+    stage.budget(3, 2);
+    assert_eq!(closed(&stage), [""; 0], "it can spare one");
+    stage.budget(2, 2);
+    assert_eq!(closed(&stage), ["?Collateral"]);
+    stage.wait(299);
+    assert_eq!(closed(&stage), ["?Collateral"]);
+    stage.wait(1);
+    assert_eq!(stage.words("n"), ["off 1 by bmc"], "a budget keeps no broken node for ever");
+    let mut stage = pending();
+    stage.budget(2, 2);
+    stage.pod("db-0", "n", |pod| pod["metadata"]["labels"] = json!({ "app": "db" }));
+    assert_eq!(closed(&stage), [""; 0], "who is not Ready is no loss");
+    stage.well("ns", "db-0", "n", &json!({ "app": "db" }));
+    stage.policy(|policy| policy.brakes.collateral_seconds = 0);
+    assert_eq!(closed(&stage), [""; 0], "nobody wants it waited for");
+    stage.policy(|policy| policy.brakes.collateral_seconds = 300);
+    stage.edit(|_, status| status.phase = Phase::Fencing);
+    assert_eq!(closed(&stage), [""; 0], "what has begun goes on");
+}
+
+#[test]
+fn a_member_of_etcd_goes_if_more_than_half_are_left_on_nodes_that_are_well() {
+    let mut stage = pending();
+    ["n", "m", "k"].iter().for_each(|name| stage.etcd(name));
+    assert_eq!(closed(&stage), [""; 0], "two of three");
+    stage.loses("k");
+    assert_eq!(closed(&stage), ["?EtcdQuorum"], "one of them is called Ready on a node that is lost");
+    let mut stage = pending();
+    ["m", "k"].iter().for_each(|name| stage.etcd(name));
+    stage.loses("k");
+    assert_eq!(closed(&stage), [""; 0], "no member runs there");
+}
+
+#[test]
+fn gates_that_are_open_show_what_they_come_to() {
+    let mut stage = pending();
+    ["n", "m", "k"].iter().for_each(|name| stage.etcd(name));
+    stage.well("ns", "db-0", "n", &json!({ "app": "db" }));
+    stage.budget(3, 2);
+    stage.act("n");
+    let (_, status) = stage.only();
+    let said = |name: &str| status.gates.iter().find(|gate| gate.name == name).unwrap().message.clone();
+    for (gate, numbers) in [
+        ("MaybeItIsUs", "1 of 5 nodes are lost; 49 % may be"),
+        ("ZoneInTrouble", "1 of 5 nodes of its zone are not ready; 100 % may be"),
+        ("EtcdQuorum", "without it 2 of 3 members of etcd are Ready"),
+        ("Collateral", "ns/db: 3 healthy, 1 of them here, 2 needed"),
+        ("Concurrency", "0 others are being fenced; 10 may be at a time"),
+        ("ControlPlane", ""),
+    ] {
+        assert_eq!(said(gate), numbers, "{gate}");
+    }
+}
+
+/// Whoever had looked at the plan of a node, and left that lying, had it never fenced.
+#[test]
+fn bug_a_dry_run_that_somebody_left_lying_kept_a_lost_node_from_being_fenced() {
+    let mut stage = Stage::lost();
+    stage.rehearsal("n");
+    assert_eq!(stage.words("n"), ["write Pending", "?DryRun"], "the plan");
+    assert_eq!(stage.act("n")[1..], ["?DryRun"]);
+    let mut stage = Stage::lost();
+    let name = stage.rehearsal("n");
+    let planned = NodeFenceStatus::default();
+    assert_eq!(planned.phase, Phase::Pending);
+    // What is wanted of it is written already.
+    let shown = stage.decided("n");
+    let target = step(&shown).unwrap().target().unwrap().clone();
+    let object = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "900" },
+        "spec": *target.spec, "status": *target.status });
+    stage.world.apply(Kind::NodeFences, &object, stage.mono());
+    assert_eq!(stage.words("n"), ["open by p", "?DryRun"], "the node is lost all the same");
+    stage.act("n");
+    assert_eq!(stage.words("n"), ["off 1 by bmc", "?DryRun"], "and they are not one about the same");
 }

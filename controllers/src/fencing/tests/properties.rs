@@ -158,6 +158,9 @@ proptest! {
                 Step::Untaint(target) => {
                     prop_assert!(sketch.machine == 2 && !sketch.pod && target.status.phase == Phase::Done);
                 }
+                Step::Withdraw(target) => {
+                    prop_assert!(sketch.proof == 2 && sketch.named && sketch.tainted && !target.status.tainted);
+                }
                 Step::Contradict(_) => prop_assert!(false, "no sign of life has lasted"),
                 Step::Write(target) => match target.status.phase {
                     Phase::Fenced => prop_assert!(

@@ -138,8 +138,34 @@ fn without_evidence_that_holds_nothing_goes_on() {
     let mut stage = fenced();
     let name = stage.only().1.evidence.unwrap();
     stage.invalidates(&name);
-    assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
+    assert_eq!(stage.act("n"), ["withdraw"]);
     assert!(stage.only().1.message.ends_with("was declared invalid: wrong"));
+}
+
+/// kube-controller-manager acts on it: what was withdrawn went on releasing pods there.
+#[test]
+fn bug_the_taint_of_evidence_that_was_withdrawn_stayed_on_the_node() {
+    let mut stage = fenced();
+    stage.edit(|_, status| status.tainted = true);
+    let name = stage.only().1.evidence.unwrap();
+    stage.invalidates(&name);
+    assert_eq!(stage.act("n"), ["withdraw"]);
+    let (_, status) = stage.only();
+    assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
+    assert!(status.message.ends_with("was declared invalid: wrong"), "{}", status.message);
+    assert_eq!(stage.words("n"), ["?AwaitingOperator"], "once");
+    // It was withdrawn while a person was waited for, because it could not be switched on.
+    stage.edit(|_, status| status.tainted = true);
+    assert_eq!(stage.words("n"), ["withdraw"]);
+    // Somebody else's word holds.
+    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+    assert_eq!(stage.act("n"), ["write Fenced"]);
+    let (_, status) = stage.only();
+    assert_eq!(
+        (status.evidence.as_deref(), status.tainted),
+        (Some("by-hand"), true),
+        "the taint is true still"
+    );
 }
 
 #[test]

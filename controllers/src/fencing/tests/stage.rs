@@ -8,7 +8,7 @@ use pod_safety_shared::api::{
     DeviceRef, FenceEvidenceSpec, FenceEvidenceStatus, Incarnation, Invalidation, NodeFenceSpec,
     REMEDIATION_FINALIZER,
 };
-use pod_safety_shared::authority::incident_name;
+use pod_safety_shared::authority::{incident_name, rehearsal_name};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::testing::{World, at};
 
@@ -211,6 +211,33 @@ impl Stage {
         self.world.apply(Kind::Pods, &pod, self.mono());
     }
 
+    /// A pod that is Ready, with these labels.
+    pub(super) fn well(&mut self, namespace: &str, name: &str, node: &str, labels: &Value) {
+        self.pod(name, node, |pod| {
+            pod["metadata"]["namespace"] = json!(namespace);
+            pod["metadata"]["labels"] = labels.clone();
+            pod["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
+        });
+    }
+
+    /// A member of etcd, as kubeadm has it.
+    pub(super) fn etcd(&mut self, node: &str) {
+        let labels = json!({ "component": "etcd", "tier": "control-plane" });
+        self.well("kube-system", &format!("etcd-{node}"), node, &labels);
+    }
+
+    /// The budget `db` of the pods with the label `app: db`, by its numbers.
+    pub(super) fn budget(&mut self, healthy: i32, needed: i32) {
+        let mut meta = self.meta("db");
+        meta["namespace"] = json!("ns");
+        let budget = json!({
+            "metadata": meta,
+            "spec": { "selector": { "matchLabels": { "app": "db" } }, "minAvailable": needed },
+            "status": { "currentHealthy": healthy, "desiredHealthy": needed, "observedGeneration": 1 },
+        });
+        self.world.apply(Kind::Budgets, &budget, self.mono());
+    }
+
     pub(super) fn terminating(pod: &mut Value) {
         pod["metadata"]["deletionTimestamp"] = json!(stamp(0));
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
@@ -231,6 +258,17 @@ impl Stage {
         let node = self.incarnation(node);
         let spec = NodeFenceSpec { node, policy: "p".to_owned(), trigger, dry_run: false, cancelled: false };
         self.put_fence(spec, status);
+    }
+
+    /// What a person had written down, and left lying.
+    pub(super) fn rehearsal(&mut self, node: &str) -> String {
+        let trigger = FenceTrigger { kind: Trigger::Person, reason: "a drill".to_owned(), by: None };
+        let node = self.incarnation(node);
+        let name = rehearsal_name(&node);
+        let spec = NodeFenceSpec { node, policy: "p".to_owned(), trigger, dry_run: true, cancelled: false };
+        let object = json!({ "metadata": self.meta(&name), "spec": spec });
+        self.world.apply(Kind::NodeFences, &object, self.mono());
+        name
     }
 
     fn put_fence(&mut self, spec: NodeFenceSpec, status: NodeFenceStatus) {
@@ -347,7 +385,11 @@ impl Stage {
                     }
                     self.put_fence((*target.spec).clone(), (*target.status).clone());
                 }
-                Step::Write(target) | Step::Attempt(target) | Step::Taint(target) | Step::Untaint(target) => {
+                Step::Write(target)
+                | Step::Attempt(target)
+                | Step::Taint(target)
+                | Step::Untaint(target)
+                | Step::Withdraw(target) => {
                     self.put_fence((*target.spec).clone(), (*target.status).clone());
                 }
                 Step::Look(_) => panic!("a test says what is seen"),

@@ -130,13 +130,40 @@ fn a_device_is_looked_through_when_it_is_new_or_changed_and_then_from_time_to_ti
 }
 
 #[test]
+fn a_person_has_a_device_looked_at_now_once_and_at_one_node_if_that_is_meant() {
+    let mut stage = Stage::new(&["n", "m", "k"]);
+    let asks = |stage: &mut Stage, test: &str, tested: Option<&str>| {
+        stage.device("bmc", |device| {
+            device["metadata"]["annotations"] = json!({ "pod-safety.dev/test": test });
+            device["status"]["tested"] = json!(tested);
+            device["spec"]["monitorSeconds"] = json!(0);
+        });
+        monitored(stage)
+    };
+    let all = asks(&mut stage, "first", None).unwrap();
+    assert_eq!((all.nodes.len(), all.whole, all.test.as_deref()), (3, true, Some("first")));
+    assert_eq!(asks(&mut stage, "first", Some("first")), None, "it was answered");
+    let one = asks(&mut stage, "second m", Some("first")).unwrap();
+    assert_eq!((one.nodes, one.whole), (vec![Arc::from("m")], false));
+    assert_eq!(one.test.as_deref(), Some("second m"));
+    let none = asks(&mut stage, "third x", None).unwrap();
+    assert_eq!((none.nodes.len(), none.whole), (0, false), "a node that is not there is answered, too");
+    stage.device("bmc", |device| {
+        device["metadata"]["annotations"] = json!({ "pod-safety.dev/test": "fourth m" });
+        device["metadata"]["generation"] = json!(2);
+    });
+    let due = monitored(&stage).unwrap();
+    assert_eq!((due.nodes.len(), due.whole), (3, true), "all are due, and that answers it");
+}
+
+#[test]
 fn the_metrics_show_incidents_by_phase_and_how_long_proof_took_and_which_devices_do_not_tell() {
     let registry = prometheus::Registry::new();
     let controller = Fencing::new(config(), &registry).unwrap();
     let mut stage = Stage::at(Phase::Pending, |_| ());
     stage.device("bmc", |device| {
         device["status"]["targets"] =
-            json!([{ "node": "n", "power": "Unknown" }, { "node": "m", "power": "On" }]);
+            json!([{ "node": "n", "power": "Unknown", "problem": "LoginDenied" }, { "node": "m", "power": "On" }]);
     });
     let decide =
         |stage: &Stage| controller.decide(&Key::Node("n".into()), &stage.world.read().view(), stage.mono());
@@ -158,6 +185,8 @@ fn the_metrics_show_incidents_by_phase_and_how_long_proof_took_and_which_devices
         "pod_safety_fence_time_to_evidence_seconds_count 1",
         "pod_safety_fence_time_to_evidence_seconds_sum 20",
         "pod_safety_fence_device_unanswered_nodes 1",
+        "pod_safety_fence_device_problems{problem=\"LoginDenied\"} 1",
+        "pod_safety_fence_device_problems{problem=\"BadSecret\"} 0",
     ] {
         assert!(page.lines().any(|one| one == line), "no {line} in {page}");
     }

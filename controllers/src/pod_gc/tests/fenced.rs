@@ -69,3 +69,27 @@ fn without_our_own_kinds_there_is_no_evidence_and_nothing_else_is_held_up() {
     let trusting = Config { trust_out_of_service_taint: true, ..config() };
     assert_eq!(asked(&decided(&world, &on("n"), at(1), &trusting)), ["remove web-0 because OutOfService"]);
 }
+
+/// Evidence was withdrawn, and went on releasing by the taint that had been put on the node for it.
+#[test]
+fn bug_where_taints_are_trusted_our_own_released_pods_after_its_evidence_was_withdrawn() {
+    let withdrawn = |proof: &mut Value| {
+        proof["status"]["invalidated"] = json!({ "at": "2026-01-01T00:00:00Z", "reason": "wrong" });
+    };
+    let world = proved("Unknown", "boot-1", "PowerOff", withdrawn);
+    let mut machine = node("n", "Unknown", Some("node.kubernetes.io/out-of-service"));
+    machine["status"]["nodeInfo"] = json!({ "bootID": "boot-1" });
+    machine["spec"]["taints"][0]["value"] = json!("n-1");
+    machine["metadata"]["resourceVersion"] = json!("20");
+    world.apply(Kind::Nodes, &machine, at(0));
+    let trusting = Config { trust_out_of_service_taint: true, ..config() };
+    let asked = |world: &World| asked(&decided(world, &on("n"), at(1), &trusting));
+    assert_eq!(asked(&world), ["remove web-0 because OutOfService"], "somebody else's taint is trusted");
+    let fence = json!({
+        "metadata": { "name": "n-1", "uid": "uid-n-1", "resourceVersion": "8" },
+        "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "policy": "p",
+            "trigger": { "kind": "Detected", "reason": "r" } },
+    });
+    world.apply(Kind::NodeFences, &fence, at(0));
+    assert!(asked(&world).is_empty(), "ours is worth what its evidence is");
+}

@@ -11,7 +11,7 @@ use crate::authority::act::Outcome;
 use crate::authority::permit::Permit;
 use crate::client::{ApiError, Call, Method};
 use crate::model::OUT_OF_SERVICE_TAINT;
-use crate::wire;
+use crate::wire::{self, Raw};
 
 /// A node with all of its fields, and the incarnation that it is now.
 struct Whole {
@@ -59,6 +59,22 @@ async fn write(acting: &Acting<'_>, whole: &Whole, taints: Vec<Value>) -> Result
     acting.send(call.permitted(Permit::danger_new())).await.map(|_answer| ())
 }
 
+/// Whether it is evidence about this incarnation that nobody declared invalid.
+fn is_about(raw: &Raw, node: &Incarnation) -> Result<bool, Outcome> {
+    let proof: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
+        raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
+    Ok(proof.spec.node == *node && proof.status.unwrap_or_default().invalidated.is_none())
+}
+
+/// Whether this evidence is there and holds, by a quorum read.
+pub(super) async fn holds(acting: &Acting<'_>, proof: &str, node: &Incarnation) -> Result<bool, Outcome> {
+    match acting.send(Call::get(group_path(&format!("fenceevidences/{proof}")))).await {
+        Ok(raw) => is_about(&raw, node),
+        Err(Outcome::Gone) => Ok(false),
+        Err(outcome) => Err(outcome),
+    }
+}
+
 /// Puts the taint on the node, if evidence about this incarnation of it holds.
 pub(super) async fn add(
     acting: &Acting<'_>,
@@ -67,9 +83,7 @@ pub(super) async fn add(
     proof: &str,
 ) -> Result<(), Outcome> {
     let raw = acting.send(Call::get(group_path(&format!("fenceevidences/{proof}")))).await?;
-    let proof: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
-        raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
-    let holds = proof.spec.node == *node && proof.status.unwrap_or_default().invalidated.is_none();
+    let holds = is_about(&raw, node)?;
     let whole = read(acting, &node.name).await?;
     if !holds || whole.node != *node {
         return Err(Outcome::Changed);

@@ -35,22 +35,36 @@ async fn look_through(acting: &Acting<'_>, wish: &Monitor) -> Result<(), Outcome
     }
     if read.spec.driver == DeviceDriver::Manual {
         let answers = Ok("a person is waited for, by pod-safety confirm-down".to_owned());
-        return write(acting, &wish.device, &read, Vec::new(), answers).await;
+        return write(acting, wish, &read, Vec::new(), answers).await;
     }
     let mut targets = Vec::new();
-    let mut wrong = None;
     for node in wish.nodes.iter().take(NODES_MOST) {
-        let target = acting.while_leading(look_at(acting, &wish.device, node)).await??;
-        if !target.message.is_empty() {
-            wrong.get_or_insert_with(|| format!("node {}: {}", target.node, target.message));
+        targets.push(acting.while_leading(look_at(acting, &wish.device, node)).await??);
+    }
+    if !wish.whole {
+        let known = read.status.iter().flat_map(|status| &status.targets);
+        let others = known.filter(|known| wish.nodes.iter().all(|node| **node != *known.node));
+        targets.extend(others.cloned());
+        targets.sort_by(|one, other| one.node.cmp(&other.node));
+    }
+    let answers = conclude(&targets);
+    write(acting, wish, &read, targets, answers).await
+}
+
+/// What the looks come to; `Err`: what is wrong first, in a word and in words.
+fn conclude(targets: &[TargetStatus]) -> Result<String, (String, String)> {
+    let wrong = targets.iter().find(|target| !target.message.is_empty());
+    match wrong {
+        Some(TargetStatus { node, problem, message, .. }) => {
+            // Who wrote it may have had no words yet.
+            let problem = if problem.is_empty() { "LookFailed" } else { problem };
+            Err((problem.to_owned(), format!("node {node}: {message}")))
         }
-        targets.push(target);
+        None if targets.is_empty() => {
+            Err(("NoNodes".to_owned(), "its nodeSelector chooses no node".to_owned()))
+        }
+        None => Ok(format!("{} nodes were looked at", targets.len())),
     }
-    if targets.is_empty() {
-        wrong = Some("its nodeSelector chooses no node".to_owned());
-    }
-    let answers = wrong.map_or_else(|| Ok(format!("{} nodes were looked at", targets.len())), Err);
-    write(acting, &wish.device, &read, targets, answers).await
 }
 
 async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<TargetStatus, Outcome> {
@@ -70,45 +84,58 @@ async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<
         }
         Ok(Ready { way: Way::Order(_), .. }) | Err(_) => Vec::new(),
     };
-    let Looked { check, sample } = acting.looker.answer(device, order, Known::Nothing).await;
+    let Looked { check, problem, sample } = acting.looker.answer(device, order, Known::Nothing).await;
     let Sample { at, power, identity, said, .. } = sample;
-    let message = match checked {
-        Some(error) => error.to_string(),
-        None if identity == "Mismatch" => format!("it is another machine: {said}"),
+    let (problem, message) = match (checked, problem) {
+        (Some(error), _) => (error.category(), error.to_string()),
+        (None, _) if identity == "Mismatch" => ("AnotherMachine", format!("it is another machine: {said}")),
         // First why it did not answer: who did not answer did not say who it is either.
-        None if power == "Unknown" => said,
-        None if identity != "Match" && check == IdentityCheck::Required => {
-            "it does not say which machine it is, and identityCheck is Required".to_owned()
+        (None, Some(problem)) => (problem, said),
+        (None, None) if power == "Unknown" => {
+            ("PowerUnknown", if said.is_empty() { "it says neither on nor off".to_owned() } else { said })
         }
-        None => String::new(),
+        (None, None) if identity != "Match" && check == IdentityCheck::Required => {
+            let words = "it does not say which machine it is, and identityCheck is Required";
+            ("IdentityUnknown", words.to_owned())
+        }
+        (None, None) => ("", String::new()),
     };
-    Ok(TargetStatus { node: node.name, power, identity, looked: at, clients, message })
+    let problem = problem.to_owned();
+    Ok(TargetStatus { node: node.name, power, identity, looked: at, clients, problem, message })
 }
 
 async fn write(
     acting: &Acting<'_>,
-    device: &DeviceRef,
+    wish: &Monitor,
     read: &wire::Custom<FenceDeviceSpec, FenceDeviceStatus>,
     targets: Vec<TargetStatus>,
-    answers: Result<String, String>,
+    answers: Result<String, (String, String)>,
 ) -> Result<(), Outcome> {
-    let before = read.status.clone().unwrap_or_default().conditions;
+    let known = read.status.clone().unwrap_or_default();
+    let before = known.conditions;
     let at = format!("{:.0}", acting.env.clock.wall());
     let (word, reason, message) = match answers {
-        Ok(message) => ("True", "EveryNodeAnswers", message),
-        Err(message) => ("False", "LookFailed", message),
+        Ok(message) => ("True", "EveryNodeAnswers".to_owned(), message),
+        Err((problem, message)) => ("False", problem, message),
     };
-    let ready = condition(&before, "Ready", word, reason, &message, &at);
+    let ready = condition(&before, "Ready", word, &reason, &message, &at);
     let trusted = before.iter().find(|one| one.r#type == "Trusted").cloned();
     let trusted = trusted.unwrap_or_else(|| {
         condition(&[], "Trusted", "True", "NeverContradicted", "no evidence from it was contradicted", &at)
     });
     let status = FenceDeviceStatus {
-        observed_generation: read.metadata.generation.unwrap_or(0),
+        observed_generation: match wish.whole {
+            true => read.metadata.generation.unwrap_or(0),
+            false => known.observed_generation,
+        },
         conditions: vec![ready, trusted],
         targets,
+        tested: wish.test.clone().or(known.tested),
     };
     let meta = json!({ "uid": read.metadata.uid, "resourceVersion": read.metadata.resource_version });
     let body = json!({ "metadata": meta, "status": status });
-    acting.send(Call::write(Method::Merge, format!("{}/status", path_of(device)), &body)).await.map(drop)
+    acting
+        .send(Call::write(Method::Merge, format!("{}/status", path_of(&wish.device)), &body))
+        .await
+        .map(drop)
 }

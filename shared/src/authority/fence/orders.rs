@@ -45,6 +45,22 @@ pub(in crate::authority) enum OrderError {
     Read { device: DeviceRef, source: Box<ApiError> },
 }
 
+impl OrderError {
+    /// Its word in statuses and metrics: closed.
+    const fn category(&self) -> &'static str {
+        match self {
+            Self::NoDevice(_) => "NoDevice",
+            Self::NotTrusted(_) => "NotTrusted",
+            Self::NotForNode { .. } => "NotForNode",
+            Self::Manual(_) => "Manual",
+            Self::Object { source, .. } => source.category(),
+            Self::Render { .. } => "BadTemplate",
+            Self::Secret { .. } => "BadSecret",
+            Self::Read { .. } => "NotRead",
+        }
+    }
+}
+
 /// How a device is asked.
 #[derive(Debug)]
 pub(super) enum Way {
@@ -220,7 +236,7 @@ fn reached_by(spec: &FenceDeviceSpec) -> Option<Driver> {
 }
 
 /// The path of a device whose names are known to be names.
-pub(super) fn path_of(device: &DeviceRef) -> String {
+pub(in crate::authority) fn path_of(device: &DeviceRef) -> String {
     let DeviceRef { namespace, name } = device;
     group_path(&format!("namespaces/{namespace}/fencedevices/{name}"))
 }
@@ -262,16 +278,21 @@ impl Looker<'_> {
                     Way::Order(order) => self.ask(order).await,
                     Way::Object(order) => self.look_at_object(&order, known).await,
                 };
-                (check, Some(driver), answer.map_err(|error| error.to_string()))
+                (check, Some(driver), answer.map_err(|error| (error.category(), error.to_string())))
             }
-            Err(error) => (IdentityCheck::Required, None, Err(crate::record::error_chain(&error))),
+            Err(error) => {
+                let said = (error.category(), crate::record::error_chain(&error));
+                (IdentityCheck::Required, None, Err(said))
+            }
         };
+        let problem = answer.as_ref().err().map(|(problem, _)| *problem);
+        let answer = answer.map_err(|(_, said)| said);
         let at = format!("{:.3}", self.env.clock.wall());
         let object = match known {
             Known::Written(object) => object.cloned(),
             Known::Nothing => None,
         };
-        Looked { check, sample: Sample { driver, object, ..sample(device, at, answer) } }
+        Looked { check, problem, sample: Sample { driver, object, ..sample(device, at, answer) } }
     }
 
     async fn look_at_object(&self, order: &ObjectOrder, known: Known<'_>) -> Result<Answer, DeviceError> {
@@ -310,7 +331,7 @@ impl Looker<'_> {
         let looks = self.look(&devices, &facts, &objects).await;
         let seen: Vec<_> = looks
             .into_iter()
-            .map(|Looked { check, sample }| Seen { check, samples: vec![sample.clone(), sample] })
+            .map(|Looked { check, sample, .. }| Seen { check, samples: vec![sample.clone(), sample] })
             .collect();
         let verified = super::judge::judge(Act::Off, &seen, None);
         if verified.power == "Off" {
@@ -334,6 +355,8 @@ pub(super) enum Known<'a> {
 #[derive(Debug)]
 pub(super) struct Looked {
     pub(super) check: IdentityCheck,
+    /// Why there is no answer, in one word.
+    pub(super) problem: Option<&'static str>,
     pub(super) sample: Sample,
 }
 

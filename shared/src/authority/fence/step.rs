@@ -95,12 +95,25 @@ pub(in crate::authority) async fn carry_out(acting: &Acting<'_>, fencing: &Fenci
             };
             then_status(acting, target, removed).await
         }
+        Step::Withdraw(target) => {
+            let removed = withdraw(acting, target).await;
+            then_status(acting, target, removed).await
+        }
         Step::Contradict(target) => contradict::contradict(acting, target).await,
     };
     match done {
         Ok(()) => Outcome::Written,
         Err(outcome) => outcome,
     }
+}
+
+/// Our taint goes only if a quorum read finds the evidence invalid, or gone: whoever adds it asks for the same.
+async fn withdraw(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    let proof = target.status.evidence.as_deref().unwrap_or_default();
+    if mark::holds(acting, proof, &target.spec.node).await? {
+        return Err(Outcome::Changed);
+    }
+    mark::remove(acting, &target.spec.node, &target.fence.name, When::Untrue).await
 }
 
 /// The incident is over: what was made for it goes, and others may have the node.
@@ -169,8 +182,8 @@ pub(super) async fn status(
 /// The conditions that its phase comes to.
 fn conclude(status: &mut NodeFenceStatus, at: &str) {
     let fenced = match (&status.evidence, status.phase) {
-        // What was contradicted lost its taint by that.
-        (Some(_), Phase::AwaitingOperator) if !status.tainted => ("False", "EvidenceContradicted"),
+        // What was contradicted or withdrawn lost its taint by that.
+        (Some(_), Phase::AwaitingOperator) if !status.tainted => ("False", "EvidenceInvalid"),
         (Some(_), Phase::AwaitingOperator) => ("Unknown", "AwaitingOperator"),
         (Some(_), _) => ("True", "EvidenceFound"),
         (None, phase) => ("False", phase.name()),
@@ -312,7 +325,7 @@ async fn looks(
     let Attempt { devices, objects, .. } = attempt;
     let first = acting.looker.look(devices, facts, objects).await;
     if act_of(attempt) != Act::Off {
-        let once = |Looked { check, sample }| Seen { check, samples: vec![sample] };
+        let once = |Looked { check, sample, .. }| Seen { check, samples: vec![sample] };
         return Ok((first.into_iter().map(once).collect(), None));
     }
     let lease = read_lease(acting, node).await?;

@@ -11,6 +11,7 @@ mod objects;
 
 use super::*;
 use crate::api::{Attempt, DeviceRef, FenceTrigger, Incarnation, Phase, Trigger, Verified};
+use crate::authority::Monitor;
 use crate::authority::act::Outcome;
 use crate::authority::update::Means;
 use crate::client::scripted::{Answer as Says, Api, Asked, env, pass};
@@ -184,6 +185,17 @@ impl Scene {
         };
         let acting = Acting::new(means, &self.devices, "this-process");
         carry_out(&acting, &Fencing { node: "n".into(), step }).await
+    }
+
+    async fn look_through(&self, wish: &Monitor) -> Outcome {
+        let connection = self.api.connection();
+        let means = Means {
+            connection: &connection,
+            cache: self.world.cache(),
+            env: &self.env,
+            leadership: &self.leadership,
+        };
+        monitor(&Acting::new(means, &self.devices, "this-process"), wish).await
     }
 
     fn log(&self) -> Vec<String> {
@@ -477,4 +489,79 @@ async fn a_device_that_does_not_keep_to_its_time_is_left() {
     assert_eq!(scene.take(Step::Attempt(target(tried("off")))).await.name(), "written");
     let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
     assert!(outcome.as_str().unwrap().contains("no answer within 60s"), "{outcome}");
+}
+
+fn wish(nodes: &[&str], whole: bool) -> Monitor {
+    let nodes = nodes.iter().map(|node| Arc::from(*node)).collect();
+    let uid = Uid::new("uid-bmc").unwrap();
+    Monitor { device: bmc(), uid, nodes, whole, test: Some("now".to_owned()) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_through_names_what_is_wrong_in_a_word_and_answers_who_asked() {
+    let login = |_, _| Some(Err(DeviceError::Login { said: "401".to_owned() }));
+    let held = scene(There::default(), login);
+    assert_eq!(held.look_through(&wish(&["n"], true)).await.name(), "written");
+    let status = held.written("/fencedevices/bmc/status")["status"].clone();
+    assert_eq!((&status["tested"], &status["observedGeneration"]), (&json!("now"), &json!(2)));
+    assert_eq!(status["targets"][0]["problem"], "LoginDenied");
+    assert_eq!(status["conditions"][0]["reason"], "LoginDenied", "{status}");
+    for (secret, word) in [
+        (None, "Secret fencing/bmc does not exist"),
+        (Some(json!({ "metadata": { "name": "bmc" }, "data": {} })), "has no key"),
+    ] {
+        let scene = scene(There { secret, ..There::default() }, |_, _| None);
+        assert_eq!(scene.look_through(&wish(&["n"], true)).await.name(), "written");
+        let target = scene.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
+        assert_eq!(target["problem"], "BadSecret");
+        let message = target["message"].as_str().unwrap();
+        assert!(message.contains(word) && message.contains("password"), "{message}");
+    }
+    let stranger = |_, _| {
+        let identity = Identity::Mismatch { found: "uuid-2".to_owned() };
+        Some(Ok(Answer { power: Power::On, identity, said: String::new() }))
+    };
+    let scene = scene(There::default(), stranger);
+    assert_eq!(scene.look_through(&wish(&["n"], true)).await.name(), "written");
+    let target = scene.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
+    assert_eq!((&target["problem"], &target["identity"]), (&json!("AnotherMachine"), &json!("Mismatch")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_at_one_node_leaves_what_is_known_of_the_others() {
+    let mut there = There::default();
+    let mut device = device();
+    device["status"] = json!({
+        "observedGeneration": 1,
+        "conditions": [],
+        "targets": [{ "node": "m", "power": "Unknown", "message": "no answer", "problem": "TimedOut" },
+            { "node": "n", "power": "Unknown", "message": "no answer", "problem": "TimedOut" }],
+    });
+    there.device = Some(device["spec"].clone());
+    there.first = Arc::new(move |asked: &Asked| {
+        let is_it = asked.method == "GET" && asked.path.ends_with("/fencedevices/bmc");
+        is_it.then(|| Says::json(&device))
+    });
+    let scene = scene(there, |_, _| says(Power::On));
+    assert_eq!(scene.look_through(&wish(&["n"], false)).await.name(), "written");
+    let status = scene.written("/fencedevices/bmc/status")["status"].clone();
+    assert_eq!(status["observedGeneration"], 1, "the others were not looked at since it changed");
+    let powers: Vec<_> = status["targets"].as_array().unwrap().iter().map(|one| &one["power"]).collect();
+    assert_eq!(powers, ["Unknown", "On"]);
+    assert_eq!(status["conditions"][0]["reason"], "TimedOut", "the other one is silent still");
+}
+
+#[tokio::test(start_paused = true)]
+async fn our_taint_goes_with_evidence_that_was_withdrawn_and_stays_while_it_holds() {
+    let ours = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "n-1", "effect": "NoExecute" });
+    let mut there = There { proof: Some(proof(true)), ..There::default() };
+    there.node["spec"]["taints"] = json!([ours]);
+    let withdrawn = scene(there.clone(), |_, _| None);
+    assert_eq!(withdrawn.take(Step::Withdraw(target(looked("Off")))).await.name(), "written");
+    assert_eq!(withdrawn.log(), [NODE, STATUS]);
+    assert_eq!(withdrawn.written("/nodes/")["spec"]["taints"], json!([]));
+    there.proof = Some(proof(false));
+    let holds = scene(there, |_, _| None);
+    assert_eq!(holds.take(Step::Withdraw(target(looked("Off")))).await.name(), "changed");
+    assert_eq!(holds.log(), [""; 0]);
 }

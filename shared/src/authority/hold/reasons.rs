@@ -44,6 +44,9 @@ impl Hold {
             Self::LeftAlone { .. } => "LeftAlone",
             Self::ZoneInTrouble { .. } => "ZoneInTrouble",
             Self::ControlPlane { .. } | Self::ControlPlaneQuorum { .. } => "ControlPlane",
+            Self::EtcdQuorum { .. } => "EtcdQuorum",
+            Self::Collateral { .. } | Self::BudgetsUnread { .. } => "Collateral",
+            Self::StaleTaint { .. } => "StaleTaint",
             Self::Concurrency { .. } => "Concurrency",
             Self::Cooldown { .. } => "Cooldown",
             Self::RemediationTimedOut { .. } => "RemediationTimedOut",
@@ -119,6 +122,9 @@ impl Hold {
         "MaybeItIsUs",
         "ZoneInTrouble",
         "ControlPlane",
+        "EtcdQuorum",
+        "Collateral",
+        "StaleTaint",
         "Concurrency",
         "Cooldown",
         "RemediationTimedOut",
@@ -166,6 +172,8 @@ impl Hold {
             | Self::TooManyLost { .. }
             | Self::ZoneInTrouble { .. }
             | Self::ControlPlane { .. }
+            | Self::Collateral { .. }
+            | Self::BudgetsUnread { .. }
             | Self::Concurrency { .. }
             | Self::Cooldown { .. }
             | Self::AttemptUnderWay { .. }
@@ -191,8 +199,10 @@ impl Hold {
             | Self::OurNode { .. }
             | Self::NoDevices { .. }
             | Self::ControlPlaneQuorum { .. }
+            | Self::EtcdQuorum { .. }
             | Self::AwaitingOperator { .. }
             | Self::EvidenceMissing { .. } => Some((EventType::Warning, "FencingHeld")),
+            Self::StaleTaint { .. } => Some((EventType::Warning, "StaleOutOfServiceTaint")),
             Self::MachineHeld { .. } => Some((EventType::Normal, "MachineHeld")),
             Self::TolerationUnreadable { .. } => Some((EventType::Warning, "TaintEvictionHeld")),
             Self::NoPods => Some((EventType::Normal, "NoPods")),

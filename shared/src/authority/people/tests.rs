@@ -47,7 +47,7 @@ async fn a_confirmation_names_the_life_of_the_node_and_who_says_so() {
     });
     let node = Incarnation { name: "n".to_owned(), uid: "u".to_owned(), boot_id: "b".to_owned() };
     let renewed = Some("2026-01-01T00:00:07Z".to_owned());
-    let examined = Examined { node, labels: Default::default(), ready: false, renewed };
+    let examined = Examined { node, labels: Default::default(), ready: false, cordoned: false, renewed };
     let name = confirm(&api.connection(), &examined, "ada", "I pulled the plug", Duration::from_secs(3_600))
         .await
         .unwrap();

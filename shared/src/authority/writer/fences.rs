@@ -8,7 +8,7 @@ use super::super::act::Outcome;
 use super::super::claim::{Monitor, Remediate, Reply};
 use super::super::fence::{Acting, Fencing, Step, answer, carry_out, monitor};
 use super::super::update::Means;
-use super::{Authority, Class, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
+use super::{Authority, Class, Owner, Staff, Submitted, WITNESS_AGAIN, Work, wished_pause};
 use crate::api::PodSafetyRemediationStatus;
 use crate::clock::Mono;
 use crate::events::{About, Event, EventType, Speaker};
@@ -97,12 +97,18 @@ fn said(status: &PodSafetyRemediationStatus) -> (EventType, &'static str, String
 impl Authority {
     pub(super) fn submit_fence(&self, fencing: Box<Fencing>, owner: &Arc<dyn Owner>, now: Mono) -> Submitted {
         let lane = Arc::clone(&fencing.node);
-        self.submit_to_fencers(Class::Fence, lane, Work::Fence { fencing, owner: Arc::clone(owner) }, now)
+        let (staff, class) = match fencing.step.switches() {
+            true => (Staff::Switchers, Class::Switch),
+            false => (Staff::Fencers, Class::Fence),
+        };
+        let work = Work::Fence { fencing, owner: Arc::clone(owner) };
+        self.submit_to(staff, class, lane, work, now)
     }
 
     pub(super) fn submit_monitor(&self, wish: Box<Monitor>, owner: &Arc<dyn Owner>, now: Mono) -> Submitted {
         let lane = lane_of(&wish);
-        self.submit_to_fencers(Class::Monitor, lane, Work::Monitor { wish, owner: Arc::clone(owner) }, now)
+        let work = Work::Monitor { wish, owner: Arc::clone(owner) };
+        self.submit_to(Staff::Lookers, Class::Monitor, lane, work, now)
     }
 
     pub(super) fn submit_remediate(
@@ -112,15 +118,11 @@ impl Authority {
         now: Mono,
     ) -> Submitted {
         let lane = lane_of_remediation(&wish);
-        self.submit_to_fencers(
-            Class::Remediate,
-            lane,
-            Work::Remediate { wish, owner: Arc::clone(owner) },
-            now,
-        )
+        let work = Work::Remediate { wish, owner: Arc::clone(owner) };
+        self.submit_to(Staff::Fencers, Class::Remediate, lane, work, now)
     }
 
-    fn submit_to_fencers(&self, class: Class, lane: Arc<str>, work: Work, now: Mono) -> Submitted {
+    fn submit_to(&self, staff: Staff, class: Class, lane: Arc<str>, work: Work, now: Mono) -> Submitted {
         if self.leadership.term(now).is_none() {
             return Submitted::NotLeading;
         }
@@ -128,7 +130,7 @@ impl Authority {
         if let Err(submitted) = state.fences.take(&lane, now) {
             return submitted;
         }
-        if state.fencing.push(class, &lane, work).is_err() {
+        if state.queue_of(staff).push(class, &lane, work).is_err() {
             state.fences.forget(&lane);
             return Submitted::Later(now + WITNESS_AGAIN);
         }
@@ -213,6 +215,7 @@ impl Authority {
             Step::Attempt(_) => (EventType::Warning, "FenceAttempted"),
             Step::Prove(_) => (EventType::Normal, "Fenced"),
             Step::Contradict(_) => (EventType::Warning, "EvidenceContradicted"),
+            Step::Withdraw(_) => (EventType::Warning, "OutOfServiceTaintWithdrawn"),
             Step::Untaint(_) => (EventType::Normal, "NodeIsBack"),
             Step::Taint(_) => (EventType::Normal, "OutOfServiceTaintAdded"),
             Step::Write(target) => (EventType::Normal, target.status.phase.name()),

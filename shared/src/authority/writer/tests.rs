@@ -1,6 +1,7 @@
 //! The pool: who is served, how many at once, and when again.
 
 mod deletions;
+mod fences;
 mod nodes;
 mod updates;
 

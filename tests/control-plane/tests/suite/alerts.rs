@@ -208,6 +208,7 @@ fn no_hold_that_needs_a_person_is_forgotten() {
     let silent = [
         "AttemptUnderWay",
         "AwaitingOperator",
+        "Collateral",
         "Concurrency",
         "Cooldown",
         "DryRun",

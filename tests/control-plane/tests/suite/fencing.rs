@@ -6,6 +6,7 @@ mod drivers;
 mod elsewhere;
 mod killed;
 mod machine;
+mod storm;
 mod whole;
 
 use std::collections::BTreeSet;

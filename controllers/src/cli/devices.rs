@@ -1,0 +1,285 @@
+//! `pod-safety devices test`: what will be asked when a node is lost is asked now, by the controller that will ask it.
+
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, Subcommand};
+use pod_safety_shared::api::{DeviceDriver, DeviceRef, TargetStatus};
+use pod_safety_shared::authority::people::{self, Device, PeopleError};
+use serde::Serialize;
+
+use super::cluster::{ConnectArgs, Output, Session, block_on, name, open};
+use super::paint::{Color, Paint, Tone};
+use super::{API_VERSION, Exit, duration, say};
+
+/// How often it is looked whether the answer is there.
+const LOOK_EACH: Duration = Duration::from_secs(1);
+
+/// At the end of `--help`.
+const EXIT_CODES: &str = "Ends with 0 if every device answered for every node, 1 after an error, 2 for wrong usage, 3 if \
+    something is wrong with one, 5 if nobody answered in time.";
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Have fence devices looked at now by the controller that uses them: power is read, nothing is switched
+    #[command(after_help = EXIT_CODES)]
+    Test(TestArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+struct TestArgs {
+    /// NAMESPACE/NAME of one, or the name alone. Default: all
+    #[arg(value_name = "DEVICE", value_parser = device)]
+    device: Option<(Option<String>, String)>,
+
+    /// Only what is said of this node
+    #[arg(long, value_name = "NODE", value_parser = name)]
+    target: Option<String>,
+
+    /// For how long an answer is waited for
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse, allow_hyphen_values = true)]
+    timeout: Duration,
+
+    /// How the answer is printed
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+
+    /// When to use colours
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// Reads `NAMESPACE/NAME`, or `NAME`.
+fn device(text: &str) -> Result<(Option<String>, String), String> {
+    match text.split_once('/') {
+        Some((namespace, device)) => Ok((Some(name(namespace)?), name(device)?)),
+        None => Ok((None, name(text)?)),
+    }
+}
+
+/// What came of one device and one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Tested {
+    device: String,
+    node: String,
+    power: String,
+    identity: String,
+    /// In one word; empty: nothing is wrong.
+    problem: String,
+    message: String,
+    /// Which fields of the FenceDevice it is about.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    field: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    way_out: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    items: &'a [Tested],
+}
+
+/// Which fields a problem is about, and what helps. The words of the message say which value it is.
+fn way_out(problem: &str) -> (&'static str, &'static str) {
+    const PARAMETERS: &str = "spec.parameters, spec.nodeParameters, spec.secretParameters";
+    match problem {
+        "" => ("", ""),
+        "LoginDenied" => {
+            (PARAMETERS, "correct name or password; controllers lock accounts after a few tries")
+        }
+        "BadParameter" => (PARAMETERS, "correct the parameter that the message names"),
+        "BadSecret" => (
+            "spec.secretParameters",
+            "create the Secret or its key in the device's namespace, or correct its name",
+        ),
+        "BadTemplate" => {
+            (PARAMETERS, "give the node what the template asks for, or name its value in nodeParameters")
+        }
+        "NoAgent" => ("spec.agent", "put the agent into the image, or correct its name"),
+        "BadMetadata" => ("spec.agent", "run the agent in the image by hand; often a package is missing"),
+        "Unreachable" => {
+            (PARAMETERS, "address, route and firewall from the pods of pod-safety; then the login")
+        }
+        "TlsNotTrusted" => ("spec.parameters.ca", "give the authority that signed the device's certificate"),
+        "TimedOut" => ("spec.timeoutSeconds.look", "address and route; a slow device needs more time"),
+        "AnotherMachine" => (
+            PARAMETERS,
+            "address, system or plug are another machine's: do not trust this device with the node",
+        ),
+        "IdentityUnknown" => {
+            ("spec.identityCheck", "BestEffort, or a driver that says which machine it reaches")
+        }
+        "NotTrusted" => ("status.conditions[Trusted]", "correct the device, delete it and create it anew"),
+        "NotForNode" => ("spec.nodeSelector", "choose the node, or ask another device"),
+        "NotRead" => ("", "rights and connection of pod-safety: see its log"),
+        "Unanswered" => ("", "does a leader run that fences (--mode guard or replace, controller fencing)?"),
+        _ => ("", "the device's own words; try it by hand"),
+    }
+}
+
+/// What a device said of a node.
+pub(super) fn tested(device: &DeviceRef, target: TargetStatus) -> Tested {
+    let TargetStatus { node, power, identity, problem, message, .. } = target;
+    let (field, way_out) = way_out(if problem.is_empty() && !message.is_empty() { "?" } else { &problem });
+    Tested { device: device.to_string(), node, power, identity, problem, message, field, way_out }
+}
+
+fn without_answer(device: &DeviceRef, node: &str, problem: &str, message: String) -> Tested {
+    let unknown = || "Unknown".to_owned();
+    let (power, identity, problem, node) = (unknown(), unknown(), problem.to_owned(), node.to_owned());
+    tested(device, TargetStatus { node, power, identity, problem, message, ..TargetStatus::default() })
+}
+
+/// Asks one device, and waits until it is answered.
+async fn test(
+    session: &Session,
+    device: &Device,
+    target: Option<&str>,
+    timeout: Duration,
+) -> Result<Vec<Tested>, PeopleError> {
+    let Session { connection, env } = session;
+    let named = &device.named;
+    let (ends, token) = (env.now() + timeout, env.clock.wall().to_string());
+    let test = people::ask_to_test(connection, named, &token, target).await?;
+    let status = loop {
+        match people::tested(connection, named, &test).await? {
+            Some(status) => break status,
+            None if env.now() >= ends => {
+                let message = format!("nobody answered within {}s", timeout.as_secs());
+                return Ok(vec![without_answer(named, target.unwrap_or("-"), "Unanswered", message)]);
+            }
+            None => env.sleep(LOOK_EACH).await,
+        }
+    };
+    let is_meant = |one: &TargetStatus| target.is_none_or(|target| *one.node == *target);
+    let found: Vec<_> =
+        status.targets.into_iter().filter(is_meant).map(|target| tested(named, target)).collect();
+    if !found.is_empty() || device.spec.driver == DeviceDriver::Manual {
+        return Ok(found);
+    }
+    let message = "its nodeSelector does not choose it".to_owned();
+    Ok(vec![without_answer(named, target.unwrap_or("-"), "NotForNode", message)])
+}
+
+/// Asks these devices, all at once; and what comes of it as an end of the process.
+pub(super) async fn test_all(
+    session: &Session,
+    devices: &[Device],
+    target: Option<&str>,
+    timeout: Duration,
+) -> anyhow::Result<(Vec<Tested>, Exit)> {
+    let all = devices.iter().map(|device| test(session, device, target, timeout));
+    let mut found = Vec::new();
+    for answer in futures::future::join_all(all).await {
+        found.extend(answer?);
+    }
+    let any = |problem: &str| found.iter().any(|one| one.problem == problem);
+    let exit = match found.iter().all(|one| one.message.is_empty()) {
+        true => Exit::Fine,
+        false if any("Unanswered") => Exit::TimedOut,
+        false => Exit::Blocked,
+    };
+    Ok((found, exit))
+}
+
+/// For people.
+pub(super) fn page(found: &[Tested], paint: Paint) -> String {
+    let row = |one: &Tested| {
+        let tone = if one.message.is_empty() { Tone::Good } else { Tone::Bad };
+        let problem = if one.message.is_empty() { "-" } else { &one.problem };
+        let cells = [paint.mark(tone), &one.device, &one.node, &one.power, &one.identity, problem];
+        (tone, cells.map(str::to_owned).to_vec())
+    };
+    let rows: Vec<_> = found.iter().map(row).collect();
+    let mut text = paint.table(&["", "DEVICE", "NODE", "POWER", "IDENTITY", "PROBLEM"], &rows);
+    for one in found.iter().filter(|one| !one.message.is_empty()) {
+        text.push_str(&format!("\n{} for {}: {}\n", one.device, one.node, one.message));
+        if !one.way_out.is_empty() {
+            let field = if one.field.is_empty() { String::new() } else { format!("{}: ", one.field) };
+            text.push_str(&format!("  way out: {field}{}\n", one.way_out));
+        }
+    }
+    text
+}
+
+impl Args {
+    pub(super) fn main(self) -> anyhow::Result<Exit> {
+        let Self { command: Command::Test(args) } = self;
+        block_on(args.run())
+    }
+}
+
+impl TestArgs {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        let is_meant = |device: &Device| {
+            self.device.as_ref().is_none_or(|(namespace, name)| {
+                namespace.as_ref().is_none_or(|namespace| device.named.namespace == *namespace)
+                    && device.named.name == *name
+            })
+        };
+        let all = people::devices(&session.connection).await?;
+        let meant: Vec<_> = all.into_iter().filter(is_meant).collect();
+        if let (Some((_, name)), true) = (&self.device, meant.is_empty()) {
+            return Err(PeopleError::NoDevice(name.clone()).into());
+        }
+        if meant.is_empty() {
+            say("pod-safety: there is no FenceDevice");
+        }
+        let (found, exit) = test_all(&session, &meant, self.target.as_deref(), self.timeout).await?;
+        let document = Document { api_version: API_VERSION, kind: "DeviceTest", items: &found };
+        let paint = Paint::of_stdout(self.color);
+        self.output.print(&document, || page(&found, paint))?;
+        Ok(exit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bmc() -> DeviceRef {
+        DeviceRef { namespace: "ns".to_owned(), name: "bmc".to_owned() }
+    }
+
+    #[test]
+    fn a_problem_is_printed_with_its_words_the_field_and_the_way_out() {
+        let fine = TargetStatus {
+            node: "a".to_owned(),
+            power: "On".to_owned(),
+            identity: "Match".to_owned(),
+            ..TargetStatus::default()
+        };
+        let wrong =
+            without_answer(&bmc(), "b", "LoginDenied", "the device refuses the login: 401".to_owned());
+        let said = page(&[tested(&bmc(), fine), wrong], Paint::plain());
+        let lines: Vec<_> = said.lines().collect();
+        assert_eq!(lines[1], "✔  ns/bmc  a     On       Match     -");
+        assert_eq!(lines[2], "✖  ns/bmc  b     Unknown  Unknown   LoginDenied");
+        assert_eq!(lines[4], "ns/bmc for b: the device refuses the login: 401");
+        assert!(
+            lines[5].starts_with("  way out: spec.parameters") && lines[5].contains("password"),
+            "{}",
+            lines[5]
+        );
+    }
+
+    #[test]
+    fn a_device_is_named_with_its_namespace_or_without() {
+        assert_eq!(device("ns/bmc"), Ok((Some("ns".to_owned()), "bmc".to_owned())));
+        assert_eq!(device("bmc"), Ok((None, "bmc".to_owned())));
+        assert!(device("ns/").is_err() && device("a/b/c").is_err());
+    }
+}

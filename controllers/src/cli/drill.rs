@@ -1,0 +1,300 @@
+//! `pod-safety drill`: what would be done if a node were lost, said by the controller that would do it; with `--really`,
+//! done to a canary.
+//!
+//! It asks three things: which gates are open and with which numbers, by which level it would be fenced, and whether
+//! each device of the policy answers for the node. A drill that is real is an ordinary incident that a person asked
+//! for, of a node that somebody marked as a canary and emptied before.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, IsTerminal};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use pod_safety::drain::Consent;
+use pod_safety_shared::api::{Phase, Recovery};
+use pod_safety_shared::authority::people::{self, Device, Drill, Examined};
+use serde::Serialize;
+
+use super::cluster::{ConnectArgs, Output, Session, block_on, name, open};
+use super::confirm_down::{reason, refused};
+use super::devices::{self, Tested};
+use super::drain::look::Look;
+use super::paint::{Color, Paint, Tone};
+use super::{API_VERSION, Exit, duration, print, say};
+
+/// How often it is looked how far it is.
+const LOOK_EACH: Duration = Duration::from_secs(1);
+
+/// What has to be typed before the node's name.
+const PHRASE: &str = "switch off";
+
+/// By this label somebody says that a node may be switched off for a drill.
+const CANARY: &str = "pod-safety.dev/canary";
+
+/// At the end of `--help`.
+const EXIT_CODES: &str = "Ends with 0 if nothing is in the way, or with --really when the node is back; 1 after an error, 2 \
+    for wrong usage, 3 if something is in the way, 4 if it is refused, 5 when the time is up.";
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub(super) struct Args {
+    /// The node
+    #[arg(value_name = "NODE", value_parser = name)]
+    node: String,
+
+    /// Switch it off, prove it, and wait until it is back: for a canary that is cordoned and empty
+    #[arg(long)]
+    really: bool,
+
+    /// In place of typing it: the words "switch off NODE"
+    #[arg(long, value_name = "WORDS", requires = "really")]
+    confirm: Option<String>,
+
+    /// Why: it is kept with the incident
+    #[arg(long, value_name = "TEXT", value_parser = reason, default_value = "a drill")]
+    reason: String,
+
+    /// For how long it is waited; a real one takes as long as its machine boots. Default: 2m, with --really 15m
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    timeout: Option<Duration>,
+
+    /// How the answer is printed
+    #[arg(short, long, value_enum, default_value_t = Output::Table, conflicts_with = "really")]
+    output: Output,
+
+    /// When to use colours
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Gate {
+    name: String,
+    holds: bool,
+    message: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    api_version: &'static str,
+    kind: &'static str,
+    node: String,
+    policy: String,
+    /// What would be done, or what holds it back.
+    plan: String,
+    gates: Vec<Gate>,
+    devices: Vec<Tested>,
+}
+
+impl Args {
+    pub(super) fn main(self) -> anyhow::Result<Exit> {
+        refused(block_on(self.run()))
+    }
+
+    async fn run(self) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        let examined = people::examine(&session.connection, &session.env, &self.node).await?;
+        if self.really {
+            return self.do_it(&session, &examined).await;
+        }
+        let timeout = self.timeout.unwrap_or(Duration::from_mins(2));
+        let by = people::whoami(&session.connection).await?;
+        let name = people::rehearse(&session.connection, &examined, &by, &self.reason).await?;
+        let seen = tokio::select! {
+            seen = planned(&session, &name, timeout) => seen,
+            interrupted = tokio::signal::ctrl_c() => interrupted.context("waiting for Ctrl-C").map(|()| None),
+        };
+        // Whatever came of it, it is not left lying.
+        if let Some(drill) = people::incident(&session.connection, &name).await? {
+            people::tidy_up(&session.connection, &drill).await?;
+        }
+        let Some(drill) = seen? else {
+            say("pod-safety: nobody wrote a plan: does a leader run that fences (--mode guard or replace)?");
+            return Ok(Exit::TimedOut);
+        };
+        let meant = devices_of(&session, &examined).await?;
+        let (devices, answers) = devices::test_all(&session, &meant, Some(&self.node), timeout).await?;
+        let document = document(&drill, devices);
+        let paint = Paint::of_stdout(self.color);
+        self.output.print(&document, || page(&document, paint))?;
+        let held = document.gates.iter().any(|gate| gate.holds);
+        Ok(if held { Exit::Blocked } else { answers })
+    }
+
+    /// The incident itself.
+    async fn do_it(&self, session: &Session, examined: &Examined) -> anyhow::Result<Exit> {
+        let Session { connection, env } = session;
+        let node = &self.node;
+        if let Some(why) = unfit(session, examined).await? {
+            say(&format!("pod-safety: {why}. Nothing was done"));
+            return Ok(Exit::Refused);
+        }
+        if !self.consents()? {
+            say("pod-safety: what was typed is not that; nothing was done");
+            return Ok(Exit::Refused);
+        }
+        let by = people::whoami(connection).await?;
+        let name = people::ask_to_fence(connection, examined, &by, &self.reason, false).await?;
+        let began = env.now();
+        let ends = began + self.timeout.unwrap_or(Duration::from_mins(15));
+        let mut told = (Phase::Pending, String::new());
+        while env.now() < ends {
+            let Some(Drill { status, .. }) = people::incident(connection, &name).await? else {
+                anyhow::bail!("nodefence/{name} was deleted meanwhile");
+            };
+            if (status.phase, &status.message) != (told.0, &told.1) {
+                let after = env.now().since(began).as_secs();
+                print(format!("{after:>4}s  {}: {}\n", status.phase.name(), status.message).as_bytes())?;
+                told = (status.phase, status.message);
+            }
+            match told.0 {
+                Phase::Done => {
+                    print(format!("It is back and still cordoned: kubectl uncordon {node}\n").as_bytes())?;
+                    return Ok(Exit::Fine);
+                }
+                Phase::AwaitingOperator | Phase::Cancelled | Phase::Superseded => return Ok(Exit::Blocked),
+                Phase::Pending | Phase::Fencing | Phase::Fenced | Phase::Recovering => {}
+            }
+            env.sleep(LOOK_EACH).await;
+        }
+        say(&format!(
+            "pod-safety: it goes on: kubectl get nodefence {name} -w. No new attempt: pod-safety cancel {node}"
+        ));
+        Ok(Exit::TimedOut)
+    }
+
+    fn consents(&self) -> anyhow::Result<bool> {
+        let wanted = format!("{PHRASE} {}", self.node);
+        if let Some(typed) = &self.confirm {
+            return Ok(typed.trim() == wanted);
+        }
+        let is_person = std::io::stdin().is_terminal();
+        anyhow::ensure!(is_person, "nobody can type here; give --confirm {wanted:?} if you are sure");
+        say(&format!("The machine of node {} loses its power now. Type: {wanted}", self.node));
+        let mut typed = String::new();
+        std::io::stdin().lock().read_line(&mut typed).context("reading from the terminal")?;
+        Ok(typed.trim() == wanted)
+    }
+}
+
+/// Why a node must not be switched off for a drill; `None`: it may.
+async fn unfit(session: &Session, examined: &Examined) -> anyhow::Result<Option<String>> {
+    let node = &examined.node.name;
+    if !examined.labels.contains_key(CANARY) {
+        return Ok(Some(format!(
+            "node {node} is no canary: kubectl label node {node} {CANARY}=true, if it may be switched off"
+        )));
+    }
+    if !examined.ready {
+        return Ok(Some(format!("node {node} is not Ready: this is no drill any more")));
+    }
+    let policy = people::policy(&session.connection, examined).await?;
+    if policy.recovery != Recovery::PowerOn {
+        return Ok(Some(format!("the policy of node {node} would leave it off (recovery: Hold)")));
+    }
+    let consent = Consent { skip: BTreeSet::new(), delete_emptydir_data: false, evict_unmanaged: false };
+    let plan = Look::at(session, node).await?.plan(node, &consent)?;
+    let (there, all) = (plan.summary(), plan.rows.len());
+    if !examined.cordoned || there.staying < all {
+        let left = all - there.staying;
+        return Ok(Some(format!(
+            "node {node} is not cordoned and empty ({left} pods would be ended): pod-safety drain {node} --apply"
+        )));
+    }
+    Ok(None)
+}
+
+/// Waits until the controller has written its plan, or what holds it back.
+async fn planned(session: &Session, name: &str, timeout: Duration) -> anyhow::Result<Option<Drill>> {
+    let ends = session.env.now() + timeout;
+    loop {
+        let seen = people::incident(&session.connection, name).await?;
+        match seen.filter(|drill| !drill.status.gates.is_empty() || drill.status.phase.is_over()) {
+            Some(drill) => return Ok(Some(drill)),
+            None if session.env.now() >= ends => return Ok(None),
+            None => session.env.sleep(LOOK_EACH).await,
+        }
+    }
+}
+
+/// The devices of the policy by which it would be fenced.
+async fn devices_of(session: &Session, examined: &Examined) -> anyhow::Result<Vec<Device>> {
+    let policy = people::policy(&session.connection, examined).await?;
+    let named: BTreeSet<_> = policy.levels.iter().flat_map(|level| &level.devices).collect();
+    let all = people::devices(&session.connection).await?;
+    Ok(all.into_iter().filter(|device| named.contains(&device.named)).collect())
+}
+
+fn document(drill: &Drill, devices: Vec<Tested>) -> Document {
+    let gates = drill.status.gates.iter().map(|gate| Gate {
+        name: gate.name.clone(),
+        holds: gate.holds,
+        message: gate.message.clone(),
+    });
+    Document {
+        api_version: API_VERSION,
+        kind: "Drill",
+        node: drill.spec.node.name.clone(),
+        policy: drill.spec.policy.clone(),
+        plan: drill.status.message.clone(),
+        gates: gates.collect(),
+        devices,
+    }
+}
+
+fn page(document: &Document, paint: Paint) -> String {
+    let row = |gate: &Gate| {
+        let tone = if gate.holds { Tone::Bad } else { Tone::Good };
+        let message = if gate.message.is_empty() { "-" } else { &gate.message };
+        (tone, [paint.mark(tone), &gate.name, message].map(str::to_owned).to_vec())
+    };
+    let Document { node, policy, plan, gates, devices, .. } = document;
+    let rows: Vec<_> = gates.iter().map(row).collect();
+    let gates = paint.table(&["", "GATE", "NUMBERS"], &rows);
+    let devices = devices::page(devices, paint);
+    format!("node/{node} by fencepolicy/{policy}: {plan}\n\n{gates}\n{devices}\nNothing was switched.\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_are_printed_with_their_numbers_whether_they_hold_or_not() {
+        let gate = |name: &str, holds, message: &str| Gate {
+            name: name.to_owned(),
+            holds,
+            message: message.to_owned(),
+        };
+        let gates = vec![
+            gate("MaybeItIsUs", false, "1 of 20 nodes are lost; 49 % may be"),
+            gate("Paused", true, "the policy db is paused"),
+            gate("OurNode", false, ""),
+        ];
+        let document = Document {
+            api_version: API_VERSION,
+            kind: "Drill",
+            node: "a".to_owned(),
+            policy: "db".to_owned(),
+            plan: "the policy db is paused".to_owned(),
+            gates,
+            devices: Vec::new(),
+        };
+        let said = page(&document, Paint::plain());
+        for line in [
+            "node/a by fencepolicy/db: the policy db is paused",
+            "✔  MaybeItIsUs  1 of 20 nodes are lost; 49 % may be",
+            "✖  Paused       the policy db is paused",
+            "✔  OurNode      -",
+            "Nothing was switched.",
+        ] {
+            assert!(said.lines().any(|said| said == line), "{line}: {said}");
+        }
+    }
+}

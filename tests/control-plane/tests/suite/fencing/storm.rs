@@ -1,0 +1,160 @@
+//! Two hundred nodes lost at once: the brakes hold, each with its numbers, and nothing is shot. When most are back, one at
+//! a time is.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::join_all;
+use kube::Client;
+use pod_safety_control_plane::objects::{self, NodeExt as _};
+use pod_safety_control_plane::rigs::Rigs;
+use pod_safety_control_plane::{ControlPlane, Options, eventually, seen};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::{SOON, apply, list};
+
+/// How many there are, and how many are lost at first, and in the end.
+const NODES: usize = 250;
+const LOST: usize = 200;
+const STAY_LOST: usize = 20;
+
+fn name(number: usize) -> String {
+    format!("n{number:03}")
+}
+
+/// Those whose kubelets are heard.
+type Alive = Arc<Mutex<BTreeSet<String>>>;
+
+/// Renews Leases until the test ends.
+async fn beat(api: Client, alive: Alive) {
+    loop {
+        let names: Vec<_> = alive.lock().unwrap().iter().cloned().collect();
+        // What fails is tried again, as a kubelet does.
+        let _again = join_all(names.iter().map(|name| objects::renew_lease(&api, name))).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+}
+
+async fn say(api: &Client, names: impl Iterator<Item = String>, ready: &str) {
+    let said = names.map(|name| async move {
+        let status = objects::node(&name).with_ready(ready).status.unwrap();
+        objects::set_node_status(api, &name, &status).await.unwrap();
+    });
+    join_all(said).await;
+}
+
+/// Whose power was touched: each has its own switch.
+fn shot(switches: &Path) -> Vec<String> {
+    let all = (0..NODES).map(name);
+    all.filter(|name| std::fs::read_to_string(switches.join(name)).unwrap().trim() != "on").collect()
+}
+
+async fn incidents(plane: &ControlPlane) -> Vec<Value> {
+    list(plane, "nodefences").await.into_iter().map(|fence| fence["status"].clone()).collect()
+}
+
+fn gate(status: &Value, name: &str) -> Option<String> {
+    let gate = status["gates"].as_array()?.iter().find(|gate| gate["name"] == name)?;
+    (gate["holds"] == true).then(|| gate["message"].as_str().unwrap_or_default().to_owned())
+}
+
+fn switches() -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("pod-safety-storm-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    (0..NODES).for_each(|number| std::fs::write(folder.join(name(number)), "on\n").unwrap());
+    folder
+}
+
+async fn set_up(plane: &ControlPlane, switches: &Path) {
+    let file = format!("{}/{{{{.Node.Name}}}}", switches.display());
+    let device = json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+        "metadata": { "namespace": "pod-safety", "name": "switches" },
+        "spec": { "driver": "Agent", "agent": "fence_dummy", "parameters": { "status_file": file } },
+    });
+    let policy = json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "all" },
+        "spec": {
+            "when": "Always",
+            "unhealthy": { "silentSeconds": 10 },
+            "levels": [{ "name": "power", "devices": [{ "namespace": "pod-safety", "name": "switches" }] }],
+            "brakes": { "maxConcurrent": 1, "cooldownSeconds": 600 },
+        },
+    });
+    let api = plane.admin();
+    let created = (0..NODES).map(|number| {
+        let api = api.clone();
+        async move { objects::create_node(&api, &objects::node(&name(number))).await.unwrap() }
+    });
+    join_all(created).await;
+    apply(plane, &device).await;
+    apply(plane, &policy).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_say_their_numbers() {
+    let rigs = Rigs::new().await.unwrap();
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let switches = switches();
+    set_up(&plane, &switches).await;
+    let (api, alive) = (plane.admin(), Alive::default());
+    alive.lock().unwrap().extend((0..NODES).map(name));
+    let mut kubelets = JoinSet::new();
+    kubelets.spawn(beat(api.clone(), Arc::clone(&alive)));
+    let agents = format!("--fence-agents-path={}", rigs.agents().display());
+    // Who says that nodes are lost is another one here: ours would hold that back by itself.
+    let args = ["--mode=guard", "--controllers=pod-gc,fencing", &agents];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    ours.leads().await.unwrap();
+
+    alive.lock().unwrap().retain(|name| *name >= self::name(LOST));
+    say(&api, (0..LOST).map(name), "Unknown").await;
+    eventually("each incident shows the brakes that hold it", SOON, async || {
+        let all = incidents(&plane).await;
+        let held = |status: &&Value| {
+            let us = gate(status, "MaybeItIsUs").unwrap_or_default();
+            let zone = gate(status, "ZoneInTrouble").unwrap_or_default();
+            us.starts_with("200 of 250 nodes are lost, more than 49 %")
+                && zone.starts_with("200 of 250 nodes of the cluster are not ready, more than 55 %")
+        };
+        let count = all.iter().filter(held).count();
+        let last = all.iter().find(|status| !held(status)).map(|status| status["gates"].clone());
+        seen(count == LOST, format!("{count} of {}: {last:?}", all.len()))
+    })
+    .await
+    .unwrap();
+    let begun = incidents(&plane).await.iter().filter(|status| status["attempts"][0].is_object()).count();
+    assert_eq!((begun, shot(&switches)), (0, Vec::new()), "nothing was begun, nothing was shot");
+    let labels = [("controller", "fencing"), ("reason", "MaybeItIsUs")];
+    let held = ours.metric("pod_safety_holds", &labels).await.unwrap();
+    assert!((held - 200.0).abs() < 0.5, "{held}");
+
+    // The network is back for most: now each of the others may be lost by itself.
+    alive.lock().unwrap().extend((STAY_LOST..LOST).map(name));
+    join_all((STAY_LOST..LOST).map(name).map(|name| {
+        let api = api.clone();
+        async move { objects::renew_lease(&api, &name).await.unwrap() }
+    }))
+    .await;
+    say(&api, (STAY_LOST..LOST).map(name), "True").await;
+    eventually("one is fenced, and the others wait for their turn", SOON, async || {
+        let all = incidents(&plane).await;
+        let fenced = all.iter().filter(|status| status["phase"] == "Fenced").count();
+        let waits = |status: &&Value| {
+            let turn = gate(status, "Concurrency").or_else(|| gate(status, "Cooldown"));
+            status["phase"] == "Pending" && turn.is_some()
+        };
+        let called_off = all.iter().filter(|status| status["phase"] == "Cancelled").count();
+        let counted = (fenced, all.iter().filter(waits).count(), called_off);
+        seen(counted == (1, STAY_LOST - 1, LOST - STAY_LOST), format!("{counted:?}"))
+    })
+    .await
+    .unwrap();
+    assert_eq!(shot(&switches).len(), 1, "one at a time, and the next after the cooldown");
+    drop(kubelets);
+    std::fs::remove_dir_all(&switches).unwrap();
+}
