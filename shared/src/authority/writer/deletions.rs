@@ -138,6 +138,10 @@ impl Authority {
             Some(true) => wished,
             Some(false) => return (wished, (Outcome::Changed, rv)),
             None => match self.is_as_known(wished.cause.node(), looked_at).await {
+                // An answer is as old as its question: it came late, or this process stood still.
+                Ok(_) if looked_at.remembered(wished.cause.node(), self.env.now()).is_none() => {
+                    return (wished, (Outcome::Expired, rv));
+                }
                 Ok(true) => match owner.anew(&wished) {
                     Some(still) => still,
                     None => return withdrawn(wished),

@@ -130,6 +130,18 @@ async fn bug_a_taint_that_went_while_its_node_was_read_ended_a_pod() {
     assert_eq!((pool.ended(), methods(&pool)), (vec!["a withdrawn".to_owned()], vec!["GET".to_owned()]));
 }
 
+/// A process that was stopped for seven seconds while its node was read took the answer for news.
+#[tokio::test(start_paused = true)]
+async fn bug_a_read_that_was_answered_late_ended_a_pod() {
+    let pool = with_node(|asked| match asked.method.as_str() {
+        "GET" => ending(asked).late(Duration::from_secs(3)),
+        _ => ending(asked),
+    });
+    pool.authority.submit(wish("a", "10"), &pool.owner);
+    pass(4.0).await;
+    assert_eq!((pool.ended(), methods(&pool)), (vec!["a expired".to_owned()], vec!["GET".to_owned()]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn w_te1_a_deletion_that_is_denied_is_tried_again_later_each_time_and_told_once() {
     let pool = with_node(denied);
