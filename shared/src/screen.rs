@@ -109,6 +109,7 @@ impl Screen {
         let looks = look_again(Arc::clone(&show), env);
         let router = router(show);
         tokio::select! {
+            biased;
             ended = axum::serve(self.listener, router).into_future() => {
                 if let Err(error) = ended {
                     tracing::error!(%error, "the page ended");
@@ -131,6 +132,7 @@ async fn look_again(show: Arc<Show>, env: Env) -> Infallible {
             });
         }
         tokio::select! {
+            biased;
             () = env.sleep(PERIOD) => {}
             () = show.came.notified() => {}
         }

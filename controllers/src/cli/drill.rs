@@ -107,6 +107,7 @@ impl Args {
         let by = people::whoami(&session.connection).await?;
         let name = people::rehearse(&session.connection, &examined, &by, &self.reason).await?;
         let seen = tokio::select! {
+            biased;
             seen = planned(&session, &name, timeout) => seen,
             interrupted = tokio::signal::ctrl_c() => interrupted.context("waiting for Ctrl-C").map(|()| None),
         };

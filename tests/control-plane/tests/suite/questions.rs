@@ -2,6 +2,8 @@
 //! all rights and with few, and when the API server goes away in the middle. Nobody plays the kubelets.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
+mod browser;
+
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,8 +16,12 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
+use browser::Browser;
+
 const NS: &str = "shop";
 const SOON: Duration = Duration::from_secs(30);
+/// How often a page is looked at until it says what it should: half a minute.
+const LOOKS: u32 = 100;
 
 async fn run(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) -> Output {
     plane.pod_safety_once(kubeconfig, args).await.unwrap()
@@ -117,18 +123,6 @@ async fn the_screen_names_what_needs_a_person(plane: &ControlPlane) {
     assert_eq!((&yaml["kind"], &yaml["zones"]), (&json!("Status"), &status["zones"]));
 }
 
-/// What a browser makes of the page at this address, when it has had time to ask.
-async fn rendered(address: &str) -> String {
-    let profile = tempfile::tempdir().unwrap();
-    let mut chromium = Command::new("chromium");
-    chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
-    chromium.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
-    chromium.arg(format!("--user-data-dir={}", profile.path().display()));
-    chromium.args(["--timeout=5000", "--dump-dom", address]).kill_on_drop(true);
-    let output = tokio::time::timeout(SOON, chromium.output()).await.unwrap().unwrap();
-    String::from_utf8(output.stdout).unwrap()
-}
-
 async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
     let mut ui = Command::new(pod_safety_control_plane::binary().await.unwrap());
     ui.args(["ui", "--address=127.0.0.1:0", "--kubeconfig"]).arg(plane.admin_kubeconfig());
@@ -136,21 +130,28 @@ async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
     let mut said = BufReader::new(ui.stderr.take().unwrap()).lines();
     let line = tokio::time::timeout(SOON, said.next_line()).await.unwrap().unwrap().unwrap();
     let address = line.split(' ').find(|word| word.starts_with("http://")).unwrap().to_owned();
+    let mut browser = Browser::start();
     for (fragment, says) in [
-        ("", ["Needs a person", "shop/orders-1", "proof that lost stopped"]),
+        ("", ["NEEDS A PERSON", "shop/orders-1", "proof that lost stopped"]),
         (
             "#pod/shop/orders-1",
-            ["Proof that it stopped", "node lost is not heard", "pod-safety confirm-down lost"],
+            ["PROOF THAT IT STOPPED", "node lost is not heard", "pod-safety confirm-down lost"],
         ),
-        ("#node/nosuch", ["No answer", "there is no node nosuch", "Needs a person"]),
+        ("#node/nosuch", ["No answer", "there is no node nosuch", "NEEDS A PERSON"]),
     ] {
-        let wanted = format!("the page at {fragment:?} says {says:?}");
-        eventually(&wanted, SOON, async || {
-            let page = rendered(&format!("{address}/{fragment}")).await;
-            if says.iter().all(|word| page.contains(word)) { Ok(()) } else { Err(page) }
-        })
-        .await
-        .unwrap();
+        let tab = browser.open(&format!("{address}/{fragment}")).await;
+        let mut page = String::new();
+        for _look in 0..LOOKS {
+            page = browser.text(&tab).await;
+            if says.iter().all(|word| page.contains(word)) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        assert!(
+            says.iter().all(|word| page.contains(word)),
+            "the page at {fragment:?} does not say {says:?}:\n{page}"
+        );
     }
     let stranger =
         plane.pod_safety_once(&plane.admin_kubeconfig(), &["ui", "--address=0.0.0.0:0"]).await.unwrap();
