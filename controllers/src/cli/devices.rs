@@ -125,7 +125,7 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
         "NotForNode" => ("spec.nodeSelector", "choose the node, or ask another device"),
         "NotRead" => ("", "rights and connection of pod-safety: see its log"),
         "Unanswered" => ("", "does a leader run that fences (--mode guard or replace, controller fencing)?"),
-        _ => ("", "the device's own words; try it by hand"),
+        _ => ("", "it says no more than that: check its address, user and password, then try it by hand"),
     }
 }
 

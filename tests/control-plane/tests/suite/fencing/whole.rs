@@ -87,6 +87,7 @@ async fn a_dead_node_is_fenced_with_proof_and_one_that_cannot_be_is_said_why() {
     let scene = scene().await;
     scene.plane.namespace(NAMESPACE).await.unwrap();
     devices_say_whether_they_can_be_used(&scene).await;
+    people_test_devices_and_rehearse(&scene).await;
     a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(&scene).await;
     what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(&scene).await;
     a_device_that_switches_another_machine_is_found_out(&scene).await;
@@ -110,6 +111,21 @@ async fn devices_say_whether_they_can_be_used(scene: &Scene) {
     }
 }
 
+/// From the shell of a person, by the controller's own looks; nothing is switched, and nothing is left lying.
+async fn people_test_devices_and_rehearse(scene: &Scene) {
+    let (plane, kubeconfig) = (&scene.plane, scene.plane.admin_kubeconfig());
+    let tested = plane.pod_safety_once(&kubeconfig, &["devices", "test"]).await.unwrap();
+    assert_eq!(tested.status.code(), Some(3), "{tested:?}");
+    for says in ["bmc-w1", "bmc-w2", "password"] {
+        assert!(tested.stdout.contains(says), "{says}: not in\n{}", tested.stdout);
+    }
+    let drill = ["drill", "w1", "--reason=before the holidays"];
+    let drilled = plane.pod_safety_once(&kubeconfig, &drill).await.unwrap();
+    assert!(drilled.stdout.contains("bmc-w1"), "{drilled:?}");
+    assert!(scene.ipmi.is_on().unwrap(), "nothing is switched");
+    assert_eq!(list(plane, "nodefences").await, Vec::<Value>::new(), "nothing is left lying");
+}
+
 async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(scene: &Scene) {
     let (plane, api) = (&scene.plane, scene.plane.admin());
     stateful_pod(plane, "db", "w1").await;
@@ -126,9 +142,15 @@ async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(
     until_released(plane, "db-0", AFTER_PROOF).await;
     let message = observe::event(&api, NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
     assert!(message.starts_with("node w1 was switched off: FenceEvidence w1-"), "{message}");
-    let node = Api::<Node>::all(api.clone()).get("w1").await.unwrap();
-    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
-    assert!(taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
+    // Who releases pods and who marks the node go by the same evidence, and neither waits for the other.
+    eventually("the node is marked", AFTER_PROOF, async || {
+        let node = Api::<Node>::all(api.clone()).get("w1").await.map_err(|error| error.to_string())?;
+        let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+        let marked = taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service");
+        seen(marked, format!("{taints:?}"))
+    })
+    .await
+    .unwrap();
     // Released, it is switched on; the machine boots, and its kubelet with it.
     eventually("it has power", SOON, async || seen(scene.ipmi.is_on().unwrap(), "not yet".to_owned()))
         .await
