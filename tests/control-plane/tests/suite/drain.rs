@@ -13,6 +13,8 @@ use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::{ControlPlane, Options, Output, eventually, seen};
 use serde_json::{Value, json};
 
+use crate::commands::ends_with;
+
 const NS: &str = "shop";
 const SOON: Duration = Duration::from_secs(60);
 /// What works on the pods and their budgets while a node is drained.
@@ -20,13 +22,6 @@ const KCM: &str = "statefulset-controller,disruption-controller";
 
 async fn pod_safety(plane: &ControlPlane, args: &[&str]) -> Output {
     plane.pod_safety_once(&plane.admin_kubeconfig(), args).await.unwrap()
-}
-
-/// Gives back what it printed, if it ended so.
-async fn ends_with(plane: &ControlPlane, code: i32, args: &[&str]) -> String {
-    let output = pod_safety(plane, args).await;
-    assert_eq!(output.status.code(), Some(code), "{args:?}\n{output:?}");
-    output.stdout
 }
 
 async fn apply(plane: &ControlPlane, object: &Value) {

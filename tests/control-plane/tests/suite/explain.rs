@@ -3,7 +3,6 @@
 //! kube-controller-manager keeps the budgets; nobody plays the kubelets, so what is told to end does not.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -12,30 +11,17 @@ use kube::Api;
 use pod_safety_control_plane::budgets::{self, Look};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, PHANTOM, STATEFUL_SET};
-use pod_safety_control_plane::{ControlPlane, Options, Output, Who, binary, eventually, seen};
+use pod_safety_control_plane::{ControlPlane, Options, Who, binary, eventually, seen};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
+
+use crate::commands::{ends_with, json_of, run};
 
 const NS: &str = "shop";
 const SOON: Duration = Duration::from_secs(30);
 /// Who may read everything that is listed, and nothing else.
 const READER: &str = "reader";
-
-async fn run(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) -> Output {
-    plane.pod_safety_once(kubeconfig, args).await.unwrap()
-}
-
-/// Gives back what it printed, if it ended so.
-async fn ends_with(plane: &ControlPlane, code: i32, args: &[&str]) -> String {
-    let output = run(plane, &plane.admin_kubeconfig(), args).await;
-    assert_eq!(output.status.code(), Some(code), "{args:?}\n{output:?}");
-    output.stdout
-}
-
-async fn json_of(plane: &ControlPlane, code: i32, args: &[&str]) -> Value {
-    serde_json::from_str(&ends_with(plane, code, &[args, &["-o", "json"]].concat()).await).unwrap()
-}
 
 /// A pod `APP-NUMBER` on the node `APP`.
 async fn pod(plane: &ControlPlane, app: &str, number: i32, kind: workloads::Kind, status: Value) {

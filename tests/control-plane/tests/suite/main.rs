@@ -7,6 +7,7 @@ mod bad_budgets;
 mod bad_input;
 mod chart;
 mod chart_render;
+mod commands;
 mod disruption_beside_kcm;
 mod drain;
 mod evictions;

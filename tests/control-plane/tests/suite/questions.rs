@@ -4,17 +4,18 @@
 
 mod browser;
 
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{NodeStatus, PodStatus};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
-use pod_safety_control_plane::{ControlPlane, Options, Output, binary, eventually};
+use pod_safety_control_plane::{ControlPlane, Options, binary, eventually};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
+
+use crate::commands::{ends_with, json_of, run};
 
 use browser::Browser;
 
@@ -22,21 +23,6 @@ const NS: &str = "shop";
 const SOON: Duration = Duration::from_secs(30);
 /// How often a page is looked at until it says what it should: half a minute.
 const LOOKS: u32 = 100;
-
-async fn run(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) -> Output {
-    plane.pod_safety_once(kubeconfig, args).await.unwrap()
-}
-
-/// Gives back what it printed, if it ended so.
-async fn ends_with(plane: &ControlPlane, code: i32, args: &[&str]) -> String {
-    let output = run(plane, &plane.admin_kubeconfig(), args).await;
-    assert_eq!(output.status.code(), Some(code), "{args:?}\n{output:?}");
-    output.stdout
-}
-
-async fn json_of(plane: &ControlPlane, code: i32, args: &[&str]) -> Value {
-    serde_json::from_str(&ends_with(plane, code, &[args, &["-o", "json"]].concat()).await).unwrap()
-}
 
 /// A node that nobody hears, and one that is well.
 async fn node(plane: &ControlPlane, name: &str, ready: &str) {

@@ -2,7 +2,7 @@
 //! a time is.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use pod_safety_control_plane::objects::{self, NodeExt as _};
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::{ControlPlane, Options, eventually, seen};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::{SOON, apply, list};
@@ -61,10 +62,9 @@ fn gate(status: &Value, name: &str) -> Option<String> {
     (gate["holds"] == true).then(|| gate["message"].as_str().unwrap_or_default().to_owned())
 }
 
-fn switches() -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("pod-safety-storm-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    (0..NODES).for_each(|number| std::fs::write(folder.join(name(number)), "on").unwrap());
+fn switches() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    (0..NODES).for_each(|number| std::fs::write(folder.path().join(name(number)), "on").unwrap());
     folder
 }
 
@@ -99,8 +99,9 @@ async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_
     let rigs = Rigs::new().await.unwrap();
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let switches = switches();
-    set_up(&plane, &switches).await;
+    let folder = switches();
+    let switches = folder.path();
+    set_up(&plane, switches).await;
     let (api, alive) = (plane.admin(), Alive::default());
     alive.lock().unwrap().extend((0..NODES).map(name));
     let mut kubelets = JoinSet::new();
@@ -128,7 +129,7 @@ async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_
     .await
     .unwrap();
     let begun = incidents(&plane).await.iter().filter(|status| status["attempts"][0].is_object()).count();
-    assert_eq!((begun, shot(&switches)), (0, Vec::new()), "nothing was begun, nothing was shot");
+    assert_eq!((begun, shot(switches)), (0, Vec::new()), "nothing was begun, nothing was shot");
     let labels = [("controller", "fencing"), ("reason", "MaybeItIsUs")];
     let held = ours.metric("pod_safety_holds", &labels).await.unwrap();
     assert!((held - 200.0).abs() < 0.5, "{held}");
@@ -156,7 +157,6 @@ async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_
     })
     .await
     .unwrap();
-    assert_eq!(shot(&switches).len(), 1, "one at a time, and the next after the cooldown");
+    assert_eq!(shot(switches).len(), 1, "one at a time, and the next after the cooldown");
     drop(kubelets);
-    std::fs::remove_dir_all(&switches).unwrap();
 }

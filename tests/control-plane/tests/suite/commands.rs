@@ -1,0 +1,22 @@
+//! Commands as a person gives them, and how they must end.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+use std::path::Path;
+
+use pod_safety_control_plane::{ControlPlane, Output};
+use serde_json::Value;
+
+pub(crate) async fn run(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) -> Output {
+    plane.pod_safety_once(kubeconfig, args).await.unwrap()
+}
+
+/// Gives back what it printed, if it ended so.
+pub(crate) async fn ends_with(plane: &ControlPlane, code: i32, args: &[&str]) -> String {
+    let output = run(plane, &plane.admin_kubeconfig(), args).await;
+    assert_eq!(output.status.code(), Some(code), "{args:?}\n{output:?}");
+    output.stdout
+}
+
+pub(crate) async fn json_of(plane: &ControlPlane, code: i32, args: &[&str]) -> Value {
+    serde_json::from_str(&ends_with(plane, code, &[args, &["-o", "json"]].concat()).await).unwrap()
+}
