@@ -25,6 +25,7 @@ use crate::node_lifecycle::{self, NodeLifecycle};
 use crate::pod_gc::{self, PodGc};
 use crate::registry::Name;
 use crate::taint_eviction::TaintEviction;
+use crate::volume_guard::{self, VolumeGuard};
 
 /// How long a shutdown waits for requests that are under way. Each of them ends
 /// by itself with the leader's term, which is shorter.
@@ -48,6 +49,8 @@ pub struct Config {
     pub disruption: disruption::Config,
     /// The settings of lost nodes. How far they go is said by `mode` above.
     pub node_lifecycle: node_lifecycle::Config,
+    /// The settings of exclusive volumes.
+    pub volume_guard: volume_guard::Config,
     /// The node that this process runs on, if it was told: fencing never shoots that one.
     pub node_name: Option<Arc<str>>,
     /// Where the admin server listens; `None`: nowhere.
@@ -216,7 +219,14 @@ fn start_controllers(
                 let settings = fencing::Config { mode: config.mode, our_node: config.node_name.clone() };
                 start(Fencing::new(settings, metrics.registry())?, around, beats, running);
             }
-            Name::VolumeGuard => {}
+            Name::VolumeGuard => {
+                start(
+                    VolumeGuard::new(config.volume_guard.clone(), metrics.registry())?,
+                    around,
+                    beats,
+                    running,
+                );
+            }
         }
     }
     Ok(())

@@ -20,3 +20,4 @@ pub mod registry;
 #[cfg(test)]
 mod staged;
 pub mod taint_eviction;
+pub mod volume_guard;

@@ -7,8 +7,9 @@ use crate::fencing::Fencing;
 use crate::node_lifecycle::NodeLifecycle;
 use crate::pod_gc::PodGc;
 use crate::taint_eviction::TaintEviction;
+use crate::volume_guard::VolumeGuard;
 
-/// A controller of this project, in this version or to come.
+/// A controller of this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Name {
     /// Pod garbage collection.
@@ -31,11 +32,8 @@ pub enum BadControllers {
     /// Nobody knows it.
     #[error("{0:?} is not in the list of known controllers: {known}; a '-' before a name switches it off, '*' means all", known = known())]
     Unknown(String),
-    /// Asked for by name, but not in this version.
-    #[error("{} is not part of this version, which has: {present}", .0.ours(), present = present())]
-    NotInThisVersion(Name),
     /// Nothing is left to run.
-    #[error("no controller is left to run; this version has: {present}", present = present())]
+    #[error("no controller is left to run; there are: {known}", known = known())]
     None,
 }
 
@@ -84,13 +82,14 @@ impl Name {
             Self::TaintEviction => TaintEviction::KINDS,
             Self::NodeLifecycle => NodeLifecycle::KINDS,
             Self::Fencing => Fencing::KINDS,
-            Self::VolumeGuard => &[],
+            Self::VolumeGuard => VolumeGuard::KINDS,
         }
     }
 
-    /// Whether this version has it.
+    /// Whether `*` means it. The guard of volumes asks for a namespace, rights and policies of its own, which a
+    /// cluster has once somebody wants them; kube-controller-manager has such controllers, too.
     #[must_use]
-    pub const fn is_present(self) -> bool {
+    pub const fn is_on_by_default(self) -> bool {
         match self {
             Self::PodGc | Self::Disruption | Self::NodeLifecycle | Self::TaintEviction | Self::Fencing => {
                 true
@@ -112,15 +111,11 @@ fn known() -> String {
     Name::ALL.map(describe).join(", ")
 }
 
-fn present() -> String {
-    Name::ALL.into_iter().filter(|name| name.is_present()).map(Name::ours).collect::<Vec<_>>().join(", ")
-}
-
 /// Reads `--controllers` as kube-controller-manager does: a name switches one
-/// on, `-name` off, `*` all others.
+/// on, `-name` off, `*` all others that are on by default.
 ///
 /// # Errors
-/// An unknown name, one that this version does not have, or nothing left to run.
+/// An unknown name, or nothing left to run.
 pub fn wanted(words: &[String]) -> Result<Vec<Name>, BadControllers> {
     let mut on = Vec::new();
     let mut off = Vec::new();
@@ -132,13 +127,10 @@ pub fn wanted(words: &[String]) -> Result<Vec<Name>, BadControllers> {
             off.push(Name::parse(rest).ok_or_else(|| BadControllers::Unknown(word.to_owned()))?);
         } else {
             let name = Name::parse(word).ok_or_else(|| BadControllers::Unknown(word.to_owned()))?;
-            if !name.is_present() {
-                return Err(BadControllers::NotInThisVersion(name));
-            }
             on.push(name);
         }
     }
-    let wanted = |name: &Name| name.is_present() && (on.contains(name) || (all && !off.contains(name)));
+    let wanted = |name: &Name| on.contains(name) || (all && name.is_on_by_default() && !off.contains(name));
     let list: Vec<Name> = Name::ALL.into_iter().filter(wanted).collect();
     if list.is_empty() { Err(BadControllers::None) } else { Ok(list) }
 }
@@ -152,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_means_all_that_this_version_has() {
+    fn a_star_means_all_that_are_on_by_default() {
         assert_eq!(
             of("*"),
             Ok(vec![Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing])
@@ -185,12 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_yet_is_refused_rather_than_ignored() {
-        let said = of("volume-guard").unwrap_err().to_string();
+    fn the_guard_of_volumes_runs_where_it_is_named() {
+        let all = [Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing];
         assert_eq!(
-            said,
-            "volume-guard is not part of this version, which has: pod-gc, disruption, node-lifecycle, taint-eviction, fencing"
+            of("*,volume-guard").unwrap(),
+            all.into_iter().chain([Name::VolumeGuard]).collect::<Vec<_>>()
         );
+        assert_eq!(of("volume-guard"), Ok(vec![Name::VolumeGuard]));
     }
 
     #[test]

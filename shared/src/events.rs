@@ -17,7 +17,7 @@ use crate::client::{Call, Connection, Method};
 use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
 use crate::metrics::AuthorityMetrics;
-use crate::model::{BudgetKey, NodeKey, PodKey};
+use crate::model::{BudgetKey, NodeKey, PodKey, VolumeKey};
 use crate::record::error_chain;
 
 /// How many Events may wait: as many as intents may, for each ends in one. Some
@@ -53,6 +53,8 @@ pub enum About {
     Budget(BudgetKey),
     /// A node.
     Node(NodeKey),
+    /// A PersistentVolume.
+    Volume(VolumeKey),
 }
 
 /// Where Events about what has no namespace lie, as everybody's do (`metav1.NamespaceDefault`).
@@ -64,7 +66,7 @@ impl About {
         match self {
             Self::Pod(pod) => &pod.namespace,
             Self::Budget(budget) => &budget.namespace,
-            Self::Node(_) => OF_CLUSTER,
+            Self::Node(_) | Self::Volume(_) => OF_CLUSTER,
         }
     }
 
@@ -73,6 +75,7 @@ impl About {
             Self::Pod(pod) => &pod.name,
             Self::Budget(budget) => &budget.name,
             Self::Node(node) => &node.name,
+            Self::Volume(volume) => &volume.name,
         }
     }
 
@@ -84,6 +87,7 @@ impl About {
             }
             // As KCM's node controllers: the node's UID. (Kubelets give its name there; `kubectl describe` asks for both.)
             Self::Node(node) => ("v1", "Node", None, &node.uid),
+            Self::Volume(volume) => ("v1", "PersistentVolume", None, &volume.uid),
         };
         let mut reference =
             json!({ "apiVersion": api_version, "kind": kind, "name": self.name(), "uid": uid });

@@ -64,6 +64,8 @@ pub enum Action {
     Marked,
     /// A step of fencing the node was taken.
     Fenced,
+    /// Whose an exclusive volume is was written.
+    Guarded,
     /// It was tried and failed; it will be decided again.
     Failed,
     /// The object had changed or gone; nothing was done.
@@ -103,6 +105,7 @@ fn log(record: &Record) {
         | Action::Deleted
         | Action::Marked
         | Action::Fenced
+        | Action::Guarded
         | Action::Held
         | Action::WouldForceDelete
         | Action::WouldDelete => {

@@ -40,6 +40,7 @@ impl World {
         let world = Self::default();
         world.cache.select();
         world.cache.fence();
+        world.cache.guard();
         for kind in Kind::ALL.into_iter().filter(|kind| !unread.contains(kind)) {
             world.list(kind, at(0));
         }

@@ -5,6 +5,7 @@
 
 mod nodes;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use anyhow::Context;
 use clap::{ArgAction, Args as ClapArgs, Parser, ValueEnum};
 use pod_safety::instance::{self, Config};
 use pod_safety::registry::{self, BadControllers};
-use pod_safety::{disruption, pod_gc};
+use pod_safety::{disruption, pod_gc, volume_guard};
 use pod_safety_devices::{AGENT_DIRECTORIES, Devices};
 use pod_safety_shared::client::{ConnectOptions, Connection};
 use pod_safety_shared::clock::Env;
@@ -101,6 +102,26 @@ pub(super) struct Args {
 
     #[command(flatten)]
     nodes: nodes::NodeArgs,
+
+    /// Storage classes whose volumes are exclusive whatever their access modes say
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        env = "POD_SAFETY_EXCLUSIVE_STORAGE_CLASSES",
+        help_heading = "Volume guard"
+    )]
+    exclusive_storage_classes: Vec<String>,
+
+    /// CSI drivers whose volumes are exclusive whatever their access modes say
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        env = "POD_SAFETY_EXCLUSIVE_CSI_DRIVERS",
+        help_heading = "Volume guard"
+    )]
+    exclusive_csi_drivers: Vec<String>,
 
     /// Where fence agents are, folder by folder; the first that has one wins
     #[arg(
@@ -262,6 +283,8 @@ impl Args {
             trust_out_of_service_taint,
             stale_pod_disruption_timeout,
             nodes,
+            exclusive_storage_classes,
+            exclusive_csi_drivers,
             fence_agents_path: _,
             node_name,
             election,
@@ -288,6 +311,11 @@ impl Args {
             pod_gc,
             disruption: disruption::Config { stale_pod_timeout: stale_pod_disruption_timeout },
             node_lifecycle: nodes.into_config(mode),
+            volume_guard: volume_guard::Config {
+                quarantine: pod_gc_quarantine,
+                classes: names("exclusive-storage-classes", exclusive_storage_classes)?,
+                drivers: names("exclusive-csi-drivers", exclusive_csi_drivers)?,
+            },
             node_name: our_node(node_name)?,
             admin: Some(admin_address),
             identity: identity.to_owned(),
@@ -317,6 +345,12 @@ impl ElectionArgs {
         lease.check().map_err(BadFlags::Timing)?;
         Ok(leader_elect.then_some(lease))
     }
+}
+
+/// Those of a list; an empty one names nothing.
+fn names(flag: &'static str, list: Vec<String>) -> Result<BTreeSet<String>, BadFlags> {
+    let named = list.into_iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    named.map(|name| kubernetes_name(flag, name)).collect()
 }
 
 /// Empty is not told, as where a variable is set to nothing.

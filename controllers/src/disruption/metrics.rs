@@ -31,7 +31,9 @@ impl DisruptionMetrics {
         let of = match update {
             Update::Budget { .. } => "budget",
             Update::NotDisrupted { .. } => "pod",
-            Update::Node(_) | Update::PodOfLostNode { .. } => return,
+            Update::Node(_) | Update::PodOfLostNode { .. } | Update::Volume(_) | Update::Ungate { .. } => {
+                return;
+            }
         };
         self.updates.with_label_values(&[of, outcome.name()]).inc();
     }

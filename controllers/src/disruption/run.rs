@@ -76,6 +76,7 @@ impl Controller for Disruption {
             | Change::Node { .. }
             | Change::Heartbeat { .. }
             | Change::Fencing { .. }
+            | Change::Volume { .. }
             | Change::Listed(_) => {}
         }
     }

@@ -93,7 +93,9 @@ fn words(decision: &Decision) -> Vec<String> {
         | Intent::Fence(_)
         | Intent::Monitor(_)
         | Intent::Remediate(_)
-        | Intent::Update(Update::Node(_) | Update::PodOfLostNode { .. }) => "another's".to_owned(),
+        | Intent::Update(
+            Update::Node(_) | Update::PodOfLostNode { .. } | Update::Volume(_) | Update::Ungate { .. },
+        ) => "another's".to_owned(),
     };
     decision.intents.iter().map(word).collect()
 }

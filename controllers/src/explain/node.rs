@@ -190,7 +190,7 @@ const fn standing(waiting: usize) -> Standing {
 /// What holds fencing back, by the controller itself.
 fn fencing_holds(node: &Node, scene: &Scene<'_>) -> Vec<Hold> {
     let about = |(subject, hold)| match subject {
-        Subject::Everything => None,
+        Subject::Everything | Subject::Volume(_) => None,
         Subject::Pod(_) | Subject::Node(_) | Subject::Budget(_) | Subject::Fencing { .. } => Some(hold),
     };
     scene.fencing(&node.name).holds.into_iter().filter_map(about).collect()

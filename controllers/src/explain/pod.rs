@@ -83,7 +83,7 @@ fn fate(pod: &Pod, scene: &Scene<'_>) -> Fate {
                 Subject::Pod(key) if key == pod.key => return Fate::Held(hold),
                 Subject::Node(_) => return Fate::Held(hold),
                 Subject::Everything => unread = Some(Fate::Unread(hold)),
-                Subject::Pod(_) | Subject::Budget(_) | Subject::Fencing { .. } => {}
+                Subject::Pod(_) | Subject::Budget(_) | Subject::Fencing { .. } | Subject::Volume(_) => {}
             }
         }
     }

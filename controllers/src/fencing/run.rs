@@ -78,6 +78,7 @@ impl Controller for Fencing {
             | Change::Pod { .. }
             | Change::Budget { .. }
             | Change::Fencing { node: None }
+            | Change::Volume { .. }
             | Change::Listed(_) => {}
         }
     }

@@ -47,7 +47,11 @@ impl NodeLifecycle {
         let update = decision.intents.iter().find_map(|intent| match intent {
             Intent::Update(Update::Node(update)) => Some(&**update),
             Intent::Update(
-                Update::Budget { .. } | Update::PodOfLostNode { .. } | Update::NotDisrupted { .. },
+                Update::Budget { .. }
+                | Update::PodOfLostNode { .. }
+                | Update::NotDisrupted { .. }
+                | Update::Volume(_)
+                | Update::Ungate { .. },
             )
             | Intent::Witness { .. }
             | Intent::Force(_)
@@ -111,7 +115,11 @@ impl Controller for NodeLifecycle {
             // Five hundred in a second on five thousand nodes: each has its timer instead.
             Change::Heartbeat { awaited: false, .. } => {}
             Change::Heartbeat { name, awaited: true } => mark(Key::Node(Arc::clone(name))),
-            Change::Pod { .. } | Change::Budget { .. } | Change::Fencing { .. } | Change::Listed(_) => {}
+            Change::Pod { .. }
+            | Change::Budget { .. }
+            | Change::Fencing { .. }
+            | Change::Volume { .. }
+            | Change::Listed(_) => {}
         }
     }
 
@@ -134,7 +142,11 @@ impl Controller for NodeLifecycle {
     fn updated(&self, update: &Update, outcome: &Outcome, at: Mono) {
         match update {
             Update::Node(update) => self.metrics.updated(update, outcome, at),
-            Update::Budget { .. } | Update::PodOfLostNode { .. } | Update::NotDisrupted { .. } => {}
+            Update::Budget { .. }
+            | Update::PodOfLostNode { .. }
+            | Update::NotDisrupted { .. }
+            | Update::Volume(_)
+            | Update::Ungate { .. } => {}
         }
     }
 }

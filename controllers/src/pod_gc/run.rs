@@ -95,6 +95,7 @@ impl Controller for PodGc {
             Change::Heartbeat { .. }
             | Change::Budget { .. }
             | Change::Fencing { node: None }
+            | Change::Volume { .. }
             | Change::Listed(_) => {}
         }
     }

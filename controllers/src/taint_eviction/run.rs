@@ -86,6 +86,7 @@ impl Controller for TaintEviction {
             | Change::Heartbeat { .. }
             | Change::Budget { .. }
             | Change::Fencing { .. }
+            | Change::Volume { .. }
             | Change::Listed(_) => {}
         }
     }

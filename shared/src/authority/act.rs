@@ -175,9 +175,10 @@ fn disrupted(kind: &EvidenceKind) -> Option<(&'static str, String)> {
         | EvidenceKind::Decommissioned { .. }
         | EvidenceKind::Remediated { .. }
         | EvidenceKind::Confirmed { .. } => Some(("FencedByPodSafety", kind.to_string())),
-        EvidenceKind::NeverScheduled | EvidenceKind::KubeletTerminated | EvidenceKind::Asserted { .. } => {
-            None
-        }
+        EvidenceKind::NeverScheduled
+        | EvidenceKind::KubeletTerminated
+        | EvidenceKind::BootChanged { .. }
+        | EvidenceKind::Asserted { .. } => None,
     }
 }
 

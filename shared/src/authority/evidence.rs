@@ -77,6 +77,12 @@ pub enum EvidenceKind {
         /// The name of the FenceEvidence.
         proof: Arc<str>,
     },
+    /// The machine has booted since: what ran before has ended.
+    #[error("node {node} has booted since: its boot id is another one")]
+    BootChanged {
+        /// The node's name.
+        node: Arc<str>,
+    },
     /// A person confirmed that it is off.
     #[error("{by} confirmed that node {node} is off: FenceEvidence {proof}")]
     Confirmed {
@@ -102,6 +108,7 @@ impl EvidenceKind {
             Self::Decommissioned { .. } => "Decommissioned",
             Self::Remediated { .. } => "Remediated",
             Self::Confirmed { .. } => "Confirmed",
+            Self::BootChanged { .. } => "BootChanged",
         }
     }
 

@@ -1,6 +1,7 @@
 //! Why nothing is done: typed, with its numbers, for people and for checkers.
 
 mod reasons;
+mod volumes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +9,14 @@ use std::time::Duration;
 use crate::cache::Sign;
 use crate::model::Kind;
 
+pub use volumes::{Doubt, VolumeHold};
+
 /// A reason to do nothing now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Hold {
+    /// Of an exclusive volume.
+    #[error(transparent)]
+    Volume(#[from] VolumeHold),
     /// Not everything was listed yet.
     #[error("{} are not listed yet", kind.resource())]
     NotSynced {

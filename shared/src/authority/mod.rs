@@ -13,6 +13,7 @@
 //! | `delete` | asks one pod to end by its own grace: by compare-and-swap, within the term |
 //! | `update` | statuses, which end nothing: by compare-and-swap, within the term |
 //! | `node` | conditions, taints and labels of a node, after a quorum read of it and of its Lease |
+//! | `volume` | whose an exclusive volume is; a break only after the judge |
 //! | `evict` | asks the API server to end a pod by its own grace, within its budget |
 //! | `cordon` | has the scheduler leave a node alone |
 //! | `fence` | switches machines off, looks, and writes down what that proves |
@@ -45,6 +46,7 @@ mod queue;
 mod scales;
 mod update;
 mod verify;
+mod volume;
 mod witness;
 mod writer;
 
@@ -56,12 +58,13 @@ pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use evict::{Evicted, Eviction, NotEvicted, evict};
 pub use evidence::{Evidence, EvidenceKind};
 pub use fence::{FenceKey, Fencing, Step, Target, incident_name, rehearsal_name};
-pub use hold::{FORCE_DELETE_HELD, Hold};
+pub use hold::{Doubt, FORCE_DELETE_HELD, Hold, VolumeHold};
 pub use node::{Effect, NodeUpdate, OurTaint, Silence};
 pub(crate) use permit::Permit;
 pub use scales::{Scaled, ask_scales};
 pub use update::Update;
 pub use verify::Refusal;
+pub use volume::{Over, Seen, VolumeChange, VolumeUpdate};
 pub use witness::Witness;
 pub use writer::{
     Authority, FENCERS, LOOKERS, NODE_WRITERS, Owner, Parts, Policy, SWITCHERS, Submitted, WRITERS,

@@ -11,6 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::act::{Outcome, version};
 use super::node::{self, Done, NodeUpdate};
+use super::verify::Verifier;
+use super::volume::{self, VolumeUpdate};
 use crate::cache::Cache;
 use crate::client::{Call, Connection, Method};
 use crate::clock::Env;
@@ -50,6 +52,17 @@ pub enum Update {
         /// What the condition `pod-safety.dev/NodeUnreachable` should say; `None`: it stays.
         unreachable: Option<bool>,
     },
+    /// Whose an exclusive volume is.
+    Volume(Box<VolumeUpdate>),
+    /// Our gate goes from a pod whose exclusive volumes are free.
+    Ungate {
+        /// Which one.
+        pod: PodKey,
+        /// The version that was seen.
+        rv: Rv,
+        /// The host name of the node that it must go to, for its volume is there.
+        pin: Option<std::sync::Arc<str>>,
+    },
     /// Nobody ends this pod after all: its condition `DisruptionTarget` is no
     /// longer true.
     NotDisrupted {
@@ -69,6 +82,8 @@ pub(super) enum UpdateKind {
     Node,
     PodOfLostNode,
     NotDisrupted,
+    Volume,
+    Ungate,
 }
 
 impl Update {
@@ -78,7 +93,10 @@ impl Update {
         match self {
             Self::Budget { budget, .. } => &budget.uid,
             Self::Node(update) => &update.node.uid,
-            Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } => &pod.uid,
+            Self::Volume(update) => &update.uid,
+            Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } | Self::Ungate { pod, .. } => {
+                &pod.uid
+            }
         }
     }
 
@@ -87,7 +105,10 @@ impl Update {
         match self {
             Self::Budget { budget, .. } => &budget.namespace,
             Self::Node(update) => &update.node.name,
-            Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } => &pod.namespace,
+            Self::Volume(update) => &update.volume,
+            Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } | Self::Ungate { pod, .. } => {
+                &pod.namespace
+            }
         }
     }
 
@@ -96,7 +117,11 @@ impl Update {
     pub const fn rv(&self) -> Rv {
         match self {
             Self::Node(update) => update.rv,
-            Self::Budget { rv, .. } | Self::PodOfLostNode { rv, .. } | Self::NotDisrupted { rv, .. } => *rv,
+            Self::Volume(update) => update.rv,
+            Self::Budget { rv, .. }
+            | Self::PodOfLostNode { rv, .. }
+            | Self::NotDisrupted { rv, .. }
+            | Self::Ungate { rv, .. } => *rv,
         }
     }
 
@@ -106,6 +131,8 @@ impl Update {
             Self::Node(_) => UpdateKind::Node,
             Self::PodOfLostNode { .. } => UpdateKind::PodOfLostNode,
             Self::NotDisrupted { .. } => UpdateKind::NotDisrupted,
+            Self::Volume(_) => UpdateKind::Volume,
+            Self::Ungate { .. } => UpdateKind::Ungate,
         }
     }
 }
@@ -207,7 +234,7 @@ pub(super) struct Means<'a> {
 }
 
 /// Writes it, within the leader's term; gives back how that went, and what was done to a node.
-pub(super) async fn write(means: &Means<'_>, update: &Update) -> (Outcome, Done) {
+pub(super) async fn write(means: &Means<'_>, verifier: &Verifier<'_>, update: &Update) -> (Outcome, Done) {
     let wall = means.env.clock.wall();
     let call = match update {
         Update::Node(update) => return node::write(means, update).await,
@@ -218,6 +245,11 @@ pub(super) async fn write(means: &Means<'_>, update: &Update) -> (Outcome, Done)
             let ready = marked.then(|| not_ready(*generation, wall));
             let ours = unreachable.map(|unreachable| node_unreachable(unreachable, *generation, wall));
             pod_call(pod, *rv, &ready.into_iter().chain(ours).collect::<Vec<_>>())
+        }
+        Update::Ungate { pod, rv, pin } => volume::ungate(pod, *rv, pin.as_deref()),
+        Update::Volume(update) => {
+            let (outcome, found) = volume::write(means, verifier, update).await;
+            return (outcome, Done { found, ..Done::default() });
         }
         Update::NotDisrupted { pod, rv, generation } => {
             pod_call(pod, *rv, &[not_disrupted(*generation, wall)])

@@ -9,6 +9,8 @@
 //! carries that version, so the API server's compare-and-swap *is* the quorum
 //! read, at the moment of the act.
 
+mod volumes;
+
 use std::sync::Arc;
 use std::time::Duration;
 

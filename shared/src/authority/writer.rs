@@ -6,6 +6,7 @@ mod fences;
 mod forces;
 mod nodes;
 mod updates;
+mod volumes;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -139,7 +140,11 @@ impl Staff {
             Intent::Fence(_) | Intent::Remediate(_) => Self::Fencers,
             Intent::Monitor(_) => Self::Lookers,
             Intent::Update(
-                Update::Budget { .. } | Update::PodOfLostNode { .. } | Update::NotDisrupted { .. },
+                Update::Budget { .. }
+                | Update::PodOfLostNode { .. }
+                | Update::NotDisrupted { .. }
+                | Update::Volume(_)
+                | Update::Ungate { .. },
             )
             | Intent::Witness { .. }
             | Intent::Force(_)
@@ -448,11 +453,16 @@ impl Authority {
         }
     }
 
-    /// One turn.
-    async fn serve(&self, batch: Vec<Work>) {
+    /// A judge who has seen nothing yet.
+    fn verifier(&self) -> Verifier<'_> {
         let Self { connection, cache, env, policy, transport, .. } = self;
         let looker = Looker { reader: Reader { connection }, env, transport: &**transport };
-        let mut verifier = Verifier { connection, cache, env, policy, looker, proof: None };
+        Verifier { connection, cache, env, policy, looker, proof: None }
+    }
+
+    /// One turn.
+    async fn serve(&self, batch: Vec<Work>) {
+        let mut verifier = self.verifier();
         let mut looked_at = LookedAt::default();
         for work in batch {
             self.busy.fetch_add(1, Ordering::SeqCst);

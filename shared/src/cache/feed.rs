@@ -65,6 +65,9 @@ pub fn follow(
     if kinds.contains(&Kind::NodeFences) {
         cache.fence();
     }
+    if kinds.contains(&Kind::VolumeLeases) {
+        cache.guard();
+    }
     for kind in kinds {
         metrics.synced(*kind, false);
         let (connection, cache) = (connection.clone(), Arc::clone(cache));

@@ -56,6 +56,22 @@ macro_rules! of_kind {
                 type $t = $crate::model::Remediation;
                 $body
             }
+            $crate::model::Kind::Volumes => {
+                type $t = $crate::model::Volume;
+                $body
+            }
+            $crate::model::Kind::Claims => {
+                type $t = $crate::model::VolumeClaim;
+                $body
+            }
+            $crate::model::Kind::Attachments => {
+                type $t = $crate::model::Attachment;
+                $body
+            }
+            $crate::model::Kind::VolumeLeases => {
+                type $t = $crate::model::VolumeLease;
+                $body
+            }
         }
     };
 }

@@ -25,6 +25,7 @@ mod snapshot;
 mod sync;
 mod table;
 mod view;
+mod volumes;
 mod wall;
 mod workloads;
 mod zones;
@@ -44,6 +45,7 @@ pub(crate) use object::{Object, Undecodable};
 pub use snapshot::{Each, Snapshot, SnapshotError, Unread};
 pub use sync::{BREAK, KindState, Trouble};
 pub use view::{Lookup, STALE_AFTER, Sign, SignOfLife, View};
+pub use volumes::Left;
 pub use workloads::ScaleAnswer;
 pub use zones::ZoneCount;
 
@@ -56,6 +58,7 @@ use index::{NodeIndex, PodIndex};
 use own::Ours;
 use selection::Selection;
 use table::Table;
+use volumes::Volumes;
 use wall::Wall;
 use workloads::Workloads;
 use zones::Zones;
@@ -97,6 +100,13 @@ pub enum Change<'a> {
     Fencing {
         /// The node that it is about; `None`: about several.
         node: Option<&'a Arc<str>>,
+    },
+    /// What is known of an exclusive volume changed: where it is used, whose it is, or its holder.
+    Volume {
+        /// The name of its PersistentVolume.
+        name: &'a Arc<str>,
+        /// The pods that wait for it behind our gate.
+        gated: &'a [Uid],
     },
     /// A kind was listed in full for the first time, or again.
     Listed(Kind),
@@ -140,6 +150,9 @@ pub(crate) struct Inner {
     /// Whether nodes are fenced, so that they are kept with what that asks of them.
     fences: bool,
     ours: Ours,
+    /// Whether volumes are guarded, so that pods are kept with their claims.
+    guards: bool,
+    volumes: Volumes,
     heartbeats: Heartbeats,
     absences: Absences,
     kinds: sync::Kinds,
@@ -179,6 +192,11 @@ impl Cache {
     /// Keeps what fencing asks of nodes, and the controllers of pods. Before the first of them comes.
     pub(crate) fn fence(&self) {
         self.inner.write().fences = true;
+    }
+
+    /// Keeps claims of pods, and what guarding volumes asks of nodes. Before the first of them comes.
+    pub(crate) fn guard(&self) {
+        self.inner.write().guards = true;
     }
 
     /// What a controller's scale said, or why it could not be asked.
@@ -289,7 +307,7 @@ impl Inner {
 
     /// Every node that some pod names and nobody knows.
     fn notice_absences(&mut self, now: Mono) {
-        for name in self.pod_index.nodes() {
+        for name in self.pod_index.nodes().chain(self.volumes.holders()) {
             self.absences.set(name, !self.node_index.contains(name), now);
         }
     }
@@ -299,7 +317,7 @@ impl Inner {
     fn recheck_absence(&mut self, name: &Arc<str>, now: Mono) {
         let missing = self.kinds.state(Kind::Nodes).synced
             && !self.node_index.contains(name)
-            && self.pod_index.on_node(name).next().is_some();
+            && (self.pod_index.on_node(name).next().is_some() || self.volumes.held_by(name).next().is_some());
         self.absences.set(name, missing, now);
         self.pod_index.forget_if_unnamed(name);
     }

@@ -74,7 +74,14 @@ fn project_node(
         heard: now,
         readiness_seen: now,
         life: Some(Arc::new(life(meta, spec, status))),
+        in_use: in_use(status),
     })
+}
+
+fn in_use(status: &wire::NodeStatus) -> Box<[Box<str>]> {
+    let mut names: Vec<Box<str>> = status.volumes_in_use.iter().map(|name| name.as_str().into()).collect();
+    names.sort_unstable();
+    names.into()
 }
 
 /// By these somebody wants a node left alone: ours, Cluster API's and medik8s'.
@@ -168,8 +175,11 @@ impl Object for Node {
 
     fn put(inner: &mut Inner, mut node: Self, now: Mono, tell: Tell<'_>) {
         let (uid, name) = (node.uid.clone(), Arc::clone(&node.name));
-        if !inner.fences {
+        if !inner.fences && !inner.guards {
             node.life = None;
+        }
+        if !inner.guards {
+            node.in_use = Box::default();
         }
         let before = inner.nodes.known(&uid);
         date_taints(&mut node.no_execute, before.map_or(&[], |before| &before.no_execute), inner.wall, now);
@@ -186,6 +196,8 @@ impl Object for Node {
             None => {}
         }
         let news = News::of(before, &node);
+        let holder = (inner.guards && !matches!(news, News::Nothing | News::Beat))
+            .then(|| (before.cloned(), node.clone()));
         inner.nodes.put(uid.clone(), Entry::Known(node));
         inner.node_index.add(&name, &uid);
         inner.recheck_absence(&name, now);
@@ -194,6 +206,9 @@ impl Object for Node {
             News::Nothing => {}
             News::Beat => inner.beat(&name, tell),
             News::Change { taints, readiness } => tell(Change::Node { name: &name, taints, readiness }),
+        }
+        if let Some((before, after)) = holder {
+            inner.replace_holder(before.as_ref(), Some(&after), now, tell);
         }
     }
 
@@ -210,15 +225,16 @@ impl Object for Node {
     }
 
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
-        if inner.nodes.take(uid).is_none() {
-            return;
-        }
+        let Some(taken) = inner.nodes.take(uid) else { return };
         inner.zones.remove(uid);
         // An undecodable node has no name of its own here; its index entry has.
         let Some(name) = inner.node_index.name_of(uid) else { return };
         inner.node_index.remove(&name, uid);
         inner.recheck_absence(&name, now);
         tell(Change::Node { name: &name, taints: true, readiness: true });
+        if let Entry::Known(node) = taken {
+            inner.replace_holder(Some(&node), None, now, tell);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::clock::Mono;
 use crate::model::{
     BadRv, Controller, Deletion, DisruptionTarget, Interner, Kind, Labels, MIRROR_ANNOTATION, NO_EXECUTE,
     NODE_UNREACHABLE_CONDITION, NodeLease, Phase, Pod, PodKey, Rv, Says, Toleration, Tolerations, Uid,
-    is_kubernetes_name,
+    VOLUME_GATE, is_kubernetes_name,
 };
 use crate::wire;
 
@@ -152,6 +152,7 @@ fn project_pod(
         .deletion_timestamp
         .map(|at| Deletion { at: at.whole_seconds(), grace: meta.deletion_grace_period_seconds });
     let created = meta.creation_timestamp.map_or(0, wire::Time::whole_seconds);
+    let claims = claims(&name, &spec.volumes, interner);
     let bound = condition("PodScheduled").and_then(|one| one.last_transition_time);
     Ok(Pod {
         key: PodKey { namespace: interner.intern(&namespace), name: name.into(), uid },
@@ -179,7 +180,22 @@ fn project_pod(
         first_seen: now,
         arrived: now,
         turned_ready: None,
+        gated: spec.scheduling_gates.iter().any(|gate| gate.name.as_deref() == Some(VOLUME_GATE)),
+        claims,
     })
+}
+
+/// The claims behind the volumes of a pod; that of an ephemeral volume is called after both.
+fn claims(pod: &str, volumes: &[wire::PodVolume], interner: &mut Interner) -> Box<[Arc<str>]> {
+    let claim = |volume: &wire::PodVolume| {
+        let source = volume.source.as_ref()?;
+        match (&source.persistent_volume_claim, &source.ephemeral, &volume.name) {
+            (Some(claim), _, _) => claim.claim_name.clone(),
+            (None, Some(_), Some(name)) => Some(format!("{pod}-{name}")),
+            _ => None,
+        }
+    };
+    volumes.iter().filter_map(claim).map(|name| interner.intern(&name)).collect()
 }
 
 fn labels(meta: &wire::ObjectMeta) -> Labels {
@@ -241,6 +257,9 @@ impl Object for Pod {
                 pod.controller = None;
             }
         }
+        if !inner.guards {
+            pod.claims = Box::default();
+        }
         if let Some(before) = &before {
             pod.first_seen = before.first_seen;
             if pod.node == before.node {
@@ -264,6 +283,9 @@ impl Object for Pod {
         if !noise {
             tell(Change::Pod { before: before.as_ref(), after: Some(&pod) });
         }
+        if !noise {
+            inner.replace_user(before.as_ref(), Some(&pod), now, tell);
+        }
         inner.pods.put(uid, Entry::Known(pod));
         for node in nodes {
             inner.recheck_absence(&node, now);
@@ -285,6 +307,7 @@ impl Object for Pod {
                 inner.recheck_absence(node, now);
             }
             tell(Change::Pod { before: Some(&pod), after: None });
+            inner.replace_user(Some(&pod), None, now, tell);
             budgets.iter().for_each(|uid| tell(Change::Budget { uid }));
         }
     }

@@ -201,6 +201,7 @@ impl<S: Followed> Object for Own<S> {
             filed.file(node, &uid);
         }
         tell(Change::Fencing { node: node.as_ref() });
+        inner.tell_of_holder(node.as_ref(), tell);
     }
 
     fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
@@ -222,5 +223,6 @@ impl<S: Followed> Object for Own<S> {
             filed.unfile(node, uid);
         }
         tell(Change::Fencing { node: node.as_ref() });
+        inner.tell_of_holder(node.as_ref(), tell);
     }
 }

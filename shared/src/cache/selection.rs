@@ -318,6 +318,8 @@ mod tests {
             first_seen: Mono::default(),
             arrived: Mono::default(),
             turned_ready: None,
+            claims: Box::default(),
+            gated: false,
             bound: 0,
             tolerations: Tolerations::default(),
         }

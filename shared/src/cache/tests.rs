@@ -30,6 +30,7 @@ impl Subscriber for Heard {
             Change::Heartbeat { name, awaited: false } => format!("heartbeat {name}"),
             Change::Heartbeat { name, awaited: true } => format!("awaited heartbeat {name}"),
             Change::Budget { uid } => format!("budget {uid}"),
+            Change::Volume { name, gated } => format!("volume {name}, awaited by {}", gated.len()),
             Change::Fencing { node } => format!("fencing of {}", node.map_or("all", |node| &**node)),
             Change::Listed(kind) => format!("listed {}", kind.resource()),
         });

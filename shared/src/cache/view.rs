@@ -8,11 +8,12 @@ use jiff::Timestamp;
 use super::absence::Absence;
 use super::table::Entry;
 use super::zones::ZoneCount;
-use super::{Inner, KindState, ScaleAnswer};
+use super::{Inner, KindState, Left, ScaleAnswer};
 use crate::authority::Hold;
 use crate::clock::Mono;
 use crate::model::{
-    Budget, Device, Fence, Kind, Node, Pod, Policy, Proof, Remediation, Taint, Uid, Workload, WorkloadKind,
+    Attachment, Budget, Device, Fence, Kind, Node, Pod, Policy, Proof, Remediation, Taint, Uid, Volume,
+    VolumeClaim, VolumeLease, Workload, WorkloadKind,
 };
 
 /// How long a kind may be silent before nothing is decided from it. The API
@@ -311,7 +312,78 @@ impl<'a> View<'a> {
             Kind::Remediations => {
                 (self.inner.ours.remediations.table.len(), self.inner.ours.remediations.table.undecodable())
             }
+            Kind::Volumes => (self.inner.volumes.volumes.len(), self.inner.volumes.volumes.undecodable()),
+            Kind::Claims => (self.inner.volumes.claims.len(), self.inner.volumes.claims.undecodable()),
+            Kind::Attachments => {
+                (self.inner.volumes.attachments.len(), self.inner.volumes.attachments.undecodable())
+            }
+            Kind::VolumeLeases => (self.inner.volumes.leases.len(), self.inner.volumes.leases.undecodable()),
         }
+    }
+
+    /// The names of all volumes of which anything is known.
+    pub fn volume_names(&self) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
+        self.inner.volumes.names()
+    }
+
+    /// The PersistentVolume of this name.
+    #[must_use]
+    pub fn volume(&self, name: &str) -> Lookup<'a, Volume> {
+        match self.inner.volumes.volume(name) {
+            Some(Entry::Known(volume)) => Lookup::Known(volume),
+            Some(Entry::Undecodable(why)) => Lookup::Unknown(why),
+            None if self.inner.volumes.volumes.unidentified() > 0 => {
+                Lookup::Unknown("some PersistentVolumes cannot be decoded, not even their names")
+            }
+            None => Lookup::Absent,
+        }
+    }
+
+    /// The claim of this namespace and name.
+    #[must_use]
+    pub fn claim(&self, namespace: &Arc<str>, name: &Arc<str>) -> Lookup<'a, VolumeClaim> {
+        match self.inner.volumes.claim(namespace, name) {
+            Some(Entry::Known(claim)) => Lookup::Known(claim),
+            Some(Entry::Undecodable(why)) => Lookup::Unknown(why),
+            None if self.inner.volumes.claims.undecodable() > 0 => {
+                Lookup::Unknown("some PersistentVolumeClaims cannot be decoded")
+            }
+            None => Lookup::Absent,
+        }
+    }
+
+    /// Whose a volume is, if it ever was anybody's.
+    #[must_use]
+    pub fn volume_lease(&self, name: &str) -> Option<&'a VolumeLease> {
+        self.inner.volumes.lease(name)
+    }
+
+    /// Every readable Lease of a volume.
+    pub fn volume_leases(&self) -> impl Iterator<Item = &'a VolumeLease> + use<'a> {
+        self.inner.volumes.leases.iter()
+    }
+
+    /// The readable attachments of a volume.
+    pub fn attachments_of(&self, volume: &str) -> impl Iterator<Item = &'a Attachment> + use<'a> {
+        self.inner.volumes.attachments_of(volume)
+    }
+
+    /// The readable pods whose claims are bound to a volume.
+    pub fn users_of(&self, volume: &str) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.volumes.users_of(volume).filter_map(|uid| pods.known(uid))
+    }
+
+    /// How a node's last use of a volume ended, if this process saw it end since the node took it.
+    #[must_use]
+    pub fn left(&self, volume: &str, node: &str) -> Option<Left> {
+        self.inner.volumes.left(volume, node)
+    }
+
+    /// The pods that wait behind our gate.
+    pub fn gated(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.volumes.gated.iter().filter_map(|uid| pods.known(uid))
     }
 
     /// Every readable device.

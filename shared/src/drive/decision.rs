@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::authority::{Hold, Intent};
 use crate::clock::Mono;
-use crate::model::{BudgetKey, PodKey, Uid};
+use crate::model::{BudgetKey, PodKey, Uid, VolumeKey};
 
 /// How far a controller goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -49,6 +49,8 @@ pub enum Subject {
         /// Which one of that name.
         uid: Uid,
     },
+    /// An exclusive volume.
+    Volume(VolumeKey),
     /// The controller as a whole.
     Everything,
 }

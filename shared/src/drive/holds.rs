@@ -164,6 +164,7 @@ impl Holds {
             Subject::Fencing { node, uid } => {
                 About::Node(NodeKey { name: Arc::clone(node), uid: uid.clone() })
             }
+            Subject::Volume(volume) => About::Volume(volume.clone()),
             Subject::Node(_) | Subject::Everything => return,
         };
         let Some((kind, reason)) = event else { return };
@@ -179,7 +180,7 @@ impl Holds {
             Subject::Budget(budget) => (None, Some(budget.clone()), None, None),
             Subject::Node(node) => (None, None, Some(Arc::clone(node)), None),
             Subject::Fencing { node, uid } => (None, None, Some(Arc::clone(node)), Some(uid.clone())),
-            Subject::Everything => (None, None, None, None),
+            Subject::Volume(_) | Subject::Everything => (None, None, None, None),
         };
         let (action, reason, message) = (Action::Held, hold.reason(), hold.to_string());
         self.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });

@@ -12,6 +12,7 @@ mod node;
 mod own;
 mod pod;
 mod taint;
+mod volume;
 mod workload;
 
 pub use budget::{
@@ -28,6 +29,10 @@ pub use node::{
 pub use own::{Device, Fence, Own, OwnSpec, Policy, Proof, Remediation};
 pub use pod::{Controller, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod};
 pub use taint::{Borne, NO_EXECUTE, Operator, Taint, Toleration, Tolerations};
+pub use volume::{
+    Attachment, HELD_LABEL, Held, Holder, Sharing, VOLUME_GATE, VOLUME_LEASES, VOLUME_UID_LABEL, Volume,
+    VolumeClaim, VolumeKey, VolumeLease,
+};
 pub use workload::{Scale, Workload, WorkloadKind};
 
 /// The kinds that the cache can follow. Closed: it labels metrics and sync states.
@@ -59,11 +64,19 @@ pub enum Kind {
     FenceEvidences,
     /// Our PodSafetyRemediations.
     Remediations,
+    /// PersistentVolumes.
+    Volumes,
+    /// PersistentVolumeClaims.
+    Claims,
+    /// VolumeAttachments.
+    Attachments,
+    /// The Leases that say whose an exclusive volume is: those of the namespace [`VOLUME_LEASES`].
+    VolumeLeases,
 }
 
 impl Kind {
     /// Every kind, in the order of their sync states.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::Pods,
         Self::Nodes,
         Self::NodeLeases,
@@ -77,6 +90,10 @@ impl Kind {
         Self::NodeFences,
         Self::FenceEvidences,
         Self::Remediations,
+        Self::Volumes,
+        Self::Claims,
+        Self::Attachments,
+        Self::VolumeLeases,
     ];
 
     /// The name that logs, metrics and RBAC use.
@@ -96,6 +113,11 @@ impl Kind {
             Self::NodeFences => "nodefences",
             Self::FenceEvidences => "fenceevidences",
             Self::Remediations => "podsafetyremediations",
+            Self::Volumes => "persistentvolumes",
+            Self::Claims => "persistentvolumeclaims",
+            Self::Attachments => "volumeattachments",
+            // Apart from the heartbeats, in metrics too.
+            Self::VolumeLeases => "volume leases",
         }
     }
 
@@ -123,12 +145,16 @@ impl Kind {
             | Self::StatefulSets
             | Self::ReplicationControllers
             | Self::FenceDevices
-            | Self::Remediations => true,
+            | Self::Remediations
+            | Self::Claims => true,
             Self::Nodes
             | Self::NodeLeases
             | Self::FencePolicies
             | Self::NodeFences
-            | Self::FenceEvidences => false,
+            | Self::FenceEvidences
+            | Self::Volumes
+            | Self::Attachments
+            | Self::VolumeLeases => false,
         }
     }
 
@@ -158,6 +184,10 @@ impl Kind {
             Self::NodeFences => "/apis/pod-safety.dev/v1alpha1/nodefences",
             Self::FenceEvidences => "/apis/pod-safety.dev/v1alpha1/fenceevidences",
             Self::Remediations => "/apis/pod-safety.dev/v1alpha1/podsafetyremediations",
+            Self::Volumes => "/api/v1/persistentvolumes",
+            Self::Claims => "/api/v1/persistentvolumeclaims",
+            Self::Attachments => "/apis/storage.k8s.io/v1/volumeattachments",
+            Self::VolumeLeases => "/apis/coordination.k8s.io/v1/namespaces/pod-safety-volumes/leases",
         }
     }
 }

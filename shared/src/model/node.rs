@@ -147,8 +147,11 @@ pub struct Node {
     pub heard: Mono,
     /// When this process first saw its Ready condition as it is.
     pub readiness_seen: Mono,
-    /// Kept where nodes are fenced.
+    /// Kept where nodes are fenced, or volumes guarded.
     pub life: Option<Arc<Life>>,
+    /// The attachable volumes that its kubelet has mounted or is about to, by their unique names and in order.
+    /// Kept where volumes are guarded.
+    pub in_use: Box<[Box<str>]>,
 }
 
 impl Node {

@@ -122,6 +122,10 @@ pub struct Pod {
     /// What it tolerates of the taints that end pods, shared with the pods that
     /// tolerate the same.
     pub tolerations: Tolerations,
+    /// The claims of its namespace whose volumes it uses. Kept where volumes are guarded.
+    pub claims: Box<[Arc<str>]>,
+    /// It bears our gate [`super::VOLUME_GATE`]: no scheduler takes it.
+    pub gated: bool,
     /// Who manages it, shared with the others that it manages.
     pub controller: Option<Arc<Controller>>,
     /// What keeps the object after its deletion.

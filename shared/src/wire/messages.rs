@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Time;
 use super::policy::null_is_empty_map;
+use super::storage::{PodVolume, SchedulingGate};
 
 /// A message with the serde form that all of them share.
 macro_rules! message {
@@ -112,8 +113,12 @@ message! {
     PodSpec {
         /// How long its processes may take to end; the API server sets 30 where nobody says.
         termination_grace_period_seconds: Option<i64> = [int64, optional, tag = "4"];
+        /// Its volumes.
+        volumes: Vec<PodVolume> = [message, repeated, tag = "1"] serde[deserialize_with = "null_is_empty"];
         /// The node that it is bound to; empty before.
         node_name: Option<String> = [string, optional, tag = "10"];
+        /// What keeps it from the scheduler.
+        scheduling_gates: Vec<SchedulingGate> = [message, repeated, tag = "38"] serde[deserialize_with = "null_is_empty"];
         /// Taints that it bears.
         tolerations: Vec<Toleration> = [message, repeated, tag = "22"] serde[deserialize_with = "null_is_empty"];
     }
@@ -228,6 +233,8 @@ message! {
         conditions: Vec<NodeCondition> = [message, repeated, tag = "4"] serde[deserialize_with = "null_is_empty"];
         /// What its machine and its boot are.
         node_info: Option<NodeInfo> = [message, optional, tag = "7"];
+        /// The attachable volumes that its kubelet has mounted or is about to, by their unique names.
+        volumes_in_use: Vec<String> = [string, repeated, tag = "9"] serde[deserialize_with = "null_is_empty"];
     }
 }
 

@@ -13,6 +13,7 @@ mod list;
 mod messages;
 mod placement;
 mod policy;
+mod storage;
 mod time;
 
 pub use codec::{Custom, CustomMeta, Decode, Encoding, Event, Frames, PROTOBUF_FIRST, Raw, WireError};
@@ -29,5 +30,10 @@ pub use placement::{
 pub use policy::{
     Budget, BudgetSpec, BudgetStatus, Condition, IntOrString, LabelRequirement, LabelSelector, ResourceList,
     ResourceOf, Workload, WorkloadSpec,
+};
+pub use storage::{
+    ClaimSource, CsiSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec,
+    PersistentVolumeSource, PersistentVolumeSpec, PodVolume, PodVolumeSource, SchedulingGate,
+    VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec, VolumeAttachmentStatus,
 };
 pub use time::Time;

@@ -4,7 +4,7 @@
 
 use pod_safety::instance::{Config, run_shown};
 use pod_safety::registry::Name;
-use pod_safety::{disruption, node_lifecycle, pod_gc};
+use pod_safety::{disruption, node_lifecycle, pod_gc, volume_guard};
 use pod_safety_shared::clock::Task;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::lease::LeaseConfig;
@@ -31,7 +31,8 @@ pub(crate) fn launch(launched: Launched) -> Task {
         Name::NodeLifecycle => settings.nodes != Keeper::Theirs,
         // Only some worlds have our own kinds.
         Name::Fencing => settings.fencing,
-        Name::PodGc | Name::VolumeGuard => name.is_present(),
+        Name::VolumeGuard => settings.volumes,
+        Name::PodGc => true,
     };
     let config = Config {
         controllers: Name::ALL.into_iter().filter(runs).collect(),
@@ -50,6 +51,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
         },
         disruption: disruption::Config { stale_pod_timeout: std::time::Duration::from_secs(120) },
         node_lifecycle: node_lifecycle::Config::of_kcm(),
+        volume_guard: volume_guard::Config::after(settings.quarantine),
         node_name: None,
         admin: None,
         identity,

@@ -206,6 +206,9 @@ const fn unknown(kind: Kind) -> &'static str {
         | Kind::NodeFences
         | Kind::FenceEvidences
         | Kind::Remediations => "what fencing does is not known",
+        Kind::Volumes | Kind::Claims | Kind::Attachments | Kind::VolumeLeases => {
+            "whose its volumes are is not known"
+        }
     }
 }
 

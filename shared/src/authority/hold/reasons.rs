@@ -8,6 +8,7 @@ impl Hold {
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
+            Self::Volume(hold) => hold.reason(),
             Self::NotSynced { .. } => "NotSynced",
             Self::Stale { .. } => "Stale",
             Self::NodeUnreadable { .. } => "NodeUnreadable",
@@ -104,6 +105,18 @@ impl Hold {
     pub const OF_NODES: &'static [&'static str] =
         &["NotSynced", "Stale", "NodeUnreadable", "MaybeItIsUs", "ZoneDisrupted", "EvictionQueued"];
 
+    /// Every reason of the controller of exclusive volumes.
+    pub const OF_VOLUMES: &'static [&'static str] = &[
+        "NotSynced",
+        "Stale",
+        "VolumeUnproved",
+        "VolumeOnSeveralNodes",
+        "VolumeLeaseUnreadable",
+        "VolumeUnconfirmed",
+        "VolumeUnreadable",
+        "WaitsForVolume",
+    ];
+
     /// Every reason of the controller that fences.
     pub const OF_FENCING: &'static [&'static str] = &[
         "NotSynced",
@@ -154,6 +167,7 @@ impl Hold {
     #[must_use]
     pub const fn event(&self) -> Option<(EventType, &'static str)> {
         match self {
+            Self::Volume(hold) => hold.event(),
             Self::NotSynced { .. }
             | Self::Stale { .. }
             | Self::Quarantine { .. }

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::live::Live;
 use super::{Effect, NodeUpdate, OurTaint, conditions, taints};
 use crate::authority::act::Outcome;
+use crate::authority::evidence::EvidenceKind;
 use crate::authority::permit::Permit;
 use crate::authority::update::Means;
 use crate::authority::witness::{ask_lease, sample};
@@ -24,6 +25,8 @@ pub(in crate::authority) struct Done {
     pub(in crate::authority) added: Vec<OurTaint>,
     pub(in crate::authority) removed: Vec<OurTaint>,
     pub(in crate::authority) labels: Vec<String>,
+    /// Of a volume: how its holder's life was found to be over.
+    pub(in crate::authority) found: Option<EvidenceKind>,
     /// It was Ready until we called it silent: what its kubelet says itself, that tells itself.
     pub(in crate::authority) turned_not_ready: bool,
 }
@@ -31,7 +34,7 @@ pub(in crate::authority) struct Done {
 impl Done {
     /// Nothing.
     pub(in crate::authority) fn is_nothing(&self) -> bool {
-        let Self { silent, unreachable, added, removed, labels, turned_not_ready: _ } = self;
+        let Self { silent, unreachable, added, removed, labels, turned_not_ready: _, found: _ } = self;
         !silent && unreachable.is_none() && added.is_empty() && removed.is_empty() && labels.is_empty()
     }
 

@@ -127,6 +127,7 @@ impl Authority {
             | Action::Deleted
             | Action::Marked
             | Action::Fenced
+            | Action::Guarded
             | Action::Dropped => return,
         };
         let about = About::Pod(force.pod.clone());

@@ -96,7 +96,9 @@ impl Authority {
         let queued = match update.kind() {
             UpdateKind::Node => state.nodes.push(Class::Node, &lane, work),
             UpdateKind::PodOfLostNode => state.queue.push(Class::PodOfLostNode, &lane, work),
-            UpdateKind::Budget | UpdateKind::NotDisrupted => state.queue.push(Class::Update, &lane, work),
+            UpdateKind::Budget | UpdateKind::NotDisrupted | UpdateKind::Volume | UpdateKind::Ungate => {
+                state.queue.push(Class::Update, &lane, work)
+            }
         };
         if queued.is_err() {
             state.updates.ledger.released(&uid);
@@ -110,7 +112,8 @@ impl Authority {
     pub(super) async fn update(&self, uid: &Uid) {
         let Some((update, owner)) = self.state.lock().updates.begin(uid) else { return };
         let Self { connection, cache, env, leadership, .. } = self;
-        let (outcome, done) = write(&Means { connection, cache, env, leadership }, &update).await;
+        let means = Means { connection, cache, env, leadership };
+        let (outcome, done) = write(&means, &self.verifier(), &update).await;
         let now = self.env.now();
         let (again, others) = {
             let mut state = self.state.lock();
@@ -129,6 +132,11 @@ impl Authority {
                 // The watch has nothing to bring, or not surely (a conflict may be somebody's on
                 // the way): who waits for it waits in vain.
                 Outcome::NoEffect | Outcome::Changed => {
+                    let until = state.updates.ledger.failed(uid, update.rv(), Duration::ZERO, now);
+                    asked_again.or(Some(until))
+                }
+                // Nothing that the watch brings need follow: what was looked for elsewhere may be there later.
+                Outcome::Refused(_) | Outcome::Expired if matches!(update, Update::Volume(_)) => {
                     let until = state.updates.ledger.failed(uid, update.rv(), Duration::ZERO, now);
                     asked_again.or(Some(until))
                 }
@@ -171,7 +179,11 @@ impl Authority {
             Update::PodOfLostNode { pod, not_ready, .. } if matches!(outcome, Outcome::Written) => {
                 self.tell_pod_of_lost_node(pod, *not_ready);
             }
-            Update::Budget { .. } | Update::PodOfLostNode { .. } | Update::NotDisrupted { .. } => {}
+            Update::Volume(update) => self.tell_volume(update, outcome, &done.found, controller),
+            Update::Budget { .. }
+            | Update::PodOfLostNode { .. }
+            | Update::NotDisrupted { .. }
+            | Update::Ungate { .. } => {}
         }
     }
 }
@@ -181,6 +193,7 @@ fn log_update(update: &Update, outcome: &Outcome, controller: &'static str) {
     match (update, outcome) {
         // The journal has that line.
         (Update::Node(_), Outcome::Written | Outcome::Failed(_)) => {}
+        (Update::Volume(_), _) => {}
         (_, Outcome::Failed(error)) => {
             tracing::warn!(controller, %uid, of = %lane, error = %error_chain(error), "a status was not written; trying again");
         }
@@ -197,6 +210,9 @@ fn log_update(update: &Update, outcome: &Outcome, controller: &'static str) {
             let BudgetStatus { disruptions_allowed, current_healthy, desired_healthy, expected_pods, .. } =
                 &**status;
             tracing::debug!(controller, %uid, %budget, disruptions_allowed, current_healthy, desired_healthy, expected_pods, "status written");
+        }
+        (Update::Ungate { pod, pin, .. }, Outcome::Written) => {
+            tracing::info!(controller, %uid, %pod, pin = pin.as_deref(), "the pod's exclusive volumes are free: the scheduler may take it");
         }
         (Update::NotDisrupted { pod, .. }, Outcome::Written) => {
             tracing::info!(controller, %uid, %pod, "the pod was not disrupted after all: its condition DisruptionTarget is False");

@@ -59,6 +59,7 @@ fn node() -> impl Strategy<Value = Node> {
             heard: at(0),
             readiness_seen: at(0),
             life: None,
+            in_use: Box::default(),
         },
     )
 }

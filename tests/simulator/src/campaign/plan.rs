@@ -226,6 +226,8 @@ pub struct Extras {
     /// The volumes of the `StatefulSet` must be attached to a node before a process
     /// there can have them. Without it they are at hand everywhere.
     pub attached_volumes: bool,
+    /// Our guard says whose they are, and admission refuses what its Leases forbid.
+    pub guarded_volumes: bool,
     /// Each node has a static pod, whose copy its kubelet keeps in the API.
     pub static_pods: bool,
     /// Taints end pods, and kube-controller-manager's node lifecycle controller taints

@@ -39,6 +39,8 @@ pub struct Settings {
     pub nodes: Keeper,
     /// Whether it fences nodes.
     pub fencing: bool,
+    /// Whether it guards exclusive volumes.
+    pub volumes: bool,
 }
 
 impl Settings {
@@ -53,6 +55,7 @@ impl Settings {
         taints: false,
         nodes: Keeper::Theirs,
         fencing: false,
+        volumes: false,
     };
 
     fn with(plant: Option<Plant>, world: &World) -> Self {
@@ -61,6 +64,7 @@ impl Settings {
             taints: world.with.taints,
             nodes: world.with.nodes,
             fencing: world.with.fencing.is_some(),
+            volumes: world.with.guarded_volumes,
             ..Self::SHIPPED
         };
         match plant {

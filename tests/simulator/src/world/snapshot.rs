@@ -231,6 +231,7 @@ impl World {
             subject: match &held.subject {
                 pod_safety_shared::drive::Subject::Pod(pod) => pod.to_string(),
                 pod_safety_shared::drive::Subject::Budget(budget) => budget.to_string(),
+                pod_safety_shared::drive::Subject::Volume(volume) => volume.name.to_string(),
                 pod_safety_shared::drive::Subject::Node(node)
                 | pod_safety_shared::drive::Subject::Fencing { node, .. } => node.to_string(),
                 pod_safety_shared::drive::Subject::Everything => "everything".to_owned(),

@@ -1,0 +1,330 @@
+//! The pure decision: whose a volume is, and who has to wait for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::authority::{
+    Doubt, Hold, Intent, Over, Seen, Update, VolumeChange, VolumeHold, VolumeUpdate,
+};
+use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::model::{
+    Held, Holder, Kind, Node, Pod, Readiness, Sharing, Uid, Volume, VolumeKey, VolumeLease,
+};
+
+use super::gate;
+use super::standing::{Holding, Standing};
+
+/// What must be known.
+pub(super) const NEEDS: &[Kind] = &[
+    Kind::Pods,
+    Kind::Nodes,
+    Kind::NodeLeases,
+    Kind::FencePolicies,
+    Kind::FenceEvidences,
+    Kind::Volumes,
+    Kind::Claims,
+    Kind::Attachments,
+    Kind::VolumeLeases,
+];
+
+/// Of these one that cannot be read may be about any volume.
+const WITHOUT_GAPS: [Kind; 3] = [Kind::VolumeLeases, Kind::Attachments, Kind::Claims];
+
+/// What time alone can change is looked at again after this.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// A node that is well and uses a volume no more, though its kubelet did not say that it ended its use, has given it
+/// back after this: kubelets that live end what the API has no pod for within seconds, and the longest graces in use
+/// are minutes. No proof; so it is asked for only where no better word can come, after a force deletion or our restart.
+pub(super) const UNTOLD: Duration = Duration::from_secs(600);
+
+/// What an operator decided.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// For how long a node must have been missing before it counts as gone.
+    pub quarantine: Duration,
+    /// Classes whose volumes are exclusive whatever their access modes say.
+    pub classes: BTreeSet<String>,
+    /// CSI drivers of which the same holds.
+    pub drivers: BTreeSet<String>,
+}
+
+impl Config {
+    /// What access modes say, and nothing else.
+    #[must_use]
+    pub const fn after(quarantine: Duration) -> Self {
+        Self { quarantine, classes: BTreeSet::new(), drivers: BTreeSet::new() }
+    }
+
+    /// Whether a volume is exclusive.
+    #[must_use]
+    pub fn guards(&self, volume: &Volume) -> bool {
+        volume.sharing != Sharing::Many
+            || self.classes.contains(&*volume.class)
+            || volume.driver.as_ref().is_some_and(|driver| self.drivers.contains(&**driver))
+    }
+}
+
+/// What is decided about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// The volume of this name.
+    Volume(Arc<str>),
+    /// A pod behind our gate.
+    Gate(Uid),
+}
+
+/// Decides.
+#[must_use]
+pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decision {
+    for kind in NEEDS {
+        if let Err(hold) = view.fresh(*kind, now) {
+            return Decision::hold(Subject::Everything, hold).and_recheck_at(now + LOOK_AGAIN);
+        }
+    }
+    match key {
+        Key::Volume(name) => volume(name, view, now, config),
+        Key::Gate(uid) => match view.pod(uid) {
+            Some(pod) => gate::decide(pod, view, now, config),
+            None => Decision::default(),
+        },
+    }
+}
+
+/// One volume and its Lease.
+struct Case<'a> {
+    name: &'a Arc<str>,
+    /// The volume; `None`: it is gone.
+    volume: Option<&'a Volume>,
+    /// It should belong to whoever uses it.
+    wanted: bool,
+    lease: Option<&'a VolumeLease>,
+}
+
+impl Case<'_> {
+    fn key(&self) -> Option<VolumeKey> {
+        let uid = self.volume.map(|volume| &volume.uid).or(self.lease.map(|lease| &lease.uid))?;
+        Some(VolumeKey { name: Arc::clone(self.name), uid: uid.clone() })
+    }
+
+    fn write(&self, change: VolumeChange) -> Decision {
+        let (Some(key), Some(rv)) =
+            (self.key(), self.lease.map(|lease| lease.rv).or(self.volume.map(|volume| volume.rv)))
+        else {
+            return Decision::default();
+        };
+        let lease = self.lease.map(Seen::of);
+        let update = VolumeUpdate { volume: key.name, uid: key.uid, rv, lease, change };
+        Decision { intents: vec![Intent::Update(Update::Volume(Box::new(update)))], ..Decision::default() }
+    }
+
+    fn hold(&self, hold: VolumeHold) -> Decision {
+        self.key()
+            .map_or_else(Decision::default, |key| Decision::hold(Subject::Volume(key), Hold::Volume(hold)))
+    }
+}
+
+fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decision {
+    let lease = view.volume_lease(name);
+    let volume = match view.volume(name) {
+        Lookup::Known(volume) => Some(volume),
+        Lookup::Absent => None,
+        Lookup::Unknown(why) => {
+            let case = Case { name, volume: None, wanted: false, lease };
+            let (volume, what) = (Arc::clone(name), "its PersistentVolume".to_owned());
+            return case.hold(VolumeHold::Unreadable { volume, what, why: why.to_owned() });
+        }
+    };
+    let case = Case { name, volume, wanted: volume.is_some_and(|volume| config.guards(volume)), lease };
+    if !case.wanted && lease.is_none() {
+        return Decision::default();
+    }
+    for kind in WITHOUT_GAPS {
+        let (_, count) = view.count(kind);
+        if count > 0 {
+            return case.hold(VolumeHold::KindUnreadable { volume: Arc::clone(name), kind, count });
+        }
+    }
+    match lease.map(|lease| (&lease.held, lease)) {
+        None | Some((Held::Free, _)) => free(&case, view),
+        Some((Held::Unreadable(identity), lease)) => {
+            let hold = VolumeHold::LeaseUnreadable { volume: Arc::clone(name), identity: identity.clone() };
+            refuse(&case, lease, hold)
+        }
+        Some((Held::By(holder), lease)) => held(&case, lease, holder, view, now, config),
+    }
+}
+
+/// What a node does with a volume.
+#[derive(Debug, Default)]
+pub(super) struct Use<'a> {
+    /// Its kubelet says that it is mounted, or the attacher that it is attached.
+    writes: bool,
+    /// An attachment is wanted.
+    attachment: bool,
+    /// The pods that use it, or will.
+    pub(super) pods: Vec<&'a Pod>,
+}
+
+/// Whether a pod uses its volumes no more: its kubelet reported the end of all that ran.
+pub(super) fn is_over(pod: &Pod) -> bool {
+    pod.phase.is_terminal() && !pod.running
+}
+
+fn mounts(node: &Node, volume: Option<&Volume>) -> bool {
+    let unique = volume.and_then(|volume| volume.unique_name.as_ref());
+    unique.is_some_and(|unique| node.in_use.binary_search(unique).is_ok())
+}
+
+/// What each node does with a volume.
+pub(super) fn uses<'a>(name: &str, volume: Option<&Volume>, view: &View<'a>) -> BTreeMap<Arc<str>, Use<'a>> {
+    let mut uses: BTreeMap<Arc<str>, Use<'a>> = BTreeMap::new();
+    for attachment in view.attachments_of(name) {
+        let used = uses.entry(Arc::clone(&attachment.node)).or_default();
+        used.attachment = true;
+        used.writes |= attachment.attached;
+    }
+    for pod in view.users_of(name).filter(|pod| !is_over(pod)) {
+        if let Some(node) = &pod.node {
+            uses.entry(Arc::clone(node)).or_default().pods.push(pod);
+        }
+    }
+    for (node, used) in &mut uses {
+        if let Lookup::Known(node) = view.node(node) {
+            used.writes |= mounts(node, volume);
+        }
+    }
+    uses
+}
+
+/// Nobody's: it becomes that of the node that uses it.
+fn free(case: &Case<'_>, view: &View<'_>) -> Decision {
+    if !case.wanted {
+        return case.write(VolumeChange::Forget);
+    }
+    let mut users = Vec::new();
+    for (name, used) in uses(case.name, case.volume, view) {
+        match view.node(&name) {
+            // What it did before its end is over, and evidence about it was used up by whoever broke its Lease.
+            Lookup::Known(node) if node.readiness != Readiness::Ready && view.proof_of(node).is_some() => {}
+            Lookup::Known(node) => users.push((node, used)),
+            Lookup::Absent => {}
+            Lookup::Unknown(why) => {
+                let (volume, what) = (Arc::clone(case.name), format!("node {name}, which uses it,"));
+                return case.hold(VolumeHold::Unreadable { volume, what, why: why.to_owned() });
+            }
+        }
+    }
+    let writers: Vec<String> =
+        users.iter().filter(|(_, used)| used.writes).map(|(node, _)| node.name.to_string()).collect();
+    if writers.len() > 1 {
+        return case.hold(VolumeHold::SeveralNodes { volume: Arc::clone(case.name), nodes: writers });
+    }
+    let first = |used: &Use<'_>| used.pods.iter().map(|pod| (pod.bound, pod.uid().clone())).min();
+    let chosen = users
+        .iter()
+        .min_by_key(|(node, used)| (!used.writes, !used.attachment, first(used), Arc::clone(&node.name)));
+    match chosen {
+        Some((node, used)) => case.write(take(case, node, first(used).map(|(_, uid)| uid))),
+        None => Decision::default(),
+    }
+}
+
+fn take(case: &Case<'_>, node: &Node, pod: Option<Uid>) -> VolumeChange {
+    let boot_id = node.life.as_ref().map(|life| life.boot_id.clone()).unwrap_or_default();
+    let holder = Holder { node: Arc::clone(&node.name), node_uid: node.uid.clone(), boot_id, pod };
+    let doubt = match node.readiness {
+        Readiness::Ready if node.out_of_service => Some(Doubt::OutOfService),
+        Readiness::Ready => None,
+        _ => Some(Doubt::NotReady),
+    };
+    let refused = doubt.map(|doubt| unproved(case, &node.name, doubt).to_string());
+    VolumeChange::Take { holder, refused }
+}
+
+fn unproved(case: &Case<'_>, node: &Arc<str>, doubt: Doubt) -> VolumeHold {
+    VolumeHold::Unproved { volume: Arc::clone(case.name), node: Arc::clone(node), doubt }
+}
+
+/// Nobody else may have it.
+fn refuse(case: &Case<'_>, lease: &VolumeLease, hold: VolumeHold) -> Decision {
+    let mut decision = if lease.refused_elsewhere {
+        Decision::default()
+    } else {
+        case.write(VolumeChange::Refuse { why: hold.to_string() })
+    };
+    decision.holds = case.hold(hold).holds;
+    decision
+}
+
+fn held(
+    case: &Case<'_>,
+    lease: &VolumeLease,
+    holder: &Holder,
+    view: &View<'_>,
+    now: Mono,
+    config: &Config,
+) -> Decision {
+    let holding = Holding { holder, quarantine: config.quarantine };
+    match holding.standing(view, now) {
+        Standing::Well(node) => well(case, lease, node, view, now),
+        Standing::Registered(node) => case.write(take(case, node, holder.pod.clone())),
+        Standing::Doubted(doubt) => {
+            let mut decision = refuse(case, lease, unproved(case, &holder.node, doubt));
+            decision.holds.extend(waiting(case, holder, view));
+            decision
+        }
+        Standing::Missing { unasked, until } => {
+            let mut decision = refuse(case, lease, unproved(case, &holder.node, Doubt::Missing));
+            decision.holds.extend(waiting(case, holder, view));
+            if unasked {
+                decision.intents.push(Intent::Witness { node: Arc::clone(&holder.node) });
+            }
+            let again = until.map_or(now + LOOK_AGAIN, |until| until.min(now + LOOK_AGAIN));
+            decision.and_recheck_at(again.max(now + Duration::from_secs(1)))
+        }
+        Standing::Over(by) => {
+            let mut decision = case.write(VolumeChange::Break { holder: holder.clone(), by: by.clone() });
+            // What is refused now may be found later: by a device that answers again.
+            if matches!(by, Over::Fenced(_)) {
+                decision = decision.and_recheck_at(now + LOOK_AGAIN);
+            }
+            decision
+        }
+    }
+}
+
+/// The pods that were bound to other nodes before anybody could stop them.
+fn waiting(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Vec<(Subject, Hold)> {
+    let elsewhere = view.users_of(case.name).filter(|pod| {
+        !is_over(pod) && !pod.running && pod.node.as_ref().is_some_and(|node| *node != holder.node)
+    });
+    let why = format!("node {} took it, and nobody has proved that it writes no more", holder.node);
+    elsewhere
+        .map(|pod| {
+            let hold = VolumeHold::Waits { volume: Arc::clone(case.name), why: why.clone() };
+            (Subject::Pod(pod.key.clone()), Hold::Volume(hold))
+        })
+        .collect()
+}
+
+/// Its holder is well: it keeps what it uses, and gives back what it has ended.
+fn well(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now: Mono) -> Decision {
+    let used = uses(case.name, case.volume, view).remove(&node.name).unwrap_or_default();
+    if used.attachment || !used.pods.is_empty() || mounts(node, case.volume) {
+        return if lease.refused_elsewhere { case.write(VolumeChange::Allow) } else { Decision::default() };
+    }
+    let left = view.left(case.name, &node.name);
+    if left.is_some_and(|left| left.told) {
+        return case.write(VolumeChange::Release);
+    }
+    let free_at = left.map_or(lease.seen, |left| left.at) + UNTOLD;
+    if now >= free_at {
+        return case.write(VolumeChange::Release);
+    }
+    let (volume, node, left) = (Arc::clone(case.name), Arc::clone(&node.name), free_at.since(now));
+    case.hold(VolumeHold::Unconfirmed { volume, node, left }).and_recheck_at(free_at.min(now + LOOK_AGAIN))
+}

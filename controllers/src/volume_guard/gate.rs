@@ -1,0 +1,135 @@
+//! The gate: a pod goes to the scheduler when each of its exclusive volumes is free, or is where it is sent.
+//!
+//! A claim that is not bound yet passes: what is provisioned for the pod belongs to nobody. A claim that is missing,
+//! and a volume that is missing, do not: nobody can say whose they will be.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::authority::{Hold, Intent, Update, VolumeHold};
+use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::model::{Held, Node, Pod, Sharing, Volume};
+
+use super::decide::{Config, is_over};
+use super::standing::{Holding, Standing};
+
+/// What time alone can change is looked at again after this.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Where a pod may go for one of its volumes.
+enum Way<'a> {
+    Anywhere,
+    To(&'a Node),
+}
+
+/// Decides about one pod.
+pub(super) fn decide(pod: &Pod, view: &View<'_>, now: Mono, config: &Config) -> Decision {
+    if !pod.gated || pod.deletion.is_some() || pod.node.is_some() {
+        return Decision::default();
+    }
+    let mut nodes: BTreeSet<&str> = BTreeSet::new();
+    for claim in &pod.claims {
+        match way(pod, claim, view, now, config) {
+            Ok(Way::Anywhere) => {}
+            Ok(Way::To(node)) => drop(nodes.insert(host_of(node))),
+            Err(hold) => {
+                let subject = Subject::Pod(pod.key.clone());
+                return Decision::hold(subject, Hold::Volume(hold)).and_recheck_at(now + LOOK_AGAIN);
+            }
+        }
+    }
+    if nodes.len() > 1 {
+        let why =
+            format!("its volumes are on several nodes: {}", nodes.into_iter().collect::<Vec<_>>().join(", "));
+        let volume = pod.claims.first().cloned().unwrap_or_else(|| "".into());
+        return Decision::hold(
+            Subject::Pod(pod.key.clone()),
+            Hold::Volume(VolumeHold::Waits { volume, why }),
+        );
+    }
+    let pin = nodes.pop_first().map(Arc::from);
+    let update = Update::Ungate { pod: pod.key.clone(), rv: pod.rv, pin };
+    Decision { intents: vec![Intent::Update(update)], ..Decision::default() }
+}
+
+/// The label by which a pod can be sent to a node.
+fn host_of(node: &Node) -> &str {
+    let labels = node.life.as_ref().map(|life| &life.labels);
+    labels.and_then(|labels| labels.get("kubernetes.io/hostname")).map_or(&*node.name, String::as_str)
+}
+
+fn way<'a>(
+    pod: &Pod,
+    claim: &Arc<str>,
+    view: &View<'a>,
+    now: Mono,
+    config: &Config,
+) -> Result<Way<'a>, VolumeHold> {
+    let waits = |volume: &Arc<str>, why: String| VolumeHold::Waits { volume: Arc::clone(volume), why };
+    let bound = match view.claim(&pod.key.namespace, claim) {
+        Lookup::Known(known) => &known.volume,
+        Lookup::Absent => return Err(waits(claim, "there is no claim of that name".to_owned())),
+        Lookup::Unknown(why) => return Err(waits(claim, format!("the claim cannot be read: {why}"))),
+    };
+    let Some(name) = bound else { return Ok(Way::Anywhere) };
+    let volume = match view.volume(name) {
+        Lookup::Known(volume) => volume,
+        Lookup::Absent => return Err(waits(name, "its claim is bound to it, but it is missing".to_owned())),
+        Lookup::Unknown(why) => return Err(waits(name, format!("it cannot be read: {why}"))),
+    };
+    if !config.guards(volume) {
+        return Ok(Way::Anywhere);
+    }
+    match view.volume_lease(name).map(|lease| &lease.held) {
+        None | Some(Held::Free) => first_of_free(pod, volume, view),
+        Some(Held::Unreadable(_)) => Err(waits(name, "its Lease cannot be read".to_owned())),
+        Some(Held::By(holder)) => {
+            let holding = Holding { holder, quarantine: config.quarantine };
+            match holding.standing(view, now) {
+                Standing::Well(node) | Standing::Registered(node) => beside(pod, volume, node, view),
+                Standing::Over(_) => {
+                    Err(waits(name, format!("node {} took it, and is being relieved of it", holder.node)))
+                }
+                Standing::Doubted(_) | Standing::Missing { .. } => Err(waits(
+                    name,
+                    format!("node {} took it, and nobody has proved that it writes no more", holder.node),
+                )),
+            }
+        }
+    }
+}
+
+/// Nobody's. Of all that want it, the first goes; the next knows where that went.
+fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>) -> Result<Way<'a>, VolumeHold> {
+    let waits = |other: &Pod| VolumeHold::Waits {
+        volume: Arc::clone(&volume.name),
+        why: format!("pod {} is on its way to it", other.key),
+    };
+    let order = |pod: &Pod| (pod.created, pod.uid().clone());
+    let others = view.users_of(&volume.name).filter(|other| other.uid() != pod.uid() && !is_over(other));
+    for other in others {
+        let behind_us = other.gated && other.node.is_none() && order(other) > order(pod);
+        if !behind_us && !(other.gated && other.deletion.is_some()) {
+            return Err(waits(other));
+        }
+    }
+    Ok(Way::Anywhere)
+}
+
+/// That node's, which is well: who may share it is sent there; else it is waited for.
+fn beside<'a>(pod: &Pod, volume: &Volume, node: &'a Node, view: &View<'a>) -> Result<Way<'a>, VolumeHold> {
+    let sharers = view.users_of(&volume.name).any(|other| {
+        other.uid() != pod.uid()
+            && !is_over(other)
+            && other.deletion.is_none()
+            && other.node.as_deref() == Some(&*node.name)
+    });
+    if sharers && volume.sharing == Sharing::OneNode {
+        return Ok(Way::To(node));
+    }
+    let why = format!("node {} has it until its kubelet has unmounted it", node.name);
+    Err(VolumeHold::Waits { volume: Arc::clone(&volume.name), why })
+}

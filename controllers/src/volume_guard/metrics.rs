@@ -1,0 +1,33 @@
+//! What Prometheus learns of volumes, besides the queue's metrics and the reasons of holds.
+
+use pod_safety_shared::authority::{Outcome, Update, VolumeChange};
+use pod_safety_shared::metrics::MetricsError;
+use prometheus::{IntCounterVec, Opts, Registry};
+
+#[derive(Clone, Debug)]
+pub(super) struct VolumeGuardMetrics {
+    changes: IntCounterVec,
+}
+
+impl VolumeGuardMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let changes = IntCounterVec::new(
+            Opts::new(
+                "pod_safety_volume_changes_total",
+                "Leases of exclusive volumes that were written, by what became of them.",
+            ),
+            &["change"],
+        )?;
+        for change in VolumeChange::NAMES {
+            changes.with_label_values(&[change]).inc_by(0);
+        }
+        registry.register(Box::new(changes.clone()))?;
+        Ok(Self { changes })
+    }
+
+    pub(super) fn updated(&self, update: &Update, outcome: &Outcome) {
+        if let (Update::Volume(update), Outcome::Written) = (update, outcome) {
+            self.changes.with_label_values(&[update.change.name()]).inc();
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The wiring: what wakes the decisions, and who counts their outcomes.
+
+use std::sync::Arc;
+
+use pod_safety_shared::authority::{Hold, Outcome, Update};
+use pod_safety_shared::cache::{Change, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Controller, Decision};
+use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::model::Kind;
+use prometheus::Registry;
+
+use super::decide::NEEDS;
+use super::metrics::VolumeGuardMetrics;
+use super::{Config, Key, decide};
+
+/// The controller.
+#[derive(Debug)]
+pub struct VolumeGuard {
+    config: Config,
+    metrics: VolumeGuardMetrics,
+}
+
+impl VolumeGuard {
+    /// Its name in logs, metrics and records.
+    pub const NAME: &'static str = "volume-guard";
+
+    /// What it must know of the cluster.
+    pub const KINDS: &'static [Kind] = NEEDS;
+
+    /// A controller with these settings.
+    ///
+    /// # Errors
+    /// Two metrics of one name: a mistake in this program.
+    pub fn new(config: Config, registry: &Registry) -> Result<Self, MetricsError> {
+        Ok(Self { config, metrics: VolumeGuardMetrics::register(registry)? })
+    }
+}
+
+impl Controller for VolumeGuard {
+    type Key = Key;
+
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn reasons(&self) -> &'static [&'static str] {
+        Hold::OF_VOLUMES
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        Self::KINDS
+    }
+
+    /// A policy may concern every node; policies are few, and change rarely. Evidence about a node comes as a change of
+    /// each volume that it holds.
+    fn touches_all(&self, change: &Change<'_>) -> bool {
+        matches!(change, Change::Fencing { node: None })
+    }
+
+    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Key)) {
+        match change {
+            Change::Volume { name, gated } => {
+                mark(Key::Volume(Arc::clone(name)));
+                gated.iter().for_each(|uid| mark(Key::Gate(uid.clone())));
+            }
+            Change::Pod { after: Some(pod), .. } if pod.gated => mark(Key::Gate(pod.uid().clone())),
+            Change::Pod { .. }
+            | Change::Node { .. }
+            | Change::Heartbeat { .. }
+            | Change::Budget { .. }
+            | Change::Fencing { .. }
+            | Change::Listed(_) => {}
+        }
+    }
+
+    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Key)) {
+        view.volume_names().for_each(|name| mark(Key::Volume(Arc::clone(name))));
+        view.gated().for_each(|pod| mark(Key::Gate(pod.uid().clone())));
+    }
+
+    fn decide(&self, key: &Key, view: &View<'_>, now: Mono) -> Decision {
+        decide(key, view, now, &self.config)
+    }
+
+    fn updated(&self, update: &Update, outcome: &Outcome, _at: Mono) {
+        self.metrics.updated(update, outcome);
+    }
+}

@@ -1,0 +1,82 @@
+//! What can be said of a volume's holder.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::authority::{Doubt, Over};
+use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::model::{Holder, Node, Readiness};
+
+/// What can be said of it.
+#[derive(Debug)]
+pub(super) enum Standing<'a> {
+    /// It is in the life in which it took the volume, and Ready.
+    Well(&'a Node),
+    /// The same machine in the same life, registered anew.
+    Registered(&'a Node),
+    /// It may still write.
+    Doubted(Doubt),
+    /// It may still write; its Node is gone, and the quarantine has so long to go.
+    Missing {
+        /// Nobody has asked for it by quorum read yet.
+        unasked: bool,
+        /// When to look again.
+        until: Option<Mono>,
+    },
+    /// It cannot write any more.
+    Over(Over),
+}
+
+impl Holding<'_> {
+    pub(super) fn standing<'a>(&self, view: &View<'a>, now: Mono) -> Standing<'a> {
+        let holder = self.holder;
+        let node = match view.node(&holder.node) {
+            Lookup::Known(node) => node,
+            Lookup::Unknown(why) => return Standing::Doubted(Doubt::Unreadable(why.to_owned())),
+            Lookup::Absent => return missing(holder, view, self.quarantine, now),
+        };
+        let boot_id = node.life.as_ref().map_or("", |life| &*life.boot_id);
+        let known = !boot_id.is_empty() && !holder.boot_id.is_empty();
+        if node.uid != holder.node_uid {
+            let same = known && boot_id == &*holder.boot_id;
+            return if same { Standing::Registered(node) } else { Standing::Doubted(Doubt::Replaced) };
+        }
+        if known && boot_id != &*holder.boot_id {
+            return Standing::Over(Over::Rebooted);
+        }
+        if node.readiness != Readiness::Ready {
+            return match view.proof_of(node) {
+                Some(proof) => Standing::Over(Over::Fenced(Arc::clone(&proof.name))),
+                None => Standing::Doubted(Doubt::NotReady),
+            };
+        }
+        if node.out_of_service { Standing::Doubted(Doubt::OutOfService) } else { Standing::Well(node) }
+    }
+}
+
+/// A holder, and what it takes to judge it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holding<'h> {
+    pub(super) holder: &'h Holder,
+    /// For how long a node must have been missing.
+    pub(super) quarantine: Duration,
+}
+
+fn missing<'a>(holder: &Holder, view: &View<'_>, quarantine: Duration, now: Mono) -> Standing<'a> {
+    let Some(absence) = view.absence(&holder.node) else {
+        return Standing::Missing { unasked: false, until: None };
+    };
+    let Some(witness) = &absence.witness else { return Standing::Missing { unasked: true, until: None } };
+    let quiet = view.last_sign_of_life(&holder.node).filter(|sign| sign.at >= witness.asked_at());
+    if let Some(sign) = quiet {
+        // Only a read that is taken after the kubelet fell silent can start a quarantine.
+        let until = sign.at + quarantine;
+        return Standing::Missing { unasked: now >= until, until: Some(until) };
+    }
+    let until = witness.answered_at() + quarantine;
+    if now < until {
+        return Standing::Missing { unasked: false, until: Some(until) };
+    }
+    Standing::Over(Over::NodeGone)
+}

@@ -1,0 +1,115 @@
+//! Who passes the gate.
+
+use serde_json::json;
+
+use super::stage::{Stage, ended, not_ready, said};
+
+const A: &str = "a/uid-a/boot-1/uid-p";
+
+fn gate(stage: &Stage, pod: &str) -> Vec<String> {
+    said(&stage.of_pod(pod, 2))
+}
+
+#[test]
+fn a_free_volume_and_one_for_many_and_none_at_all_let_it_pass() {
+    let mut stage = Stage::new();
+    stage.gated("q", "c");
+    assert_eq!(gate(&stage, "q"), ["ungate q"]);
+    stage.volume("v", &["ReadWriteMany"]);
+    stage.lease("v", Some(A), true);
+    assert_eq!(gate(&stage, "q"), ["ungate q"]);
+    stage.claim("c", None);
+    assert_eq!(gate(&stage, "q"), ["ungate q"], "what is provisioned for it belongs to nobody");
+}
+
+#[test]
+fn while_its_holder_is_in_doubt_it_waits() {
+    let mut stage = Stage::new();
+    stage.gated("q", "c");
+    stage.lease("v", Some(A), false);
+    stage.node("a", not_ready);
+    let decision = stage.of_pod("q", 2);
+    assert_eq!(said(&decision), ["WaitsForVolume"]);
+    assert_eq!(
+        decision.holds[0].1.to_string(),
+        "the pod waits for volume v: node a took it, and nobody has proved that it writes no more"
+    );
+}
+
+#[test]
+fn while_its_holder_unmounts_it_waits() {
+    let mut stage = Stage::new();
+    stage.gated("q", "c");
+    stage.lease("v", Some(A), false);
+    stage
+        .pod("p", Some("a"), "c", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
+    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
+}
+
+#[test]
+fn who_may_share_it_is_sent_to_its_node() {
+    let mut stage = Stage::new();
+    stage.gated("q", "c");
+    stage.lease("v", Some(A), false);
+    stage.pod("p", Some("a"), "c", |_| ());
+    assert_eq!(gate(&stage, "q"), ["ungate q to host-a"]);
+    stage.volume("v", &["ReadWriteOncePod"]);
+    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"], "one pod at a time");
+}
+
+#[test]
+fn of_two_that_want_a_free_volume_the_older_goes_first() {
+    let mut stage = Stage::new();
+    stage.gated("r", "c");
+    stage.gated("q", "c");
+    assert_eq!(
+        (gate(&stage, "q"), gate(&stage, "r")),
+        (vec!["ungate q".to_owned()], vec!["WaitsForVolume".to_owned()])
+    );
+    stage.pod("q", None, "c", |_| ());
+    assert_eq!(gate(&stage, "r"), ["WaitsForVolume"], "the other is on its way, and nobody knows where");
+    stage.pod("q", Some("a"), "c", |_| ());
+    assert_eq!(gate(&stage, "r"), ["WaitsForVolume"], "nobody has written down yet where it went");
+    stage.pod("q", Some("a"), "c", ended);
+    assert_eq!(gate(&stage, "r"), ["ungate r"]);
+}
+
+#[test]
+fn a_missing_claim_and_a_missing_volume_are_waited_for() {
+    let mut stage = Stage::new();
+    stage.gated("q", "nosuch");
+    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
+    stage.claim("nosuch", Some("gone"));
+    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
+}
+
+#[test]
+fn volumes_on_two_nodes_bring_it_nowhere() {
+    let mut stage = Stage::new();
+    stage.pod("q", None, "c", |pod| {
+        pod["spec"]["schedulingGates"] = json!([{ "name": "pod-safety.dev/volume-guard" }]);
+        pod["spec"]["volumes"] = json!([
+            { "name": "x", "persistentVolumeClaim": { "claimName": "c" } }, { "name": "y", "persistentVolumeClaim": { "claimName": "d" } },
+        ]);
+    });
+    for (volume, claim, node) in [("v", "c", "a"), ("w", "d", "b")] {
+        stage.lease(volume, Some(&format!("{node}/uid-{node}/boot-1/-")), false);
+        stage.pod(&format!("user-{node}"), Some(node), claim, |_| ());
+    }
+    let decision = stage.of_pod("q", 2);
+    assert_eq!(said(&decision), ["WaitsForVolume"]);
+    assert!(decision.holds[0].1.to_string().ends_with("its volumes are on several nodes: host-a, host-b"));
+}
+
+#[test]
+fn a_pod_that_ends_or_bears_no_gate_of_ours_is_left_alone() {
+    let mut stage = Stage::new();
+    stage.pod("q", None, "c", |_| ());
+    assert!(gate(&stage, "q").is_empty());
+    stage.gated("q", "c");
+    stage.pod("q", None, "c", |pod| {
+        pod["spec"]["schedulingGates"] = json!([{ "name": "pod-safety.dev/volume-guard" }]);
+        pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    assert!(gate(&stage, "q").is_empty());
+}

@@ -1,0 +1,156 @@
+//! What becomes of a volume that somebody holds.
+
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::at;
+use serde_json::json;
+
+use super::super::decide::UNTOLD;
+use super::stage::{QUARANTINE, Stage, ended, in_use, not_ready, said};
+
+const A: &str = "a/uid-a/boot-1/uid-p";
+
+/// Node `a` holds `v` for the pod `p`.
+fn held() -> Stage {
+    let mut stage = Stage::new();
+    stage.lease("v", Some(A), false);
+    stage.pod("p", Some("a"), "c", |_| ());
+    stage
+}
+
+#[test]
+fn who_is_well_and_uses_it_keeps_it_and_nothing_is_written() {
+    assert!(held().v().is_empty());
+}
+
+#[test]
+fn it_is_given_back_when_the_kubelet_has_reported_the_end() {
+    let mut stage = held();
+    stage.pod("p", Some("a"), "c", ended);
+    stage.attachment("v", "a", true);
+    assert!(stage.v().is_empty(), "it is attached still");
+    stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
+    assert_eq!(stage.v(), ["release"]);
+}
+
+#[test]
+fn it_is_given_back_when_the_kubelet_has_unmounted_it() {
+    let mut stage = held();
+    stage.node("a", in_use);
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    assert!(stage.v().is_empty(), "it is mounted still");
+    stage.node("a", |_| ());
+    assert_eq!(stage.v(), ["release"]);
+}
+
+/// A planted bug: the lock goes with the pod object, without the kubelet's word.
+#[test]
+fn a_pod_that_is_removed_while_it_runs_gives_nothing_back() {
+    let stage = held();
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    assert_eq!(stage.v(), ["VolumeUnconfirmed"]);
+    let later = 2 + UNTOLD.as_secs();
+    assert_eq!(said(&stage.of_volume("v", later - 1)), ["VolumeUnconfirmed"]);
+    assert_eq!(
+        said(&stage.of_volume("v", later)),
+        ["release"],
+        "a kubelet that is well ends what it is told to end"
+    );
+}
+
+/// Of two pods that leave, one without a word is enough.
+#[test]
+fn of_two_pods_both_must_be_reported() {
+    let mut stage = held();
+    stage.pod("q", Some("a"), "c", |_| ());
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    stage.pod("q", Some("a"), "c", ended);
+    stage.world.remove(Kind::Pods, "uid-q", at(2));
+    assert_eq!(stage.v(), ["VolumeUnconfirmed"]);
+}
+
+#[test]
+fn whoever_is_in_doubt_keeps_it_and_admission_refuses_all_others() {
+    let doubts: [fn(&mut serde_json::Value); 3] = [
+        not_ready,
+        |node| node["status"]["conditions"][0]["status"] = json!("False"),
+        |node| {
+            node["spec"]["taints"] =
+                json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }])
+        },
+    ];
+    for doubt in doubts {
+        let mut stage = held();
+        stage.node("a", doubt);
+        assert_eq!(stage.v(), ["refuse", "VolumeUnproved"]);
+        stage.lease("v", Some(A), true);
+        assert_eq!(stage.v(), ["VolumeUnproved"], "written once");
+        stage.world.remove(Kind::Pods, "uid-p", at(2));
+        stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
+        assert_eq!(stage.v(), ["VolumeUnproved", "WaitsForVolume"], "the removal of the pod proves nothing");
+        stage.node("a", |_| ());
+        stage.pod("p", Some("a"), "c", |_| ());
+        assert_eq!(stage.v(), ["allow"]);
+    }
+}
+
+/// A planted bug: a name in place of an identity.
+#[test]
+fn another_node_of_that_name_is_not_the_holder() {
+    let mut stage = held();
+    stage.world.remove(Kind::Nodes, "uid-a", at(2));
+    stage.node("a", |node| {
+        node["metadata"]["uid"] = json!("uid-other");
+        node["status"]["nodeInfo"]["bootID"] = json!("boot-2");
+    });
+    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"]);
+}
+
+#[test]
+fn the_same_machine_registered_anew_goes_on() {
+    let mut stage = held();
+    stage.world.remove(Kind::Nodes, "uid-a", at(2));
+    stage.node("a", |node| node["metadata"]["uid"] = json!("uid-other"));
+    assert_eq!(stage.v(), ["take a/uid-other/boot-1/uid-p"]);
+}
+
+#[test]
+fn who_has_booted_since_has_ended() {
+    let mut stage = held();
+    stage.node("a", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2"));
+    assert_eq!(stage.v(), ["break: rebooted"]);
+}
+
+#[test]
+fn evidence_about_the_life_in_which_it_was_taken_breaks_it() {
+    let mut stage = held();
+    stage.node("a", not_ready);
+    stage.proof("boot-0");
+    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "about another life");
+    let mut stage = held();
+    stage.node("a", not_ready);
+    stage.proof("boot-1");
+    assert_eq!(stage.v(), ["break by proof"]);
+    stage.node("a", |_| ());
+    assert!(stage.v().is_empty(), "it is Ready, whatever is said of it");
+}
+
+#[test]
+fn a_node_that_is_gone_is_asked_for_twice_a_quarantine_apart() {
+    let stage = held();
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    stage.world.remove(Kind::Nodes, "uid-a", at(2));
+    assert_eq!(stage.v(), ["refuse", "witness a", "VolumeUnproved"], "though no pod names the node any more");
+    stage.world.witness("a", at(3));
+    assert_eq!(said(&stage.of_volume("v", 2 + QUARANTINE)), ["refuse", "VolumeUnproved"]);
+    assert_eq!(said(&stage.of_volume("v", 3 + QUARANTINE)), ["break: node gone"]);
+}
+
+#[test]
+fn a_lease_that_was_edited_by_hand_is_nobodys_and_is_said() {
+    let mut stage = held();
+    stage.lease("v", Some("somebody"), false);
+    let decision = stage.of_volume("v", 2);
+    assert_eq!(said(&decision), ["refuse", "VolumeLeaseUnreadable"]);
+    let sentence = decision.holds[0].1.to_string();
+    assert!(sentence.contains("\"somebody\"") && sentence.contains("delete lease v"), "{sentence}");
+}

@@ -1,0 +1,143 @@
+//! Whose a volume becomes that is nobody's, and which volumes are nobody's business.
+
+use super::stage::{Stage, classes, ended, in_use, not_ready, said};
+use serde_json::json;
+
+const A: &str = "a/uid-a/boot-1/uid-p";
+
+#[test]
+fn it_is_taken_for_the_node_that_a_pod_was_bound_to() {
+    let mut stage = Stage::new();
+    assert!(stage.v().is_empty(), "nobody uses it");
+    stage.pod("p", Some("a"), "c", |_| ());
+    assert_eq!(stage.v(), [format!("take {A}")]);
+    assert!(said(&stage.of_volume("w", 2)).is_empty());
+}
+
+#[test]
+fn a_pod_that_has_ended_or_is_on_no_node_takes_nothing() {
+    let mut stage = Stage::new();
+    stage.pod("p", Some("a"), "c", ended);
+    stage.pod("q", None, "c", |_| ());
+    assert!(stage.v().is_empty());
+}
+
+/// Hole H-8: the attach/detach controller takes a pod that says Waiting for dead.
+#[test]
+fn a_pod_that_ends_and_waits_uses_its_volume() {
+    let mut stage = Stage::new();
+    stage.pod("p", Some("a"), "c", |pod| {
+        pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        pod["status"]["containerStatuses"] = json!([{ "state": { "waiting": {} } }]);
+    });
+    assert_eq!(stage.v(), [format!("take {A}")]);
+}
+
+#[test]
+fn volumes_for_many_are_never_touched_unless_a_flag_names_them() {
+    for modes in [&["ReadWriteMany"][..], &["ReadOnlyMany"], &["ReadWriteOnce", "ReadWriteMany"], &[]] {
+        let mut stage = Stage::new();
+        stage.volume("v", modes);
+        stage.pod("p", Some("a"), "c", |_| ());
+        assert!(stage.v().is_empty(), "{modes:?}");
+        stage.config.classes = classes(&["fast"]);
+        assert_eq!(stage.v().len(), 1, "{modes:?} of an exclusive class");
+        stage.config.classes = classes(&["other"]);
+        stage.config.drivers = classes(&["d"]);
+        assert_eq!(stage.v().len(), 1, "{modes:?} of an exclusive driver");
+    }
+}
+
+#[test]
+fn one_that_is_exclusive_no_more_is_forgotten_once_nobody_holds_it() {
+    let mut stage = Stage::new();
+    stage.volume("v", &["ReadWriteMany"]);
+    stage.lease("v", None, false);
+    assert_eq!(stage.v(), ["forget"]);
+}
+
+#[test]
+fn the_lease_of_a_volume_that_is_gone_goes_when_nobody_holds_it() {
+    let mut stage = Stage::new();
+    stage.lease("v", Some(A), false);
+    stage.world.remove(pod_safety_shared::model::Kind::Volumes, "uid-v", pod_safety_shared::testing::at(2));
+    assert_eq!(
+        said(&stage.of_volume("v", 2)),
+        ["VolumeUnconfirmed"],
+        "held, and nobody said that it is ended"
+    );
+    stage.lease("v", None, false);
+    assert_eq!(stage.v(), ["forget"]);
+}
+
+#[test]
+fn of_several_nodes_the_one_that_mounted_it_is_the_owner() {
+    let mut stage = Stage::new();
+    stage.pod("q", Some("b"), "c", |_| ());
+    stage.pod("p", Some("a"), "c", |_| ());
+    stage.node("a", in_use);
+    assert_eq!(stage.v(), [format!("take {A}")]);
+}
+
+#[test]
+fn of_several_nodes_the_one_that_it_is_attached_to_is_the_owner() {
+    let mut stage = Stage::new();
+    stage.pod("q", Some("b"), "c", |_| ());
+    stage.attachment("v", "a", true);
+    assert_eq!(stage.v(), ["take a/uid-a/boot-1/-"]);
+}
+
+#[test]
+fn two_that_may_write_at_once_are_told_and_none_is_called_the_owner() {
+    let mut stage = Stage::new();
+    stage.attachment("v", "a", true);
+    stage.attachment("v", "b", true);
+    assert_eq!(stage.v(), ["VolumeOnSeveralNodes"]);
+}
+
+/// The adoption of a running cluster: what is used on a lost node is held at once.
+#[test]
+fn a_volume_that_is_found_on_a_lost_node_is_taken_and_refused_in_one_write() {
+    let mut stage = Stage::new();
+    stage.pod("p", Some("a"), "c", |_| ());
+    stage.node("a", not_ready);
+    assert_eq!(stage.v(), [format!("take {A} refused")]);
+}
+
+#[test]
+fn a_node_that_says_nothing_of_its_boot_holds_as_well() {
+    let mut stage = Stage::new();
+    stage.node("a", |node| node["status"]["nodeInfo"] = json!(null));
+    stage.pod("p", Some("a"), "c", |_| ());
+    assert_eq!(stage.v(), ["take a/uid-a//uid-p"]);
+}
+
+#[test]
+fn a_node_that_was_proved_off_does_not_get_it_back_for_what_it_left() {
+    let mut stage = Stage::new();
+    stage.attachment("v", "a", true);
+    stage.pod("p", Some("a"), "c", |_| ());
+    stage.node("a", not_ready);
+    stage.proof("boot-1");
+    stage.pod("q", Some("b"), "c", |_| ());
+    assert_eq!(stage.v(), ["take b/uid-b/boot-1/uid-q"]);
+}
+
+#[test]
+fn the_claim_of_an_ephemeral_volume_is_called_after_its_pod() {
+    let mut stage = Stage::new();
+    stage.claim("p-data", Some("v"));
+    stage.pod("p", Some("a"), "x", |pod| {
+        pod["spec"]["volumes"] = json!([{ "name": "data", "ephemeral": { "volumeClaimTemplate": {} } }]);
+    });
+    assert_eq!(stage.v(), [format!("take {A}")]);
+}
+
+#[test]
+fn while_attachments_cannot_be_read_nothing_is_decided() {
+    let mut stage = Stage::new();
+    stage.pod("p", Some("a"), "c", |_| ());
+    let broken = json!({ "metadata": { "name": "x", "uid": "uid-x" }, "spec": { "source": {} } });
+    stage.put(pod_safety_shared::model::Kind::Attachments, broken, pod_safety_shared::testing::at(1));
+    assert_eq!(stage.v(), ["VolumeUnreadable"]);
+}

@@ -1,0 +1,235 @@
+//! Whose an exclusive volume is: its Lease, written by compare-and-swap.
+//!
+//! Danger note: a Lease that says less than what is true gives a disk to a second writer. So it is taken before
+//! anybody asks, released only by a kubelet's word, and broken only after the same judge that removes pods has found
+//! that the holder's life is over, within the time for which that is good. Each write carries the version on which the
+//! decision rests, and falls into the leader's term.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::act::Outcome;
+use super::evidence::EvidenceKind;
+use super::update::Means;
+use super::verify::{Refusal, Verifier};
+use crate::client::{Call, Method};
+use crate::clock::Mono;
+use crate::model::{HELD_LABEL, Holder, PodKey, Rv, Uid, VOLUME_GATE, VOLUME_UID_LABEL, VolumeLease};
+
+/// The label of all our volume Leases.
+const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "pod-safety");
+/// Why nobody else may have it: admission repeats it to whoever is refused.
+const HOLD_ANNOTATION: &str = "pod-safety.dev/hold";
+
+/// A Lease that should be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeUpdate {
+    /// The volume's name, which is the Lease's.
+    pub volume: Arc<str>,
+    /// Which PersistentVolume of that name, or which Lease if that is gone.
+    pub uid: Uid,
+    /// The version on which the decision rests: the Lease's, or where there is none the volume's.
+    pub rv: Rv,
+    /// The Lease as the decision saw it; `None`: there was none.
+    pub lease: Option<Seen>,
+    /// What should become of it.
+    pub change: VolumeChange,
+}
+
+/// A Lease as a decision saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its identity.
+    pub uid: Uid,
+    /// How often it was broken.
+    pub generation: i32,
+}
+
+impl Seen {
+    /// What a decision saw of it.
+    #[must_use]
+    pub fn of(lease: &VolumeLease) -> Self {
+        Self { uid: lease.uid.clone(), generation: lease.generation }
+    }
+}
+
+/// What should become of a volume's Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VolumeChange {
+    /// It is this node's.
+    Take {
+        /// Whose.
+        holder: Holder,
+        /// Nobody else may attach it, nor may it be detached: why.
+        refused: Option<String>,
+    },
+    /// Nobody else may attach it, nor may it be detached.
+    Refuse {
+        /// Why.
+        why: String,
+    },
+    /// Its holder is well: attaching and detaching are nobody's business but Kubernetes'.
+    Allow,
+    /// Its holder has ended its use, by its kubelet's word.
+    Release,
+    /// Its holder's life is over, if the judge says so too.
+    Break {
+        /// Whose it was.
+        holder: Holder,
+        /// How it is known.
+        by: Over,
+    },
+    /// The volume is gone, and nobody holds it: so goes the Lease.
+    Forget,
+}
+
+/// How it is known that the life of a node is over, as a controller believes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Evidence of this name says so.
+    Fenced(Arc<str>),
+    /// Its Node is gone.
+    NodeGone,
+    /// It is in another life.
+    Rebooted,
+}
+
+impl VolumeChange {
+    /// Its name in metrics and Events.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Take { .. } => "VolumeTaken",
+            Self::Refuse { .. } => "VolumeRefused",
+            Self::Allow => "VolumeAllowed",
+            Self::Release => "VolumeReleased",
+            Self::Break { .. } => "VolumeBroken",
+            Self::Forget => "VolumeForgotten",
+        }
+    }
+
+    /// Every name, for metrics that must exist before they count.
+    pub const NAMES: [&'static str; 6] = [
+        "VolumeTaken",
+        "VolumeRefused",
+        "VolumeAllowed",
+        "VolumeReleased",
+        "VolumeBroken",
+        "VolumeForgotten",
+    ];
+}
+
+/// The way of a Lease.
+fn path(volume: Option<&str>) -> String {
+    let all = crate::model::Kind::VolumeLeases.path();
+    volume.map_or_else(|| all.to_owned(), |volume| format!("{all}/{volume}"))
+}
+
+/// Carries it out; a break with what the judge found.
+pub(super) async fn write(
+    means: &Means<'_>,
+    verifier: &Verifier<'_>,
+    update: &VolumeUpdate,
+) -> (Outcome, Option<EvidenceKind>) {
+    let found = match &update.change {
+        VolumeChange::Break { holder, by } => match verifier.life_is_over(holder, by).await {
+            Ok(found) => Some(found),
+            Err(refusal) => return (Outcome::Refused(refusal), None),
+        },
+        _ => None,
+    };
+    let expires = found.as_ref().map(|(_, expires)| *expires);
+    let outcome = send(means, call(update, means.env.clock.wall()), expires).await;
+    (outcome, found.map(|(kind, _)| kind))
+}
+
+async fn send(means: &Means<'_>, call: Call, expires: Option<Mono>) -> Outcome {
+    let now = means.env.now();
+    if expires.is_some_and(|expires| now >= expires) {
+        return Outcome::Expired;
+    }
+    let Some(term) = means.leadership.term(now) else { return Outcome::NotLeader };
+    match means.connection.send(call.by(term.ends())).await {
+        Ok(_) => Outcome::Written,
+        Err(error) => Outcome::of(error),
+    }
+}
+
+fn call(update: &VolumeUpdate, wall: Timestamp) -> Call {
+    let VolumeUpdate { volume, uid, rv, lease, change } = update;
+    let Some(lease) = lease else { return Call::write(Method::Post, path(None), &created(update, wall)) };
+    if matches!(change, VolumeChange::Forget) {
+        let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions",
+            "preconditions": { "uid": lease.uid, "resourceVersion": rv } });
+        return Call::write(Method::Delete, path(Some(volume)), &body);
+    }
+    let mut body = json!({ "metadata": { "uid": lease.uid, "resourceVersion": rv } });
+    let (label, why) = refused(change);
+    body["metadata"]["labels"] = json!({ HELD_LABEL: label });
+    body["metadata"]["annotations"] = json!({ HOLD_ANNOTATION: why });
+    match change {
+        VolumeChange::Take { holder, .. } => {
+            body["metadata"]["labels"][VOLUME_UID_LABEL] = json!(uid);
+            body["spec"] = taken(holder, lease.generation, wall);
+        }
+        VolumeChange::Release => body["spec"] = json!({ "holderIdentity": null, "renewTime": micros(wall) }),
+        VolumeChange::Break { .. } => {
+            let generation = lease.generation.saturating_add(1);
+            body["spec"] =
+                json!({ "holderIdentity": null, "leaseTransitions": generation, "renewTime": micros(wall) });
+        }
+        VolumeChange::Refuse { .. } | VolumeChange::Allow | VolumeChange::Forget => {}
+    }
+    Call::write(Method::Merge, path(Some(volume)), &body)
+}
+
+fn created(update: &VolumeUpdate, wall: Timestamp) -> Value {
+    let VolumeUpdate { volume, uid, change, .. } = update;
+    let (label, why) = refused(change);
+    let mut labels = json!({ OURS.0: OURS.1, VOLUME_UID_LABEL: uid });
+    let mut annotations = json!({});
+    if !label.is_null() {
+        labels[HELD_LABEL] = label;
+        annotations[HOLD_ANNOTATION] = why;
+    }
+    let spec = match change {
+        VolumeChange::Take { holder, .. } => taken(holder, 0, wall),
+        _ => json!({}),
+    };
+    json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": volume, "labels": labels, "annotations": annotations }, "spec": spec })
+}
+
+/// The values of the label and of the annotation by which admission refuses; null: they go.
+fn refused(change: &VolumeChange) -> (Value, Value) {
+    match change {
+        VolumeChange::Take { refused: Some(why), .. } | VolumeChange::Refuse { why } => {
+            (json!("true"), json!(why))
+        }
+        _ => (Value::Null, Value::Null),
+    }
+}
+
+fn taken(holder: &Holder, generation: i32, wall: Timestamp) -> Value {
+    json!({ "holderIdentity": holder.to_string(), "leaseTransitions": generation,
+        "acquireTime": micros(wall), "renewTime": micros(wall) })
+}
+
+fn micros(wall: Timestamp) -> String {
+    format!("{wall:.6}")
+}
+
+/// Takes our gate from a pod, and, where its volume is on a node already, sends it there.
+pub(super) fn ungate(pod: &PodKey, rv: Rv, pin: Option<&str>) -> Call {
+    let mut spec = json!({ "schedulingGates": [{ "$patch": "delete", "name": VOLUME_GATE }] });
+    if let Some(host) = pin {
+        spec["nodeSelector"] = json!({ "kubernetes.io/hostname": host });
+    }
+    let body = json!({ "metadata": { "uid": pod.uid, "resourceVersion": rv }, "spec": spec });
+    Call::write(Method::Patch, format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name), &body)
+}
+
+/// A judgement about a holder.
+pub(super) type Judged = Result<(EvidenceKind, Mono), Refusal>;

@@ -1,0 +1,75 @@
+//! What people hear of volumes: the journal's line, and an Event at the PersistentVolume.
+
+use std::sync::Arc;
+
+use super::super::act::Outcome;
+use super::super::evidence::EvidenceKind;
+use super::super::volume::{VolumeChange, VolumeUpdate};
+use super::Authority;
+use crate::events::{About, Event, EventType, Speaker};
+use crate::model::VolumeKey;
+use crate::record::{Action, Record, error_chain};
+
+impl Authority {
+    pub(super) fn tell_volume(
+        &self,
+        update: &VolumeUpdate,
+        outcome: &Outcome,
+        found: &Option<EvidenceKind>,
+        controller: &'static str,
+    ) {
+        let (action, reason, message) = match outcome {
+            Outcome::Written => (Action::Guarded, update.change.name(), said(update, found.as_ref())),
+            Outcome::Failed(error) => (Action::Failed, error.category(), error_chain(error)),
+            Outcome::Refused(refusal) => (Action::Refused, refusal.reason(), error_chain(refusal)),
+            _ => {
+                tracing::debug!(controller, uid = %update.uid, volume = &*update.volume, outcome = outcome.name(), "the Lease of a volume was not written; deciding anew");
+                return;
+            }
+        };
+        // Who takes a volume and gives it back is everyday; what people must know is the rest.
+        let loud = matches!(
+            update.change,
+            VolumeChange::Break { .. } | VolumeChange::Refuse { .. } | VolumeChange::Allow
+        );
+        if loud && matches!(outcome, Outcome::Written) {
+            let about =
+                About::Volume(VolumeKey { name: Arc::clone(&update.volume), uid: update.uid.clone() });
+            let (speaker, message) = (Speaker::Ours, message.clone());
+            self.events.record(Event { speaker, about, kind: EventType::Normal, reason, message });
+        }
+        let (at, node) = (self.env.clock.wall(), node_of(&update.change));
+        let (pod, budget, node_uid) = (None, None, None);
+        let message = format!("volume {}: {message}", update.volume);
+        self.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });
+    }
+}
+
+fn node_of(change: &VolumeChange) -> Option<Arc<str>> {
+    match change {
+        VolumeChange::Take { holder, .. } | VolumeChange::Break { holder, .. } => {
+            Some(Arc::clone(&holder.node))
+        }
+        VolumeChange::Refuse { .. } | VolumeChange::Allow | VolumeChange::Release | VolumeChange::Forget => {
+            None
+        }
+    }
+}
+
+fn said(update: &VolumeUpdate, found: Option<&EvidenceKind>) -> String {
+    match &update.change {
+        VolumeChange::Take { holder, refused: None } => format!("taken by node {}", holder.node),
+        VolumeChange::Take { holder, refused: Some(why) } => {
+            format!("taken by node {}, and nobody else may attach it: {why}", holder.node)
+        }
+        VolumeChange::Refuse { why } => why.clone(),
+        VolumeChange::Allow => "its holder is well again: it is attached and detached as ever".to_owned(),
+        VolumeChange::Release => "its node has ended its use, and it is free".to_owned(),
+        VolumeChange::Break { holder, .. } => format!(
+            "it is free, though node {} did not give it back: {}",
+            holder.node,
+            found.map_or_else(String::new, ToString::to_string)
+        ),
+        VolumeChange::Forget => "it is gone, and so is its Lease".to_owned(),
+    }
+}

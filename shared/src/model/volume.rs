@@ -1,0 +1,218 @@
+//! Volumes as decisions see them: what there is, who asks for it, where it is, and whose it is.
+
+use std::sync::Arc;
+
+use super::{Rv, Uid};
+use crate::clock::Mono;
+
+/// The namespace of the Leases that say whose a volume is. Each is called after its PersistentVolume.
+pub const VOLUME_LEASES: &str = "pod-safety-volumes";
+
+/// The scheduling gate that keeps a pod from every node until its exclusive volumes are free.
+pub const VOLUME_GATE: &str = "pod-safety.dev/volume-guard";
+
+/// The label of a Lease by which admission refuses that its volume is attached elsewhere, or detached.
+pub const HELD_LABEL: &str = "pod-safety.dev/held";
+
+/// The label of a Lease that says which PersistentVolume of that name it is about.
+pub const VOLUME_UID_LABEL: &str = "pod-safety.dev/volume-uid";
+
+/// How many may write to a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sharing {
+    /// `ReadWriteOncePod`: one pod.
+    OnePod,
+    /// `ReadWriteOnce`: the pods of one node.
+    OneNode,
+    /// Several nodes, or nobody says.
+    Many,
+}
+
+impl Sharing {
+    /// As Kubernetes reads access modes: one that lets several nodes in makes the volume shared
+    /// (`IsMultiAttachAllowed`); so does none at all.
+    #[must_use]
+    pub fn of<'a>(modes: impl Iterator<Item = &'a str>) -> Self {
+        modes
+            .fold(None, |found: Option<Self>, mode| {
+                let this = match mode {
+                    "ReadWriteOncePod" => Self::OnePod,
+                    "ReadWriteOnce" => Self::OneNode,
+                    _ => Self::Many,
+                };
+                Some(found.map_or(this, |found| found.max(this)))
+            })
+            .unwrap_or(Self::Many)
+    }
+}
+
+/// Which PersistentVolume: a name may be used again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeKey {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity; that of its Lease if it is gone.
+    pub uid: Uid,
+}
+
+/// A PersistentVolume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity.
+    pub uid: Uid,
+    /// The version that was read.
+    pub rv: Rv,
+    /// How many may write to it.
+    pub sharing: Sharing,
+    /// Its class, empty if it has none.
+    pub class: Arc<str>,
+    /// The CSI driver, if it is of one.
+    pub driver: Option<Arc<str>>,
+    /// Its unique name, as kubelets report it in `volumesInUse`; of CSI volumes only.
+    pub unique_name: Option<Box<str>>,
+}
+
+/// A PersistentVolumeClaim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeClaim {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity.
+    pub uid: Uid,
+    /// The version that was read.
+    pub rv: Rv,
+    /// The volume that it is bound to.
+    pub volume: Option<Arc<str>>,
+}
+
+/// A VolumeAttachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity.
+    pub uid: Uid,
+    /// The version that was read.
+    pub rv: Rv,
+    /// The volume; `None`: one without an object of its own.
+    pub volume: Option<Arc<str>>,
+    /// The node.
+    pub node: Arc<str>,
+    /// The driver says that it is done.
+    pub attached: bool,
+}
+
+/// Whose a volume is: the life of a node in which it may be written to, and the pod for which it was taken.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Holder {
+    /// The node's name.
+    pub node: Arc<str>,
+    /// Which one of that name.
+    pub node_uid: Uid,
+    /// Which life of its machine; empty: nobody says.
+    pub boot_id: Box<str>,
+    /// The pod for which it was taken; `None`: it was attached there before any was seen.
+    pub pod: Option<Uid>,
+}
+
+/// No pod, in a holder's identity.
+const NO_POD: &str = "-";
+
+impl Holder {
+    /// Reads `spec.holderIdentity`: NODE/NODE-UID/BOOT-ID/POD-UID. `None`: it is not ours.
+    #[must_use]
+    pub fn parse(identity: &str) -> Option<Self> {
+        let mut parts = identity.split('/');
+        let mut next = || parts.next();
+        let (node, node_uid, boot_id, pod) = (next()?, next()?, next()?, next()?);
+        if node.is_empty() || next().is_some() {
+            return None;
+        }
+        let pod = if pod == NO_POD { None } else { Some(Uid::new(pod)?) };
+        Some(Self { node: node.into(), node_uid: Uid::new(node_uid)?, boot_id: boot_id.into(), pod })
+    }
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { node, node_uid, boot_id, pod } = self;
+        match pod {
+            Some(pod) => write!(f, "{node}/{node_uid}/{boot_id}/{pod}"),
+            None => write!(f, "{node}/{node_uid}/{boot_id}/{NO_POD}"),
+        }
+    }
+}
+
+/// Who holds a volume, as its Lease says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Nobody.
+    Free,
+    /// This life of a node.
+    By(Holder),
+    /// Somebody wrote what we do not write. Unknown is not absent.
+    Unreadable(Box<str>),
+}
+
+/// The Lease of an exclusive volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeLease {
+    /// Its name, which is the volume's.
+    pub name: Arc<str>,
+    /// Its own identity.
+    pub uid: Uid,
+    /// The version that was read.
+    pub rv: Rv,
+    /// Which PersistentVolume of that name.
+    pub volume_uid: Option<Uid>,
+    /// Who holds it.
+    pub held: Held,
+    /// How often it was broken: what storage that fences compares.
+    pub generation: i32,
+    /// When this process first saw it held so.
+    pub seen: Mono,
+    /// It has the label [`HELD_LABEL`]: admission lets nobody attach the volume elsewhere, nor detach it.
+    pub refused_elsewhere: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_mode_for_several_nodes_makes_a_volume_shared() {
+        for (modes, sharing) in [
+            (&["ReadWriteOnce"][..], Sharing::OneNode),
+            (&["ReadWriteOncePod"], Sharing::OnePod),
+            (&["ReadWriteOnce", "ReadWriteOncePod"], Sharing::OneNode),
+            (&["ReadWriteOnce", "ReadOnlyMany"], Sharing::Many),
+            (&["ReadWriteMany"], Sharing::Many),
+            (&["SomethingNew"], Sharing::Many),
+            (&[], Sharing::Many),
+        ] {
+            assert_eq!(Sharing::of(modes.iter().copied()), sharing, "{modes:?}");
+        }
+    }
+
+    #[test]
+    fn an_identity_that_is_not_ours_is_none() {
+        for identity in ["", "n", "n/u/b", "/u/b/p", "n//b/p", "n/u/b/", "n/u/b/p/x"] {
+            assert_eq!(Holder::parse(identity), None, "{identity}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_identity_is_read_as_it_was_written(node in "[a-z0-9.-]{1,60}", uid in "[a-f0-9-]{1,36}", boot in "[a-f0-9-]{0,36}", pod in prop::option::of("[a-f0-9]{1,36}")) {
+            let holder = Holder { node: node.into(), node_uid: Uid::new(&uid).unwrap(), boot_id: boot.into(), pod: pod.and_then(|pod| Uid::new(&pod)) };
+            prop_assert_eq!(Holder::parse(&holder.to_string()), Some(holder));
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Volumes: what pods name, what a claim is bound to, and where it is attached.
+
+use serde::{Deserialize, Serialize};
+
+use super::messages::{message, null_is_empty};
+use super::{ObjectMeta, Presence};
+
+message! {
+    /// A volume of a pod. In JSON its source stands beside its name.
+    PodVolume {
+        /// Its name in the pod; the claim of an ephemeral one is called after both.
+        name: Option<String> = [string, optional, tag = "1"];
+        /// What it is made of.
+        source: Option<PodVolumeSource> = [message, optional, tag = "2"] serde[flatten];
+    }
+}
+
+message! {
+    /// The sources that have claims.
+    PodVolumeSource {
+        /// A claim of the pod's namespace.
+        persistent_volume_claim: Option<ClaimSource> = [message, optional, tag = "10"];
+        /// A claim that is made for the pod.
+        ephemeral: Option<Presence> = [message, optional, tag = "29"];
+    }
+}
+
+message! {
+    /// `persistentVolumeClaim`.
+    ClaimSource {
+        /// The claim's name.
+        claim_name: Option<String> = [string, optional, tag = "1"];
+    }
+}
+
+message! {
+    /// A scheduling gate.
+    SchedulingGate {
+        /// Whose it is.
+        name: Option<String> = [string, optional, tag = "1"];
+    }
+}
+
+message! {
+    /// A PersistentVolume.
+    PersistentVolume {
+        /// Its metadata.
+        metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
+        /// What it is.
+        spec: Option<PersistentVolumeSpec> = [message, optional, tag = "2"];
+    }
+}
+
+message! {
+    /// `persistentVolume.spec`. In JSON its source stands beside the rest.
+    PersistentVolumeSpec {
+        /// Where the disk is.
+        source: Option<PersistentVolumeSource> = [message, optional, tag = "2"] serde[flatten];
+        /// `ReadWriteOnce` and so on.
+        access_modes: Vec<String> = [string, repeated, tag = "3"] serde[deserialize_with = "null_is_empty"];
+        /// Its class.
+        storage_class_name: Option<String> = [string, optional, tag = "6"];
+    }
+}
+
+message! {
+    /// The source whose names are asked for.
+    PersistentVolumeSource {
+        /// A disk of a CSI driver.
+        csi: Option<CsiSource> = [message, optional, tag = "22"];
+    }
+}
+
+message! {
+    /// `csi`.
+    CsiSource {
+        /// The driver.
+        driver: Option<String> = [string, optional, tag = "1"];
+        /// The disk, as the driver calls it.
+        volume_handle: Option<String> = [string, optional, tag = "2"];
+    }
+}
+
+message! {
+    /// A PersistentVolumeClaim.
+    PersistentVolumeClaim {
+        /// Its metadata.
+        metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
+        /// What it asks for.
+        spec: Option<PersistentVolumeClaimSpec> = [message, optional, tag = "2"];
+    }
+}
+
+message! {
+    /// `persistentVolumeClaim.spec`.
+    PersistentVolumeClaimSpec {
+        /// The volume that it is bound to; empty before.
+        volume_name: Option<String> = [string, optional, tag = "3"];
+    }
+}
+
+message! {
+    /// A VolumeAttachment.
+    VolumeAttachment {
+        /// Its metadata.
+        metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
+        /// What is wanted.
+        spec: Option<VolumeAttachmentSpec> = [message, optional, tag = "2"];
+        /// What became of it.
+        status: Option<VolumeAttachmentStatus> = [message, optional, tag = "3"];
+    }
+}
+
+message! {
+    /// `volumeAttachment.spec`.
+    VolumeAttachmentSpec {
+        /// What.
+        source: Option<VolumeAttachmentSource> = [message, optional, tag = "2"];
+        /// Where.
+        node_name: Option<String> = [string, optional, tag = "3"];
+    }
+}
+
+message! {
+    /// `volumeAttachment.spec.source`; an inline one names no volume.
+    VolumeAttachmentSource {
+        /// The volume.
+        persistent_volume_name: Option<String> = [string, optional, tag = "1"];
+    }
+}
+
+message! {
+    /// `volumeAttachment.status`.
+    VolumeAttachmentStatus {
+        /// The driver did it.
+        attached: bool = [bool, tag = "1"];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The same in JSON and in protobuf, and what it reads as.
+    fn same<T>(object: Value) -> T
+    where
+        T: prost::Message + Default + PartialEq + std::fmt::Debug + serde::de::DeserializeOwned,
+    {
+        let read: T = serde_json::from_value(object).unwrap();
+        assert_eq!(T::decode(read.encode_to_vec().as_slice()).unwrap(), read);
+        read
+    }
+
+    #[test]
+    fn volumes_say_the_same_in_json_and_in_protobuf() {
+        let volume: PersistentVolume = same(json!({
+            "metadata": { "name": "v" },
+            "spec": { "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "capacity": { "storage": "1Gi" },
+                "csi": { "driver": "d", "volumeHandle": "h", "fsType": "ext4" } },
+        }));
+        let spec = volume.spec.unwrap();
+        let csi = spec.source.unwrap().csi.unwrap();
+        assert_eq!((csi.driver.as_deref(), csi.volume_handle.as_deref()), (Some("d"), Some("h")));
+        assert_eq!(
+            (spec.access_modes.as_slice(), spec.storage_class_name.as_deref()),
+            (["ReadWriteOnce".to_owned()].as_slice(), Some("fast"))
+        );
+        let nfs: PersistentVolume =
+            same(json!({ "spec": { "accessModes": null, "nfs": { "server": "s", "path": "/" } } }));
+        assert_eq!(nfs.spec.unwrap().source.and_then(|source| source.csi), None);
+    }
+
+    #[test]
+    fn claims_attachments_and_pods_say_the_same_in_json_and_in_protobuf() {
+        let claim: PersistentVolumeClaim =
+            same(json!({ "spec": { "volumeName": "v", "accessModes": ["ReadWriteOnce"] } }));
+        assert_eq!(claim.spec.unwrap().volume_name.as_deref(), Some("v"));
+        let attachment: VolumeAttachment = same(json!({
+            "spec": { "attacher": "d", "nodeName": "n", "source": { "persistentVolumeName": "v" } },
+            "status": { "attached": true, "attachmentMetadata": { "a": "b" } },
+        }));
+        assert!(attachment.status.unwrap().attached);
+        assert_eq!(attachment.spec.unwrap().source.unwrap().persistent_volume_name.as_deref(), Some("v"));
+        let pod: super::super::Pod = same(json!({ "spec": {
+            "schedulingGates": [{ "name": "g" }],
+            "volumes": [{ "name": "a", "persistentVolumeClaim": { "claimName": "c" } }, { "name": "b", "ephemeral": { "volumeClaimTemplate": {} } }, { "name": "x", "emptyDir": {} }],
+        } }));
+        let spec = pod.spec.unwrap();
+        assert_eq!(spec.scheduling_gates[0].name.as_deref(), Some("g"));
+        let source = |at: usize| spec.volumes[at].source.clone().unwrap();
+        assert_eq!(source(0).persistent_volume_claim.unwrap().claim_name.as_deref(), Some("c"));
+        assert!(source(1).ephemeral.is_some() && source(2) == PodVolumeSource::default());
+    }
+}
