@@ -43,6 +43,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if .nodeLifecycle.enabled }}{{ $names = append $names "node-lifecycle" }}{{ end -}}
 {{- if .taintEviction.enabled }}{{ $names = append $names "taint-eviction" }}{{ end -}}
 {{- if .fencing.enabled }}{{ $names = append $names "fencing" }}{{ end -}}
+{{- if .volumeGuard.enabled }}{{ $names = append $names "volume-guard" }}{{ end -}}
 {{- end -}}
 {{- join "," $names -}}
 {{- end }}
@@ -99,6 +100,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- with .Values.controllers.fencing.agentsPath }}
 - --fence-agents-path={{ join ":" . }}
+{{- end }}
+{{- with .Values.controllers.volumeGuard.storageClasses }}
+- --exclusive-storage-classes={{ join "," . }}
+{{- end }}
+{{- with .Values.controllers.volumeGuard.csiDrivers }}
+- --exclusive-csi-drivers={{ join "," . }}
 {{- end }}
 {{- with .Values.leaderElection }}
 - --leader-elect={{ .enabled }}
