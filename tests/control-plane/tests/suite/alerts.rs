@@ -181,7 +181,14 @@ fn values(expr: &str, label: &str) -> Vec<String> {
 
 #[test]
 fn only_words_that_the_program_has_are_asked_for() {
-    let holds = [Hold::OF_PODS, Hold::OF_BUDGETS, Hold::OF_TAINTS, Hold::OF_NODES, Hold::OF_FENCING];
+    let holds = [
+        Hold::OF_PODS,
+        Hold::OF_BUDGETS,
+        Hold::OF_TAINTS,
+        Hold::OF_NODES,
+        Hold::OF_FENCING,
+        Hold::OF_VOLUMES,
+    ];
     let reasons: BTreeSet<_> = holds.concat().into_iter().chain(Refusal::REASONS).collect();
     let words = [
         ("reason", reasons),
@@ -225,9 +232,19 @@ fn no_hold_that_needs_a_person_is_forgotten() {
         "Stale",
         "Tolerated",
         "UnmanagedPods",
+        "VolumeUnconfirmed",
+        "WaitsForVolume",
         "WouldFence",
     ];
-    let holds = [Hold::OF_PODS, Hold::OF_BUDGETS, Hold::OF_TAINTS, Hold::OF_NODES, Hold::OF_FENCING].concat();
+    let holds = [
+        Hold::OF_PODS,
+        Hold::OF_BUDGETS,
+        Hold::OF_TAINTS,
+        Hold::OF_NODES,
+        Hold::OF_FENCING,
+        Hold::OF_VOLUMES,
+    ]
+    .concat();
     let forgotten: BTreeSet<_> =
         holds.into_iter().filter(|reason| !alerted.contains(*reason) && !silent.contains(reason)).collect();
     assert_eq!(forgotten, BTreeSet::new(), "neither an alert nor a reason to be silent");

@@ -43,7 +43,7 @@ async fn a_wrong_value_is_named_with_its_flag_and_with_what_is_allowed() {
     let cases: [(&[&str], &[&str]); 22] = [
         (&["--controllers=nosuch"], &["--controllers", "\"nosuch\"", "pod-gc"]),
         (&["--controllers=*,-nosuch"], &["--controllers", "\"-nosuch\"", "pod-gc"]),
-        (&["--controllers=volume-guard"], &["--controllers", "volume-guard", "pod-gc"]),
+        (&["--exclusive-csi-drivers=a b"], &["--exclusive-csi-drivers", "a b"]),
         (&["--controllers=-pod-gc"], &["--controllers", "pod-gc"]),
         (&["--pod-gc-quarantine=-5s"], &["--pod-gc-quarantine", "-5s", "allowed is 1ms to 24h"]),
         (&["--pod-gc-quarantine=40"], &["--pod-gc-quarantine", "'40'", "allowed is 1ms to 24h"]),

@@ -26,4 +26,5 @@ mod rbac;
 mod taint_eviction_beside_kcm;
 mod terminated;
 mod unscheduled_and_out_of_service;
+mod volumes;
 mod wire;

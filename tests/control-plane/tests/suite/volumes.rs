@@ -1,0 +1,383 @@
+//! An exclusive volume with kube-controller-manager's own attach/detach controller: of a node that is cut off it is
+//! neither detached nor attached elsewhere, whatever is forced, until the node is proved off; then at once.
+//!
+//! kube-controller-manager's six minutes cannot be shortened by a flag. What it does after them it does at once where a
+//! node bears the taint out-of-service, by the same request: so that is what is refused here.
+#![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+mod hosts;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pod_safety_control_plane::rigs::Rigs;
+use pod_safety_control_plane::{
+    AuditLog, Component, ControlPlane, Options, PodSafety, chart, eventually, helm, observe, seen,
+};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use hosts::{DRIVER, Host};
+
+const SOON: Duration = Duration::from_secs(60);
+/// The pod runs elsewhere so soon after the proof: attacher and kubelets here look twice a second.
+const AFTER_PROOF: Duration = Duration::from_secs(20);
+/// What must not happen is watched for so long: the taint makes kube-controller-manager detach within a second.
+const FOR_EVER: Duration = Duration::from_secs(15);
+const NAMESPACE: &str = "shop";
+const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
+const ATTACH_DETACH: &str = "system:serviceaccount:kube-system:attachdetach-controller";
+
+struct Scene {
+    plane: ControlPlane,
+    audit: AuditLog,
+    ours: PodSafety,
+    hosts: Vec<Arc<Host>>,
+    rigs: Rigs,
+    _theirs: [Component; 2],
+    _running: JoinSet<()>,
+}
+
+async fn apply(plane: &ControlPlane, object: &Value) {
+    plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().text().unwrap();
+}
+
+async fn get(plane: &ControlPlane, args: &[&str]) -> Option<Value> {
+    let args = [&["get", "-o", "json", "--ignore-not-found"], args].concat();
+    let text = plane.kubectl(&args).await.unwrap().text().unwrap();
+    serde_json::from_str(&text).ok()
+}
+
+/// All of a kind without namespaces.
+async fn all(plane: &ControlPlane, kind: &str) -> Vec<Value> {
+    let text = plane.kubectl(&["get", kind, "-o", "json"]).await.unwrap().text().unwrap();
+    serde_json::from_str::<Value>(&text).unwrap()["items"].as_array().unwrap().clone()
+}
+
+async fn scene() -> Scene {
+    let rigs = Rigs::new().await.unwrap();
+    let power = rigs.file("w1.power");
+    std::fs::write(&power, "on").unwrap();
+    let audit = AuditLog::of(ACCOUNT).unwrap();
+    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
+    let plane = ControlPlane::start(options).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    policies(&plane).await;
+    plane.namespace(NAMESPACE).await.unwrap();
+    let hosts = vec![Host::new("w1", Some(&power)), Host::new("w2", None)];
+    let mut running = JoinSet::new();
+    running.spawn(hosts::attach(plane.admin()));
+    for host in &hosts {
+        running.spawn(Arc::clone(host).live(plane.admin()));
+    }
+    let controllers =
+        "persistentvolume-attach-detach-controller,statefulset-controller,persistentvolume-binder-controller";
+    let theirs = [
+        plane.kube_controller_manager(controllers, &[]).await.unwrap(),
+        plane.kube_scheduler(&[]).await.unwrap(),
+    ];
+    let agents = format!("--fence-agents-path={}", rigs.agents().display());
+    let args = ["--mode=replace", "--controllers=*,volume-guard", "--node-monitor-grace-period=5s", &agents];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    ours.leads().await.unwrap();
+    Scene { plane, audit, ours, hosts, rigs, _theirs: theirs, _running: running }
+}
+
+/// What the chart has for volumes, and only that: who forces is not what is looked at here.
+async fn policies(plane: &ControlPlane) {
+    let chart = chart();
+    let args = [
+        "template",
+        "pod-safety",
+        chart.to_str().unwrap(),
+        "--namespace=pod-safety",
+        "--set=controllers.volumeGuard.enabled=true,controllers.volumeGuard.gate.enabled=true",
+        "--set=controllers.volumeGuard.gate.namespaceSelector.matchLabels.gated=yes",
+        "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
+        "--show-only=templates/admission/volume-held.yaml",
+    ];
+    let rendered = helm(&args).await.unwrap().text().unwrap();
+    plane.kubectl_with(&["apply", "-f", "-"], &rendered).await.unwrap().text().unwrap();
+}
+
+/// A volume and its claim, bound to each other, both of this name.
+async fn volume(plane: &ControlPlane, name: &str) {
+    apply(plane, &json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": name },
+        "spec": { "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" }, "storageClassName": "",
+            "persistentVolumeReclaimPolicy": "Retain", "csi": { "driver": DRIVER, "volumeHandle": name },
+            "claimRef": { "namespace": NAMESPACE, "name": name } },
+    })).await;
+    apply(plane, &json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "namespace": NAMESPACE, "name": name },
+        "spec": { "accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": name,
+            "resources": { "requests": { "storage": "1Gi" } } },
+    })).await;
+}
+
+/// A database of one pod with the volume `data`, that would rather run on `w1`.
+fn database(replicas: u32) -> Value {
+    let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1 });
+    let here = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": ["w1"] });
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "namespace": NAMESPACE, "name": "db" },
+        "spec": {
+            "replicas": replicas, "serviceName": "db", "selector": { "matchLabels": { "app": "db" } },
+            "template": {
+                "metadata": { "labels": { "app": "db" } },
+                "spec": {
+                    "containers": [{ "name": "main", "image": "registry.example/main:1" }],
+                    "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }],
+                    "tolerations": [bears("node.kubernetes.io/unreachable"), bears("node.kubernetes.io/not-ready")],
+                    "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
+                        { "weight": 100, "preference": { "matchExpressions": [here] } },
+                    ] } },
+                },
+            },
+        },
+    })
+}
+
+async fn lease(plane: &ControlPlane, volume: &str) -> Option<Value> {
+    get(plane, &["lease", "-n", "pod-safety-volumes", volume]).await
+}
+
+/// The node that holds it, empty if nobody does.
+fn holder(lease: &Value) -> String {
+    lease["spec"]["holderIdentity"]
+        .as_str()
+        .unwrap_or_default()
+        .split('/')
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+async fn until_held(plane: &ControlPlane, volume: &str, by: &str, refused: bool) -> Value {
+    eventually(&format!("{volume} is held by {by:?}"), SOON, async || {
+        let lease = lease(plane, volume).await.ok_or("there is no Lease")?;
+        let label = lease["metadata"]["labels"]["pod-safety.dev/held"] == "true";
+        if holder(&lease) == by && label == refused { Ok(lease) } else { Err(format!("{lease:#}")) }
+    })
+    .await
+    .unwrap()
+}
+
+async fn attachments(plane: &ControlPlane) -> Vec<(String, bool)> {
+    let all = all(plane, "volumeattachments").await;
+    let mut nodes: Vec<_> = all
+        .iter()
+        .map(|one| (one["spec"]["nodeName"].as_str().unwrap().to_owned(), one["status"]["attached"] == true))
+        .collect();
+    nodes.sort();
+    nodes
+}
+
+async fn until_runs(scene: &Scene, node: &str, within: Duration) -> Duration {
+    let since = Instant::now();
+    eventually(&format!("the database runs on {node}"), within, async || {
+        let pod = observe::find_pod(&scene.plane.admin(), NAMESPACE, "db-0")
+            .await
+            .map_err(|error| format!("{error:?}"))?;
+        let pod = pod.ok_or("there is no pod")?;
+        let runs = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+        let there = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
+        let at = attachments(&scene.plane).await;
+        seen(
+            runs && there && pod.metadata.deletion_timestamp.is_none(),
+            format!("{runs} {there} {at:?} {:?}", lease(&scene.plane, "data").await),
+        )
+    })
+    .await
+    .unwrap();
+    since.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_node_that_is_cut_off_nothing_is_detached_until_it_is_proved_off() {
+    let scene = scene().await;
+    it_is_taken_before_the_pod_runs(&scene).await;
+    what_is_forced_is_refused(&scene).await;
+    with_the_proof_it_moves(&scene).await;
+    what_is_ended_in_order_is_given_back_and_costs_two_writes(&scene).await;
+    a_lease_that_was_edited_or_deleted_by_hand_is_said_or_taken_anew(&scene).await;
+    a_pod_waits_behind_the_gate_until_its_volume_is_free(&scene).await;
+}
+
+async fn it_is_taken_before_the_pod_runs(scene: &Scene) {
+    let plane = &scene.plane;
+    volume(plane, "data").await;
+    apply(plane, &database(1)).await;
+    until_runs(scene, "w1", SOON).await;
+    let lease = until_held(plane, "data", "w1", false).await;
+    let identity = lease["spec"]["holderIdentity"].as_str().unwrap();
+    assert!(identity.contains("/boot-1-of-w1/"), "{identity}");
+    assert_eq!(attachments(plane).await, [("w1".to_owned(), true)]);
+}
+
+async fn what_is_forced_is_refused(scene: &Scene) {
+    let plane = &scene.plane;
+    scene.hosts[0].cut_off().await;
+    until_held(plane, "data", "w1", true).await;
+    // What a tired person types.
+    let force = ["delete", "pod", "db-0", "-n", NAMESPACE, "--force", "--grace-period=0"];
+    plane.kubectl(&force).await.unwrap().text().unwrap();
+    let taint = ["taint", "node", "w1", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"];
+    plane.kubectl(&taint).await.unwrap().text().unwrap();
+    let until = Instant::now() + FOR_EVER;
+    while Instant::now() < until {
+        assert_eq!(attachments(plane).await, [("w1".to_owned(), true)], "w1 may still write");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let pod = observe::find_pod(&plane.admin(), NAMESPACE, "db-0").await.unwrap().unwrap();
+    assert_eq!(pod.spec.as_ref().unwrap().node_name.as_deref(), Some("w2"), "its name was given away");
+    assert_ne!(pod.status.unwrap().phase.as_deref(), Some("Running"), "but not its volume");
+    let elsewhere = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "by-hand" },
+        "spec": { "attacher": DRIVER, "nodeName": "w2", "source": { "persistentVolumeName": "data" } } });
+    let refused = plane
+        .kubectl_with(
+            &["create", "-f", "-", "--as", ATTACH_DETACH, "--as-group=system:masters"],
+            &elsewhere.to_string(),
+        )
+        .await
+        .unwrap();
+    assert!(!refused.status.success(), "{refused:?}");
+    for words in [
+        "data is not attached to w2: volume data was taken by node w1, which is not Ready",
+        "pod-safety confirm-down w1",
+    ] {
+        assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
+    }
+    let said = observe::event(&plane.admin(), "default", "data", "VolumeHeld").await.unwrap();
+    assert!(said.contains("nobody has proved that it writes no more"), "{said}");
+    let waits = observe::event(&plane.admin(), NAMESPACE, "db-0", "WaitsForVolume").await.unwrap();
+    assert!(waits.starts_with("the pod waits for volume data: node w1 took it"), "{waits}");
+    plane
+        .kubectl(&["taint", "node", "w1", "node.kubernetes.io/out-of-service-"])
+        .await
+        .unwrap()
+        .text()
+        .unwrap();
+}
+
+async fn with_the_proof_it_moves(scene: &Scene) {
+    let plane = &scene.plane;
+    let power = scene.rigs.file("w1.power");
+    apply(plane, &json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice", "metadata": { "namespace": "pod-safety", "name": "w1" },
+        "spec": { "driver": "Agent", "agent": "fence_dummy", "parameters": { "status_file": power.to_str().unwrap() },
+            "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } } },
+    })).await;
+    apply(plane, &json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "w1" },
+        "spec": { "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } }, "unhealthy": { "silentSeconds": 10 },
+            "when": "Always", "rounds": 1, "recovery": "Hold",
+            "brakes": { "cooldownSeconds": 0, "maxConcurrent": 4, "maxUnhealthyPercent": 60, "maxUnhealthyZonePercent": 100 },
+            "levels": [{ "name": "power", "devices": [{ "namespace": "pod-safety", "name": "w1" }], "attempts": 1 }] },
+    })).await;
+    eventually("there is evidence", SOON, async || {
+        let (proofs, fences) = (all(plane, "fenceevidences").await, all(plane, "nodefences").await);
+        seen(!proofs.is_empty(), format!("{fences:#?}"))
+    })
+    .await
+    .unwrap();
+    let proved = Instant::now();
+    assert_eq!(std::fs::read_to_string(&power).unwrap().trim(), "off");
+    until_runs(scene, "w2", AFTER_PROOF).await;
+    println!("from the evidence to Running with its volume elsewhere: {:?}", proved.elapsed());
+    let lease = until_held(plane, "data", "w2", false).await;
+    assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
+    let broken = observe::event(&plane.admin(), "default", "data", "VolumeBroken").await.unwrap();
+    assert!(broken.contains("node w1 was switched off: FenceEvidence"), "{broken}");
+}
+
+async fn what_is_ended_in_order_is_given_back_and_costs_two_writes(scene: &Scene) {
+    let plane = &scene.plane;
+    apply(plane, &database(0)).await;
+    until_held(plane, "data", "", false).await;
+    let writes = || {
+        let entries = scene.audit.entries().unwrap().into_iter();
+        let ours = entries.filter(|entry| entry.namespace == "pod-safety-volumes" && entry.name == "data");
+        ours.filter(|entry| !["get", "list", "watch"].contains(&&*entry.verb) && entry.code < 400).count()
+    };
+    let before = writes();
+    apply(plane, &database(1)).await;
+    until_runs(scene, "w2", SOON).await;
+    apply(plane, &database(0)).await;
+    until_held(plane, "data", "", false).await;
+    assert_eq!(writes() - before, 2, "taken, and given back");
+    eventually("it is detached", SOON, async || {
+        let at = attachments(plane).await;
+        seen(at.is_empty(), format!("{at:?}"))
+    })
+    .await
+    .unwrap();
+}
+
+async fn a_lease_that_was_edited_or_deleted_by_hand_is_said_or_taken_anew(scene: &Scene) {
+    let plane = &scene.plane;
+    let edit = [
+        "patch",
+        "lease",
+        "-n",
+        "pod-safety-volumes",
+        "data",
+        "--type=merge",
+        "-p",
+        r#"{"spec":{"holderIdentity":"somebody"}}"#,
+    ];
+    plane.kubectl(&edit).await.unwrap().text().unwrap();
+    eventually("it is said", SOON, async || {
+        let holds =
+            scene.ours.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"]
+                .to_string();
+        seen(holds.contains("VolumeLeaseUnreadable"), holds)
+    })
+    .await
+    .unwrap();
+    plane.kubectl(&["delete", "lease", "-n", "pod-safety-volumes", "data"]).await.unwrap().text().unwrap();
+    apply(plane, &database(1)).await;
+    until_runs(scene, "w2", SOON).await;
+    until_held(plane, "data", "w2", false).await;
+}
+
+/// Where nobody attaches anything, only this stands between two nodes and one disk.
+async fn a_pod_waits_behind_the_gate_until_its_volume_is_free(scene: &Scene) {
+    let plane = &scene.plane;
+    plane.kubectl(&["label", "namespace", NAMESPACE, "gated=yes"]).await.unwrap().text().unwrap();
+    let second = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": NAMESPACE, "name": "second" },
+        "spec": { "containers": [{ "name": "main", "image": "registry.example/main:1" }],
+            "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }] } });
+    scene.hosts[1].cut_off().await;
+    until_held(plane, "data", "w2", true).await;
+    eventually("the gate is there", SOON, async || {
+        plane.kubectl_with(&["apply", "-f", "-"], &second.to_string()).await.unwrap().text().unwrap();
+        let pod = get(plane, &["pod", "-n", NAMESPACE, "second"]).await.ok_or("no pod")?;
+        if pod["spec"]["schedulingGates"][0]["name"] == "pod-safety.dev/volume-guard" {
+            return Ok(());
+        }
+        // The policy was not in force yet.
+        plane
+            .kubectl(&["delete", "pod", "-n", NAMESPACE, "second", "--force", "--grace-period=0"])
+            .await
+            .unwrap()
+            .text()
+            .unwrap();
+        Err(format!("{:#}", pod["spec"]))
+    })
+    .await
+    .unwrap();
+    let waits = observe::event(&plane.admin(), NAMESPACE, "second", "WaitsForVolume").await.unwrap();
+    assert!(waits.contains("node w2 took it"), "{waits}");
+    scene.hosts[1].connect();
+    eventually("it is sent to the node that has the volume", SOON, async || {
+        let pod = get(plane, &["pod", "-n", NAMESPACE, "second"]).await.ok_or("no pod")?;
+        seen(
+            pod["spec"]["nodeName"] == "w2" && pod["spec"]["nodeSelector"]["kubernetes.io/hostname"] == "w2",
+            format!("{:#}", pod["spec"]),
+        )
+    })
+    .await
+    .unwrap();
+}
