@@ -223,7 +223,8 @@ fn with_floats(value: Value) -> Value {
 
 #[tokio::test]
 async fn in_replace_it_grants_and_defines_what_manifests_prints() {
-    let ours = documents(&render(&chart(), &["--set=mode=replace"]).await);
+    let ours =
+        documents(&render(&chart(), &["--set=mode=replace,controllers.volumeGuard.enabled=true"]).await);
     let ours: BTreeMap<_, _> = ours.into_iter().map(|object| (named(&object), plain(object))).collect();
     let mut compared = 0;
     for printed in documents(&manifests().await.unwrap()) {

@@ -220,7 +220,7 @@ impl Scene {
 
     /// One process more.
     async fn another(&mut self, name: &str) {
-        let args = ["--mode=replace", "--node-monitor-grace-period=8s"];
+        let args = ["--mode=replace", "--controllers=*,volume-guard", "--node-monitor-grace-period=8s"];
         let mut ours = self.plane.pod_safety(name, &self.kubeconfig, args).await.unwrap();
         ours.ready().await.unwrap();
         self.ours.push(ours);

@@ -37,7 +37,7 @@ pub(crate) struct Scene {
 pub(crate) async fn scene(set: &str) -> Scene {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let set = format!(
-        "--set=admissionPolicies.exemptUsers={{{EXEMPT}}},admissionPolicies.nodeDeleters={{{DELETER}}},{set}"
+        "--set=controllers.volumeGuard.enabled=true,admissionPolicies.exemptUsers={{{EXEMPT}}},admissionPolicies.nodeDeleters={{{DELETER}}},{set}"
     );
     let install = [
         "install",
