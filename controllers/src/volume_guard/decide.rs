@@ -228,7 +228,7 @@ fn free(case: &Case<'_>, view: &View<'_>) -> Decision {
         .iter()
         .min_by_key(|(node, used)| (!used.writes, !used.attachment, first(used), Arc::clone(&node.name)));
     match chosen {
-        Some((node, used)) => case.write(take(case, node, first(used).map(|(_, uid)| uid))),
+        Some((node, used)) => case.write(take(case, node, first_pod(used))),
         None => Decision::default(),
     }
 }
@@ -311,9 +311,38 @@ fn waiting(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Vec<(Subject, H
         .collect()
 }
 
+/// Another node than its holder, which is well, writes to it: attached before we knew of its pod. Who writes is the
+/// owner; where both do, people must know.
+fn elsewhere(
+    case: &Case<'_>,
+    used: &Use<'_>,
+    others: &BTreeMap<Arc<str>, Use<'_>>,
+    node: &Node,
+    view: &View<'_>,
+) -> Option<Decision> {
+    let writers: Vec<_> = others.iter().filter(|(_, used)| used.writes).collect();
+    let (name, writer) = writers.first()?;
+    if used.writes || writers.len() > 1 {
+        let mine = used.writes.then(|| node.name.to_string());
+        let nodes = mine.into_iter().chain(writers.iter().map(|(name, _)| name.to_string())).collect();
+        return Some(case.hold(VolumeHold::SeveralNodes { volume: Arc::clone(case.name), nodes }));
+    }
+    let Lookup::Known(writes) = view.node(name) else { return None };
+    Some(case.write(take(case, writes, first_pod(writer))))
+}
+
+/// The pod that was bound first.
+fn first_pod(used: &Use<'_>) -> Option<Uid> {
+    used.pods.iter().map(|pod| (pod.bound, pod.uid())).min().map(|(_, uid)| uid.clone())
+}
+
 /// Its holder is well: it keeps what it uses, and gives back what it has ended.
 fn well(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now: Mono) -> Decision {
-    let used = uses(case.name, case.volume, view).remove(&node.name).unwrap_or_default();
+    let mut all = uses(case.name, case.volume, view);
+    let used = all.remove(&node.name).unwrap_or_default();
+    if let Some(decision) = elsewhere(case, &used, &all, node, view) {
+        return decision;
+    }
     if used.attachment || !used.pods.is_empty() || mounts(node, case.volume) {
         return if lease.refused_elsewhere { case.write(VolumeChange::Allow) } else { Decision::default() };
     }

@@ -111,8 +111,8 @@ fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>) -> Result<Way<
     let order = |pod: &Pod| (pod.created, pod.uid().clone());
     let others = view.users_of(&volume.name).filter(|other| other.uid() != pod.uid() && !is_over(other));
     for other in others {
-        let behind_us = other.gated && other.node.is_none() && order(other) > order(pod);
-        if !behind_us && !(other.gated && other.deletion.is_some()) {
+        let behind_us = other.deletion.is_some() || order(other) > order(pod);
+        if !(other.gated && other.node.is_none() && behind_us) {
             return Err(waits(other));
         }
     }

@@ -8,6 +8,7 @@ mod nodes;
 mod relist;
 mod taints;
 mod unknown;
+mod volumes;
 
 use parking_lot::Mutex;
 

@@ -154,3 +154,16 @@ fn a_lease_that_was_edited_by_hand_is_nobodys_and_is_said() {
     let sentence = decision.holds[0].1.to_string();
     assert!(sentence.contains("\"somebody\"") && sentence.contains("delete lease v"), "{sentence}");
 }
+
+/// The attach/detach controller attaches as soon as a pod is bound; the guard may have known of another pod first.
+#[test]
+fn bug_of_two_nodes_that_want_it_the_one_that_writes_is_the_owner() {
+    let mut stage = held();
+    stage.pod("q", Some("b"), "c", |_| ());
+    stage.attachment("v", "b", true);
+    assert_eq!(stage.v(), ["take b/uid-b/boot-1/uid-q"], "a has not attached it");
+    stage.attachment("v", "a", true);
+    assert_eq!(stage.v(), ["VolumeOnSeveralNodes"]);
+    stage.world.remove(Kind::Attachments, "uid-v.b", at(2));
+    assert!(stage.v().is_empty());
+}

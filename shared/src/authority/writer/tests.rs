@@ -4,6 +4,7 @@ mod deletions;
 mod fences;
 mod nodes;
 mod updates;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;

@@ -218,7 +218,7 @@ async fn it_goes_and_leaves_what_was_proved(plane: &ControlPlane) {
 #[tokio::test]
 async fn the_api_server_knows_every_field_of_every_way_of_use() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
-    for namespace in ["pod-safety", "elections", "rack-a", "rack-b"] {
+    for namespace in ["pod-safety", "elections", "rack-a", "rack-b", "pod-safety-volumes"] {
         plane.namespace(namespace).await.unwrap();
     }
     for way in ["default", "observe", "replace", "everything"] {

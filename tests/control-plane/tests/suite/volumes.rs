@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod hosts;
+mod storm;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,0 +1,140 @@
+//! Volumes: who uses them, whose they are, and what was heard when a use ended.
+
+use serde_json::json;
+
+use super::*;
+use crate::cache::{Left, Lookup};
+use crate::model::{Attachment, Held, Volume, VolumeClaim, VolumeLease};
+use crate::testing::at;
+use crate::testing::objects::{node, pod};
+
+fn volume(name: &str) -> Obj {
+    Obj(json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "10" },
+        "spec": { "accessModes": ["ReadWriteOnce"], "csi": { "driver": "d", "volumeHandle": name } } }))
+}
+
+fn claim(name: &str, id: &str, volume: Option<&str>) -> Obj {
+    Obj(
+        json!({ "metadata": { "namespace": "ns", "name": name, "uid": id, "resourceVersion": "10" }, "spec": { "volumeName": volume } }),
+    )
+}
+
+fn lease(volume: &str, holder: &str) -> Obj {
+    Obj(
+        json!({ "metadata": { "name": volume, "uid": format!("uid-lease-{volume}"), "resourceVersion": "10" },
+        "spec": { "holderIdentity": holder } }),
+    )
+}
+
+fn user(name: &str, node: &str, claim: &str) -> Obj {
+    pod(name)
+        .on(node)
+        .set("/spec/volumes", json!([{ "name": "data", "persistentVolumeClaim": { "claimName": claim } }]))
+}
+
+/// A volume `v` by the claim `c`, used by `a` on `n`, which holds it.
+fn used() -> Cache {
+    let cache = listed();
+    cache.guard();
+    list::<Node>(&cache, &[node("n")], at(1));
+    list::<Volume>(&cache, &[volume("v")], at(1));
+    list::<VolumeClaim>(&cache, &[claim("c", "uid-c", Some("v"))], at(1));
+    list::<VolumeLease>(&cache, &[lease("v", "n/uid-n/b/uid-a")], at(1));
+    apply::<Pod>(&cache, &user("a", "n", "c").running(), at(1));
+    cache
+}
+
+fn users(cache: &Cache) -> Vec<Uid> {
+    uids(cache.read().view().users_of("v"))
+}
+
+fn left(cache: &Cache) -> Option<Left> {
+    cache.read().view().left("v", "n")
+}
+
+#[test]
+fn whoever_comes_first_pod_claim_or_volume_they_find_each_other() {
+    let cache = listed();
+    cache.guard();
+    apply::<Pod>(&cache, &user("a", "n", "c"), at(1));
+    assert_eq!(users(&cache), []);
+    let heard = listened(&cache);
+    apply::<VolumeClaim>(&cache, &claim("c", "uid-c", None), at(1));
+    apply::<VolumeClaim>(&cache, &claim("c", "uid-c", Some("v")), at(1));
+    assert_eq!(users(&cache), [uid("uid-a")]);
+    apply::<Volume>(&cache, &volume("v"), at(1));
+    assert_eq!(heard.take(), ["volume v, awaited by 0", "volume v, awaited by 0"]);
+    assert!(matches!(cache.read().view().volume("v"), Lookup::Known(_)));
+}
+
+#[test]
+fn a_claim_made_again_under_its_name_is_another_claim() {
+    let cache = used();
+    list::<VolumeClaim>(&cache, &[claim("c", "uid-new", Some("w"))], at(2));
+    assert_eq!(users(&cache), []);
+    assert_eq!(uids(cache.read().view().users_of("w")), [uid("uid-a")]);
+    list::<VolumeClaim>(&cache, &[], at(3));
+    assert_eq!(cache.read().view().users_of("w").count(), 0);
+}
+
+#[test]
+fn where_volumes_are_not_guarded_pods_are_kept_without_claims() {
+    let cache = listed();
+    apply::<Pod>(&cache, &user("a", "n", "c"), at(1));
+    assert!(cache.read().view().pod(&uid("uid-a")).unwrap().claims.is_empty());
+}
+
+#[test]
+fn the_end_of_a_use_is_told_or_not() {
+    let cache = used();
+    assert_eq!(left(&cache), None);
+    cache.remove::<Pod>(&uid("uid-a"), at(2));
+    assert_eq!(left(&cache), Some(Left { at: at(2), told: false }), "it ran when it was last seen");
+    let cache = used();
+    apply::<Pod>(&cache, &user("a", "n", "c").phase("Failed"), at(2));
+    cache.remove::<Pod>(&uid("uid-a"), at(3));
+    assert_eq!(left(&cache), Some(Left { at: at(3), told: true }));
+    // An attachment that goes says nothing: those are also deleted by force.
+    let cache = used();
+    let attachment = Obj(json!({ "metadata": { "name": "x", "uid": "uid-x", "resourceVersion": "10" },
+        "spec": { "nodeName": "n", "source": { "persistentVolumeName": "v" } } }));
+    apply::<Attachment>(&cache, &attachment, at(2));
+    cache.remove::<Attachment>(&uid("uid-x"), at(2));
+    assert_eq!(left(&cache), Some(Left { at: at(2), told: false }));
+}
+
+#[test]
+fn a_kubelet_that_has_unmounted_it_has_said_so_for_all() {
+    let cache = used();
+    let mounted = |names: &[&str]| node("n").set("/status/volumesInUse", json!(names));
+    apply::<Node>(&cache, &mounted(&["kubernetes.io/csi/d^v"]).rv(11), at(2));
+    cache.remove::<Pod>(&uid("uid-a"), at(3));
+    apply::<Node>(&cache, &mounted(&[]).rv(12), at(4));
+    assert_eq!(left(&cache), Some(Left { at: at(4), told: true }));
+}
+
+#[test]
+fn what_was_heard_of_one_holder_is_not_said_of_the_next() {
+    let cache = used();
+    apply::<Pod>(&cache, &user("a", "n", "c").phase("Failed"), at(2));
+    assert!(left(&cache).is_some());
+    apply::<VolumeLease>(&cache, &lease("v", "n/uid-n/b/uid-other").rv(11), at(3));
+    assert_eq!(left(&cache), None);
+    let cache = used();
+    let seen = |cache: &Cache| cache.read().view().volume_lease("v").unwrap().seen;
+    apply::<VolumeLease>(&cache, &lease("v", "n/uid-n/b/uid-a").rv(11), at(3));
+    assert_eq!(seen(&cache), at(1), "the same holder");
+}
+
+#[test]
+fn a_node_that_only_holds_a_volume_is_missed() {
+    let cache = used();
+    cache.remove::<Pod>(&uid("uid-a"), at(2));
+    cache.remove::<Node>(&uid("uid-n"), at(2));
+    assert!(cache.read().view().absence("n").is_some());
+    apply::<VolumeLease>(&cache, &lease("v", "").rv(11), at(3));
+    assert_eq!(cache.read().view().volume_lease("v").unwrap().held, Held::Free);
+    apply::<Pod>(&cache, &pod("z").on("n"), at(4));
+    cache.remove::<Pod>(&uid("uid-z"), at(4));
+    assert!(cache.read().view().absence("n").is_none(), "nobody asks for it any more");
+}

@@ -1,0 +1,321 @@
+//! Five hundred volumes, two controllers that are killed at random, pods that move, nodes that fall silent and boot:
+//! no volume has two owners, none is given away before its owner has ended, and none is left held without a reason.
+//!
+//! What is true is known here: a process writes to its volume from when its node owns it until the test ends it. What the
+//! Leases say is heard on a watch, every version of each.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
+use kube::{Api, Client};
+use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, eventually, observe, seen};
+use serde_json::json;
+
+use super::SOON;
+use super::hosts::{DRIVER, unique};
+
+const VOLUMES: usize = 500;
+const NODES: usize = 10;
+/// For how long things happen.
+const STORM: Duration = Duration::from_secs(40);
+const SPACE: &str = "storm";
+
+/// A node of this name in this life.
+type Life = (String, u32);
+
+/// What is true.
+#[derive(Default)]
+struct Truth {
+    lives: BTreeMap<String, u32>,
+    /// The pod of each volume, until it is told to end.
+    pods: BTreeMap<String, String>,
+    /// Who writes to each volume.
+    writers: BTreeMap<String, Life>,
+    /// Who owned it last, and how often it was broken, as the watch brought it.
+    owners: BTreeMap<String, (Option<Life>, i32)>,
+    wrong: Vec<String>,
+    changes: usize,
+    broken: usize,
+}
+
+impl Truth {
+    /// One version of a Lease.
+    fn hear(&mut self, lease: &Lease) {
+        let volume = lease.metadata.name.clone().unwrap();
+        let spec = lease.spec.clone().unwrap_or_default();
+        let owner = spec.holder_identity.filter(|identity| !identity.is_empty()).map(|identity| {
+            let parts: Vec<&str> = identity.split('/').collect();
+            (parts[0].to_owned(), parts[2].rsplit('-').next().unwrap().parse().unwrap())
+        });
+        let generation = spec.lease_transitions.unwrap_or(0);
+        let (before, broken) = self.owners.get(&volume).cloned().unwrap_or_default();
+        if before == owner && broken == generation {
+            return;
+        }
+        self.changes += 1;
+        if let (Some(before), Some(after)) = (&before, &owner)
+            && before != after
+        {
+            self.wrong.push(format!("{volume} went from {before:?} to {after:?} without being free"));
+        }
+        if let (Some(life), None) = (&before, &owner) {
+            if generation > broken {
+                self.broken += 1;
+                if self.lives[&life.0] == life.1 {
+                    self.wrong.push(format!("{volume} was taken from {life:?}, which lives"));
+                }
+            } else if self.writers.get(&volume) == Some(life) {
+                self.wrong.push(format!("{volume} was given back while {life:?} wrote to it"));
+            }
+        }
+        self.owners.insert(volume, (owner, generation));
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("v{number:03}")
+}
+
+fn node(number: usize) -> String {
+    format!("n{number}")
+}
+
+/// Each volume with its claim, a pod and a place.
+async fn set_up(api: &Client, truth: &Mutex<Truth>) {
+    for number in 0..NODES {
+        truth.lock().unwrap().lives.insert(node(number), 1);
+        objects::create_node(api, &objects::node(&node(number)).with_boot_id("boot-1")).await.unwrap();
+        say(api, truth, &node(number), "True").await;
+    }
+    let made = (0..VOLUMES).map(|number| async move {
+        let name = name(number);
+        let volume: PersistentVolume = serde_json::from_value(json!({
+            "metadata": { "name": name },
+            "spec": { "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" },
+                "csi": { "driver": DRIVER, "volumeHandle": name }, "claimRef": { "namespace": SPACE, "name": name } },
+        })).unwrap();
+        Api::all(api.clone()).create(&PostParams::default(), &volume).await.unwrap();
+        let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+            "metadata": { "name": name }, "spec": { "accessModes": ["ReadWriteOnce"], "volumeName": name,
+                "resources": { "requests": { "storage": "1Gi" } } },
+        })).unwrap();
+        Api::namespaced(api.clone(), SPACE).create(&PostParams::default(), &claim).await.unwrap();
+    });
+    futures::stream::iter(made).buffer_unordered(16).collect::<Vec<_>>().await;
+}
+
+/// What a kubelet says: the volumes that are written to on its node are in use.
+async fn say(api: &Client, truth: &Mutex<Truth>, node: &str, ready: &str) {
+    let (boot, in_use) = {
+        let truth = truth.lock().unwrap();
+        let life = (node.to_owned(), truth.lives[node]);
+        let used =
+            truth.writers.iter().filter(|(_, writer)| **writer == life).map(|(volume, _)| unique(volume));
+        (life.1, used.collect::<Vec<_>>())
+    };
+    let mut status =
+        objects::node(node).with_boot_id(&format!("boot-{boot}")).with_ready(ready).status.unwrap();
+    status.volumes_in_use = Some(in_use);
+    objects::set_node_status(api, node, &status).await.unwrap();
+}
+
+async fn start(api: &Client, truth: &Mutex<Truth>, volume: &str, node: &str) {
+    let mut pod = objects::pod(SPACE, volume).on_node(node);
+    let claim = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": volume } }]);
+    pod.spec.get_or_insert_default().volumes = Some(serde_json::from_value(claim).unwrap());
+    let made = objects::create_pod(api, &pod).await.unwrap();
+    truth.lock().unwrap().pods.insert(volume.to_owned(), made.metadata.uid.unwrap());
+}
+
+/// In order: the process ends, the kubelet says so, the pod goes.
+async fn end(api: &Client, truth: &Mutex<Truth>, volume: &str) {
+    {
+        let mut truth = truth.lock().unwrap();
+        truth.pods.remove(volume);
+        truth.writers.remove(volume);
+    }
+    let over = objects::pod(SPACE, volume).with_phase("Succeeded").status.unwrap();
+    objects::set_pod_status(api, SPACE, volume, &over).await.unwrap();
+    observe::delete_pod(api, SPACE, volume, true).await.unwrap();
+}
+
+/// Every version of every Lease.
+async fn listen(api: Client, truth: Arc<Mutex<Truth>>) {
+    let leases = Api::<Lease>::namespaced(api, "pod-safety-volumes");
+    let mut version = leases.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    loop {
+        let mut stream = leases.watch(&WatchParams::default().timeout(60), &version).await.unwrap().boxed();
+        while let Some(event) = stream.try_next().await.unwrap() {
+            if let WatchEvent::Added(lease) | WatchEvent::Modified(lease) = event {
+                version = lease.metadata.resource_version.clone().unwrap();
+                let mut truth = truth.lock().unwrap();
+                truth.hear(&lease);
+                // A process writes from when the volume is taken for its pod, as after an attach.
+                let volume = lease.metadata.name.clone().unwrap();
+                let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+                if let (Some(life), _) = truth.owners[&volume].clone()
+                    && truth.lives[&life.0] == life.1
+                    && truth.pods.get(&volume).is_some_and(|pod| holder.ends_with(&format!("/{pod}")))
+                {
+                    truth.writers.entry(volume).or_insert(life);
+                }
+            }
+        }
+    }
+}
+
+/// A number that nobody foresees, and that is the same in each run.
+struct Draws(u64);
+
+impl Draws {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % limit
+    }
+}
+
+struct Pair {
+    plane: ControlPlane,
+    kubeconfig: PathBuf,
+    ours: Vec<PodSafety>,
+    kills: usize,
+}
+
+impl Pair {
+    async fn another(&mut self) {
+        let name = format!("pod-safety-{}", self.kills + self.ours.len());
+        let args = [
+            "--controllers=volume-guard",
+            "--leader-elect-lease-duration=3s",
+            "--leader-elect-renew-deadline=2s",
+            "--leader-elect-retry-period=500ms",
+        ];
+        self.ours.push(self.plane.pod_safety(&name, &self.kubeconfig, args).await.unwrap());
+    }
+
+    /// Without a word; its successor is started at once.
+    async fn kill(&mut self, which: usize) {
+        self.ours.remove(which).kill_9().unwrap();
+        self.kills += 1;
+        self.another().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_volumes_have_one_owner_each_whoever_is_killed() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    plane.namespace(SPACE).await.unwrap();
+    let (api, truth) = (plane.admin(), Arc::new(Mutex::new(Truth::default())));
+    set_up(&api, &truth).await;
+    let listening = tokio::spawn(listen(api.clone(), Arc::clone(&truth)));
+    let mut pair = Pair { plane, kubeconfig, ours: Vec::new(), kills: 0 };
+    pair.another().await;
+    pair.another().await;
+    let (api_of, truth_of) = (&api, &*truth);
+    let first = (0..VOLUMES)
+        .map(|number| async move { start(api_of, truth_of, &name(number), &node(number % NODES)).await });
+    futures::stream::iter(first).buffer_unordered(16).collect::<Vec<_>>().await;
+    let mut draws = Draws(20_261_122);
+    let begun = Instant::now();
+    let mut moved = 0;
+    while begun.elapsed() < STORM {
+        match draws.below(20) {
+            0 => pair.kill(draws.below(2)).await,
+            1 => say(&api, &truth, &node(draws.below(NODES)), "Unknown").await,
+            2 | 3 => say(&api, &truth, &node(draws.below(NODES)), "True").await,
+            4 => reboot(&api, &truth, &node(draws.below(NODES))).await,
+            _ => {
+                moved += 1;
+                let (volume, to) = (name(draws.below(VOLUMES)), node(draws.below(NODES)));
+                // What was just moved by a reboot may have no pod.
+                if observe::find_pod(&api, SPACE, &volume).await.unwrap().is_some() {
+                    end(&api, &truth, &volume).await;
+                }
+                start(&api, &truth, &volume, &to).await;
+            }
+        }
+    }
+    settle(&api, &truth).await;
+    listening.abort();
+    let truth = truth.lock().unwrap();
+    println!(
+        "{VOLUMES} volumes, {moved} moves, {} kills, {} changes of owners, of which {} by evidence; {} wrong",
+        pair.kills,
+        truth.changes,
+        truth.broken,
+        truth.wrong.len()
+    );
+    assert_eq!(truth.wrong, Vec::<String>::new());
+    assert!(
+        pair.kills > 0 && truth.broken > 0,
+        "nothing happened: {} kills, {} broken",
+        pair.kills,
+        truth.broken
+    );
+    listening.abort();
+}
+
+/// What runs on the node ends with its life; its kubelet, which is new, runs the pods again.
+async fn reboot(api: &Client, truth: &Mutex<Truth>, node: &str) {
+    {
+        let mut truth = truth.lock().unwrap();
+        truth.writers.retain(|_, (at, _)| at != node);
+        *truth.lives.get_mut(node).unwrap() += 1;
+    }
+    say(api, truth, node, "True").await;
+}
+
+/// When all nodes are well, each volume belongs to the node of its pod, and nothing is refused.
+async fn settle(api: &Client, truth: &Mutex<Truth>) {
+    let all = Api::<Node>::all(api.clone()).list(&ListParams::default()).await.unwrap().items;
+    join_all(all.iter().map(|one| say(api, truth, one.metadata.name.as_deref().unwrap(), "True"))).await;
+    eventually("each volume belongs to the node of its pod", SOON, async || {
+        let pods = Api::<Pod>::namespaced(api.clone(), SPACE)
+            .list(&ListParams::default())
+            .await
+            .map_err(|error| error.to_string())?;
+        let leases =
+            Api::<Lease>::namespaced(api.clone(), "pod-safety-volumes").list(&ListParams::default()).await;
+        let leases: BTreeMap<String, Lease> = leases
+            .map_err(|error| error.to_string())?
+            .items
+            .into_iter()
+            .map(|lease| (lease.metadata.name.clone().unwrap(), lease))
+            .collect();
+        let wrong: Vec<String> = pods
+            .items
+            .iter()
+            .filter_map(|pod| {
+                let (volume, node) = (pod.metadata.name.clone()?, pod.spec.as_ref()?.node_name.clone()?);
+                let lease = leases.get(&volume);
+                let holder =
+                    lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.clone()).unwrap_or_default();
+                let refused = lease
+                    .and_then(|lease| lease.metadata.labels.as_ref())
+                    .is_some_and(|labels| labels.contains_key("pod-safety.dev/held"));
+                (holder.split('/').next() != Some(&*node) || refused)
+                    .then(|| format!("{volume} on {node}: {holder} {refused}"))
+            })
+            .collect();
+        seen(
+            wrong.is_empty() && pods.items.len() == VOLUMES,
+            format!(
+                "{} of {}: {:?}",
+                wrong.len(),
+                pods.items.len(),
+                wrong.iter().take(5).collect::<Vec<_>>()
+            ),
+        )
+    })
+    .await
+    .unwrap();
+}
