@@ -200,7 +200,8 @@ async fn of_a_node_that_is_cut_off_nothing_is_detached_until_it_is_proved_off() 
     let scene = scene().await;
     it_is_taken_before_the_pod_runs(&scene).await;
     what_is_forced_is_refused(&scene).await;
-    with_the_proof_it_moves(&scene).await;
+    let took = with_the_proof_it_moves(&scene).await;
+    println!("from the evidence to Running with its volume elsewhere: {took:?}");
     what_is_ended_in_order_is_given_back_and_costs_two_writes(&scene).await;
     a_lease_that_was_edited_or_deleted_by_hand_is_said_or_taken_anew(&scene).await;
     a_pod_waits_behind_the_gate_until_its_volume_is_free(&scene).await;
@@ -262,7 +263,7 @@ async fn what_is_forced_is_refused(scene: &Scene) {
         .unwrap();
 }
 
-async fn with_the_proof_it_moves(scene: &Scene) {
+async fn with_the_proof_it_moves(scene: &Scene) -> Duration {
     let plane = &scene.plane;
     let power = scene.rigs.file("w1.power");
     apply(plane, &json!({
@@ -286,11 +287,12 @@ async fn with_the_proof_it_moves(scene: &Scene) {
     let proved = Instant::now();
     assert_eq!(std::fs::read_to_string(&power).unwrap().trim(), "off");
     until_runs(scene, "w2", AFTER_PROOF).await;
-    println!("from the evidence to Running with its volume elsewhere: {:?}", proved.elapsed());
+    let took = proved.elapsed();
     let lease = until_held(plane, "data", "w2", false).await;
     assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
     let broken = observe::event(&plane.admin(), "default", "data", "VolumeBroken").await.unwrap();
     assert!(broken.contains("node w1 was switched off: FenceEvidence"), "{broken}");
+    took
 }
 
 async fn what_is_ended_in_order_is_given_back_and_costs_two_writes(scene: &Scene) {
