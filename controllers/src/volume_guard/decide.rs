@@ -121,6 +121,11 @@ impl Case<'_> {
         Decision { intents: vec![Intent::Update(Update::Volume(Box::new(update)))], ..Decision::default() }
     }
 
+    fn several(&self, writers: &[&(&Node, Use<'_>)]) -> VolumeHold {
+        let nodes = writers.iter().map(|(node, _)| node.name.to_string()).collect();
+        VolumeHold::SeveralNodes { volume: Arc::clone(self.name), nodes }
+    }
+
     fn hold(&self, hold: VolumeHold) -> Decision {
         self.key()
             .map_or_else(Decision::default, |key| Decision::hold(Subject::Volume(key), Hold::Volume(hold)))
@@ -200,28 +205,36 @@ pub(super) fn uses<'a>(name: &str, volume: Option<&Volume>, view: &View<'a>) -> 
     uses
 }
 
-/// Nobody's: it becomes that of the node that uses it.
-fn free(case: &Case<'_>, view: &View<'_>) -> Decision {
-    if !case.wanted {
-        return case.write(VolumeChange::Forget);
-    }
+/// The nodes that use a volume, but for those whose life is over: what they did before is over, and evidence about it
+/// was used up by whoever broke the Lease.
+fn users<'a>(case: &Case<'_>, view: &View<'a>) -> Result<Vec<(&'a Node, Use<'a>)>, VolumeHold> {
     let mut users = Vec::new();
     for (name, used) in uses(case.name, case.volume, view) {
         match view.node(&name) {
-            // What it did before its end is over, and evidence about it was used up by whoever broke its Lease.
             Lookup::Known(node) if node.readiness != Readiness::Ready && view.proof_of(node).is_some() => {}
             Lookup::Known(node) => users.push((node, used)),
             Lookup::Absent => {}
             Lookup::Unknown(why) => {
                 let (volume, what) = (Arc::clone(case.name), format!("node {name}, which uses it,"));
-                return case.hold(VolumeHold::Unreadable { volume, what, why: why.to_owned() });
+                return Err(VolumeHold::Unreadable { volume, what, why: why.to_owned() });
             }
         }
     }
-    let writers: Vec<String> =
-        users.iter().filter(|(_, used)| used.writes).map(|(node, _)| node.name.to_string()).collect();
+    Ok(users)
+}
+
+/// Nobody's: it becomes that of the node that uses it.
+fn free(case: &Case<'_>, view: &View<'_>) -> Decision {
+    if !case.wanted {
+        return case.write(VolumeChange::Forget);
+    }
+    let users = match users(case, view) {
+        Ok(users) => users,
+        Err(hold) => return case.hold(hold),
+    };
+    let writers: Vec<_> = users.iter().filter(|(_, used)| used.writes).collect();
     if writers.len() > 1 {
-        return case.hold(VolumeHold::SeveralNodes { volume: Arc::clone(case.name), nodes: writers });
+        return case.hold(case.several(&writers));
     }
     let first = |used: &Use<'_>| used.pods.iter().map(|pod| (pod.bound, pod.uid().clone())).min();
     let chosen = users
@@ -272,6 +285,13 @@ fn held(
     match holding.standing(view, now) {
         Standing::Well(node) => well(case, lease, node, view, now),
         Standing::Registered(node) => case.write(take(case, node, holder.pod.clone())),
+        // The taint says nothing, and its kubelet has: what is unmounted is nobody's.
+        Standing::Tainted(node) if has_left(case, node, view) => well(case, lease, node, view, now),
+        Standing::Tainted(_) => {
+            let mut decision = refuse(case, lease, unproved(case, &holder.node, Doubt::OutOfService));
+            decision.holds.extend(waiting(case, holder, view));
+            decision
+        }
         Standing::Doubted(doubt) => {
             let mut decision = refuse(case, lease, unproved(case, &holder.node, doubt));
             decision.holds.extend(waiting(case, holder, view));
@@ -313,22 +333,13 @@ fn waiting(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Vec<(Subject, H
 
 /// Another node than its holder, which is well, writes to it: attached before we knew of its pod. Who writes is the
 /// owner; where both do, people must know.
-fn elsewhere(
-    case: &Case<'_>,
-    used: &Use<'_>,
-    others: &BTreeMap<Arc<str>, Use<'_>>,
-    node: &Node,
-    view: &View<'_>,
-) -> Option<Decision> {
-    let writers: Vec<_> = others.iter().filter(|(_, used)| used.writes).collect();
-    let (name, writer) = writers.first()?;
-    if used.writes || writers.len() > 1 {
-        let mine = used.writes.then(|| node.name.to_string());
-        let nodes = mine.into_iter().chain(writers.iter().map(|(name, _)| name.to_string())).collect();
-        return Some(case.hold(VolumeHold::SeveralNodes { volume: Arc::clone(case.name), nodes }));
+fn elsewhere(case: &Case<'_>, holder: &Node, users: &[(&Node, Use<'_>)]) -> Option<Decision> {
+    let writers: Vec<_> = users.iter().filter(|(_, used)| used.writes).collect();
+    if writers.len() > 1 {
+        return Some(case.hold(case.several(&writers)));
     }
-    let Lookup::Known(writes) = view.node(name) else { return None };
-    Some(case.write(take(case, writes, first_pod(writer))))
+    let (node, used) = writers.first().filter(|(node, _)| node.uid != holder.uid)?;
+    Some(case.write(take(case, node, first_pod(used))))
 }
 
 /// The pod that was bound first.
@@ -336,13 +347,24 @@ fn first_pod(used: &Use<'_>) -> Option<Uid> {
     used.pods.iter().map(|pod| (pod.bound, pod.uid())).min().map(|(_, uid)| uid.clone())
 }
 
+/// Whether the kubelet of a node has ended all use of a volume, by its own word.
+fn has_left(case: &Case<'_>, node: &Node, view: &View<'_>) -> bool {
+    let used = uses(case.name, case.volume, view).remove(&node.name).unwrap_or_default();
+    let told = view.left(case.name, &node.name).is_some_and(|left| left.told);
+    told && used.pods.is_empty() && !mounts(node, case.volume)
+}
+
 /// Its holder is well: it keeps what it uses, and gives back what it has ended.
 fn well(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now: Mono) -> Decision {
-    let mut all = uses(case.name, case.volume, view);
-    let used = all.remove(&node.name).unwrap_or_default();
-    if let Some(decision) = elsewhere(case, &used, &all, node, view) {
+    let users = match users(case, view) {
+        Ok(users) => users,
+        Err(hold) => return case.hold(hold),
+    };
+    if let Some(decision) = elsewhere(case, node, &users) {
         return decision;
     }
+    let used =
+        users.into_iter().find(|(user, _)| user.uid == node.uid).map(|(_, used)| used).unwrap_or_default();
     if used.attachment || !used.pods.is_empty() || mounts(node, case.volume) {
         return if lease.refused_elsewhere { case.write(VolumeChange::Allow) } else { Decision::default() };
     }

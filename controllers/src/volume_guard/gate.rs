@@ -93,7 +93,7 @@ fn way<'a>(
                 Standing::Over(_) => {
                     Err(waits(name, format!("node {} took it, and is being relieved of it", holder.node)))
                 }
-                Standing::Doubted(_) | Standing::Missing { .. } => Err(waits(
+                Standing::Tainted(_) | Standing::Doubted(_) | Standing::Missing { .. } => Err(waits(
                     name,
                     format!("node {} took it, and nobody has proved that it writes no more", holder.node),
                 )),

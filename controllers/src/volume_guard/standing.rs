@@ -15,6 +15,8 @@ pub(super) enum Standing<'a> {
     Well(&'a Node),
     /// The same machine in the same life, registered anew.
     Registered(&'a Node),
+    /// The same, but for the out-of-service taint, which lets attach/detach take the volume at once.
+    Tainted(&'a Node),
     /// It may still write.
     Doubted(Doubt),
     /// It may still write; its Node is gone, and the quarantine has so long to go.
@@ -51,7 +53,7 @@ impl Holding<'_> {
                 None => Standing::Doubted(Doubt::NotReady),
             };
         }
-        if node.out_of_service { Standing::Doubted(Doubt::OutOfService) } else { Standing::Well(node) }
+        if node.out_of_service { Standing::Tainted(node) } else { Standing::Well(node) }
     }
 }
 

@@ -167,3 +167,39 @@ fn bug_of_two_nodes_that_want_it_the_one_that_writes_is_the_owner() {
     stage.world.remove(Kind::Attachments, "uid-v.b", at(2));
     assert!(stage.v().is_empty());
 }
+
+/// Found by the simulator: under a taint that nobody takes away a Ready node gave back what it had unmounted never.
+#[test]
+fn bug_what_a_tainted_node_has_unmounted_is_given_back() {
+    let tainted = |node: &mut serde_json::Value| {
+        node["spec"]["taints"] =
+            json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute", "value": "x" }]);
+    };
+    let mut stage = held();
+    stage.lease("v", Some(A), true);
+    stage.attachment("v", "a", true);
+    stage.node("a", |node| {
+        tainted(node);
+        in_use(node);
+    });
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    assert_eq!(stage.v(), ["VolumeUnproved"], "it is mounted still");
+    stage.node("a", tainted);
+    assert_eq!(stage.v(), ["allow"]);
+    stage.lease("v", Some(A), false);
+    assert!(stage.v().is_empty(), "it is attached still");
+    stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
+    assert_eq!(stage.v(), ["release"]);
+}
+
+/// What a node that was proved off left attached does not make it the owner again.
+#[test]
+fn bug_the_next_owner_is_not_relieved_of_it_for_what_the_last_one_left() {
+    let mut stage = Stage::new();
+    stage.lease("v", Some("b/uid-b/boot-1/uid-q"), false);
+    stage.pod("q", Some("b"), "c", |_| ());
+    stage.attachment("v", "a", true);
+    stage.node("a", not_ready);
+    stage.proof("boot-1");
+    assert!(stage.v().is_empty());
+}

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::admission::Policies;
 use super::kinds::{Kind, Rules};
 use super::log::Log;
 use super::server::ApiServer;
@@ -60,6 +61,11 @@ impl Etcd {
             log.put(&(index, name.to_owned()), namespace);
         }
         Arc::new(Self { log: Mutex::new(log), servers: Mutex::default(), unimplemented: Mutex::default() })
+    }
+
+    /// From now on these policies are in force.
+    pub(crate) fn enforce(&self, policies: Policies) {
+        self.log.lock().policies = policies;
     }
 
     /// The number of the last write.

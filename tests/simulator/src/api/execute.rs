@@ -5,6 +5,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::admission;
 use super::delete::{Options, delete, delete_one};
 use super::eviction::{bind, carry_out, evict};
 use super::failure::Failure;
@@ -60,6 +61,8 @@ pub(crate) fn execute(
     now: Timestamp,
 ) -> Result<Answer, Failure> {
     check_accept(asked)?;
+    admission::check(log, cached, route, asked)?;
+    let asked = &*admission::mutated(log, route, asked);
     let named = route.name.is_some();
     let sub = route.subresource.as_deref();
     let written =

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::admission::Policies;
 use super::fields;
 use super::kinds::{Kind, Rules};
 use crate::chance::Chance;
@@ -56,6 +57,7 @@ pub(crate) struct Log {
     pub(crate) compacted: u64,
     pub(crate) objects: BTreeMap<Key, Arc<Object>>,
     pub(crate) history: VecDeque<Change>,
+    pub(crate) policies: Policies,
     history_limit: usize,
     chance: Chance,
     names: u64,
@@ -69,6 +71,7 @@ impl Log {
             compacted: 0,
             objects: BTreeMap::new(),
             history: VecDeque::new(),
+            policies: Policies::default(),
             history_limit,
             chance,
             names: 0,

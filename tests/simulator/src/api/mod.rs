@@ -22,6 +22,7 @@
 //! unknown paths, parameters and media types are answered 501 and counted
 //! ([`Etcd::unimplemented`]).
 
+mod admission;
 mod conduct;
 mod delete;
 pub(crate) mod discovery;
@@ -42,6 +43,7 @@ mod server;
 mod watch;
 mod write;
 
+pub use admission::Policies;
 pub use conduct::{Conduct, Course, Disturbance, Fate, Following, Prompt, Reach};
 pub use door::Door;
 pub use etcd::{Etcd, Seen};

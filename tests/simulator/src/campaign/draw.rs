@@ -45,6 +45,7 @@ pub fn draw(seed: u64) -> Plan {
     super::taints::add(&mut plan);
     super::nodes::add(&mut plan);
     super::fencing::add(&mut plan);
+    super::volumes::add(&mut plan);
     plan
 }
 

@@ -8,6 +8,7 @@
 //! | `taints` | the part that is about taints |
 //! | `nodes` | the part that is about nodes that are lost |
 //! | `fencing` | the part that is about fencing, and devices that lie |
+//! | `volumes` | the part that is about exclusive volumes |
 //! | `many` | many seeds on all cores, and what they came to |
 //! | `twins` | plans whose worlds look the same |
 //! | `plant` | bugs that can be planted into what is under test |
@@ -31,6 +32,7 @@ mod plant;
 mod scenarios;
 mod taints;
 mod twins;
+mod volumes;
 
 pub use corpus::{Entry, page, subject};
 pub use draw::draw;
@@ -42,3 +44,4 @@ pub use plan::{Extras, Fault, Keeper, Limit, Manner, Plan, Trouble};
 pub use plant::Plant;
 pub use scenarios::{Scenario, fenced, scenarios};
 pub use twins::twins;
+pub use volumes::Guarding;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::fencing::{Fencing, Malfunction};
+use super::volumes::Guarding;
 
 /// What can happen to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,6 +130,10 @@ pub enum Fault {
     Tolerate { pod: usize, key: usize, seconds: Option<u64> },
     /// A person deletes a pod.
     DeletePod { pod: usize },
+    /// A person deletes a pod, and does not wait for its kubelet.
+    ForceDelete { pod: usize },
+    /// A person makes a pod of another name with the volume of this one.
+    MakePod { pod: usize },
     /// A kubelet evicts a pod: it ends as Failed.
     Evict { pod: usize },
     /// A person makes a workload with a budget: a StatefulSet if its pods keep their
@@ -226,8 +231,10 @@ pub struct Extras {
     /// The volumes of the `StatefulSet` must be attached to a node before a process
     /// there can have them. Without it they are at hand everywhere.
     pub attached_volumes: bool,
-    /// Our guard says whose they are, and admission refuses what its Leases forbid.
-    pub guarded_volumes: bool,
+    /// Our guard says whose they are, and admission refuses what its Leases forbid; they must be attached there, and
+    /// pod-safety looks after nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guarded_volumes: Option<Guarding>,
     /// Each node has a static pod, whose copy its kubelet keeps in the API.
     pub static_pods: bool,
     /// Taints end pods, and kube-controller-manager's node lifecycle controller taints

@@ -126,11 +126,21 @@ pub enum Plant {
     OneLook,
     /// A machine is switched off before that is written down.
     ActsFirst,
+    /// The label by which admission keeps a volume where it is is never written.
+    NeverHolds,
+    /// Leases of volumes are written whatever was written meanwhile.
+    OwnersByForce,
+    /// The generation of a volume stays when its owner is relieved.
+    SameGeneration,
+    /// A volume is given back when its pod is gone, whatever its kubelet says.
+    GoneMeansFree,
+    /// The owner of a volume is a name: no UID, no boot id.
+    OwnersByName,
 }
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 56] = [
+    pub const ALL: [(Self, Invariant); 61] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -187,6 +197,11 @@ impl Plant {
         (Self::ReleasesByName, Invariant::Hygiene),
         (Self::OneLook, Invariant::Fence),
         (Self::ActsFirst, Invariant::Fence),
+        (Self::NeverHolds, Invariant::Storage),
+        (Self::OwnersByForce, Invariant::Hygiene),
+        (Self::SameGeneration, Invariant::Owner),
+        (Self::GoneMeansFree, Invariant::Owner),
+        (Self::OwnersByName, Invariant::Owner),
     ];
 
     /// What it does, in a sentence.
@@ -297,6 +312,17 @@ impl Plant {
             Self::ReleasesByName => "The pods of a fenced node are deleted by their names.",
             Self::OneLook => "The second look at a device is answered from memory of the first.",
             Self::ActsFirst => "A machine is switched off before that is written down.",
+            _ => self.what_of_volumes(),
+        }
+    }
+
+    const fn what_of_volumes(self) -> &'static str {
+        match self {
+            Self::NeverHolds => "The label by which admission keeps a volume where it is is never written.",
+            Self::OwnersByForce => "Leases of volumes are written whatever was written meanwhile.",
+            Self::SameGeneration => "The generation of a volume stays when its owner is relieved.",
+            Self::GoneMeansFree => "A volume is given back when its pod is gone, whatever its kubelet says.",
+            Self::OwnersByName => "The owner of a volume is a name: no UID, no boot id.",
             _ => "",
         }
     }

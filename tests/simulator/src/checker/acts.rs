@@ -98,7 +98,13 @@ impl Acts {
     }
 
     /// Why "the node is gone" is not honest evidence for this act; `None` if it is.
-    fn dishonest(&self, caller: &str, node: &str, sent: Duration, quarantine: Duration) -> Option<String> {
+    pub(super) fn dishonest(
+        &self,
+        caller: &str,
+        node: &str,
+        sent: Duration,
+        quarantine: Duration,
+    ) -> Option<String> {
         let key = (caller.to_owned(), node.to_owned());
         let missed = self.missed.get(&key).map(Vec::as_slice).unwrap_or_default();
         let Some(last) = missed.iter().rev().find(|read| read.at <= sent) else {
@@ -144,6 +150,9 @@ impl Checker {
         state.judge_taints(now, asked, code, changes);
         state.judge_nodes(now, asked, code, changes);
         state.judge_fences(now, asked, code, changes);
+        if state.storage.guarded {
+            state.judge_volumes(now, asked, changes);
+        }
         let removed = changes.iter().any(|change| change.after.is_none());
         for change in changes {
             // A removal sets the grace to zero on its way; one act is judged once.

@@ -13,6 +13,7 @@
 //! | `nodes` | S15, S16, L6, L11: which nodes are called lost, when, and for how long |
 //! | `fences` | S10, L3: who is switched off, by which intent, and what is made of it |
 //! | `storage` | S8: at most one writer per volume |
+//! | `volumes` | S17, L12: whose an exclusive volume is |
 //! | `liveness` | L1, L9: what is proved gone is removed in time, what is not has a reason |
 //! | `twins` | S3: what a process under test saw and did, to compare with another run |
 //! | `probes` | what must happen sometimes, and how often |
@@ -36,6 +37,7 @@ mod rest;
 mod storage;
 mod taints;
 mod twins;
+mod volumes;
 
 #[cfg(test)]
 mod tests;
@@ -90,6 +92,8 @@ pub enum Invariant {
     Heard,
     /// S16: what says that a node is lost stays until it is heard.
     Kept,
+    /// S17: an exclusive volume is one life's at a time, until that has ended.
+    Owner,
     /// L1: what is proved gone is removed in time.
     Liveness,
     /// L3: an incident comes to its end, and what is proved is used.
@@ -108,6 +112,8 @@ pub enum Invariant {
     Evicted,
     /// L11: a node that is silent is called lost in time, and given up in its turn.
     Lost,
+    /// L12: no volume is held, and no pod waits for one, without a reason.
+    Free,
     /// The simulator itself does not know what to do.
     Simulator,
 }
@@ -131,6 +137,7 @@ impl std::fmt::Display for Invariant {
             Self::Tolerance => "S14 tolerance",
             Self::Heard => "S15 heard",
             Self::Kept => "S16 kept",
+            Self::Owner => "S17 owner",
             Self::Liveness => "L1 liveness",
             Self::Ended => "L3 ended",
             Self::Rest => "L4 rest",
@@ -140,6 +147,7 @@ impl std::fmt::Display for Invariant {
             Self::Reported => "L9 reported",
             Self::Evicted => "L10 evicted",
             Self::Lost => "L11 lost",
+            Self::Free => "L12 free",
             Self::Simulator => "simulator",
         })
     }
@@ -196,6 +204,8 @@ struct State {
     storage: storage::Storage,
     taints: taints::Taints,
     nodes: nodes::Nodes,
+    owners: volumes::Owners,
+    quarantine: Duration,
     fences: fences::Fences,
     tape: Vec<Moment>,
     requests: requests::Requests,
@@ -231,6 +241,8 @@ impl Checker {
             storage: storage::Storage::default(),
             taints: taints::Taints::default(),
             nodes: nodes::Nodes::default(),
+            owners: volumes::Owners::default(),
+            quarantine: promise.quarantine,
             fences: fences::Fences::default(),
             tape: Vec::new(),
             requests: requests::Requests::default(),

@@ -21,6 +21,8 @@ pub(crate) struct Process {
     /// the Node vouched for the machine. Or: its kubelet began with the past, and
     /// started it when its pod was gone. Both are named in docs/proof.md.
     pub(crate) vouched_for: bool,
+    /// A person removed its pod and did not wait for its end.
+    pub(crate) forced: bool,
 }
 
 /// The processes that can write: running, on machines that have power. One on a
@@ -62,7 +64,8 @@ impl Checker {
         // kubernetes#59848: a kubelet that starts lists its pods from an API server
         // that lags. No evidence about the old process can prevent a new one.
         let from_the_past = state.acts.is_removed(&uid);
-        let new = Process { identity, uid, node, boot, started: now, vouched_for: from_the_past };
+        let new =
+            Process { identity, uid, node, boot, started: now, vouched_for: from_the_past, forced: false };
         let others: Vec<_> = state
             .processes
             .running
@@ -77,6 +80,11 @@ impl Checker {
         for other in others.into_iter().filter(|_| !from_the_past) {
             if other.vouched_for {
                 state.probe("person vouched for a machine that still ran: S1 not owed");
+                continue;
+            }
+            if other.forced && other.node == new.node {
+                // A volume shuts out nodes, not pods.
+                state.probe("a person did not wait for a process on the same node: S1 not owed");
                 continue;
             }
             let what = format!(
@@ -94,6 +102,11 @@ impl Checker {
         let number = ledger.next;
         ledger.running.insert(number, new);
         number
+    }
+
+    /// A person removes the pod with this UID, and does not wait.
+    pub(crate) fn is_forced(&self, uid: &str) {
+        self.state.lock().processes.of_uid(uid).for_each(|process| process.forced = true);
     }
 
     pub(crate) fn process_ends(&self, number: u64, why: &str) {

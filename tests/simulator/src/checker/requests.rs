@@ -63,9 +63,9 @@ pub(super) fn is_lease_of_ours(path: &str) -> bool {
 
 /// The same for an incident of fencing: each of its steps is written before and after.
 const MANY_OF_A_FENCE: u32 = 25;
-/// What only the leader may write: pods, nodes, the numbers of budgets, and what is fenced.
+/// What only the leader may write: pods, nodes, the numbers of budgets, what is fenced, and whose volumes are.
 fn is_guarded(method: &http::Method, path: &str) -> bool {
-    let guarded = ["/pods/", "/nodes/", "/poddisruptionbudgets/", "/pod-safety.dev/"];
+    let guarded = ["/pods/", "/nodes/", "/poddisruptionbudgets/", "/pod-safety.dev/", "/pod-safety-volumes/"];
     *method != http::Method::GET && guarded.into_iter().any(|part| path.contains(part))
 }
 

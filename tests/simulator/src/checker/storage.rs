@@ -15,6 +15,8 @@ const WITH_VOLUME: &str = "default/data-";
 
 #[derive(Debug, Default)]
 struct Volume {
+    /// Where it ran.
+    node: String,
     /// The pod whose process wrote last.
     writer: String,
     /// Pods whose place another has taken.
@@ -25,12 +27,48 @@ struct Volume {
 
 #[derive(Debug, Default)]
 pub(super) struct Storage {
+    /// Our guard says whose they are.
+    pub(super) guarded: bool,
+    /// The storage refuses whoever is not where a volume was attached last.
+    excludes: bool,
     volumes: BTreeMap<String, Volume>,
+    /// The volumes of pods that are not called after theirs: identities of one and of the other.
+    shares: BTreeMap<String, String>,
     /// Where each volume was attached last, and when.
     attached: BTreeMap<String, (String, Duration)>,
 }
 
+impl Storage {
+    /// The volume of a process, if it has one: the identity after which that is called.
+    pub(super) fn volume_of<'a>(&'a self, identity: &'a str) -> Option<&'a str> {
+        let volume = self.shares.get(identity).map_or(identity, String::as_str);
+        volume.starts_with(WITH_VOLUME).then_some(volume)
+    }
+
+    fn shuts_out(&self, process: &Process) -> bool {
+        let at = self.volume_of(&process.identity).and_then(|volume| self.attached.get(volume));
+        self.excludes && at.is_some_and(|(node, _)| *node != *process.node)
+    }
+}
+
 impl Checker {
+    /// Volumes have owners; and the storage itself may shut out all other nodes.
+    pub(crate) fn volumes_are_guarded(&self, excludes: bool) {
+        let storage = &mut self.state.lock().storage;
+        (storage.guarded, storage.excludes) = (true, excludes);
+    }
+
+    /// A pod was made with the volume of another one.
+    pub(crate) fn shares_volume(&self, identity: &str, of: &str) {
+        self.state.lock().storage.shares.insert(identity.to_owned(), of.to_owned());
+    }
+
+    /// The volume of a process, if it has one: the name of the pod after which that is called.
+    pub(crate) fn volume_of(&self, identity: &str) -> Option<String> {
+        let state = self.state.lock();
+        state.storage.volume_of(identity)?.rsplit('/').next().map(str::to_owned)
+    }
+
     /// Somebody attached a volume to a node: nobody on another may write to it.
     pub(crate) fn volume_is_attached(&self, identity: &str, node: &str) {
         let now = self.now();
@@ -39,11 +77,18 @@ impl Checker {
         if before.is_some_and(|(before, _)| before != node) {
             state.probe("a volume was attached to its next node");
         }
-        let elsewhere = |process: &&Process| process.identity == identity && *process.node != *node;
+        let storage = &state.storage;
+        let elsewhere = |process: &&Process| {
+            storage.volume_of(&process.identity) == Some(identity) && *process.node != *node
+        };
         let others: Vec<_> = state.processes.running().filter(elsewhere).cloned().collect();
         for process in others {
             if process.vouched_for {
                 state.probe("person vouched for a machine that still had a volume: S8 not owed");
+                continue;
+            }
+            if state.storage.excludes {
+                state.probe("the storage shut a writer out");
                 continue;
             }
             let what = format!(
@@ -67,20 +112,31 @@ impl Checker {
         let writers: Vec<_> = state
             .processes
             .running()
-            .filter(|process| process.identity.starts_with(WITH_VOLUME) && !is_frozen(&process.node))
+            .filter(|process| {
+                state.storage.volume_of(&process.identity).is_some() && !is_frozen(&process.node)
+            })
             .cloned()
             .collect();
         for process in writers {
-            let volume = state.storage.volumes.entry(process.identity.clone()).or_default();
+            if state.storage.shuts_out(&process) {
+                state.probe("the storage refused a write");
+                continue;
+            }
+            let guarded = state.storage.guarded;
+            let identity = state.storage.volume_of(&process.identity).unwrap_or_default().to_owned();
+            let volume = state.storage.volumes.entry(identity).or_default();
             if volume.writer == process.uid {
                 continue;
             }
             if !volume.displaced.contains(&process.uid) {
                 let before = std::mem::replace(&mut volume.writer, process.uid);
+                volume.node = process.node.to_string();
                 volume.displaced.insert(before);
                 state.probe("a volume got its next writer");
             } else if !volume.told.insert(process.uid.clone()) {
                 continue;
+            } else if guarded && volume.node == *process.node {
+                state.probe("two pods of one node share a volume");
             } else if process.vouched_for {
                 state.probe("person vouched for a machine that still wrote: S8 not owed");
             } else {

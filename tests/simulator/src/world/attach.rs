@@ -17,6 +17,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ask::{Answer, ask};
+use super::guarded::{meant, volume_of};
 use super::host::Host;
 use super::kcm_nodes::ready;
 use super::run::World;
@@ -26,13 +27,11 @@ use super::word;
 const LOOK_EACH: Duration = Duration::from_secs(1);
 /// `reconcilerMaxWaitForUnmountDuration`.
 const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(360);
+/// `initialDurationBeforeRetry` and `maxDurationBeforeRetry`.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(122);
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-
-/// Whether the pod of this name has a volume.
-pub(super) fn has_volume(pod: &str) -> bool {
-    pod.starts_with("data-")
-}
 
 /// The path of an attachment.
 pub(super) fn attachment(volume: &str, node: &str) -> String {
@@ -49,6 +48,10 @@ pub(crate) struct AttachDetach {
     attached: BTreeMap<Place, Option<Duration>>,
     /// What waits for a volume that is attached elsewhere.
     waiting: BTreeSet<Place>,
+    /// What was to be detached and could not be: upstream calls that uncertain, and keeps nobody else from it (hole H-7).
+    uncertain: BTreeSet<Place>,
+    /// What was refused, until when it is not tried again, and how long that pause was.
+    refused: BTreeMap<Place, (Duration, Duration)>,
     /// What each kubelet last said to use. A Node that is gone says nothing new.
     in_use: BTreeMap<String, BTreeSet<String>>,
     /// Up to which version.
@@ -57,8 +60,15 @@ pub(crate) struct AttachDetach {
 
 impl AttachDetach {
     pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>) {
-        let (attached, waiting, in_use) = Default::default();
-        let mut controller = Self { world: Arc::clone(world), attached, waiting, in_use, heard: 0 };
+        let mut controller = Self {
+            world: Arc::clone(world),
+            attached: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            uncertain: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            in_use: BTreeMap::new(),
+            heard: 0,
+        };
         let env = host.env();
         host.env().spawner.spawn(
             "attach-detach",
@@ -94,12 +104,16 @@ impl AttachDetach {
             self.detach(place, now.saturating_sub(since), node).await;
         }
         for place in wanted {
-            if self.attached.contains_key(&place) {
+            if self.attached.contains_key(&place) && !self.uncertain.contains(&place) {
                 continue;
             }
-            if self.attached.keys().any(|(volume, _)| *volume == place.0) {
+            let holds = |other: &&Place| other.0 == place.0 && !self.uncertain.contains(*other);
+            if self.attached.keys().any(|other| holds(&other)) {
                 if self.waiting.insert(place) {
                     self.world.checker.probe("an attachment waits: the volume is attached elsewhere");
+                    if self.world.with.guarded_volumes.is_some() {
+                        self.world.checker.note("an attachment waits");
+                    }
                 }
                 continue;
             }
@@ -128,13 +142,19 @@ impl AttachDetach {
             "metadata": { "name": format!("{volume}.{node}") },
             "spec": { "attacher": "hollow", "nodeName": node, "source": { "persistentVolumeName": volume } },
         });
-        if !matches!(self.ask("POST", ATTACHMENTS, Some(object)).await, Some((201 | 409, _))) {
+        if self.pauses(&place) {
             return;
+        }
+        match self.ask("POST", ATTACHMENTS, Some(object)).await {
+            Some((201 | 409, _)) => {}
+            answer => return self.failed(place, answer, "an attachment was refused by admission"),
         }
         self.world.checker.volume_is_attached(&format!("default/{volume}"), node);
         let attached = json!({ "status": { "attached": true } });
         self.ask("PATCH", &format!("{path}/status"), Some(attached)).await;
         self.waiting.remove(&place);
+        self.uncertain.remove(&place);
+        self.refused.remove(&place);
         self.attached.insert(place, None);
     }
 
@@ -156,8 +176,17 @@ impl AttachDetach {
                 _ => return,
             }
         }
-        if !matches!(self.ask("DELETE", &attachment(volume, name), None).await, Some((200 | 404, _))) {
+        if self.pauses(&place) {
             return;
+        }
+        match self.ask("DELETE", &attachment(volume, name), None).await {
+            Some((200 | 404, _)) => {}
+            answer => {
+                if matches!(answer, Some((403, _))) {
+                    self.uncertain.insert(place.clone());
+                }
+                return self.failed(place, answer, "a detachment was refused by admission");
+            }
         }
         if used {
             self.world.checker.note(format!("{volume} is detached by force from {name}"));
@@ -168,23 +197,40 @@ impl AttachDetach {
             "a volume was detached"
         });
         self.attached.remove(&place);
+        self.uncertain.remove(&place);
+        self.refused.remove(&place);
+    }
+
+    /// Whether it was refused a short while ago.
+    fn pauses(&self, place: &Place) -> bool {
+        let now = self.world.checker.now();
+        self.refused.get(place).is_some_and(|(until, _)| now < *until)
+    }
+
+    /// What admission refuses is tried again after a pause that doubles, as upstream.
+    fn failed(&mut self, place: Place, answer: Option<Answer>, refused: &str) {
+        let Some((403, _)) = answer else { return };
+        self.world.checker.probe(refused);
+        let pause =
+            self.refused.get(&place).map_or(FIRST_PAUSE, |(_, pause)| (*pause * 2).min(LONGEST_PAUSE));
+        self.refused.insert(place, (self.world.checker.now() + pause, pause));
     }
 }
 
 /// Where a pod's volume is wanted: a pod that ended, or that is deleted and reports
 /// no running container, wants nothing (hole H-8).
 fn wanted(pod: &Value) -> Option<Place> {
-    let (volume, node) = (word(pod, "/metadata/name"), word(pod, "/spec/nodeName"));
+    let (volume, node) = (volume_of(pod)?, word(pod, "/spec/nodeName"));
     let ended = matches!(word(pod, "/status/phase"), "Failed" | "Succeeded");
     let runs = pod.pointer("/status/containerStatuses/0/state/running").is_some();
     let leaves = pod.pointer("/metadata/deletionTimestamp").is_some() && !runs;
-    let wants = has_volume(volume) && !node.is_empty() && !ended && !leaves;
+    let wants = !node.is_empty() && !ended && !leaves;
     wants.then(|| (volume.to_owned(), node.to_owned()))
 }
 
 fn in_use(node: &Value) -> BTreeSet<String> {
     let used = node.pointer("/status/volumesInUse").and_then(Value::as_array).into_iter().flatten();
-    used.filter_map(|volume| volume.as_str().map(str::to_owned)).collect()
+    used.filter_map(Value::as_str).map(|volume| meant(volume).to_owned()).collect()
 }
 
 fn is_out_of_service(node: &Value) -> bool {

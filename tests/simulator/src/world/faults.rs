@@ -189,6 +189,8 @@ impl World {
             Fault::DeletePod { pod } => {
                 self.person("DELETE", &format!("/api/v1/namespaces/default/pods/data-{pod}"), None).await;
             }
+            Fault::ForceDelete { pod } => self.force_delete(*pod).await,
+            Fault::MakePod { pod } => self.make_pod(*pod).await,
             Fault::Evict { pod } => {
                 let pod = self.etcd.object("Pod", &format!("default/data-{pod}"));
                 let uid = pod.map(|pod| super::word(&pod, "/metadata/uid").to_owned());

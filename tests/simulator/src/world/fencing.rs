@@ -17,9 +17,9 @@ const NAMESPACE: &str = "kube-system";
 /// The label by which a policy chooses its node.
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// The kinds that are served where nodes are fenced.
+/// The kinds that are served where nodes are fenced, or volumes guarded: by their evidence.
 pub(super) fn kinds(plan: &Plan) -> Vec<Kind> {
-    if plan.with.fencing.is_none() {
+    if plan.with.fencing.is_none() && plan.with.guarded_volumes.is_none() {
         return Vec::new();
     }
     vec![

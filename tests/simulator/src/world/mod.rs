@@ -16,6 +16,7 @@
 //! | `planted_taints` | what they make of deletions for taints |
 //! | `planted_nodes` | what they make of nodes that are lost |
 //! | `planted_fencing` | what they make of fencing |
+//! | `planted_volumes` | what they make of the owners of volumes |
 //! | `strike` | one thing that happens exactly at one call or event of a process |
 //! | `baseline` | what people use today |
 //! | `kcm` | the baseline: kube-controller-manager's PodGC |
@@ -25,6 +26,7 @@
 //! | `switch` | power switches of people, which lie |
 //! | `devices` | fence devices, and how processes under test reach them |
 //! | `fencing` | policies and devices of a world, and what goes wrong with them |
+//! | `guarded` | volumes with objects, claims and owners, and who asks for them |
 //! | `kcm_budgets` | the baseline: kube-controller-manager's disruption controller |
 //! | `shops` | workloads with a disruption budget, and their readiness |
 //! | `drain` | people who evict |
@@ -45,6 +47,7 @@ mod devices;
 mod drain;
 mod faults;
 mod fencing;
+mod guarded;
 mod host;
 mod kcm;
 mod kcm_budgets;
@@ -57,6 +60,7 @@ mod planted_budgets;
 mod planted_fencing;
 mod planted_nodes;
 mod planted_taints;
+mod planted_volumes;
 mod replica;
 mod run;
 mod script;

@@ -17,7 +17,7 @@ use crate::campaign::Plant;
 const STORM: usize = 200;
 
 /// Changes the body of a request, if it has one.
-fn edit(parts: &mut Parts, change: impl FnOnce(&mut Value)) {
+pub(super) fn edit(parts: &mut Parts, change: impl FnOnce(&mut Value)) {
     if let Ok(mut body) = serde_json::from_slice::<Value>(&parts.body) {
         change(&mut body);
         parts.body = body.to_string().into();
@@ -25,7 +25,7 @@ fn edit(parts: &mut Parts, change: impl FnOnce(&mut Value)) {
 }
 
 /// Takes a field out of everything that says which object is meant.
-fn forget(parts: &mut Parts, field: &str) {
+pub(super) fn forget(parts: &mut Parts, field: &str) {
     edit(parts, |body| {
         for object in ["metadata", "preconditions"] {
             if let Some(object) = body.get_mut(object).and_then(Value::as_object_mut) {
@@ -63,6 +63,7 @@ impl Seam {
     pub(super) fn tampered(&self, mut parts: Parts) -> Parts {
         let Some(plant) = self.plant else { return parts };
         let writes = parts.is_write_to_pod();
+        self.mistakes_owner(plant, &mut parts);
         match plant {
             Plant::NoUid if writes => forget(&mut parts, "uid"),
             Plant::NoVersion if writes => forget(&mut parts, "resourceVersion"),
@@ -257,6 +258,7 @@ impl Seam {
                     | Plant::LiftsUnread
                     | Plant::ActsFirst
                     | Plant::ReleasesByName
+                    | Plant::GoneMeansFree
             )
         )
     }
@@ -284,6 +286,9 @@ impl Seam {
         }
         self.told_of_nodes(&event);
         self.told_of_fences(&event);
+        if of_pods {
+            self.told_of_users(&event);
+        }
         let ends = self.plant == Some(Plant::RemovesTerminating) && of_pods && says("\"deletionTimestamp\"");
         let gone = self.plant == Some(Plant::GoneMeansEnded) && of_nodes && says("\"type\":\"DELETED\"");
         if ends || gone {

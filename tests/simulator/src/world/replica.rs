@@ -64,7 +64,7 @@ impl Settings {
             taints: world.with.taints,
             nodes: world.with.nodes,
             fencing: world.with.fencing.is_some(),
-            volumes: world.with.guarded_volumes,
+            volumes: world.with.guarded_volumes.is_some(),
             ..Self::SHIPPED
         };
         match plant {

@@ -286,6 +286,7 @@ impl World {
             peers.env().spawner.spawn("power", Box::pin(async move { world.power_on(node).await }));
         }
         self.install_devices().await;
+        self.install_volumes().await;
         Workloads::start(self, peers, plan.pods, Duration::from_secs(plan.lease_collected_after));
         super::volumes::start(self, peers);
         if plan.with.attached_volumes {

@@ -77,9 +77,9 @@ impl Parts {
         self.method == Method::GET && evidence && !self.target.contains('?')
     }
 
-    /// A write from which something follows: renewals of a Lease and Events are none.
+    /// A write from which something follows: renewals of our leadership and Events are none.
     fn is_of_weight(&self) -> bool {
-        let none = ["/events", "/leases"];
+        let none = ["/events", "/kube-system/leases"];
         self.method != Method::GET && none.into_iter().all(|part| !self.path().contains(part))
     }
 

@@ -60,6 +60,10 @@ impl World {
             return;
         }
         self.checker.check_outstanding();
+        if self.with.guarded_volumes.is_some() {
+            let all = |kind| self.etcd.objects(kind);
+            self.checker.check_owners(&all("Lease"), &all("Pod"), &all("Node"), &self.holds());
+        }
         if self.chance.below(WATCHED_EACH, "rest", "watched", 0) == 0 {
             self.rest().await;
             self.lose_the_leader().await;

@@ -11,6 +11,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ask::ask;
+use super::fencing::HOSTNAME;
+use super::guarded::claims;
 use super::host::Host;
 use super::run::World;
 use super::word;
@@ -88,6 +90,9 @@ impl Workloads {
             pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet",
                 "name": "data", "uid": "data", "controller": true }]);
         }
+        if self.world.with.guarded_volumes.is_some() && name.starts_with("data-") {
+            pod["spec"]["volumes"] = claims(name);
+        }
         self.ask("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
     }
 
@@ -127,9 +132,14 @@ impl Workloads {
         let names: Vec<String> =
             nodes.iter().filter(ready).map(|node| word(node, "/metadata/name").to_owned()).collect();
         let waits = |pod: &Value| {
-            word(pod, "/spec/nodeName").is_empty() && word(pod, "/spec/schedulerName") == "default-scheduler"
+            word(pod, "/spec/nodeName").is_empty()
+                && word(pod, "/spec/schedulerName") == "default-scheduler"
+                && pod.pointer("/spec/schedulingGates/0").is_none()
         };
         for pod in self.world.etcd.objects_that("Pod", waits) {
+            let pin = pod.pointer("/spec/nodeSelector").and_then(|labels| labels.get(HOSTNAME)?.as_str());
+            let names: Vec<&String> =
+                names.iter().filter(|name| pin.is_none_or(|pin| pin == name.as_str())).collect();
             if names.is_empty() || pod.pointer("/metadata/deletionTimestamp").is_some() {
                 continue;
             }

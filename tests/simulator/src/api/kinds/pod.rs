@@ -198,6 +198,17 @@ fn with_changeable(new: &Value, old: &Value) -> Value {
     for key in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
         copy(&mut munged, old, &["spec"], key);
     }
+    // Where a pod that is not let to the scheduler yet may go can still be narrowed.
+    let gated = !list(old, &["spec", "schedulingGates"]).is_empty();
+    let before = at(old, &["spec", "nodeSelector"]).and_then(Value::as_object);
+    let after = at(new, &["spec", "nodeSelector"]);
+    let keeps = before
+        .into_iter()
+        .flatten()
+        .all(|(key, value)| after.and_then(|after| after.get(key)) == Some(value));
+    if gated && keeps {
+        copy(&mut munged, old, &["spec"], "nodeSelector");
+    }
     for key in ["containers", "initContainers"] {
         let before = list(old, &["spec", key]).to_vec();
         let Some(after) = munged.pointer_mut(&format!("/spec/{key}")).and_then(Value::as_array_mut) else {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::attach::{attachment, has_volume};
-use super::{Kubelet, is_ended, word};
+use super::super::attach::attachment;
+use super::super::guarded::volume_of;
+use super::{Kubelet, is_ended};
 
 impl Kubelet {
     /// What it uses or is about to use (`GetVolumesInUse`).
@@ -16,13 +17,13 @@ impl Kubelet {
             .checker
             .processes_on(&self.node)
             .into_iter()
-            .map(|(_, process)| process.identity.rsplit('/').next().unwrap_or_default().to_owned());
+            .filter_map(|(_, process)| self.world.checker.volume_of(&process.identity));
         let pods = self.pods.lock();
         let stays =
             |pod: &&Arc<Value>| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(pod);
         let wanted = pods.iter().flat_map(|pods| pods.values()).filter(stays);
-        let wanted = wanted.map(|pod| word(pod, "/metadata/name").to_owned());
-        let mut volumes: Vec<String> = used.chain(wanted).filter(|name| has_volume(name)).collect();
+        let wanted = wanted.filter_map(|pod| volume_of(pod)).map(str::to_owned);
+        let mut volumes: Vec<String> = used.chain(wanted).map(|volume| self.world.reported(volume)).collect();
         volumes.sort();
         volumes.dedup();
         volumes
@@ -45,10 +46,7 @@ impl Kubelet {
 
     /// Whether the pod has what it needs to start.
     pub(super) async fn is_mounted(&self, pod: &Value) -> bool {
-        let name = word(pod, "/metadata/name");
-        if !self.world.with.attached_volumes || !has_volume(name) {
-            return true;
-        }
+        let Some(name) = volume_of(pod).filter(|_| self.world.with.attached_volumes) else { return true };
         if !self.report_volumes().await {
             return false;
         }

@@ -1,0 +1,79 @@
+//! What the chart's admission policies for exclusive volumes do, in clusters that have them: `volume-held` refuses,
+//! `volume-gate` adds our scheduling gate. Policies read their parameters from the cache of their API server, however
+//! old that is.
+
+use std::borrow::Cow;
+
+use http::Method;
+use pod_safety_shared::model::{HELD_LABEL, VOLUME_GATE, VOLUME_LEASES};
+use serde_json::{Value, json};
+
+use super::failure::Failure;
+use super::fields::{at, list, text};
+use super::kinds::Rules;
+use super::log::Log;
+use super::read::Cached;
+use super::route::{Asked, Route};
+
+/// The policies of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policies {
+    /// `volume-held`.
+    pub volume_held: bool,
+    /// `volume-gate`.
+    pub volume_gate: bool,
+}
+
+/// The request as the policies change it.
+pub(super) fn mutated<'a>(log: &Log, route: &Route, asked: &'a Asked) -> Cow<'a, Asked> {
+    let creates = asked.method == Method::POST && route.name.is_none() && route.kind.rules == Rules::Pod;
+    if !creates || !log.policies.volume_gate {
+        return Cow::Borrowed(asked);
+    }
+    let Ok(mut pod) = serde_json::from_slice::<Value>(&asked.body) else { return Cow::Borrowed(asked) };
+    let claims =
+        |volume: &Value| volume.get("persistentVolumeClaim").is_some() || volume.get("ephemeral").is_some();
+    let gate = |gate: &Value| text(gate, &["name"]) == VOLUME_GATE;
+    let mut gates = list(&pod, &["spec", "schedulingGates"]).to_vec();
+    let bound = !text(&pod, &["spec", "nodeName"]).is_empty();
+    if bound || gates.iter().any(gate) || !list(&pod, &["spec", "volumes"]).iter().any(claims) {
+        return Cow::Borrowed(asked);
+    }
+    gates.push(json!({ "name": VOLUME_GATE }));
+    pod["spec"]["schedulingGates"] = gates.into();
+    Cow::Owned(Asked { body: pod.to_string().into(), ..asked.clone() })
+}
+
+/// Whether a VolumeAttachment may be made or deleted.
+pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &Asked) -> Result<(), Failure> {
+    if !log.policies.volume_held || route.kind.rules != Rules::Attachment {
+        return Ok(());
+    }
+    let (attachment, deletes) = match (&asked.method, &route.name) {
+        (&Method::POST, None) => (serde_json::from_slice(&asked.body).unwrap_or_default(), false),
+        (&Method::DELETE, Some(name)) => match log.get(&route.key(name)) {
+            Some(found) => (Value::clone(&found.value), true),
+            None => return Ok(()),
+        },
+        _ => return Ok(()),
+    };
+    let volume = text(&attachment, &["spec", "source", "persistentVolumeName"]);
+    let Some(leases) = log.kinds.iter().position(|kind| kind.rules == Rules::Lease) else { return Ok(()) };
+    let Some(lease) = cached.objects.get(&(leases, format!("{VOLUME_LEASES}/{volume}"))) else {
+        return Ok(());
+    };
+    if at(&lease.value, &["metadata", "labels", HELD_LABEL]).and_then(Value::as_str) != Some("true") {
+        return Ok(());
+    }
+    let identity = text(&lease.value, &["spec", "holderIdentity"]);
+    let holder = identity.split_once('/').map_or("", |(holder, _)| holder);
+    let node = text(&attachment, &["spec", "nodeName"]);
+    if !holder.is_empty() && deletes != (node == holder) {
+        return Ok(());
+    }
+    let what = if deletes { "detached from" } else { "attached to" };
+    let why =
+        format!("ValidatingAdmissionPolicy 'volume-held' denied request: {volume} is not {what} {node}");
+    let name = text(&attachment, &["metadata", "name"]);
+    Err(Failure::forbidden(&route.kind, name, &why, &[]))
+}

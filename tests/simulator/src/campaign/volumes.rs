@@ -1,0 +1,103 @@
+//! The part of a drawn plan that is about exclusive volumes: whose they are when nodes are lost, and who asks for them
+//! meanwhile.
+
+use serde::{Deserialize, Serialize};
+
+use super::fencing::Fencing;
+use super::plan::{Fault, Keeper, Plan};
+use crate::chance::{Chance, Draws};
+
+/// How the volumes of a world are guarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Guarding {
+    /// Pods with claims come into being behind our gate.
+    pub gate: bool,
+    /// The storage itself refuses whoever writes from another node than the one to which it attached a volume last.
+    pub excludes: bool,
+}
+
+/// One seed of so many has guarded volumes: one that has neither budgets nor taints nor fencing of its own.
+const EACH: u64 = 12;
+const GUARDED: u64 = 2;
+/// When the first node may be lost: the pods run.
+const BEGIN: u64 = 28;
+/// So long before the healing nothing begins any more.
+const SPARE: u64 = 5;
+/// The healing of these plans: volumes are detached by force six minutes after nobody wants them.
+const HEAL: u64 = 560;
+
+/// Adds guarded volumes to the plan of some seeds. Drawn from a chance of their own: the rest of the plan is what it was.
+pub(super) fn add(plan: &mut Plan) {
+    if plan.seed % EACH != GUARDED {
+        return;
+    }
+    let mut draws = Draws::new(Chance::new(plan.seed).part("volumes", 0));
+    plan.with.attached_volumes = true;
+    plan.with.guarded_volumes = Some(Guarding { gate: draws.percent(60), excludes: draws.percent(25) });
+    plan.with.nodes = Keeper::Ours;
+    plan.with.taints = true;
+    plan.with.fencing = draws.percent(50).then(|| Fencing {
+        always: draws.percent(60),
+        tells: draws.percent(60),
+        required: draws.percent(40),
+        backup: draws.percent(40),
+        power_on: draws.percent(75),
+    });
+    if draws.percent(50) {
+        plan.faults.retain(|(_, fault)| fault.troubles_control().is_none());
+    }
+    if draws.percent(70) {
+        plan.faults
+            .retain(|(_, fault)| !matches!(fault, Fault::DeleteNode { .. } | Fault::FenceByHand { .. }));
+    }
+    // Of two nodes one that is lost is half of all: rather we are cut off.
+    plan.nodes = plan.nodes.max(3);
+    plan.heal_at = HEAL;
+    for _ in 0..1 + draws.below(2) {
+        let faults = incident(plan, &mut draws);
+        plan.faults.extend(faults);
+    }
+    let last = plan.heal_at - SPARE;
+    plan.faults.iter_mut().for_each(|(at, _)| *at = (*at).min(last));
+    plan.faults.sort_by_key(|(at, _)| *at);
+}
+
+/// A node is lost, or only slow to end what it runs; people do not wait for it, and others want its volumes.
+fn incident(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
+    let at = BEGIN + draws.below(100);
+    let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+    let seconds = 60 + draws.below(430);
+    let lost = match draws.below(7) {
+        0 => Fault::PowerOff { node, back: draws.percent(60).then_some(seconds) },
+        1 => Fault::Freeze { node, seconds },
+        2 => Fault::KillKubelet { node, seconds },
+        3 => Fault::StuckProcesses { node, seconds },
+        4 => Fault::DeafKubelet { node, seconds },
+        _ => Fault::CutNode { node, seconds },
+    };
+    let mut faults = vec![(at, lost)];
+    for pod in 0..plan.pods {
+        let then = at + draws.below(120);
+        match draws.below(4) {
+            0 => faults.push((then, Fault::DeletePod { pod })),
+            1 => {
+                faults.push((then, Fault::DeletePod { pod }));
+                faults.push((then + draws.below(90), Fault::ForceDelete { pod }));
+            }
+            2 => faults.push((then, Fault::MakePod { pod })),
+            _ => {}
+        }
+    }
+    if draws.percent(20) {
+        faults.push((at + 40 + draws.below(100), Fault::Taint { node }));
+    }
+    if draws.percent(50) {
+        let change = at + 40 + draws.below(100);
+        let ends = |replica: usize| {
+            (change + 10 * replica as u64, Fault::CrashReplica { replica, seconds: 5 + 5 * replica as u64 })
+        };
+        faults.extend((0..plan.replicas).map(ends));
+    }
+    faults
+}

@@ -1,0 +1,317 @@
+//! S17 and L12: whose an exclusive volume is. Judged in worlds in which volumes are guarded.
+//!
+//! | broken | when |
+//! |---|---|
+//! | S17 | a Lease is taken for what is no life of a node, or while a process writes on another node |
+//! | S17 | it passes from one holder to the next without being given back, but to the same life of a machine |
+//! | S17 | it is given back, or broken, while a process of its holder's life can write, and no lie excuses it |
+//! | S17 | its generation does not grow when it is broken, or grows otherwise |
+//! | L12 | at the end it is held without a user and without a reason that is shown, or its holder is well and nobody may attach it |
+//! | L12 | at the end a pod waits behind the gate, and nothing is in its way |
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::model::{HELD_LABEL, Holder, VOLUME_GATE, VOLUME_LEASES};
+use serde_json::{Value, json};
+
+use super::processes::Process;
+use super::{Checker, Invariant, State};
+use crate::api::{Asked, Seen};
+use crate::world::{is_shipped, number, part, word};
+
+/// From the last change that a pod behind the gate waits for, or the holder of a volume, to what follows: the requests,
+/// and the pause of what failed.
+const FOLLOWS: Duration = Duration::from_secs(75);
+
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    /// Every life of every node that the API ever showed: its UID and its boot id, by name.
+    lives: BTreeMap<String, BTreeSet<(String, String)>>,
+    /// When the Lease of each volume was last written.
+    changed: BTreeMap<String, Duration>,
+}
+
+/// The Lease of a volume.
+struct Lease {
+    identity: String,
+    holder: Option<Holder>,
+    generation: i64,
+    held: bool,
+}
+
+impl Lease {
+    fn of(object: &Value) -> Self {
+        let identity = word(object, "/spec/holderIdentity").to_owned();
+        let labels = part(object, "/metadata/labels");
+        Self {
+            holder: Holder::parse(&identity),
+            identity,
+            generation: number(object, "/spec/leaseTransitions").unwrap_or(0),
+            held: labels.is_some_and(|labels| labels.get(HELD_LABEL).is_some()),
+        }
+    }
+
+    const NONE: Self = Self { identity: String::new(), holder: None, generation: 0, held: false };
+}
+
+/// Whether a process is of the life of a node in which a volume was taken.
+fn is_of(process: &Process, holder: &Holder) -> bool {
+    *process.node == *holder.node && *holder.boot_id == *format!("{}-{}", process.node, process.boot)
+}
+
+impl State {
+    /// A request was executed: what it says of owners is judged, then it is learnt from.
+    pub(super) fn judge_volumes(&mut self, now: Duration, asked: &Asked, changes: &[Seen]) {
+        for change in changes {
+            match (change.kind.as_str(), &change.after) {
+                ("Node", Some(node)) => {
+                    let life = (word(node, "/metadata/uid").to_owned(), boot_of(node).to_owned());
+                    self.owners.lives.entry(change.name.clone()).or_default().insert(life);
+                }
+                ("VolumeAttachment", after) => {
+                    let what = match (&change.before, after) {
+                        (None, _) => "is wanted",
+                        (Some(_), None) => "is gone",
+                        (Some(_), Some(_)) => "is made",
+                    };
+                    self.note(now, format!("the attachment {} {what}", change.name));
+                }
+                ("Pod", Some(after)) if part(after, "/spec/volumes/0").is_some() => {
+                    self.tell_of_user(now, change, after)
+                }
+                ("Pod", None)
+                    if change.before.as_deref().is_some_and(|pod| part(pod, "/spec/volumes/0").is_some()) =>
+                {
+                    self.note(now, format!("pod {} is gone", change.name));
+                }
+                ("Lease", after) => {
+                    let Some(volume) =
+                        change.name.strip_prefix(VOLUME_LEASES).and_then(|rest| rest.strip_prefix('/'))
+                    else {
+                        continue;
+                    };
+                    let before = change.before.as_deref().map_or(Lease::NONE, Lease::of);
+                    let after = after.as_deref().map_or(Lease::NONE, Lease::of);
+                    self.owners.changed.insert(volume.to_owned(), now);
+                    self.judge_owner(now, asked, volume, &before, &after);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn tell_of_user(&mut self, now: Duration, change: &Seen, after: &Value) {
+        let gated = |pod: &Value| is_gated(pod);
+        let what = match &change.before {
+            None => "is made",
+            Some(before) if word(before, "/spec/nodeName") != word(after, "/spec/nodeName") => "is bound",
+            Some(before) if gated(before) && !gated(after) => "passes the gate",
+            Some(before)
+                if part(before, "/metadata/deletionTimestamp").is_none()
+                    && part(after, "/metadata/deletionTimestamp").is_some() =>
+            {
+                "is asked to end"
+            }
+            Some(_) => return,
+        };
+        let node = word(after, "/spec/nodeName");
+        self.note(now, format!("pod {} ({:.8}) {what} {node}", change.name, word(after, "/metadata/uid")));
+    }
+
+    fn judge_owner(&mut self, now: Duration, asked: &Asked, volume: &str, before: &Lease, after: &Lease) {
+        let told = format!(
+            "the Lease of {volume} passes from {:?} to {:?} (generation {} to {}, held {} to {}) by {}",
+            before.identity,
+            after.identity,
+            before.generation,
+            after.generation,
+            before.held,
+            after.held,
+            asked.caller
+        );
+        self.note(now, told.clone());
+        if !is_shipped(&asked.caller) {
+            return;
+        }
+        if before.held != after.held {
+            self.probe(if after.held { "a volume was held" } else { "a volume was held no longer" });
+        }
+        if before.identity == after.identity {
+            if before.generation != after.generation {
+                self.violated(now, Invariant::Owner, format!("{told}: it was not broken"));
+            }
+            return;
+        }
+        let mut wrong = Vec::new();
+        if let Some(holder) = &before.holder {
+            wrong.extend(self.ended_too_early(now, asked, volume, holder));
+        }
+        if let Some(holder) = &after.holder {
+            wrong.extend(self.taken_wrongly(volume, holder));
+        }
+        wrong.extend(passed_wrongly(before, after));
+        self.probe(match (&before.holder, &after.holder) {
+            (None, _) => "a volume was taken",
+            (Some(_), Some(_)) => "a volume's node was registered anew",
+            (Some(_), None) if after.generation > before.generation => "a volume's owner was relieved",
+            (Some(_), None) => "a volume was given back",
+        });
+        for why in wrong {
+            self.violated(now, Invariant::Owner, format!("{told}: {why}"));
+        }
+    }
+
+    /// What can still write in the life of a holder that is one no longer, unless a lie excuses it.
+    fn ended_too_early(
+        &mut self,
+        now: Duration,
+        asked: &Asked,
+        volume: &str,
+        holder: &Holder,
+    ) -> Option<String> {
+        let identity = format!("default/{volume}");
+        let storage = &self.storage;
+        let writes = |process: &&Process| {
+            storage.volume_of(&process.identity) == Some(&*identity)
+                && is_of(process, holder)
+                && !process.vouched_for
+        };
+        let writers: Vec<Process> = self.processes.running().filter(writes).cloned().collect();
+        for process in writers {
+            let node = &*holder.node;
+            let honest = if self.acts.missing_since(node).is_some() {
+                let dishonest = self.acts.dishonest(&asked.caller, node, now, self.quarantine);
+                dishonest.map_or(Ok(()), Err)
+            } else {
+                let pod = json!({ "metadata": { "uid": process.uid }, "spec": { "nodeName": node } });
+                self.released(&asked.caller, &pod, now)
+            };
+            match honest {
+                Ok(()) => {
+                    self.processes.of_uid(&process.uid).for_each(|process| process.vouched_for = true);
+                    self.probe("limit: the owner of a volume was relieved by a lie that nobody can see");
+                }
+                Err(why) => return Some(format!("{:.8} on {node} writes to it, and {why}", process.uid)),
+            }
+        }
+        None
+    }
+
+    fn taken_wrongly(&self, volume: &str, holder: &Holder) -> Option<String> {
+        let life = (holder.node_uid.to_string(), holder.boot_id.to_string());
+        let lives = self.owners.lives.get(&*holder.node);
+        if holder.boot_id.is_empty() || lives.is_none_or(|lives| !lives.contains(&life)) {
+            return Some("that is no life of a node".to_owned());
+        }
+        let identity = format!("default/{volume}");
+        let elsewhere = |process: &&Process| {
+            self.storage.volume_of(&process.identity) == Some(&*identity)
+                && *process.node != *holder.node
+                && !process.vouched_for
+        };
+        let other = self.processes.running().find(elsewhere)?;
+        Some(format!("{:.8} writes to it on {}", other.uid, other.node))
+    }
+}
+
+fn boot_of(node: &Value) -> &str {
+    word(node, "/status/nodeInfo/bootID")
+}
+
+fn is_gated(pod: &Value) -> bool {
+    let gates = part(pod, "/spec/schedulingGates").and_then(Value::as_array).into_iter().flatten();
+    gates.into_iter().any(|gate| word(gate, "/name") == VOLUME_GATE)
+}
+
+fn passed_wrongly(before: &Lease, after: &Lease) -> Option<String> {
+    match (&before.holder, &after.holder) {
+        (Some(one), Some(other)) if one.boot_id != other.boot_id || one.node != other.node => {
+            Some("nobody gave it back".to_owned())
+        }
+        (Some(_), None) if ![0, 1].contains(&(after.generation - before.generation)) => {
+            Some("its generation does not grow by one".to_owned())
+        }
+        (None | Some(_), Some(_)) if before.generation != after.generation => {
+            Some("its generation is not that which it had".to_owned())
+        }
+        _ => None,
+    }
+}
+
+impl Checker {
+    /// The world has been well for long enough: nobody holds a volume without a reason, and who could go on has.
+    /// `holds` are the reasons that the processes under test show.
+    pub(crate) fn check_owners(
+        &self,
+        leases: &[Arc<Value>],
+        pods: &[Arc<Value>],
+        nodes: &[Arc<Value>],
+        holds: &BTreeMap<String, u64>,
+    ) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let shown = |reason: &str| holds.get(reason).is_some_and(|count| *count > 0);
+        let mut wrong = Vec::new();
+        for lease in leases.iter().filter(|lease| word(lease, "/metadata/namespace") == VOLUME_LEASES) {
+            let (volume, Lease { holder, held, .. }) = (word(lease, "/metadata/name"), Lease::of(lease));
+            let recent = state.owners.changed.get(volume).is_some_and(|at| now < *at + FOLLOWS);
+            let Some(holder) = holder.filter(|_| !recent) else { continue };
+            let uses = |pod: &Arc<Value>| {
+                word(pod, "/spec/volumes/0/persistentVolumeClaim/claimName") == volume
+                    && word(pod, "/spec/nodeName") == &*holder.node
+            };
+            let identity = format!("default/{volume}");
+            let writes = |process: &Process| {
+                is_of(process, &holder) && state.storage.volume_of(&process.identity) == Some(&*identity)
+            };
+            let used = pods.iter().any(uses) || state.processes.running().any(writes);
+            let node = nodes.iter().find(|node| word(node, "/metadata/name") == &*holder.node);
+            let well = node.is_some_and(|node| is_ready(node) && boot_of(node) == &*holder.boot_id);
+            if well && held {
+                wrong.push(format!("{volume} is {}'s, which is well, and nobody may attach it", holder.node));
+            }
+            if well && !used && !shown("VolumeUnconfirmed") {
+                wrong.push(format!("{volume} is {}'s, which uses it no more", holder.node));
+            }
+            if !well && !shown("VolumeUnproved") {
+                wrong.push(format!("{volume} is {}'s, which is not well, and nobody is told", holder.node));
+            }
+        }
+        for pod in pods.iter().filter(|pod| is_gated(pod)) {
+            let volume = word(pod, "/spec/volumes/0/persistentVolumeClaim/claimName");
+            let lease = leases.iter().find(|lease| word(lease, "/metadata/name") == volume);
+            let is_held = lease.is_some_and(|lease| Lease::of(lease).holder.is_some());
+            let others = |other: &&Arc<Value>| {
+                word(other, "/spec/volumes/0/persistentVolumeClaim/claimName") == volume
+                    && word(other, "/metadata/uid") != word(pod, "/metadata/uid")
+            };
+            let (made, changed) =
+                (word(pod, "/metadata/creationTimestamp"), state.owners.changed.get(volume));
+            let recent =
+                crate::world::moment(made).max(changed.copied()).is_some_and(|at| now < at + FOLLOWS);
+            if !is_held && !recent && !pods.iter().any(|other| others(&other)) {
+                wrong.push(format!(
+                    "{} waits behind the gate for {volume}, which is free",
+                    word(pod, "/metadata/name")
+                ));
+            } else if !shown("WaitsForVolume") && !recent {
+                wrong.push(format!(
+                    "{} waits behind the gate, and nobody is told",
+                    word(pod, "/metadata/name")
+                ));
+            } else {
+                state.probe("a pod waits behind the gate");
+            }
+        }
+        for what in wrong {
+            state.violated(now, Invariant::Free, what);
+        }
+    }
+}
+
+fn is_ready(node: &Value) -> bool {
+    let conditions = part(node, "/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    conditions.into_iter().any(|one| word(one, "/type") == "Ready" && word(one, "/status") == "True")
+}
