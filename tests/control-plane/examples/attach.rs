@@ -1,0 +1,183 @@
+//! What the volume guard costs a healthy cluster: the time from a pod that is bound to its volume that is attached, with
+//! kube-controller-manager's attach/detach controller and an attacher that answers at once; without the guard and with it,
+//! in turns, on one control plane. Prints the medians, their difference, and the guard's writes for each attachment.
+//!
+//! `cargo run --release -p pod-safety-control-plane --example attach`
+
+#![expect(clippy::disallowed_methods, reason = "it measures a real cluster in real time")]
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
+use pod_safety_control_plane::{AuditLog, ControlPlane, Options, chart, eventually, helm, seen};
+use serde_json::json;
+
+const NAMESPACE: &str = "shop";
+const NODE: &str = "w1";
+const DRIVER: &str = "hollow.csi.example.com";
+const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
+/// Attachments of each turn, and turns.
+const EACH: usize = 40;
+const TURNS: usize = 4;
+const SOON: Duration = Duration::from_secs(60);
+
+fn say(line: &str) -> Result<()> {
+    Ok(writeln!(std::io::stdout(), "{line}")?)
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let audit = AuditLog::of(ACCOUNT)?;
+    let plane =
+        ControlPlane::start(Options { apiserver_args: audit.apiserver_args(), ..Options::default() }).await?;
+    let kubeconfig = plane.install_pod_safety().await?;
+    let api = plane.admin();
+    plane.namespace(NAMESPACE).await?;
+    let mut node = objects::node(NODE).with_boot_id("boot-1");
+    let managed = "volumes.kubernetes.io/controller-managed-attach-detach";
+    node.metadata.annotations.get_or_insert_default().insert(managed.to_owned(), "true".to_owned());
+    objects::create_node(&api, &node).await?;
+    let controllers = "persistentvolume-attach-detach-controller,persistentvolume-binder-controller";
+    let _theirs =
+        plane.kube_controller_manager(controllers, &["--kube-api-qps=1000", "--kube-api-burst=1000"]).await?;
+    tokio::spawn(attach(api.clone()));
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    for turn in 0..TURNS {
+        without.extend(measured(&api, &format!("without-{turn}")).await?);
+        policies(&plane, "apply").await?;
+        let args = ["--controllers=volume-guard", "--leader-elect=false"];
+        let mut ours = plane.pod_safety(&format!("pod-safety-{turn}"), &kubeconfig, args).await?;
+        ours.ready().await?;
+        with.extend(measured(&api, &format!("with-{turn}")).await?);
+        ours.terminate(SOON).await?;
+        policies(&plane, "delete").await?;
+    }
+    let writes = audit.entries()?.into_iter().filter(|entry| {
+        entry.namespace == "pod-safety-volumes"
+            && !["get", "list", "watch"].contains(&&*entry.verb)
+            && entry.code < 400
+    });
+    let (without, with) = (median(&mut without), median(&mut with));
+    say(&format!("without the guard  p50 {without:?} of {} attachments", EACH * TURNS))?;
+    say(&format!("with the guard     p50 {with:?}"))?;
+    say(&format!("difference         {:+.1} ms", (with.as_secs_f64() - without.as_secs_f64()) * 1e3))?;
+    say(&format!(
+        "writes of the guard for each attachment and detachment: {:.2}",
+        writes.count() as f64 / (EACH * TURNS) as f64
+    ))
+}
+
+fn median(all: &mut [Duration]) -> Duration {
+    all.sort();
+    all[all.len() / 2]
+}
+
+async fn policies(plane: &ControlPlane, verb: &str) -> Result<()> {
+    let chart = chart();
+    let args = [
+        "template",
+        "pod-safety",
+        chart.to_str().context("the chart's path")?,
+        "--namespace=pod-safety",
+        "--set=controllers.volumeGuard.enabled=true",
+        "--show-only=templates/admission/volume-held.yaml",
+    ];
+    let rendered = helm(&args).await?.text()?;
+    // The namespace stays: its Leases are of the next turn, too.
+    let policy: Vec<&str> = rendered.split("---\n").filter(|one| !one.contains("kind: Namespace")).collect();
+    plane.kubectl_with(&[verb, "-f", "-"], &policy.join("---\n")).await?.text()?;
+    Ok(())
+}
+
+/// The attacher of the driver: whatever is asked for is done at once.
+async fn attach(api: Client) -> Result<()> {
+    let attachments = Api::<VolumeAttachment>::all(api);
+    loop {
+        let listed = attachments.list(&ListParams::default()).await?;
+        let mut stream = attachments
+            .watch(&WatchParams::default(), &listed.metadata.resource_version.unwrap_or_default())
+            .await?
+            .boxed();
+        while let Some(event) = stream.try_next().await? {
+            if let WatchEvent::Added(one) = event {
+                let patch = Patch::Merge(json!({ "status": { "attached": true } }));
+                attachments
+                    .patch_status(&one.metadata.name.unwrap_or_default(), &PatchParams::default(), &patch)
+                    .await?;
+            }
+        }
+    }
+}
+
+/// How long each took.
+async fn measured(api: &Client, run: &str) -> Result<Vec<Duration>> {
+    let mut took = Vec::new();
+    for number in 0..EACH {
+        let name = format!("{run}-{number}");
+        volume(api, &name).await?;
+        took.push(attached(api, &name).await?);
+    }
+    Ok(took)
+}
+
+async fn volume(api: &Client, name: &str) -> Result<()> {
+    let volume: PersistentVolume = serde_json::from_value(json!({
+        "metadata": { "name": name },
+        "spec": { "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" }, "storageClassName": "",
+            "csi": { "driver": DRIVER, "volumeHandle": name }, "claimRef": { "namespace": NAMESPACE, "name": name } },
+    }))?;
+    Api::all(api.clone()).create(&PostParams::default(), &volume).await?;
+    let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+        "metadata": { "name": name },
+        "spec": { "accessModes": ["ReadWriteOnce"], "volumeName": name, "storageClassName": "",
+            "resources": { "requests": { "storage": "1Gi" } } },
+    }))?;
+    let claims = Api::<PersistentVolumeClaim>::namespaced(api.clone(), NAMESPACE);
+    claims.create(&PostParams::default(), &claim).await?;
+    eventually("the claim is bound", SOON, async || {
+        let claim = claims.get(name).await.map_err(|error| error.to_string())?;
+        seen(claim.status.and_then(|status| status.phase).as_deref() == Some("Bound"), "not yet".to_owned())
+    })
+    .await?;
+    Ok(())
+}
+
+/// From the pod on its node to the volume there; then both go.
+async fn attached(api: &Client, name: &str) -> Result<Duration> {
+    let attachments = Api::<VolumeAttachment>::all(api.clone());
+    let version =
+        attachments.list(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
+    let mut stream = attachments.watch(&WatchParams::default(), &version).await?.boxed();
+    let mut pod = objects::pod(NAMESPACE, name).on_node(NODE);
+    let volumes = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": name } }]);
+    pod.spec.get_or_insert_default().volumes = Some(serde_json::from_value(volumes)?);
+    let begun = Instant::now();
+    objects::create_pod(api, &pod).await?;
+    let took = loop {
+        let event = stream.try_next().await?.context("the watch ended")?;
+        if let WatchEvent::Modified(one) = event
+            && one.spec.source.persistent_volume_name.as_deref() == Some(name)
+            && one.status.is_some_and(|status| status.attached)
+        {
+            break begun.elapsed();
+        }
+    };
+    let over = objects::pod(NAMESPACE, name).with_phase("Succeeded").status.unwrap_or_default();
+    objects::set_pod_status(api, NAMESPACE, name, &over).await?;
+    let pods = Api::<k8s_openapi::api::core::v1::Pod>::namespaced(api.clone(), NAMESPACE);
+    pods.delete(name, &DeleteParams::default().grace_period(0)).await?;
+    eventually("it is detached", SOON, async || {
+        let all = attachments.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+        seen(all.items.is_empty(), format!("{}", all.items.len()))
+    })
+    .await?;
+    ensure!(took < SOON, "{took:?}");
+    Ok(took)
+}
