@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
 /// A moment on this process's monotonic clock: time since the clock was made.
@@ -108,6 +108,13 @@ impl Env {
         Self { clock: Arc::<Real>::clone(&real), spawner: Arc::<Real>::clone(&real), rng: real }
     }
 
+    /// The same with a wall clock that is so far ahead: another machine's.
+    #[must_use]
+    pub fn ahead_by(&self, ahead: SignedDuration) -> Self {
+        let clock = Arc::new(Ahead { clock: Arc::clone(&self.clock), ahead });
+        Self { clock, ..self.clone() }
+    }
+
     /// Monotonic now.
     #[must_use]
     pub fn now(&self) -> Mono {
@@ -138,6 +145,27 @@ impl Env {
             work.as_mut().poll(context).map(Some)
         })
         .await
+    }
+}
+
+/// A clock whose wall clock is another's.
+struct Ahead {
+    clock: Arc<dyn Clock>,
+    ahead: SignedDuration,
+}
+
+impl Clock for Ahead {
+    fn mono(&self) -> Mono {
+        self.clock.mono()
+    }
+
+    fn wall(&self) -> Timestamp {
+        let wall = self.clock.wall();
+        wall.saturating_add(self.ahead).unwrap_or(wall)
+    }
+
+    fn sleep_until(&self, deadline: Mono) -> Task {
+        self.clock.sleep_until(deadline)
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
+use jiff::SignedDuration;
 use pod_safety::explain::asks;
 use pod_safety_shared::authority::{Scaled, ask_scales};
 use pod_safety_shared::cache::{Snapshot, View};
@@ -67,7 +68,15 @@ impl PrintArgs {
 
     /// How a command ends that could answer.
     pub(super) const fn exit(&self, blocked: bool) -> Exit {
-        if blocked && !self.exit_zero { Exit::Blocked } else { Exit::Fine }
+        self.ends(if blocked { Exit::Blocked } else { Exit::Fine })
+    }
+
+    /// How a command ends that would end so: that something blocks is an answer, and the time being up is none.
+    pub(super) const fn ends(&self, exit: Exit) -> Exit {
+        match exit {
+            Exit::Blocked if self.exit_zero => Exit::Fine,
+            Exit::Blocked | Exit::Fine | Exit::Interrupted | Exit::Refused | Exit::TimedOut => exit,
+        }
     }
 }
 
@@ -121,7 +130,25 @@ pub(super) struct Session {
 /// a person waits, and an answer without them says what it lacks.
 const SCALES_WITHIN: Duration = Duration::from_secs(10);
 
+/// The header of an answer tells whole seconds, and the answer took a while: less than this is no difference.
+const SAME_CLOCK: SignedDuration = SignedDuration::from_secs(2);
+
 impl Session {
+    /// The same by the wall clock of the API server, against which ages are measured: its objects have their stamps by it,
+    /// and a simulated cluster has a time of its own. Where it does not tell, by this machine's. And the API server's version;
+    /// empty: who may not ask for it misses no more.
+    pub(super) async fn by_its_clock(&self) -> (Self, String) {
+        let asked = self.env.clock.wall();
+        let server = self.connection.server().await.ok();
+        let ahead = server
+            .as_ref()
+            .and_then(|server| server.date)
+            .map_or(SignedDuration::ZERO, |date| date.duration_since(asked));
+        let env = if ahead.abs() < SAME_CLOCK { self.env.clone() } else { self.env.ahead_by(ahead) };
+        let version = server.map(|server| server.version).unwrap_or_default();
+        (Self { connection: self.connection.clone(), env }, version)
+    }
+
     /// Asks the controllers of the pods of `budgets` that no list tells of how many pods
     /// they want.
     pub(super) async fn ask_scales(

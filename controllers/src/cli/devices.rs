@@ -7,8 +7,8 @@ use pod_safety_shared::api::{DeviceDriver, DeviceRef, TargetStatus};
 use pod_safety_shared::authority::people::{self, Device, PeopleError};
 use serde::Serialize;
 
-use super::cluster::{ConnectArgs, Output, Session, block_on, name, open};
-use super::paint::{Color, Paint, Tone};
+use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, name, open};
+use super::paint::{Paint, Tone};
 use super::{API_VERSION, Exit, duration, say};
 
 /// How often it is looked whether the answer is there.
@@ -45,13 +45,8 @@ struct TestArgs {
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse, allow_hyphen_values = true)]
     timeout: Duration,
 
-    /// How the answer is printed
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-
-    /// When to use colours
-    #[arg(long, value_enum, default_value_t = Color::Auto)]
-    color: Color,
+    #[command(flatten)]
+    print: PrintArgs,
 
     #[command(flatten)]
     cluster: ConnectArgs,
@@ -240,9 +235,8 @@ impl TestArgs {
         }
         let (found, exit) = test_all(&session, &meant, self.target.as_deref(), self.timeout).await?;
         let document = Document { api_version: API_VERSION, kind: "DeviceTest", items: &found };
-        let paint = Paint::of_stdout(self.color);
-        self.output.print(&document, || page(&found, paint))?;
-        Ok(exit)
+        self.print.output.print(&document, || page(&found, self.print.paint()))?;
+        Ok(self.print.ends(exit))
     }
 }
 

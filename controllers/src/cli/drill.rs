@@ -16,11 +16,11 @@ use pod_safety_shared::api::{Phase, Recovery};
 use pod_safety_shared::authority::people::{self, Device, Drill, Examined};
 use serde::Serialize;
 
-use super::cluster::{ConnectArgs, Output, Session, block_on, name, open};
+use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, name, open};
 use super::confirm_down::{reason, refused};
 use super::devices::{self, Tested};
 use super::drain::look::Look;
-use super::paint::{Color, Paint, Tone};
+use super::paint::{Paint, Tone};
 use super::{API_VERSION, Exit, duration, print, say};
 
 /// How often it is looked how far it is.
@@ -44,7 +44,7 @@ pub(super) struct Args {
     node: String,
 
     /// Switch it off, prove it, and wait until it is back: for a canary that is cordoned and empty
-    #[arg(long)]
+    #[arg(long, conflicts_with = "output")]
     really: bool,
 
     /// In place of typing it: the words "switch off NODE"
@@ -59,13 +59,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     timeout: Option<Duration>,
 
-    /// How the answer is printed
-    #[arg(short, long, value_enum, default_value_t = Output::Table, conflicts_with = "really")]
-    output: Output,
-
-    /// When to use colours
-    #[arg(long, value_enum, default_value_t = Color::Auto)]
-    color: Color,
+    #[command(flatten)]
+    print: PrintArgs,
 
     #[command(flatten)]
     cluster: ConnectArgs,
@@ -122,10 +117,9 @@ impl Args {
         let meant = devices_of(&session, &examined).await?;
         let (devices, answers) = devices::test_all(&session, &meant, Some(&self.node), timeout).await?;
         let document = document(&drill, devices);
-        let paint = Paint::of_stdout(self.color);
-        self.output.print(&document, || page(&document, paint))?;
+        self.print.output.print(&document, || page(&document, self.print.paint()))?;
         let held = document.gates.iter().any(|gate| gate.holds);
-        Ok(if held { Exit::Blocked } else { answers })
+        Ok(self.print.ends(if held { Exit::Blocked } else { answers }))
     }
 
     /// The incident itself.
@@ -265,6 +259,18 @@ fn page(document: &Document, paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_real_one_is_a_story_and_no_document() {
+        use clap::Parser as _;
+        let parsed = |args: &str| crate::cli::Cli::try_parse_from(args.split(' ')).is_ok();
+        assert!(
+            parsed("pod-safety drill n --exit-zero --no-headers -o json")
+                && parsed("pod-safety drill n --really")
+        );
+        assert!(parsed("pod-safety devices test --exit-zero --no-headers -o wide"));
+        assert!(!parsed("pod-safety drill n --really -o json"));
+    }
 
     #[test]
     fn gates_are_printed_with_their_numbers_whether_they_hold_or_not() {

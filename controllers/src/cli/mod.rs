@@ -21,6 +21,8 @@ mod logging;
 mod man;
 mod manifests;
 mod paint;
+mod pause;
+mod report;
 mod run;
 #[cfg(test)]
 mod staged;
@@ -102,6 +104,8 @@ enum Command {
     Resolve(Box<explain::ResolveArgs>),
     /// Look for what is wrong with an installation: why it matters, and what to do
     Doctor(Box<doctor::Args>),
+    /// Write what you may read of all this into a folder, without secrets, for whoever is to help
+    Report(report::Args),
     /// Status, and why something is as it is, on one page in a browser, on this machine, with your kubeconfig
     Ui(ui::Args),
     /// Say that a node is off, and have its pods released: after checks, with a reason, in your name
@@ -112,6 +116,10 @@ enum Command {
     Fence(fence::FenceArgs),
     /// Have no new attempt begun to switch a node off
     Cancel(fence::CancelArgs),
+    /// Have a node, or all nodes of a FencePolicy, not fenced for a while: with a reason, in your name
+    Pause(pause::PauseArgs),
+    /// Have what pauses fenced again
+    Resume(pause::ResumeArgs),
     /// Fence devices: whether they would answer if they were needed
     Devices(devices::Args),
     /// Say what would be done if a node were lost: gates with their numbers, levels, devices. --really does it to a canary
@@ -146,11 +154,14 @@ pub(crate) fn main() -> ExitCode {
         Command::Timeline(args) => args.main(),
         Command::Resolve(args) => args.main(),
         Command::Doctor(args) => args.main(),
+        Command::Report(args) => args.main(),
         Command::Ui(args) => args.main(),
         Command::ConfirmDown(args) => args.main(),
         Command::Withdraw(args) => args.main(),
         Command::Fence(args) => args.main(),
         Command::Cancel(args) => args.main(),
+        Command::Pause(args) => args.main(),
+        Command::Resume(args) => args.main(),
         Command::Devices(args) => args.main(),
         Command::Drill(args) => args.main(),
         Command::Run(args) => args.main().map(fine),

@@ -70,8 +70,7 @@ impl Paint {
         Self { headers: !without, ..self }
     }
 
-    /// Without colours: for tests.
-    #[cfg(test)]
+    /// Without colours, and as wide as it comes: for files.
     pub(super) const fn plain() -> Self {
         Self { color: false, ascii: false, columns: None, headers: true }
     }

@@ -1,8 +1,10 @@
 //! Three nodes, of which one is lost, at 10:23:05 of 21 November 2026.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use pod_safety::explain::{Attachment, Policies, Running, Said, Scene, Settings};
+use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::{World, at};
@@ -21,6 +23,7 @@ pub(in crate::cli) struct Stage {
     pub(in crate::cli) policies: Policies,
     said: Vec<Said>,
     attachments: Vec<Attachment>,
+    pauses: Vec<(Arc<str>, Pause)>,
 }
 
 pub(in crate::cli) fn terminating(pod: &mut Value) {
@@ -60,6 +63,7 @@ impl Stage {
             policies: Policies::Deny,
             said: Vec::new(),
             attachments: Vec::new(),
+            pauses: Vec::new(),
         }
     }
 
@@ -162,6 +166,31 @@ impl Stage {
         json!({ "name": "worker-b1", "uid": "uid-worker-b1", "bootID": boot })
     }
 
+    /// A person's word of this time, taken back then for this reason.
+    pub(in crate::cli) fn proof_since(&self, at: &str, until: Option<(&str, &str)>) {
+        let spec = json!({ "node": self.life("boot-1"), "kind": "Asserted", "by": "anna@example.com",
+            "reason": "PDU port 14 off, ticket 8123" });
+        let mut proof = json!({ "metadata": { "name": "worker-b1-e", "uid": "uid-proof", "creationTimestamp": at }, "spec": spec });
+        if let Some((at, reason)) = until {
+            proof["status"] = json!({ "invalidated": { "at": at, "reason": reason } });
+        }
+        self.apply(Kind::FenceEvidences, proof, NOW - 20);
+    }
+
+    /// An incident that began and was proved at these times, and what became of it then.
+    pub(in crate::cli) fn incident(&self, name: &str, began: &str, conditions: &[(&str, &str)]) {
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|(kind, at)| json!({ "type": kind, "status": "True", "reason": "r", "message": "m", "lastTransitionTime": at }))
+            .collect();
+        let fence = json!({
+            "metadata": { "name": name, "uid": format!("uid-{name}"), "creationTimestamp": began },
+            "spec": { "node": self.life(name), "policy": "rack-b", "trigger": { "kind": "Detected", "reason": "silent" } },
+            "status": { "phase": "Done", "conditions": conditions, "evidence": "worker-b1-e" },
+        });
+        self.apply(Kind::NodeFences, fence, 0);
+    }
+
     pub(in crate::cli) fn proof(&self, kind: &str, boot: &str) {
         let mut spec = json!({ "node": self.life(boot), "kind": kind, "by": "pod-safety-x" });
         if kind == "Asserted" {
@@ -171,6 +200,24 @@ impl Stage {
         }
         let proof = json!({ "metadata": { "name": "worker-b1-e", "uid": "uid-proof" }, "spec": spec });
         self.apply(Kind::FenceEvidences, proof, NOW - 20);
+    }
+
+    /// The node and its policy are not to be fenced.
+    pub(in crate::cli) fn paused(&mut self) {
+        let since = "2026-11-21T10:03:05Z".parse().unwrap();
+        let pause = |reason: &str| Pause { reason: reason.to_owned(), by: Some(("anna".to_owned(), since)) };
+        let policy = json!({ "metadata": { "name": "rack-b", "uid": "uid-policy" }, "spec": {
+            "paused": pause("rack b moves").to_string(),
+            "levels": [{ "name": "ipmi", "devices": [{ "namespace": "fence", "name": "ipmi-b1" }] }] } });
+        self.apply(Kind::FencePolicies, policy, 0);
+        let node = json!({
+            "metadata": { "name": "worker-b2", "uid": "uid-worker-b2", "creationTimestamp": "2026-11-01T08:00:00Z",
+                "labels": { "topology.kubernetes.io/zone": "zone-b" }, "annotations": { PAUSE_ANNOTATION: "hands in it" } },
+            "status": { "nodeInfo": { "bootID": "boot-1" }, "conditions": [{ "type": "Ready", "status": "True",
+                "lastHeartbeatTime": "2026-11-21T10:23:00Z", "lastTransitionTime": "2026-11-01T08:00:00Z" }] },
+        });
+        self.apply(Kind::Nodes, node, 0);
+        self.pauses.push((Arc::from("worker-b2"), pause("hands in it")));
     }
 
     pub(in crate::cli) fn out_of_service(&self) {
@@ -195,8 +242,13 @@ impl Stage {
     }
 
     pub(in crate::cli) fn attached(&mut self, volume: &str, node: &str, hold: Option<&str>) {
-        let (name, volume, node) = ("csi-1".to_owned(), volume.to_owned(), node.to_owned());
-        self.attachments.push(Attachment { name, volume, node, hold: hold.map(str::to_owned) });
+        let (name, volume, node) = (format!("csi-{node}"), volume.to_owned(), node.to_owned());
+        let (attached, ends, error, hold) = (true, false, String::new(), hold.map(str::to_owned));
+        self.attachments.push(Attachment { name, volume, node, attached, ends, error, hold });
+    }
+
+    pub(in crate::cli) fn attachment(&mut self, attachment: Attachment) {
+        self.attachments.push(attachment);
     }
 
     pub(in crate::cli) fn scene<T>(&self, ask: impl FnOnce(&Scene<'_>) -> T) -> T {
@@ -214,6 +266,7 @@ impl Stage {
             policies: self.policies,
             said: &self.said,
             attachments: &self.attachments,
+            pauses: &self.pauses,
         })
     }
 }

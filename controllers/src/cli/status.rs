@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args as ClapArgs;
-use pod_safety::explain::{Blocked, Overview, Running, Trouble, Zone, since, span};
+use pod_safety::explain::{Blocked, Overview, Paused, Running, Trouble, Zone, since, span};
 use serde::Serialize;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, open};
@@ -56,9 +56,8 @@ impl Args {
         let paint = self.print.paint();
         let ask = async || {
             let seen = Seen::by(&session).await?;
-            let Seen { overview, running, server } = &seen;
-            let wall = session.env.clock.wall();
-            let people = || page(overview, running, server, wall, paint);
+            let overview = &seen.overview;
+            let people = || seen.text(paint);
             let text = self.print.output.text(&seen.document(), people)?;
             Ok(Shown { text, line: line(overview), exit: self.print.exit(overview.is_blocked()) })
         };
@@ -70,24 +69,37 @@ impl Args {
 pub(super) struct Seen {
     overview: Overview,
     running: Running,
-    server: String,
+    pub(super) server: String,
+    wall: jiff::Timestamp,
 }
 
 impl Seen {
     /// What this session may read now.
     pub(super) async fn by(session: &Session) -> anyhow::Result<Self> {
         let own = session.connection.default_namespace();
-        let look = Look::at(session, Some(own)).await?;
-        // Who may not ask for it, misses no more than the version.
-        let server = session.connection.server().await.map(|server| server.version).unwrap_or_default();
+        let mut look = Look::at(session, Some(own)).await?;
+        look.ask_pauses(session, None).await;
         let mut overview = look.scene(Overview::of);
         overview.missing = look.missing();
-        Ok(Self { overview, running: look.running, server })
+        Ok(Self { overview, running: look.running, server: look.server, wall: look.wall })
+    }
+
+    /// The same for people.
+    pub(super) fn text(&self, paint: Paint) -> String {
+        page(&self.overview, &self.running, &self.server, self.wall, paint)
+    }
+
+    /// What needs a person, as `explain` is asked about it: kind, namespace, name.
+    pub(super) fn subjects(&self) -> Vec<(&'static str, Option<String>, String)> {
+        let blocked = &self.overview.blocked;
+        let nodes = self.overview.troubles.iter().filter_map(|one| one.object.strip_prefix("node/"));
+        let nodes = nodes.map(|name| ("node", None, name.to_owned()));
+        nodes.chain(blocked.iter().map(|one| ("pod", Some(one.namespace.clone()), one.pod.clone()))).collect()
     }
 
     /// The same for programs.
     pub(super) fn document(&self) -> impl Serialize {
-        let Self { overview, running, server } = self;
+        let Self { overview, running, server, wall: _ } = self;
         Document {
             api_version: API_VERSION,
             kind: "Status",
@@ -166,12 +178,23 @@ fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timest
             blocked(&overview.blocked, paint)
         );
     }
+    if !overview.paused.is_empty() {
+        let _infallible = write!(
+            text,
+            "\n{}\n{}",
+            paint.tone(Tone::Plain, "PAUSED"),
+            paused(&overview.paused, wall, paint)
+        );
+    }
     if overview.troubles.is_empty() && overview.blocked.is_empty() {
         let _infallible = write!(
             text,
             "\n{}\n",
             paint.tone(Tone::Good, &format!("{} nothing needs a person", paint.mark(Tone::Good)))
         );
+    }
+    if let Some(day) = &overview.last_day {
+        let _infallible = writeln!(text, "\n{}", paint.wrap(&day.words(), 2));
     }
     if !overview.missing.is_empty() {
         text.push('\n');
@@ -203,6 +226,19 @@ fn troubles(troubles: &[Trouble], paint: Paint) -> String {
         let line = format!("{} {}   {}", paint.mark(tone), trouble.object, trouble.message);
         let _infallible =
             writeln!(text, "{}\n    {}", paint.tone(tone, &paint.wrap(&line, 2)), trouble.command);
+    }
+    text
+}
+
+/// What is not fenced meanwhile.
+fn paused(paused: &[Paused], wall: jiff::Timestamp, paint: Paint) -> String {
+    let mut text = String::new();
+    for one in paused {
+        let line = format!("{} {}   {}", paint.mark(Tone::Attention), one.object, one.words(wall));
+        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &paint.wrap(&line, 2)));
+        if !one.command.is_empty() {
+            let _infallible = writeln!(text, "    {}", one.command);
+        }
     }
     text
 }
@@ -250,6 +286,8 @@ NEEDS A PERSON
 BLOCKED PODS
 NAMESPACE  POD       NODE       SINCE  NEEDS
 shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
+
+24 h   0 proved off   0 back   0 for a person
 ";
         assert_eq!(text, golden);
         let documentation = include_str!("../../../docs/commands.md");
@@ -258,7 +296,8 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
             line(&overview),
             "status: 3 of 4 nodes Ready, 1 thing for a person, blocked pods: shop/orders-1"
         );
-        let seen = Seen { overview, running: stage.running, server: "v1.36.3".to_owned() };
+        let wall = "2026-11-21T10:23:05Z".parse().unwrap();
+        let seen = Seen { overview, running: stage.running, server: "v1.36.3".to_owned(), wall };
         let document = serde_json::to_value(seen.document()).unwrap();
         assert_eq!(
             (&document["verdict"], &document["blocked"][0]["reason"]),
@@ -273,6 +312,48 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         let (overview, text) = told(&stage);
         assert!(!overview.is_blocked(), "{text}");
         assert!(text.contains("✔ nothing needs a person"), "{text}");
+    }
+
+    #[test]
+    fn the_last_day_is_one_line_with_its_numbers() {
+        let stage = Stage::well();
+        assert!(told(&stage).1.contains("\n24 h   0 proved off   0 back   0 for a person\n"));
+        let day = "2026-11-21T0";
+        for (name, hour, minutes, back) in [("a", 1, 1, true), ("b", 2, 2, true), ("c", 3, 4, false)] {
+            let (began, proved) = (format!("{day}{hour}:00:00Z"), format!("{day}{hour}:0{minutes}:00Z"));
+            let mut conditions = vec![("Fenced", proved.as_str())];
+            conditions.extend(back.then_some(("Recovered", "2026-11-21T09:00:00Z")));
+            stage.incident(name, &began, &conditions);
+        }
+        stage.incident("long-ago", "2026-11-19T08:00:00Z", &[("Fenced", "2026-11-19T09:00:00Z")]);
+        stage.incident("waits", "2026-11-21T08:00:00Z", &[("Stuck", "2026-11-21T08:30:00Z")]);
+        let text = told(&stage).1;
+        assert!(
+            text.contains("24 h   3 proved off, median 2m00s, slowest 4m00s   2 back   1 for a person\n"),
+            "{text}"
+        );
+        stage.proof_since("2026-11-21T01:00:30Z", None);
+        let text = told(&stage).1;
+        assert!(text.contains("3 proved off (3 by a person's word)"), "{text}");
+        let unread = Stage::of(Stage::unread(&[pod_safety_shared::model::Kind::NodeFences]));
+        assert!(!told(&unread).1.contains("24 h"), "what was not read is not counted");
+    }
+
+    #[test]
+    fn what_pauses_is_said_with_who_and_what_ends_it() {
+        let mut stage = Stage::well();
+        stage.paused();
+        let (overview, text) = told(&stage);
+        let golden = "
+PAUSED
+! fencepolicy/rack-b   rack b moves, by anna 20m00s ago
+    pod-safety resume --policy rack-b --reason TEXT
+! node/worker-b2   hands in it, by anna 20m00s ago
+    pod-safety resume worker-b2 --reason TEXT
+";
+        assert!(text.contains(golden) && !overview.is_blocked(), "{text}");
+        let documentation = include_str!("../../../docs/commands.md");
+        assert!(documentation.contains(golden.trim()), "docs/commands.md shows other pauses");
     }
 
     #[test]

@@ -44,11 +44,27 @@ impl Judgement {
 pub struct Moment {
     /// When, by the clock of whoever wrote it down.
     pub at: Timestamp,
+    /// To which object, as `kind/NAMESPACE/NAME`; empty: to the one that is asked about.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub object: String,
     /// What.
     pub what: String,
     /// More of it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
+}
+
+impl Moment {
+    /// That this happened to the object that is asked about.
+    pub fn new(at: Timestamp, what: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { at, object: String::new(), what: what.into(), detail: detail.into() }
+    }
+
+    /// The same, told among those of others.
+    #[must_use]
+    pub fn to(self, object: &str) -> Self {
+        Self { object: object.to_owned(), ..self }
+    }
 }
 
 /// Something that may be so, was looked for, and was found or not.

@@ -1,10 +1,12 @@
 //! What happened, in order: stamps of objects, and what was said.
 
 use jiff::Timestamp;
+use pod_safety_shared::api::KindOfEvidence;
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::model::{Fence, Node, Pod, Readiness};
+use pod_safety_shared::model::{Fence, Node, Pod, Proof, Readiness};
 
 use super::answer::{Moment, moment, span};
+use super::pauses::Paused;
 use super::pod::asked_at;
 use super::scene::{Scene, object, pod_object};
 
@@ -16,7 +18,7 @@ const USUAL: [&str; 7] =
     ["Scheduled", "Pulled", "Pulling", "Created", "Started", "SuccessfulCreate", "NodeHasSufficientMemory"];
 
 fn told(at: Option<Timestamp>, what: impl Into<String>, detail: impl Into<String>) -> Option<Moment> {
-    Some(Moment { at: at?, what: what.into(), detail: detail.into() })
+    Some(Moment::new(at?, what, detail))
 }
 
 /// What happened to a pod and to its node.
@@ -29,6 +31,21 @@ pub(super) fn of_pod(pod: &Pod, scene: &Scene<'_>) -> Vec<Moment> {
     }
     let target = pod.disruption_target.and_then(|target| moment(target.since));
     moments.extend(told(target, "somebody was about to end it", "condition DisruptionTarget"));
+    moments.extend(ending(pod, scene));
+    if let Some(node) = &pod.node {
+        for fence in scene.view.fences_of(node) {
+            moments.extend(fenced(fence));
+        }
+        moments.extend(scene.view.proofs_of(node).flat_map(proved));
+    }
+    moments.extend(said(&pod_object(pod), scene));
+    moments.sort_by_key(|moment| moment.at);
+    moments
+}
+
+/// That it was asked to end, and that its time for it is over.
+fn ending(pod: &Pod, scene: &Scene<'_>) -> Vec<Moment> {
+    let mut moments = Vec::new();
     if let Some(deletion) = pod.deletion {
         let grace = deletion.grace.unwrap_or(0);
         let detail = if grace > 0 { format!("grace {grace}s") } else { String::new() };
@@ -36,18 +53,19 @@ pub(super) fn of_pod(pod: &Pod, scene: &Scene<'_>) -> Vec<Moment> {
         let ended = moment(deletion.at).filter(|at| *at <= scene.wall && grace > 0);
         moments.extend(told(ended, "grace ended", "its kubelet did not confirm"));
     }
-    if let Some(node) = &pod.node {
-        for fence in scene.view.fences_of(node) {
-            moments.extend(fenced(fence));
-        }
-    }
-    moments.extend(said(&pod_object(pod), scene));
-    moments.sort_by_key(|moment| moment.at);
     moments
 }
 
 /// What happened to a node.
 pub(super) fn of_node(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
+    let mut moments = stamps(node, scene);
+    moments.extend(said(&object("node", "", &node.name), scene));
+    moments.sort_by_key(|moment| moment.at);
+    moments
+}
+
+/// What a node's own stamps say, and what is written down about it.
+fn stamps(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
     let mut moments = Vec::new();
     if node.readiness == Readiness::Ready {
         moments.extend(told(node.ready_since.and_then(moment), "Ready", ""));
@@ -57,8 +75,50 @@ pub(super) fn of_node(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
     for fence in scene.view.fences_of(&node.name) {
         moments.extend(fenced(fence));
     }
-    moments.extend(said(&object("node", "", &node.name), scene));
+    moments.extend(scene.view.proofs_of(&node.name).flat_map(proved));
+    moments
+}
+
+/// What happened to the whole cluster since then: to nodes, to pods that were asked to end, and all warnings.
+#[must_use]
+pub fn timeline(since: Timestamp, scene: &Scene<'_>) -> Vec<Moment> {
+    let mut moments = Vec::new();
+    for node in scene.view.nodes() {
+        let object = object("node", "", &node.name);
+        moments.extend(stamps(node, scene).into_iter().map(|moment| moment.to(&object)));
+    }
+    for pod in scene.view.all_pods() {
+        let object = pod_object(pod);
+        moments.extend(ending(pod, scene).into_iter().map(|moment| moment.to(&object)));
+    }
+    for pause in Paused::all(scene) {
+        moments.extend(pause.moment().map(|moment| moment.to(&pause.object)));
+    }
+    let mut objects: Vec<&str> = scene.said.iter().map(|one| one.object.as_str()).collect();
+    objects.sort_unstable();
+    objects.dedup();
+    for object in objects {
+        moments.extend(said(object, scene).into_iter().map(|moment| moment.to(object)));
+    }
+    moments.retain(|moment| moment.at >= since && moment.at <= scene.wall);
+    // What happened in one second stays in the order in which it was told.
     moments.sort_by_key(|moment| moment.at);
+    moments
+}
+
+/// Evidence that a node is off, and that it is no longer believed.
+fn proved(proof: &Proof) -> Vec<Moment> {
+    let name = &proof.spec.node.name;
+    let detail = match (&proof.spec.reason, proof.spec.kind) {
+        (Some(reason), KindOfEvidence::Asserted) => format!("{}: {reason}", proof.spec.by),
+        (_, kind) => format!("{kind:?}, found by {}", proof.spec.by),
+    };
+    let mut moments: Vec<Moment> =
+        told(moment(proof.created), format!("evidence that {name} is off"), detail).into_iter().collect();
+    if let Some(invalid) = &proof.status.invalidated {
+        let word = format!("no evidence any more that {name} is off");
+        moments.extend(told(invalid.at.parse().ok(), word, invalid.reason.clone()));
+    }
     moments
 }
 
@@ -119,8 +179,7 @@ pub(super) fn said(object: &str, scene: &Scene<'_>) -> Vec<Moment> {
             break;
         }
         let times = if one.count > 1 { format!("{} times, {}", one.count, one.by) } else { one.by.clone() };
-        let moment =
-            Moment { at: one.at, what: one.reason.clone(), detail: format!("{} ({times})", one.message) };
+        let moment = Moment::new(one.at, one.reason.clone(), format!("{} ({times})", one.message));
         if !moments.iter().any(|other| (&other.what, &other.detail) == (&moment.what, &moment.detail)) {
             moments.push(moment);
         }

@@ -19,34 +19,42 @@
 //! |---|---|
 //! | `answer` | the one shape of an answer |
 //! | `scene` | what answers are made from |
-//! | `pod`, `node`, `set`, `namespace` | the answers |
-//! | `overview` | the whole cluster |
+//! | `pod`, `node`, `set`, `namespace`, `volume` | the answers |
+//! | `overview`, `day` | the whole cluster, and its last 24 hours |
+//! | `pauses` | what is not fenced because somebody asked for it |
 //! | `proof`, `history`, `actors` | which proof is there and which is missing; how it got here; who may act |
 //! | `verdict`, `eviction`, `ways` | budgets |
 
 mod actors;
 mod answer;
+mod day;
 mod eviction;
 mod history;
 mod namespace;
 mod node;
 mod overview;
+mod pauses;
 mod pod;
 mod proof;
 mod scene;
 mod set;
 mod verdict;
+mod volume;
 mod ways;
 
 pub use answer::{Actor, Answer, Finding, Item, Judgement, Moment, Next, Standing, since, span};
+pub use day::LastDay;
 pub use eviction::{NotCounted, RefusedBy, Unguarded, Would, would};
+pub use history::timeline;
 pub use namespace::{Content, Contents, explain_namespace};
 pub use node::{explain_node, state, zone_words};
 pub use overview::{Blocked, Overview, Trouble, Zone};
+pub use pauses::Paused;
 pub use pod::explain_pod;
 pub use scene::{Attachment, Policies, Running, Said, Scene, Settings, object, pod_object};
 pub use set::explain_set;
 pub use verdict::{Arithmetic, Explained, Member, Verdict, asks, counts, explain, owner_of};
+pub use volume::{Volume, explain_volume};
 pub use ways::Way;
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{Kind, Node, Pod, Policy, Readiness, SUSPECT_TAINT};
 
 use super::answer::{Answer, Finding, Judgement, Standing, since, span};
+use super::pauses::Paused;
 use super::pod::{explain_pod, is_stateful};
 use super::scene::{Scene, object};
 use super::{history, proof};
@@ -36,6 +37,7 @@ pub fn explain_node(name: &Arc<str>, scene: &Scene<'_>) -> Option<Answer> {
     answer.items = pods.items(scene);
     notes(&mut answer, node, &pods, scene);
     next(&mut answer, node, scene);
+    paused(&mut answer, node, scene);
     Some(answer)
 }
 
@@ -329,6 +331,22 @@ fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
             }
         }
     }
+}
+
+/// That it is not fenced, as somebody asked for.
+fn paused(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
+    for pause in Paused::about(node, policy(node, scene), scene) {
+        answer.notes.push(format!(
+            "{} pauses, so it is not fenced: {}.",
+            pause.object,
+            pause.words(scene.wall)
+        ));
+        answer.history.extend(pause.moment());
+        if !pause.command.is_empty() {
+            answer.next(format!("it may be fenced again: end the pause of {}", pause.object), pause.command);
+        }
+    }
+    answer.history.sort_by_key(|moment| moment.at);
 }
 
 /// What a person can say of a machine that he knows to be off, if that is taken.

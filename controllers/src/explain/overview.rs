@@ -7,7 +7,9 @@ use pod_safety_shared::model::{Kind, Node, Pod, Readiness};
 use serde::Serialize;
 
 use super::answer::{Answer, Standing, since, span};
+use super::day::LastDay;
 use super::node::{explain_node, state, zone_words};
+use super::pauses::Paused;
 use super::pod::{asked_at, explain_pod, is_stateful};
 use super::scene::{Scene, pod_object};
 use super::{Verdict, explain};
@@ -71,6 +73,12 @@ pub struct Overview {
     pub troubles: Vec<Trouble>,
     /// The pods that do not go on.
     pub blocked: Vec<Blocked>,
+    /// What is not fenced, as somebody asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paused: Vec<Paused>,
+    /// What came of incidents in the last 24 hours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_day: Option<LastDay>,
     /// What could not be read, and what is therefore not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
@@ -88,6 +96,8 @@ impl Overview {
         overview.nodes(scene);
         overview.budgets(scene);
         overview.leader(scene);
+        overview.paused = Paused::all(scene);
+        overview.last_day = LastDay::of(scene);
         overview
             .troubles
             .sort_by(|one, other| (!one.blocks, &one.object).cmp(&(!other.blocks, &other.object)));

@@ -13,7 +13,7 @@ use super::answer::{Answer, Judgement, Standing, moment, since, span};
 use super::history;
 use super::node::confirm;
 use super::proof;
-use super::scene::{Scene, pod_object};
+use super::scene::{Attachment, Scene, pod_object};
 use super::{owner_of, would};
 use crate::{pod_gc, taint_eviction};
 
@@ -352,8 +352,12 @@ fn left(answer: &mut Answer, events: String, explain_node: String, scene: &Scene
     match answer.verdict.reason {
         "VolumeInUse" => {
             let named = |volume: &str| answer.verdict.message.contains(&format!("volume {volume} "));
-            let held = scene.attachments.iter().find(|one| named(&one.volume)).map(|one| one.node.clone());
-            if let Some(node) = held {
+            let held = scene.attachments.iter().find(|one| named(&one.volume));
+            if let Some(Attachment { volume, node, .. }) = held {
+                answer.next(
+                    "who holds it, and what would free it",
+                    format!("pod-safety explain volume {volume}"),
+                );
                 answer.next("why that node does not let go", format!("pod-safety explain node {node}"));
             }
         }

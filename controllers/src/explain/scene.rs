@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use pod_safety_shared::api::Pause;
 use pod_safety_shared::authority::Hold;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
@@ -133,6 +134,12 @@ pub struct Attachment {
     pub volume: String,
     /// The node.
     pub node: String,
+    /// It is attached; else it is to be, or was.
+    pub attached: bool,
+    /// It was asked to end.
+    pub ends: bool,
+    /// Why it cannot be attached or let go; empty: nothing is wrong.
+    pub error: String,
     /// Why it is held, if somebody holds it.
     pub hold: Option<String>,
 }
@@ -142,7 +149,12 @@ impl Attachment {
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let ends = text("/metadata/deletionTimestamp").is_some();
+        let error = if ends { "/status/detachError/message" } else { "/status/attachError/message" };
         Some(Self {
+            attached: object["status"]["attached"] == true,
+            ends,
+            error: text(error).unwrap_or_default(),
             name: text("/metadata/name")?,
             volume: text("/spec/source/persistentVolumeName").unwrap_or_default(),
             node: text("/spec/nodeName")?,
@@ -170,6 +182,8 @@ pub struct Scene<'a> {
     pub said: &'a [Said],
     /// Which volumes are held by which nodes.
     pub attachments: &'a [Attachment],
+    /// Why nodes that carry our mark are not fenced.
+    pub pauses: &'a [(Arc<str>, Pause)],
 }
 
 /// What all controllers decide about one node, at this moment.

@@ -18,6 +18,7 @@
 mod device;
 mod evidence;
 mod fence;
+mod pause;
 mod policy;
 mod remediation;
 mod schema;
@@ -33,6 +34,7 @@ pub use evidence::{
 pub use fence::{
     Attempt, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Trigger, Verified,
 };
+pub use pause::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION};
 pub use policy::{
     Brakes, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Grade, Level, PolicyMode,
     Recovery, Unhealthy, When,

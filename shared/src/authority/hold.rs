@@ -286,7 +286,7 @@ pub enum Hold {
         plan: String,
     },
     /// Its policy pauses.
-    #[error("the policy {policy} is paused: {reason}. Take spec.paused away to go on")]
+    #[error("the policy {policy} is paused: {reason}. pod-safety resume --policy {policy} lets it go on")]
     Paused {
         /// The FencePolicy.
         policy: Arc<str>,

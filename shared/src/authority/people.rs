@@ -6,6 +6,7 @@
 
 mod devices;
 mod drill;
+mod pause;
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use serde_json::json;
 
 pub use devices::{Device, ask_to_test, devices, tested};
 pub use drill::{Drill, incident, rehearse, tidy_up};
+pub use pause::{Scope, pause, resume};
 
 use super::fence::{incident_name, rehearsal_name};
 use super::verify::is_ready;
@@ -66,6 +68,37 @@ pub enum PeopleError {
     /// No such device.
     #[error("there is no FenceDevice {0}; see kubectl get fencedevices -A")]
     NoDevice(String),
+    /// No such policy.
+    #[error("there is no FencePolicy {0}; see kubectl get fencepolicies")]
+    NoSuchPolicy(String),
+    /// Somebody had it pause before.
+    #[error("{object} pauses already: {why}. Nothing was written")]
+    Paused {
+        /// What pauses.
+        object: String,
+        /// What he wrote there.
+        why: String,
+    },
+    /// It does not pause.
+    #[error("{object} does not pause")]
+    NotPaused {
+        /// What.
+        object: String,
+    },
+    /// The reason is too long for its place.
+    #[error("--reason is {over} characters too long to be kept there")]
+    TooLong {
+        /// By how many.
+        over: usize,
+    },
+    /// Somebody else wrote to it in between.
+    #[error(
+        "{object} was changed by somebody else just now. Nothing was written: look at it, and say it again"
+    )]
+    Changed {
+        /// What.
+        object: String,
+    },
     /// A request failed.
     #[error("{doing}")]
     Api {

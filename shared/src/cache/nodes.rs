@@ -8,6 +8,7 @@ use super::object::{Identity, Object, ProjectError, Tell, Undecodable, identity}
 use super::table::{Entry, Table};
 use super::wall::Wall;
 use super::{Change, Inner};
+use crate::api::PAUSE_ANNOTATION;
 use crate::clock::Mono;
 use crate::model::{
     Interner, Kind, Life, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, OUT_OF_SERVICE_TAINT, Pressures,
@@ -85,8 +86,7 @@ fn in_use(status: &wire::NodeStatus) -> Box<[Box<str>]> {
 }
 
 /// By these somebody wants a node left alone: ours, Cluster API's and medik8s'.
-const LEFT_ALONE_ANNOTATIONS: [&str; 2] =
-    ["pod-safety.dev/pause-fencing", "cluster.x-k8s.io/skip-remediation"];
+const LEFT_ALONE_ANNOTATIONS: [&str; 2] = [PAUSE_ANNOTATION, "cluster.x-k8s.io/skip-remediation"];
 const LEFT_ALONE_LABEL: &str = "remediation.medik8s.io/exclude-from-remediation";
 
 fn life(meta: &wire::ObjectMeta, spec: &wire::NodeSpec, status: &wire::NodeStatus) -> Life {

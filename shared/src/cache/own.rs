@@ -150,6 +150,7 @@ fn project<S: OwnSpec>(
         uid,
         rv,
         generation: meta.generation.unwrap_or(0),
+        created: meta.creation_timestamp.map_or(0, wire::Time::whole_seconds),
         deleting: meta.deletion_timestamp.is_some(),
         finalizers: meta.finalizers.clone(),
         annotations: meta.annotations.clone(),

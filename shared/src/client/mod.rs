@@ -122,6 +122,25 @@ impl Connection {
         self.until(deadline, work).await?
     }
 
+    /// Reads a plain text: the log of a container.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    pub async fn text(&self, path: &str) -> Result<String, ApiError> {
+        let call = Call::get(path).whole();
+        let deadline = call.deadline_from(self.env.now());
+        let request = call.into_request()?;
+        let work = async {
+            let response = self.response(request).await?;
+            if let Some(refused) = Refused::of(&response) {
+                return Err(read_refusal(refused, Encoding::Json, response.into_body()).await);
+            }
+            let bytes = collect(response.into_body()).await?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        self.until(deadline, work).await?
+    }
+
     /// Which version the API server is of, and what its clock says, to the second.
     ///
     /// # Errors

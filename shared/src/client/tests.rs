@@ -33,6 +33,14 @@ async fn an_answer_is_read_as_its_content_type_says() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_log_is_text_and_a_refusal_to_show_it_is_a_refusal() {
+    let (_env, api) = api(|| Answer::plain(200, "one\ntwo\n"));
+    assert_eq!(api.connection().text("/log").await.unwrap(), "one\ntwo\n");
+    let (_env, api) = self::api(|| Answer::status(403, "Forbidden", "no"));
+    assert_eq!(api.connection().text("/log").await.unwrap_err().code(), Some(403));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_each_failure_is_taken_for() {
     // What it is; its class; not there; changed; may have been applied.
     type Row = (fn() -> Answer, &'static str, bool, bool, bool);

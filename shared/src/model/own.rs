@@ -71,6 +71,8 @@ pub struct Own<S: OwnSpec> {
     pub rv: Rv,
     /// Counts changes of the spec.
     pub generation: i64,
+    /// `creationTimestamp`, seconds of the API server's clock.
+    pub created: i64,
     /// Somebody asked for its deletion.
     pub deleting: bool,
     /// Its annotations.

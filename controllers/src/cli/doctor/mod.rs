@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use clap::Args as ClapArgs;
 use futures::StreamExt;
 use futures::stream;
-use pod_safety::explain::{Verdict, explain};
+use pod_safety::explain::{Paused, Verdict, explain};
 use pod_safety::registry::Name;
 use pod_safety_shared::api::crds;
 use pod_safety_shared::authority::{Right, may, people};
@@ -64,24 +64,42 @@ impl Args {
     async fn run(self) -> anyhow::Result<Exit> {
         let session = open(&self.cluster.options()).await?;
         let symptoms = examine(&session).await?;
-        let ill = symptoms.iter().any(|symptom| symptom.health == Health::Problem);
-        let verdict = if ill { "Problems" } else { "Fine" };
-        let document = Document { api_version: API_VERSION, kind: "Diagnosis", verdict, checks: &symptoms };
         let paint = self.print.paint();
-        self.print.output.print(&document, || page(&symptoms, paint))?;
-        Ok(self.print.exit(ill))
+        self.print.output.print(&Document::of(&symptoms), || page(&symptoms, paint))?;
+        Ok(self.print.exit(is_ill(&symptoms)))
     }
+}
+
+fn is_ill(symptoms: &[Symptom]) -> bool {
+    symptoms.iter().any(|symptom| symptom.health == Health::Problem)
+}
+
+impl<'a> Document<'a> {
+    fn of(checks: &'a [Symptom]) -> Self {
+        let verdict = if is_ill(checks) { "Problems" } else { "Fine" };
+        Self { api_version: API_VERSION, kind: "Diagnosis", verdict, checks }
+    }
+}
+
+/// What was found, for people and for programs.
+pub(super) async fn diagnosis(session: &Session) -> anyhow::Result<(String, Value)> {
+    let symptoms = examine(session).await?;
+    Ok((page(&symptoms, Paint::plain()), serde_json::to_value(Document::of(&symptoms))?))
 }
 
 /// Every check.
 async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
-    let look = Look::at(session, None).await?;
+    let mut look = Look::at(session, None).await?;
+    look.ask_policies(session).await;
+    look.ask_pauses(session, None).await;
     let server = session.connection.server().await?;
-    let wall = session.env.clock.wall();
+    // Of this machine, whose clock is one of those that are compared.
+    let own = session.env.clock.wall();
+    let wall = look.wall;
     let mut symptoms = vec![checks::version(&server.version)];
     let sets = session.items("/apis/apps/v1/statefulsets").await;
     symptoms.extend(look.scene(|scene| {
-        let mut all = checks::clocks(&scene.view, server.date, wall);
+        let mut all = checks::clocks(&scene.view, server.date, own);
         all.push(checks::leader(scene.running, wall));
         all
     }));
@@ -91,7 +109,11 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     let ours = look.controllers.clone();
     symptoms.extend(checks::twins(&kcm(session).await, look.running.mode, &ours));
     symptoms.extend(look.scene(|scene| {
-        let mut all = if ours.contains(&Name::Fencing) { checks::devices(&scene.view) } else { Vec::new() };
+        let mut all = if ours.contains(&Name::Fencing) {
+            checks::devices(&scene.view, &Paused::all(scene), wall)
+        } else {
+            Vec::new()
+        };
         let never = |budget: &&Budget| explain(budget, &scene.view, scene.now).verdict == Verdict::Never;
         all.push(checks::budgets(&scene.view.budgets().filter(never).collect::<Vec<_>>()));
         all

@@ -1,12 +1,15 @@
 //! What is read for an answer, as far as whoever asks may read it.
 
+use std::sync::Arc;
+
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 use pod_safety::explain::{Attachment, Policies, Running, Said, Scene, Settings};
 use pod_safety::registry::Name;
+use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
 use pod_safety_shared::cache::{Snapshot, Unread};
 use pod_safety_shared::client::{ApiError, Call};
-use pod_safety_shared::model::Kind;
+use pod_safety_shared::model::{Kind, Node};
 use serde_json::Value;
 
 use crate::cli::cluster::Session;
@@ -28,16 +31,20 @@ const KINDS: [Kind; 11] = [
 ];
 
 /// By this label our own pods and policies are found.
-const OURS: &str = "labelSelector=app.kubernetes.io/name=pod-safety";
+pub(in crate::cli) const OURS: &str = "labelSelector=app.kubernetes.io/name=pod-safety";
 
 /// So many Events of a namespace are read: those beyond are of other times.
 const EVENTS: usize = 1_000;
+
+/// So many nodes are asked why they pause: who has more pauses a FencePolicy.
+const PAUSES: usize = 50;
 
 /// The cluster as it was read.
 pub(in crate::cli) struct Look {
     pub(in crate::cli) snapshot: Snapshot,
     pub(in crate::cli) settings: Settings,
     pub(in crate::cli) running: Running,
+    /// [`Policies::Unread`] until they are asked for.
     pub(in crate::cli) policies: Policies,
     /// Which controllers run.
     pub(in crate::cli) controllers: Vec<Name>,
@@ -45,9 +52,13 @@ pub(in crate::cli) struct Look {
     pub(in crate::cli) account: String,
     said: Vec<Said>,
     attachments: Vec<Attachment>,
+    pauses: Vec<(Arc<str>, Pause)>,
     unread: Vec<Unread>,
     refused: Vec<String>,
-    wall: Timestamp,
+    /// The API server's version; empty: it did not say.
+    pub(in crate::cli) server: String,
+    /// When, by the API server's clock.
+    pub(in crate::cli) wall: Timestamp,
 }
 
 impl Session {
@@ -69,38 +80,67 @@ impl Session {
 impl Look {
     /// Reads all that may be read; pods at least in `namespace`.
     pub(in crate::cli) async fn at(session: &Session, namespace: Option<&str>) -> anyhow::Result<Self> {
+        let (session, server) = &session.by_its_clock().await;
         let nothing = &mut |_: Kind, _: &_| {};
         let (snapshot, unread) =
             Snapshot::read_allowed(&session.connection, &session.env, &KINDS, namespace, nothing).await?;
         let wall = session.env.clock.wall();
         let mut refused = Vec::new();
         let Ours { settings, running, controllers, account } = running(session, wall, &mut refused).await;
-        let bindings =
-            format!("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings?{OURS}");
-        let policies = session.items(&bindings).await.map_or(Policies::Unread, |all| force_delete(&all));
-        let attachments = match session.items("/apis/storage.k8s.io/v1/volumeattachments").await {
-            Ok(all) => all.iter().filter_map(Attachment::of).collect(),
-            Err(_) => {
-                refused.push(
-                    "You may not list volumeattachments: which node holds which volume is not known."
-                        .to_owned(),
-                );
-                Vec::new()
-            }
-        };
         Ok(Self {
             snapshot,
             settings,
             running,
-            policies,
+            policies: Policies::Unread,
             controllers,
             account,
             said: Vec::new(),
-            attachments,
+            attachments: Vec::new(),
+            pauses: Vec::new(),
             unread,
             refused,
+            server: server.clone(),
             wall,
         })
+    }
+
+    /// What the admission policies do.
+    pub(in crate::cli) async fn ask_policies(&mut self, session: &Session) {
+        let bindings =
+            format!("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings?{OURS}");
+        self.policies = session.items(&bindings).await.map_or(Policies::Unread, |all| force_delete(&all));
+    }
+
+    /// Which node holds which volume.
+    pub(in crate::cli) async fn ask_attachments(&mut self, session: &Session) {
+        match session.items("/apis/storage.k8s.io/v1/volumeattachments").await {
+            Ok(all) => self.attachments = all.iter().filter_map(Attachment::of).collect(),
+            Err(_) => self.refused.push(
+                "You may not list volumeattachments: which node holds which volume is not known.".to_owned(),
+            ),
+        }
+    }
+
+    /// Why nodes that carry our mark are not fenced, or this one: of annotations the cache keeps no values.
+    pub(in crate::cli) async fn ask_pauses(&mut self, session: &Session, only: Option<&str>) {
+        let marked: Vec<Arc<str>> = self.scene(|scene| {
+            let marked =
+                |node: &&Node| node.life.as_ref().and_then(|life| life.left_alone) == Some(PAUSE_ANNOTATION);
+            let asked = |node: &&Node| only.is_none_or(|only| *node.name == *only);
+            scene
+                .view
+                .nodes()
+                .filter(asked)
+                .filter(marked)
+                .take(PAUSES)
+                .map(|node| Arc::clone(&node.name))
+                .collect()
+        });
+        for name in marked {
+            let Ok(node) = session.whole(&format!("/api/v1/nodes/{name}")).await else { continue };
+            let text = node["metadata"]["annotations"][PAUSE_ANNOTATION].as_str();
+            self.pauses.extend(text.map(|text| (name, Pause::read(text))));
+        }
     }
 
     /// What was said of an object.
@@ -112,6 +152,28 @@ impl Look {
     /// What was said in a namespace.
     pub(in crate::cli) async fn hear_all(&mut self, session: &Session, namespace: &str) {
         self.take(session, namespace, &format!("limit={EVENTS}")).await;
+    }
+
+    /// What was said anywhere; where that may not be asked, in the usual namespace.
+    pub(in crate::cli) async fn hear_everywhere(&mut self, session: &Session) {
+        // Of all others there are too many, and they say what goes well.
+        let fields = [
+            "Warning",
+            "Normal,reportingComponent=pod-safety",
+            "Normal,reportingComponent=taint-eviction-controller",
+        ];
+        for fields in fields.map(|fields| format!("type={fields}")) {
+            let path = format!("/api/v1/events?limit={EVENTS}&fieldSelector={fields}");
+            match session.items(&path).await {
+                Ok(events) => self.said.extend(events.iter().filter_map(Said::of)),
+                Err(_) => {
+                    let sentence =
+                        "You may not list events in all namespaces: what was said there is not known.";
+                    self.refused.push(sentence.to_owned());
+                    return self.hear_all(session, session.connection.default_namespace()).await;
+                }
+            }
+        }
     }
 
     async fn take(&mut self, session: &Session, namespace: &str, query: &str) {
@@ -151,6 +213,7 @@ impl Look {
             policies: self.policies,
             said: &self.said,
             attachments: &self.attachments,
+            pauses: &self.pauses,
         })
     }
 

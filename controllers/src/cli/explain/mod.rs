@@ -7,27 +7,33 @@
 //! | `contents` | what is in a namespace |
 //! | `pdb` | budgets, which have answers of their own |
 //! | `timeline` | what happened, with durations |
+//! | `volume` | what is read of a volume |
 
 mod contents;
 mod look;
 mod page;
 mod pdb;
 mod timeline;
+mod volume;
 
 use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
-use pod_safety::explain::{Answer, Standing, explain_namespace, explain_node, explain_pod, explain_set};
-use pod_safety_shared::model::Pod;
+use pod_safety::explain::{
+    Answer, Scene, Standing, explain_namespace, explain_node, explain_pod, explain_set,
+};
+use pod_safety_shared::cache::Lookup;
+use pod_safety_shared::model::{Phase, Pod, Readiness};
 
 use super::Exit;
-use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, name, open};
+use super::cluster::{ConnectArgs, Output, PrintArgs, Session, block_on, name, open};
+use super::paint::Paint;
 use super::watch::{Shown, WatchArgs};
-pub(super) use look::Look;
+pub(super) use look::{Look, OURS};
 use page::{Document, page};
 pub(super) use pdb::tone;
-pub(super) use timeline::TimelineArgs;
+pub(super) use timeline::{TimelineArgs, Told};
 
 /// At the end of `--help`.
 const EXIT_CODES: &str = "Ends with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something does not go on \
@@ -36,7 +42,7 @@ const EXIT_CODES: &str = "Ends with 0 if nothing blocks, 1 after an error, 2 for
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXIT_CODES)]
 pub(super) struct Args {
-    /// What: pod (po), node (no), statefulset (sts), namespace (ns), pdb; or with its name, as in pod/NAME
+    /// What: pod (po), node (no), statefulset (sts), namespace (ns), volume (a pvc or a pv), pdb; or with its name, as in pod/NAME
     #[arg(value_name = "KIND[/NAME]", value_parser = What::parse)]
     what: (What, Option<String>),
 
@@ -69,6 +75,10 @@ enum What {
     Node,
     Set,
     Namespace,
+    /// A claim or a PersistentVolume, whichever has the name.
+    Volume,
+    Claim,
+    PersistentVolume,
     Pdb,
 }
 
@@ -83,10 +93,14 @@ impl What {
             "node" | "nodes" | "no" => Self::Node,
             "statefulset" | "statefulsets" | "sts" => Self::Set,
             "namespace" | "namespaces" | "ns" => Self::Namespace,
+            "volume" | "volumes" | "vol" => Self::Volume,
+            "persistentvolumeclaim" | "persistentvolumeclaims" | "pvc" => Self::Claim,
+            "persistentvolume" | "persistentvolumes" | "pv" => Self::PersistentVolume,
             "pdb" | "pdbs" | "poddisruptionbudget" | "poddisruptionbudgets" => Self::Pdb,
             _ => {
                 return Err(
-                    "allowed is pod (po), node (no), statefulset (sts), namespace (ns) or pdb".to_owned()
+                    "allowed is pod (po), node (no), statefulset (sts), namespace (ns), volume (pvc, pv) or pdb"
+                        .to_owned()
                 );
             }
         };
@@ -99,6 +113,9 @@ impl What {
             Self::Node => "node",
             Self::Set => "statefulset",
             Self::Namespace => "namespace",
+            Self::Volume => "volume",
+            Self::Claim => "pvc",
+            Self::PersistentVolume => "pv",
             Self::Pdb => "pdb",
         }
     }
@@ -203,6 +220,18 @@ pub(super) async fn asked(
     Ok(serde_json::to_string(&Document::of(&answer))?)
 }
 
+/// The answer for people and for programs, of what `status` names.
+pub(super) async fn asked_text(
+    session: &Session,
+    kind: &str,
+    namespace: Option<&str>,
+    name: &str,
+) -> anyhow::Result<(String, serde_json::Value)> {
+    let (what, _) = What::parse(kind).map_err(anyhow::Error::msg)?;
+    let answer = answer(session, what, name, namespace, false).await?;
+    Ok((page(&answer, Output::Wide, Paint::plain()), serde_json::to_value(Document::of(&answer))?))
+}
+
 /// The answer about one object, by what may be read now.
 async fn answer(
     session: &Session,
@@ -213,15 +242,30 @@ async fn answer(
 ) -> anyhow::Result<Answer> {
     let own = session.connection.default_namespace();
     let namespace = given.unwrap_or(own);
+    if matches!(what, What::Volume | What::Claim | What::PersistentVolume) {
+        return volume::answer(session, what, name, given).await;
+    }
     let mut look = Look::at(session, Some(namespace)).await?;
     let mut answer = match what {
         What::Pod => {
             let pod = found(&look, given, own, name)?;
             look.hear(session, &pod.key.namespace, "Pod", name).await;
+            // Who may delete it is said of those that end, who holds its volume of those that begin.
+            if pod.deletion.is_some() {
+                look.ask_policies(session).await;
+            } else if pod.phase == Phase::Pending {
+                look.ask_attachments(session).await;
+            }
             look.scene(|scene| explain_pod(&pod, scene))
         }
         What::Node => {
             look.hear(session, "default", "Node", name).await;
+            look.ask_pauses(session, Some(name)).await;
+            // Of one that is well nobody asks what it holds.
+            let is_well = |scene: &Scene<'_>| matches!(scene.view.node(name), Lookup::Known(node) if node.readiness == Readiness::Ready);
+            if !look.scene(is_well) {
+                look.ask_attachments(session).await;
+            }
             let node = look.scene(|scene| explain_node(&Arc::from(name), scene));
             let Some(answer) = node else { bail!("there is no node {name}, and no pod names it") };
             answer
@@ -229,13 +273,19 @@ async fn answer(
         What::Set => {
             let set = look.set(session, namespace, name).await?;
             look.hear_all(session, namespace).await;
+            let begins = |pod: &Pod| *pod.key.namespace == *namespace && pod.phase == Phase::Pending;
+            if look.scene(|scene| scene.view.all_pods().any(begins)) {
+                look.ask_attachments(session).await;
+            }
             look.scene(|scene| explain_set(&set, scene))
         }
         What::Namespace => {
             let (namespace, contents) = contents::read(session, name).await?;
             look.scene(|scene| explain_namespace(&namespace, &contents, steps, scene))
         }
-        What::Pdb => bail!("a budget is explained otherwise"),
+        What::Volume | What::Claim | What::PersistentVolume | What::Pdb => {
+            bail!("a {} is explained otherwise", what.word())
+        }
     };
     answer.missing.extend(look.missing());
     Ok(answer)

@@ -27,6 +27,7 @@ impl<'a> Document<'a> {
             Some("node") => "NodeExplanation",
             Some("statefulset") => "StatefulSetExplanation",
             Some("namespace") => "NamespaceExplanation",
+            Some("persistentvolumeclaim" | "persistentvolume") => "VolumeExplanation",
             _ => "Explanation",
         };
         Self { api_version: API_VERSION, kind, answer }

@@ -4,22 +4,26 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
-use pod_safety::explain::{Moment, since, span};
+use jiff::{SignedDuration, Timestamp};
+use pod_safety::explain::{Moment, since, span, timeline};
 use serde::Serialize;
 
 use super::page::clock;
-use super::{BadUse, What, answer, name, one_name};
-use crate::cli::cluster::{ConnectArgs, PrintArgs, block_on, open};
+use super::{BadUse, Look, What, answer, name, one_name};
+use crate::cli::cluster::{ConnectArgs, PrintArgs, Session, block_on, open};
 use crate::cli::paint::{Paint, Tone};
 use crate::cli::watch::{Shown, WatchArgs};
 use crate::cli::{API_VERSION, Exit};
 
+/// So far it is looked back if nothing is named.
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Ends with 0, 1 after an error, 2 for wrong usage.")]
 pub(in crate::cli) struct TimelineArgs {
-    /// What: pod (po) or node (no); or with its name, as in node/NAME
+    /// What: pod (po) or node (no); or with its name, as in node/NAME. Without: the last 24 hours of the whole cluster
     #[arg(value_name = "KIND[/NAME]", value_parser = What::parse)]
-    what: (What, Option<String>),
+    what: Option<(What, Option<String>)>,
 
     /// Which one
     #[arg(value_name = "NAME", value_parser = name)]
@@ -62,35 +66,73 @@ struct Step<'a> {
 
 impl TimelineArgs {
     pub(in crate::cli) fn main(self) -> anyhow::Result<Exit> {
-        let (what, name) = one_name(self.what.clone(), self.name.clone())?;
+        let Some(what) = self.what.clone() else { return block_on(self.run(None)) };
+        let (what, name) = one_name(what, self.name.clone())?;
         if !matches!(what, What::Pod | What::Node) {
             bail!(BadUse::NoTimeline(what.word()));
         }
         let Some(name) = name else { bail!(BadUse::NoName(what.word())) };
-        block_on(self.run(what, name))
+        block_on(self.run(Some((what, name))))
     }
 
-    async fn run(self, what: What, name: String) -> anyhow::Result<Exit> {
+    async fn run(self, of: Option<(What, String)>) -> anyhow::Result<Exit> {
         let session = open(&self.cluster.options()).await?;
         let paint = self.print.paint();
         let ask = async || {
-            let answer = answer(&session, what, &name, self.namespace.as_deref(), false).await?;
-            let document = Document {
-                api_version: API_VERSION,
-                kind: "Timeline",
-                object: &answer.object,
-                moments: steps(&answer.history),
-                total_seconds: total(&answer.history).as_secs(),
-                missing: &answer.missing,
+            let told = match &of {
+                Some((what, name)) => {
+                    let answer = answer(&session, *what, name, self.namespace.as_deref(), false).await?;
+                    Told { object: answer.object, history: answer.history, missing: answer.missing }
+                }
+                None => Told::of_all(&session).await?,
             };
-            let text = self.print.output.text(&document, || page(&answer.history, &answer.missing, paint))?;
-            let last = answer
-                .history
-                .last()
-                .map_or("nothing is known".to_owned(), |last| format!("{} {}", last.what, last.detail));
-            Ok(Shown { text, line: format!("{} {last}", answer.object), exit: Exit::Fine })
+            let text = self.print.output.text(&told.document(), || told.text(paint))?;
+            Ok(Shown { text, line: told.line(), exit: Exit::Fine })
         };
         self.watch.show(&session.env, self.print.output, ask).await
+    }
+}
+
+/// What happened, and to what.
+pub(in crate::cli) struct Told {
+    object: String,
+    history: Vec<Moment>,
+    missing: Vec<String>,
+}
+
+impl Told {
+    /// The last 24 hours of the whole cluster.
+    pub(in crate::cli) async fn of_all(session: &Session) -> anyhow::Result<Self> {
+        let mut look = Look::at(session, Some(session.connection.default_namespace())).await?;
+        look.hear_everywhere(session).await;
+        look.ask_pauses(session, None).await;
+        let since = look.wall.saturating_sub(DAY).unwrap_or(Timestamp::MIN);
+        let history = look.scene(|scene| timeline(since, scene));
+        Ok(Self { object: "cluster".to_owned(), history, missing: look.missing() })
+    }
+
+    /// The same for programs.
+    pub(in crate::cli) fn document(&self) -> impl Serialize {
+        Document {
+            api_version: API_VERSION,
+            kind: "Timeline",
+            object: &self.object,
+            moments: steps(&self.history),
+            total_seconds: total(&self.history).as_secs(),
+            missing: &self.missing,
+        }
+    }
+
+    /// The same for people.
+    pub(in crate::cli) fn text(&self, paint: Paint) -> String {
+        page(&self.history, &self.missing, paint)
+    }
+
+    fn line(&self) -> String {
+        let last = self.history.last().map_or("nothing is known".to_owned(), |last| {
+            format!("{} {} {}", last.object, last.what, last.detail).trim_start().to_owned()
+        });
+        format!("{} {last}", self.object)
     }
 }
 
@@ -115,16 +157,25 @@ fn page(moments: &[Moment], missing: &[String], paint: Paint) -> String {
     let Some(last) = moments.last() else {
         return "Nothing is known of it: Events are kept for an hour.\n".to_owned();
     };
+    let several = moments.iter().any(|moment| !moment.object.is_empty());
     let row = |step: &Step<'_>| {
         let after = match step.after_seconds {
             0 => String::new(),
             seconds => format!("+{}", span(Duration::from_secs(seconds))),
         };
-        let Moment { at, what, detail } = step.moment;
-        (Tone::Plain, vec![clock(*at, last.at), after, what.clone(), detail.clone()])
+        let Moment { at, object, what, detail } = step.moment;
+        let mut cells = vec![clock(*at, last.at), after, object.clone(), what.clone(), detail.clone()];
+        if !several {
+            cells.remove(2);
+        }
+        (Tone::Plain, cells)
     };
     let rows: Vec<_> = steps(moments).iter().map(row).collect();
-    let mut text = paint.table(&["TIME (UTC)", "AFTER", "WHAT", ""], &rows);
+    let head: &[&str] = match several {
+        true => &["TIME (UTC)", "AFTER", "OBJECT", "WHAT", ""],
+        false => &["TIME (UTC)", "AFTER", "WHAT", ""],
+    };
+    let mut text = paint.table(head, &rows);
     text.push_str(&format!("{} in all\n", span(total(moments))));
     for missing in missing {
         let line = paint.wrap(&format!("{} {missing}", paint.mark(Tone::Attention)), 2);
@@ -142,6 +193,33 @@ mod tests {
 
     use super::*;
     use crate::cli::staged::Stage;
+
+    #[test]
+    fn the_whole_cluster_is_told_with_what_it_happened_to_and_nothing_that_is_long_past() {
+        let mut stage = Stage::lost();
+        stage.policy("Asserted");
+        stage.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
+        stage.said("node/worker-a1", "FreeDiskSpaceFailed", "no space left");
+        let told = |since: &str| {
+            let since = since.parse().unwrap();
+            stage.scene(|scene| timeline(since, scene))
+        };
+        assert_eq!(
+            page(&told("2026-11-20T10:23:05Z"), &[], Paint::plain()),
+            "TIME (UTC)  AFTER   OBJECT             WHAT
+10:14:05            node/worker-b1     last heartbeat of worker-b1
+10:14:55    +50s    node/worker-b1     worker-b1 counts as lost     50s after its last heartbeat
+10:14:55            node/worker-b1     worker-b1 gets a taint       node.kubernetes.io/unreachable:NoExecute
+10:15:10    +15s    node/worker-b1     switch worker-b1 off         with fence/ipmi-b1
+10:15:10            node/worker-b1     its power is Off
+10:19:55    +4m45s  pod/shop/orders-1  asked to end                 grace 30s
+10:20:25    +30s    pod/shop/orders-1  grace ended                  its kubelet did not confirm
+10:22:40    +2m15s  node/worker-a1     FreeDiskSpaceFailed          no space left (3 times, kube-controller-manager)
+8m35s in all
+"
+        );
+        assert!(told("2026-11-21T10:23:05Z").is_empty());
+    }
 
     #[test]
     fn what_happened_is_told_in_order_with_its_durations() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::*;
+use crate::api::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION};
 use crate::client::scripted::{Answer, Api, env};
 use crate::testing::objects::{lease, node};
 
@@ -32,6 +33,77 @@ async fn nobody_confirms_a_node_whose_kubelet_speaks() {
     assert!(examined("Unknown", false).await.0.is_ok());
     assert!(matches!(examined("True", false).await.0, Err(PeopleError::Ready(_))));
     assert!(matches!(examined("Unknown", true).await.0, Err(PeopleError::Heard(_))));
+}
+
+/// An API server with one object whose pause is this text, and what was written to it.
+async fn pausing(text: Option<&str>, at: &str) -> (Api, Connection) {
+    let (env, _wall) = env();
+    let mut object = json!({ "metadata": { "name": "x", "uid": "u", "resourceVersion": "7" }, "spec": {} });
+    if let Some(text) = text {
+        object["metadata"]["annotations"] = json!({ PAUSE_ANNOTATION: text });
+        object["spec"]["paused"] = json!(text);
+    }
+    let at = at.to_owned();
+    let api = Api::new(&env, move |asked| {
+        let found = asked.path.starts_with(&at);
+        let answer = if found { Answer::json(&object) } else { Answer::not_found() };
+        async move { answer }
+    });
+    let connection = api.connection();
+    (api, connection)
+}
+
+fn by_anna(reason: &str) -> Pause {
+    let since = "2026-11-21T10:23:05Z".parse().unwrap();
+    Pause { reason: reason.to_owned(), by: Some(("anna".to_owned(), since)) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_written_with_who_and_since_when_against_what_was_read() {
+    let said = "rack moves (by anna since 2026-11-21T10:23:05Z)";
+    let node = (Scope::Node("x".to_owned()), "/api/v1/nodes/x");
+    let policy = (Scope::Policy("x".to_owned()), "/apis/pod-safety.dev/v1alpha1/fencepolicies/x");
+    let of_node = json!({ "metadata": { "resourceVersion": "7",
+        "annotations": { PAUSE_ANNOTATION: said, RESUMED_ANNOTATION: null } } });
+    let of_policy = json!({ "metadata": { "resourceVersion": "7", "annotations": { RESUMED_ANNOTATION: null } },
+        "spec": { "paused": said } });
+    for ((scope, path), wanted) in [(node, of_node), (policy, of_policy)] {
+        let (api, connection) = pausing(None, path).await;
+        pause(&connection, &scope, &by_anna("rack moves")).await.unwrap();
+        assert_eq!(api.heard().pop().unwrap().json(), wanted);
+        let none = resume(&connection, &scope, &by_anna("done")).await.unwrap_err();
+        assert!(matches!(none, PeopleError::NotPaused { .. }), "{none}");
+        let (api, connection) = pausing(Some(said), path).await;
+        assert_eq!(resume(&connection, &scope, &by_anna("done")).await.unwrap(), by_anna("rack moves"));
+        let written = api.heard().pop().unwrap().json();
+        let resumed = written["metadata"]["annotations"][RESUMED_ANNOTATION].as_str().unwrap().to_owned();
+        assert_eq!(Pause::read(&resumed), by_anna("done"));
+        let left = match scope {
+            Scope::Node(_) => &written["metadata"]["annotations"][PAUSE_ANNOTATION],
+            Scope::Policy(_) => &written["spec"]["paused"],
+        };
+        assert!(left.is_null() && written["metadata"]["resourceVersion"] == "7", "{written}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_of_somebody_else_is_not_replaced_and_a_reason_fits_its_place() {
+    let node = Scope::Node("x".to_owned());
+    let (api, connection) = pausing(Some("hands in it"), "/api/v1/nodes/x").await;
+    let there = pause(&connection, &node, &by_anna("rack moves")).await.unwrap_err();
+    assert!(there.to_string().contains("hands in it"), "{there}");
+    let (other, connection) = pausing(None, "/api/v1/nodes/x").await;
+    let signature = by_anna("").to_string().len();
+    let long = "x".repeat(Pause::LONGEST - signature + 1);
+    let error = pause(&connection, &node, &by_anna(&long)).await.unwrap_err();
+    assert!(matches!(error, PeopleError::TooLong { over: 1 }), "{error}");
+    assert!(
+        [api.heard(), other.heard()].iter().flatten().all(|asked| asked.body.is_empty()),
+        "nothing was written"
+    );
+    let (_, connection) = pausing(None, "/nowhere").await;
+    let gone = pause(&connection, &Scope::Policy("x".to_owned()), &by_anna("r")).await.unwrap_err();
+    assert!(gone.to_string().contains("there is no FencePolicy x"), "{gone}");
 }
 
 #[tokio::test(start_paused = true)]

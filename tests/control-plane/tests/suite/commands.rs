@@ -20,3 +20,8 @@ pub(crate) async fn ends_with(plane: &ControlPlane, code: i32, args: &[&str]) ->
 pub(crate) async fn json_of(plane: &ControlPlane, code: i32, args: &[&str]) -> Value {
     serde_json::from_str(&ends_with(plane, code, &[args, &["-o", "json"]].concat()).await).unwrap()
 }
+
+/// Creates an object, or makes it so.
+pub(crate) async fn apply(plane: &ControlPlane, object: &Value) {
+    plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().text().unwrap();
+}

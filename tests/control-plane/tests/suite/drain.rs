@@ -13,7 +13,7 @@ use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::{ControlPlane, Options, Output, eventually, seen};
 use serde_json::{Value, json};
 
-use crate::commands::ends_with;
+use crate::commands::{apply, ends_with};
 
 const NS: &str = "shop";
 const SOON: Duration = Duration::from_secs(60);
@@ -22,10 +22,6 @@ const KCM: &str = "statefulset-controller,disruption-controller";
 
 async fn pod_safety(plane: &ControlPlane, args: &[&str]) -> Output {
     plane.pod_safety_once(&plane.admin_kubeconfig(), args).await.unwrap()
-}
-
-async fn apply(plane: &ControlPlane, object: &Value) {
-    plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().text().unwrap();
 }
 
 /// A StatefulSet whose pods this program makes ready, on a node of the pool `pool`.

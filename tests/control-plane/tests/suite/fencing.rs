@@ -16,6 +16,8 @@ use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
 use pod_safety_control_plane::{AuditLog, ControlPlane, eventually, objects, observe, seen};
 use serde_json::{Value, json};
 
+use crate::commands::apply;
+
 const SOON: Duration = Duration::from_secs(120);
 /// A pod runs elsewhere so soon after the proof (design §8).
 const AFTER_PROOF: Duration = Duration::from_secs(5);
@@ -23,10 +25,6 @@ const NAMESPACE: &str = "shop";
 /// Who ours is at the API server.
 const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 const CONTROLLERS: &str = "--controllers=pod-gc,node-lifecycle,taint-eviction,fencing";
-
-async fn apply(plane: &ControlPlane, object: &Value) {
-    plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().text().unwrap();
-}
 
 async fn list(plane: &ControlPlane, kind: &str) -> Vec<Value> {
     let text = plane.kubectl(&["get", kind, "-A", "-o", "json"]).await.unwrap().text().unwrap();

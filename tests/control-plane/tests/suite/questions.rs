@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod browser;
+mod pauses;
+mod volumes;
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -15,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-use crate::commands::{ends_with, json_of, run};
+use crate::commands::{apply, ends_with, json_of, run};
 
 use browser::Browser;
 
@@ -68,10 +70,14 @@ async fn a_person_is_told_what_is_stuck_and_why() {
     .unwrap();
     the_blocked_pod_is_explained(&plane).await;
     the_screen_names_what_needs_a_person(&plane).await;
+    volumes::who_holds_a_volume_is_said_by_its_claim_and_by_its_own_name(&plane).await;
     the_page_shows_the_same_in_a_browser(&plane).await;
+    pauses::a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(&plane).await;
+    pauses::a_report_has_what_may_be_read_and_no_login(&plane).await;
     the_doctor_finds_what_is_missing(&plane).await;
     what_is_not_there_or_not_clear_is_one_sentence(&plane).await;
     who_has_few_rights_gets_the_rest(&plane).await;
+    pauses::who_has_few_rights_reports_what_he_sees(&plane).await;
     who_watches_is_told_that_the_api_server_went_away(&mut plane).await;
 }
 
@@ -122,6 +128,14 @@ async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
         (
             "#pod/shop/orders-1",
             ["PROOF THAT IT STOPPED", "node lost is not heard", "pod-safety confirm-down lost"],
+        ),
+        (
+            "#persistentvolumeclaim/shop/stock",
+            [
+                "bound to persistentvolume/pv-1",
+                "has it mounted (volumesInUse)",
+                "pod-safety explain node lost",
+            ],
         ),
         ("#node/nosuch", ["No answer", "there is no node nosuch", "NEEDS A PERSON"]),
     ] {

@@ -111,6 +111,7 @@ fn field_path(kind: &Kind, key: &str) -> Option<&'static [&'static str]> {
         ("status.phase", Rules::Pod | Rules::Namespace) => Some(&["status", "phase"]),
         ("reason", Rules::Event) => Some(&["reason"]),
         ("type", Rules::Event) => Some(&["type"]),
+        ("reportingComponent", Rules::Event) => Some(&["reportingComponent"]),
         ("involvedObject.kind", Rules::Event) => Some(&["involvedObject", "kind"]),
         ("involvedObject.apiVersion", Rules::Event) => Some(&["involvedObject", "apiVersion"]),
         ("involvedObject.name", Rules::Event) => Some(&["involvedObject", "name"]),

@@ -9,6 +9,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use http::{Method, Request, Response, header};
 use http_body_util::BodyExt;
+use jiff::fmt::rfc2822::DateTimePrinter;
 use kube::client::Body;
 use pod_safety_shared::clock::Env;
 use tokio::sync::mpsc;
@@ -53,7 +54,13 @@ async fn receive(visit: Visit, servers: &[Arc<ApiServer>], env: &Env) {
         () = gone.closed() => return,
         answer = answer(&request, servers, env) => answer,
     };
-    let (head, mut body) = answer.into_parts();
+    let (mut head, mut body) = answer.into_parts();
+    // Who asks for it measures ages by it: the simulation's time is none of the calendar.
+    if let Ok(date) = DateTimePrinter::new().timestamp_to_rfc9110_string(&env.clock.wall())
+        && let Ok(date) = header::HeaderValue::try_from(date)
+    {
+        head.headers.insert(header::DATE, date);
+    }
     let (sender, receiver) = mpsc::channel(PIECES);
     if gone.send(Response::from_parts(head, receiver)).is_err() {
         return;

@@ -82,6 +82,20 @@ async fn a_read_goes_on_to_the_next_server_and_a_write_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn bug_ages_were_measured_against_the_calendar_and_not_the_time_of_the_simulation() {
+    let (_etcd, servers) = servers(vec![Arc::new(Prompt)]);
+    let (gate, visitors) = gate();
+    let env = Env::real(1).ahead_by(jiff::SignedDuration::from_hours(-24 * 62));
+    env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), env.clone())));
+    for target in ["/version", "/api/v1/pods", "/apis/nosuch"] {
+        let answer = gate.carry(asked(target)).await;
+        let date = answer.headers().get(http::header::DATE).unwrap().to_str().unwrap();
+        let date = jiff::fmt::rfc2822::parse(date).unwrap().timestamp();
+        assert!(env.clock.wall().duration_since(date).abs().as_secs() < 60, "{target}: {date}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_server_that_answers_there_is_a_status() {
     for servers in [Vec::new(), servers(vec![Arc::new(Lost(true))]).1] {
         let (gate, visitors) = gate();

@@ -1,12 +1,14 @@
 //! Whether nodes would be fenced: devices and policies.
 
+use jiff::Timestamp;
+use pod_safety::explain::Paused;
 use pod_safety_shared::cache::View;
 
 use super::{Health, Symptom, fine, found, shown};
 use crate::cli::plural;
 
 /// Whether devices answer, and are believed; and whether anybody asks them.
-pub(in crate::cli::doctor) fn devices(view: &View<'_>) -> Vec<Symptom> {
+pub(in crate::cli::doctor) fn devices(view: &View<'_>, paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
     let mut all = Vec::new();
     let (mut silent, mut unusable, mut distrusted) = (Vec::new(), Vec::new(), Vec::new());
     for device in view.devices() {
@@ -57,22 +59,20 @@ pub(in crate::cli::doctor) fn devices(view: &View<'_>) -> Vec<Symptom> {
     if all.is_empty() && count > 0 {
         all.push(fine("FenceDevices", format!("all {count} answer and are trusted")));
     }
-    all.extend(policies(view));
+    all.extend(policies(view, paused, wall));
     all
 }
 
 /// Policies that pause, and nodes that have none.
-fn policies(view: &View<'_>) -> Vec<Symptom> {
+fn policies(view: &View<'_>, paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
     let mut all = Vec::new();
-    let paused: Vec<&str> =
-        view.policies().filter(|policy| policy.spec.paused.is_some()).map(|policy| &*policy.name).collect();
-    if !paused.is_empty() {
+    for pause in paused {
         all.push(found(
             "FencePolicies",
             Health::Attention,
-            format!("paused: {}", shown(&paused)),
-            "their nodes are not fenced meanwhile",
-            "take spec.paused away",
+            format!("{} pauses: {}", pause.object, pause.words(wall)),
+            "its nodes are not fenced meanwhile, however long it lasts",
+            if pause.command.is_empty() { "ask whoever marked it" } else { &pause.command },
         ));
     }
     let none = Default::default();

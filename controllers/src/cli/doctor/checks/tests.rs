@@ -1,5 +1,6 @@
 //! Each check sees what it is there for, and only that.
 
+use pod_safety::explain::Paused;
 use pod_safety::registry::Name;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::Kind;
@@ -88,18 +89,26 @@ fn twins_are_found_by_what_kube_controller_manager_was_told() {
 
 #[test]
 fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
+    let wall = "2026-11-21T10:00:00Z".parse().unwrap();
+    let paused = Paused {
+        object: "fencepolicy/p".to_owned(),
+        reason: "rack moves".to_owned(),
+        by: Some("anna".to_owned()),
+        since: Some("2026-11-21T08:00:00Z".parse().unwrap()),
+        command: String::new(),
+    };
     let world = World::listed();
     let node = json!({ "metadata": { "name": "n", "uid": "uid-n", "resourceVersion": "1", "labels": { "rack": "b" } }, "spec": {},
         "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
     world.apply(Kind::Nodes, &node, at(0));
     let guard = world.read();
     assert_eq!(
-        ill(&devices(&guard.view())),
+        ill(&devices(&guard.view(), &[], wall)),
         [(Health::Attention, "1 node without a FencePolicy: n".to_owned())]
     );
     drop(guard);
     let policy = json!({ "metadata": { "name": "p", "uid": "uid-p", "resourceVersion": "1" },
-        "spec": { "levels": [{ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] }], "paused": "rack moves" } });
+        "spec": { "levels": [{ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] }] } });
     world.apply(Kind::FencePolicies, &policy, at(0));
     let device = json!({ "metadata": { "namespace": "f", "name": "d", "uid": "uid-d", "resourceVersion": "1" },
         "spec": { "driver": "Agent", "agent": "fence_ipmilan" },
@@ -108,11 +117,11 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
     world.apply(Kind::FenceDevices, &device, at(0));
     let guard = world.read();
     assert_eq!(
-        ill(&devices(&guard.view())),
+        ill(&devices(&guard.view(), &[paused], wall)),
         [
             (Health::Problem, "not trusted: evidence from it was contradicted: f/d".to_owned()),
             (Health::Problem, "did not answer at the last look: f/d for n: no route".to_owned()),
-            (Health::Attention, "paused: p".to_owned()),
+            (Health::Attention, "fencepolicy/p pauses: rack moves, by anna 2h00m ago".to_owned()),
             (Health::Fine, "every node has its FencePolicy".to_owned()),
         ]
     );

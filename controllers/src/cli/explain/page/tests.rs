@@ -1,6 +1,8 @@
 //! Stuck situations, and what people read of each: golden texts in `golden/`. With `POD_SAFETY_WRITE_GOLDEN=1` they are
 //! written anew; look at what changed.
 
+mod volume;
+
 use std::sync::Arc;
 
 use super::*;
@@ -102,6 +104,32 @@ fn proof_is_of_no_use_while_nobody_acts_on_it() {
     reads("observed-only", &stage.pod("orders-1"));
     stage.running = pod_safety::explain::Running::default();
     assert_eq!(stage.pod("orders-1").verdict.reason, "NobodyLeads");
+}
+
+#[test]
+fn evidence_and_its_end_are_part_of_the_story() {
+    let stage = Stage::lost();
+    stage.proof_since("2026-11-21T10:21:00Z", Some(("2026-11-21T10:22:00Z", "wrong plug")));
+    let history = stage.node("worker-b1").history;
+    let told: Vec<String> =
+        history.iter().map(|one| format!("{:.0} {} {}", one.at, one.what, one.detail)).collect();
+    let wanted = [
+        "2026-11-21T10:21:00Z evidence that worker-b1 is off anna@example.com: PDU port 14 off, ticket 8123",
+        "2026-11-21T10:22:00Z no evidence any more that worker-b1 is off wrong plug",
+    ];
+    assert_eq!(told.get(told.len() - 2..).unwrap(), wanted);
+}
+
+#[test]
+fn a_pause_is_told_with_who_and_why_and_what_ends_it() {
+    let mut stage = Stage::lost();
+    stage.paused();
+    reads("paused-node", &stage.node("worker-b2"));
+    let by_policy = stage.node("worker-b1");
+    assert!(
+        by_policy.notes.iter().any(|note| note.contains("rack b moves, by anna 20m00s ago")),
+        "{by_policy:?}"
+    );
 }
 
 #[test]
@@ -274,7 +302,7 @@ fn programs_get_the_same_in_words_that_do_not_change() {
 fn the_documentation_shows_these_answers() {
     let root = env!("CARGO_MANIFEST_DIR");
     let documentation = std::fs::read_to_string(format!("{root}/../docs/commands.md")).unwrap();
-    for name in ["lost-pod", "lost-node-device-silent", "namespace"] {
+    for name in ["lost-pod", "lost-node-device-silent", "namespace", "volume-multi-attach"] {
         let golden = std::fs::read_to_string(format!("{root}/src/cli/explain/golden/{name}.txt")).unwrap();
         assert!(documentation.contains(&golden), "docs/commands.md does not show golden/{name}.txt");
     }

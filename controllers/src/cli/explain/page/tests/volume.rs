@@ -1,0 +1,160 @@
+//! Who holds a volume, in the situations in which people ask.
+
+use pod_safety::explain::{Attachment, Volume, explain_volume};
+use serde_json::Value;
+
+use super::*;
+
+/// The claim `data-orders-1` with its volume `pvc-1`, for one node at a time.
+fn volume() -> Volume {
+    let modes = json!(["ReadWriteOnce"]);
+    Volume {
+        claim: Some(
+            json!({ "metadata": { "namespace": "shop", "name": "data-orders-1", "uid": "uid-claim" },
+            "spec": { "volumeName": "pvc-1", "accessModes": modes }, "status": { "phase": "Bound" } }),
+        ),
+        volume: Some(
+            json!({ "metadata": { "name": "pvc-1" }, "spec": { "accessModes": modes, "capacity": { "storage": "10Gi" },
+            "csi": { "driver": "csi.example.com", "volumeHandle": "vol-7" } } }),
+        ),
+        pods: Some(Vec::new()),
+        nodes: Vec::new(),
+    }
+}
+
+/// That this pod of the stage uses it.
+fn used_by(volume: &mut Volume, pod: &str) {
+    let uses = json!({ "metadata": { "name": pod, "uid": format!("uid-{pod}") },
+        "spec": { "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data-orders-1" } }] } });
+    volume.pods.as_mut().unwrap().push(uses);
+}
+
+fn pending(pod: &mut Value) {
+    pod["status"] = json!({ "phase": "Pending" });
+}
+
+fn told(stage: &Stage, volume: &Volume) -> Answer {
+    stage.scene(|scene| explain_volume(volume, scene))
+}
+
+fn judged(stage: &Stage, volume: &Volume) -> (Standing, &'static str) {
+    let verdict = told(stage, volume).verdict;
+    (verdict.standing, verdict.reason)
+}
+
+#[test]
+fn the_pod_of_a_lost_node_holds_it_until_there_is_proof() {
+    let mut stage = Stage::lost();
+    stage.attached("pvc-1", "worker-b1", None);
+    let mut volume = volume();
+    used_by(&mut volume, "orders-1");
+    volume.nodes.push(json!({ "metadata": { "name": "worker-b1" },
+        "status": { "volumesInUse": ["kubernetes.io/csi/csi.example.com^vol-7"] } }));
+    reads("volume-lost-node", &told(&stage, &volume));
+    // What it is called decides nothing.
+    let by_pod = stage.pod("orders-1").verdict;
+    assert_eq!(judged(&stage, &volume), (by_pod.standing, by_pod.reason));
+    stage.proof("Asserted", "boot-1");
+    assert_eq!(judged(&stage, &volume), (Standing::Released, "Proved"));
+}
+
+#[test]
+fn a_pod_that_begins_elsewhere_is_told_who_has_its_volume() {
+    let mut stage = Stage::lost();
+    stage.attached("pvc-1", "worker-b1", None);
+    stage.pod_with("cache-0", "worker-a1", pending);
+    let mut volume = volume();
+    used_by(&mut volume, "cache-0");
+    assert_eq!(judged(&stage, &volume), (Standing::Blocked, "NodeUnreachable"), "no pod is left there");
+    used_by(&mut volume, "orders-1");
+    reads("volume-multi-attach", &told(&stage, &volume));
+    let mut stage = Stage::well();
+    stage.attached("pvc-1", "worker-a1", None);
+    stage.pod_with("cache-0", "worker-a2", pending);
+    assert_eq!(judged(&stage, &volume), (Standing::Waiting, "Detaching"), "whose pod there is gone");
+    stage.pod_with("orders-1", "worker-a1", stage::ready);
+    assert_eq!(judged(&stage, &volume), (Standing::Blocked, "InUse"));
+    assert!(told(&stage, &volume).verdict.message.contains("Pod shop/cache-0 waits for it"));
+}
+
+#[test]
+fn two_nodes_that_hold_it_at_once_are_a_danger_unless_they_may() {
+    let mut stage = Stage::well();
+    stage.attached("pvc-1", "worker-a1", None);
+    stage.pod_with("orders-1", "worker-a1", stage::ready);
+    let mut volume = volume();
+    used_by(&mut volume, "orders-1");
+    assert_eq!(judged(&stage, &volume), (Standing::Free, "Used"));
+    stage.attached("pvc-1", "worker-a2", None);
+    assert_eq!(judged(&stage, &volume), (Standing::Blocked, "HeldTwice"));
+    volume.volume.as_mut().unwrap()["spec"]["accessModes"] = json!(["ReadWriteMany"]);
+    assert_eq!(judged(&stage, &volume), (Standing::Free, "Shared"));
+    stage.attached("pvc-1", "worker-b2", Some("not proved off"));
+    assert_eq!(judged(&stage, &volume), (Standing::Blocked, "Held"));
+}
+
+#[test]
+fn what_a_driver_cannot_do_is_said_with_its_words() {
+    let of = |object: Value| Attachment::of(&object).unwrap();
+    let failed = |ends: Value| {
+        of(json!({ "metadata": { "name": "csi-x", "deletionTimestamp": ends },
+            "spec": { "nodeName": "worker-a1", "source": { "persistentVolumeName": "pvc-1" } },
+            "status": { "attached": !ends.is_null(), "detachError": { "message": "array busy" }, "attachError": { "message": "no such LUN" } } }))
+    };
+    let volume = volume();
+    for (ends, reason, words) in [
+        (json!("2026-11-21T10:00:00Z"), "DetachFailed", "array busy"),
+        (json!(null), "AttachFailed", "no such LUN"),
+    ] {
+        let mut stage = Stage::well();
+        stage.attachment(failed(ends));
+        let answer = told(&stage, &volume);
+        assert_eq!(
+            (answer.verdict.standing, answer.verdict.reason),
+            (Standing::Blocked, reason),
+            "{answer:?}"
+        );
+        assert!(answer.verdict.message.contains(words), "{answer:?}");
+        assert!(answer.next.iter().any(|next| next.command == "kubectl get volumeattachment csi-x -o yaml"));
+    }
+}
+
+#[test]
+fn a_claim_without_a_volume_and_a_volume_without_a_claim() {
+    let mut stage = Stage::well();
+    stage.said("persistentvolumeclaim/shop/data-orders-1", "ProvisioningFailed", "no capacity in zone-a");
+    let mut volume = volume();
+    volume.claim.as_mut().unwrap()["status"]["phase"] = json!("Pending");
+    let answer = told(&stage, &volume);
+    assert_eq!((answer.verdict.standing, answer.verdict.reason), (Standing::Waiting, "Unbound"));
+    assert!(answer.verdict.message.contains("no capacity in zone-a"), "{answer:?}");
+    volume.claim.as_mut().unwrap()["status"]["phase"] = json!("Lost");
+    assert_eq!(judged(&stage, &volume), (Standing::Blocked, "ClaimLost"));
+    volume.claim = None;
+    let answer = told(&stage, &volume);
+    assert_eq!((answer.object.as_str(), answer.verdict.reason), ("persistentvolume/pvc-1", "Unclaimed"));
+}
+
+#[test]
+fn one_pod_at_a_time_is_told_from_one_node_at_a_time() {
+    let stage = Stage::well();
+    stage.pod_with("orders-1", "worker-a1", stage::ready);
+    stage.pod_with("cache-0", "", |pod| {
+        pending(pod);
+        pod["spec"] = json!({});
+    });
+    let mut volume = volume();
+    volume.volume.as_mut().unwrap()["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
+    ["orders-1", "cache-0"].iter().for_each(|pod| used_by(&mut volume, pod));
+    assert_eq!(judged(&stage, &volume), (Standing::Blocked, "OnePodOnly"));
+    volume.pods = None;
+    assert_eq!(judged(&stage, &volume), (Standing::Unknown, "NotRead"));
+}
+
+#[test]
+fn a_claim_that_a_pod_makes_for_itself_is_its_own() {
+    let mut volume = volume();
+    volume.claim.as_mut().unwrap()["metadata"]["name"] = json!("orders-1-scratch");
+    let pod = |name: &str| json!({ "metadata": { "name": name }, "spec": { "volumes": [{ "name": "scratch", "ephemeral": {} }] } });
+    assert!(volume.is_used_by(&pod("orders-1")) && !volume.is_used_by(&pod("orders-2")));
+}

@@ -1,0 +1,46 @@
+//! What is written, and what is not.
+
+use super::*;
+
+fn new() -> (PathBuf, Folder) {
+    let path = std::env::temp_dir().join(format!("pod-safety-report-{:x}", super::super::random()));
+    (path.clone(), Folder::new(path).unwrap())
+}
+
+#[test]
+fn nothing_gets_into_the_folder_that_a_login_stands_in() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let (path, mut folder) = new();
+    folder
+        .put("status", Ok(("https://a:hunter2@h".to_owned(), json!({ "message": "password=hunter2" }))))
+        .unwrap();
+    list(&mut folder, "nodes", vec![json!({ "metadata": { "annotations": { "x": "hunter2" } } })]).unwrap();
+    folder.write("logs/a.log", "Bearer hunter2\n").unwrap();
+    for file in &folder.files {
+        let text = std::fs::read_to_string(path.join(file)).unwrap();
+        assert!(!text.contains("hunter2") && !text.is_empty(), "{file}: {text}");
+        let mode = std::fs::metadata(path.join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o77, 0, "{file} is for its owner alone");
+    }
+    assert_eq!(folder.files, ["status.txt", "status.json", "objects/nodes.yaml", "logs/a.log"]);
+    let again = Folder::new(path.clone());
+    assert!(again.is_err(), "what is there already is not mixed with what is new");
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
+fn what_could_not_be_read_is_named_and_the_rest_is_written() {
+    let (path, mut folder) = new();
+    folder.put("doctor", Err(anyhow::anyhow!("the API server answered 403"))).unwrap();
+    folder.write("status.txt", "x\n").unwrap();
+    let text = readme(&folder, "v1.36.3", "2026-11-21T10:23:05Z".parse().unwrap());
+    for says in ["cluster v1.36.3", "- status.txt", "## Not in it\n\n- doctor: the API server answered 403\n"]
+    {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    assert!(
+        parting(&folder).contains("1 parts could not be read") && parting(&folder).contains("    tar -czf ")
+    );
+    std::fs::remove_dir_all(path).unwrap();
+}

@@ -1,0 +1,87 @@
+//! What is not fenced because somebody asked for it: who, why, and since when.
+
+use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
+use pod_safety_shared::model::{Node, Policy};
+use serde::Serialize;
+
+use super::answer::{Moment, since, span};
+use super::scene::{Scene, object};
+
+/// A node, or the nodes of a FencePolicy, that are not fenced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Paused {
+    /// Which one, as `node/NAME` or `fencepolicy/NAME`.
+    pub object: String,
+    /// Why. For a mark of somebody else: which mark.
+    pub reason: String,
+    /// By whom, if he is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Since when, by the clock of his machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<jiff::Timestamp>,
+    /// What ends it; nothing: it is not ours to end.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub command: String,
+}
+
+impl Paused {
+    fn new(object: String, pause: Pause, command: String) -> Self {
+        let (by, since) = pause.by.unzip();
+        Self { object, reason: pause.reason, by, since, command }
+    }
+
+    /// That nodes of this policy are not fenced.
+    fn of_policy(policy: &Policy) -> Option<Self> {
+        let pause = Pause::read(policy.spec.paused.as_deref()?);
+        let command = format!("pod-safety resume --policy {} --reason TEXT", policy.name);
+        Some(Self::new(object("fencepolicy", "", &policy.name), pause, command))
+    }
+
+    /// That this node is not fenced, by its own mark.
+    fn of_node(node: &Node, scene: &Scene<'_>) -> Option<Self> {
+        let mark = node.life.as_ref()?.left_alone?;
+        let object = object("node", "", &node.name);
+        if mark != PAUSE_ANNOTATION {
+            return Some(Self::new(object, Pause::read(&format!("it carries {mark}")), String::new()));
+        }
+        let known = scene.pauses.iter().find(|(name, _)| *name == node.name);
+        let pause = known.map_or_else(|| Pause::read(mark), |(_, pause)| pause.clone());
+        Some(Self::new(object, pause, format!("pod-safety resume {} --reason TEXT", node.name)))
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(scene: &Scene<'_>) -> Vec<Self> {
+        let policies = scene.view.policies().filter_map(Self::of_policy);
+        let mut all: Vec<Self> =
+            policies.chain(scene.view.nodes().filter_map(|node| Self::of_node(node, scene))).collect();
+        all.sort_by(|one, other| one.object.cmp(&other.object));
+        all
+    }
+
+    /// Those by which this node is not fenced.
+    pub(super) fn about(node: &Node, policy: Option<&Policy>, scene: &Scene<'_>) -> Vec<Self> {
+        policy.and_then(Self::of_policy).into_iter().chain(Self::of_node(node, scene)).collect()
+    }
+
+    /// `rack moves, by anna@example.com 3h12m ago`.
+    #[must_use]
+    pub fn words(&self, wall: jiff::Timestamp) -> String {
+        let reason = if self.reason.is_empty() { "no reason is given" } else { &self.reason };
+        match (&self.by, self.since) {
+            (Some(by), Some(at)) => format!("{reason}, by {by} {} ago", span(since(at, wall))),
+            _ => reason.to_owned(),
+        }
+    }
+
+    /// When it began.
+    pub(super) fn moment(&self) -> Option<Moment> {
+        let by = self.by.as_deref().unwrap_or("somebody");
+        Some(Moment::new(
+            self.since?,
+            format!("{} pauses", self.object),
+            format!("{} (by {by})", self.reason),
+        ))
+    }
+}

@@ -1,0 +1,106 @@
+//! That fencing pauses for a node or for all nodes of a FencePolicy, and goes on.
+//!
+//! A pause of somebody else is neither replaced nor ended unread: both are written against the version that was read.
+
+use serde_json::{Value, json};
+
+use super::{PeopleError, api};
+use crate::api::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION, group_path};
+use crate::client::{ApiError, Call, Connection, Method};
+
+/// What is not fenced meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One node.
+    Node(String),
+    /// All nodes that a FencePolicy chooses.
+    Policy(String),
+}
+
+impl Scope {
+    /// `node/NAME`, `fencepolicy/NAME`.
+    #[must_use]
+    pub fn object(&self) -> String {
+        match self {
+            Self::Node(name) => format!("node/{name}"),
+            Self::Policy(name) => format!("fencepolicy/{name}"),
+        }
+    }
+
+    fn path(&self) -> String {
+        match self {
+            Self::Node(name) => format!("/api/v1/nodes/{name}"),
+            Self::Policy(name) => group_path(&format!("fencepolicies/{name}")),
+        }
+    }
+
+    /// What stands there.
+    fn text(&self, object: &Value) -> Option<String> {
+        let said = match self {
+            Self::Node(_) => &object["metadata"]["annotations"][PAUSE_ANNOTATION],
+            Self::Policy(_) => &object["spec"]["paused"],
+        };
+        said.as_str().map(str::to_owned)
+    }
+
+    /// What is to stand there; nothing: it goes on.
+    fn patch(&self, object: &Value, pause: Option<&Pause>, resumed: Option<&Pause>) -> Value {
+        let text = |pause: Option<&Pause>| pause.map(ToString::to_string);
+        let mut body = json!({ "metadata": { "resourceVersion": object["metadata"]["resourceVersion"],
+            "annotations": { RESUMED_ANNOTATION: text(resumed) } } });
+        match self {
+            Self::Node(_) => body["metadata"]["annotations"][PAUSE_ANNOTATION] = json!(text(pause)),
+            Self::Policy(_) => body["spec"] = json!({ "paused": text(pause) }),
+        }
+        body
+    }
+}
+
+/// Has nothing of it fenced from now on.
+///
+/// # Errors
+/// It is not there, pauses already, or it could not be written.
+pub async fn pause(connection: &Connection, scope: &Scope, pause: &Pause) -> Result<(), PeopleError> {
+    let object = read(connection, scope).await?;
+    if let Some(text) = scope.text(&object) {
+        return Err(PeopleError::Paused { object: scope.object(), why: text });
+    }
+    let length = pause.to_string().chars().count();
+    if length > Pause::LONGEST {
+        return Err(PeopleError::TooLong { over: length - Pause::LONGEST });
+    }
+    write(connection, scope, &scope.patch(&object, Some(pause), None)).await
+}
+
+/// Has it fenced again, and keeps who wants that and why. Gives back what it paused for.
+///
+/// # Errors
+/// It is not there, does not pause, or it could not be written.
+pub async fn resume(connection: &Connection, scope: &Scope, resumed: &Pause) -> Result<Pause, PeopleError> {
+    let object = read(connection, scope).await?;
+    let Some(text) = scope.text(&object) else {
+        return Err(PeopleError::NotPaused { object: scope.object() });
+    };
+    write(connection, scope, &scope.patch(&object, None, Some(resumed))).await?;
+    Ok(Pause::read(&text))
+}
+
+async fn read(connection: &Connection, scope: &Scope) -> Result<Value, PeopleError> {
+    let raw = connection.send(Call::get(scope.path()).whole()).await;
+    match raw.and_then(|raw| raw.whole().map_err(ApiError::Undecodable)) {
+        Ok(object) => Ok(object),
+        Err(error) if error.is_not_found() => Err(match scope {
+            Scope::Node(name) => PeopleError::NoNode(name.clone()),
+            Scope::Policy(name) => PeopleError::NoSuchPolicy(name.clone()),
+        }),
+        Err(source) => Err(api("reading what is to pause")(source)),
+    }
+}
+
+async fn write(connection: &Connection, scope: &Scope, body: &Value) -> Result<(), PeopleError> {
+    match connection.send(Call::write(Method::Merge, scope.path(), body)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_changed() => Err(PeopleError::Changed { object: scope.object() }),
+        Err(source) => Err(api("writing it down")(source)),
+    }
+}

@@ -1,0 +1,119 @@
+//! `pause`, `resume`, `timeline` of the whole cluster, and `report`.
+
+use pod_safety_control_plane::ControlPlane;
+use serde_json::{Value, json};
+
+use super::apply;
+use crate::commands::{ends_with, json_of, run};
+
+/// Each ends with this code and says this, on stderr if it is an error.
+async fn says(plane: &ControlPlane, code: i32, args: &[&str], words: &str) {
+    let output = run(plane, &plane.admin_kubeconfig(), args).await;
+    assert_eq!(output.status.code(), Some(code), "{args:?} {output:?}");
+    let said = if code == 0 { &output.stdout } else { &output.stderr };
+    assert!(said.contains(words), "{args:?}: {words}: not in {output:?}");
+}
+
+pub(super) async fn a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(plane: &ControlPlane) {
+    let policy = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "rack" },
+        "spec": { "levels": [{ "name": "bmc", "devices": [{ "namespace": "pod-safety", "name": "nosuch" }] }] } });
+    apply(plane, &policy).await;
+    let admin = plane.kubectl(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).await;
+    let admin = admin.unwrap().text().unwrap();
+    says(plane, 0, &["pause", "well", "--reason=hands in it"], "node/well pauses").await;
+    says(plane, 0, &["pause", "--policy=rack", "--reason=rack moves"], "pod-safety resume --policy rack")
+        .await;
+    says(plane, 1, &["pause", "well", "--reason=mine"], "node/well pauses already: hands in it (by ").await;
+    says(plane, 1, &["pause", "nosuch", "--reason=x"], "there is no node").await;
+    says(plane, 1, &["pause", "--policy=nosuch", "--reason=x"], "there is no FencePolicy nosuch").await;
+    says(plane, 2, &["pause", "well"], "--reason").await;
+    says(plane, 2, &["resume", "well", "--policy=rack", "--reason=x"], "cannot be used with").await;
+    let status = json_of(plane, 3, &["status"]).await;
+    let paused: Vec<Value> = status["paused"].as_array().unwrap().clone();
+    let fields = |one: &Value| {
+        [&one["object"], &one["reason"], &one["by"]].map(|one| one.as_str().unwrap().to_owned())
+    };
+    assert_eq!(
+        paused.iter().map(fields).collect::<Vec<_>>(),
+        [["fencepolicy/rack", "rack moves", &admin], ["node/well", "hands in it", &admin]]
+    );
+    let text = ends_with(plane, 3, &["status"]).await;
+    assert!(text.contains("PAUSED") && text.contains(&format!("hands in it, by {admin} ")), "{text}");
+    let node = ends_with(plane, 0, &["explain", "node", "well"]).await;
+    assert!(node.contains("fencepolicy/rack pauses, so it is not fenced: rack moves"), "{node}");
+    let diagnosis = json_of(plane, 3, &["doctor"]).await.to_string();
+    assert!(diagnosis.contains("node/well pauses: hands in it"), "{diagnosis}");
+    let story = json_of(plane, 0, &["timeline"]).await;
+    let told = |object: &str, what: &str| {
+        let all = story["moments"].as_array().unwrap();
+        all.iter().any(|one| one["object"] == object && one["what"] == what)
+    };
+    assert!(told("node/well", "node/well pauses") && told("pod/shop/orders-1", "asked to end"), "{story:#}");
+    says(plane, 0, &["resume", "well", "--reason=done"], "It paused for: hands in it").await;
+    says(plane, 0, &["resume", "--policy=rack", "--reason=rack is there"], "fencepolicy/rack goes on").await;
+    says(plane, 1, &["resume", "well", "--reason=done"], "node/well does not pause").await;
+    let kept = "jsonpath={.metadata.annotations.pod-safety\\.dev/resumed-fencing}";
+    let kept = plane.kubectl(&["get", "fencepolicy", "rack", "-o", kept]).await.unwrap().text().unwrap();
+    assert!(kept.starts_with(&format!("rack is there (by {admin} since ")), "{kept}");
+    assert!(json_of(plane, 3, &["status"]).await.get("paused").is_none());
+    plane.kubectl(&["delete", "fencepolicy", "rack"]).await.unwrap().text().unwrap();
+}
+
+pub(super) async fn a_report_has_what_may_be_read_and_no_login(plane: &ControlPlane) {
+    let device = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+        "metadata": { "namespace": "pod-safety", "name": "bmc" },
+        "spec": { "driver": "Agent", "agent": "fence_ipmilan", "parameters": { "ip": "10.0.0.1", "password": "hunter2" } } });
+    apply(plane, &device).await;
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": "pod-safety", "name": "bmc" },
+        "stringData": { "password": "hunter2" } });
+    apply(plane, &secret).await;
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("report");
+    let into = format!("--into={}", folder.display());
+    says(plane, 0, &["report", &into], "Look through them, then pack them:").await;
+    says(plane, 1, &["report", &into], "the folder cannot be made").await;
+    for (file, words) in [
+        ("README.md", "- status.txt\n"),
+        ("status.txt", "NEEDS A PERSON"),
+        ("doctor.json", "\"kind\": \"Diagnosis\""),
+        ("timeline.txt", "asked to end"),
+        ("explain/pod-shop-orders-1.txt", "Blocked (Unproved)"),
+        ("explain/node-lost.json", "NodeExplanation"),
+        ("objects/nodes.yaml", "volumesInUse"),
+        ("objects/fencedevices.yaml", "password: REDACTED"),
+        ("objects/terminating-pods.yaml", "orders-1"),
+    ] {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        assert!(text.contains(words), "{file}: {words}: not in\n{text}");
+    }
+    let mut folders = vec![folder.clone()];
+    while let Some(one) = folders.pop() {
+        for entry in std::fs::read_dir(one).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(!text.contains("hunter2") && !text.contains("managedFields"), "{}", path.display());
+        }
+    }
+    plane.kubectl(&["delete", "fencedevice", "-n", "pod-safety", "bmc"]).await.unwrap().text().unwrap();
+}
+
+/// Who may read little gets a report of that, and is told of the rest.
+pub(super) async fn who_has_few_rights_reports_what_he_sees(plane: &ControlPlane) {
+    let reader = plane.user_kubeconfig("reader", &[]).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("report");
+    let output = run(plane, &reader, &["report", &format!("--into={}", folder.display())]).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let readme = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    assert!(readme.contains("- objects/nodes: ") && readme.contains("- status.txt"), "{readme}");
+    let status = std::fs::read_to_string(folder.join("status.txt")).unwrap();
+    assert!(
+        status.contains("You may list pods only in namespace") || status.contains("You may not list"),
+        "{status}"
+    );
+    assert!(!folder.join("objects/nodes.yaml").exists());
+}
