@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::model::{Phase, Pod, Readiness, Uid};
+use pod_safety_shared::model::{HELD_LABEL, Held, Holder, Phase, Pod, Readiness, Uid};
 use serde_json::Value;
 
 use super::answer::{Answer, Item, Judgement, Standing};
@@ -23,6 +23,8 @@ pub struct Volume {
     pub pods: Option<Vec<Value>>,
     /// The nodes that hold it, or have pods that use it.
     pub nodes: Vec<Value>,
+    /// Whose it is, as the volume guard wrote down; none where it does not run.
+    pub lease: Option<Value>,
 }
 
 impl Volume {
@@ -37,6 +39,23 @@ impl Volume {
             text(one, "/persistentVolumeClaim/claimName") == name
                 || (!one["ephemeral"].is_null() && own() == name)
         })
+    }
+
+    /// Whose it is, by the guard's Lease.
+    fn owner(&self) -> Option<Held> {
+        let identity = text(self.lease.as_ref()?, "/spec/holderIdentity");
+        Some(match Holder::parse(identity) {
+            Some(holder) => Held::By(holder),
+            None if identity.is_empty() => Held::Free,
+            None => Held::Unreadable(identity.into()),
+        })
+    }
+
+    /// Why nobody else may attach it, by the guard's Lease.
+    fn refused(&self) -> Option<&str> {
+        let lease = self.lease.as_ref()?;
+        let labels = lease["metadata"]["labels"].as_object()?;
+        labels.get(HELD_LABEL).map(|_| text(lease, "/metadata/annotations/pod-safety.dev~1hold"))
     }
 
     /// The name of the PersistentVolume; empty while there is none.
@@ -197,6 +216,13 @@ fn words(volume: &Volume, facts: &Facts<'_>) -> Vec<String> {
         all.push(text(volume, "/spec/capacity/storage").to_owned());
         all.push(text(volume, "/spec/csi/driver").to_owned());
     }
+    match volume.owner() {
+        Some(Held::By(holder)) => {
+            all.push(format!("owned by node {} (boot {})", holder.node, holder.boot_id))
+        }
+        Some(Held::Free) => all.push("owned by nobody".to_owned()),
+        Some(Held::Unreadable(_)) | None => {}
+    }
     all.retain(|word| !word.is_empty());
     all
 }
@@ -205,6 +231,15 @@ fn verdict(volume: &Volume, facts: &Facts<'_>, scene: &Scene<'_>) -> Judgement {
     let unbound = volume.claim.as_ref().filter(|claim| text(claim, "/status/phase") != "Bound");
     if let Some(claim) = unbound {
         return not_bound(claim, scene);
+    }
+    if let Some(why) = volume.refused() {
+        return Judgement::new(Standing::Blocked, "VolumeHeld", format!("{why}."));
+    }
+    if let Some(Held::Unreadable(identity)) = volume.owner() {
+        let message = format!(
+            "its Lease names the holder {identity:?}, which is no life of a node: nobody is given the volume until the Lease is deleted."
+        );
+        return Judgement::new(Standing::Blocked, "VolumeHeld", message);
     }
     if volume.claim.is_none() {
         return Judgement::new(Standing::Free, "Unclaimed", "no claim is bound to it, so no pod uses it.");

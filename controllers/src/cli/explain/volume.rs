@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, bail};
 use pod_safety::explain::{Answer, Volume, explain_volume};
 use pod_safety_shared::client::ApiError;
+use pod_safety_shared::model::{Kind, VOLUME_LEASES};
 use serde_json::Value;
 
 use super::{Look, What};
@@ -31,10 +32,25 @@ pub(super) async fn answer(
         of_it.map(|one| one.node.clone()).collect::<Vec<_>>()
     });
     around(session, &mut volume, &namespace, held, &mut refused).await;
+    volume.lease = owner(session, volume.name(), &mut refused).await;
     let mut answer = look.scene(|scene| explain_volume(&volume, scene));
     answer.missing.extend(refused);
     answer.missing.extend(look.missing());
     Ok(answer)
+}
+
+/// Whose it is, where the volume guard runs.
+async fn owner(session: &Session, name: &str, refused: &mut Vec<String>) -> Option<Value> {
+    if name.is_empty() {
+        return None;
+    }
+    let path = format!("{}/{name}", Kind::VolumeLeases.path());
+    get(session, &path).await.unwrap_or_else(|_| {
+        refused.push(format!(
+            "You may not get leases in namespace {VOLUME_LEASES}: whose the volume is, where it is guarded, is not known."
+        ));
+        None
+    })
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {

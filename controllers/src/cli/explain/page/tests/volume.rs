@@ -19,6 +19,7 @@ fn volume() -> Volume {
         ),
         pods: Some(Vec::new()),
         nodes: Vec::new(),
+        lease: None,
     }
 }
 
@@ -157,4 +158,26 @@ fn a_claim_that_a_pod_makes_for_itself_is_its_own() {
     volume.claim.as_mut().unwrap()["metadata"]["name"] = json!("orders-1-scratch");
     let pod = |name: &str| json!({ "metadata": { "name": name }, "spec": { "volumes": [{ "name": "scratch", "ephemeral": {} }] } });
     assert!(volume.is_used_by(&pod("orders-1")) && !volume.is_used_by(&pod("orders-2")));
+}
+
+#[test]
+fn what_the_guard_wrote_down_comes_before_what_can_be_guessed() {
+    let stage = Stage::well();
+    let mut volume = volume();
+    let lease = |holder: &str, labels: Value| {
+        Some(json!({ "metadata": { "name": "pvc-1", "labels": labels,
+            "annotations": { "pod-safety.dev/hold": "volume pvc-1 was taken by node worker-b1, which is not Ready" } },
+            "spec": { "holderIdentity": holder } }))
+    };
+    let holder = "worker-b1/uid-b1/boot-1/uid-p";
+    volume.lease = lease(holder, json!({ "pod-safety.dev/held": "true" }));
+    let answer = told(&stage, &volume);
+    assert_eq!((answer.verdict.standing, answer.verdict.reason), (Standing::Blocked, "VolumeHeld"));
+    assert!(answer.verdict.message.starts_with("volume pvc-1 was taken by node worker-b1"), "{answer:?}");
+    assert!(answer.facts.contains(&"owned by node worker-b1 (boot boot-1)".to_owned()), "{:?}", answer.facts);
+    volume.lease = lease("somebody", json!({}));
+    assert!(told(&stage, &volume).verdict.message.contains("\"somebody\""));
+    volume.lease = lease("", json!({}));
+    assert_eq!(judged(&stage, &volume), (Standing::Free, "Unused"));
+    assert!(told(&stage, &volume).facts.contains(&"owned by nobody".to_owned()));
 }
