@@ -184,6 +184,13 @@ fn mounts(node: &Node, volume: Option<&Volume>) -> bool {
     unique.is_some_and(|unique| node.in_use.binary_search(unique).is_ok())
 }
 
+/// Whether a node that is heard has no more of a volume than an attachment, by its own word: a kubelet says what it
+/// uses before it does.
+fn is_idle(node: &Node, used: &Use<'_>, volume: Option<&Volume>) -> bool {
+    let says = volume.is_some_and(|volume| volume.unique_name.is_some());
+    says && node.readiness == Readiness::Ready && used.pods.is_empty() && !mounts(node, volume)
+}
+
 /// What each node does with a volume.
 pub(super) fn uses<'a>(name: &str, volume: Option<&Volume>, view: &View<'a>) -> BTreeMap<Arc<str>, Use<'a>> {
     let mut uses: BTreeMap<Arc<str>, Use<'a>> = BTreeMap::new();
@@ -212,6 +219,8 @@ fn users<'a>(case: &Case<'_>, view: &View<'a>) -> Result<Vec<(&'a Node, Use<'a>)
     for (name, used) in uses(case.name, case.volume, view) {
         match view.node(&name) {
             Lookup::Known(node) if node.readiness != Readiness::Ready && view.proof_of(node).is_some() => {}
+            // Given back, or broken, it is still attached there until somebody deletes that; its kubelet does not use it.
+            Lookup::Known(node) if case.lease.is_some() && is_idle(node, &used, case.volume) => {}
             Lookup::Known(node) => users.push((node, used)),
             Lookup::Absent => {}
             Lookup::Unknown(why) => {
@@ -286,11 +295,20 @@ fn held(
         Standing::Well(node) => well(case, lease, node, view, now),
         Standing::Registered(node) => case.write(take(case, node, holder.pod.clone())),
         // The taint says nothing, and its kubelet has: what is unmounted is nobody's.
-        Standing::Tainted(node) if has_left(case, node, view) => well(case, lease, node, view, now),
-        Standing::Tainted(_) => {
+        Standing::Tainted(node) => {
+            let free_at = free_at(case, lease, node, view, now);
+            if free_at.is_some_and(|at| now >= at) {
+                return well(case, lease, node, view, now);
+            }
             let mut decision = refuse(case, lease, unproved(case, &holder.node, Doubt::OutOfService));
             decision.holds.extend(waiting(case, holder, view));
-            decision
+            match free_at {
+                Some(at) => {
+                    decision.holds.extend(unconfirmed(case, node, at, now).holds);
+                    decision.and_recheck_at(at.min(now + LOOK_AGAIN))
+                }
+                None => decision,
+            }
         }
         Standing::Doubted(doubt) => {
             let mut decision = refuse(case, lease, unproved(case, &holder.node, doubt));
@@ -347,11 +365,22 @@ fn first_pod(used: &Use<'_>) -> Option<Uid> {
     used.pods.iter().map(|pod| (pod.bound, pod.uid())).min().map(|(_, uid)| uid.clone())
 }
 
-/// Whether the kubelet of a node has ended all use of a volume, by its own word.
-fn has_left(case: &Case<'_>, node: &Node, view: &View<'_>) -> bool {
+/// From when on a holder that is heard uses a volume no more: at once by its kubelet's word. `None`: it uses it.
+fn free_at(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now: Mono) -> Option<Mono> {
     let used = uses(case.name, case.volume, view).remove(&node.name).unwrap_or_default();
-    let told = view.left(case.name, &node.name).is_some_and(|left| left.told);
-    told && used.pods.is_empty() && !mounts(node, case.volume)
+    if !used.pods.is_empty() || mounts(node, case.volume) {
+        return None;
+    }
+    let left = view.left(case.name, &node.name);
+    if left.is_some_and(|left| left.told) {
+        return Some(now);
+    }
+    Some(left.map_or(lease.seen, |left| left.at) + UNTOLD)
+}
+
+fn unconfirmed(case: &Case<'_>, node: &Node, free_at: Mono, now: Mono) -> Decision {
+    let (volume, node, left) = (Arc::clone(case.name), Arc::clone(&node.name), free_at.since(now));
+    case.hold(VolumeHold::Unconfirmed { volume, node, left })
 }
 
 /// Its holder is well: it keeps what it uses, and gives back what it has ended.
@@ -363,19 +392,11 @@ fn well(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now:
     if let Some(decision) = elsewhere(case, node, &users) {
         return decision;
     }
-    let used =
-        users.into_iter().find(|(user, _)| user.uid == node.uid).map(|(_, used)| used).unwrap_or_default();
-    if used.attachment || !used.pods.is_empty() || mounts(node, case.volume) {
-        return if lease.refused_elsewhere { case.write(VolumeChange::Allow) } else { Decision::default() };
+    let attached = view.attachments_of(case.name).any(|attachment| attachment.node == node.name);
+    match free_at(case, lease, node, view, now) {
+        Some(at) if !attached && now >= at => case.write(VolumeChange::Release),
+        Some(at) if !attached => unconfirmed(case, node, at, now).and_recheck_at(at.min(now + LOOK_AGAIN)),
+        _ if lease.refused_elsewhere => case.write(VolumeChange::Allow),
+        _ => Decision::default(),
     }
-    let left = view.left(case.name, &node.name);
-    if left.is_some_and(|left| left.told) {
-        return case.write(VolumeChange::Release);
-    }
-    let free_at = left.map_or(lease.seen, |left| left.at) + UNTOLD;
-    if now >= free_at {
-        return case.write(VolumeChange::Release);
-    }
-    let (volume, node, left) = (Arc::clone(case.name), Arc::clone(&node.name), free_at.since(now));
-    case.hold(VolumeHold::Unconfirmed { volume, node, left }).and_recheck_at(free_at.min(now + LOOK_AGAIN))
 }

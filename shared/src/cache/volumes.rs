@@ -150,6 +150,12 @@ impl Inner {
         tell(Change::Volume { name, gated: &gated });
     }
 
+    /// Whether a pod on this node has a claim to the volume.
+    fn uses(&self, volume: &str, node: &Arc<str>) -> bool {
+        let mut users = self.volumes.users_of(volume).filter_map(|uid| self.pods.known(uid));
+        users.any(|pod| pod.node.as_ref() == Some(node))
+    }
+
     /// Tells of every volume that a node holds.
     pub(super) fn tell_of_holder(&self, node: Option<&Arc<str>>, tell: Tell<'_>) {
         let held = node.into_iter().flat_map(|node| self.volumes.held_by(node));

@@ -191,9 +191,14 @@ impl Object for Attachment {
         let Some(Entry::Known(attachment)) = inner.volumes.attachments.take(uid) else { return };
         if let Some(volume) = attachment.volume {
             inner.volumes.file(&volume).attachments.remove(uid);
-            // That it went says nothing of mounts: attachments are also deleted by force.
-            let told = inner.volumes.left(&volume, &attachment.node).is_some_and(|left| left.told);
-            inner.volumes.leaves(&volume, &attachment.node, told, now);
+            // That it went says nothing of mounts: attachments are also deleted by force. Pods that are there still have
+            // words of their own to say.
+            let left = inner.volumes.left(&volume, &attachment.node);
+            let used = inner.uses(&volume, &attachment.node);
+            if left.is_some() || !used {
+                let told = left.is_some_and(|left| left.told);
+                inner.volumes.leaves(&volume, &attachment.node, told, now);
+            }
             inner.tell_of_volume(&volume, tell);
             inner.volumes.tidy(&volume);
         }

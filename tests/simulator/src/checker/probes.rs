@@ -7,9 +7,10 @@ const SEEDS: u64 = 2_000;
 
 /// What must happen, and at least how often in [`SEEDS`] seeds: about a third of
 /// what was measured, so that another drawing of faults does not break them.
-const SOMETIMES: [(&str, u64); 100] = [
+const SOMETIMES: [(&str, u64); 109] = [
     ("a budget came to rest", 330),
     ("a budget's status met a conflict", 60),
+    ("a detachment was refused by admission", 140),
     ("a device acted after it had said that it failed", 13),
     ("a device said off of a machine that was on", 33),
     ("a device was told off", 220),
@@ -20,6 +21,7 @@ const SOMETIMES: [(&str, u64); 100] = [
     ("a kubelet made a mirror pod", 3900),
     ("a leader died, and another leads in time", 176),
     ("a person learned nothing of a switch, and left the Node", 47),
+    ("a pod waits behind the gate", 8),
     ("a process outlived its SIGKILL", 8),
     ("a switch said off of a machine that ran", 76),
     ("a switch said off of a machine that was off", 154),
@@ -28,8 +30,13 @@ const SOMETIMES: [(&str, u64); 100] = [
     ("a volume was attached to its next node", 99),
     ("a volume was detached", 91),
     ("a volume was detached by force", 19),
+    ("a volume was given back", 120),
+    ("a volume was held", 110),
+    ("a volume was taken", 330),
+    ("a volume's owner was relieved", 70),
     ("a workload was scaled during a drain", 20),
     ("an attachment waits: the volume is attached elsewhere", 60),
+    ("an attachment was refused by admission", 35),
     ("an entry went, and its pod did not", 35),
     ("an eviction spent nothing", 120),
     ("an eviction was counted and refused", 60),
@@ -66,6 +73,7 @@ const SOMETIMES: [(&str, u64); 100] = [
     ("fault Evict", 142),
     ("fault EvictAtOnce", 250),
     ("fault FenceByHand", 278),
+    ("fault ForceDelete", 50),
     ("fault Forget", 297),
     ("fault Freeze", 295),
     ("fault JumpNode", 297),
@@ -73,6 +81,7 @@ const SOMETIMES: [(&str, u64); 100] = [
     ("fault KillKubelet", 304),
     ("fault LagServer", 302),
     ("fault LiftTaint", 200),
+    ("fault MakePod", 50),
     ("fault Malfunction", 85),
     ("fault PauseReplica", 288),
     ("fault PowerOff", 518),

@@ -6,6 +6,7 @@
 //! | S17 | it passes from one holder to the next without being given back, but to the same life of a machine |
 //! | S17 | it is given back, or broken, while a process of its holder's life can write, and no lie excuses it |
 //! | S17 | its generation does not grow when it is broken, or grows otherwise |
+//! | S17 | its generation stays, and its holder, not Ready in that life, cannot have given it back |
 //! | L12 | at the end it is held without a user and without a reason that is shown, or its holder is well and nobody may attach it |
 //! | L12 | at the end a pod waits behind the gate, and nothing is in its way |
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 use pod_safety_shared::model::{HELD_LABEL, Holder, VOLUME_GATE, VOLUME_LEASES};
 use serde_json::{Value, json};
 
+use super::budgets::RECOVERS;
 use super::processes::Process;
 use super::{Checker, Invariant, State};
 use crate::api::{Asked, Seen};
@@ -25,13 +27,21 @@ use crate::world::{is_shipped, number, part, word};
 /// and the pause of what failed.
 const FOLLOWS: Duration = Duration::from_secs(75);
 
+/// What is so for this long everybody knows, where nothing is in trouble.
+const KNOWN: Duration = Duration::from_secs(1);
+
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     /// Every life of every node that the API ever showed: its UID and its boot id, by name.
     lives: BTreeMap<String, BTreeSet<(String, String)>>,
+    /// Since when each Node is in the life and as ready as it is; what is gone is in none.
+    standing: BTreeMap<String, (Option<Standing>, Duration)>,
     /// When the Lease of each volume was last written.
     changed: BTreeMap<String, Duration>,
 }
+
+/// The UID and the boot id of a Node, and whether it is Ready.
+type Standing = (String, String, bool);
 
 /// The Lease of a volume.
 struct Lease {
@@ -66,7 +76,9 @@ impl State {
     pub(super) fn judge_volumes(&mut self, now: Duration, asked: &Asked, changes: &[Seen]) {
         for change in changes {
             match (change.kind.as_str(), &change.after) {
+                ("Node", None) => drop(self.owners.standing.insert(change.name.clone(), (None, now))),
                 ("Node", Some(node)) => {
+                    self.owners.learn_standing(now, &change.name, node);
                     let life = (word(node, "/metadata/uid").to_owned(), boot_of(node).to_owned());
                     self.owners.lives.entry(change.name.clone()).or_default().insert(life);
                 }
@@ -152,6 +164,7 @@ impl State {
             wrong.extend(self.taken_wrongly(volume, holder));
         }
         wrong.extend(passed_wrongly(before, after));
+        wrong.extend(self.not_given_back(now, before, after));
         self.probe(match (&before.holder, &after.holder) {
             (None, _) => "a volume was taken",
             (Some(_), Some(_)) => "a volume's node was registered anew",
@@ -199,6 +212,27 @@ impl State {
         None
     }
 
+    /// Why a volume was broken without a word of that; `None`: its holder could give it back. Judged where caches are
+    /// not behind.
+    fn not_given_back(&self, now: Duration, before: &Lease, after: &Lease) -> Option<String> {
+        let holder = before.holder.as_ref()?;
+        let calm = self.budgets.untroubled_since(now, self.healed);
+        let troubled = !calm.is_zero() && now <= calm + RECOVERS;
+        if after.holder.is_some() || after.generation > before.generation || troubled {
+            return None;
+        }
+        let (standing, since) = self.owners.standing.get(&*holder.node)?;
+        let life = (holder.node_uid.to_string(), holder.boot_id.to_string());
+        let well =
+            standing.as_ref().is_some_and(|(uid, boot, ready)| (uid, boot) == (&life.0, &life.1) && *ready);
+        (!well && now > *since + KNOWN).then(|| {
+            format!(
+                "its generation does not grow, and {} cannot have given it back since {since:?}",
+                holder.node
+            )
+        })
+    }
+
     fn taken_wrongly(&self, volume: &str, holder: &Holder) -> Option<String> {
         let life = (holder.node_uid.to_string(), holder.boot_id.to_string());
         let lives = self.owners.lives.get(&*holder.node);
@@ -213,6 +247,16 @@ impl State {
         };
         let other = self.processes.running().find(elsewhere)?;
         Some(format!("{:.8} writes to it on {}", other.uid, other.node))
+    }
+}
+
+impl Owners {
+    fn learn_standing(&mut self, now: Duration, name: &str, node: &Value) {
+        let uid = word(node, "/metadata/uid").to_owned();
+        let standing = Some((uid, boot_of(node).to_owned(), is_ready(node)));
+        if self.standing.get(name).is_none_or(|(known, _)| *known != standing) {
+            self.standing.insert(name.to_owned(), (standing, now));
+        }
     }
 }
 
@@ -269,7 +313,7 @@ impl Checker {
             let used = pods.iter().any(uses) || state.processes.running().any(writes);
             let node = nodes.iter().find(|node| word(node, "/metadata/name") == &*holder.node);
             let well = node.is_some_and(|node| is_ready(node) && boot_of(node) == &*holder.boot_id);
-            if well && held {
+            if well && held && !shown("VolumeUnconfirmed") {
                 wrong.push(format!("{volume} is {}'s, which is well, and nobody may attach it", holder.node));
             }
             if well && !used && !shown("VolumeUnconfirmed") {
