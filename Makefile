@@ -13,7 +13,7 @@ timed = TIMEFORMAT='== $(1): %0R s'; time
 MINUTES ?= 10
 export MINUTES
 
-.PHONY: help demo try test install fmt lint unit control-plane campaign perturb bench image kind kind-shell kind-delete test-kind advisories clean
+.PHONY: help demo try test install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb bench image kind kind-shell kind-delete test-kind advisories clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -46,6 +46,13 @@ unit: ## the tests that need neither a control plane nor a release build: second
 
 control-plane: install ## the suites against the real kube-apiserver, etcd and kubectl
 	@cargo test --locked -p pod-safety-control-plane
+
+test-nodes: install ## the short set on real nodes: kubelets, containers, partitions, power cuts; needs root and cgroup v1
+	@POD_SAFETY_REAL_NODES=required cargo test --locked -p pod-safety-real-nodes
+
+# Not part of `test`: two hours. ROUNDS and SEED are of the faults by chance.
+test-nodes-all: install ## every scenario three ways, then faults by chance; writes the table of docs/real-nodes-results.md
+	@cargo run --quiet --locked -p pod-safety-real-nodes -- --rounds $(or $(ROUNDS),50) --seed $(or $(SEED),1) --table docs/real-nodes-results.md
 
 campaign: ## simulated clusters for MINUTES (10) from a seed drawn by chance; EXHAUSTIVE=1: `make perturb`
 	@cargo run --release --quiet --locked -p pod-safety-simulator --example campaign -- $(if $(EXHAUSTIVE),perturb)

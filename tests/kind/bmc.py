@@ -1,8 +1,7 @@
-"""bmc.py ADDRESS PORT CERTIFICATE KEY PASSWORD: the power switch of kind's nodes, as a Redfish service.
+"""bmc.py ADDRESS PORT CERTIFICATE KEY PASSWORD MACHINES SWITCH: the power switches of machines, as a Redfish service.
 
-Off is `docker kill`: every process of the node ends at once, without a word to anybody. On is `docker start`. Whether it
-is on is what Docker says now; nothing is remembered. The UUID of a machine is what its Node says, passed as lines of
-`name uuid` on standard input."""
+SWITCH is a program: `SWITCH on|off|status NAME` does it, or prints `on` or `off`. Whether a machine is on is what it says
+now; nothing is remembered here. MACHINES is a file of lines `name uuid`; the UUID is what the machine's Node says."""
 
 import base64
 import http.server
@@ -13,16 +12,16 @@ import sys
 
 SYSTEMS = "/redfish/v1/Systems"
 RESET = "/Actions/ComputerSystem.Reset"
-ORDERS = {"ForceOff": ["kill", "--signal=KILL"], "On": ["start"]}
+ORDERS = {"ForceOff": "off", "On": "on"}
 
 
-def docker(*arguments):
-    return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=60)
+def switch(*arguments):
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=60)
 
 
 def power(name):
-    running = docker("inspect", "--format", "{{.State.Running}}", name).stdout.strip()
-    return {"true": "On", "false": "Off"}.get(running)  # what Docker does not say is not said here either
+    said = switch("status", name).stdout.strip()
+    return {"on": "On", "off": "Off"}.get(said)  # what the switch does not say is not said here either
 
 
 def system(name, uuid):
@@ -79,13 +78,14 @@ class Bmc(http.server.BaseHTTPRequestHandler):
         if not self.path.endswith(RESET) or how not in ORDERS:
             self.answer(400)
             return
-        result = docker(*ORDERS[how], name)
+        result = switch(ORDERS[how], name)
         print(f"{name}: {how}, then {power(name)} {result.stderr.strip()}", flush=True)
         self.answer(204 if result.returncode == 0 else 500)
 
 
-address, port, certificate, key, password = sys.argv[1:]
-Bmc.machines = dict(line.split() for line in sys.stdin)
+address, port, certificate, key, password, machines, program = sys.argv[1:]
+with open(machines) as lines:
+    Bmc.machines = dict(line.split() for line in lines)
 Bmc.authorization = "Basic " + base64.b64encode(f"admin:{password}".encode()).decode()
 server = http.server.ThreadingHTTPServer((address, int(port)), Bmc)
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

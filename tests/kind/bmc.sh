@@ -24,7 +24,7 @@ up() {
         -keyout "$folder/key.pem" -out "$folder/certificate.pem" 2>/dev/null
     with kubectl get nodes -o jsonpath='{range .items[*]}{.metadata.name} {.status.nodeInfo.systemUUID}{"\n"}{end}' >"$folder/machines"
     setsid "$here/with.sh" python3 "$here/bmc.py" "$address" "$port" "$folder/certificate.pem" "$folder/key.pem" "$password" \
-        <"$folder/machines" >"$folder/log" 2>&1 &
+        "$folder/machines" "$here/switch.sh" >"$folder/log" 2>&1 </dev/null &
     note_process "$folder/process" $!
     within 20 "the power switch listens; see $folder/log" \
         with python3 -c "import socket; socket.create_connection(('$address', $port), 1)"

@@ -3,13 +3,15 @@
 # prints where it is. Nothing is installed on the machine.
 #
 #   tests/kind/debian.sh docker    a folder with dockerd, containerd, runc and Docker's client
+#   tests/kind/debian.sh machine   a folder with what tests/real-nodes makes machines of: containerd, runc, CNI's plugins
 #   tests/kind/debian.sh root      an archive of a small Debian: the base of nodes and of the compiler's image
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/state.sh"
 
-host=(docker.io containerd runc tini libdevmapper1.02.1 debootstrap
-    iptables libip4tc2 libip6tc2 libxtables12 libmnl0 libnftnl11 libnfnetlink0 libnetfilter-conntrack3)
+iptables=(iptables libip4tc2 libip6tc2 libxtables12 libmnl0 libnftnl11 libnfnetlink0 libnetfilter-conntrack3)
+host=(docker.io containerd runc tini libdevmapper1.02.1 debootstrap "${iptables[@]}")
+machine=(containerd runc tini libseccomp2 containernetworking-plugins "${iptables[@]}")
 # First what kind's own base image has, then what that gets elsewhere, then what a Rust program is linked with.
 root=(systemd dbus conntrack iptables nftables iproute2 ethtool util-linux mount kmod libseccomp2 e2fsprogs bash
     ca-certificates curl jq procps socat
@@ -18,29 +20,32 @@ root=(systemd dbus conntrack iptables nftables iproute2 ethtool util-linux mount
 
 # The same release as this machine's: programs built here with its C library run there.
 suite=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
-command -v apt-get >/dev/null && [ -n "$suite" ] || die "without a Docker daemon this needs Debian's apt-get, for packages"
-[ "$(id -u)" = 0 ] || die "without a Docker daemon only root can make a cluster"
+command -v apt-get >/dev/null && [ -n "$suite" ] || die "this needs Debian's apt-get, for packages"
+[ "$(id -u)" = 0 ] || die "only root can make a cluster of Debian's packages"
 
 address() { sha256sum <<<"$*" | cut -c1-8; }
 docker=$kind_cache/docker-$suite-$(address "${host[@]}")
+machines=$kind_cache/machine-$suite-$(address "${machine[@]}")
 archive=$kind_cache/debian-$suite-$(address "${root[@]}").tar
 exec 9>"$kind_cache/debian.lock"
 flock 9
 scratch=$(mktemp -d "$kind_cache/making.XXXXXXXX")
 trap 'rm -rf --one-file-system "$scratch"' EXIT
 
-unpacked() {
-    [ -d "$docker" ] && return
-    say "fetching Debian's docker.io"
+unpacked() { # folder, packages…
+    local folder=$1
+    [ ! -d "$folder" ] || return 0
+    shift
+    say "fetching Debian's $1"
     apt-get update -qq >&2
-    mkdir "$scratch/packages" "$scratch/docker"
-    (cd "$scratch/packages" && apt-get download -qq -o APT::Sandbox::User=root "${host[@]}" >&2)
+    mkdir "$scratch/packages" "$scratch/unpacked"
+    (cd "$scratch/packages" && apt-get download -qq -o APT::Sandbox::User=root "$@" >&2)
     for package in "$scratch"/packages/*.deb; do
-        dpkg -x "$package" "$scratch/docker"
+        dpkg -x "$package" "$scratch/unpacked"
     done
     # Which of the two kinds of rules iptables writes is a link that installing would make.
-    ln -s xtables-nft-multi "$scratch/docker/usr/sbin/iptables"
-    mv "$scratch/docker" "$docker"
+    ln -s xtables-nft-multi "$scratch/unpacked/usr/sbin/iptables"
+    mv "$scratch/unpacked" "$folder"
 }
 
 bootstrapped() {
@@ -60,9 +65,9 @@ bootstrapped() {
     mv "$scratch/root.tar" "$archive"
 }
 
-unpacked
 case ${1:-} in
-    docker) printf '%s\n' "$docker" ;;
-    root) bootstrapped && printf '%s\n' "$archive" ;;
-    *) die "usage: debian.sh docker|root" ;;
+    docker) unpacked "$docker" "${host[@]}" && printf '%s\n' "$docker" ;;
+    machine) unpacked "$machines" "${machine[@]}" && printf '%s\n' "$machines" ;;
+    root) unpacked "$docker" "${host[@]}" && bootstrapped && printf '%s\n' "$archive" ;;
+    *) die "usage: debian.sh docker|machine|root" ;;
 esac

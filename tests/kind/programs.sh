@@ -2,7 +2,7 @@
 # Builds kind and, with `node`, the programs of a node that the control plane's own tools lack (kubelet, kubeadm,
 # kube-proxy, coredns), once, and prints the folder that holds them. Go makes them from their modules' source.
 #
-#   tests/kind/programs.sh [node]
+#   tests/kind/programs.sh [node|kubelet]       kubelet: nothing else, not even kind
 #
 # Kubernetes has the version that tests/control-plane/tools pins: its go.mod is taken as it is, so nothing can differ.
 set -euo pipefail
@@ -44,6 +44,11 @@ of_kubernetes() { # program
     mv "$scratch/$1" "$folder/$1"
 }
 
+if [ "${1:-}" = kubelet ]; then
+    of_kubernetes kubelet
+    printf '%s\n' "$folder"
+    exit
+fi
 installed kind "sigs.k8s.io/kind@$kind"
 if [ "${1:-}" = node ]; then
     for program in kubelet kubeadm kube-proxy; do of_kubernetes "$program"; done

@@ -75,6 +75,11 @@ impl Rigs {
         std::fs::read_to_string(&path).map_err(Error::file("read", &path))
     }
 
+    /// The certificate of these controllers and its key, for one more on 127.0.0.1.
+    pub fn certificate(&self) -> (PathBuf, PathBuf) {
+        (self.pki.server_certificate_file(), self.pki.server_key_file())
+    }
+
     /// A Redfish service with these systems, all of them on; each is told by its name and UUID. It takes some seconds
     /// to switch one, as hardware does. Each change it puts as JSON to the URL `tells`, if there is one, and waits for the
     /// answer: once when it was told (`pending_power`), and once when it has switched (`"pending_power": null`).

@@ -1,0 +1,224 @@
+#!/usr/bin/env bash
+# A machine: process, mount, network, UTS, IPC and cgroup namespaces, with its own containerd and kubelet. Runs in the world
+# (world.sh). NUMBER is 1 to 9; the kubeconfig and the authority of its kubelet are in /run/machines/nNUMBER.
+#
+#   machine.sh on|off|status|freeze|thaw|boot NUMBER
+#   machine.sh start|kill|stop|continue|repair NUMBER kubelet|containerd
+#   machine.sh network NUMBER IPTABLES-ARGUMENTS…     in the machine's own network
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/state.sh"
+
+command=$1 number=$2
+name=n$number
+folder=/run/machines/$name
+group=$REAL_NODES_CGROUP/$name
+root=$REAL_NODES_TOOLS/root
+export PATH=$root/usr/bin:$root/usr/sbin:$PATH
+libraries=$(uname -m)-linux-gnu
+export XTABLES_LIBDIR=$root/usr/lib/$libraries/xtables
+export LD_LIBRARY_PATH=$root/lib/$libraries:$root/usr/lib/$libraries
+
+# The first process of the machine, if it is on.
+first() {
+    local pid
+    pid=$(cat "$folder/pid" 2>/dev/null) && [ -d "/proc/$pid" ] && printf '%s' "$pid"
+}
+
+# A person and a switch may want it at the same time.
+alone() {
+    mkdir -p "$folder"
+    exec 8>"$folder/lock"
+    flock 8
+    "$1"
+}
+
+on() {
+    ! first >/dev/null || return 0
+    rm -f "$folder/pid" "$folder/cable"
+    local hierarchy what
+    for hierarchy in $hierarchies; do mkdir -p "/sys/fs/cgroup/$hierarchy/$group"; done
+    for what in cpus mems; do
+        cat "/sys/fs/cgroup/cpuset/$REAL_NODES_CGROUP/cpuset.$what" >"/sys/fs/cgroup/cpuset/$group/cpuset.$what"
+    done
+    # What follows is in the machine's cgroups, so that it is frozen as a whole.
+    setsid bash -c 'for hierarchy in $0; do echo $$ >"/sys/fs/cgroup/$hierarchy/$1/cgroup.procs"; done
+        exec unshare --mount --net --uts --ipc --cgroup --pid --fork --kill-child=KILL --propagation private "$2" boot "$3"' \
+        "$hierarchies" "$group" "$here/machine.sh" "$number" >>"$folder/boot.log" 2>&1 </dev/null 8>&- &
+    local tries pid
+    for tries in {1..3000}; do
+        pid=$(pgrep -P $!) && [ -n "$pid" ] && break
+        sleep 0.02
+    done
+    # The cable, from the switch into the machine.
+    ip link delete "to-$name" 2>/dev/null || true
+    ip link add "to-$name" type veth peer name eth0 netns "$pid"
+    ip link set "to-$name" master switch up
+    printf '%s' "$pid" >"$folder/pid"
+    : >"$folder/cable"
+}
+
+# The kernel kills all processes of the machine when its first one dies, at once and without a word to anybody.
+off() {
+    local pid tries hierarchy
+    if pid=$(first); then
+        kill -KILL "$pid"
+        echo THAWED >"/sys/fs/cgroup/freezer/$group/freezer.state"
+        for tries in {1..500}; do
+            [ -d "/proc/$pid" ] || break
+            sleep 0.02
+        done
+        [ ! -d "/proc/$pid" ] || die "$name does not go off"
+    fi
+    ip link delete "to-$name" 2>/dev/null || true
+    for hierarchy in $hierarchies; do
+        find "/sys/fs/cgroup/$hierarchy/$group" -mindepth 1 -depth -type d -exec rmdir {} + 2>/dev/null || true
+    done
+    rm -f "$folder/pid"
+}
+
+# Inside: the first process of the machine.
+boot() {
+    hostname "$name"
+    mount -t proc proc /proc
+    mount -t sysfs sysfs /sys
+    mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup
+    local hierarchy
+    for hierarchy in $hierarchies; do
+        mkdir "/sys/fs/cgroup/$hierarchy"
+        local kind=$hierarchy
+        [ "$hierarchy" != systemd ] || kind=none,name=systemd
+        mount -t cgroup -o "$kind" cgroup "/sys/fs/cgroup/$hierarchy"
+    done
+    mkdir -p "$folder/run" "$folder/own" "$folder/log"
+    mount -t tmpfs -o mode=755 tmpfs "$folder/run"
+    identity
+    local tries
+    for tries in {1..3000}; do
+        [ ! -e "$folder/cable" ] || break
+        sleep 0.02
+    done
+    ip link set lo up
+    ip address add "$network.1$number/24" dev eth0
+    ip link set eth0 up
+    ip route add default via "$network.1"
+    configure
+    service containerd
+    for tries in {1..600}; do # seconds, where others compile
+        ctr -a "$folder/run/containerd.sock" version >/dev/null 2>&1 && break
+        sleep 0.1
+    done
+    [ -e "$folder/imported" ] || ctr -a "$folder/run/containerd.sock" -n k8s.io images import --digests "$REAL_NODES_TOOLS/images.tar" >>"$folder/log/import" 2>&1
+    : >"$folder/imported"
+    service kubelet
+    # The services' parent is whoever started them; this is who takes in the orphans.
+    trap : CHLD
+    while :; do sleep infinity & wait $! || true; done
+}
+
+# A machine keeps its id, and gets a new boot id with each boot. What a kubelet would set for the machine below is files here.
+identity() {
+    local own=$folder/own name value
+    [ -e "$own/machine-id" ] || tr -d - </proc/sys/kernel/random/uuid >"$own/machine-id"
+    cat /proc/sys/kernel/random/uuid >"$own/boot-id"
+    mount --bind "$own/machine-id" /etc/machine-id
+    if [ -e /sys/class/dmi/id/product_uuid ]; then
+        [ -e "$own/product" ] || cat /proc/sys/kernel/random/uuid >"$own/product"
+        mount --bind "$own/product" /sys/class/dmi/id/product_uuid
+    fi
+    mount --bind "$own/boot-id" /proc/sys/kernel/random/boot_id
+    while read -r name value; do
+        printf '%s\n' "$value" >"$own/${name//\//.}"
+        mount --bind "$own/${name//\//.}" "/proc/sys/$name"
+    done <<<'vm/overcommit_memory 1
+vm/panic_on_oom 0
+kernel/panic 10
+kernel/panic_on_oops 1
+kernel/keys/root_maxkeys 1000000
+kernel/keys/root_maxbytes 25000000'
+}
+
+configure() {
+    mkdir -p "$folder/cni"
+    cat >"$folder/containerd.toml" <<TOML
+version = 2
+root = "$folder/containerd"
+state = "$folder/run/containerd"
+[grpc]
+  address = "$folder/run/containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "real-nodes.local/pause:1"
+  tolerate_missing_hugetlb_controller = true
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "$root/usr/lib/cni"
+    conf_dir = "$folder/cni"
+TOML
+    cat >"$folder/cni/pods.conflist" <<JSON
+{ "cniVersion": "0.4.0", "name": "pods", "plugins": [{ "type": "ptp", "ipam": { "type": "host-local",
+  "dataDir": "$folder/run/addresses", "ranges": [[{ "subnet": "$pods.$number.0/24" }]], "routes": [{ "dst": "0.0.0.0/0" }] } }] }
+JSON
+    cat >"$folder/kubelet.yaml" <<YAML
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+failCgroupV1: false
+cgroupDriver: cgroupfs
+containerRuntimeEndpoint: unix://$folder/run/containerd.sock
+authentication: { anonymous: { enabled: false }, webhook: { enabled: false }, x509: { clientCAFile: $folder/authority } }
+authorization: { mode: AlwaysAllow }
+podLogsDir: $folder/log/pods
+resolvConf: ""
+failSwapOn: false
+imageGCHighThresholdPercent: 100
+evictionHard: { imagefs.available: "0%", nodefs.available: "0%", nodefs.inodesFree: "0%", memory.available: "0%" }
+nodeStatusUpdateFrequency: 2s
+nodeLeaseDurationSeconds: 8
+makeIPTablesUtilChains: false
+oomScoreAdj: 0
+shutdownGracePeriod: 0s
+YAML
+}
+
+service() { # kubelet or containerd, in the machine
+    case $1 in
+        containerd) setsid containerd --config "$folder/containerd.toml" >>"$folder/log/containerd" 2>&1 </dev/null & ;;
+        kubelet)
+            setsid "$REAL_NODES_TOOLS/kubelet" --config "$folder/kubelet.yaml" --kubeconfig "$folder/kubeconfig" \
+                --root-dir "$folder/kubelet" --cert-dir "$folder/kubelet/pki" --hostname-override "$name" --node-ip "$network.1$number" \
+                >>"$folder/log/kubelet" 2>&1 </dev/null &
+            ;;
+    esac
+    printf '%s' $! >"$folder/run/$1.pid"
+}
+
+# A process that is put into a machine belongs to its cgroups too, or a freeze would leave it out.
+within() {
+    local hierarchy pid
+    pid=$(first) || die "$name is off"
+    for hierarchy in $hierarchies; do echo $$ >"/sys/fs/cgroup/$hierarchy/$group/cgroup.procs"; done
+    exec nsenter --target "$pid" --mount --pid --net --uts --ipc --cgroup "$here/machine.sh" "$@"
+}
+
+case $command in
+    on | off) alone "$command" ;;
+    boot) boot ;;
+    status) first >/dev/null && echo on || echo off ;;
+    freeze) echo FROZEN >"/sys/fs/cgroup/freezer/$group/freezer.state" ;;
+    thaw) echo THAWED >"/sys/fs/cgroup/freezer/$group/freezer.state" ;;
+    start) within service "$number" "$3" ;;
+    kill) within signal "$number" "$3" KILL ;;
+    stop) within signal "$number" "$3" STOP ;;
+    # A fault of a machine goes when its power does.
+    continue) ! first >/dev/null || within signal "$number" "$3" CONT ;;
+    repair) within mend "$number" "$3" ;;
+    mend) "$0" signal "$number" "$3" CONT 2>/dev/null || service "$3" ;;
+    network)
+        shift 2
+        pid=$(first) || exit 0
+        exec nsenter --target "$pid" --net iptables -w "$@"
+        ;;
+    service) service "$3" ;;
+    signal) kill -"$4" "$(cat "$folder/run/$3.pid")" ;;
+    *) die "machine.sh does not know $command" ;;
+esac

@@ -1,0 +1,339 @@
+//! A control plane, three machines, a StatefulSet of three, a power switch, and who keeps order: one of three ways.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::ListParams;
+use kube::{Api, Client};
+use pod_safety_control_plane::rigs::{PASSWORD, Rigs};
+use pod_safety_control_plane::{
+    Component, ControlPlane, Options, PodSafety, Program, chart, eventually, helm, seen,
+};
+use serde_json::Value;
+
+use crate::machine::{self, Machine};
+use crate::objects::{self, IDENTITIES, NAMESPACE};
+use crate::watch::{self, Watch};
+
+const SOON: Duration = Duration::from_secs(90);
+/// Where the power switches listen, in the world.
+const SWITCHES: &str = "127.0.0.1:8443";
+/// Who writes ten times a second wrote within this.
+const FRESH: f64 = 1.5;
+
+/// Who keeps order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Way {
+    /// kube-controller-manager alone.
+    Plain,
+    /// kube-controller-manager, and pod-safety beside it, with its admission policies in Deny.
+    Guard,
+    /// pod-safety in place of kube-controller-manager's controllers of the same duties, and its policies in Deny.
+    Replace,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 3] = [Self::Plain, Self::Guard, Self::Replace];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Guard => "guard",
+            Self::Replace => "replace",
+        }
+    }
+
+    fn kcm_controllers(self) -> &'static str {
+        match self {
+            Self::Plain | Self::Guard => "*",
+            Self::Replace => {
+                "*,-pod-garbage-collector-controller,-disruption-controller,-node-lifecycle-controller,-taint-eviction-controller"
+            }
+        }
+    }
+}
+
+pub(crate) struct Cluster {
+    pub(crate) way: Way,
+    // Dropped in this order: who depends on another goes first.
+    pub(crate) ours: Vec<PodSafety>,
+    pub(crate) kcm: Option<Component>,
+    _scheduler: Component,
+    pub(crate) plane: ControlPlane,
+    /// The power switches, as a Redfish service.
+    pub(crate) switches: Program,
+    rigs: Rigs,
+    account: Option<PathBuf>,
+    pub(crate) watch: Watch,
+}
+
+impl Cluster {
+    /// All three nodes are Ready, and all three identities write.
+    pub(crate) async fn start(way: Way) -> Result<Self> {
+        let apiserver_args = vec!["--bind-address=0.0.0.0".to_owned()];
+        let plane = ControlPlane::start(Options { apiserver_args, ..Options::default() }).await?;
+        let scheduler = plane.kube_scheduler(&[]).await?;
+        let kcm = start_kcm(&plane, way).await?;
+        for machine in Machine::ALL {
+            machine.off().await?;
+            machine.prepare(&plane)?;
+            machine.on().await?;
+        }
+        let systems = systems(&plane.admin()).await?;
+        let rigs = Rigs::new().await?;
+        let switches = switches(&plane, &rigs, &systems)?;
+        let account = match way {
+            Way::Plain => None,
+            Way::Guard | Way::Replace => Some(install(&plane).await?),
+        };
+        let mut cluster = Self {
+            way,
+            ours: Vec::new(),
+            kcm: Some(kcm),
+            _scheduler: scheduler,
+            plane,
+            switches,
+            rigs,
+            account,
+            watch: Watch::begin(),
+        };
+        if cluster.account.is_some() {
+            cluster.device("{{.Node.Name}}").await?;
+            cluster.apply(&objects::policy()).await?;
+            for _ in 0..2 {
+                cluster.start_ours().await?;
+            }
+            cluster.ours.first_mut().context("none of ours")?.leads().await?;
+        }
+        cluster.plane.namespace(NAMESPACE).await?;
+        cluster.apply(&objects::stateful_set()).await?;
+        cluster.until_calm(SOON).await?;
+        Ok(cluster)
+    }
+
+    pub(crate) async fn start_kcm(&mut self) -> Result<()> {
+        if self.kcm.is_none() {
+            self.kcm = Some(start_kcm(&self.plane, self.way).await?);
+        }
+        Ok(())
+    }
+
+    /// One replica more.
+    pub(crate) async fn start_ours(&mut self) -> Result<()> {
+        let Some(account) = &self.account else { return Ok(()) };
+        let args = [
+            format!("--mode={}", self.way.name()),
+            "--controllers=pod-gc,disruption,node-lifecycle,taint-eviction,fencing".to_owned(),
+            "--node-monitor-grace-period=8s".to_owned(),
+        ];
+        let name = format!("pod-safety-{}", self.ours.len());
+        let mut ours = self.plane.pod_safety(&name, account, args).await?;
+        ours.ready().await?;
+        self.ours.push(ours);
+        Ok(())
+    }
+
+    /// The power of each node, by the system of this name.
+    pub(crate) async fn device(&self, system: &str) -> Result<()> {
+        let device = objects::device(SWITCHES, &self.rigs.authority()?, system);
+        // One that was found to lie is trusted again only as a new object.
+        let delete = ["delete", "fencedevice", "bmc", "-n", "pod-safety", "--ignore-not-found"];
+        self.plane.kubectl(&delete).await?.text()?;
+        self.apply(&objects::secret()).await?;
+        self.apply(&device).await
+    }
+
+    pub(crate) async fn apply(&self, object: &Value) -> Result<()> {
+        self.plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await?.text()?;
+        Ok(())
+    }
+
+    pub(crate) async fn pod(&self, name: &str) -> Result<Option<Pod>> {
+        Ok(Api::<Pod>::namespaced(self.plane.admin(), NAMESPACE).get_opt(name).await?)
+    }
+
+    pub(crate) async fn nodes(&self) -> Result<Vec<Node>> {
+        Ok(Api::<Node>::all(self.plane.admin()).list(&ListParams::default()).await?.items)
+    }
+
+    /// The machine that this identity was last seen to write on.
+    pub(crate) fn machine_of(&self, identity: &str) -> Result<Machine> {
+        let line = watch::last_line(identity).context("it never wrote")?;
+        Machine::called(&line.node)
+    }
+
+    /// Whether every identity is served: its pod is Ready on a Ready node and stays, and it is the one that writes; or why not.
+    /// An error: it cannot be said.
+    pub(crate) async fn served(&self) -> Result<Result<(), String>> {
+        let nodes = self.nodes().await?;
+        let now = watch::uptime()?;
+        for identity in IDENTITIES {
+            let pod = self.pod(identity).await?;
+            if let Err(why) = pod.map_or_else(
+                || Err(format!("{identity} is not there")),
+                |pod| served(identity, &pod, &nodes, now),
+            ) {
+                return Ok(Err(why));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Every identity is served, every node is Ready without a taint, no incident is open.
+    pub(crate) async fn calm(&self) -> Result<(), String> {
+        self.served().await.map_err(|error| error.to_string())??;
+        let nodes = self.nodes().await.map_err(|error| error.to_string())?;
+        for node in &nodes {
+            let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+            if let Some(taint) = taints.and_then(|taints| taints.first()) {
+                return Err(format!(
+                    "{} has the taint {}",
+                    node.metadata.name.as_deref().unwrap_or_default(),
+                    taint.key
+                ));
+            }
+            if !ready(node) {
+                return Err(format!("{} is not Ready", node.metadata.name.as_deref().unwrap_or_default()));
+            }
+        }
+        if nodes.len() != Machine::ALL.len() {
+            return Err(format!("there are {} nodes", nodes.len()));
+        }
+        let open = self.incidents().await.map_err(|error| error.to_string())?.into_iter().find(|fence| {
+            !["Done", "Cancelled", "Superseded"]
+                .contains(&fence["status"]["phase"].as_str().unwrap_or_default())
+        });
+        open.map_or(Ok(()), |fence| Err(format!("a NodeFence is {}", fence["status"]["phase"])))
+    }
+
+    pub(crate) async fn until_calm(&self, within: Duration) -> Result<()> {
+        Ok(eventually("all is calm", within, async || self.calm().await).await?)
+    }
+
+    /// The NodeFences, if there can be any.
+    pub(crate) async fn incidents(&self) -> Result<Vec<Value>> {
+        if self.account.is_none() {
+            return Ok(Vec::new());
+        }
+        let text = self.plane.kubectl(&["get", "nodefences", "-o", "json"]).await?.text()?;
+        let list: Value = serde_json::from_str(&text)?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// What ours says of an identity that is not released, to who asks too, and of incidents that do not go on.
+    pub(crate) async fn said(&self, identity: &str) -> Result<Vec<String>> {
+        let mut said = Vec::new();
+        for ours in &self.ours {
+            let holds = ours.holds(identity).await.unwrap_or_default();
+            said.extend(holds.iter().filter_map(|hold| Some(hold["reason"].as_str()?.to_owned())));
+        }
+        if !self.ours.is_empty() {
+            let explain = ["explain", "pod", identity, "-n", NAMESPACE];
+            let explained = self.plane.pod_safety_once(&self.plane.admin_kubeconfig(), &explain).await?;
+            said.extend(explained.stdout.lines().nth(1).map(str::to_owned));
+        }
+        for fence in self.incidents().await? {
+            let (phase, status) = (fence["status"]["phase"].as_str().unwrap_or_default(), &fence["status"]);
+            if ["Done", "Cancelled", "Superseded"].contains(&phase) {
+                continue;
+            }
+            let gates = status["gates"].as_array().into_iter().flatten();
+            let held = gates.filter(|gate| gate["holds"] == true).filter_map(|gate| gate["name"].as_str());
+            let message = status["message"].as_str().unwrap_or_default();
+            said.push(format!("{}: {message}", [vec![phase], held.collect()].concat().join(" ")));
+        }
+        said.sort();
+        said.dedup();
+        Ok(said)
+    }
+}
+
+fn switches(plane: &ControlPlane, rigs: &Rigs, systems: &[(String, String)]) -> Result<Program> {
+    let machines = rigs.file("machines");
+    let lines: Vec<_> = systems.iter().map(|(name, uuid)| format!("{name} {uuid}\n")).collect();
+    std::fs::write(&machines, lines.concat())?;
+    let scripts = machine::scripts();
+    let service = scripts.join("../../kind/bmc.py");
+    let (certificate, key) = rigs.certificate();
+    let (address, port) = SWITCHES.split_once(':').context("no port")?;
+    let paths = [machines, scripts.join("switch.sh")];
+    let args = [
+        service.as_os_str(),
+        address.as_ref(),
+        port.as_ref(),
+        certificate.as_ref(),
+        key.as_ref(),
+        PASSWORD.as_ref(),
+    ];
+    let args = args.into_iter().chain(paths.iter().map(|path| path.as_os_str()));
+    Ok(plane.program("switches", std::path::Path::new("python3"), args, &[])?)
+}
+
+fn served(identity: &str, pod: &Pod, nodes: &[Node], now: f64) -> Result<(), String> {
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Err(format!("{identity} is to end"));
+    }
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    if !condition(conditions.into_iter().flatten().map(|one| (&one.type_, &one.status))) {
+        return Err(format!("{identity} is not Ready"));
+    }
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+    if !nodes.iter().any(|one| one.metadata.name.as_deref() == Some(node) && ready(one)) {
+        return Err(format!("{identity} is on {node}, which is not Ready"));
+    }
+    let line = watch::last_line(identity).ok_or_else(|| format!("{identity} never wrote"))?;
+    if Some(&line.uid) != pod.metadata.uid.as_ref() || now - line.at > FRESH {
+        return Err(format!("{identity} does not write"));
+    }
+    Ok(())
+}
+
+async fn start_kcm(plane: &ControlPlane, way: Way) -> Result<Component> {
+    let args = ["--node-monitor-grace-period=8s", "--node-monitor-period=1s"];
+    let args = if way == Way::Replace { &[][..] } else { &args[..] };
+    Ok(plane.kube_controller_manager(way.kcm_controllers(), args).await?)
+}
+
+/// What is shipped, and the policies of the chart in Deny.
+async fn install(plane: &ControlPlane) -> Result<PathBuf> {
+    let account = plane.install_pod_safety().await?;
+    let chart = chart();
+    let folder = chart.join("templates/admission");
+    let mut args = vec!["template".to_owned(), "pod-safety".to_owned(), chart.to_string_lossy().into_owned()];
+    args.extend(["--namespace=pod-safety".to_owned(), "--set=admissionPolicies.action=Deny".to_owned()]);
+    for file in std::fs::read_dir(folder)?.flatten() {
+        let name = file.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".yaml") {
+            args.push(format!("--show-only=templates/admission/{name}"));
+        }
+    }
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    let policies = helm(&args).await?.text()?;
+    plane.kubectl_with(&["apply", "-f", "-"], &policies).await?.text()?;
+    Ok(account)
+}
+
+/// The names of the machines and what their firmware calls them, once all are Ready.
+async fn systems(api: &Client) -> Result<Vec<(String, String)>> {
+    let nodes = Api::<Node>::all(api.clone());
+    let found = eventually("three nodes are Ready", SOON, async || {
+        let list = nodes.list(&ListParams::default()).await.map_err(|error| error.to_string())?.items;
+        let count = list.iter().filter(|node| ready(node)).count();
+        seen(count == Machine::ALL.len(), format!("{count} of {}", list.len())).map(|()| list)
+    })
+    .await?;
+    let named =
+        found.into_iter().filter_map(|node| Some((node.metadata.name?, node.status?.node_info?.system_uuid)));
+    Ok(named.collect())
+}
+
+fn ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    condition(conditions.into_iter().flatten().map(|one| (&one.type_, &one.status)))
+}
+
+fn condition<'a>(mut all: impl Iterator<Item = (&'a String, &'a String)>) -> bool {
+    all.any(|(kind, status)| kind == "Ready" && status == "True")
+}

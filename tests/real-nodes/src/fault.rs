@@ -1,0 +1,263 @@
+//! What goes wrong, and what people and scripts then do; and how all of it is repaired.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use pod_safety_control_plane::{eventually, observe, seen};
+
+use crate::cluster::Cluster;
+use crate::machine::{Machine, Service, Way as Direction};
+use crate::objects::NAMESPACE;
+
+/// While it is there, scripts/switch.sh lies.
+const LIES: &str = "/run/lies";
+
+/// Pods are asked to end 8 s + 3 s after a node was last heard; a busy machine takes its time.
+const ASKED_TO_END: Duration = Duration::from_secs(40);
+
+/// One thing that happens. Where a machine is meant, it is the victim's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    CablePulled,
+    CablePlugged,
+    /// The cable of another machine.
+    AnotherCablePulled,
+    PowerLost,
+    /// Off and on at once, as by a watchdog: another boot id.
+    Rebooted,
+    Frozen,
+    Thawed,
+    Killed(Service),
+    Stopped(Service),
+    GoesOn(Service),
+    Started(Service),
+    /// Packets from it to the control plane are lost.
+    NotHeard,
+    /// Packets of the control plane to it are lost.
+    Deaf,
+    /// So many of a hundred packets are lost, both ways.
+    Lossy(u8),
+    NothingLost,
+    /// It and the other machines do not hear each other.
+    PeersLost,
+    /// Its connections are closed.
+    Reset,
+    ApiServerKilled,
+    ApiServerStarted,
+    EtcdPaused,
+    EtcdResumed,
+    KcmKilled,
+    KcmStarted,
+    /// The replica of ours that leads.
+    OursKilled,
+    OursStarted,
+    OursPaused,
+    OursResumed,
+    SwitchSilent,
+    SwitchAnswers,
+    /// It says that it has switched, and has not.
+    SwitchLies,
+    /// Our device names the system of another machine.
+    SwitchOfAnother,
+    /// When the pod is asked to end and does not: `kubectl delete pod --force`.
+    ForcedByScript,
+    /// At that time: the taint out-of-service, though nobody looked whether it is off.
+    TaintedByHand,
+    /// At that time: `kubectl delete node`.
+    NodeDeleted,
+    /// `kubectl delete pod`, as a rollout does.
+    PodDeleted,
+    /// `pod-safety confirm-down`, of somebody who looked.
+    Confirmed,
+}
+
+impl Cluster {
+    /// Does it. What somebody was answered is worth a word.
+    pub(crate) async fn strike(
+        &mut self,
+        fault: Fault,
+        victim: Machine,
+        identity: &str,
+    ) -> Result<Option<String>> {
+        match fault {
+            Fault::CablePulled => victim.cable(false).await?,
+            Fault::CablePlugged => victim.cable(true).await?,
+            Fault::AnotherCablePulled => another(victim)?.cable(false).await?,
+            Fault::PowerLost => victim.off().await?,
+            Fault::Rebooted => {
+                victim.off().await?;
+                victim.on().await?;
+            }
+            Fault::Frozen => victim.freeze().await?,
+            Fault::Thawed => victim.thaw().await?,
+            Fault::Killed(service) => victim.kill(service).await?,
+            Fault::Stopped(service) => victim.stop(service).await?,
+            Fault::GoesOn(service) => victim.go_on(service).await?,
+            Fault::Started(service) => victim.start(service).await?,
+            Fault::NotHeard => victim.lose(Direction::Out, 100).await?,
+            Fault::Deaf => victim.lose(Direction::In, 100).await?,
+            Fault::Lossy(percent) => {
+                victim.lose(Direction::Out, percent).await?;
+                victim.lose(Direction::In, percent).await?;
+            }
+            Fault::NothingLost => victim.lose_nothing().await?,
+            Fault::PeersLost => {
+                for other in Machine::ALL.into_iter().filter(|other| *other != victim) {
+                    victim.lose_peer(other).await?;
+                }
+            }
+            Fault::Reset => victim.reset().await?,
+            Fault::ApiServerKilled => self.plane.stop_apiserver()?,
+            Fault::ApiServerStarted => self.plane.start_apiserver().await?,
+            Fault::EtcdPaused => self.plane.etcd().pause()?,
+            Fault::EtcdResumed => self.plane.etcd().resume()?,
+            Fault::KcmKilled => drop(self.kcm.take()),
+            Fault::KcmStarted => self.start_kcm().await?,
+            Fault::OursKilled => drop(self.leader().await?.map(|at| self.ours.remove(at))),
+            Fault::OursStarted => self.start_ours().await?,
+            Fault::OursPaused => {
+                if let Some(at) = self.leader().await? {
+                    self.ours[at].pause()?;
+                }
+            }
+            Fault::OursResumed => self.ours.iter_mut().try_for_each(|ours| ours.resume())?,
+            Fault::SwitchSilent => self.switches.pause()?,
+            Fault::SwitchAnswers => self.switches.resume()?,
+            Fault::SwitchLies => std::fs::create_dir_all(LIES)?,
+            Fault::SwitchOfAnother if !self.ours.is_empty() => {
+                self.device(&another(victim)?.name()).await?;
+            }
+            Fault::SwitchOfAnother => {}
+            Fault::ForcedByScript | Fault::TaintedByHand | Fault::NodeDeleted => {
+                if !self.is_asked_to_end(identity).await {
+                    return Ok(Some(format!("nobody asked {identity} to end, so nothing was done by hand")));
+                }
+                return self.by_hand(fault, victim, identity).await;
+            }
+            Fault::PodDeleted => observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?,
+            Fault::Confirmed => return self.by_hand(fault, victim, identity).await,
+        }
+        Ok(None)
+    }
+
+    async fn by_hand(&self, fault: Fault, victim: Machine, identity: &str) -> Result<Option<String>> {
+        let node = victim.name();
+        let taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
+        let args: &[&str] = match fault {
+            Fault::ForcedByScript => &["delete", "pod", identity, "-n", NAMESPACE, "--force", "--wait=false"],
+            Fault::TaintedByHand => &["taint", "node", &node, taint],
+            Fault::NodeDeleted => &["delete", "node", &node, "--wait=false"],
+            _ if self.ours.is_empty() => return Ok(None),
+            _ => {
+                if !self.is_asked_to_end(identity).await {
+                    return Ok(Some(format!("nobody asked {identity} to end, so nothing was confirmed")));
+                }
+                let confirm = format!("--confirm={node} is off");
+                let args = ["confirm-down", &node, "--reason=I pulled its plug", &confirm, "--listen=3s"];
+                let output = self.plane.pod_safety_once(&self.plane.admin_kubeconfig(), &args).await?;
+                return Ok((!output.status.success())
+                    .then(|| format!("confirm-down was refused: {}", output.stderr)));
+            }
+        };
+        let output = self.plane.kubectl(args).await?;
+        let refused = !output.status.success();
+        Ok(refused.then(|| format!("`kubectl {} {}` was refused", args[0], args[1])))
+    }
+
+    /// Waits for it; `false`: it was not so in time.
+    async fn is_asked_to_end(&self, identity: &str) -> bool {
+        let what = format!("{identity} is asked to end");
+        let asked = eventually(&what, ASKED_TO_END, async || {
+            let pod = self.pod(identity).await.map_err(|error| error.to_string())?;
+            seen(pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()), "not yet".to_owned())
+        });
+        asked.await.is_ok()
+    }
+
+    /// Which of ours leads, if one does.
+    async fn leader(&self) -> Result<Option<usize>> {
+        for (at, ours) in self.ours.iter().enumerate() {
+            if ours.metric("leader_election_master_status", &[]).await.is_ok_and(|status| status > 0.5) {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a person does in the end: everything runs, every cable is plugged in, every machine is on. Nothing of it tells
+    /// anybody that a pod has ended.
+    pub(crate) async fn repair(&mut self) -> Result<()> {
+        self.plane.etcd().resume()?;
+        self.plane.start_apiserver().await?;
+        self.switches.resume()?;
+        if std::fs::exists(LIES)? {
+            std::fs::remove_dir_all(LIES)?;
+        }
+        for ours in &mut self.ours {
+            ours.resume()?;
+        }
+        self.start_kcm().await?;
+        if self.way != crate::cluster::Way::Plain {
+            while self.ours.len() < 2 {
+                self.start_ours().await?;
+            }
+        }
+        for machine in Machine::ALL {
+            if machine.is_on().await? {
+                machine.lose_nothing().await?;
+                machine.thaw().await?;
+                machine.cable(true).await?;
+                for service in [Service::Containerd, Service::Kubelet] {
+                    machine.repair(service).await?;
+                }
+            } else {
+                machine.on().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away what people and switches left behind, so that the next scenario finds what the first one found.
+    pub(crate) async fn tidy(&mut self) -> Result<()> {
+        for machine in Machine::ALL {
+            let taint = "node.kubernetes.io/out-of-service-";
+            // Most have none, and kubectl calls that a failure.
+            self.plane.kubectl(&["taint", "node", &machine.name(), taint]).await?;
+        }
+        if !self.ours.is_empty() {
+            self.device("{{.Node.Name}}").await?;
+        }
+        Ok(())
+    }
+
+    /// From the beginning: every machine has booted, nothing is left of pods and incidents.
+    pub(crate) async fn begin_anew(&mut self) -> Result<()> {
+        for machine in Machine::ALL {
+            machine.off().await?;
+            machine.on().await?;
+        }
+        if !self.ours.is_empty() {
+            for kind in ["nodefences", "fenceevidences"] {
+                self.plane.kubectl(&["delete", kind, "--all"]).await?;
+            }
+        }
+        let force = ["delete", "pods", "--all", "-n", NAMESPACE, "--force", "--wait=false"];
+        let why = [
+            "annotate",
+            "pods",
+            "--all",
+            "-n",
+            NAMESPACE,
+            "--overwrite",
+            "pod-safety.dev/break-glass=every machine was off",
+        ];
+        self.plane.kubectl(&why).await?;
+        // A pod that was made in between has no reason yet and is refused; its machine was off, so it ends by itself.
+        self.plane.kubectl(&force).await?;
+        self.tidy().await
+    }
+}
+
+fn another(victim: Machine) -> Result<Machine> {
+    Machine::ALL.into_iter().find(|one| *one != victim).context("there is one machine only")
+}

@@ -1,0 +1,60 @@
+//! What this machine must allow, and what is done where it does not.
+//!
+//! The rule: where something of this list is missing, nothing is run, and one line says so: `real nodes: NOT RUN: needs …`.
+//! That is a failure, unless `--may-lack` was given. `make test` gives it, so that a machine without these rights can still
+//! run everything else, and CI repeats the line in its summary; `make test-nodes` does not.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The first thing that is missing.
+pub(crate) fn missing() -> Option<String> {
+    if !is_root() {
+        return Some("root".to_owned());
+    }
+    for hierarchy in ["cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd"]
+    {
+        let folder = Path::new("/sys/fs/cgroup").join(hierarchy);
+        if !folder.join("cgroup.procs").exists() {
+            return Some(format!("cgroup v1 with the hierarchy {hierarchy} at {}", folder.display()));
+        }
+        let probe = folder.join(format!("pod-safety-nodes-probe-{}", std::process::id()));
+        if std::fs::create_dir(&probe).and_then(|()| std::fs::remove_dir(&probe)).is_err() {
+            return Some(format!("the right to make cgroups in {}", folder.display()));
+        }
+    }
+    for program in ["ip", "ss", "nsenter", "pgrep", "setpriv", "flock", "go", "apt-get"] {
+        if !succeeds("which", &[program]) {
+            return Some(format!("the program {program}"));
+        }
+    }
+    let namespaces = [
+        "--net",
+        "--mount",
+        "--pid",
+        "--uts",
+        "--ipc",
+        "--cgroup",
+        "--fork",
+        "--mount-proc",
+        "ip",
+        "link",
+        "set",
+        "lo",
+        "up",
+    ];
+    if !succeeds("unshare", &namespaces) {
+        return Some("the right to make namespaces".to_owned());
+    }
+    None
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn succeeds(program: &str, args: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,95 @@
+//! The table, as Markdown.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use crate::cluster::Way;
+use crate::oracle::Violation;
+use crate::play::Finding;
+use crate::scenario::{Outcome, Scenario};
+
+/// All that was found.
+#[derive(Default)]
+pub(crate) struct Report {
+    found: Vec<(&'static Scenario, BTreeMap<Way, Finding>)>,
+    /// Of rounds by chance.
+    pub(crate) rounds: Vec<String>,
+}
+
+/// Above the table in its file.
+const HEAD: &str = "# What came of it on real nodes
+
+Written by `make test-nodes-all`; [real-nodes.md](real-nodes.md) says how to read it.
+
+";
+
+impl Report {
+    pub(crate) fn add(&mut self, scenario: &'static Scenario, way: Way, finding: Finding) {
+        let at = self.found.iter().position(|(known, _)| known.name == scenario.name);
+        match at {
+            Some(at) => drop(self.found[at].1.insert(way, finding)),
+            None => self.found.push((scenario, BTreeMap::from([(way, finding)]))),
+        }
+    }
+
+    /// As a page of the documentation.
+    pub(crate) fn page(&self) -> String {
+        format!("{HEAD}{}", self.markdown())
+    }
+
+    /// A line for each scenario, a cell for each way; below it, what was violated and what was said.
+    pub(crate) fn markdown(&self) -> String {
+        let mut text =
+            "| scenario | asked by | plain | guard | replace |\n|---|---|---|---|---|\n".to_owned();
+        for (scenario, ways) in &self.found {
+            let cells = Way::ALL.map(|way| ways.get(&way).map_or_else(|| "–".to_owned(), cell));
+            let _infallible =
+                writeln!(text, "| {} | {} | {} |", scenario.name, scenario.of, cells.join(" | "));
+        }
+        text += "\n| scenario | way | what was seen and said |\n|---|---|---|\n";
+        for (scenario, ways) in &self.found {
+            for (way, finding) in ways {
+                let violations = finding.violations.iter().map(ToString::to_string);
+                let all: Vec<_> = violations.chain(finding.said.iter().cloned()).collect();
+                if !all.is_empty() {
+                    let all = all.join("; ").replace(['\n', '|'], " ");
+                    let _infallible = writeln!(text, "| {} | {} | {} |", scenario.name, way.name(), all);
+                }
+            }
+        }
+        for line in &self.rounds {
+            let _infallible = writeln!(text, "\n{line}");
+        }
+        text
+    }
+}
+
+/// Violations, recovery time, and whether a person is needed.
+pub(crate) fn cell(finding: &Finding) -> String {
+    let time = finding.recovered.map(|time| format!("{:.0} s", time.as_secs_f64()));
+    let after = match finding.calm {
+        Some(calm) => format!("{:.0} s after the repair", calm.as_secs_f64()),
+        None => "not by the repair alone".to_owned(),
+    };
+    match (finding.outcome, time) {
+        (Outcome::Undisturbed, _) => "undisturbed".to_owned(),
+        (Outcome::Recovers, Some(time)) => format!("{time}, nobody needed"),
+        (Outcome::Recovers | Outcome::Waits, _) => format!("waits for a person; {after}"),
+        (Outcome::Unsafe, time) => {
+            let what = damage(&finding.violations);
+            format!("**unsafe: {what}**; {}", time.unwrap_or_else(|| format!("waits for a person; {after}")))
+        }
+    }
+}
+
+/// How many identities had two copies, and for how long at most.
+fn damage(violations: &[Violation]) -> String {
+    let identities: BTreeSet<_> = violations.iter().map(Violation::identity).collect();
+    let longest = violations.iter().map(Violation::seconds).fold(0.0, f64::max);
+    let copies = if identities.len() == 1 {
+        "two copies of one identity"
+    } else {
+        "two copies each of several identities"
+    };
+    format!("{copies} for {longest:.1} s")
+}

@@ -1,0 +1,105 @@
+//! Rounds of faults drawn by chance from a seed. Whatever comes: no violation, and every round recovers or says what proof is
+//! missing.
+
+use crate::fault::Fault::{self, *};
+use crate::machine::Service::{Containerd, Kubelet};
+
+/// A round is this long, then somebody repairs what is left.
+pub(crate) const LASTS: u64 = 70;
+
+/// Numbers by chance, the same for the same seed (`SplitMix64`).
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Below `limit`.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % limit.max(1) as u64).unwrap_or_default()
+    }
+}
+
+/// What is wrong with the machine, and what ends it; some never end by themselves.
+const OF_MACHINE: [(Fault, Option<Fault>); 11] = [
+    (CablePulled, Some(CablePlugged)),
+    (CablePulled, None),
+    (PowerLost, None),
+    (Rebooted, None),
+    (Frozen, Some(Thawed)),
+    (NotHeard, Some(NothingLost)),
+    (Deaf, Some(NothingLost)),
+    (Lossy(50), Some(NothingLost)),
+    (Killed(Kubelet), None),
+    (Stopped(Kubelet), Some(GoesOn(Kubelet))),
+    (Killed(Containerd), None),
+];
+
+/// What is wrong with the rest, at the same time.
+const OF_REST: [(Fault, Option<Fault>); 10] = [
+    (Reset, None),
+    (ApiServerKilled, Some(ApiServerStarted)),
+    (EtcdPaused, Some(EtcdResumed)),
+    (KcmKilled, Some(KcmStarted)),
+    (OursKilled, Some(OursStarted)),
+    (OursPaused, Some(OursResumed)),
+    (SwitchSilent, Some(SwitchAnswers)),
+    (SwitchSilent, None),
+    (ForcedByScript, None),
+    (PodDeleted, None),
+];
+
+/// The faults of a round, in the order of their times.
+pub(crate) fn draw(chance: &mut Chance) -> Vec<(u64, Fault)> {
+    let (fault, end) = OF_MACHINE[chance.below(OF_MACHINE.len())];
+    let mut faults = vec![(0, fault)];
+    let ends = 4 + chance.below(26) as u64;
+    faults.extend(end.map(|end| (ends, end)));
+    // Every third round has one trouble only.
+    if chance.below(3) > 0 {
+        let (fault, end) = OF_REST[chance.below(OF_REST.len())];
+        let begins = chance.below(20) as u64;
+        faults.push((begins, fault));
+        faults.extend(end.map(|end| (begins + 2 + chance.below(12) as u64, end)));
+    }
+    faults.sort_by_key(|(at, _)| *at);
+    // Who is to end a pod by force must find an API server.
+    if faults.iter().any(|(_, fault)| *fault == ForcedByScript) && !ends_no_service(&faults) {
+        faults.retain(|(_, fault)| *fault != ForcedByScript);
+    }
+    faults
+}
+
+/// Whether the pod is sure to be asked to end.
+fn ends_no_service(faults: &[(u64, Fault)]) -> bool {
+    faults.iter().any(|(_, fault)| matches!(fault, PowerLost | Killed(Kubelet)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_draws_the_same_round_and_another_another() {
+        let rounds = |seed| {
+            let mut chance = Chance::new(seed);
+            (0..20).map(|_| draw(&mut chance)).collect::<Vec<_>>()
+        };
+        assert_eq!(rounds(1), rounds(1));
+        assert_ne!(rounds(1), rounds(2));
+    }
+
+    #[test]
+    fn every_fault_of_the_lists_is_drawn_sooner_or_later() {
+        let mut chance = Chance::new(7);
+        let drawn: Vec<_> = (0..2000).flat_map(|_| draw(&mut chance)).map(|(_, fault)| fault).collect();
+        for (fault, _) in OF_MACHINE.into_iter().chain(OF_REST) {
+            assert!(drawn.contains(&fault), "{fault:?}");
+        }
+    }
+}

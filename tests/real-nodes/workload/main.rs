@@ -1,0 +1,50 @@
+//! What runs in the pods: one copy of one identity, that writes who it is, again and again, to a log on its volume that
+//! outlives it. It takes the volume's lock too, and goes on without it: so does a program on storage that excludes nobody.
+//!
+//! `workload IDENTITY UID NODE` writes; `workload pause` only is there, for sandboxes. It needs the standard library alone,
+//! because the image holds nothing but this.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it has no runtime that this could block, and no time but the real one"
+)]
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Short against everything that a cluster does.
+const BETWEEN: Duration = Duration::from_millis(100);
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [identity, uid, node] = args.as_slice() else {
+        loop {
+            std::thread::park();
+        }
+    };
+    match write(identity, uid, node) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn write(identity: &str, uid: &str, node: &str) -> std::io::Result<()> {
+    let lock = File::create("/data/lock")?;
+    let mut log = OpenOptions::new().create(true).append(true).open("/data/log")?;
+    let mut held = false;
+    loop {
+        held = held || lock.try_lock().is_ok();
+        let word = if held { "alone" } else { "not-alone" };
+        // One write for one line: lines of two writers stand one after the other.
+        log.write_all(format!("{identity} {uid} {node} {} {word}\n", uptime()?).as_bytes())?;
+        std::thread::sleep(BETWEEN);
+    }
+}
+
+/// Seconds since the machine below started: one clock for all nodes, that nobody sets.
+fn uptime() -> std::io::Result<String> {
+    let text = std::fs::read_to_string("/proc/uptime")?;
+    Ok(text.split_whitespace().next().unwrap_or_default().to_owned())
+}
