@@ -13,11 +13,12 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
 
+use crate::api::{GROUP, VERSION};
 use crate::client::{Call, Connection, Method};
 use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
 use crate::metrics::AuthorityMetrics;
-use crate::model::{BudgetKey, NodeKey, PodKey, VolumeKey};
+use crate::model::{BudgetKey, DeviceKey, NodeKey, PodKey, VolumeKey};
 use crate::record::error_chain;
 
 /// How many Events may wait: as many as intents may, for each ends in one. Some
@@ -53,6 +54,8 @@ pub enum About {
     Budget(BudgetKey),
     /// A node.
     Node(NodeKey),
+    /// A fence device.
+    Device(DeviceKey),
     /// A PersistentVolume.
     Volume(VolumeKey),
 }
@@ -66,6 +69,7 @@ impl About {
         match self {
             Self::Pod(pod) => &pod.namespace,
             Self::Budget(budget) => &budget.namespace,
+            Self::Device(device) => &device.namespace,
             Self::Node(_) | Self::Volume(_) => OF_CLUSTER,
         }
     }
@@ -75,11 +79,13 @@ impl About {
             Self::Pod(pod) => &pod.name,
             Self::Budget(budget) => &budget.name,
             Self::Node(node) => &node.name,
+            Self::Device(device) => &device.name,
             Self::Volume(volume) => &volume.name,
         }
     }
 
     fn reference(&self) -> serde_json::Value {
+        let ours = format!("{GROUP}/{VERSION}");
         let (api_version, kind, namespace, uid) = match self {
             Self::Pod(pod) => ("v1", "Pod", Some(&pod.namespace), &pod.uid),
             Self::Budget(budget) => {
@@ -87,6 +93,7 @@ impl About {
             }
             // As KCM's node controllers: the node's UID. (Kubelets give its name there; `kubectl describe` asks for both.)
             Self::Node(node) => ("v1", "Node", None, &node.uid),
+            Self::Device(device) => (&*ours, "FenceDevice", Some(&device.namespace), &device.uid),
             Self::Volume(volume) => ("v1", "PersistentVolume", None, &volume.uid),
         };
         let mut reference =

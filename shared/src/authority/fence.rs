@@ -25,6 +25,7 @@ mod courtesy;
 mod judge;
 mod mark;
 mod monitor;
+mod news;
 mod objects;
 mod orders;
 mod remediation;

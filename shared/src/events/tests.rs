@@ -3,7 +3,7 @@
 use super::*;
 use crate::client::scripted::{Answer, Api, env, pass};
 use crate::metrics::Metrics;
-use crate::model::Uid;
+use crate::model::{DeviceKey, Uid};
 
 fn event(pod: &str, reason: &'static str) -> Event {
     let pod = PodKey { namespace: "ns".into(), name: pod.into(), uid: Uid::new(pod).unwrap() };
@@ -79,6 +79,20 @@ async fn an_event_about_a_node_lies_where_kubectl_looks_for_it() {
         body["involvedObject"],
         json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-n" })
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_about_a_device_lies_beside_it() {
+    let told = told(created);
+    let uid = Uid::new("uid-bmc").unwrap();
+    let device = DeviceKey { namespace: "fencing".into(), name: "bmc".into(), uid };
+    told.recorder.record(Event { about: About::Device(device), ..event("a", "LoginDenied") });
+    pass(0.1).await;
+    let heard = told.api.heard();
+    assert_eq!(heard[0].line(), "POST /api/v1/namespaces/fencing/events");
+    let about = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice", "namespace": "fencing",
+        "name": "bmc", "uid": "uid-bmc" });
+    assert_eq!(heard[0].json()["involvedObject"], about);
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ pub use node::{
     Life, NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeKey, OUT_OF_SERVICE_TAINT, Pressures,
     Readiness, SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
 };
-pub use own::{Device, Fence, Own, OwnSpec, Policy, Proof, Remediation};
+pub use own::{Device, DeviceKey, Fence, Own, OwnSpec, Policy, Proof, Remediation};
 pub use pod::{Controller, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod};
 pub use taint::{Borne, NO_EXECUTE, Operator, Taint, Toleration, Tolerations};
 pub use volume::{

@@ -25,6 +25,17 @@ pub trait OwnSpec: DeserializeOwned + Clone + Debug + PartialEq + Send + Sync + 
     }
 }
 
+/// Which fence device, and which of those that had its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceKey {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The identity.
+    pub uid: Uid,
+}
+
 impl OwnSpec for FenceDeviceSpec {
     type Status = FenceDeviceStatus;
 }

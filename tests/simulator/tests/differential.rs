@@ -8,12 +8,7 @@
     clippy::disallowed_methods,
     reason = "one side of the comparison is a real API server in real time"
 )]
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "tests fail loudly and say what they measured"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail loudly and say what they measured")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,36 +37,33 @@ fn number(name: &str, otherwise: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// Serves a custom resource of ours, without a schema.
-async fn serve_custom(plane: &ControlPlane) {
-    let body = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": "nodefences.pod-safety.dev" },
-        "spec": { "group": "pod-safety.dev", "scope": "Cluster",
-            "names": { "plural": "nodefences", "singular": "nodefence", "kind": "NodeFence" },
-            "versions": [{ "name": "v1alpha1", "served": true, "storage": true, "subresources": { "status": {} },
-                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }] },
-    });
+/// Has our own kinds served, by the definitions that are shipped.
+async fn serve_ours(plane: &ControlPlane) {
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let request = http::Request::post(path)
-        .header("content-type", "application/json")
-        .body(Body::from(body.to_string().into_bytes()))
-        .unwrap();
-    assert!(plane.admin().send(request).await.unwrap().status().is_success());
-    for _ in 0..200 {
-        let request =
-            http::Request::get("/apis/pod-safety.dev/v1alpha1/nodefences").body(Body::empty()).unwrap();
-        if plane.admin().send(request).await.unwrap().status().is_success() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    for crd in pod_safety_shared::api::crds() {
+        let request = http::Request::post(path)
+            .header("content-type", "application/json")
+            .body(Body::from(crd.to_string().into_bytes()))
+            .unwrap();
+        assert!(plane.admin().send(request).await.unwrap().status().is_success());
     }
-    panic!("the custom resource is not served");
+    for kind in Kind::ours() {
+        let path = format!("/apis/{}/{}", kind.api_version(), kind.plural);
+        let mut served = false;
+        for _ in 0..200 {
+            let request = http::Request::get(&path).body(Body::empty()).unwrap();
+            served = plane.admin().send(request).await.unwrap().status().is_success();
+            if served {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(served, "{path} is not served");
+    }
 }
 
 fn simulated(number: u64) -> (Side, Arc<Etcd>) {
-    let custom = [Kind::custom("nodefences", "NodeFence", false)];
-    let etcd = Etcd::new(Chance::new(number), &custom, Timestamp::now());
+    let etcd = Etcd::new(Chance::new(number), &Kind::ours(), Timestamp::now());
     let server = ApiServer::start("api", &etcd, Env::real(number), Arc::new(Prompt));
     (Side::new(Door::new(&server, "test").client(), false), etcd)
 }
@@ -189,7 +181,7 @@ async fn the_simulated_api_server_answers_as_the_real_one() {
     let keeps_history = vec!["--etcd-compaction-interval=0".to_owned()];
     let options = Options { apiserver_args: keeps_history, ..Options::default() };
     let plane = ControlPlane::start(options).await.unwrap();
-    serve_custom(&plane).await;
+    serve_ours(&plane).await;
     let real = Side::new(plane.admin(), true);
     let began = Instant::now();
     let at_once = number("POD_SAFETY_DIFFERENTIAL_AT_ONCE", AT_ONCE) as u64;

@@ -11,9 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::client::Body;
+use pod_safety_shared::api::{
+    Attempt, DeviceRef, FenceTrigger, Incarnation, NodeFenceSpec, NodeFenceStatus, Phase, Sample, Trigger,
+    Verified,
+};
 use pod_safety_shared::authority::{
-    Authority, Claim, Delete, Effect, Force, Intent, NodeUpdate, Outcome, Owner, Parts, Policy, Silence,
-    Update,
+    Authority, Claim, Delete, Effect, FenceKey, Fencing, Force, Intent, Monitor, NodeUpdate, Outcome, Owner,
+    Parts, Policy, Remediate, Reply, Silence, Step, Target, Update, incident_name,
 };
 use pod_safety_shared::cache::{Cache, View, follow};
 use pod_safety_shared::client::Connection;
@@ -23,7 +27,7 @@ use pod_safety_shared::lease::{Elector, Leadership, LeaseConfig};
 use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::model::{Controller, Kind, NodeKey, UNREACHABLE_TAINT, Uid};
 use pod_safety_shared::record::Journal;
-use pod_safety_simulator::api::{ApiServer, Door, Etcd, Prompt};
+use pod_safety_simulator::api::{self as served, ApiServer, Door, Etcd, Prompt};
 use pod_safety_simulator::chance::Chance;
 use pod_safety_simulator::differential::{Generator, Operation, Recorder, shape, watch_targets};
 use serde_json::{Value, json};
@@ -110,11 +114,108 @@ fn lose_nodes(authority: &Authority, view: &View<'_>, owner: &Arc<dyn Owner>) {
     authority.submit(Intent::Update(update), owner);
 }
 
+/// What our own kinds are about: a node of which nobody hears, and a device that nobody reaches.
+async fn fill_ours(others: &kube::Client) -> Incarnation {
+    let node = json!({ "metadata": { "name": "lost", "labels": { "rack": "7" } } });
+    let node = send(others, "POST", "/api/v1/nodes", &node).await;
+    let status = json!({ "nodeInfo": { "bootID": "boot-1" }, "conditions": [{ "type": "Ready", "status": "Unknown" }] });
+    send(others, "PATCH", "/api/v1/nodes/lost/status", &json!({ "status": status })).await;
+    let lease =
+        json!({ "metadata": { "name": "lost" }, "spec": { "renewTime": "2026-01-01T00:00:00.000000Z" } });
+    send(others, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", &lease).await;
+    let group = "/apis/pod-safety.dev/v1alpha1";
+    let device =
+        json!({ "metadata": { "name": "bmc" }, "spec": { "driver": "Agent", "agent": "fence_dummy" } });
+    send(others, "POST", &format!("{group}/namespaces/default/fencedevices"), &device).await;
+    let remediations = format!("{group}/namespaces/default/podsafetyremediations");
+    send(others, "POST", &remediations, &json!({ "metadata": { "name": "lost" }, "spec": {} })).await;
+    let uid = node["metadata"]["uid"].as_str().unwrap().to_owned();
+    Incarnation { name: "lost".to_owned(), uid, boot_id: "boot-1".to_owned() }
+}
+
+/// An attempt whose device was seen off.
+fn looked() -> NodeFenceStatus {
+    let device = DeviceRef { namespace: "default".to_owned(), name: "bmc".to_owned() };
+    let sample = Sample { device: device.clone(), power: "Off".to_owned(), ..Sample::default() };
+    let verified = Verified {
+        power: "Off".to_owned(),
+        samples: vec![sample],
+        lease_renewed: Some("2026-01-01T00:00:00Z".to_owned()),
+        ..Verified::default()
+    };
+    let attempt = Attempt {
+        id: 1,
+        act: "off".to_owned(),
+        devices: vec![device],
+        within_seconds: 60,
+        verified: Some(verified),
+        ..Attempt::default()
+    };
+    NodeFenceStatus { phase: Phase::Fencing, attempts: vec![attempt], ..NodeFenceStatus::default() }
+}
+
+/// Hands the authority every step of an incident, one after another, and what is asked of devices and remediations.
+async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>, node: Incarnation) {
+    let trigger = FenceTrigger { kind: Trigger::Detected, reason: "silent".to_owned(), by: None };
+    let spec = NodeFenceSpec {
+        node: node.clone(),
+        policy: "all".to_owned(),
+        trigger,
+        dry_run: false,
+        cancelled: false,
+    };
+    let submit = async |step: Step| {
+        let fencing = Fencing { node: "lost".into(), step };
+        authority.submit(Intent::Fence(Box::new(fencing)), owner);
+        pass(20).await;
+    };
+    let monitor = || {
+        let guard = cache.read();
+        let device = guard.view().devices().next().unwrap().uid.clone();
+        let named = DeviceRef { namespace: "default".to_owned(), name: "bmc".to_owned() };
+        let wish =
+            Monitor { device: named, uid: device, nodes: vec!["lost".into()], whole: true, test: None };
+        authority.submit(Intent::Monitor(Box::new(wish)), owner);
+    };
+    monitor();
+    submit(Step::Open(Box::new(spec.clone()))).await;
+    let target = |status: NodeFenceStatus| {
+        let guard = cache.read();
+        let fence = guard.view().fences().next().unwrap();
+        let key = FenceKey { name: Arc::clone(&fence.name), uid: fence.uid.clone(), rv: fence.rv };
+        Target { fence: key, spec: Box::new(spec.clone()), status: Box::new(status) }
+    };
+    let mut tried = looked();
+    tried.attempts[0].verified = None;
+    submit(Step::Attempt(target(tried.clone()))).await;
+    submit(Step::Look(target(tried))).await;
+    let proved = NodeFenceStatus { phase: Phase::Fenced, evidence: Some(incident_name(&node)), ..looked() };
+    submit(Step::Prove(target(proved.clone()))).await;
+    submit(Step::Taint(target(proved.clone()))).await;
+    submit(Step::Contradict(target(proved))).await;
+    for reply in [Reply::Keep, Reply::Say(Box::default()), Reply::LetGo] {
+        let guard = cache.read();
+        let one = guard.view().remediations().next().unwrap();
+        let wish = Remediate {
+            namespace: Arc::clone(&one.namespace),
+            name: Arc::clone(&one.name),
+            uid: one.uid.clone(),
+            rv: one.rv,
+            node: None,
+            reply,
+        };
+        drop(guard);
+        authority.submit(Intent::Remediate(Box::new(wish)), owner);
+        pass(2).await;
+    }
+}
+
 /// Hands the authority an absence and a pod that may go.
-fn force(parts: Parts, uid: &str, set: &str) {
+async fn force(parts: Parts, uid: &str, set: &str, lost: Incarnation) {
     let cache = Arc::clone(&parts.cache);
     let authority = Authority::start(parts);
     let owner: Arc<dyn Owner> = Arc::new(Nobody);
+    fence(&authority, &cache, &owner, lost).await;
     authority.submit(Intent::Witness { node: "gone".into() }, &owner);
     let guard = cache.read();
     let pod = guard.view().pod(&Uid::new(uid).unwrap()).unwrap();
@@ -153,7 +254,7 @@ async fn fill(others: &kube::Client) -> (Value, Value) {
 /// Runs the parts of shared that send requests, against a simulated cluster.
 async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
     let env = Env::real(1);
-    let etcd = Etcd::new(Chance::new(1), &[], env.clock.wall());
+    let etcd = Etcd::new(Chance::new(1), &served::Kind::ours(), env.clock.wall());
     let server = ApiServer::start("api", &etcd, env.clone(), Arc::new(Prompt));
     let (recorder, metrics) = (Recorder::default(), Metrics::new().unwrap());
     let connection = Connection::over(
@@ -163,12 +264,12 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
         Arc::new(recorder.clone()),
     );
 
-    let (held, set) = fill(&Door::new(&server, "others").client()).await;
+    let others = Door::new(&server, "others").client();
+    let (held, set) = fill(&others).await;
+    let lost = fill_ours(&others).await;
 
     let cache: Arc<Cache> = Arc::default();
-    // The simulated API server has none of our own kinds.
-    let kinds: Vec<_> = Kind::ALL.into_iter().filter(|kind| !kind.is_ours()).collect();
-    follow(&kinds, &connection, &cache, &env, &metrics.cache);
+    follow(&Kind::ALL, &connection, &cache, &env, &metrics.cache);
     let leadership = Leadership::none();
     let mut elector = Elector::new(
         lease(),
@@ -207,7 +308,7 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
         identity: "this-process".to_owned(),
     };
     let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
-    force(parts, &uid(&held), &uid(&set));
+    force(parts, &uid(&held), &uid(&set), lost).await;
     pass(5).await;
     stop.send(true).unwrap();
     electing.await.unwrap();
@@ -229,6 +330,9 @@ async fn every_shape_that_our_code_sends_is_compared() {
         let query = format!("{query}&watch=true&timeoutSeconds=1&resourceVersion=1");
         compared.insert(shape("GET", path, Some(&query)));
     }
+    let mut sent = sent;
+    // The simulated server always says no: nobody bound the role that it is asked about.
+    assert!(sent.remove("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"), "nobody was polite");
     for one in &sent {
         println!("{} {one}", if compared.contains(one) { "compared" } else { "MISSING " });
     }
@@ -244,6 +348,13 @@ async fn every_shape_that_our_code_sends_is_compared() {
         "DELETE /api/v1/namespaces/*/pods/*",
         "PATCH /apis/policy/v1/namespaces/*/poddisruptionbudgets/*/status",
         "GET /apis/apps/v1",
+        "POST /apis/pod-safety.dev/v1alpha1/nodefences",
+        "PATCH /apis/pod-safety.dev/v1alpha1/nodefences/*/status",
+        "POST /apis/pod-safety.dev/v1alpha1/fenceevidences",
+        "PATCH /apis/pod-safety.dev/v1alpha1/fenceevidences/*/status",
+        "PATCH /apis/pod-safety.dev/v1alpha1/namespaces/*/fencedevices/*/status",
+        "PATCH /apis/pod-safety.dev/v1alpha1/namespaces/*/podsafetyremediations/*",
+        "PATCH /apis/pod-safety.dev/v1alpha1/namespaces/*/podsafetyremediations/*/status",
         "GET /apis/apps/v1/namespaces/*/statefulsets/*/scale",
     ] {
         assert!(sent.contains(wanted), "{wanted} was not sent: {sent:?}");

@@ -74,5 +74,8 @@ async fn distrust(acting: &Acting<'_>, device: &DeviceRef, why: &str, at: &str) 
     conditions.retain(|one| one.r#type != "Trusted");
     conditions.push(condition(&before.conditions, "Trusted", "False", "EvidenceContradicted", why, at));
     let body = json!({ "metadata": meta(&there), "status": { "conditions": conditions } });
-    acting.send(Call::write(Method::Merge, format!("{}/status", path_of(device)), &body)).await.map(drop)
+    acting.send(Call::write(Method::Merge, format!("{}/status", path_of(device)), &body)).await?;
+    let uid = there.pointer("/metadata/uid").and_then(Value::as_str);
+    acting.tell(device, uid, &before.conditions, &conditions);
+    Ok(())
 }

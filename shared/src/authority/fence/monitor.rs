@@ -134,8 +134,7 @@ async fn write(
     };
     let meta = json!({ "uid": read.metadata.uid, "resourceVersion": read.metadata.resource_version });
     let body = json!({ "metadata": meta, "status": status });
-    acting
-        .send(Call::write(Method::Merge, format!("{}/status", path_of(&wish.device)), &body))
-        .await
-        .map(drop)
+    acting.send(Call::write(Method::Merge, format!("{}/status", path_of(&wish.device)), &body)).await?;
+    acting.tell(&wish.device, read.metadata.uid.as_deref(), &before, &status.conditions);
+    Ok(())
 }

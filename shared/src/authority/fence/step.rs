@@ -23,6 +23,7 @@ use crate::authority::verify::is_ready;
 use crate::authority::witness::{Look, incarnation, look};
 use crate::client::{ApiError, Call, Method};
 use crate::clock::Env;
+use crate::events::Recorder;
 use crate::model::Rv;
 use crate::record::error_chain;
 use crate::transport::{Act, FenceTransport};
@@ -35,6 +36,8 @@ pub(in crate::authority) struct Acting<'a> {
     pub(in crate::authority) looker: Looker<'a>,
     /// Who this process is.
     pub(in crate::authority) identity: &'a str,
+    /// Where is said what changed with a device.
+    pub(in crate::authority) events: &'a Recorder,
 }
 
 /// A term that is given back early is noticed within this.
@@ -45,10 +48,11 @@ impl<'a> Acting<'a> {
         means: Means<'a>,
         transport: &'a dyn FenceTransport,
         identity: &'a str,
+        events: &'a Recorder,
     ) -> Self {
         let reader = super::Reader { connection: means.connection };
         let env = means.env;
-        Self { looker: Looker { reader, env, transport }, env, means, identity }
+        Self { looker: Looker { reader, env, transport }, env, means, identity, events }
     }
 
     /// One request, within the term.

@@ -16,7 +16,9 @@ use crate::authority::act::Outcome;
 use crate::authority::update::Means;
 use crate::client::scripted::{Answer as Says, Api, Asked, env, pass};
 use crate::clock::{Env, Mono};
+use crate::events::Recorder;
 use crate::lease::Leadership;
+use crate::metrics::Metrics;
 use crate::model::{Kind, OUT_OF_SERVICE_TAINT};
 use crate::testing::World;
 use crate::testing::objects::{lease, node};
@@ -111,6 +113,7 @@ struct Scene {
     world: World,
     leadership: Arc<Leadership>,
     devices: Devices,
+    events: Recorder,
     /// Requests that write, and what devices were asked, in one order.
     log: Arc<Mutex<Vec<String>>>,
 }
@@ -171,7 +174,8 @@ fn scene(
     let world = World::listed();
     world.apply(Kind::NodeLeases, &lease("n", 7).0, env.now());
     let devices = Devices { script: Box::new(script), asked: Mutex::default(), log: Arc::clone(&log) };
-    Scene { env, api, world, leadership: Leadership::alone(), devices, log }
+    let events = Recorder::new(env.clone(), Metrics::new().unwrap().authority);
+    Scene { env, api, world, leadership: Leadership::alone(), devices, events, log }
 }
 
 impl Scene {
@@ -183,7 +187,7 @@ impl Scene {
             env: &self.env,
             leadership: &self.leadership,
         };
-        let acting = Acting::new(means, &self.devices, "this-process");
+        let acting = Acting::new(means, &self.devices, "this-process", &self.events);
         carry_out(&acting, &Fencing { node: "n".into(), step }).await
     }
 
@@ -195,7 +199,24 @@ impl Scene {
             env: &self.env,
             leadership: &self.leadership,
         };
-        monitor(&Acting::new(means, &self.devices, "this-process"), wish).await
+        monitor(&Acting::new(means, &self.devices, "this-process", &self.events), wish).await
+    }
+
+    /// The Events about devices that were to be written: of whom, and which word.
+    async fn said(&self) -> Vec<(String, String)> {
+        let write = self.events.clone().write_for_ever(
+            self.api.connection(),
+            Arc::clone(&self.leadership),
+            "pod-safety",
+            "this-process".to_owned(),
+        );
+        let _until = tokio::time::timeout(Duration::from_secs(1), write).await;
+        let heard = self.api.heard().into_iter().filter(|asked| asked.path.ends_with("fencing/events"));
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        heard
+            .map(|asked| asked.json())
+            .map(|event| (word(&event["involvedObject"]["uid"]), word(&event["reason"])))
+            .collect()
     }
 
     fn log(&self) -> Vec<String> {
@@ -469,6 +490,7 @@ async fn a_contradiction_first_invalidates_the_evidence_then_distrusts_the_devic
     let meant = scene.written("fenceevidences")["metadata"].clone();
     let read = &proof(false)["metadata"];
     assert_eq!((&meant["uid"], &meant["resourceVersion"]), (&read["uid"], &read["resourceVersion"]));
+    assert_eq!(scene.said().await, [("uid-bmc".to_owned(), "EvidenceContradicted".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -506,6 +528,7 @@ async fn a_look_through_names_what_is_wrong_in_a_word_and_answers_who_asked() {
     assert_eq!((&status["tested"], &status["observedGeneration"]), (&json!("now"), &json!(2)));
     assert_eq!(status["targets"][0]["problem"], "LoginDenied");
     assert_eq!(status["conditions"][0]["reason"], "LoginDenied", "{status}");
+    assert_eq!(held.said().await, [("uid-bmc".to_owned(), "LoginDenied".to_owned())]);
     for (secret, word) in [
         (None, "Secret fencing/bmc does not exist"),
         (Some(json!({ "metadata": { "name": "bmc" }, "data": {} })), "has no key"),
@@ -549,6 +572,30 @@ async fn a_look_at_one_node_leaves_what_is_known_of_the_others() {
     let powers: Vec<_> = status["targets"].as_array().unwrap().iter().map(|one| &one["power"]).collect();
     assert_eq!(powers, ["Unknown", "On"]);
     assert_eq!(status["conditions"][0]["reason"], "TimedOut", "the other one is silent still");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changed_with_a_device_is_said_once_it_is_written_and_what_stays_is_not() {
+    let told = async |reason: &str, power: Power| {
+        let ready = if reason == "EveryNodeAnswers" { "True" } else { "False" };
+        let condition = json!({ "type": "Ready", "status": ready, "reason": reason, "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z" });
+        let spec = json!({ "spec": device()["spec"], "status": { "conditions": [condition] } });
+        let scene = scene(There { device: Some(spec), ..There::default() }, move |_, _| says(power));
+        assert_eq!(scene.look_through(&wish(&["n"], true)).await.name(), "written");
+        scene.said().await.into_iter().map(|(_, word)| word).collect::<Vec<_>>()
+    };
+    assert_eq!(told("EveryNodeAnswers", Power::On).await, [""; 0]);
+    assert_eq!(told("LoginDenied", Power::On).await, ["AnswersAgain"]);
+    assert_eq!(told("EveryNodeAnswers", Power::Unknown).await, ["PowerUnknown"]);
+    assert_eq!(told("LoginDenied", Power::Unknown).await, ["PowerUnknown"], "another thing is wrong");
+    assert_eq!(told("PowerUnknown", Power::Unknown).await, [""; 0]);
+    // What could not be written is said when it is.
+    let refused: First =
+        Arc::new(|asked| (asked.method == "PATCH").then(|| Says::coded(409, &json!({ "code": 409 }))));
+    let scene = scene(There { first: refused, ..There::default() }, |_, _| says(Power::On));
+    assert_ne!(scene.look_through(&wish(&["n"], true)).await.name(), "written");
+    assert_eq!(scene.said().await, []);
 }
 
 #[tokio::test(start_paused = true)]

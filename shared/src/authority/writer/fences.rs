@@ -140,7 +140,8 @@ impl Authority {
 
     fn acting(&self) -> Acting<'_> {
         let Self { connection, cache, env, leadership, .. } = self;
-        Acting::new(Means { connection, cache, env, leadership }, &*self.transport, &self.identity)
+        let means = Means { connection, cache, env, leadership };
+        Acting::new(means, &*self.transport, &self.identity, &self.events)
     }
 
     pub(super) async fn fence(&self, fencing: &Fencing, owner: &Arc<dyn Owner>) {

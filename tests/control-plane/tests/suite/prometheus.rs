@@ -2,141 +2,29 @@
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "what stands between the tests may fail as loudly as they")]
 
+mod causes;
+mod kubelets;
+mod replayed;
+mod server;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kube::Client;
-use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, Program, eventually, observe, seen};
+use pod_safety_control_plane::rigs::Rigs;
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, eventually, seen};
 use pod_safety_locks::{installed, repository};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
-use tokio::task::JoinSet;
+
+use kubelets::Kubelets;
+use replayed::Replayed;
+use server::{LIVE, Prometheus};
 
 const SOON: Duration = Duration::from_secs(30);
 /// Until a lost node was tried to be fenced in vain, or a stopped API server serves again.
 const LATER: Duration = Duration::from_secs(120);
 const NAMESPACE: &str = "shop";
-
-/// A running Prometheus. Dropping it kills it and removes its files.
-struct Prometheus {
-    client: Client,
-    folder: tempfile::TempDir,
-    _program: Program,
-}
-
-/// A port that nobody else of this machine's tests takes.
-fn free_port() -> u16 {
-    // Below the range of outgoing connections, and beside the harness's own.
-    (15_000..20_000)
-        .find(|port| std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, *port)).is_ok())
-        .unwrap_or_default()
-}
-
-/// As the argument of a URL's query.
-fn encoded(text: &str) -> String {
-    let byte = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
-        other => format!("%{other:02X}"),
-    };
-    text.bytes().map(byte).collect()
-}
-
-impl Prometheus {
-    /// With the chart's own alerts, which wait for nothing.
-    async fn start(plane: &ControlPlane) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let rules = repository().join("charts/pod-safety/rules/pod-safety.rules.yaml");
-        let rules = std::fs::read_to_string(rules).unwrap();
-        let at_once = |line: &str| match line.split_once("for: ") {
-            Some((before, _)) if before.trim().is_empty() => format!("{before}for: 1s\n"),
-            _ => format!("{line}\n"),
-        };
-        std::fs::write(folder.path().join("rules.yaml"), rules.lines().map(at_once).collect::<String>())
-            .unwrap();
-        let targets = json!({ "files": ["targets.json"], "refresh_interval": "1s" });
-        let config = json!({
-            "global": { "scrape_interval": "1s", "evaluation_interval": "1s" },
-            "rule_files": ["rules.yaml"],
-            "scrape_configs": [{ "job_name": "pod-safety", "file_sd_configs": [targets] }],
-        });
-        let file = folder.path().join("prometheus.yml");
-        std::fs::write(&file, config.to_string()).unwrap();
-        let address = format!("127.0.0.1:{}", free_port());
-        let args = [
-            format!("--config.file={}", file.display()),
-            format!("--storage.tsdb.path={}", folder.path().join("data").display()),
-            format!("--web.listen-address={address}"),
-        ];
-        let program = plane.program("prometheus", &installed("prometheus").unwrap(), args, &[]).unwrap();
-        let client =
-            Client::try_from(kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();
-        Self { client, folder, _program: program }
-    }
-
-    /// It scrapes these from now on.
-    async fn scrapes(&self, targets: &[PodSafety]) {
-        let addresses: Vec<_> = targets.iter().map(|target| target.address()).collect();
-        // As a ServiceMonitor labels them.
-        let file = json!([{ "targets": addresses, "labels": { "namespace": "pod-safety" } }]);
-        std::fs::write(self.folder.path().join("targets.json"), file.to_string()).unwrap();
-        eventually("Prometheus scrapes", SOON, async || {
-            let up = self.query("sum(up)").await?;
-            seen(
-                up.len() == 1 && up[0]["value"][1].as_str() == Some(&*addresses.len().to_string()),
-                format!("{up:?}"),
-            )
-        })
-        .await
-        .unwrap();
-    }
-
-    async fn ask(&self, path: &str) -> Result<Value, String> {
-        let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
-        let text = self.client.request_text(request).await.map_err(|error| error.to_string())?;
-        serde_json::from_str(&text).map_err(|error| error.to_string())
-    }
-
-    async fn query(&self, expr: &str) -> Result<Vec<Value>, String> {
-        let answer = self.ask(&format!("/api/v1/query?query={}", encoded(expr))).await?;
-        answer["data"]["result"].as_array().cloned().ok_or_else(|| answer.to_string())
-    }
-
-    /// The alerts that fire, with what they tell.
-    async fn firing(&self) -> Result<BTreeMap<String, String>, String> {
-        let answer = self.ask("/api/v1/alerts").await?;
-        let alerts = answer["data"]["alerts"].as_array().ok_or("no alerts")?;
-        let firing = alerts.iter().filter(|alert| alert["state"] == "firing");
-        Ok(firing
-            .map(|alert| {
-                (
-                    alert["labels"]["alertname"].as_str().unwrap_or("-").to_owned(),
-                    alert["annotations"].to_string(),
-                )
-            })
-            .collect())
-    }
-
-    async fn until_fires(&self, alert: &str) -> String {
-        eventually(&format!("{alert} fires"), LATER, async || {
-            let firing = self.firing().await?;
-            firing.get(alert).cloned().ok_or_else(|| format!("{:?} fire", firing.keys()))
-        })
-        .await
-        .unwrap()
-    }
-
-    async fn until_stops(&self, alert: &str) {
-        let stopped = async || {
-            let firing = self.firing().await?;
-            seen(!firing.contains_key(alert), format!("{firing:?}"))
-        };
-        eventually(&format!("{alert} stops"), LATER, stopped).await.unwrap();
-    }
-}
 
 #[tokio::test]
 async fn prometheus_scrapes_the_binary_and_promtool_finds_nothing_to_say() {
@@ -162,7 +50,7 @@ async fn prometheus_scrapes_the_binary_and_promtool_finds_nothing_to_say() {
     assert!(output.status.success() && said.trim().is_empty(), "{said}");
 
     let (prometheus, ours) = (Prometheus::start(&plane).await, [ours]);
-    prometheus.scrapes(&ours).await;
+    prometheus.scrapes(&ours, None).await;
     let leads = async || {
         let answer = prometheus.query("leader_election_master_status{name=\"pod-safety\"}").await?;
         seen(answer.len() == 1 && answer[0]["value"][1] == "1", format!("{answer:?}"))
@@ -170,154 +58,174 @@ async fn prometheus_scrapes_the_binary_and_promtool_finds_nothing_to_say() {
     eventually("Prometheus knows that it leads", SOON, leads).await.unwrap();
 }
 
-/// Nodes whose kubelets are this test.
-#[derive(Clone)]
-struct Kubelet {
-    node: &'static str,
-    lives: Arc<AtomicBool>,
-}
-
-impl Kubelet {
-    async fn live(self, api: Client) {
-        loop {
-            if self.lives.load(Ordering::SeqCst) {
-                // What fails is tried again in a second, as a kubelet does.
-                let status = objects::node(self.node).status.unwrap_or_default();
-                let _again = objects::set_node_status(&api, self.node, &status).await;
-                let _again = objects::renew_lease(&api, self.node).await;
-            }
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    }
-}
-
 struct Scene {
     plane: ControlPlane,
     kubeconfig: std::path::PathBuf,
     prometheus: Prometheus,
     ours: Vec<PodSafety>,
-    kubelets: BTreeMap<&'static str, Kubelet>,
-    _tasks: JoinSet<()>,
+    kubelets: Kubelets,
+    agents: std::path::PathBuf,
+    /// What the device of the node `liar` switches, which is no machine.
+    switch: std::path::PathBuf,
+    replayed: Option<Replayed>,
+    _rigs: Rigs,
 }
 
 impl Scene {
+    /// Without a process.
     async fn start() -> Self {
+        let rigs = Rigs::new().await.unwrap();
+        let switch = rigs.file("liar.power");
+        std::fs::write(&switch, "on").unwrap();
         let plane = ControlPlane::start(Options::default()).await.unwrap();
         let (kubeconfig, prometheus) =
             (plane.install_pod_safety().await.unwrap(), Prometheus::start(&plane).await);
-        let (mut kubelets, mut tasks) = (BTreeMap::new(), JoinSet::new());
-        for node in ["well", "fine", "gone", "lost"] {
-            objects::create_node(&plane.admin(), &objects::node(node).with_ready("True")).await.unwrap();
-            let kubelet = Kubelet { node, lives: Arc::new(AtomicBool::new(true)) };
-            tasks.spawn(kubelet.clone().live(plane.admin()));
-            kubelets.insert(node, kubelet);
-        }
-        let mut scene = Self { plane, kubeconfig, prometheus, ours: Vec::new(), kubelets, _tasks: tasks };
-        scene.another("pod-safety").await;
-        scene.ours[0].leads().await.unwrap();
-        scene
+        let kubelets = Kubelets::start(&plane.admin()).await;
+        plane.namespace(NAMESPACE).await.unwrap();
+        let (ours, agents) = (Vec::new(), rigs.agents());
+        Self { plane, kubeconfig, prometheus, ours, kubelets, agents, switch, replayed: None, _rigs: rigs }
     }
 
     /// One process more.
     async fn another(&mut self, name: &str) {
-        let args = ["--mode=replace", "--controllers=*,volume-guard", "--node-monitor-grace-period=8s"];
+        let agents = format!("--fence-agents-path={}", self.agents.display());
+        let args = [
+            "--mode=replace",
+            "--controllers=*,volume-guard",
+            "--node-monitor-grace-period=8s",
+            &agents,
+            // A machine that is busy is no change of the leader: it would begin what is awaited anew.
+            "--leader-elect-lease-duration=8s",
+            "--leader-elect-renew-deadline=6s",
+            "--leader-elect-retry-period=1s",
+        ];
         let mut ours = self.plane.pod_safety(name, &self.kubeconfig, args).await.unwrap();
         ours.ready().await.unwrap();
         self.ours.push(ours);
-        self.prometheus.scrapes(&self.ours).await;
+        self.scrape().await;
     }
 
-    fn falls_silent(&self, node: &str) {
-        self.kubelets[node].lives.store(false, Ordering::SeqCst);
+    async fn scrape(&self) {
+        self.prometheus.scrapes(&self.ours, self.replayed.as_ref()).await;
     }
 
     async fn kubectl(&self, args: &[&str], input: &Value) {
         self.plane.kubectl_with(args, &input.to_string()).await.unwrap().text().unwrap();
     }
+
+    async fn apply(&self, object: &Value) {
+        self.kubectl(&["apply", "-f", "-"], object).await;
+    }
+
+    /// These fire, for what really is.
+    async fn fire(&self, alerts: &[&str]) -> BTreeMap<String, String> {
+        self.prometheus.until_fire(LIVE, alerts).await
+    }
+
+    /// It fires, and tells this.
+    async fn fires(&self, alert: &str, tells: &str) {
+        let told = self.fire(&[alert]).await;
+        assert!(told[alert].contains(tells), "{alert}: {}", told[alert]);
+    }
+
+    async fn stop(&self, alerts: &[&str]) {
+        self.prometheus.until_stop(LIVE, alerts).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn alerts_fire_for_what_happens_and_stop_when_it_ends() {
+async fn every_alert_fires_for_what_happens_and_stops_when_it_ends() {
     let mut scene = Scene::start().await;
-    a_process_alone_has_no_standby(&mut scene).await;
-    a_pod_is_held_whose_kubelet_outlives_its_node(&scene).await;
-    a_lost_node_that_no_device_reaches_needs_a_person(&scene).await;
-    without_an_api_server_nobody_leads(&mut scene).await;
+    nobody_is_there_and_then_one_alone(&mut scene).await;
+    let replayed = Replayed::of(&scene.ours[0]).await;
+    scene.replayed = Some(replayed);
+    scene.scrape().await;
+    what_cannot_be_caused_is_replayed(&scene, true).await;
+    a_second_installation_lacks_rights_and_then_leads_beside_the_first(&mut scene).await;
+    what_cannot_be_caused_is_replayed(&scene, false).await;
+    causes::pods_and_budgets(&scene).await;
+    causes::a_kubelet_outlives_its_node(&scene).await;
+    causes::nodes_are_lost_and_fenced_or_not(&scene).await;
+    causes::all_nodes_are_lost(&scene).await;
     docs_list_the_metrics_that_there_are(&scene).await;
     the_dashboard_is_answered(&scene.prometheus).await;
+    without_an_api_server_nobody_leads(&mut scene).await;
+    a_replica_is_down(&mut scene).await;
+    no_alert_was_forgotten(&scene).await;
 }
 
-/// It fires, tells this, and can tell everything that it wants to.
-async fn fires(scene: &Scene, alert: &str, tells: &str) {
-    let told = scene.prometheus.until_fires(alert).await;
-    assert!(told.contains(tells) && !told.contains("error") && !told.contains("no value"), "{alert}: {told}");
-}
-
-async fn a_process_alone_has_no_standby(scene: &mut Scene) {
-    fires(scene, "PodSafetyNoStandby", "1 process").await;
+async fn nobody_is_there_and_then_one_alone(scene: &mut Scene) {
+    scene.fire(&["PodSafetyDown"]).await;
+    scene.another("pod-safety").await;
+    scene.ours[0].leads().await.unwrap();
+    scene.stop(&["PodSafetyDown"]).await;
+    scene.fires("PodSafetyNoStandby", "1 process").await;
     scene.another("standby").await;
-    scene.prometheus.until_stops("PodSafetyNoStandby").await;
     // What began with the processes ends with their first lists.
-    let quiet = async || {
-        let firing = scene.prometheus.firing().await?;
-        seen(firing.is_empty(), format!("{firing:?}"))
-    };
-    eventually("nothing fires while all is well", SOON, quiet).await.unwrap();
+    scene.prometheus.until_quiet().await;
 }
 
-async fn a_pod_is_held_whose_kubelet_outlives_its_node(scene: &Scene) {
-    let api = scene.plane.admin();
-    scene.plane.namespace(NAMESPACE).await.unwrap();
-    let pod = objects::pod(NAMESPACE, "held").on_node("gone").with_phase("Running");
-    objects::create_pod(&api, &pod).await.unwrap();
-    observe::delete_node(&api, "gone").await.unwrap();
-    fires(scene, "PodSafetyPodsHeld", "pod-gc holds for KubeletAlive: 1,").await;
-    scene.falls_silent("gone");
-    scene.prometheus.until_stops("PodSafetyPodsHeld").await;
-    // It goes on as a quarantine, which wakes nobody.
-    eventually("it is released", SOON, async || {
-        let pod = observe::find_pod(&api, NAMESPACE, "held").await.map_err(|error| format!("{error:?}"))?;
-        seen(pod.is_none(), "it is there".to_owned())
-    })
-    .await
-    .unwrap();
+async fn what_cannot_be_caused_is_replayed(scene: &Scene, begins: bool) {
+    let replayed = scene.replayed.as_ref().unwrap();
+    if begins {
+        let firing = scene.prometheus.firing(replayed::CLUSTER).await.unwrap();
+        assert!(firing.is_empty(), "the page as it is is quiet: {firing:?}");
+        replayed.is_wrong(true);
+    } else {
+        scene.prometheus.until_fire(replayed::CLUSTER, &replayed::alerts()).await;
+        replayed.is_wrong(false);
+        scene.prometheus.until_stop(replayed::CLUSTER, &replayed::alerts()).await;
+    }
 }
 
-async fn a_lost_node_that_no_device_reaches_needs_a_person(scene: &Scene) {
-    let lost = json!({ "matchLabels": { "kubernetes.io/hostname": "lost" } });
-    let device = json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-        "metadata": { "namespace": "pod-safety", "name": "bmc" },
-        "spec": {
-            "driver": "Redfish", "nodeSelector": lost,
-            // Nobody listens there.
-            "parameters": { "address": "https://127.0.0.1:1", "insecure": "true" },
-            "timeoutSeconds": { "off": 1, "on": 1, "look": 1 },
-        },
-    });
-    let policy = json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "lost" },
-        "spec": {
-            "nodeSelector": lost, "when": "Always", "unhealthy": { "silentSeconds": 10 }, "rounds": 1,
-            "levels": [{ "name": "power", "devices": [{ "namespace": "pod-safety", "name": "bmc" }], "attempts": 1 }],
-        },
-    });
-    scene.kubectl(&["apply", "-f", "-"], &device).await;
-    fires(scene, "PodSafetyFenceDeviceSilent", "at its last look: 1,").await;
-    scene.kubectl(&["apply", "-f", "-"], &policy).await;
-    scene.falls_silent("lost");
-    fires(scene, "PodSafetyFenceAwaitsOperator", "AwaitingOperator: 1.").await;
-    scene.kubectl(&["delete", "fencepolicies,nodefences", "--all"], &Value::Null).await;
-    scene.prometheus.until_stops("PodSafetyFenceAwaitsOperator").await;
-    scene.kubectl(&["delete", "fencedevices", "--all", "-n", "pod-safety"], &Value::Null).await;
-    scene.prometheus.until_stops("PodSafetyFenceDeviceSilent").await;
+/// With a Lease of its own. First it may do nothing at all.
+async fn a_second_installation_lacks_rights_and_then_leads_beside_the_first(scene: &mut Scene) {
+    let kubeconfig = scene.plane.user_kubeconfig("second", &[]).unwrap();
+    let args = ["--mode=replace", "--controllers=pod-gc", "--leader-elect-resource-name=second"];
+    scene.ours.push(scene.plane.pod_safety("second", &kubeconfig, args).await.unwrap());
+    scene.scrape().await;
+    scene.fire(&["PodSafetyNotSynced", "PodSafetyForbidden"]).await;
+    let bind = ["create", "clusterrolebinding", "second", "--clusterrole=cluster-admin", "--user=second"];
+    scene.kubectl(&bind, &Value::Null).await;
+    scene.stop(&["PodSafetyNotSynced", "PodSafetyForbidden"]).await;
+    scene.fires("PodSafetyTwoLeaders", "2 processes").await;
+    drop(scene.ours.pop());
+    scene.scrape().await;
+    scene.stop(&["PodSafetyTwoLeaders"]).await;
 }
 
 async fn without_an_api_server_nobody_leads(scene: &mut Scene) {
+    let alerts = ["PodSafetyNoLeader", "PodSafetyApiErrors"];
     scene.plane.stop_apiserver().unwrap();
-    fires(scene, "PodSafetyNoLeader", "none of them has held the lease").await;
+    let told = scene.fire(&alerts).await;
+    assert!(told["PodSafetyNoLeader"].contains("none of them has held the lease"), "{told:?}");
     scene.plane.start_apiserver().await.unwrap();
-    scene.prometheus.until_stops("PodSafetyNoLeader").await;
+    scene.stop(&alerts).await;
+}
+
+async fn a_replica_is_down(scene: &mut Scene) {
+    let address = scene.ours.last().unwrap().address();
+    scene.ours.last_mut().unwrap().kill_9().unwrap();
+    scene.fires("PodSafetyReplicaDown", &address).await;
+    scene.ours.pop();
+    scene.scrape().await;
+    scene.stop(&["PodSafetyReplicaDown"]).await;
+}
+
+/// Each fired for what was caused, but for those that the table of what is replayed has.
+async fn no_alert_was_forgotten(scene: &Scene) {
+    let rules: Value = serde_saphyr::from_str(&server::rules()).unwrap();
+    let groups = rules["groups"].as_array().unwrap();
+    let all = groups.iter().flat_map(|group| group["rules"].as_array().unwrap());
+    let mut live: BTreeSet<_> = all.filter_map(|rule| rule["alert"].as_str()).map(str::to_owned).collect();
+    let replayed: BTreeSet<_> = replayed::alerts().into_iter().map(str::to_owned).collect();
+    assert!(replayed.is_subset(&live), "there is no such alert any more: {:?}", replayed.difference(&live));
+    live.retain(|alert| !replayed.contains(alert));
+    let fired = scene.prometheus.fired(LIVE).await;
+    let forgotten: Vec<_> = live.difference(&fired).collect();
+    assert!(forgotten.is_empty(), "neither caused nor in the table of what is replayed: {forgotten:?}");
+    let caused: Vec<_> = fired.intersection(&replayed).collect();
+    assert!(caused.is_empty(), "they are caused, and need no row: {caused:?}");
 }
 
 /// The rows of a table of all metrics of these pages, as docs/metrics.md has it.

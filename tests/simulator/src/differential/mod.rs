@@ -14,6 +14,7 @@ mod compare;
 mod generate;
 mod normal;
 mod operation;
+mod own;
 mod run;
 mod scene;
 mod shapes;

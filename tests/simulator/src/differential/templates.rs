@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::own::Own;
 use crate::chance::Draws;
 
 /// The kinds of a sequence.
@@ -20,12 +21,12 @@ pub(super) enum Target {
     Deployment,
     Replication,
     Event,
-    Custom,
+    Ours(Own),
 }
 
 impl Target {
     /// Each as often as it matters.
-    pub(super) const WEIGHTED: [Self; 23] = [
+    pub(super) const WEIGHTED: [Self; 27] = [
         Self::Pod,
         Self::Pod,
         Self::Pod,
@@ -48,12 +49,26 @@ impl Target {
         Self::Deployment,
         Self::Replication,
         Self::Event,
-        Self::Custom,
+        Self::Ours(Own::Device),
+        Self::Ours(Own::Policy),
+        Self::Ours(Own::Fence),
+        Self::Ours(Own::Evidence),
+        Self::Ours(Own::Remediation),
     ];
 
-    /// The kinds that a controller of budgets follows.
-    pub(super) const FOLLOWED: [Self; 5] =
-        [Self::Budget, Self::StatefulSet, Self::ReplicaSet, Self::Deployment, Self::Replication];
+    /// The kinds that are followed, beside pods, nodes and Leases.
+    pub(super) const FOLLOWED: [Self; 10] = [
+        Self::Budget,
+        Self::StatefulSet,
+        Self::ReplicaSet,
+        Self::Deployment,
+        Self::Replication,
+        Self::Ours(Own::Device),
+        Self::Ours(Own::Policy),
+        Self::Ours(Own::Fence),
+        Self::Ours(Own::Evidence),
+        Self::Ours(Own::Remediation),
+    ];
 
     /// Whether it says how many pods it wants.
     pub(super) const fn has_scale(self) -> bool {
@@ -66,7 +81,11 @@ impl Target {
     }
 
     pub(super) const fn namespaced(self) -> bool {
-        !matches!(self, Self::Node | Self::Volume | Self::Attachment | Self::Custom)
+        match self {
+            Self::Node | Self::Volume | Self::Attachment => false,
+            Self::Ours(own) => own.namespaced(),
+            _ => true,
+        }
     }
 
     pub(super) const fn has_status(self) -> bool {
@@ -88,7 +107,7 @@ impl Target {
             Self::Deployment => ("/apis/apps/v1", "deployments"),
             Self::Replication => ("/api/v1", "replicationcontrollers"),
             Self::Event => ("/api/v1", "events"),
-            Self::Custom => ("/apis/pod-safety.dev/v1alpha1", "nodefences"),
+            Self::Ours(own) => ("/apis/pod-safety.dev/v1alpha1", own.plural()),
         };
         if self.namespaced() {
             format!("{prefix}/namespaces/{namespace}/{plural}")
@@ -131,7 +150,7 @@ impl Target {
             Self::Deployment => ("apps/v1", "Deployment"),
             Self::Replication => ("v1", "ReplicationController"),
             Self::Event => ("v1", "Event"),
-            Self::Custom => ("pod-safety.dev/v1alpha1", "NodeFence"),
+            Self::Ours(own) => ("pod-safety.dev/v1alpha1", own.kind()),
         }
     }
 
@@ -179,9 +198,7 @@ impl Target {
                 "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z", "eventTime": "2026-01-01T00:00:00.000001Z",
                 "source": { "component": "c" }, "reportingComponent": "c", "reportingInstance": "i" })
             }
-            Self::Custom => {
-                json!({ "spec": { "node": node, "list": [], "nothing": null }, "status": { "phase": "Ignored" } })
-            }
+            Self::Ours(own) => own.body(&node, draws),
         }
     }
 
@@ -225,7 +242,7 @@ impl Target {
             Self::StatefulSet | Self::ReplicaSet | Self::Deployment | Self::Replication => {
                 json!({ "replicas": draws.below(3), "readyReplicas": draws.below(3), "observedGeneration": 1 })
             }
-            Self::Custom => json!({ "phase": format!("P{}", draws.below(3)) }),
+            Self::Ours(own) => own.status(draws),
             Self::Lease | Self::Event => Value::Null,
         }
     }
@@ -277,9 +294,7 @@ impl Target {
                 0 => json!({ "replicas": draws.below(4) }),
                 _ => json!({ "serviceName": "t" }),
             },
-            Self::Custom => {
-                json!({ "node": format!("n{}", draws.below(3)), "deep": { "a": draws.below(2) } })
-            }
+            Self::Ours(own) => own.spec_change(draws),
             Self::Event => Value::Null,
         }
     }

@@ -1,6 +1,7 @@
 //! Which watches are opened after a sequence: from every version that it saw, with
 //! the parameters in turn.
 
+use super::own::Own;
 use super::templates::Target;
 
 /// The watches for a sequence that saw these versions: path and parameters, and
@@ -33,9 +34,9 @@ pub fn watch_targets(sequence: &str, versions: &[u64]) -> Vec<(String, String)> 
         Target::Deployment,
         Target::Replication,
         Target::Event,
-        Target::Custom,
     ];
-    for (turn, target) in others.into_iter().enumerate() {
+    let ours = Own::ALL.map(Target::Ours);
+    for (turn, target) in others.into_iter().chain(ours).enumerate() {
         let path = target.collection(&a);
         let selector =
             if target.namespaced() { String::new() } else { format!("labelSelector=seq%3D{sequence}") };

@@ -22,12 +22,7 @@ pub(super) fn kinds(plan: &Plan) -> Vec<Kind> {
     if plan.with.fencing.is_none() && plan.with.guarded_volumes.is_none() {
         return Vec::new();
     }
-    vec![
-        Kind::custom("fencedevices", "FenceDevice", true),
-        Kind::custom("fencepolicies", "FencePolicy", false),
-        Kind::custom("nodefences", "NodeFence", false),
-        Kind::custom("fenceevidences", "FenceEvidence", false),
-    ]
+    Kind::ours()
 }
 
 fn object(kind: &str, name: &str, spec: Value) -> Value {

@@ -374,7 +374,7 @@ async fn a_finalizer_is_added_beside_those_of_others_and_taken_away_alone() {
             env: &scene.env,
             leadership: &scene.leadership,
         };
-        let acting = Acting::new(means, &scene.devices, "this-process");
+        let acting = Acting::new(means, &scene.devices, "this-process", &scene.events);
         assert_eq!(super::super::answer(&acting, &wish(reply)).await.name(), "written");
         assert_eq!(store.get(path).unwrap()["metadata"]["finalizers"], wanted);
     }

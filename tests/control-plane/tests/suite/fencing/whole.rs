@@ -21,7 +21,7 @@ use super::{
 const SECRETS: [&str; 2] = [PASSWORD, "not-the-password"];
 
 /// The management controller of one node.
-fn device(name: &str, node: &str, port: u16, secret: &str) -> Value {
+pub(super) fn device(name: &str, node: &str, port: u16, secret: &str) -> Value {
     json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
         "metadata": { "namespace": "pod-safety", "name": name },
@@ -215,6 +215,15 @@ async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {
     let conditions = device["status"]["conditions"].as_array().unwrap();
     let trusted = conditions.iter().find(|one| one["type"] == "Trusted").unwrap();
     assert_eq!(trusted["status"], "False", "{conditions:?}");
+    eventually("it is said of the device", SOON, async || {
+        let events = list(plane, "events").await;
+        let said = events.iter().any(|event| {
+            event["involvedObject"]["name"] == "bmc-w3" && event["reason"] == "EvidenceContradicted"
+        });
+        seen(said, format!("{} events", events.len()))
+    })
+    .await
+    .unwrap();
     let node = Api::<Node>::all(plane.admin()).get("w3").await.unwrap();
     let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
     assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");

@@ -11,12 +11,16 @@ pub(crate) mod metadata;
 mod node;
 mod pod;
 mod policy;
+mod rules;
+mod schema;
 pub(crate) mod shape;
 mod storage;
 mod workload;
 
 pub(crate) use pod::{grace, is_terminal, set_condition};
 pub(crate) use workload::{scale, scaled};
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -53,7 +57,7 @@ pub enum Rules {
     Deployment,
     /// `v1 ReplicationController`.
     Replication,
-    /// A custom resource: JSON without a schema, with a status subresource.
+    /// A custom resource, with a status subresource.
     Custom,
 }
 
@@ -72,6 +76,8 @@ pub struct Kind {
     pub namespaced: bool,
     /// What is special about it.
     pub rules: Rules,
+    /// The schema of its definition, if it is a custom resource that has one.
+    pub schema: Option<Arc<Value>>,
 }
 
 /// Which part of an object a write is about.
@@ -94,10 +100,24 @@ impl Kind {
             kind: kind.to_owned(),
             namespaced,
             rules,
+            schema: None,
         }
     }
 
-    /// A custom resource of our group, such as `NodeFence`.
+    /// Our own kinds, as their definitions have them.
+    #[must_use]
+    pub fn ours() -> Vec<Self> {
+        let of = |crd: Value| {
+            let text = |path: &str| crd.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let names = |key: &str| text(&format!("/spec/names/{key}"));
+            let namespaced = text("/spec/scope") == "Namespaced";
+            let schema = crd.pointer("/spec/versions/0/schema/openAPIV3Schema").cloned().map(Arc::new);
+            Self { schema, ..Self::custom(&names("plural"), &names("kind"), namespaced) }
+        };
+        pod_safety_shared::api::crds().into_iter().map(of).collect()
+    }
+
+    /// A custom resource of our group, such as `NodeFence`, without a schema: for what is about any.
     #[must_use]
     pub fn custom(plural: &str, kind: &str, namespaced: bool) -> Self {
         Self::new("pod-safety.dev", "v1alpha1", plural, kind, namespaced, Rules::Custom)
@@ -156,8 +176,14 @@ impl Kind {
         matches!(self.rules, Rules::Pod | Rules::Volume | Rules::Claim | Rules::Attachment | Rules::Namespace)
     }
 
-    pub(crate) const fn has_status(&self) -> bool {
-        !matches!(self.rules, Rules::Lease | Rules::Event)
+    pub(crate) fn has_status(&self) -> bool {
+        match self.rules {
+            Rules::Lease | Rules::Event => false,
+            Rules::Custom => {
+                self.schema.as_ref().is_none_or(|schema| schema.pointer("/properties/status").is_some())
+            }
+            _ => true,
+        }
     }
 
     /// Whether it says how many pods it wants, and has a `scale`.
@@ -270,6 +296,7 @@ pub(crate) fn validate_create(kind: &Kind, object: &Value) -> Vec<Cause> {
         Rules::Budget => policy::validate(object),
         Rules::Volume | Rules::Claim | Rules::Attachment => storage::validate_create(kind.rules, object),
         Rules::Event => event(object),
+        Rules::Custom => custom(kind, object, None),
         rules if is_workload(rules) => workload::validate_create(rules, object),
         _ => Vec::new(),
     }
@@ -288,10 +315,15 @@ pub(crate) fn validate_update(kind: &Kind, part: Part, new: &Value, old: &Value)
             storage::validate_update(kind.rules, part, new, old)
         }
         (Rules::Event, _) => event(new),
+        (Rules::Custom, _) => custom(kind, new, Some(old)),
         (rules, Part::Main) if is_workload(rules) => workload::validate_update(rules, new, old),
         (rules, _) if is_workload(rules) => workload::validate_status(rules, new),
         _ => Vec::new(),
     }
+}
+
+fn custom(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    kind.schema.as_ref().map(|schema| schema::wrong(schema, object, old)).unwrap_or_default()
 }
 
 fn lease(object: &Value) -> Vec<Cause> {

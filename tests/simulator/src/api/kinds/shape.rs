@@ -79,7 +79,7 @@ pub(crate) fn canonical(kind: &Kind, object: Value) -> Result<Value, serde_json:
         Rules::ReplicaSet => through::<ReplicaSet>(object),
         Rules::Deployment => through::<Deployment>(object),
         Rules::Replication => through::<ReplicationController>(object),
-        Rules::Custom => custom(object),
+        Rules::Custom => custom(kind, object),
     }?;
     let counts: &[&str] = match kind.rules {
         Rules::Deployment => &["replicas", "availableReplicas", "unavailableReplicas"],
@@ -124,7 +124,10 @@ fn through<T: Serialize + DeserializeOwned>(mut object: Value) -> Result<Value, 
     serde_json::to_value(serde_json::from_value::<T>(object)?)
 }
 
-fn custom(mut object: Value) -> Result<Value, serde_json::Error> {
+fn custom(kind: &Kind, mut object: Value) -> Result<Value, serde_json::Error> {
+    if let Some(schema) = &kind.schema {
+        super::schema::complete(schema, &mut object);
+    }
     if let Some(metadata) = object.get_mut("metadata") {
         *metadata = through::<ObjectMeta>(metadata.take())?;
     }

@@ -1,4 +1,5 @@
-//! JSON merge patch (RFC 7386).
+//! JSON merge patch (RFC 7386), as the library of the real server has it: where the RFC takes a list as it is, that
+//! leaves out what is null in the objects of the list.
 
 use serde_json::{Map, Value};
 
@@ -6,6 +7,7 @@ use serde_json::{Map, Value};
 pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
+        without_nulls(target);
         return;
     };
     if !target.is_object() {
@@ -18,5 +20,16 @@ pub(crate) fn merge(target: &mut Value, patch: &Value) {
         } else {
             merge(map.entry(key.clone()).or_insert(Value::Null), value);
         }
+    }
+}
+
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, field| !field.is_null());
+            map.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -1,0 +1,151 @@
+//! A drill that is real: a canary loses its power, is proved off, and comes back; and whom a drill leaves alone.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs};
+use pod_safety_control_plane::{ControlPlane, Options, Output, PodSafety, eventually, seen};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::machine::Machine;
+use super::whole::device;
+use super::{CONTROLLERS, NAMESPACE, SOON, apply, fence_of, list, policy, secret, stateful_pod};
+
+/// What may be switched off, and what may not: a node each.
+const CANARY: &str = "canary";
+const OTHER: &str = "other";
+
+struct Scene {
+    plane: ControlPlane,
+    _ours: PodSafety,
+    ipmi: Arc<Ipmi>,
+    canary: Arc<Machine>,
+    _kubelets: JoinSet<()>,
+}
+
+async fn scene() -> Scene {
+    let rigs = Rigs::new().await.unwrap();
+    let ipmi = Arc::new(rigs.ipmi(CANARY).await.unwrap());
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let switch = Arc::clone(&ipmi);
+    let canary = Machine::new(CANARY, move || switch.is_on().unwrap_or(false));
+    let mut kubelets = JoinSet::new();
+    for node in [Arc::clone(&canary), Machine::new(OTHER, || true), Machine::new("third", || true)] {
+        kubelets.spawn(node.live(plane.admin()));
+    }
+    plane.namespace(NAMESPACE).await.unwrap();
+    apply(&plane, &secret("bmc", PASSWORD)).await;
+    for node in [CANARY, OTHER] {
+        apply(&plane, &device(node, node, ipmi.port(), "bmc")).await;
+        apply(&plane, &policy(node, node, node)).await;
+    }
+    let agents = format!("--fence-agents-path={}", rigs.agents().display());
+    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    ours.leads().await.unwrap();
+    Scene { plane, _ours: ours, ipmi, canary, _kubelets: kubelets }
+}
+
+impl Scene {
+    async fn drill(&self, node: &str, words: &str) -> Output {
+        let confirm = format!("--confirm={words}");
+        let args = ["drill", node, "--really", &confirm, "--reason=before the holidays", "--timeout=3m"];
+        self.plane.pod_safety_once(&self.plane.admin_kubeconfig(), &args).await.unwrap()
+    }
+
+    async fn kubectl(&self, args: &[&str]) {
+        self.plane.kubectl(args).await.unwrap().text().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_canary_is_switched_off_proved_and_brought_back_and_nobody_else_is() {
+    let scene = scene().await;
+    stateful_pod(&scene.plane, "db", CANARY).await;
+    refused_are_those_that_may_not_be_switched_off(&scene).await;
+    the_canary_goes_down_and_comes_back(&scene).await;
+    what_became_of_its_device_is_said(&scene).await;
+}
+
+/// Each for its own reason, and nothing is begun.
+async fn refused_are_those_that_may_not_be_switched_off(scene: &Scene) {
+    let refused = async |node: &str, words: &str, says: &str| {
+        let output = scene.drill(node, words).await;
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        assert!(output.stderr.contains(says), "{says}: not in {output:?}");
+    };
+    refused(OTHER, "switch off other", "node other is no canary: kubectl label node other").await;
+    scene.kubectl(&["label", "node", CANARY, "pod-safety.dev/canary=true"]).await;
+    let busy = "node canary is not cordoned and empty (1 pods would be ended)";
+    refused(CANARY, "switch off canary", busy).await;
+    scene.kubectl(&["cordon", CANARY]).await;
+    refused(CANARY, "switch off canary", busy).await;
+    scene.kubectl(&["delete", "pod", "-n", NAMESPACE, "db-0"]).await;
+    refused(CANARY, "switch off other", "what was typed is not that").await;
+    assert_eq!(list(&scene.plane, "nodefences").await, Vec::<Value>::new(), "nothing is begun");
+    assert_eq!((scene.canary.boots(), scene.ipmi.is_on().unwrap()), (1, true), "nothing is switched");
+}
+
+async fn the_canary_goes_down_and_comes_back(scene: &Scene) {
+    let output = scene.drill(CANARY, "switch off canary").await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let lines: Vec<_> = output.stdout.lines().collect();
+    assert_eq!(lines.last(), Some(&"It is back and still cordoned: kubectl uncordon canary"), "{lines:#?}");
+    let told = |phase: &str| lines.iter().position(|line| line.contains(&format!("s  {phase}: ")));
+    let phases = ["Fencing", "Fenced", "Recovering", "Done"];
+    let order: Vec<_> = phases.into_iter().filter_map(told).collect();
+    assert_eq!(order.len(), phases.len(), "not all are told: {lines:#?}");
+    assert!(order.is_sorted(), "{lines:#?}");
+
+    // It was really down, once, and there is proof of it.
+    assert_eq!((scene.canary.boots(), scene.ipmi.is_on().unwrap()), (2, true));
+    let fence = fence_of(&scene.plane, CANARY).await.unwrap();
+    let trigger = &fence["spec"]["trigger"];
+    assert_eq!((&trigger["kind"], &trigger["reason"]), (&json!("Person"), &json!("before the holidays")));
+    let attempts = fence["status"]["attempts"].as_array().unwrap();
+    let acts: Vec<_> = attempts.iter().map(|attempt| attempt["act"].as_str().unwrap()).collect();
+    assert_eq!(acts, ["off", "on"], "{fence:#}");
+    let proofs = list(&scene.plane, "fenceevidences").await;
+    let proof = proofs.iter().find(|proof| proof["metadata"]["name"] == fence["status"]["evidence"]).unwrap();
+    assert_eq!((&proof["spec"]["kind"], proofs.len()), (&json!("PowerOff"), 1), "{proofs:#?}");
+    let boot = &proof["spec"]["node"]["bootID"];
+    assert_eq!(boot, &format!("boot-1-of-{CANARY}"), "of the life that ended");
+    let node = Api::<Node>::all(scene.plane.admin()).get(CANARY).await.unwrap();
+    let spec = node.spec.unwrap();
+    let taints = spec.taints.unwrap_or_default();
+    assert_eq!(spec.unschedulable, Some(true), "it stays cordoned");
+    assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
+}
+
+/// Beside the device, as `kubectl describe` shows it.
+async fn what_became_of_its_device_is_said(scene: &Scene) {
+    let said = async |word: &str| {
+        eventually(&format!("{word} is said of the device"), SOON, async || {
+            let events = list(&scene.plane, "events").await;
+            let of_it = events.iter().filter(|event| {
+                let about = &event["involvedObject"];
+                about["kind"] == "FenceDevice" && about["name"] == CANARY
+            });
+            let said: Vec<_> = of_it.map(|event| event["reason"].as_str().unwrap_or_default()).collect();
+            let times = said.iter().filter(|reason| **reason == word).count();
+            seen(times == 1, format!("{said:?}"))
+        })
+        .await
+        .unwrap();
+    };
+    said("EveryNodeAnswers").await;
+    // Somebody changes the password, and the device is looked at; then it is set right.
+    let test = async |secret: &Value, number: &str| {
+        apply(&scene.plane, secret).await;
+        let note = format!("pod-safety.dev/test={number}");
+        scene.kubectl(&["annotate", "--overwrite", "fencedevice", "-n", "pod-safety", CANARY, &note]).await;
+    };
+    test(&secret("bmc", "not-the-password"), "1").await;
+    // fence_ipmilan does not say that it was the password.
+    said("Failed").await;
+    test(&secret("bmc", PASSWORD), "2").await;
+    said("AnswersAgain").await;
+}

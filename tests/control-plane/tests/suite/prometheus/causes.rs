@@ -1,0 +1,151 @@
+//! What alerts are about, caused: several at once where they do not mind each other.
+
+use futures::future::join_all;
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
+use pod_safety_control_plane::{budgets, eventually, observe, seen};
+use serde_json::{Value, json};
+
+use super::{NAMESPACE, SOON, Scene};
+
+/// Twice what the alert wants.
+const MANY: usize = 200;
+
+/// A pod of a node that never was, which for a time must not be deleted; budgets that let nobody go; and then many pods
+/// like the first.
+pub(super) async fn pods_and_budgets(scene: &Scene) {
+    let api = scene.plane.admin();
+    let may = async |verbs: &[&str]| {
+        let patch = json!([{ "op": "replace", "path": "/rules/0/verbs", "value": verbs }]).to_string();
+        scene
+            .kubectl(&["patch", "clusterrole", "pod-safety", "--type=json", "-p", &patch], &Value::Null)
+            .await;
+    };
+    may(&["list", "watch"]).await;
+    let kept = objects::pod(NAMESPACE, "kept").on_node("vanished");
+    objects::create_pod(&api, &kept).await.unwrap();
+    let owner = workloads::put(&api, STATEFUL_SET, NAMESPACE, "web", 1, None).await.unwrap();
+    let mut web = objects::pod(NAMESPACE, "web-0").on_node("well").with_phase("Running");
+    web.metadata.owner_references = Some(vec![owner]);
+    web.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+    objects::create_pod(&api, &web).await.unwrap();
+    for name in ["one", "two"] {
+        let spec = json!({ "minAvailable": 1, "selector": { "matchLabels": { "app": "web" } } });
+        budgets::put(&api, NAMESPACE, name, &spec).await.unwrap();
+    }
+    scene.fire(&["PodSafetyWritesFailing", "PodSafetyBudgetNeverAllows", "PodSafetyBudgetBroken"]).await;
+
+    may(&["list", "watch", "delete"]).await;
+    for name in ["one", "two"] {
+        budgets::delete(&api, NAMESPACE, name).await.unwrap();
+    }
+    let pods = (0..MANY).map(|number| {
+        let pod = objects::pod(NAMESPACE, &format!("many-{number}")).on_node("vanished-too");
+        if number == 0 { pod.with_finalizer("example.com/hold") } else { pod }
+    });
+    let pods: Vec<_> = pods.collect();
+    join_all(pods.iter().map(async |pod| objects::create_pod(&api, pod).await.unwrap())).await;
+    let told = scene.fire(&["PodSafetyMassRelease", "PodSafetyFinalizersHeld"]).await;
+    assert!(told["PodSafetyMassRelease"].contains("NodeGone"), "{told:?}");
+    let none = json!({ "metadata": { "finalizers": null } }).to_string();
+    let patch = ["patch", "pod", "-n", NAMESPACE, "many-0", "--type=merge", "-p", &none];
+    scene.kubectl(&patch, &Value::Null).await;
+    scene.prometheus.until_quiet().await;
+}
+
+pub(super) async fn a_kubelet_outlives_its_node(scene: &Scene) {
+    let api = scene.plane.admin();
+    let pod = objects::pod(NAMESPACE, "held").on_node("gone").with_phase("Running");
+    objects::create_pod(&api, &pod).await.unwrap();
+    observe::delete_node(&api, "gone").await.unwrap();
+    scene.fires("PodSafetyPodsHeld", "pod-gc holds for KubeletAlive: 1,").await;
+    scene.kubelets.fall_silent(&["gone"]);
+    scene.stop(&["PodSafetyPodsHeld"]).await;
+    // It goes on as a quarantine, which wakes nobody.
+    eventually("it is released", SOON, async || {
+        let pod = observe::find_pod(&api, NAMESPACE, "held").await.map_err(|error| format!("{error:?}"))?;
+        seen(pod.is_none(), "it is there".to_owned())
+    })
+    .await
+    .unwrap();
+}
+
+fn chosen(node: &str) -> Value {
+    json!({ "matchLabels": { "kubernetes.io/hostname": node } })
+}
+
+fn device(name: &str, node: &str, spec: &Value) -> Value {
+    let mut device = json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+        "metadata": { "namespace": "pod-safety", "name": name }, "spec": spec,
+    });
+    device["spec"]["nodeSelector"] = chosen(node);
+    device
+}
+
+fn policy(node: &str, device: &str) -> Value {
+    json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": node },
+        "spec": {
+            "nodeSelector": chosen(node), "when": "Always", "unhealthy": { "silentSeconds": 10 }, "rounds": 1,
+            "levels": [{ "name": "power", "devices": [{ "namespace": "pod-safety", "name": device }], "attempts": 1 }],
+            "brakes": { "maxConcurrent": 9, "cooldownSeconds": 0, "maxUnhealthyPercent": 100, "maxUnhealthyZonePercent": 100 },
+        },
+    })
+}
+
+/// Whose device nobody reaches; whose policy has none for it; whose policy is paused; and whose device says off while it
+/// lives. And most of a zone.
+const LOST: [&str; 7] = ["lost", "blocked", "paused", "liar", "zone-1", "zone-2", "zone-3"];
+
+pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Scene) {
+    // Nobody listens there.
+    let nobody = json!({ "address": "https://127.0.0.1:1", "insecure": "true" });
+    scene.apply(&device("bmc", "lost", &json!({ "driver": "Redfish", "parameters": nobody, "timeoutSeconds": { "off": 1, "on": 1, "look": 1 } }))).await;
+    let switch = json!({ "status_file": scene.switch });
+    let dummy = json!({ "driver": "Agent", "agent": "fence_dummy", "parameters": switch, "timeoutSeconds": { "off": 10, "on": 10, "look": 10 } });
+    scene.apply(&device("dummy", "liar", &dummy)).await;
+    scene.fires("PodSafetyFenceDeviceSilent", "at its last look: 1,").await;
+    let mut paused = policy("paused", "dummy");
+    paused["spec"]["paused"] = "the test says so".into();
+    // A machine that is busy may end an attempt.
+    let mut liar = policy("liar", "dummy");
+    liar["spec"]["levels"][0]["attempts"] = 5.into();
+    for policy in [policy("lost", "bmc"), policy("blocked", "bmc"), liar, paused] {
+        scene.apply(&policy).await;
+    }
+    scene.kubelets.fall_silent(&LOST);
+    scene.fire(&["PodSafetyRecoveryTooLong"]).await;
+    // It is heard, in the life that was proved to be over. That is not believed at once.
+    scene.kubelets.are_heard(&["liar"]);
+    let alerts = [
+        "PodSafetyFenceAwaitsOperator",
+        "PodSafetyFenceBlocked",
+        "PodSafetyFencePaused",
+        "PodSafetyFenceTooLong",
+        "PodSafetyEvictionQueueLong",
+        "PodSafetyZoneDisrupted",
+    ];
+    let told = scene.fire(&alerts).await;
+    for (alert, tells) in [
+        ("PodSafetyFenceAwaitsOperator", "AwaitingOperator: 1."),
+        ("PodSafetyFenceBlocked", "NoDevices: 2,"),
+        ("PodSafetyFencePaused", "Paused: 1,"),
+    ] {
+        assert!(told[alert].contains(tells), "{alert}: {}", told[alert]);
+    }
+    scene.fire(&["PodSafetyEvidenceContradicted", "PodSafetyFenceDeviceNotTrusted"]).await;
+
+    scene.kubelets.are_heard(&LOST);
+    let ours = "fencepolicies,nodefences,fenceevidences";
+    scene.kubectl(&["delete", ours, "--all"], &Value::Null).await;
+    scene.kubectl(&["delete", "fencedevices", "--all", "-n", "pod-safety"], &Value::Null).await;
+    scene.prometheus.until_quiet().await;
+}
+
+pub(super) async fn all_nodes_are_lost(scene: &Scene) {
+    scene.kubelets.fall_silent(&scene.kubelets.all());
+    scene.fire(&["PodSafetyMaybeItIsUs"]).await;
+    scene.kubelets.are_heard(&scene.kubelets.all());
+    scene.prometheus.until_quiet().await;
+}

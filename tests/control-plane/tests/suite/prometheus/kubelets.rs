@@ -1,0 +1,67 @@
+//! Nodes whose kubelets are this test.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kube::Client;
+use pod_safety_control_plane::objects::{self, NodeExt as _};
+use tokio::task::JoinSet;
+
+/// One has a name for what becomes of it. Of the others so many are there that what is lost is less than half.
+const NODES: [&str; 12] =
+    ["well", "fine", "gone", "lost", "blocked", "paused", "liar", "one", "two", "three", "four", "five"];
+
+/// A zone of its own: three of four will be lost.
+const ZONE: [&str; 4] = ["zone-1", "zone-2", "zone-3", "zone-4"];
+
+/// A silence of eight seconds is one. Twice in that time.
+const BEAT: Duration = Duration::from_secs(2);
+
+pub(super) struct Kubelets {
+    lives: BTreeMap<&'static str, Arc<AtomicBool>>,
+    _tasks: JoinSet<()>,
+}
+
+async fn live(api: Client, node: &'static str, lives: Arc<AtomicBool>) {
+    loop {
+        if lives.load(Ordering::SeqCst) {
+            // What fails is tried again, as a kubelet does.
+            let status = objects::node(node).status.unwrap_or_default();
+            let _again = objects::set_node_status(&api, node, &status).await;
+            let _again = objects::renew_lease(&api, node).await;
+        }
+        tokio::time::sleep(BEAT).await;
+    }
+}
+
+impl Kubelets {
+    pub(super) async fn start(api: &Client) -> Self {
+        let (mut lives, mut tasks) = (BTreeMap::new(), JoinSet::new());
+        for name in NODES.into_iter().chain(ZONE) {
+            let mut node = objects::node(name).with_ready("True");
+            if ZONE.contains(&name) {
+                node = node.with_label("topology.kubernetes.io/zone", "z");
+            }
+            objects::create_node(api, &node).await.unwrap();
+            let alive = Arc::new(AtomicBool::new(true));
+            tasks.spawn(live(api.clone(), name, Arc::clone(&alive)));
+            lives.insert(name, alive);
+        }
+        Self { lives, _tasks: tasks }
+    }
+
+    pub(super) fn fall_silent(&self, nodes: &[&str]) {
+        nodes.iter().for_each(|node| self.lives[node].store(false, Ordering::SeqCst));
+    }
+
+    pub(super) fn are_heard(&self, nodes: &[&str]) {
+        nodes.iter().for_each(|node| self.lives[node].store(true, Ordering::SeqCst));
+    }
+
+    /// Those that are nodes still.
+    pub(super) fn all(&self) -> Vec<&'static str> {
+        self.lives.keys().copied().filter(|node| *node != "gone").collect()
+    }
+}
