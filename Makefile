@@ -48,10 +48,12 @@ control-plane: install ## the suites against the real kube-apiserver, etcd and k
 	@cargo test --locked -p pod-safety-control-plane
 
 test-nodes: install ## the short set on real nodes: kubelets, containers, partitions, power cuts; needs root and cgroup v1
+	@./tests/real-nodes/scripts/tools.sh >/dev/null
 	@POD_SAFETY_REAL_NODES=required cargo test --locked -p pod-safety-real-nodes
 
 # Not part of `test`: two hours. ROUNDS and SEED are of the faults by chance.
 test-nodes-all: install ## every scenario three ways, then faults by chance; writes the table of docs/real-nodes-results.md
+	@./tests/real-nodes/scripts/tools.sh >/dev/null
 	@cargo run --quiet --locked -p pod-safety-real-nodes -- --rounds $(or $(ROUNDS),50) --seed $(or $(SEED),1) --table docs/real-nodes-results.md
 
 campaign: ## simulated clusters for MINUTES (10) from a seed drawn by chance; EXHAUSTIVE=1: `make perturb`

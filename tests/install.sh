@@ -69,8 +69,3 @@ tests/control-plane/tools/build.sh >/dev/null
 
 # Real fence agents, and controllers for them to switch.
 tests/control-plane/tools/fence-agents.sh >/dev/null
-
-# Kubelet and containerd for real nodes. Who is not root cannot make any, and is told so by that suite.
-if [ "$(id -u)" = 0 ]; then
-    tests/real-nodes/scripts/tools.sh >/dev/null
-fi

@@ -1,6 +1,6 @@
 //! The pure decision: whose a volume is, and who has to wait for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +11,12 @@ use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
 use pod_safety_shared::model::{
-    Held, Holder, Kind, Node, Pod, Readiness, Sharing, Uid, Volume, VolumeKey, VolumeLease,
+    Held, Holder, Kind, Node, Readiness, Sharing, Uid, Volume, VolumeKey, VolumeLease,
 };
 
 use super::gate;
 use super::standing::{Holding, Standing};
+use super::uses::{Use, is_idle, is_over, mounts, uses};
 
 /// What must be known.
 pub(super) const NEEDS: &[Kind] = &[
@@ -161,55 +162,6 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
         }
         Some((Held::By(holder), lease)) => held(&case, lease, holder, view, now, config),
     }
-}
-
-/// What a node does with a volume.
-#[derive(Debug, Default)]
-pub(super) struct Use<'a> {
-    /// Its kubelet says that it is mounted, or the attacher that it is attached.
-    writes: bool,
-    /// An attachment is wanted.
-    attachment: bool,
-    /// The pods that use it, or will.
-    pub(super) pods: Vec<&'a Pod>,
-}
-
-/// Whether a pod uses its volumes no more: its kubelet reported the end of all that ran.
-pub(super) fn is_over(pod: &Pod) -> bool {
-    pod.phase.is_terminal() && !pod.running
-}
-
-fn mounts(node: &Node, volume: Option<&Volume>) -> bool {
-    let unique = volume.and_then(|volume| volume.unique_name.as_ref());
-    unique.is_some_and(|unique| node.in_use.binary_search(unique).is_ok())
-}
-
-/// Whether a node that is heard has no more of a volume than an attachment, by its own word: a kubelet says what it
-/// uses before it does.
-fn is_idle(node: &Node, used: &Use<'_>, volume: Option<&Volume>) -> bool {
-    let says = volume.is_some_and(|volume| volume.unique_name.is_some());
-    says && node.readiness == Readiness::Ready && used.pods.is_empty() && !mounts(node, volume)
-}
-
-/// What each node does with a volume.
-pub(super) fn uses<'a>(name: &str, volume: Option<&Volume>, view: &View<'a>) -> BTreeMap<Arc<str>, Use<'a>> {
-    let mut uses: BTreeMap<Arc<str>, Use<'a>> = BTreeMap::new();
-    for attachment in view.attachments_of(name) {
-        let used = uses.entry(Arc::clone(&attachment.node)).or_default();
-        used.attachment = true;
-        used.writes |= attachment.attached;
-    }
-    for pod in view.users_of(name).filter(|pod| !is_over(pod)) {
-        if let Some(node) = &pod.node {
-            uses.entry(Arc::clone(node)).or_default().pods.push(pod);
-        }
-    }
-    for (node, used) in &mut uses {
-        if let Lookup::Known(node) = view.node(node) {
-            used.writes |= mounts(node, volume);
-        }
-    }
-    uses
 }
 
 /// The nodes that use a volume, but for those whose life is over: what they did before is over, and evidence about it

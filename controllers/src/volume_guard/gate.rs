@@ -13,8 +13,9 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
 use pod_safety_shared::model::{Held, Node, Pod, Sharing, Volume};
 
-use super::decide::{Config, is_over};
+use super::decide::Config;
 use super::standing::{Holding, Standing};
+use super::uses::is_over;
 
 /// What time alone can change is looked at again after this.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);

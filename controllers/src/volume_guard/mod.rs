@@ -34,6 +34,7 @@ mod gate;
 mod metrics;
 mod run;
 mod standing;
+mod uses;
 
 pub use decide::{Config, Key, decide};
 pub use run::VolumeGuard;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -300,18 +300,15 @@ async fn start_kcm(plane: &ControlPlane, way: Way) -> Result<Component> {
 async fn install(plane: &ControlPlane) -> Result<PathBuf> {
     let account = plane.install_pod_safety().await?;
     let chart = chart();
-    let folder = chart.join("templates/admission");
-    let mut args = vec!["template".to_owned(), "pod-safety".to_owned(), chart.to_string_lossy().into_owned()];
-    args.extend(["--namespace=pod-safety".to_owned(), "--set=admissionPolicies.action=Deny".to_owned()]);
-    for file in std::fs::read_dir(folder)?.flatten() {
-        let name = file.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".yaml") {
-            args.push(format!("--show-only=templates/admission/{name}"));
-        }
-    }
-    let args: Vec<_> = args.iter().map(String::as_str).collect();
-    let policies = helm(&args).await?.text()?;
-    plane.kubectl_with(&["apply", "-f", "-"], &policies).await?.text()?;
+    let chart = chart.to_string_lossy();
+    let args =
+        ["template", "pod-safety", &chart, "--namespace=pod-safety", "--set=admissionPolicies.action=Deny"];
+    let all = helm(&args).await?.text()?;
+    // Policies and their bindings.
+    let policies: Vec<_> =
+        all.split("\n---").filter(|object| object.contains("\nkind: ValidatingAdmissionPolicy")).collect();
+    ensure!(!policies.is_empty(), "the chart has no policies");
+    plane.kubectl_with(&["apply", "-f", "-"], &policies.join("\n---")).await?.text()?;
     Ok(account)
 }
 

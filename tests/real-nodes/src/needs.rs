@@ -1,8 +1,5 @@
-//! What this machine must allow, and what is done where it does not.
-//!
-//! The rule: where something of this list is missing, nothing is run, and one line says so: `real nodes: NOT RUN: needs …`.
-//! That is a failure, unless `--may-lack` was given. `make test` gives it, so that a machine without these rights can still
-//! run everything else, and CI repeats the line in its summary; `make test-nodes` does not.
+//! What this machine must allow. Where something of this list is missing, nothing is run, and one line says so: `real nodes:
+//! NOT RUN: needs …`. That is a failure.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

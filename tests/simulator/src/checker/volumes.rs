@@ -3,7 +3,7 @@
 //! | broken | when |
 //! |---|---|
 //! | S17 | a Lease is taken for what is no life of a node, or while a process writes on another node |
-//! | S17 | it passes from one holder to the next without being given back, but to the same life of a machine |
+//! | S17 | it passes at once from a life that is not Ready to another one |
 //! | S17 | it is given back, or broken, while a process of its holder's life can write, and no lie excuses it |
 //! | S17 | its generation does not grow when it is broken, or grows otherwise |
 //! | S17 | its generation stays, and its holder, not Ready in that life, cannot have given it back |
@@ -167,7 +167,8 @@ impl State {
         wrong.extend(self.not_given_back(now, before, after));
         self.probe(match (&before.holder, &after.holder) {
             (None, _) => "a volume was taken",
-            (Some(_), Some(_)) => "a volume's node was registered anew",
+            (Some(one), Some(other)) if one.node == other.node => "a volume's node was registered anew",
+            (Some(_), Some(_)) => "a volume passed to the node that writes to it",
             (Some(_), None) if after.generation > before.generation => "a volume's owner was relieved",
             (Some(_), None) => "a volume was given back",
         });
@@ -218,7 +219,8 @@ impl State {
         let holder = before.holder.as_ref()?;
         let calm = self.budgets.untroubled_since(now, self.healed);
         let troubled = !calm.is_zero() && now <= calm + RECOVERS;
-        if after.holder.is_some() || after.generation > before.generation || troubled {
+        let same = |other: &Holder| (&other.node, &other.boot_id) == (&holder.node, &holder.boot_id);
+        if after.holder.as_ref().is_some_and(same) || after.generation > before.generation || troubled {
             return None;
         }
         let (standing, since) = self.owners.standing.get(&*holder.node)?;
@@ -271,9 +273,6 @@ fn is_gated(pod: &Value) -> bool {
 
 fn passed_wrongly(before: &Lease, after: &Lease) -> Option<String> {
     match (&before.holder, &after.holder) {
-        (Some(one), Some(other)) if one.boot_id != other.boot_id || one.node != other.node => {
-            Some("nobody gave it back".to_owned())
-        }
         (Some(_), None) if ![0, 1].contains(&(after.generation - before.generation)) => {
             Some("its generation does not grow by one".to_owned())
         }

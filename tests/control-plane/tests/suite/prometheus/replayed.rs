@@ -88,7 +88,7 @@ const ROWS: [Row; 13] = [
     ),
     (
         "PodSafetyVolumeHeld",
-        "nothing here has volumes; the suite volumes holds one of a lost node, and its reason is counted there",
+        "nothing here has volumes; the suite volumes holds those of lost nodes",
         &[("pod_safety_holds", "reason=\"VolumeUnproved\"", Change::To(1.0))],
     ),
     (

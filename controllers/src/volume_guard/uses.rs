@@ -1,0 +1,56 @@
+//! What nodes do with volumes, as the cluster shows it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::model::{Node, Pod, Readiness, Volume};
+
+/// What a node does with a volume.
+#[derive(Debug, Default)]
+pub(super) struct Use<'a> {
+    /// Its kubelet says that it is mounted, or the attacher that it is attached.
+    pub(super) writes: bool,
+    /// An attachment is wanted.
+    pub(super) attachment: bool,
+    /// The pods that use it, or will.
+    pub(super) pods: Vec<&'a Pod>,
+}
+
+/// Whether a pod uses its volumes no more: its kubelet reported the end of all that ran.
+pub(super) fn is_over(pod: &Pod) -> bool {
+    pod.phase.is_terminal() && !pod.running
+}
+
+pub(super) fn mounts(node: &Node, volume: Option<&Volume>) -> bool {
+    let unique = volume.and_then(|volume| volume.unique_name.as_ref());
+    unique.is_some_and(|unique| node.in_use.binary_search(unique).is_ok())
+}
+
+/// Whether a node that is heard has no more of a volume than an attachment, by its own word: a kubelet says what it
+/// uses before it does.
+pub(super) fn is_idle(node: &Node, used: &Use<'_>, volume: Option<&Volume>) -> bool {
+    let says = volume.is_some_and(|volume| volume.unique_name.is_some());
+    says && node.readiness == Readiness::Ready && used.pods.is_empty() && !mounts(node, volume)
+}
+
+/// What each node does with a volume.
+pub(super) fn uses<'a>(name: &str, volume: Option<&Volume>, view: &View<'a>) -> BTreeMap<Arc<str>, Use<'a>> {
+    let mut uses: BTreeMap<Arc<str>, Use<'a>> = BTreeMap::new();
+    for attachment in view.attachments_of(name) {
+        let used = uses.entry(Arc::clone(&attachment.node)).or_default();
+        used.attachment = true;
+        used.writes |= attachment.attached;
+    }
+    for pod in view.users_of(name).filter(|pod| !is_over(pod)) {
+        if let Some(node) = &pod.node {
+            uses.entry(Arc::clone(node)).or_default().pods.push(pod);
+        }
+    }
+    for (node, used) in &mut uses {
+        if let Lookup::Known(node) = view.node(node) {
+            used.writes |= mounts(node, volume);
+        }
+    }
+    uses
+}
