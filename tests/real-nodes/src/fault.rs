@@ -71,6 +71,13 @@ pub(crate) enum Fault {
     Confirmed,
 }
 
+async fn lose_peers(victim: Machine) -> Result<()> {
+    for other in Machine::ALL.into_iter().filter(|other| *other != victim) {
+        victim.lose_peer(other).await?;
+    }
+    Ok(())
+}
+
 impl Cluster {
     /// Does it. What somebody was answered is worth a word.
     pub(crate) async fn strike(
@@ -101,11 +108,7 @@ impl Cluster {
                 victim.lose(Direction::In, percent).await?;
             }
             Fault::NothingLost => victim.lose_nothing().await?,
-            Fault::PeersLost => {
-                for other in Machine::ALL.into_iter().filter(|other| *other != victim) {
-                    victim.lose_peer(other).await?;
-                }
-            }
+            Fault::PeersLost => lose_peers(victim).await?,
             Fault::Reset => victim.reset().await?,
             Fault::ApiServerKilled => self.plane.stop_apiserver()?,
             Fault::ApiServerStarted => self.plane.start_apiserver().await?,

@@ -94,13 +94,17 @@ fn the_end_of_a_use_is_told_or_not() {
     apply::<Pod>(&cache, &user("a", "n", "c").phase("Failed"), at(2));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
     assert_eq!(left(&cache), Some(Left { at: at(3), told: true }));
-    // An attachment that goes says nothing: those are also deleted by force.
+    // An attachment that goes says nothing: those are also deleted by force. Whoever is there still has a word of his own.
     let cache = used();
     let attachment = Obj(json!({ "metadata": { "name": "x", "uid": "uid-x", "resourceVersion": "10" },
         "spec": { "nodeName": "n", "source": { "persistentVolumeName": "v" } } }));
     apply::<Attachment>(&cache, &attachment, at(2));
     cache.remove::<Attachment>(&uid("uid-x"), at(2));
-    assert_eq!(left(&cache), Some(Left { at: at(2), told: false }));
+    assert_eq!(left(&cache), None);
+    apply::<Attachment>(&cache, &attachment, at(3));
+    cache.remove::<Pod>(&uid("uid-a"), at(3));
+    cache.remove::<Attachment>(&uid("uid-x"), at(4));
+    assert_eq!(left(&cache), Some(Left { at: at(4), told: false }));
 }
 
 #[test]

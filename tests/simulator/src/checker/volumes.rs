@@ -115,11 +115,10 @@ impl State {
     }
 
     fn tell_of_user(&mut self, now: Duration, change: &Seen, after: &Value) {
-        let gated = |pod: &Value| is_gated(pod);
         let what = match &change.before {
             None => "is made",
             Some(before) if word(before, "/spec/nodeName") != word(after, "/spec/nodeName") => "is bound",
-            Some(before) if gated(before) && !gated(after) => "passes the gate",
+            Some(before) if is_gated(before) && !is_gated(after) => "passes the gate",
             Some(before)
                 if part(before, "/metadata/deletionTimestamp").is_none()
                     && part(after, "/metadata/deletionTimestamp").is_some() =>
