@@ -168,8 +168,6 @@ pub struct VolumeLease {
     pub uid: Uid,
     /// The version that was read.
     pub rv: Rv,
-    /// Which PersistentVolume of that name.
-    pub volume_uid: Option<Uid>,
     /// Who holds it.
     pub held: Held,
     /// How often it was broken: what storage that fences compares.

@@ -7,8 +7,7 @@ use super::super::object::{Identity, Object, ProjectError, Tell, Undecodable, id
 use super::super::table::{Entry, Table};
 use crate::clock::Mono;
 use crate::model::{
-    Attachment, HELD_LABEL, Held, Holder, Interner, Kind, Sharing, Uid, VOLUME_UID_LABEL, Volume,
-    VolumeClaim, VolumeLease,
+    Attachment, HELD_LABEL, Held, Holder, Interner, Kind, Sharing, Uid, Volume, VolumeClaim, VolumeLease,
 };
 use crate::wire;
 
@@ -226,7 +225,6 @@ impl Object for VolumeLease {
             name: interner.intern(&name),
             uid,
             rv,
-            volume_uid: meta.labels.get(VOLUME_UID_LABEL).and_then(|uid| Uid::new(uid)),
             held: held(spec.holder_identity.as_deref()),
             generation: spec.lease_transitions.unwrap_or(0),
             seen: now,
