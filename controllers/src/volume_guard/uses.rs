@@ -34,6 +34,12 @@ pub(super) fn is_idle(node: &Node, used: &Use<'_>, volume: Option<&Volume>) -> b
     says && node.readiness == Readiness::Ready && used.pods.is_empty() && !mounts(node, volume)
 }
 
+/// Whether a node only waits for a volume: a kubelet says that it uses one before that is attached.
+fn is_about_to(node: &Node, used: &Use<'_>) -> bool {
+    let starts = !used.pods.is_empty() && used.pods.iter().all(|pod| !pod.running);
+    node.readiness == Readiness::Ready && !used.attachment && starts
+}
+
 /// What each node does with a volume.
 pub(super) fn uses<'a>(name: &str, volume: Option<&Volume>, view: &View<'a>) -> BTreeMap<Arc<str>, Use<'a>> {
     let mut uses: BTreeMap<Arc<str>, Use<'a>> = BTreeMap::new();
@@ -49,7 +55,7 @@ pub(super) fn uses<'a>(name: &str, volume: Option<&Volume>, view: &View<'a>) -> 
     }
     for (node, used) in &mut uses {
         if let Lookup::Known(node) = view.node(node) {
-            used.writes |= mounts(node, volume);
+            used.writes |= mounts(node, volume) && !is_about_to(node, used);
         }
     }
     uses

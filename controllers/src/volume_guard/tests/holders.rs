@@ -245,3 +245,17 @@ fn bug_a_tainted_node_that_gave_no_word_is_believed_in_time() {
     assert_eq!(stage.v(), ["VolumeUnproved", "VolumeUnconfirmed"]);
     assert_eq!(said(&stage.of_volume("v", 2 + UNTOLD.as_secs())), ["release"]);
 }
+
+/// Found by the simulator (seed 146): a kubelet that waited for the volume counted as a second writer, so its holder, which
+/// was well again, was never called so, and nobody could attach it.
+#[test]
+fn bug_who_waits_for_an_attachment_does_not_write() {
+    let mut stage = held();
+    stage.lease("v", Some(A), true);
+    stage.attachment("v", "a", true);
+    stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
+    stage.node("b", in_use);
+    assert_eq!(stage.v(), ["allow"]);
+    stage.attachment("v", "b", true);
+    assert_eq!(stage.v(), ["VolumeOnSeveralNodes"]);
+}
