@@ -218,9 +218,13 @@ async fn it_goes_and_leaves_what_was_proved(plane: &ControlPlane) {
 #[tokio::test]
 async fn the_api_server_knows_every_field_of_every_way_of_use() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
-    for namespace in ["pod-safety", "elections", "rack-a", "rack-b", "pod-safety-volumes"] {
+    for namespace in ["pod-safety", "elections", "rack-a", "rack-b"] {
         plane.namespace(namespace).await.unwrap();
     }
+    // One of the chart's own. A dry run does not make it, and whoever applies is warned of what was not applied before.
+    let volumes =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "pod-safety-volumes" } });
+    plane.kubectl_with(&["apply", "-f", "-"], &volumes.to_string()).await.unwrap().text().unwrap();
     for way in ["default", "observe", "replace", "everything"] {
         let values: PathBuf = chart().join(format!("ci/{way}-values.yaml"));
         // The Prometheus operator is not here.
