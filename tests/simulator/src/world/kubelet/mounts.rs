@@ -38,9 +38,8 @@ impl Kubelet {
         let patch = json!({ "status": { "volumesInUse": volumes } });
         let path = format!("/api/v1/nodes/{}/status", self.node);
         let told = matches!(self.ask("PATCH", &path, Some(patch)).await, Some((200, _)));
-        if told {
-            *self.reported.lock() = Some(volumes);
-        }
+        // Who got no answer does not know what was written.
+        *self.reported.lock() = told.then_some(volumes);
         told
     }
 
