@@ -57,8 +57,11 @@ impl Target {
     ];
 
     /// The kinds that are followed, beside pods, nodes and Leases.
-    pub(super) const FOLLOWED: [Self; 10] = [
+    pub(super) const FOLLOWED: [Self; 13] = [
         Self::Budget,
+        Self::Volume,
+        Self::Claim,
+        Self::Attachment,
         Self::StatefulSet,
         Self::ReplicaSet,
         Self::Deployment,
