@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::model::{HELD_LABEL, Held, Holder, Phase, Pod, Readiness, Uid};
+use pod_safety_shared::model::{HELD_LABEL, Held, Phase, Pod, Readiness, Uid};
 use serde_json::Value;
 
 use super::answer::{Answer, Item, Judgement, Standing};
@@ -44,11 +44,7 @@ impl Volume {
     /// Whose it is, by the guard's Lease.
     fn owner(&self) -> Option<Held> {
         let identity = text(self.lease.as_ref()?, "/spec/holderIdentity");
-        Some(match Holder::parse(identity) {
-            Some(holder) => Held::By(holder),
-            None if identity.is_empty() => Held::Free,
-            None => Held::Unreadable(identity.into()),
-        })
+        Some(Held::parse(identity))
     }
 
     /// Why nobody else may attach it, by the guard's Lease.
@@ -106,7 +102,7 @@ impl<'a> Facts<'a> {
             .filter(|pod| volume.is_used_by(pod))
             .filter_map(|pod| known(pod, scene))
             .collect();
-        users.retain(|pod| pod.running || !pod.phase.is_terminal());
+        users.retain(|pod| !pod.is_over());
         users.sort_by_key(|pod| pod.key.clone());
         let name = volume.name();
         let mut held: Vec<&Attachment> =

@@ -16,7 +16,7 @@ use pod_safety_shared::model::{
 
 use super::gate;
 use super::standing::{Holding, Standing};
-use super::uses::{Use, is_idle, is_over, mounts, uses};
+use super::uses::{Use, is_idle, uses};
 
 /// What must be known.
 pub(super) const NEEDS: &[Kind] = &[
@@ -35,7 +35,7 @@ pub(super) const NEEDS: &[Kind] = &[
 const WITHOUT_GAPS: [Kind; 3] = [Kind::VolumeLeases, Kind::Attachments, Kind::Claims];
 
 /// What time alone can change is looked at again after this.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// A node that is well and uses a volume no more, though its kubelet did not say that it ended its use, has given it
 /// back after this: kubelets that live end what the API has no pod for within seconds, and the longest graces in use
@@ -197,10 +197,9 @@ fn free(case: &Case<'_>, view: &View<'_>) -> Decision {
     if writers.len() > 1 {
         return case.hold(case.several(&writers));
     }
-    let first = |used: &Use<'_>| used.pods.iter().map(|pod| (pod.bound, pod.uid().clone())).min();
-    let chosen = users
-        .iter()
-        .min_by_key(|(node, used)| (!used.writes, !used.attachment, first(used), Arc::clone(&node.name)));
+    let chosen = users.iter().min_by_key(|(node, used)| {
+        (!used.writes, !used.attachment, first_bound(used), Arc::clone(&node.name))
+    });
     match chosen {
         Some((node, used)) => case.write(take(case, node, first_pod(used))),
         None => Decision::default(),
@@ -252,8 +251,7 @@ fn held(
             if free_at.is_some_and(|at| now >= at) {
                 return well(case, lease, node, view, now);
             }
-            let mut decision = refuse(case, lease, unproved(case, &holder.node, Doubt::OutOfService));
-            decision.holds.extend(waiting(case, holder, view));
+            let mut decision = doubted(case, lease, holder, Doubt::OutOfService, view);
             match free_at {
                 Some(at) => {
                     decision.holds.extend(unconfirmed(case, node, at, now).holds);
@@ -262,14 +260,9 @@ fn held(
                 None => decision,
             }
         }
-        Standing::Doubted(doubt) => {
-            let mut decision = refuse(case, lease, unproved(case, &holder.node, doubt));
-            decision.holds.extend(waiting(case, holder, view));
-            decision
-        }
+        Standing::Doubted(doubt) => doubted(case, lease, holder, doubt, view),
         Standing::Missing { unasked, until } => {
-            let mut decision = refuse(case, lease, unproved(case, &holder.node, Doubt::Missing));
-            decision.holds.extend(waiting(case, holder, view));
+            let mut decision = doubted(case, lease, holder, Doubt::Missing, view);
             if unasked {
                 decision.intents.push(Intent::Witness { node: Arc::clone(&holder.node) });
             }
@@ -287,10 +280,17 @@ fn held(
     }
 }
 
+/// Its holder may still write: nobody else may have it, and those who wait are told.
+fn doubted(case: &Case<'_>, lease: &VolumeLease, holder: &Holder, doubt: Doubt, view: &View<'_>) -> Decision {
+    let mut decision = refuse(case, lease, unproved(case, &holder.node, doubt));
+    decision.holds.extend(waiting(case, holder, view));
+    decision
+}
+
 /// The pods that were bound to other nodes before anybody could stop them.
 fn waiting(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Vec<(Subject, Hold)> {
     let elsewhere = view.users_of(case.name).filter(|pod| {
-        !is_over(pod) && !pod.running && pod.node.as_ref().is_some_and(|node| *node != holder.node)
+        !pod.is_over() && !pod.running && pod.node.as_ref().is_some_and(|node| *node != holder.node)
     });
     let why = format!("node {} took it, and nobody has proved that it writes no more", holder.node);
     elsewhere
@@ -312,15 +312,19 @@ fn elsewhere(case: &Case<'_>, holder: &Node, users: &[(&Node, Use<'_>)]) -> Opti
     Some(case.write(take(case, node, first_pod(used))))
 }
 
-/// The pod that was bound first.
+/// When the first pod was bound, and which one that is.
+fn first_bound(used: &Use<'_>) -> Option<(i64, Uid)> {
+    used.pods.iter().map(|pod| (pod.bound, pod.uid().clone())).min()
+}
+
 fn first_pod(used: &Use<'_>) -> Option<Uid> {
-    used.pods.iter().map(|pod| (pod.bound, pod.uid())).min().map(|(_, uid)| uid.clone())
+    first_bound(used).map(|(_, uid)| uid)
 }
 
 /// From when on a holder that is heard uses a volume no more: at once by its kubelet's word. `None`: it uses it.
 fn free_at(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now: Mono) -> Option<Mono> {
     let used = uses(case.name, case.volume, view).remove(&node.name).unwrap_or_default();
-    if !used.pods.is_empty() || mounts(node, case.volume) {
+    if !used.pods.is_empty() || node.mounts(case.volume) {
         return None;
     }
     let left = view.left(case.name, &node.name);

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use pod_safety_shared::authority::{Hold, Intent, Update, VolumeHold};
 use pod_safety_shared::cache::{Lookup, View};
@@ -13,12 +12,8 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
 use pod_safety_shared::model::{Held, Node, Pod, Sharing, Volume};
 
-use super::decide::Config;
+use super::decide::{Config, LOOK_AGAIN};
 use super::standing::{Holding, Standing};
-use super::uses::is_over;
-
-/// What time alone can change is looked at again after this.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Where a pod may go for one of its volumes.
 enum Way<'a> {
@@ -110,7 +105,7 @@ fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>) -> Result<Way<
         why: format!("pod {} is on its way to it", other.key),
     };
     let order = |pod: &Pod| (pod.created, pod.uid().clone());
-    let others = view.users_of(&volume.name).filter(|other| other.uid() != pod.uid() && !is_over(other));
+    let others = view.users_of(&volume.name).filter(|other| other.uid() != pod.uid() && !other.is_over());
     for other in others {
         let behind_us = other.deletion.is_some() || order(other) > order(pod);
         if !(other.gated && other.node.is_none() && behind_us) {
@@ -124,7 +119,7 @@ fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>) -> Result<Way<
 fn beside<'a>(pod: &Pod, volume: &Volume, node: &'a Node, view: &View<'a>) -> Result<Way<'a>, VolumeHold> {
     let sharers = view.users_of(&volume.name).any(|other| {
         other.uid() != pod.uid()
-            && !is_over(other)
+            && !other.is_over()
             && other.deletion.is_none()
             && other.node.as_deref() == Some(&*node.name)
     });

@@ -17,21 +17,11 @@ pub(super) struct Use<'a> {
     pub(super) pods: Vec<&'a Pod>,
 }
 
-/// Whether a pod uses its volumes no more: its kubelet reported the end of all that ran.
-pub(super) fn is_over(pod: &Pod) -> bool {
-    pod.phase.is_terminal() && !pod.running
-}
-
-pub(super) fn mounts(node: &Node, volume: Option<&Volume>) -> bool {
-    let unique = volume.and_then(|volume| volume.unique_name.as_ref());
-    unique.is_some_and(|unique| node.in_use.binary_search(unique).is_ok())
-}
-
 /// Whether a node that is heard has no more of a volume than an attachment, by its own word: a kubelet says what it
 /// uses before it does.
 pub(super) fn is_idle(node: &Node, used: &Use<'_>, volume: Option<&Volume>) -> bool {
     let says = volume.is_some_and(|volume| volume.unique_name.is_some());
-    says && node.readiness == Readiness::Ready && used.pods.is_empty() && !mounts(node, volume)
+    says && node.readiness == Readiness::Ready && used.pods.is_empty() && !node.mounts(volume)
 }
 
 /// Whether a node only waits for a volume: a kubelet says that it uses one before that is attached.
@@ -48,14 +38,14 @@ pub(super) fn uses<'a>(name: &str, volume: Option<&Volume>, view: &View<'a>) -> 
         used.attachment = true;
         used.writes |= attachment.attached;
     }
-    for pod in view.users_of(name).filter(|pod| !is_over(pod)) {
+    for pod in view.users_of(name).filter(|pod| !pod.is_over()) {
         if let Some(node) = &pod.node {
             uses.entry(Arc::clone(node)).or_default().pods.push(pod);
         }
     }
     for (node, used) in &mut uses {
         if let Lookup::Known(node) = view.node(node) {
-            used.writes |= mounts(node, volume) && !is_about_to(node, used);
+            used.writes |= node.mounts(volume) && !is_about_to(node, used);
         }
     }
     uses

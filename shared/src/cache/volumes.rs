@@ -188,16 +188,15 @@ impl Inner {
             }
         }
         let keys: BTreeSet<ClaimKey> = before.into_iter().chain(after).flat_map(claims_of).collect();
-        let over = |pod: &Pod| pod.phase.is_terminal() && !pod.running;
         for key in keys {
             if let Some(volume) = self.volumes.volume_of(&key).cloned() {
                 match (before, after) {
                     (Some(before), None) => {
                         if let Some(node) = &before.node {
-                            self.volumes.leaves(&volume, node, over(before), now);
+                            self.volumes.leaves(&volume, node, before.is_over(), now);
                         }
                     }
-                    (Some(before), Some(after)) if over(after) && !over(before) => {
+                    (Some(before), Some(after)) if after.is_over() && !before.is_over() => {
                         if let Some(node) = &after.node {
                             self.volumes.leaves(&volume, node, true, now);
                         }
@@ -224,14 +223,12 @@ impl Inner {
         let Some(name) = after.or(before).map(|node| Arc::clone(&node.name)) else { return };
         let held: Vec<Arc<str>> = self.volumes.held_by(&name).cloned().collect();
         for volume in held {
-            let unique = match self.volumes.volume(&volume) {
-                Some(Entry::Known(known)) => known.unique_name.clone(),
+            let known = match self.volumes.volume(&volume) {
+                Some(Entry::Known(known)) => Some(known),
                 Some(Entry::Undecodable(_)) | None => None,
             };
-            let mounts = |node: Option<&Node>| {
-                node.is_some_and(|node| unique.as_ref().is_some_and(|unique| node.in_use.contains(unique)))
-            };
-            if mounts(before) && after.is_some() && !mounts(after) {
+            let mounted = before.is_some_and(|node| node.mounts(known));
+            if mounted && after.is_some_and(|node| !node.mounts(known)) {
                 self.volumes.unmounted(&volume, &name, now);
             }
             self.tell_of_volume(&volume, tell);

@@ -162,6 +162,13 @@ impl Node {
         Some(Incarnation { name: self.name.to_string(), uid: self.uid.to_string(), boot_id })
     }
 
+    /// Whether its kubelet says that it has this volume mounted, or is about to.
+    #[must_use]
+    pub fn mounts(&self, volume: Option<&super::Volume>) -> bool {
+        let unique = volume.and_then(|volume| volume.unique_name.as_ref());
+        unique.is_some_and(|unique| self.in_use.binary_search(unique).is_ok())
+    }
+
     /// The taint that ends pods and says why the node is not ready; it may have both.
     pub fn lost_taints(&self) -> impl Iterator<Item = &Taint> {
         self.no_execute.iter().filter(|taint| matches!(&*taint.key, NOT_READY_TAINT | UNREACHABLE_TAINT))

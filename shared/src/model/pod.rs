@@ -146,6 +146,12 @@ impl Pod {
         &self.key.uid
     }
 
+    /// It uses its volumes no more: its kubelet reported the end of all that ran.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.phase.is_terminal() && !self.running
+    }
+
     /// Removed as far as anybody but the owners of its finalizers is concerned.
     #[must_use]
     pub fn waits_for_finalizers(&self) -> bool {

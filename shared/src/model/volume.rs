@@ -159,6 +159,18 @@ pub enum Held {
     Unreadable(Box<str>),
 }
 
+impl Held {
+    /// Reads `spec.holderIdentity`.
+    #[must_use]
+    pub fn parse(identity: &str) -> Self {
+        match Holder::parse(identity) {
+            Some(holder) => Self::By(holder),
+            None if identity.is_empty() => Self::Free,
+            None => Self::Unreadable(identity.into()),
+        }
+    }
+}
+
 /// The Lease of an exclusive volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeLease {

@@ -7,7 +7,7 @@ use super::super::object::{Identity, Object, ProjectError, Tell, Undecodable, id
 use super::super::table::{Entry, Table};
 use crate::clock::Mono;
 use crate::model::{
-    Attachment, HELD_LABEL, Held, Holder, Interner, Kind, Sharing, Uid, Volume, VolumeClaim, VolumeLease,
+    Attachment, HELD_LABEL, Held, Interner, Kind, Sharing, Uid, Volume, VolumeClaim, VolumeLease,
 };
 use crate::wire;
 
@@ -204,13 +204,6 @@ impl Object for Attachment {
     }
 }
 
-fn held(identity: Option<&str>) -> Held {
-    match identity {
-        None | Some("") => Held::Free,
-        Some(identity) => Holder::parse(identity).map_or_else(|| Held::Unreadable(identity.into()), Held::By),
-    }
-}
-
 impl Object for VolumeLease {
     type Wire = wire::Lease;
     type Kept = Self;
@@ -225,7 +218,7 @@ impl Object for VolumeLease {
             name: interner.intern(&name),
             uid,
             rv,
-            held: held(spec.holder_identity.as_deref()),
+            held: Held::parse(spec.holder_identity.as_deref().unwrap_or_default()),
             generation: spec.lease_transitions.unwrap_or(0),
             seen: now,
             refused_elsewhere: meta.labels.contains_key(HELD_LABEL),
