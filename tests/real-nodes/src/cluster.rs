@@ -11,6 +11,7 @@ use pod_safety_control_plane::rigs::{PASSWORD, Rigs};
 use pod_safety_control_plane::{
     Component, ControlPlane, Options, PodSafety, Program, chart, eventually, helm, seen,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::machine::{self, Machine};
@@ -24,7 +25,7 @@ const SWITCHES: &str = "127.0.0.1:8443";
 const FRESH: f64 = 1.5;
 
 /// Who keeps order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Way {
     /// kube-controller-manager alone.
     Plain,

@@ -3,7 +3,8 @@
 //! Three machines with kubelets, containers and cables of their own, on one Linux host, beside a real control plane; what goes
 //! wrong between them; and who really runs meanwhile.
 //!
-//! - `needs`: what this machine must allow; `scripts/world.sh`: namespaces in which nothing outlives the first process
+//! - `needs`: what this machine must allow; `scripts/world.sh`: namespaces in which nothing outlives the first process;
+//!   `beside`: one for each of the ways
 //! - `machine`: a machine, by `scripts/machine.sh`; `cluster` and `objects`: control plane, StatefulSet,
 //!   power switches, and who keeps order
 //! - `fault`: what goes wrong, and its repair; `scenario`: the table; `storm`: rounds by chance; `play`: one incident
@@ -13,6 +14,7 @@
 //! `docs/real-nodes.md` says what the table means.
 #![expect(clippy::disallowed_methods, reason = "it drives a real cluster in real time")]
 
+mod beside;
 mod cluster;
 mod fault;
 mod machine;
@@ -35,11 +37,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 
+use beside::{Part, say};
 use cluster::{Cluster, Way};
 use fault::Fault;
 use objects::IDENTITIES;
 use play::Finding;
-use report::Report;
 use scenario::{Outcome, Scenario};
 use storm::Chance;
 
@@ -70,12 +72,18 @@ struct Args {
     /// Also writes the table to this file
     #[arg(long)]
     table: Option<PathBuf>,
+    /// Only says what of this machine is missing, if anything is
+    #[arg(long)]
+    needs: bool,
     /// No cluster: two copies on one volume, which must be found
     #[arg(long)]
     planted: bool,
     /// A shell with kubectl in a cluster, in the first of the ways
     #[arg(long)]
     shell: bool,
+    /// Of one who plays several ways: plays this one, and prints what it found for a program
+    #[arg(long, hide = true)]
+    world: Option<Way>,
 }
 
 fn main() -> Result<ExitCode> {
@@ -84,7 +92,12 @@ fn main() -> Result<ExitCode> {
     if std::env::var_os(INSIDE).is_some() {
         return runtime.block_on(inside(&args));
     }
-    if let Some(missing) = needs::missing() {
+    let missing = needs::missing();
+    if args.needs {
+        write!(std::io::stdout(), "{}", missing.unwrap_or_default())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(missing) = missing {
         say(&format!("NOT RUN: needs {missing}"));
         return Ok(ExitCode::FAILURE);
     }
@@ -96,12 +109,22 @@ fn main() -> Result<ExitCode> {
     })?;
     let tools = Command::new(machine::scripts().join("tools.sh")).stderr(Stdio::inherit()).output()?;
     ensure!(tools.status.success(), "tools.sh failed ({})", tools.status);
-    let error = Command::new(machine::scripts().join("world.sh"))
-        .arg(String::from_utf8(tools.stdout)?.trim())
-        .arg(std::env::current_exe()?)
-        .args(std::env::args_os().skip(1))
-        .exec();
-    Err(error).context("entering the world")
+    let tools = PathBuf::from(String::from_utf8(tools.stdout)?.trim());
+    if args.planted || args.shell {
+        return Err(beside::world(&tools)?.exec()).context("entering the world");
+    }
+    let start = Instant::now();
+    let ways: Vec<_> = Way::ALL.into_iter().filter(|way| args.plays(*way)).collect();
+    let Part { report, wrong } = beside::play(&ways, &tools)?;
+    std::io::stdout().write_all(report.markdown().as_bytes())?;
+    if let Some(path) = &args.table {
+        std::fs::write(path, report.page()).with_context(|| format!("writing {}", path.display()))?;
+    }
+    for line in &wrong {
+        say(&format!("WRONG: {line}"));
+    }
+    say(&format!("{:.0} s, {} wrong", start.elapsed().as_secs_f64(), wrong.len()));
+    Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn inside(args: &Args) -> Result<ExitCode> {
@@ -117,18 +140,14 @@ async fn inside(args: &Args) -> Result<ExitCode> {
         Command::new("bash").env("KUBECONFIG", cluster.plane.admin_kubeconfig()).status()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut report = Report::default();
-    let played = play_all(args, &mut report).await;
+    let way = args.world.context("which way?")?;
+    let mut part = Part::default();
     // What was found before it failed is worth seeing.
-    std::io::stdout().write_all(report.markdown().as_bytes())?;
-    if let Some(path) = &args.table {
-        std::fs::write(path, report.page()).with_context(|| format!("writing {}", path.display()))?;
+    if let Err(error) = play(args, way, &mut part).await {
+        part.wrong.push(format!("{}: {error:#}", way.name()));
     }
-    for line in played.as_ref().into_iter().flatten() {
-        say(&format!("WRONG: {line}"));
-    }
-    let good = played?.is_empty();
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    part.print()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Everything here is in memory and goes with us.
@@ -142,70 +161,58 @@ async fn keep_logs(way: Way) -> Result<()> {
     Ok(())
 }
 
-/// Plays what was asked for; gives back what is not as it was promised.
-async fn play_all(args: &Args, report: &mut Report) -> Result<Vec<String>> {
-    let (mut wrong, start) = (Vec::new(), Instant::now());
-    for way in Way::ALL.into_iter().filter(|way| args.ways.contains(way)) {
-        let all = scenario::ALL.iter().filter(|scenario| args.has(scenario, way));
-        let all: Vec<_> = all.collect();
-        let rounds = if way == Way::Replace { args.rounds } else { 0 };
-        if all.is_empty() && rounds == 0 {
-            continue;
-        }
-        let started = Cluster::start(way).await;
-        if started.is_err() {
-            keep_logs(way).await?;
-        }
-        let mut cluster = started?;
-        say(&format!(
-            "{}: three nodes are Ready and write, {:.0} s after the beginning",
-            way.name(),
-            start.elapsed().as_secs_f64()
-        ));
-        let played = play_one_way(&mut cluster, args, &all, rounds, report).await;
-        // The logs go with their cluster.
-        if !played.as_ref().is_ok_and(Vec::is_empty) {
-            keep_logs(way).await?;
-        }
-        wrong.extend(played?);
+/// Plays what was asked for, in one way.
+async fn play(args: &Args, way: Way, part: &mut Part) -> Result<()> {
+    let start = Instant::now();
+    let started = Cluster::start(way).await;
+    if started.is_err() {
+        keep_logs(way).await?;
     }
-    say(&format!("{:.0} s, {} wrong", start.elapsed().as_secs_f64(), wrong.len()));
-    Ok(wrong)
+    let mut cluster = started?;
+    let after = start.elapsed().as_secs_f64();
+    say(&format!("{}: three nodes are Ready and write, {after:.0} s after the beginning", way.name()));
+    let played = play_in(&mut cluster, args, part).await;
+    // The logs go with their cluster.
+    if played.is_err() || !part.wrong.is_empty() {
+        keep_logs(way).await?;
+    }
+    played
 }
 
-async fn play_one_way(
-    cluster: &mut Cluster,
-    args: &Args,
-    scenarios: &[&'static Scenario],
-    rounds: usize,
-    report: &mut Report,
-) -> Result<Vec<String>> {
-    let mut wrong = Vec::new();
-    for scenario in scenarios {
-        wrong.extend(one(cluster, scenario, report).await?);
+async fn play_in(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()> {
+    for scenario in args.scenarios(cluster.way) {
+        one(cluster, scenario, part).await?;
     }
-    wrong.extend(storm(cluster, args.seed, rounds, report).await?);
-    Ok(wrong)
+    storm(cluster, args.seed, args.rounds_of(cluster.way), part).await
 }
 
 impl Args {
-    fn has(&self, scenario: &Scenario, way: Way) -> bool {
-        let named = self.only.is_empty() || self.only.iter().any(|part| scenario.name.contains(part));
-        named && !self.no_scenarios && (!self.short || scenario.short.contains(&way))
+    fn scenarios(&self, way: Way) -> impl Iterator<Item = &'static Scenario> {
+        let named = |scenario: &Scenario| {
+            self.only.is_empty() || self.only.iter().any(|part| scenario.name.contains(part))
+        };
+        scenario::ALL.iter().filter(move |scenario| {
+            named(scenario) && !self.no_scenarios && (!self.short || scenario.short.contains(&way))
+        })
+    }
+
+    fn rounds_of(&self, way: Way) -> usize {
+        if way == Way::Replace { self.rounds } else { 0 }
+    }
+
+    fn plays(&self, way: Way) -> bool {
+        self.ways.contains(&way) && (self.scenarios(way).next().is_some() || self.rounds_of(way) > 0)
     }
 }
 
-/// Plays it; gives back what is not as it was promised.
-async fn one(
-    cluster: &mut Cluster,
-    scenario: &'static Scenario,
-    report: &mut Report,
-) -> Result<Option<String>> {
+/// Plays it; what is not as it was promised is wrong.
+async fn one(cluster: &mut Cluster, scenario: &'static Scenario, part: &mut Part) -> Result<()> {
     let way = cluster.way;
     let name = format!("{}: {}", way.name(), scenario.name);
     let Some(finding) = played(cluster, &name, IDENTITIES[0], scenario.faults, scenario.lasts()).await?
     else {
-        return Ok(Some(format!("{name}: it could not be played to its end")));
+        part.wrong.push(format!("{name}: it could not be played to its end"));
+        return Ok(());
     };
     say(&format!("{name}: {}", report::cell(&finding)));
     for violation in &finding.violations {
@@ -215,11 +222,12 @@ async fn one(
         say(&format!("    {word}"));
     }
     let promised = scenario.outcomes[way as usize];
-    let kept = promised.contains(&finding.outcome);
-    let words = promised.iter().map(|one| one.word()).collect::<Vec<_>>().join(" or ");
-    let broken = format!("{}, {}: {}, not {words}", scenario.name, way.name(), finding.outcome.word());
-    report.add(scenario, way, finding);
-    Ok((!kept).then_some(broken))
+    if !promised.contains(&finding.outcome) {
+        let words = promised.iter().map(|one| one.word()).collect::<Vec<_>>().join(" or ");
+        part.wrong.push(format!("{name}: {}, not {words}", finding.outcome.word()));
+    }
+    part.report.add(scenario, way, finding);
+    Ok(())
 }
 
 /// `None`: it could not be played to its end, which is said; the next one finds a cluster that began anew.
@@ -242,9 +250,10 @@ async fn played(
     }
 }
 
-/// Rounds by chance; gives back those in which something was violated, or in which nobody said why nothing went on.
-async fn storm(cluster: &mut Cluster, seed: u64, rounds: usize, report: &mut Report) -> Result<Vec<String>> {
-    let (mut chance, mut wrong, mut counts) = (Chance::new(seed), Vec::new(), [0; 4]);
+/// Rounds by chance; wrong are those in which something was violated, or in which nobody said why nothing went on.
+async fn storm(cluster: &mut Cluster, seed: u64, rounds: usize, part: &mut Part) -> Result<()> {
+    let Part { report, wrong } = part;
+    let (mut chance, mut counts) = (Chance::new(seed), [0; 4]);
     for round in 1..=rounds {
         let identity = IDENTITIES[chance.below(IDENTITIES.len())];
         let faults = storm::draw(&mut chance);
@@ -272,10 +281,5 @@ async fn storm(cluster: &mut Cluster, seed: u64, rounds: usize, report: &mut Rep
         say(&line);
         report.rounds.push(line);
     }
-    Ok(wrong)
-}
-
-/// Tells the person who waits. When even that fails there is nobody to tell.
-fn say(line: &str) {
-    let _nobody = writeln!(std::io::stderr(), "real nodes: {line}");
+    Ok(())
 }

@@ -1,5 +1,5 @@
 //! What this machine must allow. Where something of this list is missing, nothing is run, and one line says so: `real nodes:
-//! NOT RUN: needs …`. That is a failure.
+//! NOT RUN: needs …`. That is a failure but for `make test`, which goes on and repeats the line at its end.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

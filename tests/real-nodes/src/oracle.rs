@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// One line of a volume's log. Lines are in the order in which they were written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Line {
@@ -45,7 +47,7 @@ pub(crate) struct Sighting {
 }
 
 /// What must not be, of one identity.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Violation {
     /// Two copies were alive for so long.
     TwoRan { identity: String, nodes: [String; 2], seconds: f64 },

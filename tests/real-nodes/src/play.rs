@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
 use crate::fault::Fault;
@@ -19,7 +20,7 @@ const STAYS: Duration = Duration::from_secs(6);
 pub(crate) const CALM: Duration = Duration::from_secs(100);
 
 /// What came of it.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Finding {
     pub(crate) outcome: Outcome,
     /// From the first fault until every identity was served again, if that was before the repair.

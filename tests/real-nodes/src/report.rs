@@ -3,17 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Serialize};
+
 use crate::cluster::Way;
 use crate::oracle::Violation;
 use crate::play::Finding;
-use crate::scenario::{Outcome, Scenario};
+use crate::scenario::{self, Outcome, Scenario};
 
 /// All that was found.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Report {
-    found: Vec<(&'static Scenario, BTreeMap<Way, Finding>)>,
+    found: Vec<Found>,
     /// Of rounds by chance.
     pub(crate) rounds: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Found {
+    scenario: String,
+    way: Way,
+    finding: Finding,
 }
 
 /// Above the table in its file.
@@ -24,12 +33,23 @@ Written by `make test-nodes-all`; [real-nodes.md](real-nodes.md) says how to rea
 ";
 
 impl Report {
-    pub(crate) fn add(&mut self, scenario: &'static Scenario, way: Way, finding: Finding) {
-        let at = self.found.iter().position(|(known, _)| known.name == scenario.name);
-        match at {
-            Some(at) => drop(self.found[at].1.insert(way, finding)),
-            None => self.found.push((scenario, BTreeMap::from([(way, finding)]))),
-        }
+    pub(crate) fn add(&mut self, scenario: &Scenario, way: Way, finding: Finding) {
+        self.found.push(Found { scenario: scenario.name.to_owned(), way, finding });
+    }
+
+    /// What was found in another world.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.found.extend(other.found);
+        self.rounds.extend(other.rounds);
+    }
+
+    /// In the order of the scenarios.
+    fn lines(&self) -> impl Iterator<Item = (&'static Scenario, BTreeMap<Way, &Finding>)> {
+        scenario::ALL.iter().filter_map(|scenario| {
+            let of_it = self.found.iter().filter(|found| found.scenario == scenario.name);
+            let ways: BTreeMap<_, _> = of_it.map(|found| (found.way, &found.finding)).collect();
+            (!ways.is_empty()).then_some((scenario, ways))
+        })
     }
 
     /// As a page of the documentation.
@@ -41,13 +61,14 @@ impl Report {
     pub(crate) fn markdown(&self) -> String {
         let mut text =
             "| scenario | asked by | plain | guard | replace |\n|---|---|---|---|---|\n".to_owned();
-        for (scenario, ways) in &self.found {
-            let cells = Way::ALL.map(|way| ways.get(&way).map_or_else(|| "–".to_owned(), cell));
+        for (scenario, ways) in self.lines() {
+            let cells =
+                Way::ALL.map(|way| ways.get(&way).map_or_else(|| "–".to_owned(), |finding| cell(finding)));
             let _infallible =
                 writeln!(text, "| {} | {} | {} |", scenario.name, scenario.of, cells.join(" | "));
         }
         text += "\n| scenario | way | what was seen and said |\n|---|---|---|\n";
-        for (scenario, ways) in &self.found {
+        for (scenario, ways) in self.lines() {
             for (way, finding) in ways {
                 let violations = finding.violations.iter().map(ToString::to_string);
                 let all: Vec<_> = violations.chain(finding.said.iter().cloned()).collect();

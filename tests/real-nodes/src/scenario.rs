@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::cluster::Way;
 use crate::fault::Fault::{self, *};
 use crate::machine::Service::{Containerd, Kubelet};
 
 /// What is to be expected of an incident, by the end of which there may have been a repair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     /// No identity goes without its pod for longer than a look.
     Undisturbed,
@@ -89,7 +91,7 @@ pub(crate) const ALL: &[Scenario] = &[
         faults: &[(0, PowerLost)],
         repaired_after: 60,
         outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[Way::Replace],
+        short: &[Way::Guard],
     },
     Scenario {
         name: "power lost, no switch answers, a person confirms",
@@ -161,7 +163,7 @@ pub(crate) const ALL: &[Scenario] = &[
         faults: &[(0, NotHeard)],
         repaired_after: 60,
         outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[Way::Replace],
+        short: &[Way::Guard],
     },
     Scenario {
         name: "one way: it does not hear",

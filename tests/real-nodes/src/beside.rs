@@ -1,0 +1,70 @@
+//! The ways beside each other: each is a program in a world of its own, which prints what it found; here it is put together.
+//!
+//! Incidents are mostly waited for, so three worlds take little longer than the slowest of them. A fourth would need more than
+//! the 128 instances of inotify that Linux gives out.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::Way;
+use crate::report::Report;
+
+/// What one world found.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Part {
+    pub(crate) report: Report,
+    /// What was not as it was promised.
+    pub(crate) wrong: Vec<String>,
+}
+
+impl Part {
+    /// For the one that asked.
+    pub(crate) fn print(&self) -> Result<()> {
+        Ok(serde_json::to_writer(std::io::stdout().lock(), self)?)
+    }
+}
+
+/// A world in which nothing outlives its first process, and that does not outlive us.
+pub(crate) fn world(tools: &Path) -> Result<Command> {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(crate::machine::scripts().join("world.sh"));
+    command.arg(tools).arg(std::env::current_exe()?).args(std::env::args_os().skip(1));
+    Ok(command)
+}
+
+/// Plays all ways. A world that ended before its time is part of what went wrong.
+pub(crate) fn play(ways: &[Way], tools: &Path) -> Result<Part> {
+    let worlds = ways.iter().map(|way| Ok((*way, begin(*way, tools)?))).collect::<Result<Vec<_>>>()?;
+    let mut all = Part::default();
+    for (way, child) in worlds {
+        match end(child) {
+            Ok(part) => {
+                all.report.join(part.report);
+                all.wrong.extend(part.wrong);
+            }
+            Err(error) => all.wrong.push(format!("{}: {error:#}", way.name())),
+        }
+    }
+    Ok(all)
+}
+
+fn begin(way: Way, tools: &Path) -> Result<Child> {
+    let mut command = world(tools)?;
+    command.args(["--world", way.name()]).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.spawn().context("entering the world")
+}
+
+fn end(child: Child) -> Result<Part> {
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "its world ended with {}; it says why above", output.status);
+    serde_json::from_slice(&output.stdout).context("what its world printed")
+}
+
+/// Tells the person who waits. When even that fails there is nobody to tell.
+pub(crate) fn say(line: &str) {
+    let _nobody = writeln!(std::io::stderr(), "real nodes: {line}");
+}
