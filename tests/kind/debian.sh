@@ -11,7 +11,7 @@ source "$here/state.sh"
 
 iptables=(iptables libip4tc2 libip6tc2 libxtables12 libmnl0 libnftnl11 libnfnetlink0 libnetfilter-conntrack3)
 host=(docker.io containerd runc tini libdevmapper1.02.1 debootstrap "${iptables[@]}")
-machine=(containerd runc tini libseccomp2 containernetworking-plugins "${iptables[@]}")
+machine=(containerd runc tini libseccomp2 libfaketime containernetworking-plugins "${iptables[@]}")
 # First what kind's own base image has, then what that gets elsewhere, then what a Rust program is linked with.
 root=(systemd dbus conntrack iptables nftables iproute2 ethtool util-linux mount kmod libseccomp2 e2fsprogs bash
     ca-certificates curl jq procps socat

@@ -41,7 +41,11 @@ impl Level {
 pub(super) fn start(format: Format, level: Level) {
     let filter =
         EnvFilter::new(format!("off,pod_safety={level},pod_safety_shared={level}", level = level.name()));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        // A line that cannot be written, to a disk that is full, is lost. To complain of it there is a panic.
+        .log_internal_errors(false);
     match format {
         Format::Text => lines
             .with_target(false)

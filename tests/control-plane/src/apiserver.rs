@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use crate::folder::Folder;
 use crate::pki::Pki;
 use crate::port::Port;
-use crate::{Error, Options, Program, tool};
+use crate::{Error, Options, Program, access, tool};
 
 /// A cold start takes 3 s; a machine that also compiles takes its time.
 const READY: Duration = Duration::from_secs(90);
@@ -17,17 +17,52 @@ const READY: Duration = Duration::from_secs(90);
 /// The API server makes these by itself, but after it calls itself ready.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-pub(crate) async fn start(
-    port: &Port,
-    etcd: &Port,
-    pki: &Pki,
-    options: &Options,
-    folder: &Arc<Folder>,
-) -> Result<Program, Error> {
-    let mut args = arguments(port, etcd, pki);
-    args.push(format!("--watch-cache={}", options.watch_cache));
-    args.extend(options.apiserver_args.iter().cloned());
-    Program::start("kube-apiserver", &tool("kube-apiserver").await?, args, [], folder.clone())
+/// One API server: where it is asked, and the program, unless it is dead.
+pub(crate) struct Server {
+    name: String,
+    pub(crate) port: Port,
+    /// Asks this one, whoever answers for all of them.
+    pub(crate) client: Client,
+    pub(crate) program: Option<Program>,
+}
+
+impl Server {
+    /// The first is `kube-apiserver`, another `kube-apiserver-1`.
+    pub(crate) async fn prepare(at: usize, pki: &Pki, folder: &Folder) -> Result<Self, Error> {
+        let name = if at == 0 { "kube-apiserver".to_owned() } else { format!("kube-apiserver-{at}") };
+        let (port, user) = (Port::reserve()?, format!("admin-of-{at}"));
+        let masters = ["system:masters"];
+        let kubeconfig = access::user_kubeconfig(pki, &port.url("https"), &folder.access(), &user, &masters)?;
+        Ok(Self { name, port, client: access::client(&kubeconfig).await?, program: None })
+    }
+
+    /// Starts it, if it does not run, and waits until it serves.
+    pub(crate) async fn start(
+        &mut self,
+        etcd: &Port,
+        pki: &Pki,
+        options: &Options,
+        folder: &Arc<Folder>,
+    ) -> Result<(), Error> {
+        if let Some(program) = &mut self.program
+            && program.exited()?.is_none()
+        {
+            return Ok(());
+        }
+        let mut args = arguments(&self.port, etcd, pki);
+        args.push(format!("--watch-cache={}", options.watch_cache));
+        args.extend(options.apiserver_args.iter().cloned());
+        let path = tool("kube-apiserver").await?;
+        let mut program = Program::start(&self.name, &path, args, [], folder.clone())?;
+        ready(&mut program, &self.client).await?;
+        self.program = Some(program);
+        Ok(())
+    }
+
+    /// Kills it, as a crash would.
+    pub(crate) fn kill(&mut self) -> Result<(), Error> {
+        self.program.take().map_or(Ok(()), |mut program| program.kill_9())
+    }
 }
 
 fn arguments(port: &Port, etcd: &Port, pki: &Pki) -> Vec<String> {
@@ -54,7 +89,7 @@ fn arguments(port: &Port, etcd: &Port, pki: &Pki) -> Vec<String> {
 }
 
 /// Waits for /readyz, which includes the built-in roles, and for the built-in namespaces.
-pub(crate) async fn ready(program: &mut Program, client: &Client) -> Result<(), Error> {
+async fn ready(program: &mut Program, client: &Client) -> Result<(), Error> {
     program.until("become ready", READY, async || healthy(client, "/readyz").await).await?;
     program
         .until("make its namespaces", READY, async || {

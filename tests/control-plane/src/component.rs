@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::ops::{Deref, DerefMut};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::Client;
@@ -133,6 +133,11 @@ impl ControlPlane {
     /// holds; only a restart, or a control plane without that cache, makes watches feel it.
     pub async fn compact(&self) -> Result<(), Error> {
         self.loader(&["compact"]).await.map(drop)
+    }
+
+    /// Where a program of this name writes its log.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.folder.log(name)
     }
 
     /// Starts any other program beside the control plane, with a log and an end like the others'. `name`

@@ -1,13 +1,16 @@
 //! The control plane as a whole: started, disturbed, taken down.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use kube::Client;
 
+use crate::apiserver::Server;
+use crate::balancer::{Balancer, Looks};
+use crate::etcd::{self, Member};
 use crate::folder::Folder;
 use crate::pki::Pki;
-use crate::port::Port;
-use crate::{Error, Program, access, apiserver, etcd};
+use crate::{Error, Program, access};
 
 /// How often a start is tried when a stranger takes one of our ports.
 const ATTEMPTS: u32 = 3;
@@ -23,31 +26,37 @@ pub struct Options {
     /// Whether etcd stores in memory (where there is `/dev/shm`). What it stores then counts against this
     /// machine's memory: not for tests that measure that.
     pub etcd_data_in_tmpfs: bool,
+    /// Where etcd's members speak to each other: as many members as addresses. Those of several must be addresses of this
+    /// machine outside loopback, each its own.
+    pub etcd_peers: Vec<IpAddr>,
+    /// How many API servers there are, no more than members: each asks the member of its number. Before several there is a
+    /// balancer, and whoever asks "the API server" asks by it.
+    pub apiservers: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { apiserver_args: Vec::new(), watch_cache: true, etcd_data_in_tmpfs: true }
+        Self {
+            apiserver_args: Vec::new(),
+            watch_cache: true,
+            etcd_data_in_tmpfs: true,
+            etcd_peers: vec![Ipv4Addr::LOCALHOST.into()],
+            apiservers: 1,
+        }
     }
 }
 
 /// A running control plane. Dropping it kills its programs and removes its files.
 pub struct ControlPlane {
     // Dropped in this order: nobody loses what it depends on.
-    apiserver: Option<Program>,
-    etcd: Program,
+    balancer: Option<Balancer>,
+    looks: Looks,
+    apiservers: Vec<Server>,
+    etcd: Vec<Member>,
     pub(crate) admin: Client,
     pub(crate) pki: Pki,
     pub(crate) folder: Arc<Folder>,
     options: Options,
-    ports: Ports,
-}
-
-struct Ports {
-    api: Port,
-    etcd: Port,
-    /// etcd insists on it, though it is alone.
-    peer: Port,
 }
 
 impl ControlPlane {
@@ -64,35 +73,43 @@ impl ControlPlane {
 
     async fn attempt(options: &Options) -> Result<Self, Error> {
         let folder = Arc::new(Folder::create(options.etcd_data_in_tmpfs)?);
-        let ports = Ports { api: Port::reserve()?, etcd: Port::reserve()?, peer: Port::reserve()? };
         let pki = Pki::create(folder.pki())?;
-        let (url, masters) = (ports.api.url("https"), ["system:masters"]);
+        let members = options.etcd_peers.iter().enumerate();
+        let etcd: Result<Vec<_>, Error> = members.map(|(at, peer)| Member::prepare(at, *peer)).collect();
+        let mut etcd = etcd?;
+        let mut apiservers = Vec::new();
+        for at in 0..options.apiservers {
+            apiservers.push(Server::prepare(at, &pki, &folder).await?);
+        }
+        // One alone is asked by nobody but those who need it.
+        let several = if apiservers.len() > 1 { &*apiservers } else { &[] };
+        let looks = Looks::begin(several.iter().map(|server| (server.port.number(), server.client.clone())));
+        let balancer =
+            if several.is_empty() { None } else { Some(Balancer::open(&looks, Ipv4Addr::LOCALHOST).await?) };
+        let url = url(balancer.as_ref(), &apiservers);
+        let masters = ["system:masters"];
         let kubeconfig = access::user_kubeconfig(&pki, &url, &folder.access(), "admin", &masters)?;
         let admin = access::client(&kubeconfig).await?;
-        let etcd = etcd::start(&ports.etcd, &ports.peer, &folder).await?;
+        etcd::start(&mut etcd, &folder).await?;
         let options = options.clone();
-        let mut plane = Self { apiserver: None, etcd, admin, pki, folder, options, ports };
+        let mut plane = Self { balancer, looks, apiservers, etcd, admin, pki, folder, options };
         plane.start_apiserver().await?;
         Ok(plane)
     }
 
-    /// Starts kube-apiserver, if it does not run, on the same port and with the same keys as before.
+    /// Starts each kube-apiserver that does not run, on the same port and with the same keys as before.
     pub async fn start_apiserver(&mut self) -> Result<(), Error> {
-        if let Some(program) = &mut self.apiserver
-            && program.exited()?.is_none()
-        {
-            return Ok(());
+        let members = self.etcd.iter().map(|member| &member.client);
+        for (server, etcd) in self.apiservers.iter_mut().zip(members) {
+            server.start(etcd, &self.pki, &self.options, &self.folder).await?;
         }
-        let (ports, pki, folder) = (&self.ports, &self.pki, &self.folder);
-        let mut program = apiserver::start(&ports.api, &ports.etcd, pki, &self.options, folder).await?;
-        apiserver::ready(&mut program, &self.admin).await?;
-        self.apiserver = Some(program);
         Ok(())
     }
 
-    /// Kills kube-apiserver, as a crash would: no watch is closed properly, no answer is finished.
+    /// Kills kube-apiserver, as a crash would: no watch is closed properly, no answer is finished. All of them, if there are
+    /// several.
     pub fn stop_apiserver(&mut self) -> Result<(), Error> {
-        self.apiserver.take().map_or(Ok(()), |mut program| program.kill_9())
+        self.apiservers.iter_mut().try_for_each(Server::kill)
     }
 
     /// Kills kube-apiserver and starts it again.
@@ -101,25 +118,45 @@ impl ControlPlane {
         self.start_apiserver().await
     }
 
-    /// kube-apiserver, to pause or to measure it; `None` while it is stopped.
+    /// kube-apiserver, to pause or to measure it; `None` while it is stopped. The first, if there are several.
     pub fn apiserver(&mut self) -> Option<&mut Program> {
-        self.apiserver.as_mut()
+        self.apiserver_of(0)
     }
 
-    /// etcd, to pause or to measure it.
-    pub fn etcd(&mut self) -> &mut Program {
-        &mut self.etcd
+    /// The kube-apiserver of this number.
+    pub fn apiserver_of(&mut self, at: usize) -> Option<&mut Program> {
+        self.apiservers.get_mut(at)?.program.as_mut()
     }
 
-    /// Where the API server listens.
+    /// The member of etcd of this number, to pause or to kill it.
+    pub fn etcd_of(&mut self, at: usize) -> Option<&mut Program> {
+        self.etcd.get_mut(at)?.program.as_mut()
+    }
+
+    /// Starts each member of etcd that does not run.
+    pub async fn start_etcd(&mut self) -> Result<(), Error> {
+        etcd::start(&mut self.etcd, &self.folder).await
+    }
+
+    /// Another way to the API servers, for whoever is to have one of its own.
+    pub async fn balancer(&self, address: Ipv4Addr) -> Result<Balancer, Error> {
+        Balancer::open(&self.looks, address).await
+    }
+
+    /// Where the API server listens, or what stands before several.
     pub fn url(&self) -> String {
-        self.ports.api.url("https")
+        url(self.balancer.as_ref(), &self.apiservers)
     }
 
-    /// Where etcd listens.
+    /// Where etcd listens; its first member, if there are several.
     pub fn etcd_url(&self) -> String {
-        self.ports.etcd.url("http")
+        self.etcd.first().map(|member| member.client.url("http")).unwrap_or_default()
     }
+}
+
+fn url(balancer: Option<&Balancer>, servers: &[Server]) -> String {
+    let first = || servers.first().map(|server| server.port.url("https")).unwrap_or_default();
+    balancer.map_or_else(first, Balancer::url)
 }
 
 impl Drop for ControlPlane {

@@ -1,5 +1,6 @@
-//! Starts etcd.
+//! Starts etcd: one member, or several that agree with each other.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,26 +15,68 @@ const READY: Duration = Duration::from_secs(30);
 /// Room for some hundred thousand pods; etcd's own default stops writes at 2 GiB.
 const QUOTA_BYTES: u64 = 8 << 30;
 
-pub(crate) async fn start(client: &Port, peer: &Port, folder: &Arc<Folder>) -> Result<Program, Error> {
-    let (client_url, peer_url) = (client.url("http"), peer.url("http"));
-    let args = [
-        "--name=etcd".to_owned(),
-        format!("--data-dir={}", folder.data().display()),
-        format!("--listen-client-urls={client_url}"),
-        format!("--advertise-client-urls={client_url}"),
-        format!("--listen-peer-urls={peer_url}"),
-        format!("--initial-advertise-peer-urls={peer_url}"),
-        format!("--initial-cluster=etcd={peer_url}"),
-        format!("--quota-backend-bytes={QUOTA_BYTES}"),
-        // The machine does not lose power during a test, and waiting for the disk hides our own times.
-        "--unsafe-no-fsync".to_owned(),
-        "--log-level=warn".to_owned(),
-    ];
-    let mut etcd = Program::start("etcd", &tool("etcd").await?, args, [], folder.clone())?;
-    etcd.until("listen", READY, async || {
-        let address = (std::net::Ipv4Addr::LOCALHOST, client.number());
-        TcpStream::connect(address).await.map(drop).map_err(|error| error.to_string())
-    })
-    .await?;
-    Ok(etcd)
+/// A member: where it is asked, where the others speak to it, and the program, unless it is dead.
+pub(crate) struct Member {
+    name: String,
+    pub(crate) client: Port,
+    peer: String,
+    /// It insists on one, though it may be alone.
+    _peer: Port,
+    pub(crate) program: Option<Program>,
+}
+
+impl Member {
+    /// The first is `etcd`, another `etcd-1`; others speak to it at this address.
+    pub(crate) fn prepare(at: usize, address: IpAddr) -> Result<Self, Error> {
+        let name = if at == 0 { "etcd".to_owned() } else { format!("etcd-{at}") };
+        let (client, port) = (Port::reserve()?, Port::reserve()?);
+        let peer = format!("http://{address}:{}", port.number());
+        Ok(Self { name, client, peer, _peer: port, program: None })
+    }
+
+    async fn start(&mut self, cluster: &str, folder: &Arc<Folder>) -> Result<(), Error> {
+        let client = self.client.url("http");
+        let mut args = vec![
+            format!("--name={}", self.name),
+            format!("--data-dir={}", folder.data().join(&self.name).display()),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={}", self.peer),
+            format!("--initial-advertise-peer-urls={}", self.peer),
+            format!("--initial-cluster={cluster}"),
+            format!("--quota-backend-bytes={QUOTA_BYTES}"),
+            // The machine does not lose power during a test, and waiting for the disk hides our own times.
+            "--unsafe-no-fsync".to_owned(),
+            "--log-level=warn".to_owned(),
+        ];
+        if cluster.contains(',') {
+            // So that packets between two members can be told by their addresses, whoever began.
+            args.push("--feature-gates=SetMemberLocalAddr=true".to_owned());
+        }
+        let program = Program::start(&self.name, &tool("etcd").await?, args, [], folder.clone())?;
+        self.program = Some(program);
+        Ok(())
+    }
+}
+
+/// Starts those that do not run, with what they had stored, and waits until each listens, which it does when a majority has
+/// a leader.
+pub(crate) async fn start(members: &mut [Member], folder: &Arc<Folder>) -> Result<(), Error> {
+    let all: Vec<_> = members.iter().map(|member| format!("{}={}", member.name, member.peer)).collect();
+    let cluster = all.join(",");
+    for member in &mut *members {
+        let runs = member.program.as_mut().map(Program::exited).transpose()?.is_some_and(|end| end.is_none());
+        if !runs {
+            member.start(&cluster, folder).await?;
+        }
+    }
+    for member in members {
+        let address = (std::net::Ipv4Addr::LOCALHOST, member.client.number());
+        if let Some(program) = &mut member.program {
+            let listens =
+                async || TcpStream::connect(address).await.map(drop).map_err(|error| error.to_string());
+            program.until("listen", READY, listens).await?;
+        }
+    }
+    Ok(())
 }

@@ -46,6 +46,11 @@ impl Folder {
         self.path.join("logs")
     }
 
+    /// Of one program.
+    pub(crate) fn log(&self, program: &str) -> PathBuf {
+        self.logs().join(format!("{program}.log"))
+    }
+
     pub(crate) fn pki(&self) -> PathBuf {
         self.path.join("pki")
     }

@@ -11,6 +11,7 @@
 //! ```
 //!
 //! - [`ControlPlane`]: start it; stop, restart, pause its API server; compact its history, spoil what it stores
+//! - [`Balancer`]: a way to several API servers, that looks which is ready, or is told
 //! - [`Program`]: one child process: its log, its signals, what it has used
 //! - [`PodSafety`]: the program under test, under its own service account, and its admin server
 //! - [`Relay`]: a road to the API server that a test can block; [`AuditLog`]: what somebody asked of it
@@ -35,6 +36,7 @@
 mod access;
 mod apiserver;
 mod audit;
+mod balancer;
 pub mod budgets;
 mod command;
 mod component;
@@ -62,6 +64,7 @@ mod usage;
 pub mod workloads;
 
 pub use audit::{AuditEntry, AuditLog};
+pub use balancer::Balancer;
 pub use command::Output;
 pub use component::Component;
 pub use control_plane::{ControlPlane, Options};

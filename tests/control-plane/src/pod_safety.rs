@@ -59,6 +59,20 @@ impl ControlPlane {
     where
         A: IntoIterator<Item: AsRef<OsStr>>,
     {
+        self.pod_safety_with(name, kubeconfig, args, &[]).await
+    }
+
+    /// The same, with more in its environment.
+    pub async fn pod_safety_with<A>(
+        &self,
+        name: &str,
+        kubeconfig: &Path,
+        args: A,
+        env: &[(&str, &str)],
+    ) -> Result<PodSafety, Error>
+    where
+        A: IntoIterator<Item: AsRef<OsStr>>,
+    {
         let port = Port::reserve()?;
         let mut all = vec!["run".into(), "--kubeconfig".into(), kubeconfig.as_os_str().to_owned()];
         all.push(format!("--admin-address={}:{}", Ipv4Addr::LOCALHOST, port.number()).into());
@@ -68,7 +82,7 @@ impl ControlPlane {
         let said: Vec<String> = args.iter().map(|arg| flag(arg)).collect();
         all.extend(QUICK.iter().filter(|quick| !said.contains(&flag(quick.as_ref()))).map(Into::into));
         all.extend(args);
-        let program = self.program(name, &binary().await?, all, &[])?;
+        let program = self.program(name, &binary().await?, all, env)?;
         Ok(PodSafety { program, port })
     }
 

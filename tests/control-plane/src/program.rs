@@ -39,7 +39,7 @@ impl Program {
         A: IntoIterator<Item: AsRef<OsStr>>,
         V: IntoIterator<Item = (String, String)>,
     {
-        let log = folder.logs().join(format!("{name}.log"));
+        let log = folder.log(name);
         let file = File::options().create(true).append(true).open(&log).map_err(Error::file("open", &log))?;
         let copy = file.try_clone().map_err(Error::file("open", &log))?;
         let mut command = spawner::command(path);

@@ -108,15 +108,24 @@ impl Rigs {
 
     /// A management controller that speaks IPMI over UDP, for one machine, which is on.
     pub async fn ipmi(&self, node: &str) -> Result<Ipmi, Error> {
-        let port = Port::reserve()?;
-        let state = self.file(&format!("ipmi-{node}-{}", port.number()));
+        let state = self.file(&format!("ipmi-{node}"));
         std::fs::create_dir_all(&state).map_err(Error::file("create", &state))?;
         let (power, switch) = (state.join("power"), state.join("switch"));
         pki::write(&power, "1\n")?;
         pki::write(&switch, SWITCH)?;
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&switch, executable).map_err(Error::file("make executable", &switch))?;
-        pki::write(&state.join("lan.conf"), &lan_config(&switch, port.number()))?;
+        let controller = self.ipmi_by(node, &switch.display().to_string()).await?;
+        Ok(Ipmi { controller, power })
+    }
+
+    /// The same, for a machine whose power is elsewhere. The command looks and switches: `… 0x20 get power`, which prints
+    /// `power:1` or `power:0`, and `… 0x20 set power 0`.
+    pub async fn ipmi_by(&self, node: &str, command: &str) -> Result<Controller, Error> {
+        let port = Port::reserve()?;
+        let state = self.file(&format!("ipmi-{node}-{}", port.number()));
+        std::fs::create_dir_all(&state).map_err(Error::file("create", &state))?;
+        pki::write(&state.join("lan.conf"), &lan_config(command, port.number()))?;
         pki::write(&state.join("machine.emu"), MACHINE)?;
         let argument = |flag: &str, name: &str| [flag.to_owned(), state.join(name).display().to_string()];
         let args = [argument("-c", "lan.conf"), argument("-f", "machine.emu"), argument("-s", "state")];
@@ -126,7 +135,7 @@ impl Rigs {
         let mut program = Program::start(&name, &path, args, [], self.folder.clone())?;
         let ready = async || self.ipmi_answers(port.number()).await;
         program.until("answer", STARTS_WITHIN, ready).await?;
-        Ok(Ipmi { _program: program, port, power })
+        Ok(Controller { _program: program, port })
     }
 
     async fn ipmi_answers(&self, port: u16) -> Result<(), String> {
@@ -165,16 +174,28 @@ impl Redfish {
 }
 
 /// A running IPMI controller. Dropping it ends it.
-pub struct Ipmi {
+pub struct Controller {
     _program: Program,
     port: Port,
+}
+
+impl Controller {
+    /// Where it listens on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+}
+
+/// An IPMI controller and the machine that it switches, a file.
+pub struct Ipmi {
+    controller: Controller,
     power: PathBuf,
 }
 
 impl Ipmi {
     /// Where it listens on 127.0.0.1.
     pub fn port(&self) -> u16 {
-        self.port.number()
+        self.controller.port()
     }
 
     /// The file that holds 1 while the machine is on: a test can be the machine that looks at it.
@@ -236,7 +257,7 @@ mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02
 mc_enable 0x20
 ";
 
-fn lan_config(switch: &Path, port: u16) -> String {
+fn lan_config(switch: &str, port: u16) -> String {
     format!(
         "name \"rig\"
 set_working_mc 0x20
@@ -246,10 +267,9 @@ set_working_mc 0x20
     allowed_auths_admin none md2 md5 straight
     guid a123456789abcdefa123456789abcdef
   endlan
-  chassis_control \"{} 0x20\"
+  chassis_control \"{switch} 0x20\"
   user 1 true \"\" \"test\" user 10 none md2 md5 straight
   user 2 true \"{USER}\" \"{PASSWORD}\" admin 10 none md2 md5 straight
-",
-        switch.display()
+"
     )
 }

@@ -12,11 +12,6 @@ command=$1 number=$2
 name=n$number
 folder=/run/machines/$name
 group=$REAL_NODES_CGROUP/$name
-root=$REAL_NODES_TOOLS/root
-export PATH=$root/usr/bin:$root/usr/sbin:$PATH
-libraries=$(uname -m)-linux-gnu
-export XTABLES_LIBDIR=$root/usr/lib/$libraries/xtables
-export LD_LIBRARY_PATH=$root/lib/$libraries:$root/usr/lib/$libraries
 
 # The first process of the machine, if it is on.
 first() {

@@ -36,10 +36,12 @@ done
 prepare='
 mount -t tmpfs -o size=4g,mode=755 tmpfs /run
 mount -t tmpfs tmpfs /dev/shm
-mkdir -p /run/scratch /run/volumes /run/machines /run/netns
+mkdir -p /run/scratch /run/volumes /run/machines /run/netns /run/ours
+mount -t tmpfs -o size=16m tmpfs /run/ours
 ip link set lo up
 ip link add switch type bridge
 ip address add '$network'.1/24 dev switch
+for member in 2 3 4; do ip address add '$network'.$member/32 dev switch; done
 ip link set switch up
 exec "$@"'
 # unshare does not mind being asked to end. Whoever asks us, asks for the end of all; and if we are killed, it is too.

@@ -1,5 +1,6 @@
 //! A control plane, three machines, a StatefulSet of three, a power switch, and who keeps order: one of three ways.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,15 +8,16 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client};
-use pod_safety_control_plane::rigs::{PASSWORD, Rigs};
-use pod_safety_control_plane::{
-    Component, ControlPlane, Options, PodSafety, Program, chart, eventually, helm, seen,
-};
+use pod_safety_control_plane::rigs::{Controller, PASSWORD, Rigs};
+use pod_safety_control_plane::{Balancer, Component, ControlPlane, Program, chart, eventually, helm, seen};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::machine::{self, Machine};
 use crate::objects::{self, IDENTITIES, NAMESPACE};
+use crate::ours::Replica;
+use crate::plane;
+use crate::slow::Slow;
 use crate::watch::{self, Watch};
 
 const SOON: Duration = Duration::from_secs(90);
@@ -59,28 +61,36 @@ impl Way {
 pub(crate) struct Cluster {
     pub(crate) way: Way,
     // Dropped in this order: who depends on another goes first.
-    pub(crate) ours: Vec<PodSafety>,
+    pub(crate) ours: Vec<Replica>,
     pub(crate) kcm: Option<Component>,
     _scheduler: Component,
+    /// By which machines reach an API server.
+    pub(crate) ways: BTreeMap<Machine, Balancer>,
+    /// Cables that take their time.
+    pub(crate) slow: Vec<Slow>,
     pub(crate) plane: ControlPlane,
     /// The power switches, as a Redfish service.
     pub(crate) switches: Program,
-    rigs: Rigs,
-    account: Option<PathBuf>,
+    /// The same switches by IPMI, while that is how they are asked.
+    controllers: Vec<Controller>,
+    pub(crate) rigs: Rigs,
+    pub(crate) account: Option<PathBuf>,
     pub(crate) watch: Watch,
 }
 
 impl Cluster {
     /// All three nodes are Ready, and all three identities write.
     pub(crate) async fn start(way: Way) -> Result<Self> {
-        let apiserver_args = vec!["--bind-address=0.0.0.0".to_owned()];
-        let plane = ControlPlane::start(Options { apiserver_args, ..Options::default() }).await?;
+        let plane = plane::start().await?;
         let scheduler = plane.kube_scheduler(&[]).await?;
         let kcm = start_kcm(&plane, way).await?;
+        let mut ways = BTreeMap::new();
         for machine in Machine::ALL {
+            let way = plane.balancer(machine::CONTROL_PLANE).await?;
             machine.off().await?;
-            machine.prepare(&plane)?;
+            machine.prepare(&plane, &way)?;
             machine.on().await?;
+            ways.insert(machine, way);
         }
         let systems = systems(&plane.admin()).await?;
         let rigs = Rigs::new().await?;
@@ -94,8 +104,11 @@ impl Cluster {
             ours: Vec::new(),
             kcm: Some(kcm),
             _scheduler: scheduler,
+            ways,
+            slow: Vec::new(),
             plane,
             switches,
+            controllers: Vec::new(),
             rigs,
             account,
             watch: Watch::begin(),
@@ -109,7 +122,9 @@ impl Cluster {
             cluster.ours.first_mut().context("none of ours")?.leads().await?;
         }
         cluster.plane.namespace(NAMESPACE).await?;
-        cluster.apply(&objects::stateful_set()).await?;
+        for set in objects::stateful_sets() {
+            cluster.apply(&set).await?;
+        }
         cluster.until_calm(SOON).await?;
         Ok(cluster)
     }
@@ -121,29 +136,30 @@ impl Cluster {
         Ok(())
     }
 
-    /// One replica more.
-    pub(crate) async fn start_ours(&mut self) -> Result<()> {
-        let Some(account) = &self.account else { return Ok(()) };
-        let args = [
-            format!("--mode={}", self.way.name()),
-            "--controllers=pod-gc,disruption,node-lifecycle,taint-eviction,fencing".to_owned(),
-            "--node-monitor-grace-period=8s".to_owned(),
-        ];
-        let name = format!("pod-safety-{}", self.ours.len());
-        let mut ours = self.plane.pod_safety(&name, account, args).await?;
-        ours.ready().await?;
-        self.ours.push(ours);
-        Ok(())
-    }
-
     /// The power of each node, by the system of this name.
-    pub(crate) async fn device(&self, system: &str) -> Result<()> {
+    pub(crate) async fn device(&mut self, system: &str) -> Result<()> {
         let device = objects::device(SWITCHES, &self.rigs.authority()?, system);
         // One that was found to lie is trusted again only as a new object.
         let delete = ["delete", "fencedevice", "bmc", "-n", "pod-safety", "--ignore-not-found"];
         self.plane.kubectl(&delete).await?.text()?;
         self.apply(&objects::secret()).await?;
+        self.controllers.clear();
         self.apply(&device).await
+    }
+
+    /// The same power, by IPMI and a fence agent.
+    pub(crate) async fn device_by_ipmi(&mut self) -> Result<()> {
+        let chassis = machine::scripts().join("chassis.sh");
+        let mut ports = Vec::new();
+        for machine in Machine::ALL {
+            let command = format!("{} {}", chassis.display(), machine.name());
+            let controller = self.rigs.ipmi_by(&machine.name(), &command).await?;
+            ports.push((machine.name(), controller.port()));
+            self.controllers.push(controller);
+        }
+        let delete = ["delete", "fencedevice", "bmc", "-n", "pod-safety"];
+        self.plane.kubectl(&delete).await?.text()?;
+        self.apply(&objects::device_by_ipmi(&ports)).await
     }
 
     pub(crate) async fn apply(&self, object: &Value) -> Result<()> {

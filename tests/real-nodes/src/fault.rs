@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use pod_safety_control_plane::{eventually, observe, seen};
 
 use crate::cluster::Cluster;
 use crate::machine::{Machine, Service, Way as Direction};
 use crate::objects::NAMESPACE;
+use crate::ours;
+use crate::plane::Does;
 
 /// While it is there, scripts/switch.sh lies.
 const LIES: &str = "/run/lies";
@@ -38,14 +40,28 @@ pub(crate) enum Fault {
     /// So many of a hundred packets are lost, both ways.
     Lossy(u8),
     NothingLost,
+    /// Each of its packets takes so many milliseconds, each way.
+    Slow(u32),
     /// It and the other machines do not hear each other.
     PeersLost,
     /// Its connections are closed.
     Reset,
+    /// All of them.
     ApiServerKilled,
     ApiServerStarted,
+    /// All members.
     EtcdPaused,
     EtcdResumed,
+    /// The API server of this number.
+    Server(usize, Does),
+    /// The member of etcd of this number, which only the API server of this number asks.
+    Member(usize, Does),
+    /// It and the other members do not hear each other.
+    MemberCut(usize),
+    /// Its kubelet speaks to this API server, whatever becomes of that.
+    Pinned(usize),
+    /// So does the replica of ours that leads.
+    OursPinned(usize),
     KcmKilled,
     KcmStarted,
     /// The replica of ours that leads.
@@ -53,12 +69,20 @@ pub(crate) enum Fault {
     OursStarted,
     OursPaused,
     OursResumed,
+    /// Ours begin anew, and the clock of the one that leads shows this, in libfaketime's words.
+    OursClock(&'static str),
+    /// From now on it shows this.
+    OursClockSet(&'static str),
+    /// The file system of ours' logs has no room.
+    OursLogFull,
     SwitchSilent,
     SwitchAnswers,
     /// It says that it has switched, and has not.
     SwitchLies,
     /// Our device names the system of another machine.
     SwitchOfAnother,
+    /// Our device speaks IPMI, by a fence agent.
+    SwitchByIpmi,
     /// When the pod is asked to end and does not: `kubectl delete pod --force`.
     ForcedByScript,
     /// At that time: the taint out-of-service, though nobody looked whether it is off.
@@ -78,6 +102,11 @@ async fn lose_peers(victim: Machine) -> Result<()> {
     Ok(())
 }
 
+async fn reboot(machine: Machine) -> Result<()> {
+    machine.off().await?;
+    machine.on().await
+}
+
 impl Cluster {
     /// Does it. What somebody was answered is worth a word.
     pub(crate) async fn strike(
@@ -91,10 +120,7 @@ impl Cluster {
             Fault::CablePlugged => victim.cable(true).await?,
             Fault::AnotherCablePulled => another(victim)?.cable(false).await?,
             Fault::PowerLost => victim.off().await?,
-            Fault::Rebooted => {
-                victim.off().await?;
-                victim.on().await?;
-            }
+            Fault::Rebooted => reboot(victim).await?,
             Fault::Frozen => victim.freeze().await?,
             Fault::Thawed => victim.thaw().await?,
             Fault::Killed(service) => victim.kill(service).await?,
@@ -108,29 +134,35 @@ impl Cluster {
                 victim.lose(Direction::In, percent).await?;
             }
             Fault::NothingLost => victim.lose_nothing().await?,
+            Fault::Slow(milliseconds) => self.slow(victim, milliseconds).await?,
             Fault::PeersLost => lose_peers(victim).await?,
             Fault::Reset => victim.reset().await?,
-            Fault::ApiServerKilled => self.plane.stop_apiserver()?,
-            Fault::ApiServerStarted => self.plane.start_apiserver().await?,
-            Fault::EtcdPaused => self.plane.etcd().pause()?,
-            Fault::EtcdResumed => self.plane.etcd().resume()?,
-            Fault::KcmKilled => drop(self.kcm.take()),
-            Fault::KcmStarted => self.start_kcm().await?,
-            Fault::OursKilled => drop(self.leader().await?.map(|at| self.ours.remove(at))),
-            Fault::OursStarted => self.start_ours().await?,
-            Fault::OursPaused => {
-                if let Some(at) = self.leader().await? {
-                    self.ours[at].pause()?;
-                }
-            }
-            Fault::OursResumed => self.ours.iter_mut().try_for_each(|ours| ours.resume())?,
+            Fault::ApiServerKilled
+            | Fault::ApiServerStarted
+            | Fault::EtcdPaused
+            | Fault::EtcdResumed
+            | Fault::Server(..)
+            | Fault::Member(..)
+            | Fault::MemberCut(_)
+            | Fault::Pinned(_)
+            | Fault::KcmKilled
+            | Fault::KcmStarted => self.strike_plane(fault, victim).await?,
+            Fault::OursPinned(_)
+            | Fault::OursKilled
+            | Fault::OursStarted
+            | Fault::OursPaused
+            | Fault::OursResumed
+            | Fault::OursClock(_)
+            | Fault::OursClockSet(_)
+            | Fault::OursLogFull => self.strike_ours(fault).await?,
             Fault::SwitchSilent => self.switches.pause()?,
             Fault::SwitchAnswers => self.switches.resume()?,
             Fault::SwitchLies => std::fs::create_dir_all(LIES)?,
             Fault::SwitchOfAnother if !self.ours.is_empty() => {
                 self.device(&another(victim)?.name()).await?;
             }
-            Fault::SwitchOfAnother => {}
+            Fault::SwitchByIpmi if !self.ours.is_empty() => self.device_by_ipmi().await?,
+            Fault::SwitchOfAnother | Fault::SwitchByIpmi => {}
             Fault::ForcedByScript | Fault::TaintedByHand | Fault::NodeDeleted => {
                 if !self.is_asked_to_end(identity).await {
                     return Ok(Some(format!("nobody asked {identity} to end, so nothing was done by hand")));
@@ -141,6 +173,46 @@ impl Cluster {
             Fault::Confirmed => return self.by_hand(fault, victim, identity).await,
         }
         Ok(None)
+    }
+
+    async fn strike_plane(&mut self, fault: Fault, victim: Machine) -> Result<()> {
+        match fault {
+            Fault::ApiServerKilled => self.plane.stop_apiserver()?,
+            Fault::ApiServerStarted => self.plane.start_apiserver().await?,
+            Fault::EtcdPaused => self.etcd_stands_still()?,
+            Fault::EtcdResumed => self.etcd_goes_on()?,
+            Fault::Server(at, what) => self.server_does(at, what)?,
+            Fault::Member(at, what) => self.member_does(at, what)?,
+            Fault::MemberCut(at) => self.cut_member(at).await?,
+            Fault::Pinned(server) => self.pin(victim, server)?,
+            Fault::KcmKilled => drop(self.kcm.take()),
+            Fault::KcmStarted => self.start_kcm().await?,
+            _ => bail!("{fault:?} is none of the control plane"),
+        }
+        Ok(())
+    }
+
+    async fn strike_ours(&mut self, fault: Fault) -> Result<()> {
+        match fault {
+            Fault::OursPinned(server) => {
+                if let Some(at) = self.leader().await? {
+                    self.ours[at].way.pin(server);
+                }
+            }
+            Fault::OursKilled => drop(self.leader().await?.map(|at| self.ours.remove(at))),
+            Fault::OursStarted => self.start_ours().await?,
+            Fault::OursPaused => {
+                if let Some(at) = self.leader().await? {
+                    self.ours[at].pause()?;
+                }
+            }
+            Fault::OursResumed => self.ours.iter_mut().try_for_each(|ours| ours.resume())?,
+            Fault::OursClock(shows) => self.ours_by_clock(shows).await?,
+            Fault::OursClockSet(shows) => ours::set_clock(shows)?,
+            Fault::OursLogFull => self.fill_log().await?,
+            _ => bail!("{fault:?} is none of ours"),
+        }
+        Ok(())
     }
 
     async fn by_hand(&self, fault: Fault, victim: Machine, identity: &str) -> Result<Option<String>> {
@@ -177,34 +249,17 @@ impl Cluster {
         asked.await.is_ok()
     }
 
-    /// Which of ours leads, if one does.
-    async fn leader(&self) -> Result<Option<usize>> {
-        for (at, ours) in self.ours.iter().enumerate() {
-            if ours.metric("leader_election_master_status", &[]).await.is_ok_and(|status| status > 0.5) {
-                return Ok(Some(at));
-            }
-        }
-        Ok(None)
-    }
-
     /// What a person does in the end: everything runs, every cable is plugged in, every machine is on. Nothing of it tells
     /// anybody that a pod has ended.
     pub(crate) async fn repair(&mut self) -> Result<()> {
-        self.plane.etcd().resume()?;
-        self.plane.start_apiserver().await?;
+        self.repair_plane().await?;
         self.switches.resume()?;
         if std::fs::exists(LIES)? {
             std::fs::remove_dir_all(LIES)?;
         }
-        for ours in &mut self.ours {
-            ours.resume()?;
-        }
         self.start_kcm().await?;
-        if self.way != crate::cluster::Way::Plain {
-            while self.ours.len() < 2 {
-                self.start_ours().await?;
-            }
-        }
+        self.repair_ours().await?;
+        self.repair_slow().await?;
         for machine in Machine::ALL {
             if machine.is_on().await? {
                 machine.lose_nothing().await?;
@@ -236,8 +291,7 @@ impl Cluster {
     /// From the beginning: every machine has booted, nothing is left of pods and incidents.
     pub(crate) async fn begin_anew(&mut self) -> Result<()> {
         for machine in Machine::ALL {
-            machine.off().await?;
-            machine.on().await?;
+            reboot(machine).await?;
         }
         if !self.ours.is_empty() {
             for kind in ["nodefences", "fenceevidences"] {

@@ -1,14 +1,15 @@
 //! One machine, by `scripts/machine.sh`: its power, its cable, its services, and who runs on it.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
-use pod_safety_control_plane::ControlPlane;
+use pod_safety_control_plane::{Balancer, ControlPlane};
 use serde_json::Value;
 
 /// Where the control plane is, seen from machines.
-pub(crate) const CONTROL_PLANE: &str = "10.88.0.1";
+pub(crate) const CONTROL_PLANE: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
 
 /// The folder of this crate's scripts.
 pub(crate) fn scripts() -> PathBuf {
@@ -59,8 +60,8 @@ impl Machine {
         format!("10.88.0.1{}", self.0)
     }
 
-    /// What its kubelet must know before it is switched on for the first time.
-    pub(crate) fn prepare(self, plane: &ControlPlane) -> Result<()> {
+    /// What its kubelet must know before it is switched on for the first time, and by which way it speaks to an API server.
+    pub(crate) fn prepare(self, plane: &ControlPlane, way: &Balancer) -> Result<()> {
         let folder = Path::new("/run/machines").join(self.name());
         std::fs::create_dir_all(&folder)?;
         let user = format!("system:node:{}", self.name());
@@ -68,7 +69,7 @@ impl Machine {
         let mut config: Value = serde_json::from_str(&mine)?;
         let cluster = &mut config["clusters"][0]["cluster"];
         // The server's certificate has the names that everybody else uses.
-        cluster["server"] = plane.url().replace("127.0.0.1", CONTROL_PLANE).into();
+        cluster["server"] = way.url().into();
         cluster["tls-server-name"] = "localhost".into();
         let authority = cluster["certificate-authority"].as_str().context("no authority")?;
         std::fs::copy(authority, folder.join("authority"))?;
@@ -135,12 +136,13 @@ impl Machine {
             Way::Out => ("OUTPUT", "-d"),
             Way::In => ("INPUT", "-s"),
         };
-        let share = format!("{:.2}", f64::from(percent) / 100.0);
+        let (share, control_plane) =
+            (format!("{:.2}", f64::from(percent) / 100.0), CONTROL_PLANE.to_string());
         let rule = [
             "-A",
             chain,
             end,
-            CONTROL_PLANE,
+            &control_plane,
             "-m",
             "statistic",
             "--mode",

@@ -5,8 +5,9 @@
 //!
 //! - `needs`: what this machine must allow; `scripts/world.sh`: namespaces in which nothing outlives the first process;
 //!   `beside`: one for each of the ways
-//! - `machine`: a machine, by `scripts/machine.sh`; `cluster` and `objects`: control plane, StatefulSet,
-//!   power switches, and who keeps order
+//! - `machine`: a machine, by `scripts/machine.sh`; `slow`: its cable, when that takes its time
+//! - `plane`: API servers, etcd, and the ways to them; `ours`: our replicas; `cluster` and `objects`: all of it, with
+//!   StatefulSets, power switches, and who keeps order
 //! - `fault`: what goes wrong, and its repair; `scenario`: the table; `storm`: rounds by chance; `play`: one incident
 //! - `watch`: process tables and logs; `oracle`: who ran when nobody should have; `planted`: whether they see it;
 //!   `report`: the table that comes of it
@@ -21,10 +22,13 @@ mod machine;
 mod needs;
 mod objects;
 mod oracle;
+mod ours;
+mod plane;
 mod planted;
 mod play;
 mod report;
 mod scenario;
+mod slow;
 mod storm;
 mod watch;
 
@@ -209,7 +213,7 @@ impl Args {
 async fn one(cluster: &mut Cluster, scenario: &'static Scenario, part: &mut Part) -> Result<()> {
     let way = cluster.way;
     let name = format!("{}: {}", way.name(), scenario.name);
-    let Some(finding) = played(cluster, &name, IDENTITIES[0], scenario.faults, scenario.lasts()).await?
+    let Some(finding) = played(cluster, &name, scenario.identity, scenario.faults, scenario.lasts()).await?
     else {
         part.wrong.push(format!("{name}: it could not be played to its end"));
         return Ok(());

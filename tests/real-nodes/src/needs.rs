@@ -20,10 +20,13 @@ pub(crate) fn missing() -> Option<String> {
             return Some(format!("the right to make cgroups in {}", folder.display()));
         }
     }
-    for program in ["ip", "ss", "nsenter", "pgrep", "setpriv", "flock", "go", "apt-get"] {
+    for program in ["ip", "ss", "nsenter", "pgrep", "setpriv", "flock", "go", "apt-get", "python3"] {
         if !succeeds("which", &[program]) {
             return Some(format!("the program {program}"));
         }
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        return Some("TAP devices, by /dev/net/tun".to_owned());
     }
     let namespaces = [
         "--net",

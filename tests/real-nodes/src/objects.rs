@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use crate::watch::VOLUMES;
 
 pub(crate) const NAMESPACE: &str = "shop";
-pub(crate) const IDENTITIES: [&str; 3] = ["db-0", "db-1", "db-2"];
+/// The last one's volume lets one copy in at a time; those of the others exclude nobody.
+pub(crate) const IDENTITIES: [&str; 4] = ["db-0", "db-1", "db-2", ALONE];
+pub(crate) const ALONE: &str = "alone-0";
 
 /// The power of each node, at the Redfish service there, by the system of this name.
 pub(crate) fn device(address: &str, authority: &str, system: &str) -> Value {
@@ -20,6 +22,22 @@ pub(crate) fn device(address: &str, authority: &str, system: &str) -> Value {
                     "address": format!("https://{address}"), "username": USER, "ca": authority,
                     "system": format!("/redfish/v1/Systems/{system}"),
                 },
+                "secretParameters": [{ "parameter": "password", "secret": "bmc", "key": "password" }],
+            },
+    })
+}
+
+/// The same, by the IPMI controller of each node, of which this is the port.
+pub(crate) fn device_by_ipmi(ports: &[(String, u16)]) -> Value {
+    let ports = ports.iter().map(|(node, port)| (node.clone(), json!({ "ipport": port.to_string() })));
+    json!({
+            "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+            "metadata": { "namespace": "pod-safety", "name": "bmc" },
+            "spec": {
+                "driver": "Agent", "agent": "fence_ipmilan",
+                "timeoutSeconds": { "off": 20, "on": 20, "look": 5 },
+                "parameters": { "ip": "127.0.0.1", "username": USER, "lanplus": "1", "cipher": "3" },
+                "nodeParameters": ports.collect::<serde_json::Map<_, _>>(),
                 "secretParameters": [{ "parameter": "password", "secret": "bmc", "key": "password" }],
             },
     })
@@ -47,16 +65,25 @@ pub(crate) fn policy() -> Value {
     })
 }
 
-/// Three identities, rather on three machines, each with a volume that it keeps wherever it runs.
-pub(crate) fn stateful_set() -> Value {
-    let labels = json!({ "app": "db" });
+/// Three identities, rather on three machines, each with a volume that it keeps wherever it runs; and one whose volume
+/// excludes others.
+pub(crate) fn stateful_sets() -> [Value; 2] {
+    let arguments = ["$(IDENTITY)", "$(UID)", "$(NODE)"];
+    [
+        stateful_set("db", IDENTITIES.len() - 1, &arguments),
+        stateful_set("alone", 1, &[&["exclusive"][..], &arguments].concat()),
+    ]
+}
+
+fn stateful_set(name: &str, replicas: usize, args: &[&str]) -> Value {
+    let labels = json!({ "app": name });
     let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3 });
     let field =
         |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     json!({
-        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "namespace": NAMESPACE, "name": "db" },
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "namespace": NAMESPACE, "name": name },
         "spec": {
-            "serviceName": "db", "replicas": IDENTITIES.len(), "podManagementPolicy": "Parallel",
+            "serviceName": name, "replicas": replicas, "podManagementPolicy": "Parallel",
             "selector": { "matchLabels": labels },
             "template": {
                 "metadata": { "labels": labels },
@@ -72,7 +99,7 @@ pub(crate) fn stateful_set() -> Value {
                     }] } },
                     "containers": [{
                         "name": "main", "image": "real-nodes.local/workload:1", "imagePullPolicy": "Never",
-                        "args": ["$(IDENTITY)", "$(UID)", "$(NODE)"],
+                        "args": args,
                         "env": [
                             field("IDENTITY", "metadata.name"), field("UID", "metadata.uid"), field("NODE", "spec.nodeName"),
                         ],

@@ -1,26 +1,35 @@
 //! Whether the looks can see at all: two copies of one identity, started by hand on one volume, must be found by each of them.
+//! And whether they see no more than there is: on a volume that lets one in, the second waits, and is no copy before the first
+//! is gone.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use tokio::process::{Child, Command};
 
 use crate::machine::run;
+use crate::objects::ALONE;
 use crate::oracle::{self, Violation};
 use crate::watch::{self, VOLUMES, Watch};
 
 const FOR: Duration = Duration::from_secs(2);
 
-/// Starts one, sees nothing wrong, starts another, sees it.
+/// All of it; gives back what was seen of the two.
 pub(crate) async fn check(tools: &Path) -> Result<Vec<Violation>> {
+    one_at_a_time(tools).await?;
+    two_at_once(tools).await
+}
+
+/// Starts one, sees nothing wrong, starts another, sees it.
+async fn two_at_once(tools: &Path) -> Result<Vec<Violation>> {
     let (watch, since) = (Watch::begin(), watch::uptime()?);
-    let _first = copy(tools, "uid-a", "n1").await?;
+    let _first = copy(tools, &["db-0", "uid-a", "n1"]).await?;
     tokio::time::sleep(FOR).await;
     let alone = oracle::judge(&watch::lines(since)?, &watch.sightings());
     ensure!(watch::copies().len() == 1 && alone.is_empty(), "one copy alone: {alone:?}");
-    let _second = copy(tools, "uid-b", "n2").await?;
+    let _second = copy(tools, &["db-0", "uid-b", "n2"]).await?;
     tokio::time::sleep(FOR).await;
     let found = oracle::judge(&watch::lines(since)?, &watch.sightings());
     let kinds = [
@@ -32,10 +41,33 @@ pub(crate) async fn check(tools: &Path) -> Result<Vec<Violation>> {
     Ok(found)
 }
 
+/// Starts two that must be let in, kills the one that was, and sees the other take its place.
+async fn one_at_a_time(tools: &Path) -> Result<()> {
+    let (watch, since) = (Watch::begin(), watch::uptime()?);
+    let _first = copy(tools, &["exclusive", ALONE, "uid-a", "n1"]).await?;
+    tokio::time::sleep(FOR).await;
+    let _second = copy(tools, &["exclusive", ALONE, "uid-b", "n2"]).await?;
+    tokio::time::sleep(FOR).await;
+    let copies = watch::copies();
+    let [(pid, one)] = copies.as_slice() else { bail!("two that must be let in: {copies:?}") };
+    ensure!(one.uid == "uid-a", "the second was let in: {one:?}");
+    run("kill", &["-KILL", &pid.to_string()]).await?;
+    tokio::time::sleep(FOR).await;
+    let writes = watch::last_line(ALONE).map(|line| line.uid);
+    ensure!(writes.as_deref() == Some("uid-b"), "the volume is free, and {writes:?} writes");
+    let found = oracle::judge(&watch::lines(since)?, &watch.sightings());
+    ensure!(found.is_empty(), "one after the other: {found:?}");
+    for (pid, _) in watch::copies() {
+        run("kill", &["-KILL", &pid.to_string()]).await?;
+    }
+    Ok(())
+}
+
 /// A copy as in a container: the image's own files are its root, the volume is its /data.
-async fn copy(tools: &Path, uid: &str, node: &str) -> Result<Child> {
-    let root = PathBuf::from("/run/planted").join(uid);
-    let volume = Path::new(VOLUMES).join("db-0");
+async fn copy(tools: &Path, args: &[&str]) -> Result<Child> {
+    let [.., identity, uid, _node] = args else { bail!("a copy is not told by {args:?}") };
+    let root = PathBuf::from("/run/planted").join(identity).join(uid);
+    let volume = Path::new(VOLUMES).join(identity);
     for folder in [&root.join("proc"), &volume] {
         std::fs::create_dir_all(folder)?;
     }
@@ -43,6 +75,6 @@ async fn copy(tools: &Path, uid: &str, node: &str) -> Result<Child> {
     let paths = [root.as_path(), tools, &volume].map(|path| path.to_string_lossy());
     run("bash", &["-euc", script, &paths[0], &paths[1], &paths[2]]).await?;
     let mut command = Command::new("chroot");
-    command.arg(&root).args(["/workload", "db-0", uid, node]).stdin(Stdio::null()).kill_on_drop(true);
+    command.arg(&root).arg("/workload").args(args).stdin(Stdio::null()).kill_on_drop(true);
     Ok(command.spawn()?)
 }

@@ -3,6 +3,7 @@
 
 use crate::fault::Fault::{self, *};
 use crate::machine::Service::{Containerd, Kubelet};
+use crate::plane::Does::{Die, StandStill};
 
 /// A round is this long, then somebody repairs what is left.
 pub(crate) const LASTS: u64 = 70;
@@ -26,7 +27,7 @@ impl Chance {
 }
 
 /// What is wrong with the machine, and what ends it; some never end by themselves.
-const OF_MACHINE: [(Fault, Option<Fault>); 11] = [
+const OF_MACHINE: [(Fault, Option<Fault>); 12] = [
     (CablePulled, Some(CablePlugged)),
     (CablePulled, None),
     (PowerLost, None),
@@ -35,16 +36,22 @@ const OF_MACHINE: [(Fault, Option<Fault>); 11] = [
     (NotHeard, Some(NothingLost)),
     (Deaf, Some(NothingLost)),
     (Lossy(50), Some(NothingLost)),
+    (Slow(1000), None),
     (Killed(Kubelet), None),
     (Stopped(Kubelet), Some(GoesOn(Kubelet))),
     (Killed(Containerd), None),
 ];
 
 /// What is wrong with the rest, at the same time.
-const OF_REST: [(Fault, Option<Fault>); 10] = [
+const OF_REST: [(Fault, Option<Fault>); 15] = [
     (Reset, None),
     (ApiServerKilled, Some(ApiServerStarted)),
     (EtcdPaused, Some(EtcdResumed)),
+    (Server(0, Die), None),
+    (Server(0, StandStill), None),
+    (Member(0, Die), None),
+    (MemberCut(0), None),
+    (OursLogFull, None),
     (KcmKilled, Some(KcmStarted)),
     (OursKilled, Some(OursStarted)),
     (OursPaused, Some(OursResumed)),

@@ -1,7 +1,8 @@
 //! What runs in the pods: one copy of one identity, that writes who it is, again and again, to a log on its volume that
 //! outlives it. It takes the volume's lock too, and goes on without it: so does a program on storage that excludes nobody.
 //!
-//! `workload IDENTITY UID NODE` writes; `workload pause` only is there, for sandboxes. It needs the standard library alone,
+//! `workload IDENTITY UID NODE` writes; `workload exclusive IDENTITY UID NODE` does so when the volume lets it in, which
+//! it does when no other copy is in; `workload pause` only is there, for sandboxes. It needs the standard library alone,
 //! because the image holds nothing but this.
 
 #![expect(
@@ -11,7 +12,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 /// Short against everything that a cluster does.
@@ -19,15 +20,27 @@ const BETWEEN: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [identity, uid, node] = args.as_slice() else {
-        loop {
+    let done = match args.as_slice() {
+        [identity, uid, node] => write(identity, uid, node),
+        [how, copy @ ..] if how == "exclusive" => let_in(copy),
+        _ => loop {
             std::thread::park();
-        }
+        },
     };
-    match write(identity, uid, node) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
+}
+
+/// Storage that excludes: there is no copy before the volume is free, and it is taken for as long as that lives. Who waits is
+/// another process than the copy, and whoever looks at processes can tell them apart.
+fn let_in(copy: &[String]) -> std::io::Result<()> {
+    let volume = File::create("/data/volume")?;
+    volume.lock()?;
+    // The copy holds it too, so that it is taken for as long as either lives.
+    let mut copy = Command::new("/workload").args(copy).stdin(volume).spawn()?;
+    copy.wait().map(drop)
 }
 
 fn write(identity: &str, uid: &str, node: &str) -> std::io::Result<()> {

@@ -1,77 +1,17 @@
-//! The table: what goes wrong, when, and what must come of it.
+//! Machines, and what is around them as a whole.
 
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-
+use super::{
+    ANY_SAFE, BACK, BROKEN, CONTROLLER, ETCD, KUBELET, PARTITION, QUIET, RECOVERS, SHARED, STUCK, Scenario,
+};
 use crate::cluster::Way;
-use crate::fault::Fault::{self, *};
+use crate::fault::Fault::*;
 use crate::machine::Service::{Containerd, Kubelet};
 
-/// What is to be expected of an incident, by the end of which there may have been a repair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Outcome {
-    /// No identity goes without its pod for longer than a look.
-    Undisturbed,
-    /// Every identity is served again before anybody repairs anything.
-    Recovers,
-    /// Not before a person acts: repairs what broke, or says what is so.
-    Waits,
-    /// Two copies ran, or wrote.
-    Unsafe,
-}
-
-impl Outcome {
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Undisturbed => "undisturbed",
-            Self::Recovers => "recovers",
-            Self::Waits => "waits",
-            Self::Unsafe => "UNSAFE",
-        }
-    }
-}
-
-/// A line of the table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Scenario {
-    pub(crate) name: &'static str,
-    /// Whose question it is: a line of the proposal's section on testing, or a complaint of users.
-    pub(crate) of: &'static str,
-    /// What happens, and how many seconds after the first.
-    pub(crate) faults: &'static [(u64, Fault)],
-    /// After how many seconds somebody comes and repairs everything.
-    pub(crate) repaired_after: u64,
-    /// What is promised: plain, guard, replace. Several where either is right.
-    pub(crate) outcomes: [&'static [Outcome]; 3],
-    /// In which ways the short set has it.
-    pub(crate) short: &'static [Way],
-}
-
-impl Scenario {
-    pub(crate) fn lasts(&self) -> Duration {
-        Duration::from_secs(self.repaired_after)
-    }
-}
-
-use Outcome::{Recovers, Undisturbed, Unsafe, Waits};
-
-const ANY_SAFE: &[Outcome] = &[Undisturbed, Recovers, Waits];
-const QUIET: &[Outcome] = &[Undisturbed];
-const BACK: &[Outcome] = &[Undisturbed, Recovers];
-const STUCK: &[Outcome] = &[Waits];
-const RECOVERS: &[Outcome] = &[Recovers];
-const BROKEN: &[Outcome] = &[Unsafe];
-
-const PARTITION: &str = "proposal: master and node";
-const KUBELET: &str = "proposal: kubelet failures";
-const CONTROLLER: &str = "proposal: controller failures";
-
-/// In the order in which they are run.
-pub(crate) const ALL: &[Scenario] = &[
+pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "cable pulled",
         of: PARTITION,
+        identity: SHARED,
         faults: &[(0, CablePulled)],
         repaired_after: 50,
         outcomes: [STUCK, RECOVERS, RECOVERS],
@@ -80,6 +20,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "cable pulled, a script deletes by force",
         of: "kubernetes#55713",
+        identity: SHARED,
         faults: &[(0, CablePulled), (1, ForcedByScript)],
         repaired_after: 50,
         outcomes: [BROKEN, RECOVERS, RECOVERS],
@@ -88,6 +29,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "power lost",
         of: "kubernetes#74689",
+        identity: SHARED,
         faults: &[(0, PowerLost)],
         repaired_after: 60,
         outcomes: [STUCK, RECOVERS, RECOVERS],
@@ -96,6 +38,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "power lost, no switch answers, a person confirms",
         of: "kubernetes#55713",
+        identity: SHARED,
         faults: &[(0, SwitchSilent), (0, PowerLost), (1, Confirmed)],
         repaired_after: 60,
         outcomes: [STUCK, BACK, BACK],
@@ -104,6 +47,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "cable pulled, the power switch does not answer",
         of: "medik8s/self-node-remediation#258",
+        identity: SHARED,
         faults: &[(0, SwitchSilent), (0, CablePulled)],
         repaired_after: 50,
         outcomes: [STUCK, STUCK, STUCK],
@@ -112,6 +56,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "cable pulled, the switch is another machine's",
         of: "rook#14832",
+        identity: SHARED,
         faults: &[(0, SwitchOfAnother), (3, CablePulled)],
         repaired_after: 50,
         outcomes: [STUCK, STUCK, STUCK],
@@ -120,6 +65,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "cable pulled, the switch says off and has not switched",
         of: "medik8s/self-node-remediation#261",
+        identity: SHARED,
         faults: &[(0, SwitchLies), (0, CablePulled)],
         repaired_after: 60,
         outcomes: [STUCK, BROKEN, BROKEN],
@@ -128,6 +74,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "frozen, thawed after its pod was removed by force",
         of: "k9s#2819",
+        identity: SHARED,
         faults: &[(0, Frozen), (1, ForcedByScript), (30, Thawed)],
         repaired_after: 60,
         outcomes: [BROKEN, RECOVERS, RECOVERS],
@@ -136,6 +83,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "frozen and thawed",
         of: "medik8s/self-node-remediation#258",
+        identity: SHARED,
         faults: &[(0, Frozen)],
         repaired_after: 60,
         outcomes: [STUCK, RECOVERS, RECOVERS],
@@ -144,6 +92,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "cable pulled, tainted out-of-service by hand",
         of: "medik8s/fence-agents-remediation#92",
+        identity: SHARED,
         faults: &[(0, CablePulled), (1, TaintedByHand)],
         repaired_after: 60,
         outcomes: [BROKEN, RECOVERS, RECOVERS],
@@ -152,6 +101,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "cable pulled, the Node deleted by hand",
         of: "kubernetes#23375",
+        identity: SHARED,
         faults: &[(0, CablePulled), (1, NodeDeleted)],
         repaired_after: 60,
         outcomes: [BROKEN, RECOVERS, RECOVERS],
@@ -160,6 +110,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "one way: it is not heard",
         of: PARTITION,
+        identity: SHARED,
         faults: &[(0, NotHeard)],
         repaired_after: 60,
         outcomes: [STUCK, RECOVERS, RECOVERS],
@@ -168,6 +119,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "one way: it does not hear",
         of: PARTITION,
+        identity: SHARED,
         faults: &[(0, Deaf)],
         repaired_after: 60,
         outcomes: [STUCK, RECOVERS, RECOVERS],
@@ -176,6 +128,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "half of its packets lost for 30 s",
         of: PARTITION,
+        identity: SHARED,
         faults: &[(0, Lossy(50)), (30, NothingLost)],
         repaired_after: 60,
         outcomes: [ANY_SAFE, BACK, BACK],
@@ -184,6 +137,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "cable flaps: 5 s out, 5 s in, four times",
         of: "kubernetes#111385",
+        identity: SHARED,
         faults: &[
             (0, CablePulled),
             (5, CablePlugged),
@@ -201,6 +155,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "its connections reset",
         of: PARTITION,
+        identity: SHARED,
         faults: &[(0, Reset), (2, Reset), (4, Reset)],
         repaired_after: 20,
         outcomes: [QUIET, QUIET, QUIET],
@@ -209,6 +164,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "machines do not hear each other",
         of: "proposal: node and node",
+        identity: SHARED,
         faults: &[(0, PeersLost)],
         repaired_after: 20,
         outcomes: [QUIET, QUIET, QUIET],
@@ -217,6 +173,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "two of three cables pulled",
         of: "gardener/machine-controller-manager#760",
+        identity: SHARED,
         faults: &[(0, CablePulled), (0, AnotherCablePulled)],
         repaired_after: 45,
         outcomes: [STUCK, STUCK, STUCK],
@@ -225,6 +182,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "kubelet killed, its pods go on",
         of: KUBELET,
+        identity: SHARED,
         faults: &[(0, Killed(Kubelet))],
         repaired_after: 60,
         outcomes: [STUCK, RECOVERS, RECOVERS],
@@ -233,6 +191,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "kubelet stopped for 30 s",
         of: KUBELET,
+        identity: SHARED,
         faults: &[(0, Stopped(Kubelet)), (30, GoesOn(Kubelet))],
         repaired_after: 70,
         outcomes: [BACK, RECOVERS, RECOVERS],
@@ -241,6 +200,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "kubelet restarted",
         of: KUBELET,
+        identity: SHARED,
         faults: &[(0, Killed(Kubelet)), (1, Started(Kubelet))],
         repaired_after: 20,
         outcomes: [BACK, BACK, BACK],
@@ -249,6 +209,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "containerd killed",
         of: KUBELET,
+        identity: SHARED,
         faults: &[(0, Killed(Containerd))],
         repaired_after: 60,
         outcomes: [STUCK, ANY_SAFE, ANY_SAFE],
@@ -257,6 +218,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "rebooted",
         of: "medik8s/self-node-remediation#16",
+        identity: SHARED,
         faults: &[(0, Rebooted)],
         repaired_after: 40,
         outcomes: [BACK, BACK, BACK],
@@ -264,7 +226,8 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "API server killed, back after 20 s",
-        of: "proposal: master and etcd",
+        of: ETCD,
+        identity: SHARED,
         faults: &[(0, ApiServerKilled), (20, ApiServerStarted)],
         repaired_after: 100,
         outcomes: [BACK, BACK, BACK],
@@ -272,7 +235,8 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "etcd stands still for 20 s",
-        of: "proposal: master and etcd",
+        of: ETCD,
+        identity: SHARED,
         faults: &[(0, EtcdPaused), (20, EtcdResumed)],
         repaired_after: 100,
         outcomes: [BACK, BACK, BACK],
@@ -281,6 +245,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "cable pulled, kube-controller-manager killed, back after 15 s",
         of: CONTROLLER,
+        identity: SHARED,
         faults: &[(0, CablePulled), (1, KcmKilled), (16, KcmStarted)],
         repaired_after: 70,
         outcomes: [STUCK, RECOVERS, RECOVERS],
@@ -289,6 +254,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "cable pulled, our leader killed while it fences",
         of: CONTROLLER,
+        identity: SHARED,
         faults: &[(0, CablePulled), (14, OursKilled), (16, OursStarted)],
         repaired_after: 80,
         outcomes: [STUCK, RECOVERS, RECOVERS],
@@ -297,6 +263,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "cable pulled, our leader stands still for 10 s and goes on",
         of: "proposal: concurrent controllers",
+        identity: SHARED,
         faults: &[(0, CablePulled), (14, OursPaused), (24, OursResumed)],
         repaired_after: 80,
         outcomes: [STUCK, RECOVERS, RECOVERS],
@@ -305,6 +272,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "cable pulled, its pod deleted, plugged in after 30 s",
         of: "kubernetes#107543",
+        identity: SHARED,
         faults: &[(0, CablePulled), (1, PodDeleted), (30, CablePlugged)],
         repaired_after: 110,
         outcomes: [RECOVERS, RECOVERS, RECOVERS],

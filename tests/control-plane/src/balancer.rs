@@ -1,0 +1,190 @@
+//! A way to the API servers where there are several, as a load balancer makes one: to the first that says that it is ready,
+//! and away from it when it does not say so any more.
+//!
+//! It carries connections and reads nothing of them. Who is moved loses its connections and makes new ones.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::port::Port;
+use crate::{Error, apiserver};
+
+/// How often each server is asked, and how long it may take to answer.
+const BETWEEN: Duration = Duration::from_millis(500);
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// Which servers are ready, as everybody who chooses one sees it. Dropping it ends the looks.
+pub(crate) struct Looks {
+    ready: watch::Receiver<Vec<bool>>,
+    ports: Arc<[u16]>,
+    looking: JoinSet<()>,
+}
+
+impl Looks {
+    /// Until they were asked, all are taken for ready.
+    pub(crate) fn begin(servers: impl Iterator<Item = (u16, Client)>) -> Self {
+        let servers: Vec<_> = servers.collect();
+        let (said, ready) = watch::channel(vec![true; servers.len()]);
+        let (said, ports) = (Arc::new(said), servers.iter().map(|(port, _)| *port).collect());
+        let mut looking = JoinSet::new();
+        for (at, (_, client)) in servers.into_iter().enumerate() {
+            looking.spawn(look(at, client, Arc::clone(&said)));
+        }
+        Self { ready, ports, looking }
+    }
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        self.looking.abort_all();
+    }
+}
+
+async fn look(at: usize, client: Client, said: Arc<watch::Sender<Vec<bool>>>) {
+    loop {
+        let asked = tokio::time::timeout(ANSWER, apiserver::healthy(&client, "/readyz")).await;
+        let now = matches!(asked, Ok(Ok(())));
+        said.send_if_modified(|ready| {
+            ready.get_mut(at).is_some_and(|was| std::mem::replace(was, now) != now)
+        });
+        tokio::time::sleep(BETWEEN).await;
+    }
+}
+
+/// The way of one client, or of many. Dropping it closes all its connections.
+pub struct Balancer {
+    port: Port,
+    address: Ipv4Addr,
+    pinned: watch::Sender<Option<usize>>,
+    serving: JoinHandle<()>,
+}
+
+impl Balancer {
+    pub(crate) async fn open(looks: &Looks, address: Ipv4Addr) -> Result<Self, Error> {
+        let port = Port::reserve()?;
+        let failed = |source| Error::Process { act: "listen for", program: "a balancer".to_owned(), source };
+        let listener = TcpListener::bind((address, port.number())).await.map_err(failed)?;
+        let (pinned, pin) = watch::channel(None);
+        let serving = tokio::spawn(serve(listener, Arc::clone(&looks.ports), looks.ready.clone(), pin));
+        Ok(Self { port, address, pinned, serving })
+    }
+
+    /// Where it listens.
+    pub fn url(&self) -> String {
+        format!("https://{}:{}", self.address, self.port.number())
+    }
+
+    /// From now on it leads to this server, ready or not, as one that does not look.
+    pub fn pin(&self, server: usize) {
+        self.pinned.send_replace(Some(server));
+    }
+
+    /// It chooses again.
+    pub fn unpin(&self) {
+        self.pinned.send_replace(None);
+    }
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// Which server it is; when none is ready, the one that it was.
+fn choose(ready: &[bool], pinned: Option<usize>, now: usize) -> usize {
+    pinned.or_else(|| ready.iter().position(|ready| *ready)).unwrap_or(now)
+}
+
+async fn serve(
+    listener: TcpListener,
+    ports: Arc<[u16]>,
+    mut ready: watch::Receiver<Vec<bool>>,
+    mut pin: watch::Receiver<Option<usize>>,
+) {
+    let (mut connections, mut now) = (JoinSet::new(), 0);
+    loop {
+        let chosen = choose(&ready.borrow_and_update(), *pin.borrow_and_update(), now);
+        if chosen != now {
+            connections.abort_all();
+            now = chosen;
+        }
+        tokio::select! {
+            accepted = listener.accept() => {
+                if let (Ok((client, _)), Some(port)) = (accepted, ports.get(now)) {
+                    connections.spawn(carry(client, *port));
+                }
+            }
+            Ok(()) = ready.changed() => {}
+            Ok(()) = pin.changed() => {}
+            Some(_) = connections.join_next() => {}
+            else => return,
+        }
+    }
+}
+
+async fn carry(mut client: TcpStream, port: u16) {
+    let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return };
+    // Whichever end fails, both are closed.
+    let _ended = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[test]
+    fn the_first_that_is_ready_unless_it_is_pinned_and_none_is_no_reason_to_move() {
+        assert_eq!(choose(&[true, true], None, 1), 0);
+        assert_eq!(choose(&[false, true], None, 0), 1);
+        assert_eq!(choose(&[false, true], Some(0), 1), 0);
+        assert_eq!(choose(&[false, false], None, 1), 1);
+    }
+
+    /// Says its number to whoever comes, and keeps the connection.
+    async fn server(number: u8) -> u16 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let mut kept = Vec::new();
+            loop {
+                let (mut client, _) = listener.accept().await.unwrap();
+                client.write_all(&[number]).await.unwrap();
+                kept.push(client);
+            }
+        });
+        port
+    }
+
+    async fn client(balancer: &Balancer) -> (TcpStream, u8) {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, balancer.port.number())).await.unwrap();
+        let number = stream.read_u8().await.unwrap();
+        (stream, number)
+    }
+
+    #[tokio::test]
+    async fn who_is_at_a_server_that_is_not_ready_any_more_is_moved_unless_pinned() {
+        let (said, ready) = watch::channel(vec![true; 2]);
+        let ports = Arc::new([server(0).await, server(1).await]);
+        let looks = Looks { ready, ports, looking: JoinSet::new() };
+        let free = Balancer::open(&looks, Ipv4Addr::LOCALHOST).await.unwrap();
+        let pinned = Balancer::open(&looks, Ipv4Addr::LOCALHOST).await.unwrap();
+        pinned.pin(0);
+        let ((mut moved, from), (mut stays, at)) = (client(&free).await, client(&pinned).await);
+        assert_eq!((from, at), (0, 0));
+        said.send_replace(vec![false, true]);
+        assert!(!matches!(moved.read(&mut [0]).await, Ok(1..)), "its connection is closed");
+        assert_eq!((client(&free).await.1, client(&pinned).await.1), (1, 0));
+        pinned.unpin();
+        assert!(!matches!(stays.read(&mut [0]).await, Ok(1..)), "so is that one now");
+        assert_eq!(client(&pinned).await.1, 1);
+    }
+}

@@ -1,0 +1,101 @@
+//! The control plane: two API servers, three members of etcd, and the ways that lead to the one or the other.
+//!
+//! Each API server asks the member of its number, so a member that is in the minority takes its server with it. Machines and
+//! replicas of ours have a balancer each: it leads to the first server that is ready, until it is pinned to one.
+
+use std::net::Ipv4Addr;
+
+use anyhow::{Context as _, Result};
+use pod_safety_control_plane::{ControlPlane, Options};
+
+use crate::cluster::Cluster;
+use crate::machine::{Machine, run, scripts};
+
+/// Where members speak to each other; scripts/world.sh makes these addresses.
+const PEERS: [Ipv4Addr; 3] =
+    [Ipv4Addr::new(10, 88, 0, 2), Ipv4Addr::new(10, 88, 0, 3), Ipv4Addr::new(10, 88, 0, 4)];
+const SERVERS: usize = 2;
+
+/// What happens to a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Does {
+    Die,
+    StandStill,
+}
+
+pub(crate) async fn start() -> Result<ControlPlane> {
+    let etcd_peers = PEERS.map(Into::into).to_vec();
+    Ok(ControlPlane::start(Options { etcd_peers, apiservers: SERVERS, ..Options::default() }).await?)
+}
+
+/// What passes between programs of the control plane, by iptables.
+async fn packets(args: &[&str]) -> Result<()> {
+    run(&scripts().join("packets.sh").to_string_lossy(), args).await.map(drop)
+}
+
+impl Cluster {
+    pub(crate) fn server_does(&mut self, at: usize, what: Does) -> Result<()> {
+        let server = self.plane.apiserver_of(at).context("no such API server")?;
+        match what {
+            Does::Die => server.kill_9()?,
+            Does::StandStill => server.pause()?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn member_does(&mut self, at: usize, what: Does) -> Result<()> {
+        let member = self.plane.etcd_of(at).context("no such member")?;
+        match what {
+            Does::Die => member.kill_9()?,
+            Does::StandStill => member.pause()?,
+        }
+        Ok(())
+    }
+
+    /// All members of etcd at once.
+    pub(crate) fn etcd_stands_still(&mut self) -> Result<()> {
+        (0..PEERS.len()).try_for_each(|at| self.member_does(at, Does::StandStill))
+    }
+
+    pub(crate) fn etcd_goes_on(&mut self) -> Result<()> {
+        for at in 0..PEERS.len() {
+            if let Some(member) = self.plane.etcd_of(at)
+                && member.exited()?.is_none()
+            {
+                member.resume()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// It and the other members do not hear each other; its API server hears it.
+    pub(crate) async fn cut_member(&self, at: usize) -> Result<()> {
+        let address = PEERS.get(at).context("no such member")?.to_string();
+        packets(&["-A", "INPUT", "-s", &address, "-j", "DROP"]).await?;
+        packets(&["-A", "INPUT", "-d", &address, "-j", "DROP"]).await
+    }
+
+    /// Its kubelet speaks to this server, whatever becomes of it.
+    pub(crate) fn pin(&self, victim: Machine, server: usize) -> Result<()> {
+        self.ways.get(&victim).context("it has no way")?.pin(server);
+        Ok(())
+    }
+
+    /// Everything runs, hears each other, and is chosen among.
+    pub(crate) async fn repair_plane(&mut self) -> Result<()> {
+        packets(&["-F", "INPUT"]).await?;
+        self.etcd_goes_on()?;
+        self.plane.start_etcd().await?;
+        for at in 0..SERVERS {
+            if let Some(server) = self.plane.apiserver_of(at)
+                && server.exited()?.is_none()
+            {
+                server.resume()?;
+            }
+        }
+        self.plane.start_apiserver().await?;
+        self.ways.values().for_each(|way| way.unpin());
+        self.ours.iter().for_each(|ours| ours.way.unpin());
+        Ok(())
+    }
+}
