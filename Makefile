@@ -58,6 +58,8 @@ test-nodes: install ## the short set on real nodes: kubelets, containers, partit
 # Not part of `test`: two hours. ROUNDS and SEED are of the faults by chance.
 test-nodes-all: install ## every scenario three ways, then faults by chance; writes the table of docs/real-nodes-results.md
 	@./tests/real-nodes/scripts/tools.sh >/dev/null
+	@cargo run --quiet --locked -p pod-safety-real-nodes -- --helm
+	@cargo run --quiet --locked -p pod-safety-real-nodes -- --hollow
 	@cargo run --quiet --locked -p pod-safety-real-nodes -- --rounds $(or $(ROUNDS),50) --seed $(or $(SEED),1) --table docs/real-nodes-results.md
 
 campaign: ## simulated clusters for MINUTES (10) from a seed drawn by chance; EXHAUSTIVE=1: `make perturb`

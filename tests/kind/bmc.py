@@ -79,7 +79,7 @@ class Bmc(http.server.BaseHTTPRequestHandler):
             self.answer(400)
             return
         result = switch(ORDERS[how], name)
-        print(f"{name}: {how}, then {power(name)} {result.stderr.strip()}", flush=True)
+        print(f"{self.client_address[0]}: {name}: {how}, then {power(name)} {result.stderr.strip()}", flush=True)
         self.answer(204 if result.returncode == 0 else 500)
 
 

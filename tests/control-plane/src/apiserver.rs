@@ -51,6 +51,10 @@ impl Server {
         }
         let mut args = arguments(&self.port, etcd, pki);
         args.push(format!("--watch-cache={}", options.watch_cache));
+        if !options.service_accounts {
+            // It refuses pods until kube-controller-manager has made their namespace's service account.
+            args.push("--disable-admission-plugins=ServiceAccount".to_owned());
+        }
         args.extend(options.apiserver_args.iter().cloned());
         let path = tool("kube-apiserver").await?;
         let mut program = Program::start(&self.name, &path, args, [], folder.clone())?;
@@ -83,8 +87,6 @@ fn arguments(port: &Port, etcd: &Port, pki: &Pki) -> Vec<String> {
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         "--authorization-mode=Node,RBAC".to_owned(),
         "--allow-privileged=true".to_owned(),
-        // It refuses pods until kube-controller-manager has made their namespace's service account.
-        "--disable-admission-plugins=ServiceAccount".to_owned(),
     ]
 }
 

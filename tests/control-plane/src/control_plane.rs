@@ -32,6 +32,9 @@ pub struct Options {
     /// How many API servers there are, no more than members: each asks the member of its number. Before several there is a
     /// balancer, and whoever asks "the API server" asks by it.
     pub apiservers: usize,
+    /// Whether pods have a service account, by admission; their namespace must have it first, which
+    /// kube-controller-manager sees to.
+    pub service_accounts: bool,
 }
 
 impl Default for Options {
@@ -42,6 +45,7 @@ impl Default for Options {
             etcd_data_in_tmpfs: true,
             etcd_peers: vec![Ipv4Addr::LOCALHOST.into()],
             apiservers: 1,
+            service_accounts: false,
         }
     }
 }

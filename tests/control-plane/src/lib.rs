@@ -23,6 +23,7 @@
 //! - [`SoleController`]: one controller alone, kube-controller-manager's or ours in its place
 //! - [`rigs`]: real fence agents, and management controllers for them to switch
 //! - [`helm()`]: renders the chart that is shipped; `ControlPlane::helm` installs it
+//! - [`Prometheus`]: it scrapes, with the chart's alerts in a hurry
 //! - [`observe`]: whether a pod is there still, and what was said about it
 //!
 //! What holds for all of it: nothing listens outside loopback, no child outlives the test process (also when
@@ -52,6 +53,7 @@ mod pki;
 mod pod_safety;
 mod port;
 mod program;
+mod prometheus;
 mod raw;
 mod relay;
 pub mod rigs;
@@ -73,6 +75,7 @@ pub use eventually::{eventually, seen};
 pub use helm::{chart, helm};
 pub use pod_safety::{Page, PodSafety, QUICK, binary, manifests};
 pub use program::Program;
+pub use prometheus::{Prometheus, rules};
 pub use relay::Relay;
 pub use scenarios::{Scenario, run_scenarios};
 pub use sole_controller::{SoleController, Who};

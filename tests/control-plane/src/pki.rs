@@ -10,6 +10,10 @@ use rcgen::{
 
 use crate::Error;
 
+/// By which servers are called: they listen on loopback. Pods of real nodes call them by the first address of Services, and by
+/// that of the switch between machines.
+const NAMES: [&str; 4] = ["127.0.0.1", "localhost", "10.96.0.1", "10.88.0.1"];
+
 /// Where the files are, and the authority itself for users to come.
 pub(crate) struct Pki {
     folder: PathBuf,
@@ -71,9 +75,9 @@ impl Pki {
         self.sign(params).map_err(|source| Error::Certificate { what: "user certificate", source })
     }
 
-    /// One certificate for all servers: each listens on loopback only.
+    /// One certificate for all servers.
     fn server(&self) -> Result<(String, String), rcgen::Error> {
-        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+        let mut params = CertificateParams::new(NAMES.map(str::to_owned))?;
         params.distinguished_name.push(DnType::CommonName, "pod-safety test server");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(params)

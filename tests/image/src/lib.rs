@@ -1,9 +1,13 @@
 //! Reads the Dockerfile, as far as ours goes: anything it does not know is an error rather than a guess.
 //! (The parsers on crates.io keep one `--mount` of a RUN line and lose whether a form was exec or shell.)
 
+mod build;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+
+pub use build::{Image, build};
 
 /// One line of a Dockerfile, continuations joined.
 #[derive(Debug, Clone, PartialEq, Eq)]

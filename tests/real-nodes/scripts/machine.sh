@@ -4,6 +4,7 @@
 #
 #   machine.sh on|off|status|freeze|thaw|boot NUMBER
 #   machine.sh start|kill|stop|continue|repair NUMBER kubelet|containerd
+#   machine.sh import NUMBER ARCHIVE                  an image, into its containerd
 #   machine.sh network NUMBER IPTABLES-ARGUMENTS…     in the machine's own network
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/state.sh"
@@ -96,6 +97,8 @@ boot() {
     ip address add "$network.1$number/24" dev eth0
     ip link set eth0 up
     ip route add default via "$network.1"
+    # The one Service that pods here ask: what kube-proxy would write.
+    iptables -w -t nat -A PREROUTING -d 10.96.0.1 -p tcp --dport 443 -j DNAT --to-destination "$(cat "$folder/service")"
     configure
     service containerd
     for tries in {1..600}; do # seconds, where others compile
@@ -207,6 +210,8 @@ case $command in
     # A fault of a machine goes when its power does.
     continue) ! first >/dev/null || within signal "$number" "$3" CONT ;;
     repair) within mend "$number" "$3" ;;
+    import) within receive "$number" "$3" ;;
+    receive) ctr -a "$folder/run/containerd.sock" -n k8s.io images import --digests "$3" ;;
     mend) "$0" signal "$number" "$3" CONT 2>/dev/null || service "$3" ;;
     network)
         shift 2

@@ -21,8 +21,8 @@ use crate::slow::Slow;
 use crate::watch::{self, Watch};
 
 const SOON: Duration = Duration::from_secs(90);
-/// Where the power switches listen, in the world.
-const SWITCHES: &str = "127.0.0.1:8443";
+/// Where the power switches listen: pods reach it too.
+const SWITCHES: &str = "10.88.0.1:8443";
 /// Who writes ten times a second wrote within this.
 const FRESH: f64 = 1.5;
 
@@ -81,7 +81,21 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// All three nodes are Ready, and all three identities write.
     pub(crate) async fn start(way: Way) -> Result<Self> {
-        let plane = plane::start().await?;
+        let mut cluster = Self::machines(way, false).await?;
+        if way != Way::Plain {
+            cluster.account = Some(install(&cluster.plane).await?);
+            for _ in 0..2 {
+                cluster.start_ours().await?;
+            }
+            cluster.ours.first_mut().context("none of ours")?.leads().await?;
+        }
+        cluster.serve().await?;
+        Ok(cluster)
+    }
+
+    /// All three nodes are Ready, and nothing of ours is there.
+    pub(crate) async fn machines(way: Way, service_accounts: bool) -> Result<Self> {
+        let plane = plane::start(service_accounts).await?;
         let scheduler = plane.kube_scheduler(&[]).await?;
         let kcm = start_kcm(&plane, way).await?;
         let mut ways = BTreeMap::new();
@@ -95,11 +109,7 @@ impl Cluster {
         let systems = systems(&plane.admin()).await?;
         let rigs = Rigs::new().await?;
         let switches = switches(&plane, &rigs, &systems)?;
-        let account = match way {
-            Way::Plain => None,
-            Way::Guard | Way::Replace => Some(install(&plane).await?),
-        };
-        let mut cluster = Self {
+        Ok(Self {
             way,
             ours: Vec::new(),
             kcm: Some(kcm),
@@ -110,23 +120,22 @@ impl Cluster {
             switches,
             controllers: Vec::new(),
             rigs,
-            account,
+            account: None,
             watch: Watch::begin(),
-        };
-        if cluster.account.is_some() {
-            cluster.device("{{.Node.Name}}").await?;
-            cluster.apply(&objects::policy()).await?;
-            for _ in 0..2 {
-                cluster.start_ours().await?;
-            }
-            cluster.ours.first_mut().context("none of ours")?.leads().await?;
+        })
+    }
+
+    /// What is to be kept, and how; until all is calm.
+    pub(crate) async fn serve(&mut self) -> Result<()> {
+        if self.way != Way::Plain {
+            self.device("{{.Node.Name}}").await?;
+            self.apply(&objects::policy()).await?;
         }
-        cluster.plane.namespace(NAMESPACE).await?;
+        self.plane.namespace(NAMESPACE).await?;
         for set in objects::stateful_sets() {
-            cluster.apply(&set).await?;
+            self.apply(&set).await?;
         }
-        cluster.until_calm(SOON).await?;
-        Ok(cluster)
+        self.until_calm(SOON).await
     }
 
     pub(crate) async fn start_kcm(&mut self) -> Result<()> {
@@ -231,7 +240,7 @@ impl Cluster {
 
     /// The NodeFences, if there can be any.
     pub(crate) async fn incidents(&self) -> Result<Vec<Value>> {
-        if self.account.is_none() {
+        if self.way == Way::Plain {
             return Ok(Vec::new());
         }
         let text = self.plane.kubectl(&["get", "nodefences", "-o", "json"]).await?.text()?;

@@ -56,8 +56,23 @@ impl Machine {
         Self::ALL.into_iter().find(|one| one.name() == name).with_context(|| format!("no machine {name}"))
     }
 
-    fn address(self) -> String {
+    pub(crate) fn address(self) -> String {
         format!("10.88.0.1{}", self.0)
+    }
+
+    /// The addresses of its pods.
+    pub(crate) fn pods(self) -> String {
+        format!("10.89.{}.0/24", self.0)
+    }
+
+    /// Whether a pod with this address runs on it.
+    pub(crate) fn has_pod(self, address: std::net::Ipv4Addr) -> bool {
+        address.octets()[2] == self.0
+    }
+
+    /// Into its containerd.
+    pub(crate) async fn import(self, archive: &Path) -> Result<()> {
+        self.script("import", &[&archive.to_string_lossy()]).await.map(drop)
     }
 
     /// What its kubelet must know before it is switched on for the first time, and by which way it speaks to an API server.
@@ -74,7 +89,10 @@ impl Machine {
         let authority = cluster["certificate-authority"].as_str().context("no authority")?;
         std::fs::copy(authority, folder.join("authority"))?;
         std::fs::write(folder.join("kubeconfig"), config.to_string())?;
-        Ok(())
+        // Where its pods' requests to the Service of the API server go, too.
+        let url = way.url();
+        let address = url.strip_prefix("https://").context("its way is not by TLS")?;
+        Ok(std::fs::write(folder.join("service"), address)?)
     }
 
     pub(crate) async fn on(self) -> Result<()> {

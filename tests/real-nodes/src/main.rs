@@ -9,6 +9,8 @@
 //! - `plane`: API servers, etcd, and the ways to them; `ours`: our replicas; `cluster` and `objects`: all of it, with
 //!   StatefulSets, power switches, and who keeps order
 //! - `fault`: what goes wrong, and its repair; `scenario`: the table; `storm`: rounds by chance; `play`: one incident
+//! - `installed`: the user's whole path, from the image by Helm to the alert
+//! - `hollow`: the simulator's kubelet beside a real one
 //! - `watch`: process tables and logs; `oracle`: who ran when nobody should have; `planted`: whether they see it;
 //!   `report`: the table that comes of it
 //!
@@ -18,6 +20,8 @@
 mod beside;
 mod cluster;
 mod fault;
+mod hollow;
+mod installed;
 mod machine;
 mod needs;
 mod objects;
@@ -82,6 +86,12 @@ struct Args {
     /// No cluster: two copies on one volume, which must be found
     #[arg(long)]
     planted: bool,
+    /// As a user has it: its image in the machines, installed with Helm, read by Prometheus
+    #[arg(long)]
+    helm: bool,
+    /// The same scripts on real kubelets and in the simulator, and how they differ
+    #[arg(long)]
+    hollow: bool,
     /// A shell with kubectl in a cluster, in the first of the ways
     #[arg(long)]
     shell: bool,
@@ -111,10 +121,13 @@ fn main() -> Result<ExitCode> {
         pod_safety_control_plane::binary().await?;
         pod_safety_control_plane::rigs::Rigs::new().await
     })?;
+    if args.helm {
+        installed::pack()?;
+    }
     let tools = Command::new(machine::scripts().join("tools.sh")).stderr(Stdio::inherit()).output()?;
     ensure!(tools.status.success(), "tools.sh failed ({})", tools.status);
     let tools = PathBuf::from(String::from_utf8(tools.stdout)?.trim());
-    if args.planted || args.shell {
+    if args.planted || args.shell || args.helm || args.hollow {
         return Err(beside::world(&tools)?.exec()).context("entering the world");
     }
     let start = Instant::now();
@@ -138,6 +151,20 @@ async fn inside(args: &Args) -> Result<ExitCode> {
             writeln!(std::io::stdout(), "{violation}")?;
         }
         return Ok(ExitCode::SUCCESS);
+    }
+    if args.helm {
+        let played = installed::play().await;
+        if played.is_err() {
+            keep_logs(Way::Replace).await?;
+        }
+        std::io::stdout().write_all(played?.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.hollow {
+        let (table, wrong) = hollow::compare().await?;
+        std::io::stdout().write_all(table.as_bytes())?;
+        wrong.iter().for_each(|line| say(&format!("WRONG: {line}")));
+        return Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     if args.shell {
         let cluster = Cluster::start(args.ways.first().copied().context("in which way?")?).await?;

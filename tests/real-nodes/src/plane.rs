@@ -23,9 +23,10 @@ pub(crate) enum Does {
     StandStill,
 }
 
-pub(crate) async fn start() -> Result<ControlPlane> {
+pub(crate) async fn start(service_accounts: bool) -> Result<ControlPlane> {
     let etcd_peers = PEERS.map(Into::into).to_vec();
-    Ok(ControlPlane::start(Options { etcd_peers, apiservers: SERVERS, ..Options::default() }).await?)
+    let options = Options { etcd_peers, apiservers: SERVERS, service_accounts, ..Options::default() };
+    Ok(ControlPlane::start(options).await?)
 }
 
 /// What passes between programs of the control plane, by iptables.

@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, eventually, seen};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, eventually, rules, seen};
 use pod_safety_locks::{installed, repository};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
@@ -214,7 +214,7 @@ async fn a_replica_is_down(scene: &mut Scene) {
 
 /// Each fired for what was caused, but for those that the table of what is replayed has.
 async fn no_alert_was_forgotten(scene: &Scene) {
-    let rules: Value = serde_saphyr::from_str(&server::rules()).unwrap();
+    let rules: Value = serde_saphyr::from_str(&rules().unwrap()).unwrap();
     let groups = rules["groups"].as_array().unwrap();
     let all = groups.iter().flat_map(|group| group["rules"].as_array().unwrap());
     let mut live: BTreeSet<_> = all.filter_map(|rule| rule["alert"].as_str()).map(str::to_owned).collect();

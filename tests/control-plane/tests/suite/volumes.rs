@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod hosts;
+mod objects;
 mod storm;
 
 use std::sync::Arc;
@@ -14,19 +15,19 @@ use std::time::{Duration, Instant};
 
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::{
-    AuditLog, Component, ControlPlane, Options, PodSafety, chart, eventually, helm, observe, seen,
+    AuditLog, Component, ControlPlane, Options, PodSafety, eventually, observe, seen,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use hosts::{DRIVER, Host};
+use objects::{NAMESPACE, all, apply, attachments, database, policies, volume};
 
 const SOON: Duration = Duration::from_secs(60);
 /// The pod runs elsewhere so soon after the proof: attacher and kubelets here look twice a second.
 const AFTER_PROOF: Duration = Duration::from_secs(20);
 /// What must not happen is watched for so long: the taint makes kube-controller-manager detach within a second.
 const FOR_EVER: Duration = Duration::from_secs(15);
-const NAMESPACE: &str = "shop";
 const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 const ATTACH_DETACH: &str = "system:serviceaccount:kube-system:attachdetach-controller";
 
@@ -40,20 +41,10 @@ struct Scene {
     _running: JoinSet<()>,
 }
 
-async fn apply(plane: &ControlPlane, object: &Value) {
-    plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().text().unwrap();
-}
-
 async fn get(plane: &ControlPlane, args: &[&str]) -> Option<Value> {
     let args = [&["get", "-o", "json", "--ignore-not-found"], args].concat();
     let text = plane.kubectl(&args).await.unwrap().text().unwrap();
     serde_json::from_str(&text).ok()
-}
-
-/// All of a kind without namespaces.
-async fn all(plane: &ControlPlane, kind: &str) -> Vec<Value> {
-    let text = plane.kubectl(&["get", kind, "-o", "json"]).await.unwrap().text().unwrap();
-    serde_json::from_str::<Value>(&text).unwrap()["items"].as_array().unwrap().clone()
 }
 
 async fn scene() -> Scene {
@@ -85,61 +76,6 @@ async fn scene() -> Scene {
     Scene { plane, audit, ours, hosts, rigs, _theirs: theirs, _running: running }
 }
 
-/// What the chart has for volumes, and only that: who forces is not what is looked at here.
-async fn policies(plane: &ControlPlane) {
-    let chart = chart();
-    let args = [
-        "template",
-        "pod-safety",
-        chart.to_str().unwrap(),
-        "--namespace=pod-safety",
-        "--set=controllers.volumeGuard.enabled=true,controllers.volumeGuard.gate.enabled=true",
-        "--set=controllers.volumeGuard.gate.namespaceSelector.matchLabels.gated=yes",
-        "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
-        "--show-only=templates/admission/volume-held.yaml",
-    ];
-    let rendered = helm(&args).await.unwrap().text().unwrap();
-    plane.kubectl_with(&["apply", "-f", "-"], &rendered).await.unwrap().text().unwrap();
-}
-
-/// A volume and its claim, bound to each other, both of this name.
-async fn volume(plane: &ControlPlane, name: &str) {
-    apply(plane, &json!({
-        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": name },
-        "spec": { "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" }, "storageClassName": "",
-            "persistentVolumeReclaimPolicy": "Retain", "csi": { "driver": DRIVER, "volumeHandle": name },
-            "claimRef": { "namespace": NAMESPACE, "name": name } },
-    })).await;
-    apply(plane, &json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "namespace": NAMESPACE, "name": name },
-        "spec": { "accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": name,
-            "resources": { "requests": { "storage": "1Gi" } } },
-    })).await;
-}
-
-/// A database of one pod with the volume `data`, that would rather run on `w1`.
-fn database(replicas: u32) -> Value {
-    let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1 });
-    let here = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": ["w1"] });
-    json!({
-        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "namespace": NAMESPACE, "name": "db" },
-        "spec": {
-            "replicas": replicas, "serviceName": "db", "selector": { "matchLabels": { "app": "db" } },
-            "template": {
-                "metadata": { "labels": { "app": "db" } },
-                "spec": {
-                    "containers": [{ "name": "main", "image": "registry.example/main:1" }],
-                    "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }],
-                    "tolerations": [bears("node.kubernetes.io/unreachable"), bears("node.kubernetes.io/not-ready")],
-                    "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
-                        { "weight": 100, "preference": { "matchExpressions": [here] } },
-                    ] } },
-                },
-            },
-        },
-    })
-}
-
 async fn lease(plane: &ControlPlane, volume: &str) -> Option<Value> {
     get(plane, &["lease", "-n", "pod-safety-volumes", volume]).await
 }
@@ -163,16 +99,6 @@ async fn until_held(plane: &ControlPlane, volume: &str, by: &str, refused: bool)
     })
     .await
     .unwrap()
-}
-
-async fn attachments(plane: &ControlPlane) -> Vec<(String, bool)> {
-    let all = all(plane, "volumeattachments").await;
-    let mut nodes: Vec<_> = all
-        .iter()
-        .map(|one| (one["spec"]["nodeName"].as_str().unwrap().to_owned(), one["status"]["attached"] == true))
-        .collect();
-    nodes.sort();
-    nodes
 }
 
 async fn until_runs(scene: &Scene, node: &str, within: Duration) -> Duration {

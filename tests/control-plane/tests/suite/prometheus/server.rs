@@ -1,11 +1,10 @@
-//! Prometheus itself, with the chart's alerts in a hurry.
+//! What Prometheus says of the processes of a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use kube::Client;
-use pod_safety_control_plane::{ControlPlane, PodSafety, Program, eventually, seen};
-use pod_safety_locks::{installed, repository};
+use pod_safety_control_plane::{ControlPlane, PodSafety, eventually, seen};
+use pod_safety_locks::installed;
 use serde_json::{Value, json};
 
 use super::replayed::Replayed;
@@ -14,73 +13,13 @@ use super::{LATER, SOON};
 /// The cluster that the processes of a test are in: rules know clusters only where one Prometheus watches several.
 pub(super) const LIVE: &str = "";
 
-/// The chart's rules.
-pub(super) fn rules() -> String {
-    std::fs::read_to_string(repository().join("charts/pod-safety/rules/pod-safety.rules.yaml")).unwrap()
-}
-
-/// A line of the rules as the test has it: alerts wait a second, and ranges are of ten.
-fn hasty(line: &str) -> String {
-    if let Some((before, _)) = line.split_once("for: ").filter(|(before, _)| before.trim().is_empty()) {
-        return format!("{before}for: 1s\n");
-    }
-    let mut parts = line.split('[');
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let range = part.split_once(']').filter(|(range, _)| range.starts_with(|c: char| c.is_ascii_digit()));
-        text += &range.map_or_else(|| format!("[{part}"), |(_, rest)| format!("[10s]{rest}"));
-    }
-    text + "\n"
-}
-
 /// A running Prometheus. Dropping it kills it and removes its files.
-pub(super) struct Prometheus {
-    client: Client,
-    folder: tempfile::TempDir,
-    _program: Program,
-}
-
-/// A port that nobody else of this machine's tests takes.
-fn free_port() -> u16 {
-    // Below the range of outgoing connections, and beside the harness's own.
-    (15_000..20_000)
-        .find(|port| std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, *port)).is_ok())
-        .unwrap_or_default()
-}
-
-/// As the argument of a URL's query.
-fn encoded(text: &str) -> String {
-    let byte = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
-        other => format!("%{other:02X}"),
-    };
-    text.bytes().map(byte).collect()
-}
+pub(super) struct Prometheus(pod_safety_control_plane::Prometheus);
 
 impl Prometheus {
-    /// With the chart's own alerts, which wait for nothing and look back for as long as a test may take.
     pub(super) async fn start(plane: &ControlPlane) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("rules.yaml"), rules().lines().map(hasty).collect::<String>())
-            .unwrap();
-        let targets = json!({ "files": ["targets.json"], "refresh_interval": "1s" });
-        let config = json!({
-            "global": { "scrape_interval": "1s", "evaluation_interval": "1s" },
-            "rule_files": ["rules.yaml"],
-            "scrape_configs": [{ "job_name": "pod-safety", "file_sd_configs": [targets] }],
-        });
-        let file = folder.path().join("prometheus.yml");
-        std::fs::write(&file, config.to_string()).unwrap();
-        let address = format!("127.0.0.1:{}", free_port());
-        let args = [
-            format!("--config.file={}", file.display()),
-            format!("--storage.tsdb.path={}", folder.path().join("data").display()),
-            format!("--web.listen-address={address}"),
-        ];
-        let program = plane.program("prometheus", &installed("prometheus").unwrap(), args, &[]).unwrap();
-        let client =
-            Client::try_from(kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();
-        Self { client, folder, _program: program }
+        let program = installed("prometheus").unwrap();
+        Self(pod_safety_control_plane::Prometheus::start(plane, &program).await.unwrap())
     }
 
     /// It scrapes these from now on.
@@ -90,10 +29,7 @@ impl Prometheus {
         let mut groups = vec![json!({ "targets": addresses, "labels": { "namespace": "pod-safety" } })];
         groups.extend(replayed.into_iter().flat_map(Replayed::targets));
         let count = groups.iter().filter_map(|group| group["targets"].as_array()).flatten().count();
-        // Prometheus may read it at any time.
-        let (new, file) = (self.folder.path().join("targets.new"), self.folder.path().join("targets.json"));
-        std::fs::write(&new, Value::from(groups).to_string()).unwrap();
-        std::fs::rename(&new, &file).unwrap();
+        self.0.scrapes(groups).unwrap();
         eventually("Prometheus scrapes", SOON, async || {
             let up = self.query("sum(up)").await?;
             seen(up.len() == 1 && up[0]["value"][1].as_str() == Some(&*count.to_string()), format!("{up:?}"))
@@ -102,23 +38,15 @@ impl Prometheus {
         .unwrap();
     }
 
-    async fn ask(&self, path: &str) -> Result<Value, String> {
-        let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
-        let text = self.client.request_text(request).await.map_err(|error| error.to_string())?;
-        serde_json::from_str(&text).map_err(|error| error.to_string())
-    }
-
     pub(super) async fn query(&self, expr: &str) -> Result<Vec<Value>, String> {
-        let answer = self.ask(&format!("/api/v1/query?query={}", encoded(expr))).await?;
-        answer["data"]["result"].as_array().cloned().ok_or_else(|| answer.to_string())
+        self.0.query(expr).await
     }
 
     /// The alerts that fire in a cluster, with what they tell.
     pub(super) async fn firing(&self, cluster: &str) -> Result<BTreeMap<String, String>, String> {
-        let answer = self.ask("/api/v1/alerts").await?;
-        let alerts = answer["data"]["alerts"].as_array().ok_or("no alerts")?;
+        let alerts = self.0.firing().await?;
         let of = |alert: &&Value| alert["labels"]["cluster"].as_str().unwrap_or(LIVE) == cluster;
-        let firing = alerts.iter().filter(|alert| alert["state"] == "firing").filter(of);
+        let firing = alerts.iter().filter(of);
         let word = |alert: &Value| alert["labels"]["alertname"].as_str().unwrap_or("-").to_owned();
         Ok(firing.map(|alert| (word(alert), alert["annotations"].to_string())).collect())
     }

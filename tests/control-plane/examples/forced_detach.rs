@@ -1,0 +1,193 @@
+//! kube-controller-manager's six minutes, which no flag shortens: a node is cut off, its pod is force deleted, and the volume
+//! that is still mounted there is detached by force; with the volume guard it is not, until somebody says that the node is off.
+//! Both ways beside each other, each on a control plane of its own. Prints a table; it takes eleven minutes and little else.
+//!
+//! `cargo run -p pod-safety-control-plane --example forced_detach`
+
+#![expect(clippy::disallowed_methods, reason = "it measures a real cluster in real time")]
+#![expect(clippy::unwrap_used, reason = "it shares the objects of a suite, which may fail as loudly")]
+
+#[path = "../tests/suite/volumes/hosts.rs"]
+mod hosts;
+#[path = "../tests/suite/volumes/objects.rs"]
+mod objects;
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use pod_safety_control_plane::{
+    AuditLog, Component, ControlPlane, Options, PodSafety, eventually, observe, seen,
+};
+use tokio::task::JoinSet;
+
+use hosts::Host;
+use objects::NAMESPACE;
+
+const SOON: Duration = Duration::from_secs(60);
+/// kube-controller-manager's six minutes, and some.
+const FORCED: Duration = Duration::from_secs(390);
+/// What must not happen is waited for so long.
+const HELD: Duration = Duration::from_secs(600);
+const LOOK: Duration = Duration::from_millis(200);
+const ATTACH_DETACH: &str = "system:serviceaccount:kube-system:attachdetach-controller";
+const CONTROLLERS: &str = "persistentvolume-attach-detach-controller,persistentvolume-binder-controller,\
+    statefulset-controller,node-lifecycle-controller,taint-eviction-controller";
+
+/// A cluster whose database is on `w1`.
+struct Cluster {
+    plane: ControlPlane,
+    audit: AuditLog,
+    hosts: Vec<Arc<Host>>,
+    ours: Option<PodSafety>,
+    _theirs: [Component; 2],
+    _running: JoinSet<()>,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let (without, with) = tokio::try_join!(without(), with())?;
+    let mut out = std::io::stdout();
+    writeln!(
+        out,
+        "| from the pod's deletion by force, of a node that is cut off | without the guard | with it |"
+    )?;
+    writeln!(out, "|---|---|---|")?;
+    for (what, without, with) in
+        std::iter::zip(without, with).map(|((what, without), (_, with))| (what, without, with))
+    {
+        writeln!(out, "| {what} | {without} | {with} |")?;
+    }
+    Ok(())
+}
+
+type Rows = Vec<(&'static str, String)>;
+
+async fn without() -> Result<Rows> {
+    let cluster = Cluster::start(false).await?;
+    let begun = cluster.lose().await?;
+    cluster.until_detached(FORCED).await?;
+    let detached = begun.elapsed();
+    cluster.until_runs("w2", SOON).await?;
+    let asked = cluster.asked()?;
+    Ok(rows([
+        seconds(detached),
+        format!("{asked}, of which refused 0"),
+        seconds(begun.elapsed()),
+        "–".to_owned(),
+    ]))
+}
+
+async fn with() -> Result<Rows> {
+    let cluster = Cluster::start(true).await?;
+    let begun = cluster.lose().await?;
+    while begun.elapsed() < HELD {
+        let at = objects::attachments(&cluster.plane).await;
+        ensure!(at == [("w1".to_owned(), true)], "after {:?}: {at:?}", begun.elapsed());
+        tokio::time::sleep(LOOK).await;
+    }
+    let asked = cluster.asked()?;
+    let (kubeconfig, said) = (cluster.plane.admin_kubeconfig(), Instant::now());
+    let word = ["confirm-down", "w1", "--reason=its plug is out", "--confirm=w1 is off", "--listen=3s"];
+    cluster.plane.pod_safety_once(&kubeconfig, &word).await?.text()?;
+    cluster.until_runs("w2", SOON).await?;
+    let held = format!("not in {} s", HELD.as_secs());
+    Ok(rows([held.clone(), format!("{asked}, of which refused {asked}"), held, seconds(said.elapsed())]))
+}
+
+fn rows(values: [String; 4]) -> Rows {
+    let names = [
+        "kube-controller-manager has detached its volume",
+        "so often it asked for that",
+        "the next pod runs elsewhere, with the volume",
+        "from a person's word that the node is off to that",
+    ];
+    names.into_iter().zip(values).collect()
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.0} s", time.as_secs_f64())
+}
+
+impl Cluster {
+    async fn start(guarded: bool) -> Result<Self> {
+        let audit = AuditLog::of(ATTACH_DETACH)?;
+        let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
+        let plane = ControlPlane::start(options).await?;
+        let kubeconfig = plane.install_pod_safety().await?;
+        plane.namespace(NAMESPACE).await?;
+        let hosts = vec![Host::new("w1", None), Host::new("w2", None)];
+        let mut running = JoinSet::new();
+        running.spawn(hosts::attach(plane.admin()));
+        for host in &hosts {
+            running.spawn(Arc::clone(host).live(plane.admin()));
+        }
+        let args = [
+            "--use-service-account-credentials=true",
+            "--node-monitor-grace-period=8s",
+            "--node-monitor-period=1s",
+        ];
+        let theirs =
+            [plane.kube_controller_manager(CONTROLLERS, &args).await?, plane.kube_scheduler(&[]).await?];
+        let mut ours = None;
+        if guarded {
+            objects::policies(&plane).await;
+            let args = ["--mode=guard", "--controllers=volume-guard", "--leader-elect=false"];
+            let mut started = plane.pod_safety("pod-safety", &kubeconfig, args).await?;
+            started.ready().await?;
+            ours = Some(started);
+        }
+        objects::volume(&plane, "data").await;
+        objects::apply(&plane, &objects::database(1)).await;
+        let cluster = Self { plane, audit, hosts, ours, _theirs: theirs, _running: running };
+        cluster.until_runs("w1", SOON).await?;
+        Ok(cluster)
+    }
+
+    /// Cuts the node off, and deletes the pod by force once it is asked to end. Since then.
+    async fn lose(&self) -> Result<Instant> {
+        self.hosts.first().context("no host")?.cut_off().await;
+        eventually("the pod is asked to end", SOON, async || {
+            let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, "db-0")
+                .await
+                .map_err(|error| error.to_string())?;
+            seen(pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()), "not yet".to_owned())
+        })
+        .await?;
+        observe::delete_pod(&self.plane.admin(), NAMESPACE, "db-0", true).await?;
+        Ok(Instant::now())
+    }
+
+    async fn until_detached(&self, within: Duration) -> Result<()> {
+        Ok(eventually("it is detached from w1", within, async || {
+            let at = objects::attachments(&self.plane).await;
+            seen(!at.iter().any(|(node, _)| node == "w1"), format!("{at:?}"))
+        })
+        .await?)
+    }
+
+    async fn until_runs(&self, node: &str, within: Duration) -> Result<()> {
+        Ok(eventually(&format!("the database runs on {node}"), within, async || {
+            let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, "db-0")
+                .await
+                .map_err(|error| error.to_string())?;
+            let pod = pod.ok_or("there is no pod")?;
+            let there = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
+            let runs = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+            let held = self.ours.is_some().then_some("with the guard");
+            seen(
+                there && runs && pod.metadata.deletion_timestamp.is_none(),
+                format!("{there} {runs} {held:?}"),
+            )
+        })
+        .await?)
+    }
+
+    /// How often kube-controller-manager asked that an attachment be deleted. With the guard all of it was refused: the
+    /// attachment is looked at all along.
+    fn asked(&self) -> Result<usize> {
+        let entries = self.audit.entries()?.into_iter();
+        Ok(entries.filter(|entry| entry.resource == "volumeattachments" && entry.verb == "delete").count())
+    }
+}

@@ -1,0 +1,105 @@
+//! Prometheus itself, with the chart's alerts in a hurry.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::{ControlPlane, Error, Program, chart};
+
+/// A running Prometheus. Dropping it kills it and removes its files.
+pub struct Prometheus {
+    client: Client,
+    folder: tempfile::TempDir,
+    _program: Program,
+}
+
+/// The chart's rules.
+pub fn rules() -> Result<String, Error> {
+    let path = chart().join("rules/pod-safety.rules.yaml");
+    std::fs::read_to_string(&path).map_err(Error::file("read", &path))
+}
+
+/// A line of the rules as tests have it: alerts wait a second, and ranges are of ten.
+fn hasty(line: &str) -> String {
+    if let Some((before, _)) = line.split_once("for: ").filter(|(before, _)| before.trim().is_empty()) {
+        return format!("{before}for: 1s\n");
+    }
+    let mut parts = line.split('[');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let range = part.split_once(']').filter(|(range, _)| range.starts_with(|c: char| c.is_ascii_digit()));
+        text += &range.map_or_else(|| format!("[{part}"), |(_, rest)| format!("[10s]{rest}"));
+    }
+    text + "\n"
+}
+
+/// A port that nobody else of this machine's tests takes.
+fn free_port() -> u16 {
+    // Below the range of outgoing connections, and beside the harness's own.
+    (15_000..20_000).find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()).unwrap_or_default()
+}
+
+/// As the argument of a URL's query.
+fn encoded(text: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    text.bytes().map(byte).collect()
+}
+
+impl Prometheus {
+    /// `program`, with the chart's own alerts, which wait for nothing and look back for as long as a test may take.
+    pub async fn start(plane: &ControlPlane, program: &Path) -> Result<Self, Error> {
+        let folder = tempfile::tempdir().map_err(Error::file("create a folder in", &std::env::temp_dir()))?;
+        let hurried: String = rules()?.lines().map(hasty).collect();
+        crate::pki::write(&folder.path().join("rules.yaml"), &hurried)?;
+        let targets = json!({ "files": ["targets.json"], "refresh_interval": "1s" });
+        let config = json!({
+            "global": { "scrape_interval": "1s", "evaluation_interval": "1s" },
+            "rule_files": ["rules.yaml"],
+            "scrape_configs": [{ "job_name": "pod-safety", "file_sd_configs": [targets] }],
+        });
+        let file = folder.path().join("prometheus.yml");
+        crate::pki::write(&file, &config.to_string())?;
+        let address = format!("127.0.0.1:{}", free_port());
+        let args = [
+            format!("--config.file={}", file.display()),
+            format!("--storage.tsdb.path={}", folder.path().join("data").display()),
+            format!("--web.listen-address={address}"),
+        ];
+        let program = plane.program("prometheus", program, args, &[])?;
+        let url = format!("http://{address}").parse().map_err(|_| Error::Incomplete("the address"))?;
+        let client = Client::try_from(Config::new(url)).map_err(Error::api("make a client".to_owned()))?;
+        Ok(Self { client, folder, _program: program })
+    }
+
+    /// It scrapes these groups of targets from now on.
+    pub fn scrapes(&self, groups: Vec<Value>) -> Result<(), Error> {
+        // Prometheus may read it at any time.
+        let (new, file) = (self.folder.path().join("targets.new"), self.folder.path().join("targets.json"));
+        crate::pki::write(&new, &Value::from(groups).to_string())?;
+        std::fs::rename(&new, &file).map_err(Error::file("rename", &new))
+    }
+
+    async fn ask(&self, path: &str) -> Result<Value, String> {
+        let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
+        let text = self.client.request_text(request).await.map_err(|error| error.to_string())?;
+        serde_json::from_str(&text).map_err(|error| error.to_string())
+    }
+
+    /// What an expression is now.
+    pub async fn query(&self, expr: &str) -> Result<Vec<Value>, String> {
+        let answer = self.ask(&format!("/api/v1/query?query={}", encoded(expr))).await?;
+        answer["data"]["result"].as_array().cloned().ok_or_else(|| answer.to_string())
+    }
+
+    /// The alerts that fire.
+    pub async fn firing(&self) -> Result<Vec<Value>, String> {
+        let answer = self.ask("/api/v1/alerts").await?;
+        let alerts = answer["data"]["alerts"].as_array().ok_or("no alerts")?;
+        Ok(alerts.iter().filter(|alert| alert["state"] == "firing").cloned().collect())
+    }
+}

@@ -1,0 +1,124 @@
+//! Builds the image as far as this can be done without pulling one: the build stage's own commands, with
+//! this machine in the place of the compiler image, and the last stage's root folder from its COPY line.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{Instruction, Stage, dockerfile, repository};
+
+/// What was built, in `target/image`.
+#[derive(Debug)]
+pub struct Image {
+    /// The folder that is its root.
+    pub root: PathBuf,
+    /// Who it runs as: `UID:GID`.
+    pub user: String,
+    /// The program and its arguments, as JSON.
+    pub entrypoint: String,
+}
+
+/// Builds it; what has not changed since the last time is not built again.
+///
+/// # Errors
+/// If the Dockerfile cannot be followed, or one of its commands fails.
+pub fn build() -> Result<Image> {
+    let file = dockerfile()?;
+    let [build, last] = file.stages.as_slice() else { bail!("not two stages") };
+    let scratch = fs::canonicalize(repository())?.join("target/image");
+    let workdir = scratch.join("context");
+
+    send_context(&workdir)?;
+    run_build_stage(build, &workdir, &scratch.join("target"))?;
+    let root = assemble(last, build, &workdir, &scratch.join("root"))?;
+    let of = |keyword| Ok::<_, anyhow::Error>(last.only(keyword)?.rest.clone());
+    Ok(Image { root, user: of("USER")?, entrypoint: of("ENTRYPOINT")? })
+}
+
+/// `COPY . .`: what .dockerignore lets through. The folder and the files' times are kept between runs, so
+/// that cargo sees what it has built already; what has vanished from the tree vanishes here too.
+fn send_context(context: &Path) -> Result<()> {
+    fs::create_dir_all(context)?;
+    let rules = fs::read_to_string(repository().join(".dockerignore"))?;
+    let let_in: Vec<&str> = rules.lines().filter_map(|rule| rule.strip_prefix('!')).collect();
+    for name in let_in.iter().copied().chain(["image"]) {
+        let old = context.join(name);
+        if old.is_dir() {
+            fs::remove_dir_all(old)?;
+        } else if old.exists() {
+            fs::remove_file(old)?;
+        }
+    }
+    for name in let_in {
+        copy(&repository().join(name), &context.join(name))?;
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let left_out = ["target", ".git", ".cache"];
+    if !from.exists() || from.file_name().is_some_and(|name| left_out.iter().any(|out| name == *out)) {
+        return Ok(());
+    }
+    if from.is_dir() {
+        fs::create_dir_all(to)?;
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            copy(&entry.path(), &to.join(entry.file_name()))?;
+        }
+        return Ok(());
+    }
+    fs::copy(from, to)?;
+    fs::File::options().write(true).open(to)?.set_modified(fs::metadata(from)?.modified()?)?;
+    Ok(())
+}
+
+/// Runs the RUN lines in order. The cache mount below WORKDIR becomes a link to `cache`; the other one,
+/// cargo's registry, is this machine's own.
+fn run_build_stage(build: &Stage, workdir: &Path, cache: &Path) -> Result<()> {
+    fs::create_dir_all(cache)?;
+    let link = workdir.join("target");
+    if !link.is_symlink() {
+        symlink(cache, &link)?;
+    }
+    // An ARG with a default is what a build without --build-arg sees.
+    let defaults = build.all("ARG").filter_map(|argument| argument.rest.split_once('='));
+    let defaults: Vec<_> = defaults.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let environment = build.all("ENV").map(Instruction::pairs).collect::<Result<Vec<_>>>()?.concat();
+    for run in build.all("RUN") {
+        ensure!(!run.rest.contains(" /"), "an absolute path cannot be run here: {}", run.rest);
+        let mut shell = Command::new("sh");
+        shell.args(["-eu", "-c", &run.rest]).current_dir(workdir);
+        // Settings of the developer's own build must not leak into the image's.
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy().into_owned();
+            let kept =
+                ["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "RUST_BACKTRACE"].contains(&name.as_str());
+            if !kept && (name.starts_with("CARGO") || name.starts_with("RUST")) {
+                shell.env_remove(&name);
+            }
+        }
+        let output = shell.envs(defaults.iter().cloned()).envs(environment.iter().cloned()).output()?;
+        ensure!(output.status.success(), "{}\n{}", run.rest, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// The root folder of the image, from the COPY lines of its stage.
+fn assemble(last: &Stage, build: &Stage, workdir: &Path, root: &Path) -> Result<PathBuf> {
+    if root.exists() {
+        fs::remove_dir_all(root)?;
+    }
+    fs::create_dir_all(root)?;
+    let inside = format!("{}/", build.only("WORKDIR")?.rest);
+    for line in last.all("COPY") {
+        let (from, to) = line.rest.split_once(' ').context("COPY one file to one place")?;
+        let from = from.strip_prefix(&inside).with_context(|| format!("{from} is not below {inside}"))?;
+        let to = to.strip_prefix('/').context("an absolute place in the image")?;
+        fs::copy(workdir.join(from), root.join(to))?;
+    }
+    Ok(root.to_path_buf())
+}

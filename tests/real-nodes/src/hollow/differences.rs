@@ -1,0 +1,82 @@
+//! Where the simulator's kubelet is not like a real one, and why that is well.
+
+use std::collections::BTreeSet;
+
+use super::SCRIPTS;
+use super::record::{NODE, POD};
+
+/// Script, the number of the deed, the track.
+pub(super) type Place = (&'static str, usize, &'static str);
+
+/// Places with one reason.
+const KNOWN: &[(&[Place], &str)] = &[
+    (
+        &[
+            ("ends-by-grace", 0, POD),
+            ("ends-by-itself", 0, POD),
+            ("ignores-sigterm", 0, POD),
+            ("force-deleted", 0, POD),
+            ("deleted-while-cut-off", 0, POD),
+            ("force-deleted-while-cut-off", 0, POD),
+            ("kubelet-restarted", 0, POD),
+            ("frozen", 0, POD),
+            ("rebooted", 0, POD),
+            ("node-deleted", 0, POD),
+        ],
+        "The simulator's kubelet says first that a container runs, and then that the pod is Ready, as a real one does for pods \
+         with a readiness probe; without a probe a real one says both at once.",
+    ),
+    (
+        &[("ignores-sigterm", 1, POD)],
+        "Processes of the simulator end in time when they are asked, and well. How a container ended is read by nobody in \
+         pod-safety: both phases are terminal, and both containers terminated.",
+    ),
+    (
+        &[("rebooted", 1, POD), ("rebooted", 2, POD)],
+        "The simulator's kubelet does not report what a boot ended, nor count restarts: its pod runs, and runs again.",
+    ),
+    (
+        &[("node-deleted", 2, NODE)],
+        "A real kubelet registers before it knows that its runtime is well, and is Ready a moment later.",
+    ),
+];
+
+/// What was found and is not known, and what is known and was not found.
+pub(super) fn unexpected(found: &BTreeSet<Place>) -> Vec<String> {
+    let known: BTreeSet<Place> = KNOWN.iter().flat_map(|(places, _)| *places).copied().collect();
+    let word = |(script, at, track): &Place, what: &str| {
+        let deed = SCRIPTS.iter().find(|one| one.name == *script).and_then(|one| one.deeds.get(*at));
+        format!("{script}, after {deed:?} ({at}), {track}: {what}")
+    };
+    let new = found.difference(&known).map(|place| word(place, "differs, and nobody has said why"));
+    let old = known.difference(found).map(|place| word(place, "was said to differ, and does not"));
+    new.chain(old).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record;
+    use super::*;
+
+    #[test]
+    fn every_known_difference_is_of_a_script_that_there_is() {
+        for (places, reason) in KNOWN {
+            assert!(reason.ends_with('.') && !places.is_empty(), "{reason}");
+            for (script, at, track) in *places {
+                let known = SCRIPTS.iter().find(|one| one.name == *script);
+                assert!(known.is_some_and(|one| *at < one.deeds.len()), "{script} {at}");
+                assert!(record::TRACKS.contains(track), "{track}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_difference_that_nobody_has_written_down_is_told() {
+        let place = (SCRIPTS[0].name, 0, record::PROCESS);
+        let known = BTreeSet::from_iter(KNOWN.iter().flat_map(|(places, _)| *places).copied());
+        assert_eq!(unexpected(&known), Vec::<String>::new());
+        let told = unexpected(&known.into_iter().chain([place]).collect());
+        assert!(told.len() == 1 && told[0].contains("nobody has said why"), "{told:?}");
+        assert!(unexpected(&BTreeSet::new()).iter().all(|line| line.contains("does not")));
+    }
+}

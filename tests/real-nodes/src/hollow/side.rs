@@ -1,0 +1,162 @@
+//! What is done to a real machine, and to one of the simulator, each in its way.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use kube::{Client, Config};
+use pod_safety_simulator::campaign::{Extras, Fault, Keeper, Plan};
+use pod_safety_simulator::serve::{Listener, gate};
+use pod_safety_simulator::world::{Deed as Act, Pace, Snapshot, Stage, Subject};
+
+use super::{Deed, NAMESPACE};
+use crate::cluster::Cluster;
+use crate::machine::{Machine, Service};
+use crate::watch;
+
+/// Simulated seconds in one of ours: its kubelets renew each ten seconds, those of the machines here each two.
+const SPEED: f64 = 8.0;
+/// Longer than a script takes.
+const FOR_EVER: u64 = 100_000;
+/// Machines boot.
+const FROM: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Where a script is played.
+pub(super) enum Side<'a> {
+    Real(&'a Cluster),
+    Hollow(Hollow),
+}
+
+/// A simulated cluster that real clients reach.
+pub(super) struct Hollow {
+    stage: Arc<Mutex<Stage>>,
+    picture: Arc<Mutex<Option<Snapshot>>>,
+    client: Client,
+    _listener: Listener,
+    _drawing: tokio::task::JoinSet<()>,
+}
+
+pub(super) fn real(cluster: &Cluster) -> Side<'_> {
+    Side::Real(cluster)
+}
+
+/// So many nodes, whose kubelets say how they are; and nobody under test.
+pub(super) async fn hollow(nodes: usize) -> Result<Side<'static>> {
+    let plan = Plan {
+        seed: 1,
+        servers: 1,
+        nodes,
+        replicas: 0,
+        pods: 1,
+        lease_collected_after: 15,
+        heal_at: FOR_EVER,
+        with: Extras { nodes: Keeper::Ours, ..Extras::default() },
+        faults: Vec::new(),
+    };
+    let pace = Pace { each: Duration::from_millis(250), speed: Some(SPEED), from: FROM, ends: false };
+    let nobody = Subject::Shipped(|_| Box::pin(async {}), None);
+    let stage = Stage::open(&plan, nobody, pace)?;
+    let (gate, visitors) = gate();
+    let listener = Listener::start("127.0.0.1:0".parse()?, gate)?;
+    stage.serve(visitors);
+    let client = Client::try_from(Config::new(listener.url().parse()?))?;
+    let (stage, picture) = (Arc::new(Mutex::new(stage)), Arc::new(Mutex::new(None)));
+    let mut drawing = tokio::task::JoinSet::new();
+    let (drawn, from) = (Arc::clone(&picture), Arc::clone(&stage));
+    // The world waits for whoever does not look.
+    drawing.spawn(async move {
+        loop {
+            let next = from.lock().unwrap_or_else(PoisonError::into_inner).picture(Duration::ZERO);
+            match next {
+                Some(next) => *drawn.lock().unwrap_or_else(PoisonError::into_inner) = Some(next),
+                None => tokio::time::sleep(LOOK).await,
+            }
+        }
+    });
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    Ok(Side::Hollow(Hollow { stage, picture, client, _listener: listener, _drawing: drawing }))
+}
+
+impl Side<'_> {
+    pub(super) fn client(&self) -> Client {
+        match self {
+            Self::Real(cluster) => cluster.plane.admin(),
+            Self::Hollow(hollow) => hollow.client.clone(),
+        }
+    }
+
+    pub(super) fn node(&self, at: usize) -> String {
+        match self {
+            Self::Real(_) => Machine::ALL[at].name(),
+            Self::Hollow(_) => format!("node-{at}"),
+        }
+    }
+
+    /// Until nothing more is to be expected: grace, a Lease that is renewed, a boot; a client that had a dead connection.
+    pub(super) fn settles(&self, deed: Deed) -> Duration {
+        Duration::from_secs(match (self, deed) {
+            (_, Deed::PluggedIn | Deed::Thawed | Deed::Rebooted | Deed::KubeletRestarted) => 15,
+            (Self::Real(_), _) => 10,
+            (Self::Hollow(_), _) => 8,
+        })
+    }
+
+    /// Whether a process of this pod runs, in truth.
+    pub(super) fn runs(&self, pod: &str) -> String {
+        let count = match self {
+            Self::Real(_) => watch::copies().into_iter().filter(|(_, copy)| copy.identity == pod).count(),
+            Self::Hollow(hollow) => {
+                let (identity, picture) = (format!("{NAMESPACE}/{pod}"), hollow.picture.lock());
+                let picture = picture.unwrap_or_else(PoisonError::into_inner);
+                let all = picture.iter().flat_map(|picture| &picture.processes);
+                all.filter(|process| process.identity == identity).count()
+            }
+        };
+        if count > 0 { format!("{count} runs") } else { String::new() }
+    }
+
+    /// What a client of the API cannot do.
+    pub(super) async fn befall(&self, at: usize, deed: Deed) -> Result<()> {
+        match self {
+            Self::Real(_) => on_machine(Machine::ALL[at], deed).await,
+            Self::Hollow(hollow) => {
+                let act = match deed {
+                    Deed::CutOff => Act::Fault(Fault::CutNode { node: at, seconds: FOR_EVER }),
+                    Deed::PluggedIn => Act::Mend(at),
+                    Deed::KubeletRestarted => Act::Fault(Fault::KillKubelet { node: at, seconds: 1 }),
+                    Deed::Frozen => Act::Fault(Fault::Freeze { node: at, seconds: FOR_EVER }),
+                    Deed::Thawed => Act::Thaw(at),
+                    Deed::Rebooted => Act::Fault(Fault::Reboot { node: at }),
+                    other => anyhow::bail!("{other:?} is done by a client"),
+                };
+                hollow.stage.lock().unwrap_or_else(PoisonError::into_inner).act(act);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whatever the script was: the node is reached, runs, and is registered.
+    pub(super) async fn mend(&self, at: usize) -> Result<()> {
+        self.befall(at, Deed::Thawed).await?;
+        self.befall(at, Deed::PluggedIn).await
+    }
+}
+
+async fn on_machine(machine: Machine, deed: Deed) -> Result<()> {
+    match deed {
+        Deed::CutOff => machine.cable(false).await,
+        Deed::PluggedIn => machine.cable(true).await,
+        Deed::KubeletRestarted => {
+            machine.kill(Service::Kubelet).await?;
+            machine.start(Service::Kubelet).await.context("starting the kubelet")
+        }
+        Deed::Frozen => machine.freeze().await,
+        Deed::Thawed => machine.thaw().await,
+        Deed::Rebooted => {
+            machine.off().await?;
+            machine.on().await
+        }
+        other => anyhow::bail!("{other:?} is done by a client"),
+    }
+}

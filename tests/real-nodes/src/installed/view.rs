@@ -1,0 +1,126 @@
+//! What a person sees: Prometheus, which reads the replicas by the addresses of their pods, and kubectl with the plugin.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::ListParams;
+use pod_safety_control_plane::{Prometheus, eventually, seen, tool};
+use serde_json::{Value, json};
+
+use super::image;
+use crate::cluster::Cluster;
+use crate::machine;
+
+/// Until an alert fires or stops: they are in a hurry here, and look back for ten seconds.
+const ALERT: Duration = Duration::from_secs(90);
+const PORT: u16 = 8080;
+
+pub(super) struct View {
+    prometheus: Prometheus,
+    kubectl: PathBuf,
+    kubeconfig: PathBuf,
+    plugins: PathBuf,
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) status: std::process::ExitStatus,
+    pub(super) stdout: String,
+    #[expect(dead_code, reason = "shown when something is not as it should be")]
+    stderr: String,
+}
+
+impl View {
+    pub(super) async fn open(cluster: &Cluster) -> Result<Self> {
+        let program = machine::scripts().join("../../../.cache/bin/prometheus");
+        let prometheus = Prometheus::start(&cluster.plane, &program).await?;
+        let plugins = std::env::temp_dir().join("plugins");
+        image::plugin(&plugins)?;
+        let kubeconfig = cluster.plane.admin_kubeconfig();
+        let view = Self { prometheus, kubectl: tool("kubectl").await?, kubeconfig, plugins };
+        view.discover(cluster).await?;
+        view.until("both replicas are read", "sum(up) == 2").await?;
+        view.until("one leads", "sum(leader_election_master_status{name=\"pod-safety\"}) == 1").await?;
+        view.until_quiet(cluster).await?;
+        Ok(view)
+    }
+
+    /// As Prometheus finds pods by their annotation in a cluster.
+    async fn discover(&self, cluster: &Cluster) -> Result<()> {
+        let pods = Api::<Pod>::namespaced(cluster.plane.admin(), "pod-safety");
+        let label = ListParams::default().labels("app.kubernetes.io/name=pod-safety,pod-template-hash");
+        let target = |pod: &Pod| -> Option<Value> {
+            let address = format!("{}:{PORT}", pod.status.as_ref()?.pod_ip.as_ref()?);
+            Some(
+                json!({ "targets": [address], "labels": { "namespace": "pod-safety", "pod": pod.metadata.name } }),
+            )
+        };
+        let targets = pods.list(&label).await?.items.iter().filter_map(target).collect();
+        Ok(self.prometheus.scrapes(targets)?)
+    }
+
+    /// Until the expression has a result.
+    pub(super) async fn until(&self, what: &str, expr: &str) -> Result<()> {
+        let shows = async || {
+            let answer = self.prometheus.query(expr).await?;
+            seen(!answer.is_empty(), format!("{expr} is nothing"))
+        };
+        Ok(eventually(what, ALERT, shows).await?)
+    }
+
+    /// The address of the pod that leads.
+    pub(super) async fn leader(&self) -> Result<Ipv4Addr> {
+        let expr = "leader_election_master_status{name=\"pod-safety\"} == 1";
+        let answer = self.prometheus.query(expr).await.map_err(anyhow::Error::msg)?;
+        let [one] = answer.as_slice() else { anyhow::bail!("{} lead", answer.len()) };
+        let address = one["metric"]["instance"].as_str().and_then(|name| name.split(':').next());
+        Ok(address.context("no instance")?.parse()?)
+    }
+
+    async fn firing(&self, cluster: &Cluster) -> Result<Vec<String>, String> {
+        // Pods come and go.
+        self.discover(cluster).await.map_err(|error| error.to_string())?;
+        let firing = self.prometheus.firing().await?;
+        Ok(firing
+            .iter()
+            .map(|alert| alert["labels"]["alertname"].as_str().unwrap_or("-").to_owned())
+            .collect())
+    }
+
+    pub(super) async fn until_fires(&self, cluster: &Cluster, alert: &str) -> Result<()> {
+        let fires = async || {
+            let firing = self.firing(cluster).await?;
+            seen(firing.iter().any(|one| one == alert), format!("{firing:?}"))
+        };
+        Ok(eventually(&format!("{alert} fires"), ALERT, fires).await?)
+    }
+
+    pub(super) async fn until_quiet(&self, cluster: &Cluster) -> Result<()> {
+        let quiet = async || {
+            let firing = self.firing(cluster).await?;
+            seen(firing.is_empty(), format!("{firing:?}"))
+        };
+        Ok(eventually("no alert fires", ALERT, quiet).await?)
+    }
+
+    /// kubectl as a person has it, with `kubectl pod-safety`.
+    pub(super) async fn kubectl(&self, args: &[&str]) -> Result<Said> {
+        let path = format!("{}:{}", self.plugins.display(), std::env::var("PATH").unwrap_or_default());
+        let output = tokio::process::Command::new(&self.kubectl)
+            .args(args)
+            .env("PATH", path)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Said { status: output.status, stdout: text(&output.stdout), stderr: text(&output.stderr) })
+    }
+}
