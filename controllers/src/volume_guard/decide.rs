@@ -7,7 +7,7 @@ use std::time::Duration;
 use pod_safety_shared::authority::{
     Doubt, Hold, Intent, Over, Seen, Update, VolumeChange, VolumeHold, VolumeUpdate,
 };
-use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::cache::{Lookup, STALE_AFTER, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
 use pod_safety_shared::model::{
@@ -41,6 +41,18 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// back after this: kubelets that live end what the API has no pod for within seconds, and the longest graces in use
 /// are minutes. No proof; so it is asked for only where no better word can come, after a force deletion or our restart.
 pub(super) const UNTOLD: Duration = Duration::from_secs(600);
+
+/// The same where its kubelet says that it uses other volumes of that driver, and not this one.
+///
+/// Why that is its word: a kubelet reports an attachable volume in `volumesInUse` before it mounts it and until it has
+/// unmounted it. That others of the driver are there says that the driver's volumes are reported at all, and that the
+/// kubelet has filled the list since its Node was made: a new Node's is empty until the kubelet knows its mounts, and
+/// later nobody shortens it but for an unmount. It mounts nothing anew: that takes an attachment, and there is none.
+///
+/// Why so late: the end of the last attachment, or our start, was seen at a time T, and the report of the mount came
+/// before that attachment went. Other watches may be behind by `STALE_AFTER`, no more, or nothing is decided. So what
+/// is read of the Node after T and that is not older than T, and shows that report, if there was one.
+pub(super) const UNUSED: Duration = STALE_AFTER;
 
 /// What an operator decided.
 #[derive(Clone, Debug)]
@@ -331,7 +343,8 @@ fn free_at(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, n
     if left.is_some_and(|left| left.told) {
         return Some(now);
     }
-    Some(left.map_or(lease.seen, |left| left.at) + UNTOLD)
+    let patience = if node.mounts_others_like(case.volume) { UNUSED } else { UNTOLD };
+    Some(left.map_or(lease.seen, |left| left.at) + patience)
 }
 
 fn unconfirmed(case: &Case<'_>, node: &Node, free_at: Mono, now: Mono) -> Decision {

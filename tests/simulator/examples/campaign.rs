@@ -34,7 +34,7 @@ use memory::{memory, memory_line};
 use pod_safety_shared::clock::Env;
 use pod_safety_simulator::campaign::{
     Entry, Extras, Fault, Plan, Plant, campaign, campaign_while, draw, fenced, first_seed_that_breaks,
-    minimise, page, perturb, scenarios, subject, tell, threads,
+    guarded, minimise, page, perturb, scenarios, subject, tell, threads,
 };
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::Subject;
@@ -114,7 +114,7 @@ fn all_strikes() -> ExitCode {
     let clock = Env::real(0);
     let began = clock.now();
     let each = usize::try_from(number("EACH").unwrap_or(1)).unwrap_or(1);
-    let scenarios: Vec<_> = scenarios().into_iter().chain(fenced()).collect();
+    let scenarios: Vec<_> = scenarios().into_iter().chain(fenced()).chain(guarded()).collect();
     let tally = perturb(&scenarios, SHIPPED, each);
     say(&format!("{tally}{:.0} s on {} threads", clock.now().since(began).as_secs_f64(), threads()));
     if tally.broken.is_empty() && tally.diverged.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

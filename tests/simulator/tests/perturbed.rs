@@ -3,7 +3,7 @@
 mod allocator;
 mod shipped;
 
-use pod_safety_simulator::campaign::{fenced, perturb, perturb_writes, scenarios};
+use pod_safety_simulator::campaign::{fenced, guarded, perturb, perturb_writes, scenarios};
 use pod_safety_simulator::world::{Blow, Occasion, Strike, Subject, stricken};
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
@@ -36,6 +36,19 @@ fn no_strike_at_a_write_of_an_incident_breaks_a_rule() {
         assert_eq!(tally.scenarios.len(), scenarios.len(), "every scenario is struck: {tally}");
         assert!(tally.families.len() >= 11, "every family strikes: {tally}");
     }
+}
+
+/// One of so many strikes at volumes and their owners: what fits into a few seconds.
+const EACH_OF_VOLUMES: usize = 401;
+
+#[test]
+fn no_strike_while_volumes_change_their_owners_breaks_a_rule() {
+    let tally = perturb(&guarded(), SHIPPED, EACH_OF_VOLUMES);
+    println!("{tally}");
+    assert!(tally.diverged.is_empty(), "the runs before a strike are their references: {tally}");
+    assert!(tally.broken.is_empty(), "{tally}");
+    assert_eq!(tally.scenarios.len(), guarded().len(), "every scenario is struck: {tally}");
+    assert!(tally.families.len() >= 8, "families strike: {tally}");
 }
 
 /// How many rules this strike breaks in this scenario.

@@ -4,7 +4,7 @@ use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::at;
 use serde_json::json;
 
-use super::super::decide::UNTOLD;
+use super::super::decide::{UNTOLD, UNUSED};
 use super::stage::{QUARANTINE, Stage, ended, in_use, not_ready, said};
 
 const A: &str = "a/uid-a/boot-1/uid-p";
@@ -55,6 +55,52 @@ fn a_pod_that_is_removed_while_it_runs_gives_nothing_back() {
         ["release"],
         "a kubelet that is well ends what it is told to end"
     );
+}
+
+/// A kubelet that reports others of the driver, and not this one, has unmounted it: what is older than that was heard by
+/// then. Whatever is not quite that is waited for as ever.
+#[test]
+fn what_a_kubelet_says_to_use_is_its_word_of_what_it_does_not() {
+    let soon = 2 + UNUSED.as_secs();
+    let said_with = |in_use: serde_json::Value, at_last: u64| {
+        let mut stage = held();
+        stage.node("a", |node| node["status"]["volumesInUse"] = in_use);
+        stage.world.remove(Kind::Pods, "uid-p", at(2));
+        said(&stage.of_volume("v", at_last))
+    };
+    let other = "kubernetes.io/csi/d^other";
+    assert_eq!(said_with(json!([other]), soon), ["release"]);
+    for (why, in_use, when) in [
+        ("too soon: the report may be on its way", json!([other]), soon - 1),
+        ("nobody says that volumes of this driver are reported", json!(["kubernetes.io/csi/dd^other"]), soon),
+        ("a volume of no CSI driver", json!(["kubernetes.io/nfs/d^other"]), soon),
+        ("a kubelet that has just begun says nothing yet", json!([]), soon),
+    ] {
+        assert_eq!(said_with(in_use, when), ["VolumeUnconfirmed"], "{why}");
+    }
+    assert!(said_with(json!([other, "kubernetes.io/csi/d^v"]), soon).is_empty(), "it is mounted still");
+}
+
+/// The same while it is attached, while a pod is there, and while its node is not heard.
+#[test]
+fn a_kubelets_word_of_others_is_not_enough_where_it_may_mount_again() {
+    let soon = 2 + UNUSED.as_secs();
+    let others = |node: &mut serde_json::Value| {
+        node["status"]["volumesInUse"] = json!(["kubernetes.io/csi/d^other"]);
+    };
+    let mut stage = held();
+    stage.node("a", others);
+    assert!(said(&stage.of_volume("v", soon)).is_empty(), "its pod is there");
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    stage.attachment("v", "a", true);
+    assert!(said(&stage.of_volume("v", soon)).is_empty(), "it is attached");
+    stage.world.remove(Kind::Attachments, "uid-v.a", at(3));
+    assert_eq!(said(&stage.of_volume("v", soon)), ["VolumeUnconfirmed"], "detached just now");
+    stage.node("a", |node| {
+        others(node);
+        not_ready(node);
+    });
+    assert_eq!(said(&stage.of_volume("v", soon + 1)), ["refuse", "VolumeUnproved"]);
 }
 
 /// Of two pods that leave, one without a word is enough.

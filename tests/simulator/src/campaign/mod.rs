@@ -42,6 +42,6 @@ pub use minimise::{Smallest, minimise};
 pub use perturb::{Broken, Perturbed, perturb, perturb_writes};
 pub use plan::{Extras, Fault, Keeper, Limit, Manner, Plan, Trouble};
 pub use plant::Plant;
-pub use scenarios::{Scenario, fenced, scenarios};
+pub use scenarios::{Scenario, fenced, guarded, scenarios};
 pub use twins::twins;
 pub use volumes::Guarding;

@@ -134,6 +134,15 @@ pub enum Fault {
     ForceDelete { pod: usize },
     /// A person makes a pod of another name with the volume of this one.
     MakePod { pod: usize },
+    /// A person makes a pod with a volume of its own: a generic ephemeral one. It ends by itself.
+    MakeBrief { number: usize },
+    /// A person deletes the claim and the volume of a pod, and makes both anew under their names when they are gone.
+    /// With `force` they take away the finalizers that keep what is in use.
+    RenewVolume { pod: usize, force: bool },
+    /// A person deletes the attachments of a pod's volume.
+    TearOff { pod: usize },
+    /// kube-controller-manager's attach/detach controller starts anew, and has forgotten what it knew.
+    RestartAttacher,
     /// A kubelet evicts a pod: it ends as Failed.
     Evict { pod: usize },
     /// A person makes a workload with a budget: a StatefulSet if its pods keep their

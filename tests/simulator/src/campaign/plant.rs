@@ -136,11 +136,21 @@ pub enum Plant {
     GoneMeansFree,
     /// The owner of a volume is a name: no UID, no boot id.
     OwnersByName,
+    /// A pod passes the gate at once, whosever its volume is.
+    OpensTheGate,
+    /// What is for one pod alone is taken for what the pods of one node may share.
+    SharesAnyway,
+    /// The Lease of a volume goes with its PersistentVolume, whoever holds it.
+    ForgetsHeld,
+    /// Nobody deletes the Lease of a volume that is gone.
+    NeverForgets,
+    /// Of what kubelets say to have mounted, one volume is not heard.
+    DeafToMounts,
 }
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 61] = [
+    pub const ALL: [(Self, Invariant); 66] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -202,6 +212,11 @@ impl Plant {
         (Self::SameGeneration, Invariant::Owner),
         (Self::GoneMeansFree, Invariant::Owner),
         (Self::OwnersByName, Invariant::Owner),
+        (Self::OpensTheGate, Invariant::Owner),
+        (Self::SharesAnyway, Invariant::Owner),
+        (Self::ForgetsHeld, Invariant::Owner),
+        (Self::NeverForgets, Invariant::Free),
+        (Self::DeafToMounts, Invariant::Owner),
     ];
 
     /// What it does, in a sentence.
@@ -323,6 +338,13 @@ impl Plant {
             Self::SameGeneration => "The generation of a volume stays when its owner is relieved.",
             Self::GoneMeansFree => "A volume is given back when its pod is gone, whatever its kubelet says.",
             Self::OwnersByName => "The owner of a volume is a name: no UID, no boot id.",
+            Self::OpensTheGate => "A pod passes the gate at once, whosever its volume is.",
+            Self::SharesAnyway => {
+                "What is for one pod alone is taken for what the pods of one node may share."
+            }
+            Self::ForgetsHeld => "The Lease of a volume goes with its PersistentVolume, whoever holds it.",
+            Self::NeverForgets => "Nobody deletes the Lease of a volume that is gone.",
+            Self::DeafToMounts => "Of what kubelets say to have mounted, one volume is not heard.",
             _ => "",
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::fencing::{Fencing, Malfunction};
 use super::perturb::second;
 use super::plan::{Extras, Fault, Keeper, Limit, Plan};
+use super::volumes::Guarding;
 
 /// One scenario.
 #[derive(Clone, Debug)]
@@ -147,6 +148,46 @@ pub fn fenced() -> Vec<Scenario> {
         scenario
     };
     scenarios.into_iter().map(with).collect()
+}
+
+/// Exclusive volumes: one that moves behind the gate while its first user ends late and its claim is made anew, and those
+/// of a node that is lost and fenced, without the gate, while people do not wait and the attacher forgets what it knew.
+#[must_use]
+pub fn guarded() -> Vec<Scenario> {
+    let stuck = |node| (BEGIN, Fault::StuckProcesses { node, seconds: 15 });
+    let later = BEGIN + 1;
+    let moves = (0..3).map(stuck).chain([
+        (later, Fault::DeletePod { pod: 0 }),
+        (later + 1, Fault::MakePod { pod: 0 }),
+        (later + 1, Fault::MakeBrief { number: 0 }),
+        (later + 2, Fault::RenewVolume { pod: 1, force: false }),
+        (later + 8, Fault::DeletePod { pod: 1 }),
+    ]);
+    let lost = vec![
+        (BEGIN, Fault::CutNode { node: 0, seconds: 100 }),
+        (BEGIN + 45, Fault::ForceDelete { pod: 0 }),
+        (BEGIN + 50, Fault::RestartAttacher),
+    ];
+    let works = Fencing { always: true, tells: true, required: true, backup: false, power_on: true };
+    let with = |gate: bool, fencing: Option<Fencing>, from: u64, mut scenario: Scenario| {
+        let guarding = Guarding { gate, ..Guarding::default() };
+        scenario.plan.nodes = 3;
+        scenario.plan.with = Extras {
+            attached_volumes: true,
+            guarded_volumes: Some(guarding),
+            taints: true,
+            nodes: Keeper::Ours,
+            fencing,
+            ..Extras::default()
+        };
+        scenario.plan.heal_at = HEAL + 60;
+        (scenario.from, scenario.until) = (second(from), second(from + 50));
+        scenario
+    };
+    vec![
+        with(true, None, BEGIN, scenario("volumes move and are made anew behind the gate", moves.collect())),
+        with(false, Some(works), BEGIN + 42, scenario("a node with volumes is lost and fenced", lost)),
+    ]
 }
 
 /// A workload that may miss one of its pods.

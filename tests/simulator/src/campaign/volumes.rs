@@ -15,6 +15,9 @@ pub struct Guarding {
     pub gate: bool,
     /// The storage itself refuses whoever writes from another node than the one to which it attached a volume last.
     pub excludes: bool,
+    /// The volumes of the StatefulSet are `ReadWriteOncePod`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub one_pod: bool,
 }
 
 /// One seed of so many has guarded volumes: one that has neither budgets nor taints nor fencing of its own.
@@ -34,7 +37,9 @@ pub(super) fn add(plan: &mut Plan) {
     }
     let mut draws = Draws::new(Chance::new(plan.seed).part("volumes", 0));
     plan.with.attached_volumes = true;
-    plan.with.guarded_volumes = Some(Guarding { gate: draws.percent(60), excludes: draws.percent(25) });
+    let mut objects = Draws::new(Chance::new(plan.seed).part("volumes", 1));
+    plan.with.guarded_volumes =
+        Some(Guarding { gate: draws.percent(60), excludes: draws.percent(25), one_pod: objects.percent(30) });
     plan.with.nodes = Keeper::Ours;
     plan.with.taints = true;
     plan.with.fencing = draws.percent(50).then(|| Fencing {
@@ -58,6 +63,8 @@ pub(super) fn add(plan: &mut Plan) {
         let faults = incident(plan, &mut draws);
         plan.faults.extend(faults);
     }
+    let faults = of_objects(plan, &mut objects);
+    plan.faults.extend(faults);
     let last = plan.heal_at - SPARE;
     plan.faults.iter_mut().for_each(|(at, _)| *at = (*at).min(last));
     plan.faults.sort_by_key(|(at, _)| *at);
@@ -98,6 +105,37 @@ fn incident(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
             (change + 10 * replica as u64, Fault::CrashReplica { replica, seconds: 5 + 5 * replica as u64 })
         };
         faults.extend((0..plan.replicas).map(ends));
+    }
+    faults
+}
+
+/// Volumes and claims come and go, and whoever attaches them forgets what it knew.
+fn of_objects(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
+    let mut faults = Vec::new();
+    for _ in 0..draws.below(3) {
+        faults.push((BEGIN + draws.below(460), Fault::RestartAttacher));
+    }
+    for number in 0..usize::try_from(draws.below(4)).unwrap_or(0) {
+        faults.push((BEGIN + draws.below(200), Fault::MakeBrief { number }));
+    }
+    // What a person tears from a node that is well nobody refuses; only the gate keeps the next pod from it.
+    let gated = plan.with.guarded_volumes.is_some_and(|guarding| guarding.gate);
+    if draws.percent(30) && gated {
+        let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
+        let at = BEGIN + draws.below(100);
+        if draws.percent(60) {
+            let deaf = |node| (at, Fault::DeafKubelet { node, seconds: 350 });
+            faults.extend((0..plan.nodes).map(deaf));
+        }
+        faults.extend([(at + 1, Fault::ForceDelete { pod }), (at + 2, Fault::TearOff { pod })]);
+        let crash = |replica: usize| (at + 3, Fault::CrashReplica { replica, seconds: 2 });
+        faults.extend((0..plan.replicas).map(crash));
+    }
+    if draws.percent(50) {
+        let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
+        let at = BEGIN + draws.below(200);
+        faults.push((at, Fault::RenewVolume { pod, force: draws.percent(30) }));
+        faults.push((at + draws.below(30), Fault::DeletePod { pod }));
     }
     faults
 }

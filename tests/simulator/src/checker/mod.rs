@@ -56,6 +56,7 @@ pub(crate) use budgets::desired as healthy_of;
 pub(crate) use fences::{Answered, Touched};
 pub use processes::Gap;
 pub(crate) use requests::Outstanding;
+pub(crate) use volumes::Owned;
 
 /// A rule that no run may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

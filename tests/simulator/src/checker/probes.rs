@@ -7,7 +7,7 @@ const SEEDS: u64 = 2_000;
 
 /// What must happen, and at least how often in [`SEEDS`] seeds: about a third of
 /// what was measured, so that another drawing of faults does not break them.
-const SOMETIMES: [(&str, u64); 109] = [
+const SOMETIMES: [(&str, u64); 114] = [
     ("a budget came to rest", 330),
     ("a budget's status met a conflict", 60),
     ("a detachment was refused by admission", 140),
@@ -81,11 +81,14 @@ const SOMETIMES: [(&str, u64); 109] = [
     ("fault KillKubelet", 304),
     ("fault LagServer", 302),
     ("fault LiftTaint", 200),
+    ("fault MakeBrief", 80),
     ("fault MakePod", 50),
     ("fault Malfunction", 85),
     ("fault PauseReplica", 288),
     ("fault PowerOff", 518),
     ("fault Reboot", 300),
+    ("fault RenewVolume", 25),
+    ("fault RestartAttacher", 50),
     ("fault RestartServer", 318),
     ("fault Scale", 180),
     ("fault Sicken", 80),
@@ -94,6 +97,7 @@ const SOMETIMES: [(&str, u64); 109] = [
     ("fault StuckProcesses", 287),
     ("fault SwitchServer", 295),
     ("fault Taint", 311),
+    ("fault TearOff", 9),
     ("fault Tolerate", 690),
     ("fault TroubleNode", 583),
     ("fault TroubleReplica", 599),
@@ -112,6 +116,7 @@ const SOMETIMES: [(&str, u64); 109] = [
     ("request met: error 500", 668),
     ("request met: error 503", 754),
     ("request met: request dropped", 362),
+    ("the Lease of a volume that is gone was forgotten", 60),
     ("the leader changed during a drain", 6),
     ("the leader changed while a pod's time ran", 23),
     ("the out-of-service taint was added by proof", 65),

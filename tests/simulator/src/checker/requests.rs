@@ -228,10 +228,11 @@ fn bad_manners(asked: &Asked) -> Option<&'static str> {
         {
             return Some("does not name UID and version");
         }
+        // Only pods have a grace.
         return match number(&body, "/gracePeriodSeconds") {
             Some(0..) => None,
             Some(_) => Some("asks for a grace that there is not"),
-            None => Some("leaves its grace to the server"),
+            None => pods.then_some("leaves its grace to the server"),
         };
     }
     if pods && word(&body, "/metadata/uid").is_empty() {

@@ -31,6 +31,8 @@ pub(super) struct Storage {
     pub(super) guarded: bool,
     /// The storage refuses whoever is not where a volume was attached last.
     excludes: bool,
+    /// Each volume is for one pod.
+    pub(super) one_pod: bool,
     volumes: BTreeMap<String, Volume>,
     /// The volumes of pods that are not called after theirs: identities of one and of the other.
     shares: BTreeMap<String, String>,
@@ -41,8 +43,8 @@ pub(super) struct Storage {
 impl Storage {
     /// The volume of a process, if it has one: the identity after which that is called.
     pub(super) fn volume_of<'a>(&'a self, identity: &'a str) -> Option<&'a str> {
-        let volume = self.shares.get(identity).map_or(identity, String::as_str);
-        volume.starts_with(WITH_VOLUME).then_some(volume)
+        let named = identity.starts_with(WITH_VOLUME).then_some(identity);
+        self.shares.get(identity).map(String::as_str).or(named)
     }
 
     fn shuts_out(&self, process: &Process) -> bool {
@@ -52,10 +54,10 @@ impl Storage {
 }
 
 impl Checker {
-    /// Volumes have owners; and the storage itself may shut out all other nodes.
-    pub(crate) fn volumes_are_guarded(&self, excludes: bool) {
+    /// Volumes have owners; the storage itself may shut out all other nodes, and each may be for one pod.
+    pub(crate) fn volumes_are_guarded(&self, excludes: bool, one_pod: bool) {
         let storage = &mut self.state.lock().storage;
-        (storage.guarded, storage.excludes) = (true, excludes);
+        (storage.guarded, storage.excludes, storage.one_pod) = (true, excludes, one_pod);
     }
 
     /// A pod was made with the volume of another one.
@@ -122,7 +124,7 @@ impl Checker {
                 state.probe("the storage refused a write");
                 continue;
             }
-            let guarded = state.storage.guarded;
+            let may_share = state.storage.guarded && !state.storage.one_pod;
             let identity = state.storage.volume_of(&process.identity).unwrap_or_default().to_owned();
             let volume = state.storage.volumes.entry(identity).or_default();
             if volume.writer == process.uid {
@@ -135,7 +137,7 @@ impl Checker {
                 state.probe("a volume got its next writer");
             } else if !volume.told.insert(process.uid.clone()) {
                 continue;
-            } else if guarded && volume.node == *process.node {
+            } else if may_share && volume.node == *process.node {
                 state.probe("two pods of one node share a volume");
             } else if process.vouched_for {
                 state.probe("person vouched for a machine that still wrote: S8 not owed");

@@ -6,12 +6,18 @@
 //! | S17 | it passes at once from a life that is not Ready to another one |
 //! | S17 | it is given back, or broken, while a process of its holder's life can write, and no lie excuses it |
 //! | S17 | its generation does not grow when it is broken, or grows otherwise |
+//! | S17 | its Lease is deleted while somebody holds it |
+//! | S17 | a pod passes our gate while a process writes to its volume, and it is not sent there, or nobody may share it |
 //! | S17 | its generation stays, and its holder, not Ready in that life, cannot have given it back |
 //! | L12 | at the end it is held without a user and without a reason that is shown, or its holder is well and nobody may attach it |
 //! | L12 | at the end a pod waits behind the gate, and nothing is in its way |
+//! | L12 | at the end there is a Lease of a volume that is gone, and nobody holds it |
+//!
+//! L12 is in `free`.
+
+mod free;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_shared::model::{HELD_LABEL, Holder, VOLUME_GATE, VOLUME_LEASES};
@@ -19,13 +25,11 @@ use serde_json::{Value, json};
 
 use super::budgets::RECOVERS;
 use super::processes::Process;
-use super::{Checker, Invariant, State};
+use super::{Invariant, State};
 use crate::api::{Asked, Seen};
-use crate::world::{is_shipped, number, part, word};
+use crate::world::{HOSTNAME, is_shipped, number, part, word};
 
-/// From the last change that a pod behind the gate waits for, or the holder of a volume, to what follows: the requests,
-/// and the pause of what failed.
-const FOLLOWS: Duration = Duration::from_secs(75);
+pub(crate) use free::Owned;
 
 /// What is so for this long everybody knows, where nothing is in trouble.
 const KNOWN: Duration = Duration::from_secs(1);
@@ -36,7 +40,7 @@ pub(super) struct Owners {
     lives: BTreeMap<String, BTreeSet<(String, String)>>,
     /// Since when each Node is in the life and as ready as it is; what is gone is in none.
     standing: BTreeMap<String, (Option<Standing>, Duration)>,
-    /// When the Lease of each volume was last written.
+    /// When each volume, its claim or its Lease last changed.
     changed: BTreeMap<String, Duration>,
 }
 
@@ -90,8 +94,17 @@ impl State {
                     };
                     self.note(now, format!("the attachment {} {what}", change.name));
                 }
+                ("PersistentVolume" | "PersistentVolumeClaim", after) => {
+                    let name = change.name.rsplit('/').next().unwrap_or_default();
+                    self.owners.changed.insert(name.to_owned(), now);
+                    if after.is_none() || change.before.is_none() {
+                        let what = if after.is_none() { "is gone" } else { "is made" };
+                        self.note(now, format!("the {} {} {what}", change.kind, change.name));
+                    }
+                }
                 ("Pod", Some(after)) if part(after, "/spec/volumes/0").is_some() => {
-                    self.tell_of_user(now, change, after)
+                    self.judge_passage(now, asked, change, after);
+                    self.tell_of_user(now, change, after);
                 }
                 ("Pod", None)
                     if change.before.as_deref().is_some_and(|pod| part(pod, "/spec/volumes/0").is_some()) =>
@@ -105,6 +118,11 @@ impl State {
                         continue;
                     };
                     let before = change.before.as_deref().map_or(Lease::NONE, Lease::of);
+                    if after.is_none() {
+                        self.owners.changed.insert(volume.to_owned(), now);
+                        self.judge_forgotten(now, asked, volume, &before);
+                        continue;
+                    }
                     let after = after.as_deref().map_or(Lease::NONE, Lease::of);
                     self.owners.changed.insert(volume.to_owned(), now);
                     self.judge_owner(now, asked, volume, &before, &after);
@@ -129,6 +147,48 @@ impl State {
         };
         let node = word(after, "/spec/nodeName");
         self.note(now, format!("pod {} ({:.8}) {what} {node}", change.name, word(after, "/metadata/uid")));
+    }
+
+    /// A Lease is gone: it said nothing any more.
+    fn judge_forgotten(&mut self, now: Duration, asked: &Asked, volume: &str, before: &Lease) {
+        let told = format!("the Lease of {volume}, of {:?}, is deleted by {}", before.identity, asked.caller);
+        self.note(now, told.clone());
+        if !is_shipped(&asked.caller) {
+            return;
+        }
+        if before.identity.is_empty() {
+            self.probe("the Lease of a volume that is gone was forgotten");
+        } else {
+            self.violated(now, Invariant::Owner, told);
+        }
+    }
+
+    /// A pod passes the gate: whoever writes to its volume is where it is sent, and may share.
+    fn judge_passage(&mut self, now: Duration, asked: &Asked, change: &Seen, after: &Value) {
+        let passes = change.before.as_deref().is_some_and(is_gated) && !is_gated(after);
+        let claim = word(after, "/spec/volumes/0/persistentVolumeClaim/claimName");
+        if !passes || claim.is_empty() || !is_shipped(&asked.caller) {
+            return;
+        }
+        let sent = part(after, "/spec/nodeSelector").and_then(|labels| labels.get(HOSTNAME)?.as_str());
+        let identity = format!("default/{claim}");
+        let in_its_way = |process: &&Process| {
+            self.storage.volume_of(&process.identity) == Some(&*identity)
+                && !process.vouched_for
+                && (self.storage.one_pod || sent != Some(&*process.node))
+        };
+        let other = self.processes.running().find(in_its_way);
+        let found = other.map(|other| format!("{:.8} writes to it on {}", other.uid, other.node));
+        if sent.is_some() {
+            self.probe("a pod was sent to the node that has its volume");
+        }
+        if let Some(found) = found {
+            self.violated(
+                now,
+                Invariant::Owner,
+                format!("{} passes the gate to {claim} (sent to {sent:?}), and {found}", change.name),
+            );
+        }
     }
 
     fn judge_owner(&mut self, now: Duration, asked: &Asked, volume: &str, before: &Lease, after: &Lease) {
@@ -156,7 +216,8 @@ impl State {
             return;
         }
         let mut wrong = Vec::new();
-        if let Some(holder) = &before.holder {
+        // A machine that is registered anew is in the same life: nothing ended.
+        if let Some(holder) = before.holder.as_ref().filter(|holder| !is_same_life(holder, after)) {
             wrong.extend(self.ended_too_early(now, asked, volume, holder));
         }
         if let Some(holder) = &after.holder {
@@ -218,8 +279,7 @@ impl State {
         let holder = before.holder.as_ref()?;
         let calm = self.budgets.untroubled_since(now, self.healed);
         let troubled = !calm.is_zero() && now <= calm + RECOVERS;
-        let same = |other: &Holder| (&other.node, &other.boot_id) == (&holder.node, &holder.boot_id);
-        if after.holder.as_ref().is_some_and(same) || after.generation > before.generation || troubled {
+        if is_same_life(holder, after) || after.generation > before.generation || troubled {
             return None;
         }
         let (standing, since) = self.owners.standing.get(&*holder.node)?;
@@ -270,6 +330,12 @@ fn is_gated(pod: &Value) -> bool {
     gates.into_iter().any(|gate| word(gate, "/name") == VOLUME_GATE)
 }
 
+/// Whether the Lease is that of the same life of the same machine afterwards.
+fn is_same_life(holder: &Holder, after: &Lease) -> bool {
+    let same = |other: &Holder| (&other.node, &other.boot_id) == (&holder.node, &holder.boot_id);
+    after.holder.as_ref().is_some_and(same)
+}
+
 fn passed_wrongly(before: &Lease, after: &Lease) -> Option<String> {
     match (&before.holder, &after.holder) {
         (Some(_), None) if ![0, 1].contains(&(after.generation - before.generation)) => {
@@ -279,77 +345,6 @@ fn passed_wrongly(before: &Lease, after: &Lease) -> Option<String> {
             Some("its generation is not that which it had".to_owned())
         }
         _ => None,
-    }
-}
-
-impl Checker {
-    /// The world has been well for long enough: nobody holds a volume without a reason, and who could go on has.
-    /// `holds` are the reasons that the processes under test show.
-    pub(crate) fn check_owners(
-        &self,
-        leases: &[Arc<Value>],
-        pods: &[Arc<Value>],
-        nodes: &[Arc<Value>],
-        holds: &BTreeMap<String, u64>,
-    ) {
-        let now = self.now();
-        let mut state = self.state.lock();
-        let shown = |reason: &str| holds.get(reason).is_some_and(|count| *count > 0);
-        let mut wrong = Vec::new();
-        for lease in leases.iter().filter(|lease| word(lease, "/metadata/namespace") == VOLUME_LEASES) {
-            let (volume, Lease { holder, held, .. }) = (word(lease, "/metadata/name"), Lease::of(lease));
-            let recent = state.owners.changed.get(volume).is_some_and(|at| now < *at + FOLLOWS);
-            let Some(holder) = holder.filter(|_| !recent) else { continue };
-            let uses = |pod: &Arc<Value>| {
-                word(pod, "/spec/volumes/0/persistentVolumeClaim/claimName") == volume
-                    && word(pod, "/spec/nodeName") == &*holder.node
-            };
-            let identity = format!("default/{volume}");
-            let writes = |process: &Process| {
-                is_of(process, &holder) && state.storage.volume_of(&process.identity) == Some(&*identity)
-            };
-            let used = pods.iter().any(uses) || state.processes.running().any(writes);
-            let node = nodes.iter().find(|node| word(node, "/metadata/name") == &*holder.node);
-            let well = node.is_some_and(|node| is_ready(node) && boot_of(node) == &*holder.boot_id);
-            if well && held && !shown("VolumeUnconfirmed") {
-                wrong.push(format!("{volume} is {}'s, which is well, and nobody may attach it", holder.node));
-            }
-            if well && !used && !shown("VolumeUnconfirmed") {
-                wrong.push(format!("{volume} is {}'s, which uses it no more", holder.node));
-            }
-            if !well && !shown("VolumeUnproved") {
-                wrong.push(format!("{volume} is {}'s, which is not well, and nobody is told", holder.node));
-            }
-        }
-        for pod in pods.iter().filter(|pod| is_gated(pod)) {
-            let volume = word(pod, "/spec/volumes/0/persistentVolumeClaim/claimName");
-            let lease = leases.iter().find(|lease| word(lease, "/metadata/name") == volume);
-            let is_held = lease.is_some_and(|lease| Lease::of(lease).holder.is_some());
-            let others = |other: &&Arc<Value>| {
-                word(other, "/spec/volumes/0/persistentVolumeClaim/claimName") == volume
-                    && word(other, "/metadata/uid") != word(pod, "/metadata/uid")
-            };
-            let (made, changed) =
-                (word(pod, "/metadata/creationTimestamp"), state.owners.changed.get(volume));
-            let recent =
-                crate::world::moment(made).max(changed.copied()).is_some_and(|at| now < at + FOLLOWS);
-            if !is_held && !recent && !pods.iter().any(|other| others(&other)) {
-                wrong.push(format!(
-                    "{} waits behind the gate for {volume}, which is free",
-                    word(pod, "/metadata/name")
-                ));
-            } else if !shown("WaitsForVolume") && !recent {
-                wrong.push(format!(
-                    "{} waits behind the gate, and nobody is told",
-                    word(pod, "/metadata/name")
-                ));
-            } else {
-                state.probe("a pod waits behind the gate");
-            }
-        }
-        for what in wrong {
-            state.violated(now, Invariant::Free, what);
-        }
     }
 }
 

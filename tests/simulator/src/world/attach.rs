@@ -7,17 +7,21 @@
 //! detached when no pod wants it there and the kubelet has unmounted it, or at once
 //! from a node out of service, or after six minutes from one that is not ready.
 //!
-//! Left out: the driver (what is written is attached), its failures, and what a
-//! restart forgets.
+//! Where volumes are guarded it also says in `volumesAttached` of Nodes what it has attached, and after a restart it
+//! knows no more than that: of an attachment that no Node says it is uncertain, which keeps nobody else from the
+//! volume; all is taken for mounted until the Node says what is; and the six minutes begin anew.
+//!
+//! Left out: the driver (what is written is attached), and its failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::ask::{Answer, ask};
-use super::guarded::{meant, volume_of};
+use super::guarded::{meant, unique, volume_of};
 use super::host::Host;
 use super::kcm_nodes::ready;
 use super::run::World;
@@ -25,6 +29,8 @@ use super::word;
 
 /// `reconcilerLoopPeriod` is shorter; nothing here needs more.
 const LOOK_EACH: Duration = Duration::from_secs(1);
+/// `reconcilerSyncDuration`: so often it looks whether what it has attached is.
+const VERIFY_EACH: u64 = 60;
 /// `reconcilerMaxWaitForUnmountDuration`.
 const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(360);
 /// `initialDurationBeforeRetry` and `maxDurationBeforeRetry`.
@@ -56,6 +62,8 @@ pub(crate) struct AttachDetach {
     in_use: BTreeMap<String, BTreeSet<String>>,
     /// Up to which version.
     heard: u64,
+    /// How often it started.
+    starts: u64,
 }
 
 impl AttachDetach {
@@ -68,6 +76,7 @@ impl AttachDetach {
             refused: BTreeMap::new(),
             in_use: BTreeMap::new(),
             heard: 0,
+            starts: 0,
         };
         let env = host.env();
         host.env().spawner.spawn(
@@ -88,7 +97,19 @@ impl AttachDetach {
     async fn look(&mut self) {
         let Some(server) = self.world.servers.get(0) else { return };
         let (now, nodes) = (self.world.checker.now(), server.cached("Node"));
+        let starts = self.world.attacher_starts.load(Ordering::Relaxed);
+        if starts != self.starts {
+            (self.starts, self.heard) = (starts, server.applied());
+            self.recall(&nodes, &server.cached("VolumeAttachment"));
+        }
         self.hear(server.applied(), &nodes);
+        if now.as_secs().is_multiple_of(VERIFY_EACH) && self.world.with.guarded_volumes.is_some() {
+            let there = server.cached("VolumeAttachment");
+            let name = |place: &Place| format!("{}.{}", place.0, place.1);
+            // What people deleted is not attached.
+            self.attached
+                .retain(|place, _| there.iter().any(|one| word(one, "/metadata/name") == name(place)));
+        }
         // Only what wants a volume is copied.
         let wants = |pod: &Value| wanted(pod).is_some();
         let wanted: BTreeSet<Place> =
@@ -117,8 +138,55 @@ impl AttachDetach {
                 }
                 continue;
             }
-            self.attach(place).await;
+            if self.world.may_start_with(&place.0) {
+                self.attach(place).await;
+            }
         }
+        for node in nodes.iter().filter(|_| self.world.with.guarded_volumes.is_some()) {
+            let name = word(node, "/metadata/name");
+            if said_of(node) != self.attached_to(name, None) {
+                self.say(name, None).await;
+            }
+        }
+    }
+
+    /// What a start finds (`populateActualStateOfWorld`, `processVolumeAttachments`).
+    fn recall(&mut self, nodes: &[Arc<Value>], attachments: &[Arc<Value>]) {
+        self.attached.clear();
+        self.waiting.clear();
+        self.uncertain.clear();
+        self.refused.clear();
+        self.in_use.clear();
+        for node in nodes {
+            let name = word(node, "/metadata/name");
+            self.attached.extend(said_of(node).into_iter().map(|volume| ((volume, name.to_owned()), None)));
+        }
+        for one in attachments {
+            let (volume, node) =
+                (word(one, "/spec/source/persistentVolumeName"), word(one, "/spec/nodeName"));
+            let place = (volume.to_owned(), node.to_owned());
+            if self.attached.insert(place.clone(), None).is_none() {
+                self.world.checker.probe("after its restart an attacher knew nothing of an attachment");
+                self.uncertain.insert(place);
+            }
+        }
+        for (volume, node) in self.attached.keys() {
+            self.in_use.entry(node.clone()).or_default().insert(volume.clone());
+        }
+    }
+
+    /// What is attached to a node for all that is known, but for what leaves it.
+    fn attached_to(&self, node: &str, leaves: Option<&Place>) -> BTreeSet<String> {
+        let known = self.attached.keys().filter(|place| place.1 == node && Some(*place) != leaves);
+        known.filter(|place| !self.uncertain.contains(*place)).map(|place| place.0.clone()).collect()
+    }
+
+    /// Says in the Node what is attached to it: before a volume leaves, too.
+    async fn say(&self, node: &str, leaves: Option<&Place>) {
+        let entry = |volume: String| json!({ "name": unique(&volume), "devicePath": "" });
+        let attached: Vec<Value> = self.attached_to(node, leaves).into_iter().map(entry).collect();
+        let patch = json!({ "status": { "volumesAttached": attached } });
+        self.ask("PATCH", &format!("/api/v1/nodes/{node}/status"), Some(patch)).await;
     }
 
     /// What kubelets said to use, event by event: the last word of a Node that came
@@ -179,6 +247,9 @@ impl AttachDetach {
         if self.pauses(&place) {
             return;
         }
+        if self.world.with.guarded_volumes.is_some() {
+            self.say(name, Some(&place)).await;
+        }
         match self.ask("DELETE", &attachment(volume, name), None).await {
             Some((200 | 404, _)) => {}
             answer => {
@@ -225,7 +296,13 @@ fn wanted(pod: &Value) -> Option<Place> {
     let runs = pod.pointer("/status/containerStatuses/0/state/running").is_some();
     let leaves = pod.pointer("/metadata/deletionTimestamp").is_some() && !runs;
     let wants = !node.is_empty() && !ended && !leaves;
-    wants.then(|| (volume.to_owned(), node.to_owned()))
+    wants.then(|| (volume, node.to_owned()))
+}
+
+/// The volumes that a Node says are attached to it.
+fn said_of(node: &Value) -> BTreeSet<String> {
+    let said = node.pointer("/status/volumesAttached").and_then(Value::as_array).into_iter().flatten();
+    said.map(|one| meant(word(one, "/name")).to_owned()).collect()
 }
 
 fn in_use(node: &Value) -> BTreeSet<String> {

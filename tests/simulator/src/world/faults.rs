@@ -191,6 +191,12 @@ impl World {
             }
             Fault::ForceDelete { pod } => self.force_delete(*pod).await,
             Fault::MakePod { pod } => self.make_pod(*pod).await,
+            Fault::MakeBrief { number } => self.make_brief(*number).await,
+            Fault::RenewVolume { pod, force } => self.renew_volume(*pod, *force).await,
+            Fault::TearOff { pod } => self.tear_off(*pod).await,
+            Fault::RestartAttacher => {
+                self.attacher_starts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
             Fault::Evict { pod } => {
                 let pod = self.etcd.object("Pod", &format!("default/data-{pod}"));
                 let uid = pod.map(|pod| super::word(&pod, "/metadata/uid").to_owned());
@@ -203,7 +209,7 @@ impl World {
         }
     }
 
-    async fn wait(&self, seconds: u64) {
+    pub(super) async fn wait(&self, seconds: u64) {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 

@@ -15,7 +15,7 @@ use crate::campaign::{Fencing, Malfunction, Plan, Plant};
 /// Where the devices are.
 const NAMESPACE: &str = "kube-system";
 /// The label by which a policy chooses its node.
-pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// The kinds that are served where nodes are fenced, or volumes guarded: by their evidence.
 pub(super) fn kinds(plan: &Plan) -> Vec<Kind> {

@@ -27,6 +27,7 @@
 //! | `devices` | fence devices, and how processes under test reach them |
 //! | `fencing` | policies and devices of a world, and what goes wrong with them |
 //! | `guarded` | volumes with objects, claims and owners, and who asks for them |
+//! | `kcm_volumes` | what kube-controller-manager does with claims and PersistentVolumes |
 //! | `kcm_budgets` | the baseline: kube-controller-manager's disruption controller |
 //! | `shops` | workloads with a disruption budget, and their readiness |
 //! | `drain` | people who evict |
@@ -53,6 +54,7 @@ mod kcm;
 mod kcm_budgets;
 mod kcm_nodes;
 mod kcm_taints;
+mod kcm_volumes;
 mod kubelet;
 mod links;
 mod planted;
@@ -78,6 +80,7 @@ mod workloads;
 use serde_json::Value;
 
 pub use baseline::Baseline;
+pub(crate) use fencing::HOSTNAME;
 pub(crate) use host::{moment, stamp};
 pub use replica::{Launch, Launched, Settings, Shown};
 pub use run::{Outcome, Subject, World, recorded, run, stricken};

@@ -109,6 +109,7 @@ impl Seam {
             }
             Plant::DeafToNodes if parts.is_evidence() => refused(503),
             Plant::RememberedReads if parts.is_evidence() => self.remembered(parts, first.await?).await,
+            Plant::SharesAnyway | Plant::DeafToMounts => self.in_other_words(&parts, first.await).await,
             Plant::OldStoreKept if is_list(&parts) => self.old_items(parts, first.await?).await,
             Plant::FailsTooEarly if parts.is_evidence() => {
                 let answer = first.await;
@@ -259,6 +260,10 @@ impl Seam {
                     | Plant::ActsFirst
                     | Plant::ReleasesByName
                     | Plant::GoneMeansFree
+                    | Plant::OpensTheGate
+                    | Plant::SharesAnyway
+                    | Plant::ForgetsHeld
+                    | Plant::DeafToMounts
             )
         )
     }
@@ -286,15 +291,14 @@ impl Seam {
         }
         self.told_of_nodes(&event);
         self.told_of_fences(&event);
-        if of_pods {
-            self.told_of_users(&event);
-        }
+        self.told_of_volumes(parts, &event);
         let ends = self.plant == Some(Plant::RemovesTerminating) && of_pods && says("\"deletionTimestamp\"");
         let gone = self.plant == Some(Plant::GoneMeansEnded) && of_nodes && says("\"type\":\"DELETED\"");
         if ends || gone {
             let (seam, event) = (self.clone(), event.clone());
             self.aside(Box::pin(async move { seam.remove_at_once(&event).await }));
         }
+        let event = self.other_words(parts, event);
         Some(if of_nodes || of_pods { self.changed_taints(event) } else { event })
     }
 

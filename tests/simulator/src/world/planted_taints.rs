@@ -90,6 +90,7 @@ impl Seam {
                 .lock()
                 .contains_key(parts.path().trim_end_matches("/status"))
                 .then(|| refused(404)),
+            Some(Plant::NeverForgets) if parts.forgets_a_volume() => Some(refused(404)),
             _ => None,
         }
     }

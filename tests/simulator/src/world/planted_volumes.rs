@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use http::Method;
-use pod_safety_shared::model::{HELD_LABEL, VOLUME_LEASES};
+use pod_safety_shared::model::{HELD_LABEL, VOLUME_GATE, VOLUME_LEASES};
 use serde_json::{Value, json};
+use tower::BoxError;
 
 use super::guarded::volume_of;
-use super::planted::{edit, forget};
-use super::seam::{Parts, Seam};
-use super::word;
+use super::planted::{edit, forget, request};
+use super::seam::{Answer, Parts, Seam, whole};
+use super::{part, word};
 use crate::campaign::Plant;
 
 fn leases() -> String {
@@ -59,23 +60,93 @@ impl Seam {
         }
     }
 
-    /// What a planted bug does when it hears that a pod is gone.
-    pub(super) fn told_of_users(&self, event: &Bytes) {
-        if self.plant != Some(Plant::GoneMeansFree) || self.world.with.guarded_volumes.is_none() {
+    /// What a planted bug does when it hears of a pod or of a volume.
+    pub(super) fn told_of_volumes(&self, parts: &Parts, event: &Bytes) {
+        let bugs = [Plant::GoneMeansFree, Plant::ForgetsHeld, Plant::OpensTheGate];
+        let Some(plant) = self.plant.filter(|plant| bugs.contains(plant)) else { return };
+        let (of_pods, of_volumes) =
+            (parts.path().ends_with("/pods"), parts.path().ends_with("/persistentvolumes"));
+        if !(of_pods || of_volumes) || self.world.with.guarded_volumes.is_none() || !self.leads() {
             return;
         }
         let told: Value = serde_json::from_slice(event).unwrap_or_default();
-        let pod = &told["object"];
-        if word(&told, "/type") != "DELETED" || word(pod, "/kind") != "Pod" || !self.leads() {
-            return;
+        let object = &told["object"];
+        match (plant, word(&told, "/type"), word(object, "/kind")) {
+            (Plant::GoneMeansFree, "DELETED", "Pod") => {
+                if let Some(volume) = volume_of(object) {
+                    self.frees(volume, Method::PATCH);
+                }
+            }
+            (Plant::ForgetsHeld, "DELETED", "PersistentVolume") => {
+                self.frees(word(object, "/metadata/name").to_owned(), Method::DELETE);
+            }
+            (Plant::OpensTheGate, "ADDED", "Pod") if part(object, "/spec/schedulingGates/0").is_some() => {
+                let (uid, version) =
+                    (word(object, "/metadata/uid"), word(object, "/metadata/resourceVersion"));
+                let body = json!({ "metadata": { "uid": uid, "resourceVersion": version },
+                    "spec": { "schedulingGates": [{ "$patch": "delete", "name": VOLUME_GATE }] } });
+                let path = format!("/api/v1/namespaces/default/pods/{}", word(object, "/metadata/name"));
+                let seam = self.clone();
+                self.aside(Box::pin(async move { seam.write_as_meant(path, &body).await }));
+            }
+            _ => {}
         }
-        let Some(volume) = volume_of(pod).map(str::to_owned) else { return };
+    }
+
+    /// Writes that a volume is nobody's, or deletes its Lease, as it is now.
+    fn frees(&self, volume: String, method: Method) {
         let seam = self.clone();
         self.aside(Box::pin(async move {
-            let Some(lease) = seam.world.etcd.object("Lease", &format!("{VOLUME_LEASES}/{volume}")) else { return };
+            let Some(lease) = seam.world.etcd.object("Lease", &format!("{VOLUME_LEASES}/{volume}")) else {
+                return;
+            };
             let (uid, version) = (word(&lease, "/metadata/uid"), word(&lease, "/metadata/resourceVersion"));
-            let body = json!({ "metadata": { "uid": uid, "resourceVersion": version }, "spec": { "holderIdentity": null } });
-            seam.write_as_meant(format!("{}/{volume}", leases()), &body).await;
+            let which = json!({ "uid": uid, "resourceVersion": version });
+            let path = format!("{}/{volume}", leases());
+            if method == Method::DELETE {
+                let parts = request(method, path, &json!({ "preconditions": which }));
+                let _under_way = seam.sent(&parts);
+                drop(seam.send(parts).await);
+            } else {
+                let body = json!({ "metadata": which, "spec": { "holderIdentity": null } });
+                seam.write_as_meant(path, &body).await;
+            }
         }));
+    }
+
+    /// What a planted bug reads in the place of what is there.
+    pub(super) fn other_words(&self, parts: &Parts, told: Bytes) -> Bytes {
+        let (resource, is, reads) = match self.plant {
+            Some(Plant::SharesAnyway) => ("/persistentvolumes", "ReadWriteOncePod", "ReadWriteOnce"),
+            Some(Plant::DeafToMounts) => ("/nodes", "^data-0\"", "^data-none\""),
+            _ => return told,
+        };
+        match std::str::from_utf8(&told) {
+            Ok(text) if parts.path().ends_with(resource) => text.replace(is, reads).into(),
+            _ => told,
+        }
+    }
+
+    /// The same of a list.
+    pub(super) async fn in_other_words(
+        &self,
+        parts: &Parts,
+        answer: Result<Answer, BoxError>,
+    ) -> Result<Answer, BoxError> {
+        use http_body_util::BodyExt;
+        if parts.is_watch() || parts.method != Method::GET {
+            return answer;
+        }
+        let answer = answer?;
+        let code = answer.status().as_u16();
+        let body = answer.into_body().collect().await?.to_bytes();
+        whole(code, self.other_words(parts, body))
+    }
+}
+
+impl Parts {
+    /// The deletion of whose a volume was.
+    pub(super) fn forgets_a_volume(&self) -> bool {
+        self.method == Method::DELETE && says_whose(self)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -75,6 +75,8 @@ pub struct World {
     pub(crate) evicted: Mutex<BTreeSet<String>>,
     /// Pods whose containers ended for good, and how: on the disks of their machines.
     pub(crate) ended: Mutex<BTreeMap<String, &'static str>>,
+    /// How often kube-controller-manager's attach/detach controller was told to start anew.
+    pub(crate) attacher_starts: AtomicU64,
     /// What the plan has that not every plan has.
     pub(crate) with: Extras,
     /// Whether somebody makes workloads with a budget.
@@ -207,6 +209,7 @@ impl World {
             members: plan.pods,
             evicted: Mutex::default(),
             ended: Mutex::default(),
+            attacher_starts: AtomicU64::default(),
             with: plan.with,
             has_budgets: plan.faults.iter().any(|(_, fault)| matches!(fault, Fault::Deploy { .. })),
             stalled_until: Mutex::default(),
@@ -291,6 +294,9 @@ impl World {
         super::volumes::start(self, peers);
         if plan.with.attached_volumes {
             AttachDetach::start(self, peers);
+        }
+        if plan.with.guarded_volumes.is_some() {
+            super::kcm_volumes::start(self, peers);
         }
         super::shops::Shops::start(self, peers);
         match subject {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::run::{Subject, World};
 use super::word;
-use crate::checker::{FAILOVER, Invariant};
+use crate::checker::{FAILOVER, Invariant, Owned};
 
 /// From the healing of the world to the first look: all that is not held by a
 /// living kubelet is owed by then.
@@ -62,7 +62,14 @@ impl World {
         self.checker.check_outstanding();
         if self.with.guarded_volumes.is_some() {
             let all = |kind| self.etcd.objects(kind);
-            self.checker.check_owners(&all("Lease"), &all("Pod"), &all("Node"), &self.holds());
+            let objects = Owned {
+                leases: &all("Lease"),
+                pods: &all("Pod"),
+                nodes: &all("Node"),
+                claims: &all("PersistentVolumeClaim"),
+                volumes: &all("PersistentVolume"),
+            };
+            self.checker.check_owners(&objects, &self.holds());
         }
         if self.chance.below(WATCHED_EACH, "rest", "watched", 0) == 0 {
             self.rest().await;

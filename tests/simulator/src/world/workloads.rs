@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::ask::ask;
 use super::fencing::HOSTNAME;
-use super::guarded::claims;
+use super::guarded::{CLAIMS, claim, claims, volume_of};
 use super::host::Host;
 use super::run::World;
 use super::word;
@@ -92,6 +92,12 @@ impl Workloads {
         }
         if self.world.with.guarded_volumes.is_some() && name.starts_with("data-") {
             pod["spec"]["volumes"] = claims(name);
+            // Of its template; and no pod is made while its claim is deleted.
+            match self.world.etcd.object("PersistentVolumeClaim", &format!("default/{name}")) {
+                None => drop(self.ask("POST", CLAIMS, Some(claim(name, self.world.one_pod()))).await),
+                Some(claim) if claim.pointer("/metadata/deletionTimestamp").is_some() => return,
+                Some(_) => {}
+            }
         }
         self.ask("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
     }
@@ -143,6 +149,9 @@ impl Workloads {
             if names.is_empty() || pod.pointer("/metadata/deletionTimestamp").is_some() {
                 continue;
             }
+            if volume_of(&pod).is_some_and(|volume| !self.may_be_bound(&volume)) {
+                continue;
+            }
             self.scheduled += 1;
             let at = self.world.chance.below(names.len() as u64, "scheduler", "node", self.scheduled);
             let Some(node) = usize::try_from(at).ok().and_then(|at| names.get(at)) else { continue };
@@ -153,6 +162,17 @@ impl Workloads {
             });
             self.ask("POST", &format!("/api/v1/namespaces/default/pods/{name}/binding"), Some(binding)).await;
         }
+    }
+
+    /// Whether its claim lets a pod be bound: it can be used, and nobody else has what is for one pod alone.
+    fn may_be_bound(&self, volume: &str) -> bool {
+        let has_it = |pod: &Value| {
+            volume_of(pod).as_deref() == Some(volume)
+                && !word(pod, "/spec/nodeName").is_empty()
+                && !matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
+        };
+        let taken = self.world.one_pod() && !self.world.etcd.objects_that("Pod", has_it).is_empty();
+        !taken && self.world.may_start_with(volume)
     }
 
     /// Deletes what is owned by a Node that is gone, as the garbage collector does:

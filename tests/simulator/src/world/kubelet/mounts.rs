@@ -22,7 +22,7 @@ impl Kubelet {
         let stays =
             |pod: &&Arc<Value>| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(pod);
         let wanted = pods.iter().flat_map(|pods| pods.values()).filter(stays);
-        let wanted = wanted.filter_map(|pod| volume_of(pod)).map(str::to_owned);
+        let wanted = wanted.filter_map(|pod| volume_of(pod));
         let mut volumes: Vec<String> = used.chain(wanted).map(|volume| self.world.reported(volume)).collect();
         volumes.sort();
         volumes.dedup();
@@ -49,7 +49,14 @@ impl Kubelet {
         if !self.report_volumes().await {
             return false;
         }
-        let read = self.ask("GET", &attachment(name, &self.node), None).await;
+        let others = self.world.checker.processes_on(&self.node).into_iter();
+        let has_it = |identity: &str| self.world.checker.volume_of(identity).as_ref() == Some(&name);
+        // What is for one pod alone it mounts for one.
+        let taken = self.world.one_pod() && others.into_iter().any(|(_, process)| has_it(&process.identity));
+        if taken || !self.world.may_start_with(&name) {
+            return false;
+        }
+        let read = self.ask("GET", &attachment(&name, &self.node), None).await;
         read.is_some_and(|(_, read)| read.pointer("/status/attached") == Some(&Value::Bool(true)))
     }
 }

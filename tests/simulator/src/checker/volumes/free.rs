@@ -1,0 +1,127 @@
+//! L12: at the end nobody keeps a volume without a reason, or waits for what is free.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::model::{Holder, VOLUME_LEASES};
+use serde_json::Value;
+
+use super::super::processes::Process;
+use super::super::{Checker, Invariant, State};
+use super::{Lease, boot_of, is_gated, is_of, is_ready};
+use crate::world::{moment, word};
+
+/// From the last change that a pod behind the gate waits for, or the holder of a volume, to what follows: the requests,
+/// and the longest pause of an attacher that was refused (122 s; seed 240170).
+const FOLLOWS: Duration = Duration::from_secs(130);
+
+/// What there is at the end.
+pub(crate) struct Owned<'a> {
+    pub(crate) leases: &'a [Arc<Value>],
+    pub(crate) pods: &'a [Arc<Value>],
+    pub(crate) nodes: &'a [Arc<Value>],
+    pub(crate) claims: &'a [Arc<Value>],
+    pub(crate) volumes: &'a [Arc<Value>],
+}
+
+fn claim_of(pod: &Value) -> &str {
+    word(pod, "/spec/volumes/0/persistentVolumeClaim/claimName")
+}
+
+fn named<'a>(objects: &'a [Arc<Value>], name: &str) -> Option<&'a Value> {
+    objects.iter().find(|object| word(object, "/metadata/name") == name).map(Arc::as_ref)
+}
+
+impl Checker {
+    /// The world has been well for long enough: nobody holds a volume without a reason, and who could go on has.
+    /// `holds` are the reasons that the processes under test show.
+    pub(crate) fn check_owners(&self, objects: &Owned<'_>, holds: &BTreeMap<String, u64>) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let shown = |reason: &str| holds.get(reason).is_some_and(|count| *count > 0);
+        let mut wrong = Vec::new();
+        let ours = |lease: &&Arc<Value>| word(lease, "/metadata/namespace") == VOLUME_LEASES;
+        for lease in objects.leases.iter().filter(ours) {
+            let (volume, Lease { holder, held, .. }) = (word(lease, "/metadata/name"), Lease::of(lease));
+            if state.owners.changed.get(volume).is_some_and(|at| now < *at + FOLLOWS) {
+                continue;
+            }
+            match holder {
+                Some(holder) => wrong.extend(state.kept(objects, volume, &holder, held, &shown)),
+                None if named(objects.volumes, volume).is_none() => {
+                    wrong.push(format!("{volume} is gone and nobody's, and its Lease is there"));
+                }
+                None => {}
+            }
+        }
+        for pod in objects.pods.iter().filter(|pod| is_gated(pod)) {
+            match state.waits(now, objects, pod, &shown) {
+                Some(what) => wrong.push(what),
+                None => state.probe("a pod waits behind the gate"),
+            }
+        }
+        for what in wrong {
+            state.violated(now, Invariant::Free, what);
+        }
+    }
+}
+
+impl State {
+    /// What is wrong with it that somebody keeps a volume.
+    fn kept(
+        &self,
+        objects: &Owned<'_>,
+        volume: &str,
+        holder: &Holder,
+        held: bool,
+        shown: &impl Fn(&str) -> bool,
+    ) -> Vec<String> {
+        let uses = |pod: &Arc<Value>| claim_of(pod) == volume && word(pod, "/spec/nodeName") == &*holder.node;
+        let identity = format!("default/{volume}");
+        let writes = |process: &Process| {
+            is_of(process, holder) && self.storage.volume_of(&process.identity) == Some(&*identity)
+        };
+        let used = objects.pods.iter().any(uses) || self.processes.running().any(writes);
+        let node = named(objects.nodes, &holder.node);
+        let well = node.is_some_and(|node| is_ready(node) && boot_of(node) == &*holder.boot_id);
+        let mut wrong = Vec::new();
+        if well && held && !shown("VolumeUnconfirmed") {
+            wrong.push(format!("{volume} is {}'s, which is well, and nobody may attach it", holder.node));
+        }
+        if well && !used && !shown("VolumeUnconfirmed") {
+            wrong.push(format!("{volume} is {}'s, which uses it no more", holder.node));
+        }
+        if !well && !shown("VolumeUnproved") {
+            wrong.push(format!("{volume} is {}'s, which is not well, and nobody is told", holder.node));
+        }
+        wrong
+    }
+
+    /// What is wrong with it that a pod waits behind the gate.
+    fn waits(
+        &self,
+        now: Duration,
+        objects: &Owned<'_>,
+        pod: &Value,
+        shown: &impl Fn(&str) -> bool,
+    ) -> Option<String> {
+        let (name, volume) = (word(pod, "/metadata/name"), claim_of(pod));
+        let lease = named(objects.leases, volume);
+        let is_held = lease.is_some_and(|lease| Lease::of(lease).holder.is_some());
+        let missing = named(objects.claims, volume).is_none() || named(objects.volumes, volume).is_none();
+        let is_other = |other: &Arc<Value>| {
+            claim_of(other) == volume && word(other, "/metadata/uid") != word(pod, "/metadata/uid")
+        };
+        let others = objects.pods.iter().any(is_other);
+        let changed = self.owners.changed.get(volume).copied();
+        let last = moment(word(pod, "/metadata/creationTimestamp")).max(changed);
+        if last.is_some_and(|at| now < at + FOLLOWS) {
+            return None;
+        }
+        if !is_held && !others && !missing {
+            return Some(format!("{name} waits behind the gate for {volume}, which is free"));
+        }
+        (!shown("WaitsForVolume")).then(|| format!("{name} waits behind the gate, and nobody is told"))
+    }
+}

@@ -1,0 +1,210 @@
+//! What kube-controller-manager does with claims and PersistentVolumes beside attaching them, and the provisioner of a
+//! driver, by the rules of 1.36 (`pkg/controller/volume/{pvcprotection,pvprotection,persistentvolume,ephemeral}`).
+//!
+//! | of | what |
+//! |---|---|
+//! | a pod with an ephemeral volume | a claim of the pod's, which is collected when the pod is gone |
+//! | a claim without a volume | one is provisioned |
+//! | a claim that is deleted | stays while a pod that has a node uses it |
+//! | a volume | Bound; Released when its claim is gone; if it was provisioned it is deleted then, once it is detached |
+//! | a volume that is deleted | stays while it is Bound |
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::guarded::{CLAIMS, KEEPS_CLAIM, KEEPS_VOLUME, VOLUMES, own_claim, volume};
+use super::host::Host;
+use super::kcm::ask_as;
+use super::run::World;
+use super::{part, word};
+
+const LOOK_EACH: Duration = Duration::from_secs(1);
+
+/// All that one look sees, from the watch cache of its API server.
+struct Look {
+    world: Arc<World>,
+    pods: Vec<Arc<Value>>,
+    claims: Vec<Arc<Value>>,
+    volumes: Vec<Arc<Value>>,
+}
+
+/// Lets them run for ever.
+pub(super) fn start(world: &Arc<World>, host: &Arc<Host>) {
+    let (world, env) = (Arc::clone(world), host.env());
+    host.env().spawner.spawn(
+        "claims",
+        Box::pin(async move {
+            loop {
+                if let Some(server) = world.servers.get(0) {
+                    let has_volume = |pod: &Value| part(pod, "/spec/volumes/0").is_some();
+                    let look = Look {
+                        world: Arc::clone(&world),
+                        pods: server.cached_that("Pod", has_volume),
+                        claims: server.cached("PersistentVolumeClaim"),
+                        volumes: server.cached("PersistentVolume"),
+                    };
+                    look.at_pods().await;
+                    look.at_claims().await;
+                    look.at_volumes().await;
+                }
+                env.sleep(LOOK_EACH).await;
+            }
+        }),
+    );
+}
+
+fn name(object: &Value) -> &str {
+    word(object, "/metadata/name")
+}
+
+fn is_deleted(object: &Value) -> bool {
+    part(object, "/metadata/deletionTimestamp").is_some()
+}
+
+fn is_over(pod: &Value) -> bool {
+    matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
+}
+
+fn has(object: &Value, finalizer: &str) -> bool {
+    let all = part(object, "/metadata/finalizers").and_then(Value::as_array).into_iter().flatten();
+    all.into_iter().any(|one| one == finalizer)
+}
+
+impl Look {
+    async fn ask(&self, method: &str, path: &str, body: Value) -> u16 {
+        ask_as(&self.world, "claims", method, path, Some(body).filter(|body| !body.is_null())).await
+    }
+
+    /// Takes away what keeps a deleted object.
+    async fn lets_go(&self, path: String, object: &Value) {
+        let patch = json!([
+            { "op": "test", "path": "/metadata/resourceVersion", "value": word(object, "/metadata/resourceVersion") },
+            { "op": "remove", "path": "/metadata/finalizers" },
+        ]);
+        self.ask("PATCH", &path, patch).await;
+    }
+
+    async fn delete(&self, path: String, object: &Value) {
+        let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions",
+            "preconditions": { "uid": word(object, "/metadata/uid") } });
+        self.ask("DELETE", &path, options).await;
+    }
+
+    async fn at_pods(&self) {
+        for pod in &self.pods {
+            let Some(own) = own_claim(pod) else { continue };
+            let path = format!("/api/v1/namespaces/default/pods/{}", name(pod));
+            if is_over(pod) && !is_deleted(pod) {
+                // Whoever made it wants nothing more of it.
+                self.ask("DELETE", &path, Value::Null).await;
+            } else if !is_deleted(pod) && !self.claims.iter().any(|claim| name(claim) == own) {
+                let owner = json!([{ "apiVersion": "v1", "kind": "Pod", "name": name(pod),
+                    "uid": word(pod, "/metadata/uid"), "controller": true }]);
+                let claim = json!({
+                    "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                    "metadata": { "name": own, "namespace": "default", "finalizers": [KEEPS_CLAIM], "ownerReferences": owner },
+                    "spec": pod.pointer("/spec/volumes/0/ephemeral/volumeClaimTemplate/spec"),
+                });
+                self.ask("POST", CLAIMS, claim).await;
+            }
+        }
+    }
+
+    /// Pods that were bound to a node; one that is only wanted may not start with a claim that is deleted.
+    fn uses(pod: &Value, claim: &str) -> bool {
+        let names = word(pod, "/spec/volumes/0/persistentVolumeClaim/claimName") == claim;
+        let owns = own_claim(pod).is_some_and(|own| own == claim) && !is_over(pod);
+        !word(pod, "/spec/nodeName").is_empty() && (names || owns)
+    }
+
+    async fn at_claims(&self) {
+        for claim in &self.claims {
+            let path = format!("{CLAIMS}/{}", name(claim));
+            if is_deleted(claim) {
+                // The cache is not enough: pods are asked for once more.
+                let used = self.world.etcd.objects("Pod").iter().any(|pod| Self::uses(pod, name(claim)));
+                if has(claim, KEEPS_CLAIM) && !used {
+                    self.lets_go(path, claim).await;
+                }
+                continue;
+            }
+            let owner = word(claim, "/metadata/ownerReferences/0/uid");
+            let pods = || self.world.etcd.objects_that("Pod", |pod| word(pod, "/metadata/uid") == owner);
+            if !owner.is_empty() && pods().is_empty() {
+                self.delete(path, claim).await;
+                continue;
+            }
+            let bound = self.volumes.iter().find(|volume| name(volume) == name(claim));
+            if word(claim, "/spec/volumeName").is_empty() {
+                self.provision(claim, bound.map(Arc::as_ref)).await;
+            } else if word(claim, "/status/phase") != "Bound"
+                && bound.is_some_and(|bound| is_for(bound, claim))
+            {
+                self.ask("PATCH", &format!("{path}/status"), json!({ "status": { "phase": "Bound" } })).await;
+            }
+        }
+    }
+
+    async fn provision(&self, claim: &Value, made: Option<&Value>) {
+        let uid = word(claim, "/metadata/uid");
+        match made {
+            None => drop(self.ask("POST", VOLUMES, volume(name(claim), false, Some(uid))).await),
+            Some(made) if is_for(made, claim) => {
+                let bound = json!({ "spec": { "volumeName": name(claim) } });
+                self.ask("PATCH", &format!("{CLAIMS}/{}", name(claim)), bound).await;
+            }
+            Some(_) => {}
+        }
+    }
+
+    async fn at_volumes(&self) {
+        for volume in &self.volumes {
+            let (path, phase) = (format!("{VOLUMES}/{}", name(volume)), word(volume, "/status/phase"));
+            let claim = self.claims.iter().find(|claim| name(claim) == name(volume) && is_for(volume, claim));
+            let wanted = match claim {
+                Some(claim) if !word(claim, "/spec/volumeName").is_empty() => "Bound",
+                None if !word(volume, "/spec/claimRef/uid").is_empty() => "Released",
+                _ => phase,
+            };
+            if wanted == "Bound" && word(volume, "/spec/claimRef/uid").is_empty() {
+                let uid = claim.map_or("", |claim| word(claim, "/metadata/uid"));
+                self.ask("PATCH", &path, json!({ "spec": { "claimRef": { "uid": uid } } })).await;
+            }
+            if wanted != phase {
+                self.ask("PATCH", &format!("{path}/status"), json!({ "status": { "phase": wanted } })).await;
+            } else if is_deleted(volume) && phase != "Bound" && has(volume, KEEPS_VOLUME) {
+                self.lets_go(path, volume).await;
+            } else if !is_deleted(volume)
+                && phase == "Released"
+                && word(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
+            {
+                let of_it = |one: &Value| word(one, "/spec/source/persistentVolumeName") == name(volume);
+                if self.world.etcd.objects_that("VolumeAttachment", of_it).is_empty() {
+                    self.delete(path, volume).await;
+                }
+            }
+        }
+    }
+}
+
+/// Whether this volume is bound to this very claim, or may be.
+pub(super) fn is_for(volume: &Value, claim: &Value) -> bool {
+    let uid = word(volume, "/spec/claimRef/uid");
+    uid.is_empty() || uid == word(claim, "/metadata/uid")
+}
+
+impl World {
+    /// Whether a pod with this claim may start: the claim is there, bound, and not deleted, and so is its volume.
+    pub(super) fn may_start_with(&self, volume: &str) -> bool {
+        if self.with.guarded_volumes.is_none() {
+            return true;
+        }
+        let claim = self.etcd.object("PersistentVolumeClaim", &format!("default/{volume}"));
+        let bound = self.etcd.object("PersistentVolume", volume);
+        claim.zip(bound).is_some_and(|(claim, bound)| {
+            !is_deleted(&claim) && word(&claim, "/status/phase") == "Bound" && is_for(&bound, &claim)
+        })
+    }
+}
