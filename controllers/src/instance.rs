@@ -131,6 +131,7 @@ pub async fn run_shown(
     let policy = Policy {
         quarantine: config.pod_gc.quarantine,
         trust_out_of_service_taint: config.pod_gc.trust_out_of_service_taint,
+        exclusive_backends: config.volume_guard.backends.clone(),
     };
     let authority = Authority::start(Parts {
         connection: connection.clone(),
@@ -216,7 +217,9 @@ fn start_controllers(
                 start(NodeLifecycle::new(settings, leadership, metrics.registry())?, around, beats, running);
             }
             Name::Fencing => {
-                let settings = fencing::Config { mode: config.mode, our_node: config.node_name.clone() };
+                let guards_volumes = config.controllers.contains(&Name::VolumeGuard);
+                let our_node = config.node_name.clone();
+                let settings = fencing::Config { mode: config.mode, our_node, guards_volumes };
                 start(Fencing::new(settings, metrics.registry())?, around, beats, running);
             }
             Name::VolumeGuard => {

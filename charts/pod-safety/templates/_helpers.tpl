@@ -107,6 +107,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with .Values.controllers.volumeGuard.csiDrivers }}
 - --exclusive-csi-drivers={{ join "," . }}
 {{- end }}
+{{- with .Values.controllers.volumeGuard.exclusiveBackends }}
+- --exclusive-backends={{ join "," . }}
+{{- end }}
 {{- with .Values.leaderElection }}
 - --leader-elect={{ .enabled }}
 - --leader-elect-lease-duration={{ .leaseDuration }}

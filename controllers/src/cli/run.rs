@@ -123,6 +123,18 @@ pub(super) struct Args {
     )]
     exclusive_csi_drivers: Vec<String>,
 
+    /// CSI drivers whose storage lets nobody write who is not attached (cloud disks; not iSCSI, not NFS)
+    ///
+    /// Their volumes may be detached from a node that is not heard, and are free once they are.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        env = "POD_SAFETY_EXCLUSIVE_BACKENDS",
+        help_heading = "Volume guard"
+    )]
+    exclusive_backends: Vec<String>,
+
     /// Where fence agents are, folder by folder; the first that has one wins
     #[arg(
         long,
@@ -285,6 +297,7 @@ impl Args {
             nodes,
             exclusive_storage_classes,
             exclusive_csi_drivers,
+            exclusive_backends,
             fence_agents_path: _,
             node_name,
             election,
@@ -315,6 +328,7 @@ impl Args {
                 quarantine: pod_gc_quarantine,
                 classes: names("exclusive-storage-classes", exclusive_storage_classes)?,
                 drivers: names("exclusive-csi-drivers", exclusive_csi_drivers)?,
+                backends: names("exclusive-backends", exclusive_backends)?,
             },
             node_name: our_node(node_name)?,
             admin: Some(admin_address),

@@ -111,6 +111,8 @@ fn words(proof: &Proof, node: &Node, counts: bool) -> String {
         format!(", but it was taken back: {}", invalid.reason)
     } else if spec.node.boot_id != boot || spec.node.uid != node.uid.to_string() {
         ", but about an earlier life of the node".to_owned()
+    } else if !spec.kind.ends_life() {
+        ", but it is about volumes, and says nothing of what runs".to_owned()
     } else if counts {
         String::new()
     } else {

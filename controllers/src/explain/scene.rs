@@ -203,7 +203,7 @@ impl Decided {
 impl Scene<'_> {
     /// What fencing decides about this node.
     pub(super) fn fencing(&self, node: &Arc<str>) -> Decided {
-        let config = fencing::Config { mode: self.settings.mode, our_node: None };
+        let config = fencing::Config { mode: self.settings.mode, our_node: None, guards_volumes: true };
         let key = fencing::Key::Node(Arc::clone(node));
         Decided::of(fencing::decide(&key, &self.view, self.now, &config))
     }

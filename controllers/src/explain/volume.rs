@@ -47,11 +47,28 @@ impl Volume {
         Some(Held::parse(identity))
     }
 
-    /// Why nobody else may attach it, by the guard's Lease.
+    /// Why nobody else may attach it, by the guard's Lease. Who lost it, and does not get it back, keeps nobody waiting.
     fn refused(&self) -> Option<&str> {
         let lease = self.lease.as_ref()?;
         let labels = lease["metadata"]["labels"].as_object()?;
-        labels.get(HELD_LABEL).map(|_| text(lease, "/metadata/annotations/pod-safety.dev~1hold"))
+        let held = labels.contains_key(HELD_LABEL) && self.lost_by().is_none();
+        held.then(|| text(lease, "/metadata/annotations/pod-safety.dev~1hold"))
+    }
+
+    /// The node from which it may be detached, or was, by the guard's Lease.
+    fn detach_from(&self) -> Option<&str> {
+        let from = text(self.lease.as_ref()?, "/metadata/annotations/pod-safety.dev~1detach-from");
+        Some(from).filter(|from| !from.is_empty())
+    }
+
+    /// The node that lost it by being detached.
+    fn lost_by(&self) -> Option<&str> {
+        let from = self.detach_from()?;
+        match self.owner()? {
+            Held::By(holder) => Some(from).filter(|from| **from != *holder.node),
+            Held::Free => Some(from),
+            Held::Unreadable(_) => None,
+        }
     }
 
     /// The name of the PersistentVolume; empty while there is none.
@@ -372,6 +389,9 @@ fn is_silent(node: &str, scene: &Scene<'_>) -> bool {
 }
 
 fn notes(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>, scene: &Scene<'_>) {
+    if let Some(node) = volume.lost_by() {
+        answer.notes.push(format!("It was detached from {node}, which did not give it back: it is not attached there again while pods that use it are bound to that node."));
+    }
     for node in &facts.mounted {
         answer.notes.push(format!("By its last report {node} has it mounted (volumesInUse)."));
     }
@@ -390,6 +410,13 @@ fn notes(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>, scene: &Scene<
 fn next(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>) {
     let claim = volume.claim.as_ref();
     match answer.verdict.reason {
+        "VolumeHeld" => {
+            let from = volume.detach_from();
+            for held in facts.held.iter().filter(|held| from == Some(&held.node)) {
+                let what = "takes it from that node, which then writes to it no more";
+                answer.next(what, format!("kubectl delete volumeattachment {}", held.name));
+            }
+        }
         "Unbound" | "ClaimLost" => {
             let (namespace, name) =
                 claim.map_or(("", ""), |one| (text(one, "/metadata/namespace"), text(one, "/metadata/name")));

@@ -68,6 +68,8 @@ pub struct Config {
     pub mode: Mode,
     /// The node that this process runs on, if it was told: it never shoots that one.
     pub our_node: Option<Arc<str>>,
+    /// The volume guard runs: that storage is fenced frees volumes.
+    pub guards_volumes: bool,
 }
 
 /// Decides about one key.

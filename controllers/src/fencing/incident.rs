@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase, Trigger};
-use pod_safety_shared::authority::{Hold, Step, Target, rehearsal_name};
-use pod_safety_shared::cache::View;
+use pod_safety_shared::authority::{Hold, Step, Target, rehearsal_name, storage_evidence_name};
+use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
-use pod_safety_shared::model::{Fence, Node, Pod, Policy, Proof, Readiness, Uid};
+use pod_safety_shared::model::{Fence, Held, Node, Pod, Policy, Proof, Readiness, Uid};
 
 use super::Config;
 use super::decide::LOOK_AGAIN;
@@ -125,6 +125,7 @@ impl<'a> Incident<'a> {
                 let wanted = self.policy().map(|policy| policy.spec.minimum_evidence).unwrap_or_default();
                 let holds = |proof: &&Proof| {
                     proof.status.invalidated.is_none()
+                        && proof.spec.kind.ends_life()
                         && proof.spec.node == self.fence.spec.node
                         && proof.spec.kind.grade() >= wanted
                 };
@@ -191,12 +192,66 @@ impl<'a> Incident<'a> {
         self.step(Step::Write, status)
     }
 
+    /// Nothing more comes of it, and what it fenced is lifted: when nobody relies on that.
+    pub(super) fn ends(&self, phase: Phase, message: impl Into<String>) -> Decision {
+        self.keeps_fenced().unwrap_or_else(|| self.turn(phase, message))
+    }
+
+    /// The name of the evidence that this attempt fenced storage.
+    pub(super) fn storage_evidence(&self, attempt: &Attempt) -> String {
+        storage_evidence_name(&self.fence.spec.node, &self.fence.uid, attempt.id)
+    }
+
+    /// Whether volumes may have been given to others because this attempt fenced their storage. It may, too, where the
+    /// evidence was written and the status was not.
+    pub(super) fn is_relied_on(&self, attempt: &Attempt) -> bool {
+        let name = self.storage_evidence(attempt);
+        let mut proofs = self.view.proofs_of(&self.name);
+        attempt.fenced_storage()
+            && !proofs.any(|proof| *proof.name == *name && proof.status.invalidated.is_some())
+    }
+
+    /// What keeps the storage fenced: the node is not heard, or a pod there was asked to end or uses a volume that is
+    /// another node's by now. Lifted before, it would be written to by two. `None`: nothing does.
+    pub(super) fn keeps_fenced(&self) -> Option<Decision> {
+        if !self.status().attempts.iter().any(|attempt| self.is_relied_on(attempt)) {
+            return None;
+        }
+        let node = Arc::clone(&self.name);
+        let heard = match self.view.node(&self.name) {
+            Lookup::Known(node) => node.readiness == Readiness::Ready,
+            Lookup::Absent | Lookup::Unknown(_) => false,
+        };
+        if !heard {
+            return Some(self.hold_for_now(Hold::NotBackYet { node }));
+        }
+        let lost = |pod: &&Pod| !pod.is_over() && self.lost_a_volume(pod);
+        let pods = self.pods_waiting().max(self.view.pods_on(&self.name).filter(lost).count());
+        (pods > 0).then(|| self.hold_for_now(Hold::WaitsForPods { node, pods }))
+    }
+
+    /// Whether one of its volumes is another node's by now, for all that is known.
+    fn lost_a_volume(&self, pod: &Pod) -> bool {
+        let away = |claim: &Arc<str>| match self.view.claim(&pod.key.namespace, claim) {
+            Lookup::Known(claim) => claim.volume.as_ref().is_some_and(|volume| {
+                let held = self.view.volume_lease(volume).map(|lease| &lease.held);
+                matches!(held, Some(Held::By(holder)) if holder.node != self.name)
+            }),
+            Lookup::Unknown(_) => true,
+            Lookup::Absent => !self.config.guards_volumes,
+        };
+        pod.claims.iter().any(away)
+    }
+
     /// A step that begins one more attempt.
     pub(super) fn begin(&self, mut status: NodeFenceStatus, attempt: Attempt) -> Decision {
         let id = status.attempts.last().map_or(0, |last| last.id).saturating_add(1);
         status.attempts.push(Attempt { id, ..attempt });
-        let surplus = status.attempts.len().saturating_sub(Attempt::KEPT);
-        status.attempts.drain(..surplus);
+        while status.attempts.len() > Attempt::KEPT {
+            // What is in force still is lifted by what is written there.
+            let oldest = status.attempts.iter().position(|attempt| !attempt.fenced_storage());
+            status.attempts.remove(oldest.unwrap_or(0));
+        }
         self.step(Step::Attempt, status)
     }
 }

@@ -60,9 +60,12 @@ pub(super) fn fits(level: &Level, policy: &Policy, incident: &Incident<'_>) -> R
     let within = usable(&level.devices, incident.node(), &incident.view)?;
     let storage = |named: &DeviceRef| driver(named, &incident.view) == Some(DeviceDriver::NetworkFence);
     if level.devices.iter().all(storage) {
-        return Err(
-            "it fences storage alone: beside it there must be a device that ends what runs there".to_owned()
-        );
+        if !incident.config.guards_volumes {
+            return Err("it fences storage alone: beside it there must be a device that ends what runs there, or the volume guard must run".to_owned());
+        }
+        if let Some(proof) = storage_fenced(level, incident) {
+            return Err(format!("its storage is fenced ({proof}), and what runs there runs on"));
+        }
     }
     let external = |named: &&DeviceRef| driver(named, &incident.view) == Some(DeviceDriver::External);
     match level.devices.iter().find(external) {
@@ -71,6 +74,23 @@ pub(super) fn fits(level: &Level, policy: &Policy, incident: &Incident<'_>) -> R
         )),
         Some(_) | None => Ok(within),
     }
+}
+
+/// The evidence that the storage of this level is fenced, if it is, and nothing else.
+fn storage_fenced<'a>(level: &Level, incident: &Incident<'a>) -> Option<&'a str> {
+    let of_it = |attempt: &&Attempt| attempt.devices == level.devices && incident.is_relied_on(attempt);
+    incident.status().attempts.iter().rev().find(of_it)?.evidence.as_deref()
+}
+
+/// What people are told when storage is fenced and there is no level left that could end what runs there; `None`: there
+/// is one, or no storage is fenced.
+pub(super) fn storage_alone(policy: &Policy, incident: &Incident<'_>) -> Option<String> {
+    policy.spec.levels.iter().find_map(|level| storage_fenced(level, incident))?;
+    let why = none_usable(policy, incident)?;
+    let node = &incident.name;
+    Some(format!(
+        "{why}. Its volumes are free; its pods wait until it is heard again, or switched off and confirmed (pod-safety confirm-down {node})"
+    ))
 }
 
 /// Those of an attempt by which a machine can be switched on: a Machine that was deleted is no more.
@@ -169,6 +189,9 @@ fn problems(policy: &Policy, status: &NodeFenceStatus) -> String {
 pub(super) fn problem(attempt: &Attempt) -> String {
     let seen = attempt.verified.as_ref().map(|verified| (&*verified.message, &*verified.power));
     let words = match seen {
+        Some(_) if attempt.fenced_storage() => {
+            "its storage is fenced, and what runs there runs on".to_owned()
+        }
         Some(("", power)) => format!("power is {power}"),
         Some((message, _)) => message.to_owned(),
         None => attempt.outcome.clone().unwrap_or_else(|| "nothing was heard of it".to_owned()),

@@ -40,7 +40,7 @@ fn superseded(incident: &Incident<'_>) -> Option<Decision> {
         Machine::SameBoot => "the Node was created anew by a kubelet that lives",
         Machine::Gone | Machine::Unsaid(_) | Machine::SameLife(_) => return None,
     };
-    Some(incident.waits_for_attempt().unwrap_or_else(|| incident.turn(Phase::Superseded, why)))
+    Some(incident.waits_for_attempt().unwrap_or_else(|| incident.ends(Phase::Superseded, why)))
 }
 
 /// Evidence that somebody else gave, or that we gave and did not note. While the node is called Ready, it is waited.
@@ -61,12 +61,12 @@ fn adopted(incident: &Incident<'_>) -> Option<Decision> {
 
 fn called_off(incident: &Incident<'_>) -> Option<Decision> {
     if incident.is_heard_again() {
-        return Some(incident.turn(Phase::Cancelled, "the node was heard again, in the same life"));
+        return Some(incident.ends(Phase::Cancelled, "the node was heard again, in the same life"));
     }
     if remediate::is_taken_back(incident) {
-        return Some(incident.turn(Phase::Cancelled, "who asked for it does not any more"));
+        return Some(incident.ends(Phase::Cancelled, "who asked for it does not any more"));
     }
-    incident.fence.spec.cancelled.then(|| incident.turn(Phase::Cancelled, "somebody cancelled it"))
+    incident.fence.spec.cancelled.then(|| incident.ends(Phase::Cancelled, "somebody cancelled it"))
 }
 
 fn without_policy(incident: &Incident<'_>) -> Decision {
@@ -162,6 +162,7 @@ fn fencing(incident: &Incident<'_>) -> Decision {
             let first = incident.waits_for_attempt().or_else(|| called_off(incident));
             first.unwrap_or_else(|| go_on(incident, None))
         }
+        Some((last, Some(_))) if last.fenced_storage() => storage(incident, last),
         Some((_, Some(verified))) if verified.power == "Off" => prove(incident),
         Some((last, Some(_))) => failed(incident, last),
         // With an outcome, or when nothing of it can land any more: what it came to is seen by looking.
@@ -189,6 +190,22 @@ fn prove(incident: &Incident<'_>) -> Decision {
     incident.step(Step::Prove, status)
 }
 
+/// Its storage takes nothing from it any more. That is evidence about volumes; what runs there is for the next level.
+fn storage(incident: &Incident<'_>, last: &Attempt) -> Decision {
+    if let Some(decision) = called_off(incident) {
+        return decision;
+    }
+    if last.evidence.is_some() {
+        return go_on(incident, None);
+    }
+    let mut status = incident.with(Phase::Fencing, "its storage is fenced, and what runs there runs on");
+    let evidence = incident.storage_evidence(last);
+    if let Some(last) = status.attempts.last_mut() {
+        last.evidence = Some(evidence);
+    }
+    incident.step(Step::ProveStorage, status)
+}
+
 /// It is not off. A node that is well again is left so: nothing is under way.
 fn failed(incident: &Incident<'_>, last: &Attempt) -> Decision {
     called_off(incident).unwrap_or_else(|| go_on(incident, Some(last)))
@@ -200,6 +217,9 @@ fn go_on(incident: &Incident<'_>, last: Option<&Attempt>) -> Decision {
     if gates::is_dry(incident.fence, policy) {
         let plan = "(its policy became a dry run on the way)".to_owned();
         return incident.hold_for_now(Hold::DryRun { node: Arc::clone(&incident.name), plan });
+    }
+    if let Some(words) = levels::storage_alone(policy, incident) {
+        return incident.turn(Phase::AwaitingOperator, words);
     }
     let closed = gates::closed(incident, policy, For::GoOn);
     if !closed.is_empty() {

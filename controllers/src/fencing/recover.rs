@@ -84,6 +84,9 @@ pub(super) fn back(incident: &Incident<'_>, node: &Node) -> Decision {
         // The kubelet that came back ends them.
         return incident.hold(Hold::WaitsForPods { node: name, pods });
     }
+    if let Some(decision) = incident.keeps_fenced() {
+        return decision;
+    }
     let tainted = incident.status().tainted;
     let status = NodeFenceStatus {
         tainted: false,
@@ -156,7 +159,9 @@ fn released(incident: &Incident<'_>) -> Result<(), Decision> {
 /// The devices by which it was switched off, or those of the first level that can be used.
 fn way_on(incident: &Incident<'_>, policy: &Policy) -> Option<(u32, Vec<DeviceRef>)> {
     let is_off = |attempt: &&Attempt| {
-        attempt.act == "off" && attempt.verified.as_ref().is_some_and(|verified| verified.power == "Off")
+        attempt.act == "off"
+            && !attempt.fenced_storage()
+            && attempt.verified.as_ref().is_some_and(|verified| verified.power == "Off")
     };
     if let Some(attempt) = incident.status().attempts.iter().rev().find(is_off) {
         return Some((attempt.level, attempt.devices.clone()));

@@ -13,8 +13,8 @@ mod taint;
 mod wiring;
 
 use pod_safety_shared::api::{
-    Attempt, FencePolicySpec, FenceTrigger, Grade, KindOfEvidence, Level, NodeFenceStatus, Phase,
-    PodSafetyRemediationStatus, PolicyMode, Recovery, Trigger, Verified, When,
+    Attempt, DeviceDriver, FencePolicySpec, FenceTrigger, Grade, KindOfEvidence, Level, NodeFenceStatus,
+    Phase, PodSafetyRemediationStatus, PolicyMode, Recovery, Sample, Trigger, Verified, When,
 };
 use pod_safety_shared::authority::{Intent, Reply, Step};
 use pod_safety_shared::drive::{Decision, Mode};
@@ -25,7 +25,7 @@ use stage::{Stage, level};
 use super::*;
 
 fn config() -> Config {
-    Config { mode: Mode::Guard, our_node: None }
+    Config { mode: Mode::Guard, our_node: None, guards_volumes: false }
 }
 
 /// The step that a decision takes.
@@ -83,6 +83,7 @@ fn step_words(step: &Step) -> String {
         }
         Step::Look(_)
         | Step::Prove(_)
+        | Step::ProveStorage(_)
         | Step::Taint(_)
         | Step::Untaint(_)
         | Step::Withdraw(_)

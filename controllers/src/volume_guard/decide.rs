@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_shared::authority::{
-    Doubt, Hold, Intent, Over, Seen, Update, VolumeChange, VolumeHold, VolumeUpdate,
+    Doubt, Hold, Intent, Over, Refused, Seen, Update, VolumeChange, VolumeHold, VolumeUpdate,
 };
 use pod_safety_shared::cache::{Lookup, STALE_AFTER, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
 use pod_safety_shared::model::{
-    Held, Holder, Kind, Node, Readiness, Sharing, Uid, Volume, VolumeKey, VolumeLease,
+    Held, Holder, Kind, Node, NodeKey, Readiness, Sharing, Uid, Volume, VolumeKey, VolumeLease,
 };
 
+use super::detach::{barred, detachable, detached_from, is_attached, kept_from, storage_proof};
 use super::gate;
 use super::standing::{Holding, Standing};
-use super::uses::{Use, is_idle, uses};
+use super::uses::{Use, is_fenced_from, is_idle, lost_it, uses};
 
 /// What must be known.
 pub(super) const NEEDS: &[Kind] = &[
@@ -63,13 +64,16 @@ pub struct Config {
     pub classes: BTreeSet<String>,
     /// CSI drivers of which the same holds.
     pub drivers: BTreeSet<String>,
+    /// CSI drivers whose storage lets nobody write who is not attached.
+    pub backends: BTreeSet<String>,
 }
 
 impl Config {
     /// What access modes say, and nothing else.
     #[must_use]
     pub const fn after(quarantine: Duration) -> Self {
-        Self { quarantine, classes: BTreeSet::new(), drivers: BTreeSet::new() }
+        let none = BTreeSet::new;
+        Self { quarantine, classes: none(), drivers: none(), backends: none() }
     }
 
     /// Whether a volume is exclusive.
@@ -78,6 +82,13 @@ impl Config {
         volume.sharing != Sharing::Many
             || self.classes.contains(&*volume.class)
             || volume.driver.as_ref().is_some_and(|driver| self.drivers.contains(&**driver))
+    }
+
+    /// Whether what is detached from a node is not written to by it any more.
+    fn detaches(&self, volume: Option<&Volume>) -> bool {
+        volume
+            .and_then(|volume| volume.driver.as_ref())
+            .is_some_and(|driver| self.backends.contains(&**driver))
     }
 }
 
@@ -108,13 +119,15 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
 }
 
 /// One volume and its Lease.
-struct Case<'a> {
-    name: &'a Arc<str>,
+pub(super) struct Case<'a> {
+    pub(super) name: &'a Arc<str>,
     /// The volume; `None`: it is gone.
-    volume: Option<&'a Volume>,
+    pub(super) volume: Option<&'a Volume>,
     /// It should belong to whoever uses it.
-    wanted: bool,
-    lease: Option<&'a VolumeLease>,
+    pub(super) wanted: bool,
+    /// Its storage lets nobody write who is not attached.
+    pub(super) detaches: bool,
+    pub(super) lease: Option<&'a VolumeLease>,
 }
 
 impl Case<'_> {
@@ -151,12 +164,13 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
         Lookup::Known(volume) => Some(volume),
         Lookup::Absent => None,
         Lookup::Unknown(why) => {
-            let case = Case { name, volume: None, wanted: false, lease };
+            let case = Case { name, volume: None, wanted: false, detaches: false, lease };
             let (volume, what) = (Arc::clone(name), "its PersistentVolume".to_owned());
             return case.hold(VolumeHold::Unreadable { volume, what, why: why.to_owned() });
         }
     };
-    let case = Case { name, volume, wanted: volume.is_some_and(|volume| config.guards(volume)), lease };
+    let (wanted, detaches) = (volume.is_some_and(|volume| config.guards(volume)), config.detaches(volume));
+    let case = Case { name, volume, wanted, detaches, lease };
     if !case.wanted && lease.is_none() {
         return Decision::default();
     }
@@ -170,7 +184,7 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
         None | Some((Held::Free, _)) => free(&case, view),
         Some((Held::Unreadable(identity), lease)) => {
             let hold = VolumeHold::LeaseUnreadable { volume: Arc::clone(name), identity: identity.clone() };
-            refuse(&case, lease, hold)
+            refuse(&case, lease, hold, None)
         }
         Some((Held::By(holder), lease)) => held(&case, lease, holder, view, now, config),
     }
@@ -183,6 +197,14 @@ fn users<'a>(case: &Case<'_>, view: &View<'a>) -> Result<Vec<(&'a Node, Use<'a>)
     for (name, used) in uses(case.name, case.volume, view) {
         match view.node(&name) {
             Lookup::Known(node) if node.readiness != Readiness::Ready && view.proof_of(node).is_some() => {}
+            // By its last report it has the volume mounted; what it writes there arrives nowhere.
+            Lookup::Known(node)
+                if lost_it(case.lease, node, view) || is_fenced_from(case.volume, node, view) =>
+            {
+                if node.readiness == Readiness::Ready {
+                    users.push((node, Use { writes: false, ..used }));
+                }
+            }
             // Given back, or broken, it is still attached there until somebody deletes that; its kubelet does not use it.
             Lookup::Known(node) if case.lease.is_some() && is_idle(node, &used, case.volume) => {}
             Lookup::Known(node) => users.push((node, used)),
@@ -213,33 +235,50 @@ fn free(case: &Case<'_>, view: &View<'_>) -> Decision {
         (!used.writes, !used.attachment, first_bound(used), Arc::clone(&node.name))
     });
     match chosen {
-        Some((node, used)) => case.write(take(case, node, first_pod(used))),
-        None => Decision::default(),
+        Some((node, used)) => case.write(take(case, node, first_pod(used), view)),
+        None => unused(case, view),
     }
 }
 
-fn take(case: &Case<'_>, node: &Node, pod: Option<Uid>) -> VolumeChange {
-    let boot_id = node.life.as_ref().map(|life| life.boot_id.clone()).unwrap_or_default();
-    let holder = Holder { node: Arc::clone(&node.name), node_uid: node.uid.clone(), boot_id, pod };
+/// Nobody's, and nobody uses it: what admission refuses about it is refused no longer than there is somebody to refuse.
+fn unused(case: &Case<'_>, view: &View<'_>) -> Decision {
+    match (case.lease, barred(case, view)) {
+        (_, Some(node)) => case.hold(detached_from(case, &node.name)),
+        (Some(lease), None) if lease.detach_from.is_some() => case.write(VolumeChange::Allow),
+        (_, None) => Decision::default(),
+    }
+}
+
+fn take(case: &Case<'_>, node: &Node, pod: Option<Uid>, view: &View<'_>) -> VolumeChange {
+    let holder = Holder::of(node, pod);
     let doubt = match node.readiness {
         Readiness::Ready if node.out_of_service => Some(Doubt::OutOfService),
         Readiness::Ready => None,
         _ => Some(Doubt::NotReady),
     };
-    let refused = doubt.map(|doubt| unproved(case, &node.name, doubt).to_string());
+    let refused = match doubt {
+        Some(doubt) => {
+            let detach_from = detachable(case, &holder, view);
+            let why = unproved(case, &holder, doubt, detach_from.is_some()).to_string();
+            Some(Refused { why, detach_from })
+        }
+        None => kept_from(case, view)
+            .filter(|kept| kept.detach_from.as_ref().is_none_or(|from| from.uid != node.uid)),
+    };
     VolumeChange::Take { holder, refused }
 }
 
-fn unproved(case: &Case<'_>, node: &Arc<str>, doubt: Doubt) -> VolumeHold {
-    VolumeHold::Unproved { volume: Arc::clone(case.name), node: Arc::clone(node), doubt }
+fn unproved(case: &Case<'_>, holder: &Holder, doubt: Doubt, detachable: bool) -> VolumeHold {
+    VolumeHold::Unproved { volume: Arc::clone(case.name), node: Arc::clone(&holder.node), doubt, detachable }
 }
 
 /// Nobody else may have it.
-fn refuse(case: &Case<'_>, lease: &VolumeLease, hold: VolumeHold) -> Decision {
-    let mut decision = if lease.refused_elsewhere {
+fn refuse(case: &Case<'_>, lease: &VolumeLease, hold: VolumeHold, detach_from: Option<NodeKey>) -> Decision {
+    let from = detach_from.as_ref().map(|node| &node.uid);
+    let mut decision = if lease.refused_elsewhere && lease.detach_from.as_ref() == from {
         Decision::default()
     } else {
-        case.write(VolumeChange::Refuse { why: hold.to_string() })
+        case.write(VolumeChange::Refuse(Refused { why: hold.to_string(), detach_from }))
     };
     decision.holds = case.hold(hold).holds;
     decision
@@ -256,7 +295,7 @@ fn held(
     let holding = Holding { holder, quarantine: config.quarantine };
     match holding.standing(view, now) {
         Standing::Well(node) => well(case, lease, node, view, now),
-        Standing::Registered(node) => case.write(take(case, node, holder.pod.clone())),
+        Standing::Registered(node) => case.write(take(case, node, holder.pod.clone(), view)),
         // The taint says nothing, and its kubelet has: what is unmounted is nobody's.
         Standing::Tainted(node) => {
             let free_at = free_at(case, lease, node, view, now);
@@ -282,7 +321,7 @@ fn held(
             decision.and_recheck_at(again.max(now + Duration::from_secs(1)))
         }
         Standing::Over(by) => {
-            let mut decision = case.write(VolumeChange::Break { holder: holder.clone(), by: by.clone() });
+            let mut decision = relieve(case, holder, by.clone(), view);
             // What is refused now may be found later: by a device that answers again.
             if matches!(by, Over::Fenced(_)) {
                 decision = decision.and_recheck_at(now + LOOK_AGAIN);
@@ -292,10 +331,30 @@ fn held(
     }
 }
 
-/// Its holder may still write: nobody else may have it, and those who wait are told.
+/// It is its holder's no more.
+fn relieve(case: &Case<'_>, holder: &Holder, by: Over, view: &View<'_>) -> Decision {
+    let refused = kept_from(case, view);
+    case.write(VolumeChange::Break { holder: holder.clone(), by, refused })
+}
+
+/// Its holder may still write: nobody else may have it, and those who wait are told. Until it is detached, where that
+/// keeps it from writing.
 fn doubted(case: &Case<'_>, lease: &VolumeLease, holder: &Holder, doubt: Doubt, view: &View<'_>) -> Decision {
-    let mut decision = refuse(case, lease, unproved(case, &holder.node, doubt));
+    let detachable = detachable(case, holder, view);
+    let written = lease.detach_from.is_some()
+        && lease.detach_from.as_ref() == detachable.as_ref().map(|node| &node.uid);
+    // Who is heard is not relieved: it would take what it uses at once again.
+    let fenced =
+        storage_proof(case, holder, view).filter(|_| lease.refused_elsewhere && doubt != Doubt::OutOfService);
+    let hold = unproved(case, holder, doubt, detachable.is_some());
+    let detached = written && !is_attached(case, &holder.node, view);
+    let mut decision = refuse(case, lease, hold, detachable);
     decision.holds.extend(waiting(case, holder, view));
+    if detached {
+        decision.intents = relieve(case, holder, Over::Detached, view).intents;
+    } else if let Some(proof) = fenced {
+        decision.intents = relieve(case, holder, Over::StorageFenced(proof), view).intents;
+    }
     decision
 }
 
@@ -315,13 +374,18 @@ fn waiting(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Vec<(Subject, H
 
 /// Another node than its holder, which is well, writes to it: attached before we knew of its pod. Who writes is the
 /// owner; where both do, people must know.
-fn elsewhere(case: &Case<'_>, holder: &Node, users: &[(&Node, Use<'_>)]) -> Option<Decision> {
+fn elsewhere(
+    case: &Case<'_>,
+    holder: &Node,
+    users: &[(&Node, Use<'_>)],
+    view: &View<'_>,
+) -> Option<Decision> {
     let writers: Vec<_> = users.iter().filter(|(_, used)| used.writes).collect();
     if writers.len() > 1 {
         return Some(case.hold(case.several(&writers)));
     }
     let (node, used) = writers.first().filter(|(node, _)| node.uid != holder.uid)?;
-    Some(case.write(take(case, node, first_pod(used))))
+    Some(case.write(take(case, node, first_pod(used), view)))
 }
 
 /// When the first pod was bound, and which one that is.
@@ -358,14 +422,20 @@ fn well(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now:
         Ok(users) => users,
         Err(hold) => return case.hold(hold),
     };
-    if let Some(decision) = elsewhere(case, node, &users) {
+    if let Some(decision) = elsewhere(case, node, &users, view) {
         return decision;
     }
-    let attached = view.attachments_of(case.name).any(|attachment| attachment.node == node.name);
-    match free_at(case, lease, node, view, now) {
-        Some(at) if !attached && now >= at => case.write(VolumeChange::Release),
-        Some(at) if !attached => unconfirmed(case, node, at, now).and_recheck_at(at.min(now + LOOK_AGAIN)),
-        _ if lease.refused_elsewhere => case.write(VolumeChange::Allow),
-        _ => Decision::default(),
+    let attached = is_attached(case, &node.name, view);
+    let kept = barred(case, view).filter(|kept| kept.uid != node.uid);
+    match (free_at(case, lease, node, view, now), kept) {
+        (Some(at), _) if !attached && now >= at => {
+            case.write(VolumeChange::Release { refused: kept_from(case, view) })
+        }
+        (Some(at), _) if !attached => {
+            unconfirmed(case, node, at, now).and_recheck_at(at.min(now + LOOK_AGAIN))
+        }
+        (_, Some(kept)) => case.hold(detached_from(case, &kept.name)),
+        (_, None) if lease.refused_elsewhere => case.write(VolumeChange::Allow),
+        (_, None) => Decision::default(),
     }
 }

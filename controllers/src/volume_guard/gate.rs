@@ -10,10 +10,11 @@ use pod_safety_shared::authority::{Hold, Intent, Update, VolumeHold};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
-use pod_safety_shared::model::{Held, Node, Pod, Sharing, Volume};
+use pod_safety_shared::model::{Held, Node, Pod, Readiness, Sharing, Volume};
 
 use super::decide::{Config, LOOK_AGAIN};
 use super::standing::{Holding, Standing};
+use super::uses::{is_fenced_from, lost_it};
 
 /// Where a pod may go for one of its volumes.
 enum Way<'a> {
@@ -105,8 +106,17 @@ fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>) -> Result<Way<
         why: format!("pod {} is on its way to it", other.key),
     };
     let order = |pod: &Pod| (pod.created, pod.uid().clone());
+    let lease = view.volume_lease(&volume.name);
+    // Whoever is on a node from which it was detached does not have it, and does not get it.
+    let lost = |other: &Pod| match other.node.as_ref().map(|node| view.node(node)) {
+        Some(Lookup::Known(node)) => {
+            let cut_off = lost_it(lease, node, view) || is_fenced_from(Some(volume), node, view);
+            node.readiness != Readiness::Ready && cut_off
+        }
+        Some(Lookup::Absent | Lookup::Unknown(_)) | None => false,
+    };
     let others = view.users_of(&volume.name).filter(|other| other.uid() != pod.uid() && !other.is_over());
-    for other in others {
+    for other in others.filter(|other| !lost(other)) {
         let behind_us = other.deletion.is_some() || order(other) > order(pod);
         if !(other.gated && other.node.is_none() && behind_us) {
             return Err(waits(other));

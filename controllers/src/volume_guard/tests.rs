@@ -1,6 +1,8 @@
 //! Tables of sentences: what is decided about a volume, and about a pod behind the gate.
 
+mod detached;
 mod gate;
 mod holders;
 mod stage;
+mod storage;
 mod users;

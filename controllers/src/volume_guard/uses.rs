@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pod_safety_shared::cache::{Lookup, View};
-use pod_safety_shared::model::{Node, Pod, Readiness, Volume};
+use pod_safety_shared::model::{Holder, Node, Pod, Readiness, Volume, VolumeLease};
 
 /// What a node does with a volume.
 #[derive(Debug, Default)]
@@ -22,6 +22,20 @@ pub(super) struct Use<'a> {
 pub(super) fn is_idle(node: &Node, used: &Use<'_>, volume: Option<&Volume>) -> bool {
     let says = volume.is_some_and(|volume| volume.unique_name.is_some());
     says && node.readiness == Readiness::Ready && used.pods.is_empty() && !node.mounts(volume)
+}
+
+/// Whether the volume of this Lease was detached from the node, which had not given it back, and is not attached there.
+pub(super) fn lost_it(lease: Option<&VolumeLease>, node: &Node, view: &View<'_>) -> bool {
+    lease.is_some_and(|lease| {
+        lease.detach_from.as_ref() == Some(&node.uid)
+            && view.attachments_of(&lease.name).all(|attachment| attachment.node != node.name)
+    })
+}
+
+/// Whether the storage of the volume takes nothing from this life of the node, by evidence.
+pub(super) fn is_fenced_from(volume: Option<&Volume>, node: &Node, view: &View<'_>) -> bool {
+    let Some(driver) = volume.and_then(|volume| volume.driver.as_ref()) else { return false };
+    view.storage_proof(&Holder::of(node, None), driver).is_some()
 }
 
 /// Whether a node only waits for a volume: a kubelet says that it uses one before that is attached.

@@ -92,7 +92,7 @@ pub enum DeviceDriver {
     /// The Machine of Cluster API that made the node: off is that it was deleted, and is gone.
     Machine,
     /// CSI-Addons' NetworkFence: off is that the storage takes nothing from the node any more. It ends nothing that runs
-    /// there, so it proves nothing alone.
+    /// there: alone it proves that of volumes, and nothing of pods.
     NetworkFence,
     /// Another remediator, which is asked by an object made from its template (medik8s).
     External,
@@ -137,6 +137,18 @@ pub struct TemplateRef {
     pub name: String,
 }
 
+/// A storage that takes nothing from a node any more.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FencedStorage {
+    /// The CSI driver whose volumes are there.
+    #[schemars(length(min = 1, max = 253))]
+    pub driver: String,
+    /// The NetworkFenceClass.
+    #[schemars(length(min = 1, max = 253))]
+    pub class_name: String,
+}
+
 /// An object of the cluster by which a device acts, as it was found, or named, when the intent was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -155,6 +167,9 @@ pub struct ActedOn {
     /// The addresses that are fenced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cidrs: Vec<String>,
+    /// The storage that is fenced, if it is known and the addresses were recorded in this life of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<FencedStorage>,
 }
 
 /// A parameter from a Secret.
@@ -280,6 +295,9 @@ pub struct TargetStatus {
     /// By which addresses it reaches the storage, as was found when its kubelet was last heard.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
+    /// In which life of the node, by its boot id, they were found.
+    #[serde(rename = "bootID", skip_serializing_if = "String::is_empty")]
+    pub boot_id: String,
     /// What is wrong in one word, such as `LoginDenied`, if anything is.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub problem: String,

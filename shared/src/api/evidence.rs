@@ -5,7 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ActedOn, DeviceDriver, DeviceRef, Grade, Incarnation};
+use super::{ActedOn, DeviceDriver, DeviceRef, FencedStorage, Grade, Incarnation};
 
 /// A fact. It is written once, before anything relies on it, and kept as the answer to "why was my pod force deleted".
 #[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -29,6 +29,7 @@ use super::{ActedOn, DeviceDriver, DeviceRef, Grade, Incarnation};
     validation = ("self == oldSelf", "evidence cannot be changed; it can be invalidated, in its status"),
     validation = ("(self.kind != 'Asserted') == has(self.fence)", "evidence that a NodeFence found, and only that, names it"),
     validation = ("(self.kind == 'Asserted') == has(self.reason)", "evidence of kind Asserted, and only that, has a reason"),
+    validation = ("(self.kind == 'StorageFenced') == has(self.storage)", "evidence of kind StorageFenced, and only that, says which storage it covers"),
     validation = ("self.kind == 'Asserted' || !has(self.validSeconds)", "only evidence of kind Asserted expires: what devices showed is looked at again at each release"),
 )]
 pub struct FenceEvidenceSpec {
@@ -42,6 +43,10 @@ pub struct FenceEvidenceSpec {
     /// The looks that showed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
+    /// The storage that takes nothing from the node any more. Of what runs there this says nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 32))]
+    pub storage: Vec<FencedStorage>,
     /// `renewTime` of the node's Lease when it was found; a later one contradicts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_renewed: Option<String>,
@@ -76,6 +81,8 @@ pub enum KindOfEvidence {
     Decommissioned,
     /// Another remediator says that it is fenced.
     Remediated,
+    /// A storage takes nothing from it any more: that is about volumes there, and releases no pod.
+    StorageFenced,
     /// A person says that it is off.
     Asserted,
 }
@@ -85,18 +92,29 @@ impl KindOfEvidence {
     #[must_use]
     pub const fn grade(self) -> Grade {
         match self {
-            Self::PowerOff | Self::Decommissioned => Grade::Verified,
+            Self::PowerOff | Self::Decommissioned | Self::StorageFenced => Grade::Verified,
             Self::Remediated | Self::Asserted => Grade::Asserted,
+        }
+    }
+
+    /// Whether nothing runs any more of the life that it is about.
+    #[must_use]
+    pub const fn ends_life(self) -> bool {
+        match self {
+            Self::PowerOff | Self::Decommissioned | Self::Remediated | Self::Asserted => true,
+            Self::StorageFenced => false,
         }
     }
 
     /// What looks by these drivers show, if all of them said off: as much as the weakest of them.
     #[must_use]
     pub fn of(samples: &[Sample]) -> Self {
-        // That a storage is fenced says nothing of what runs.
+        // That a storage is fenced says nothing of what runs; alone it is about the storage.
         let switches = |sample: &&Sample| sample.driver != Some(DeviceDriver::NetworkFence);
         let drivers: Vec<_> = samples.iter().filter(switches).map(|sample| sample.driver).collect();
-        if drivers.contains(&Some(DeviceDriver::External)) {
+        if drivers.is_empty() && !samples.is_empty() {
+            Self::StorageFenced
+        } else if drivers.contains(&Some(DeviceDriver::External)) {
             Self::Remediated
         } else if !drivers.is_empty() && drivers.iter().all(|driver| *driver == Some(DeviceDriver::Machine)) {
             Self::Decommissioned

@@ -5,7 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ActedOn, Condition, DeviceRef, Incarnation, Sample};
+use super::{ActedOn, Condition, DeviceRef, Incarnation, KindOfEvidence, Sample};
 
 /// One incident. Its name is made of the node's and of its incarnation, so that creating it twice is one.
 #[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -190,9 +190,19 @@ pub struct Attempt {
     /// What later looks showed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verified>,
+    /// The FenceEvidence of kind StorageFenced that came of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<String>,
 }
 
 impl Attempt {
+    /// Whether it was seen to have fenced storage, and nothing else.
+    #[must_use]
+    pub fn fenced_storage(&self) -> bool {
+        let off = self.verified.as_ref().filter(|verified| self.act == "off" && verified.power == "Off");
+        off.is_some_and(|verified| KindOfEvidence::of(&verified.samples) == KindOfEvidence::StorageFenced)
+    }
+
     /// So many attempts are kept in a status.
     pub const KEPT: usize = 20;
 }

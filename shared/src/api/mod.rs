@@ -25,8 +25,8 @@ mod schema;
 
 pub use device::{
     ActedOn, DeviceDriver, DeviceRef, External, FenceDevice, FenceDeviceSpec, FenceDeviceStatus,
-    IdentityCheck, NetworkFence, PROBLEMS, SecretParameter, TEST_ANNOTATION, TargetStatus, TemplateRef,
-    Timeouts,
+    FencedStorage, IdentityCheck, NetworkFence, PROBLEMS, SecretParameter, TEST_ANNOTATION, TargetStatus,
+    TemplateRef, Timeouts,
 };
 pub use evidence::{
     FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, KindOfEvidence, Sample,

@@ -178,6 +178,7 @@ fn disrupted(kind: &EvidenceKind) -> Option<(&'static str, String)> {
         EvidenceKind::NeverScheduled
         | EvidenceKind::KubeletTerminated
         | EvidenceKind::BootChanged { .. }
+        | EvidenceKind::StorageFenced { .. }
         | EvidenceKind::Asserted { .. } => None,
     }
 }

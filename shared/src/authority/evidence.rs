@@ -83,6 +83,16 @@ pub enum EvidenceKind {
         /// The node's name.
         node: Arc<str>,
     },
+    /// Of one volume alone: its storage takes nothing from the node any more. It releases no pod.
+    #[error("the storage of volume {volume} takes nothing from node {node} any more: {how}")]
+    StorageFenced {
+        /// The PersistentVolume.
+        volume: Arc<str>,
+        /// The node's name.
+        node: Arc<str>,
+        /// How that was found.
+        how: Barrier,
+    },
     /// A person confirmed that it is off.
     #[error("{by} confirmed that node {node} is off: FenceEvidence {proof}")]
     Confirmed {
@@ -92,6 +102,23 @@ pub enum EvidenceKind {
         proof: Arc<str>,
         /// Who.
         by: Arc<str>,
+    },
+}
+
+/// What keeps a node from a volume.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Barrier {
+    /// No VolumeAttachment of it is left for the node, and this driver's storage lets nobody write who is not attached.
+    #[error("it was detached, and what {driver} has detached nobody writes to (--exclusive-backends)")]
+    Detached {
+        /// The CSI driver.
+        driver: Arc<str>,
+    },
+    /// A NetworkFence is in force.
+    #[error("FenceEvidence {proof}, looked at again just now")]
+    Network {
+        /// The name of the FenceEvidence.
+        proof: Arc<str>,
     },
 }
 
@@ -109,10 +136,11 @@ impl EvidenceKind {
             Self::Remediated { .. } => "Remediated",
             Self::Confirmed { .. } => "Confirmed",
             Self::BootChanged { .. } => "BootChanged",
+            Self::StorageFenced { .. } => "StorageFenced",
         }
     }
 
-    /// The names of all of them, for metrics that must exist before they count.
+    /// The names of those that release pods, for metrics that must exist before they count.
     pub const NAMES: [&'static str; 6] =
         ["NodeGone", "NeverScheduled", "KubeletTerminated", "Asserted", "PowerOff", "Confirmed"];
 }

@@ -31,6 +31,7 @@ mod orders;
 mod remediation;
 mod render;
 mod step;
+mod storage;
 
 use std::sync::Arc;
 
@@ -76,6 +77,8 @@ pub enum Step {
     Look(Target),
     /// What the last attempt's looks showed becomes evidence, if the kubelet has been silent since.
     Prove(Target),
+    /// That the last attempt's storage is fenced becomes evidence about volumes; the incident goes on.
+    ProveStorage(Target),
     /// The out-of-service taint is put on the node, for the evidence that the status names.
     Taint(Target),
     /// Our out-of-service taint is taken from the node, which is Ready with another boot.
@@ -107,6 +110,7 @@ impl Step {
             Self::Attempt(_) => "attempt",
             Self::Look(_) => "look",
             Self::Prove(_) => "prove",
+            Self::ProveStorage(_) => "prove-storage",
             Self::Taint(_) => "taint",
             Self::Untaint(_) => "untaint",
             Self::Withdraw(_) => "withdraw",
@@ -115,8 +119,18 @@ impl Step {
     }
 
     /// The names of all steps, for metrics; `monitor` and `remediate` are steps of their own.
-    pub const NAMES: [&'static str; 9] =
-        ["open", "write", "attempt", "look", "prove", "taint", "untaint", "withdraw", "contradict"];
+    pub const NAMES: [&'static str; 10] = [
+        "open",
+        "write",
+        "attempt",
+        "look",
+        "prove",
+        "prove-storage",
+        "taint",
+        "untaint",
+        "withdraw",
+        "contradict",
+    ];
 
     /// Whether it waits for devices to switch a machine: for minutes, where others do that.
     pub(super) const fn switches(&self) -> bool {
@@ -126,6 +140,7 @@ impl Step {
             | Self::Write(_)
             | Self::Look(_)
             | Self::Prove(_)
+            | Self::ProveStorage(_)
             | Self::Taint(_)
             | Self::Untaint(_)
             | Self::Withdraw(_)
@@ -141,6 +156,7 @@ impl Step {
             | Self::Attempt(target)
             | Self::Look(target)
             | Self::Prove(target)
+            | Self::ProveStorage(target)
             | Self::Taint(target)
             | Self::Untaint(target)
             | Self::Withdraw(target)
@@ -165,6 +181,15 @@ impl Step {
 #[must_use]
 pub fn incident_name(spec: &crate::api::Incarnation) -> String {
     name_after(&spec.name, &[spec.uid.as_bytes(), &[0], spec.boot_id.as_bytes()])
+}
+
+/// The name of the evidence that an attempt fenced storage: another one for each, for what was lifted is not proved anew.
+#[must_use]
+pub fn storage_evidence_name(node: &crate::api::Incarnation, fence: &Uid, attempt: u32) -> String {
+    let (fence, attempt) = (fence.to_string(), attempt.to_string());
+    let parts: [&[u8]; 7] =
+        [node.uid.as_bytes(), &[0], node.boot_id.as_bytes(), &[0], b"storage", fence.as_bytes(), &[0]];
+    name_after(&node.name, &[&parts[..], &[attempt.as_bytes()]].concat())
 }
 
 /// The name of what a person only wants to see written down. It is another one: what was left lying after a drill must

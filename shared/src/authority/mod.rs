@@ -56,15 +56,15 @@ pub use claim::{Cause, Claim, ClaimKind, Delete, Force, Intent, Monitor, Remedia
 pub use cordon::{Cordoned, cordon};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use evict::{Evicted, Eviction, NotEvicted, evict};
-pub use evidence::{Evidence, EvidenceKind};
-pub use fence::{FenceKey, Fencing, Step, Target, incident_name, rehearsal_name};
+pub use evidence::{Barrier, Evidence, EvidenceKind};
+pub use fence::{FenceKey, Fencing, Step, Target, incident_name, rehearsal_name, storage_evidence_name};
 pub use hold::{Doubt, FORCE_DELETE_HELD, Hold, VolumeHold};
 pub use node::{Effect, NodeUpdate, OurTaint, Silence};
 pub(crate) use permit::Permit;
 pub use scales::{Scaled, ask_scales};
 pub use update::Update;
 pub use verify::Refusal;
-pub use volume::{Over, Seen, VolumeChange, VolumeUpdate};
+pub use volume::{Over, Refused, Seen, VolumeChange, VolumeUpdate};
 pub use witness::Witness;
 pub use writer::{
     Authority, FENCERS, LOOKERS, NODE_WRITERS, Owner, Parts, Policy, SWITCHERS, Submitted, WRITERS,

@@ -216,6 +216,7 @@ pub async fn confirm(
     let spec = FenceEvidenceSpec {
         node: examined.node.clone(),
         kind: KindOfEvidence::Asserted,
+        storage: Vec::new(),
         fence: None,
         samples: Vec::new(),
         lease_renewed: examined.renewed.clone(),

@@ -258,21 +258,14 @@ impl Verifier<'_> {
     /// Evidence of fencing: what an object says, looked up again. The object alone proves nothing: the
     /// devices that it names must say off now, the node must be the same and not Ready, and its Lease unmoved.
     async fn fenced(&self, node: &Arc<str>, proof: &Arc<str>) -> Result<NodeProof, Refusal> {
-        let path = group_path(&format!("fenceevidences/{proof}"));
-        let raw = self.connection.send(Call::get(path)).await.map_err(Refusal::Read)?;
-        let object: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
-            raw.decode().map_err(|error| Refusal::Read(ApiError::Undecodable(error)))?;
-        let spec = object.spec;
-        if object.status.unwrap_or_default().invalidated.is_some() {
-            return Err(Refusal::ProofDoesNotHold("it was invalidated"));
-        }
-        if object.metadata.deletion_timestamp.is_some() {
-            return Err(Refusal::ProofDoesNotHold("it is being deleted"));
+        let (spec, metadata) = self.evidence(proof).await?;
+        if !spec.kind.ends_life() {
+            return Err(OF_STORAGE_ALONE);
         }
         if spec.node.name != **node {
             return Err(Refusal::ProofDoesNotHold("it is about another node"));
         }
-        if self.is_over(&spec, &object.metadata) {
+        if self.is_over(&spec, &metadata) {
             return Err(Refusal::ProofDoesNotHold(
                 "the person's word has expired; confirm anew if it is still true",
             ));
@@ -310,8 +303,24 @@ impl Verifier<'_> {
             KindOfEvidence::Decommissioned => EvidenceKind::Decommissioned { node, proof },
             KindOfEvidence::Remediated => EvidenceKind::Remediated { node, proof },
             KindOfEvidence::Asserted => EvidenceKind::Confirmed { node, proof, by: spec.by.into() },
+            KindOfEvidence::StorageFenced => return Err(OF_STORAGE_ALONE),
         };
         Ok(NodeProof { kind, expires: (looked_at + MINIMUM_BOOT).min(look.answered_at + VALID_FOR) })
+    }
+
+    /// Evidence that nobody declared invalid, by quorum read.
+    async fn evidence(&self, proof: &str) -> Result<(FenceEvidenceSpec, wire::CustomMeta), Refusal> {
+        let path = group_path(&format!("fenceevidences/{proof}"));
+        let raw = self.connection.send(Call::get(path)).await.map_err(Refusal::Read)?;
+        let object: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
+            raw.decode().map_err(|error| Refusal::Read(ApiError::Undecodable(error)))?;
+        if object.status.unwrap_or_default().invalidated.is_some() {
+            return Err(Refusal::ProofDoesNotHold("it was invalidated"));
+        }
+        if object.metadata.deletion_timestamp.is_some() {
+            return Err(Refusal::ProofDoesNotHold("it is being deleted"));
+        }
+        Ok((object.spec, object.metadata))
     }
 
     /// Whether a person's word has had its time. By our wall clock: one that is wrong makes it too short or too long,
@@ -344,6 +353,10 @@ impl Verifier<'_> {
 fn signed(duration: Duration) -> jiff::SignedDuration {
     jiff::SignedDuration::try_from(duration).unwrap_or(jiff::SignedDuration::MAX)
 }
+
+/// Evidence StorageFenced releases no pod.
+const OF_STORAGE_ALONE: Refusal =
+    Refusal::ProofDoesNotHold("it is about storage, and says nothing of what runs");
 
 #[derive(Clone, Copy)]
 enum NodeClaim<'a> {

@@ -16,7 +16,9 @@ use super::update::Means;
 use super::verify::{Refusal, Verifier};
 use crate::client::{Call, Method};
 use crate::clock::Mono;
-use crate::model::{HELD_LABEL, Holder, PodKey, Rv, Uid, VOLUME_GATE, VOLUME_UID_LABEL, VolumeLease};
+use crate::model::{
+    DETACH_LABEL, HELD_LABEL, Holder, NodeKey, PodKey, Rv, Uid, VOLUME_GATE, VOLUME_UID_LABEL, VolumeLease,
+};
 
 /// The label of all our volume Leases.
 const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "pod-safety");
@@ -55,6 +57,15 @@ impl Seen {
     }
 }
 
+/// What admission refuses about a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why: it is repeated to whoever is refused.
+    pub why: String,
+    /// From this node it may be detached, and it is not attached there again. `None`: it may not be detached either.
+    pub detach_from: Option<NodeKey>,
+}
+
 /// What should become of a volume's Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeChange {
@@ -62,30 +73,32 @@ pub enum VolumeChange {
     Take {
         /// Whose.
         holder: Holder,
-        /// Nobody else may attach it, nor may it be detached: why.
-        refused: Option<String>,
+        /// What of that admission refuses.
+        refused: Option<Refused>,
     },
-    /// Nobody else may attach it, nor may it be detached.
-    Refuse {
-        /// Why.
-        why: String,
-    },
+    /// Nobody else may attach it.
+    Refuse(Refused),
     /// Its holder is well: attaching and detaching are nobody's business but Kubernetes'.
     Allow,
     /// Its holder has ended its use, by its kubelet's word.
-    Release,
-    /// Its holder's life is over, if the judge says so too.
+    Release {
+        /// What admission refuses still.
+        refused: Option<Refused>,
+    },
+    /// Its holder writes to it no more, if the judge says so too.
     Break {
         /// Whose it was.
         holder: Holder,
         /// How it is known.
         by: Over,
+        /// What admission refuses still.
+        refused: Option<Refused>,
     },
     /// The volume is gone, and nobody holds it: so goes the Lease.
     Forget,
 }
 
-/// How it is known that the life of a node is over, as a controller believes.
+/// How it is known that the life of a node is over, or that it writes to one volume no more, as a controller believes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Over {
     /// Evidence of this name says so.
@@ -94,6 +107,11 @@ pub enum Over {
     NodeGone,
     /// It is in another life.
     Rebooted,
+    /// The volume is attached to it no more, and its storage lets nobody write who is not attached. Of the node and its
+    /// pods this says nothing.
+    Detached,
+    /// Evidence of this name says that its storage takes nothing from the node. Nor does this say anything of pods.
+    StorageFenced(Arc<str>),
 }
 
 impl VolumeChange {
@@ -102,9 +120,9 @@ impl VolumeChange {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Take { .. } => "VolumeTaken",
-            Self::Refuse { .. } => "VolumeRefused",
+            Self::Refuse(_) => "VolumeRefused",
             Self::Allow => "VolumeAllowed",
-            Self::Release => "VolumeReleased",
+            Self::Release { .. } => "VolumeReleased",
             Self::Break { .. } => "VolumeBroken",
             Self::Forget => "VolumeForgotten",
         }
@@ -134,7 +152,7 @@ pub(super) async fn write(
     update: &VolumeUpdate,
 ) -> (Outcome, Option<EvidenceKind>) {
     let found = match &update.change {
-        VolumeChange::Break { holder, by } => match verifier.life_is_over(holder, by).await {
+        VolumeChange::Break { holder, by, .. } => match verifier.writes_no_more(update, holder, by).await {
             Ok(found) => Some(found),
             Err(refusal) => return (Outcome::Refused(refusal), None),
         },
@@ -166,34 +184,41 @@ fn call(update: &VolumeUpdate, wall: Timestamp) -> Call {
         return Call::write(Method::Delete, path(Some(volume)), &body);
     }
     let mut body = json!({ "metadata": { "uid": lease.uid, "resourceVersion": rv } });
-    let (label, why) = refused(change);
-    body["metadata"]["labels"] = json!({ HELD_LABEL: label });
-    body["metadata"]["annotations"] = json!({ HOLD_ANNOTATION: why });
+    let refused = Marks::of(change);
+    body["metadata"]["labels"] = json!({ HELD_LABEL: refused.held, DETACH_LABEL: refused.uid });
+    body["metadata"]["annotations"] = json!({ HOLD_ANNOTATION: refused.why, DETACH_LABEL: refused.node });
     match change {
         VolumeChange::Take { holder, .. } => {
             body["metadata"]["labels"][VOLUME_UID_LABEL] = json!(uid);
             body["spec"] = taken(holder, lease.generation, wall);
         }
-        VolumeChange::Release => body["spec"] = json!({ "holderIdentity": null, "renewTime": micros(wall) }),
+        VolumeChange::Release { .. } => {
+            body["spec"] = json!({ "holderIdentity": null, "renewTime": micros(wall) })
+        }
         VolumeChange::Break { .. } => {
             let generation = lease.generation.saturating_add(1);
             body["spec"] =
                 json!({ "holderIdentity": null, "leaseTransitions": generation, "renewTime": micros(wall) });
         }
-        VolumeChange::Refuse { .. } | VolumeChange::Allow | VolumeChange::Forget => {}
+        VolumeChange::Refuse(_) | VolumeChange::Allow | VolumeChange::Forget => {}
     }
     Call::write(Method::Merge, path(Some(volume)), &body)
 }
 
 fn created(update: &VolumeUpdate, wall: Timestamp) -> Value {
     let VolumeUpdate { volume, uid, change, .. } = update;
-    let (label, why) = refused(change);
+    let refused = Marks::of(change);
     let mut labels = json!({ OURS.0: OURS.1, VOLUME_UID_LABEL: uid });
     let mut annotations = json!({});
-    if !label.is_null() {
-        labels[HELD_LABEL] = label;
-        annotations[HOLD_ANNOTATION] = why;
-    }
+    let said = |marks: &mut Value, key: &str, value: Value| {
+        if !value.is_null() {
+            marks[key] = value;
+        }
+    };
+    said(&mut labels, HELD_LABEL, refused.held);
+    said(&mut labels, DETACH_LABEL, refused.uid);
+    said(&mut annotations, HOLD_ANNOTATION, refused.why);
+    said(&mut annotations, DETACH_LABEL, refused.node);
     let spec = match change {
         VolumeChange::Take { holder, .. } => taken(holder, 0, wall),
         _ => json!({}),
@@ -202,13 +227,27 @@ fn created(update: &VolumeUpdate, wall: Timestamp) -> Value {
         "metadata": { "name": volume, "labels": labels, "annotations": annotations }, "spec": spec })
 }
 
-/// The values of the label and of the annotation by which admission refuses; null: they go.
-fn refused(change: &VolumeChange) -> (Value, Value) {
-    match change {
-        VolumeChange::Take { refused: Some(why), .. } | VolumeChange::Refuse { why } => {
-            (json!("true"), json!(why))
-        }
-        _ => (Value::Null, Value::Null),
+/// The labels and annotations by which admission refuses, and our cache knows it; null: they go.
+#[derive(Debug, Default)]
+struct Marks {
+    held: Value,
+    why: Value,
+    uid: Value,
+    node: Value,
+}
+
+impl Marks {
+    fn of(change: &VolumeChange) -> Self {
+        let refused = match change {
+            VolumeChange::Refuse(refused) => Some(refused),
+            VolumeChange::Take { refused, .. }
+            | VolumeChange::Release { refused }
+            | VolumeChange::Break { refused, .. } => refused.as_ref(),
+            VolumeChange::Allow | VolumeChange::Forget => None,
+        };
+        let Some(Refused { why, detach_from }) = refused else { return Self::default() };
+        let (uid, node) = detach_from.as_ref().map(|node| (&node.uid, &node.name)).unzip();
+        Self { held: json!("true"), why: json!(why), uid: json!(uid), node: json!(node) }
     }
 }
 

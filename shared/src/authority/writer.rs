@@ -70,6 +70,8 @@ pub struct Policy {
     pub quarantine: Duration,
     /// Take the out-of-service taint for proof, as KCM does.
     pub trust_out_of_service_taint: bool,
+    /// CSI drivers whose storage lets nobody write who is not attached: what is detached there is another node's to have.
+    pub exclusive_backends: BTreeSet<String>,
 }
 
 /// Who asked for an intent and hears how it ended.

@@ -105,7 +105,7 @@ enum End {
 }
 
 /// Reads one page, object by object.
-pub(super) async fn page(
+pub(crate) async fn page(
     connection: &Connection,
     env: &Env,
     path: String,

@@ -40,6 +40,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 pub use absence::Absence;
 pub(crate) use budgets::selector;
 pub use feed::follow;
+pub(crate) use feed::page;
 pub use heartbeat::Heartbeat;
 pub(crate) use object::{Object, Undecodable};
 pub use snapshot::{Each, Snapshot, SnapshotError, Unread};

@@ -9,11 +9,12 @@ use super::absence::Absence;
 use super::table::Entry;
 use super::zones::ZoneCount;
 use super::{Inner, KindState, Left, ScaleAnswer};
+use crate::api::KindOfEvidence;
 use crate::authority::Hold;
 use crate::clock::Mono;
 use crate::model::{
-    Attachment, Budget, Device, Fence, Kind, Node, Pod, Policy, Proof, Remediation, Taint, Uid, Volume,
-    VolumeClaim, VolumeLease, Workload, WorkloadKind,
+    Attachment, Budget, Device, Fence, Holder, Kind, Node, Pod, Policy, Proof, Remediation, Taint, Uid,
+    Volume, VolumeClaim, VolumeLease, Workload, WorkloadKind,
 };
 
 /// How long a kind may be silent before nothing is decided from it. The API
@@ -418,6 +419,7 @@ impl<'a> View<'a> {
             self.policy_of(&life.labels).map(|policy| policy.spec.minimum_evidence).unwrap_or_default();
         let fits = |proof: &&Proof| {
             proof.status.invalidated.is_none()
+                && proof.spec.kind.ends_life()
                 && !life.boot_id.is_empty()
                 && proof.spec.node.boot_id == *life.boot_id
                 && proof.spec.node.uid == node.uid.to_string()
@@ -425,6 +427,19 @@ impl<'a> View<'a> {
         };
         // Of a person's words the last: those before it may have expired.
         self.proofs_of(&node.name).filter(fits).max_by_key(|proof| (proof.spec.kind.grade(), proof.rv))
+    }
+
+    /// The evidence that the storage of this CSI driver takes nothing from this life of a node, if there is some that holds.
+    #[must_use]
+    pub fn storage_proof(&self, life: &Holder, driver: &str) -> Option<&'a Proof> {
+        self.proofs_of(&life.node).find(|proof| {
+            proof.status.invalidated.is_none()
+                && proof.spec.kind == KindOfEvidence::StorageFenced
+                && proof.spec.storage.iter().any(|storage| storage.driver == driver)
+                && !life.boot_id.is_empty()
+                && proof.spec.node.boot_id == *life.boot_id
+                && proof.spec.node.uid == life.node_uid.to_string()
+        })
     }
 
     /// Every readable fence.

@@ -90,7 +90,11 @@ fn around(
         connection: api.connection(),
         cache: Arc::clone(world.cache()),
         env: env.clone(),
-        policy: Policy { quarantine: Duration::from_secs(40), trust_out_of_service_taint: false },
+        policy: Policy {
+            quarantine: Duration::from_secs(40),
+            trust_out_of_service_taint: false,
+            exclusive_backends: Default::default(),
+        },
         leadership: Arc::clone(leadership),
         journal: Arc::clone(&journal),
         events,

@@ -30,8 +30,8 @@ pub use own::{Device, DeviceKey, Fence, Own, OwnSpec, Policy, Proof, Remediation
 pub use pod::{Controller, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod};
 pub use taint::{Borne, NO_EXECUTE, Operator, Taint, Toleration, Tolerations};
 pub use volume::{
-    Attachment, HELD_LABEL, Held, Holder, Sharing, VOLUME_GATE, VOLUME_LEASES, VOLUME_UID_LABEL, Volume,
-    VolumeClaim, VolumeKey, VolumeLease,
+    Attachment, DETACH_LABEL, HELD_LABEL, Held, Holder, Sharing, VOLUME_GATE, VOLUME_LEASES,
+    VOLUME_UID_LABEL, Volume, VolumeClaim, VolumeKey, VolumeLease,
 };
 pub use workload::{Scale, Workload, WorkloadKind};
 

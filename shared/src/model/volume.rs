@@ -14,6 +14,10 @@ pub const VOLUME_GATE: &str = "pod-safety.dev/volume-guard";
 /// The label of a Lease by which admission refuses that its volume is attached elsewhere, or detached.
 pub const HELD_LABEL: &str = "pod-safety.dev/held";
 
+/// The label of a Lease whose volume may be detached from the node of this UID, and is not attached there any more. Its
+/// annotation of the same key has the node's name, for admission.
+pub const DETACH_LABEL: &str = "pod-safety.dev/detach-from";
+
 /// The label of a Lease that says which PersistentVolume of that name it is about.
 pub const VOLUME_UID_LABEL: &str = "pod-safety.dev/volume-uid";
 
@@ -120,6 +124,15 @@ pub struct Holder {
     pub pod: Option<Uid>,
 }
 
+impl Holder {
+    /// The life in which a node is.
+    #[must_use]
+    pub fn of(node: &super::Node, pod: Option<Uid>) -> Self {
+        let boot_id = node.life.as_ref().map(|life| life.boot_id.clone()).unwrap_or_default();
+        Self { node: Arc::clone(&node.name), node_uid: node.uid.clone(), boot_id, pod }
+    }
+}
+
 /// No pod, in a holder's identity.
 const NO_POD: &str = "-";
 
@@ -188,6 +201,8 @@ pub struct VolumeLease {
     pub seen: Mono,
     /// It has the label [`HELD_LABEL`]: admission lets nobody attach the volume elsewhere, nor detach it.
     pub refused_elsewhere: bool,
+    /// What [`DETACH_LABEL`] says: it was attached to that node when it was written.
+    pub detach_from: Option<Uid>,
 }
 
 #[cfg(test)]

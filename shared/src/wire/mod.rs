@@ -32,8 +32,8 @@ pub use policy::{
     ResourceOf, Workload, WorkloadSpec,
 };
 pub use storage::{
-    ClaimSource, CsiSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec,
-    PersistentVolumeSource, PersistentVolumeSpec, PodVolume, PodVolumeSource, SchedulingGate,
-    VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec, VolumeAttachmentStatus,
+    ClaimSource, CsiDriver, CsiDriverSpec, CsiSource, PersistentVolume, PersistentVolumeClaim,
+    PersistentVolumeClaimSpec, PersistentVolumeSource, PersistentVolumeSpec, PodVolume, PodVolumeSource,
+    SchedulingGate, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec, VolumeAttachmentStatus,
 };
 pub use time::Time;

@@ -137,6 +137,22 @@ message! {
     }
 }
 
+message! {
+    /// A CSIDriver.
+    CsiDriver {
+        /// What the driver can do.
+        spec: Option<CsiDriverSpec> = [message, optional, tag = "2"];
+    }
+}
+
+message! {
+    /// `csiDriver.spec`.
+    CsiDriverSpec {
+        /// Whether its volumes are attached before they are mounted; `None`: they are.
+        attach_required: Option<bool> = [bool, optional, tag = "1"];
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -183,6 +199,8 @@ mod tests {
         }));
         assert!(attachment.status.unwrap().attached);
         assert_eq!(attachment.spec.unwrap().source.unwrap().persistent_volume_name.as_deref(), Some("v"));
+        let driver: CsiDriver = same(json!({ "spec": { "attachRequired": false, "podInfoOnMount": true } }));
+        assert_eq!(driver.spec.and_then(|spec| spec.attach_required), Some(false));
         let pod: super::super::Pod = same(json!({ "spec": {
             "schedulingGates": [{ "name": "g" }],
             "volumes": [{ "name": "a", "persistentVolumeClaim": { "claimName": "c" } }, { "name": "b", "ephemeral": { "volumeClaimTemplate": {} } }, { "name": "x", "emptyDir": {} }],

@@ -251,6 +251,11 @@ async fn fill(others: &kube::Client) -> (Value, Value) {
     (held, set)
 }
 
+fn policy() -> Policy {
+    let quarantine = Duration::from_secs(1);
+    Policy { quarantine, trust_out_of_service_taint: false, exclusive_backends: BTreeSet::new() }
+}
+
 /// Runs the parts of shared that send requests, against a simulated cluster.
 async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
     let env = Env::real(1);
@@ -299,7 +304,7 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
         connection,
         cache: Arc::clone(&cache),
         env,
-        policy: Policy { quarantine: Duration::from_secs(1), trust_out_of_service_taint: false },
+        policy: policy(),
         leadership,
         journal: Arc::new(Journal::default()),
         events,

@@ -91,6 +91,106 @@ fn fencing_the_storage_alone_ends_nothing_that_runs() {
     assert_eq!(stage.act("n"), ["on 2 by bmc"], "what is fenced is lifted when the node is back");
 }
 
+/// The last attempt was seen to have fenced storage.
+fn seen_fenced(stage: &mut Stage) {
+    stage.seen("Off");
+    let sample =
+        Sample { driver: Some(DeviceDriver::NetworkFence), power: "Off".to_owned(), ..Sample::default() };
+    stage.edit(|_, status| {
+        let verified = status.attempts.last_mut().unwrap().verified.as_mut().unwrap();
+        verified.samples = vec![sample.clone(), sample];
+    });
+}
+
+/// Storage is the first level, and a volume guard runs.
+fn of_storage(second: &[&str]) -> Stage {
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.config.guards_volumes = true;
+    stage.device("rbd", by("NetworkFence"));
+    let levels = ["rbd"].iter().chain(second).map(|name| level(name, 1)).collect();
+    stage.policy(|policy| policy.levels = levels);
+    assert_eq!(stage.act("n"), ["off 1 by rbd"]);
+    seen_fenced(&mut stage);
+    stage
+}
+
+#[test]
+fn storage_that_is_fenced_is_evidence_about_volumes_and_the_next_level_is_tried() {
+    let mut stage = of_storage(&["bmc"]);
+    assert_eq!(stage.act("n"), ["prove-storage"]);
+    assert_eq!(stage.only().1.phase, Phase::Fencing);
+    assert_eq!(stage.only().1.evidence, None, "of pods nothing is proved");
+    assert_eq!(stage.act("n"), ["off 2 by bmc"]);
+    stage.seen("On");
+    stage.wait(60);
+    assert_eq!(stage.act("n"), ["off 3 by bmc"], "in the next round the storage is not fenced again");
+    stage.seen("Off");
+    assert_eq!(stage.act("n"), ["prove"]);
+    assert_eq!(stage.act("n"), ["taint"]);
+    stage.policy(|policy| policy.recovery = Recovery::PowerOn);
+    stage.wait(20);
+    assert_eq!(stage.act("n"), ["on 4 by bmc"]);
+}
+
+#[test]
+fn without_a_level_that_ends_what_runs_people_are_told_what_frees_the_pods() {
+    let mut stage = of_storage(&[]);
+    assert_eq!(stage.act("n"), ["prove-storage"]);
+    assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
+    let message = stage.only().1.message;
+    assert!(message.contains("what runs there runs on") && message.contains("confirm-down n"), "{message}");
+    stage.proof("n", "word", KindOfEvidence::Asserted);
+    assert_eq!(stage.act("n"), ["write Fenced"], "a person's word frees them");
+}
+
+/// Planted bugs: it is lifted because time passed, because somebody said so, because the node speaks again.
+#[test]
+fn storage_is_lifted_when_nothing_there_uses_what_was_given_to_others() {
+    let mut stage = of_storage(&["bmc"]);
+    assert_eq!(stage.act("n"), ["prove-storage"]);
+    stage.edit(|spec, _| spec.cancelled = true);
+    assert_eq!(stage.words("n"), ["?NotBackYet"], "it is not heard: what runs there would write");
+    stage.pod("db-0", "n", Stage::terminating);
+    let boot = stage.incarnation("n").boot_id;
+    stage.comes_back("n", &boot);
+    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
+    stage.gone(Kind::Pods, "db-0");
+    stage.volume_of_another("db-1");
+    assert_eq!(stage.words("n"), ["?WaitsForPods"], "nobody asked it to end, and its volume is another's");
+    stage.gone(Kind::Pods, "db-1");
+    assert_eq!(stage.act("n"), ["write Cancelled"]);
+}
+
+#[test]
+fn a_machine_that_booted_keeps_its_storage_fenced_until_its_old_pods_are_gone() {
+    let mut stage = of_storage(&["bmc"]);
+    assert_eq!(stage.act("n"), ["prove-storage"]);
+    stage.pod("db-0", "n", Stage::terminating);
+    stage.comes_back("n", "boot-2");
+    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
+    stage.gone(Kind::Pods, "db-0");
+    assert_eq!(stage.act("n"), ["write Superseded"]);
+}
+
+#[test]
+fn storage_that_was_lifted_is_fenced_anew_when_the_node_is_lost_again() {
+    let mut stage = of_storage(&[]);
+    assert_eq!(stage.act("n"), ["prove-storage"]);
+    let proof = stage.only().1.attempts[0].evidence.clone().unwrap();
+    let boot = stage.incarnation("n").boot_id;
+    stage.comes_back("n", &boot);
+    assert_eq!(stage.act("n"), ["write Cancelled"]);
+    // As the authority does before it lifts it.
+    stage.invalidates(&proof);
+    stage.loses("n");
+    stage.wait(120);
+    assert_eq!(stage.act("n"), ["write Pending"]);
+    assert_eq!(stage.act("n"), ["off 2 by rbd"]);
+    seen_fenced(&mut stage);
+    assert_eq!(stage.act("n"), ["prove-storage"]);
+    assert_ne!(stage.only().1.attempts[1].evidence, Some(proof), "what is invalid stays so");
+}
+
 #[test]
 fn a_machine_that_is_gone_is_not_switched_on_and_its_incident_ends_with_its_node() {
     let fenced = || {

@@ -152,6 +152,7 @@ proptest! {
                     let last = sketch.attempts.last().unwrap();
                     prop_assert!(last.0 && last.2 == 2, "two looks said off: {last:?}");
                 }
+                Step::ProveStorage(_) => prop_assert!(false, "no storage is fenced here"),
                 Step::Taint(target) => {
                     prop_assert!(proved && sketch.named && sketch.machine == 0 && target.status.tainted);
                 }

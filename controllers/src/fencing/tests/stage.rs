@@ -238,6 +238,20 @@ impl Stage {
         self.world.apply(Kind::Budgets, &budget, self.mono());
     }
 
+    /// A pod on `n`, with a volume that the volume guard calls `m`'s.
+    pub(super) fn volume_of_another(&mut self, name: &str) {
+        let claim = json!({ "metadata": { "namespace": "ns", "name": "c", "uid": "uid-c", "resourceVersion": "1" },
+            "spec": { "volumeName": "v" } });
+        self.world.apply(Kind::Claims, &claim, self.mono());
+        let lease = json!({ "metadata": { "namespace": "pod-safety-volumes", "name": "v", "uid": "uid-v", "resourceVersion": "1" },
+            "spec": { "holderIdentity": "m/uid-m/boot-1/-" } });
+        self.world.apply(Kind::VolumeLeases, &lease, self.mono());
+        self.pod(name, "n", |pod| {
+            pod["spec"]["volumes"] =
+                json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "c" } }]);
+        });
+    }
+
     pub(super) fn terminating(pod: &mut Value) {
         pod["metadata"]["deletionTimestamp"] = json!(stamp(0));
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
@@ -313,6 +327,7 @@ impl Stage {
             kind,
             fence: (!asserted).then(|| incident_name(&self.incarnation(node))),
             samples: Vec::new(),
+            storage: Vec::new(),
             lease_renewed: Some(self.renewed(node)),
             by: "somebody".to_owned(),
             reason: asserted.then(|| "I saw it".to_owned()),
@@ -377,6 +392,11 @@ impl Stage {
                 Step::Prove(target) => {
                     let proof = target.status.evidence.clone().unwrap();
                     self.proof(name, &proof, KindOfEvidence::PowerOff);
+                    self.put_fence((*target.spec).clone(), (*target.status).clone());
+                }
+                Step::ProveStorage(target) => {
+                    let proof = target.status.attempts.last().unwrap().evidence.clone().unwrap();
+                    self.proof(name, &proof, KindOfEvidence::StorageFenced);
                     self.put_fence((*target.spec).clone(), (*target.status).clone());
                 }
                 Step::Contradict(target) => {

@@ -93,3 +93,11 @@ fn bug_where_taints_are_trusted_our_own_released_pods_after_its_evidence_was_wit
     world.apply(Kind::NodeFences, &fence, at(0));
     assert!(asked(&world).is_empty(), "ours is worth what its evidence is");
 }
+
+#[test]
+fn that_storage_is_fenced_frees_no_pod() {
+    let covers: fn(&mut Value) =
+        |proof| proof["spec"]["storage"] = json!([{ "driver": "d", "className": "c" }]);
+    let decision = decided(&proved("Unknown", "boot-1", "StorageFenced", covers), &on("n"), at(1), &config());
+    assert!(asked(&decision).is_empty(), "{decision:?}");
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Intent, Over, Update, VolumeChange};
+use pod_safety_shared::authority::{Intent, Over, Refused, Update, VolumeChange};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Kind, Uid};
@@ -39,15 +39,37 @@ pub(super) fn said(decision: &Decision) -> Vec<String> {
 fn change(change: &VolumeChange) -> String {
     match change {
         VolumeChange::Take { holder, refused } => {
-            format!("take {holder}{}", if refused.is_some() { " refused" } else { "" })
+            format!(
+                "take {holder}{}",
+                refused.as_ref().map_or_else(String::new, |refused| format!(" {}", kept(refused)))
+            )
         }
-        VolumeChange::Refuse { .. } => "refuse".to_owned(),
+        VolumeChange::Refuse(refused) => kept(refused).replace("refused", "refuse"),
         VolumeChange::Allow => "allow".to_owned(),
-        VolumeChange::Release => "release".to_owned(),
+        VolumeChange::Release { refused } => {
+            format!(
+                "release{}",
+                refused.as_ref().map_or_else(String::new, |refused| format!(" {}", kept(refused)))
+            )
+        }
+        VolumeChange::Break { by: Over::Detached, refused, .. } => {
+            format!(
+                "break: detached{}",
+                refused.as_ref().map_or_else(String::new, |refused| format!(" {}", kept(refused)))
+            )
+        }
         VolumeChange::Break { by: Over::Fenced(proof), .. } => format!("break by {proof}"),
+        VolumeChange::Break { by: Over::StorageFenced(proof), .. } => format!("break by {proof}, of storage"),
         VolumeChange::Break { by: Over::NodeGone, .. } => "break: node gone".to_owned(),
         VolumeChange::Break { by: Over::Rebooted, .. } => "break: rebooted".to_owned(),
         VolumeChange::Forget => "forget".to_owned(),
+    }
+}
+
+fn kept(refused: &Refused) -> String {
+    match &refused.detach_from {
+        Some(node) => format!("refused but to detach from {}", node.name),
+        None => "refused".to_owned(),
     }
 }
 
@@ -141,6 +163,16 @@ impl Stage {
         let labels = if held { json!({ "pod-safety.dev/held": "true" }) } else { json!({}) };
         let lease = json!({
             "metadata": { "namespace": "pod-safety-volumes", "name": volume, "uid": format!("uid-lease-{volume}"), "labels": labels },
+            "spec": { "holderIdentity": holder, "leaseTransitions": 3 },
+        });
+        self.put(Kind::VolumeLeases, lease, at(1));
+    }
+
+    /// As [`Stage::lease`], of a volume that may be detached from this node.
+    pub(super) fn lease_to_detach(&mut self, volume: &str, holder: Option<&str>, from: &str) {
+        let lease = json!({
+            "metadata": { "namespace": "pod-safety-volumes", "name": volume, "uid": format!("uid-lease-{volume}"),
+                "labels": { "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": format!("uid-{from}") } },
             "spec": { "holderIdentity": holder, "leaseTransitions": 3 },
         });
         self.put(Kind::VolumeLeases, lease, at(1));

@@ -23,6 +23,7 @@ pub(super) async fn contradict(acting: &Acting<'_>, target: &Target) -> Result<(
     // Those that said off; what another level tried before said the truth, or nothing.
     let said_off = |attempt: &&Attempt| {
         act_of(attempt) == Act::Off
+            && !attempt.fenced_storage()
             && attempt.verified.as_ref().is_some_and(|verified| verified.power == "Off")
     };
     let devices = target.status.attempts.iter().filter(said_off);
@@ -52,7 +53,7 @@ fn meta(object: &Value) -> Value {
 }
 
 /// It is declared invalid once: the first reason stays.
-async fn invalidate(acting: &Acting<'_>, proof: &str, why: &str, at: &str) -> Result<(), Outcome> {
+pub(super) async fn invalidate(acting: &Acting<'_>, proof: &str, why: &str, at: &str) -> Result<(), Outcome> {
     let path = group_path(&format!("fenceevidences/{proof}"));
     let Some(there) = read(acting, path.clone()).await? else { return Ok(()) };
     if there.pointer("/status/invalidated").is_some_and(Value::is_object) {

@@ -63,7 +63,9 @@ async fn write(acting: &Acting<'_>, whole: &Whole, taints: Vec<Value>) -> Result
 fn is_about(raw: &Raw, node: &Incarnation) -> Result<bool, Outcome> {
     let proof: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
         raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
-    Ok(proof.spec.node == *node && proof.status.unwrap_or_default().invalidated.is_none())
+    Ok(proof.spec.kind.ends_life()
+        && proof.spec.node == *node
+        && proof.status.unwrap_or_default().invalidated.is_none())
 }
 
 /// Whether this evidence is there and holds, by a quorum read.

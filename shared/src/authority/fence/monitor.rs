@@ -3,6 +3,7 @@
 
 use serde_json::json;
 
+use super::objects::Clients;
 use super::orders::{Known, Looked, Ready, Way, path_of};
 use super::step::{Acting, condition};
 use crate::api::{
@@ -82,7 +83,7 @@ async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<
         Ok(Ready { way: Way::Object(order), .. }) => {
             super::objects::clients(acting.means.connection, order).await
         }
-        Ok(Ready { way: Way::Order(_), .. }) | Err(_) => Vec::new(),
+        Ok(Ready { way: Way::Order(_), .. }) | Err(_) => Clients::default(),
     };
     let Looked { check, problem, sample } = acting.looker.answer(device, order, Known::Nothing).await;
     let Sample { at, power, identity, said, .. } = sample;
@@ -101,7 +102,8 @@ async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<
         (None, None) => ("", String::new()),
     };
     let problem = problem.to_owned();
-    Ok(TargetStatus { node: node.name, power, identity, looked: at, clients, problem, message })
+    let Clients { cidrs: clients, boot_id } = clients;
+    Ok(TargetStatus { node: node.name, power, identity, looked: at, clients, boot_id, problem, message })
 }
 
 async fn write(

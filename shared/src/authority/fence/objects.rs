@@ -41,9 +41,16 @@ pub(super) struct ObjectOrder {
     pub(super) by: By,
     pub(super) facts: Facts,
     /// The node's addresses that were recorded while it was heard.
-    pub(super) clients: Vec<String>,
+    pub(super) clients: Clients,
     pub(super) act: Act,
     pub(super) within: Duration,
+}
+
+/// By which addresses a node reaches a storage, and in which life of it they were found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clients {
+    pub(super) cidrs: Vec<String>,
+    pub(super) boot_id: String,
 }
 
 /// By which kind of object.
@@ -118,12 +125,15 @@ async fn plural_of(connection: &Connection, api_version: &str, kind: &str) -> Re
 pub(super) async fn resolve(
     connection: &Connection,
     order: &ObjectOrder,
-    fence: &str,
+    target: &Target,
 ) -> Result<ActedOn, OrderError> {
+    let fence = &*target.fence.uid.to_string();
     let found = match &order.by {
         By::Machine => machine::resolve(connection, order).await,
         By::External(external) => external::resolve(connection, order, external, fence).await,
-        By::NetworkFence(_) => network::resolve(order, fence),
+        By::NetworkFence(class) => {
+            network::resolve(connection, order, class, fence, &target.spec.node.boot_id).await
+        }
     };
     found.map_err(|source| OrderError::Object { device: order.device.clone(), source: Box::new(source) })
 }
@@ -181,7 +191,7 @@ pub(super) async fn look(
         (By::NetworkFence(_), Some(object)) => network::look(connection, object).await,
         (By::NetworkFence(class), None) => {
             let clients = network::clients(connection, order, class).await?;
-            let said = format!("it would fence {}", clients.join(", "));
+            let said = format!("it would fence {}", clients.cidrs.join(", "));
             Ok(Answer { power: Power::On, identity: Identity::Unknown, said })
         }
         (By::Machine, None) => {
@@ -198,13 +208,13 @@ pub(super) async fn look(
 }
 
 /// By which addresses a node reaches the storage that is fenced: for the status of the device.
-pub(super) async fn clients(connection: &Connection, order: &ObjectOrder) -> Vec<String> {
+pub(super) async fn clients(connection: &Connection, order: &ObjectOrder) -> Clients {
     match &order.by {
         // Why there are none, the look says.
         By::NetworkFence(class) => {
             network::clients(connection, order, class).await.unwrap_or_else(|_| order.clients.clone())
         }
-        By::Machine | By::External(_) => Vec::new(),
+        By::Machine | By::External(_) => Clients::default(),
     }
 }
 

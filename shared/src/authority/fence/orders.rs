@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 
 use super::judge::{Seen, identity_word, power_word};
-use super::objects::{self, ObjectOrder};
+use super::objects::{self, Clients, ObjectOrder};
 use super::render::{Facts, RenderError, render};
 use crate::api::{
     ActedOn, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation,
@@ -151,9 +151,11 @@ impl Reader<'_> {
         let within = Duration::from_secs(seconds.into());
         let (driver, check) = (spec.driver, spec.identity_check);
         if let Some(by) = objects::by(&spec) {
-            let recorded = object.status.into_iter().flat_map(|status| status.targets);
-            let clients = recorded.filter(|target| *target.node == *facts.machine.node);
-            let clients = clients.flat_map(|target| target.clients).collect();
+            let mut recorded = object.status.into_iter().flat_map(|status| status.targets);
+            let clients = recorded.find(|target| *target.node == *facts.machine.node);
+            let clients = clients
+                .map(|target| Clients { cidrs: target.clients, boot_id: target.boot_id })
+                .unwrap_or_default();
             let (device, facts) = (device.clone(), facts.clone());
             let order = ObjectOrder { device, by, facts, clients, act, within };
             return Ok(Ready { driver, check, way: Way::Object(order) });

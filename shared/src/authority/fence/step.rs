@@ -12,6 +12,7 @@ use super::mark::{self, When};
 use super::objects::lift;
 use super::orders::{Looked, Looker, OUTCOME_MOST, answered};
 use super::render::Facts;
+use super::storage;
 use super::{Fencing, Step, Target, incident_name};
 use crate::api::{
     Attempt, Condition, FenceEvidenceSpec, FenceEvidenceStatus, Gate, Incarnation, KindOfEvidence,
@@ -85,6 +86,7 @@ pub(in crate::authority) async fn carry_out(acting: &Acting<'_>, fencing: &Fenci
         Step::Attempt(target) => attempt(acting, target).await,
         Step::Look(target) => look_twice(acting, target).await,
         Step::Prove(target) => prove(acting, target).await,
+        Step::ProveStorage(target) => storage::prove(acting, target).await,
         Step::Taint(target) => {
             let proof = target.status.evidence.as_deref().unwrap_or_default();
             let added = mark::add(acting, &target.spec.node, &target.fence.name, proof).await;
@@ -125,6 +127,7 @@ async fn leave(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     if target.status.attempts.is_empty() {
         return Ok(());
     }
+    storage::withdraw(acting, target).await?;
     lift(acting, &target.status).await?;
     courtesy::give_back(acting, &target.spec.node.name).await
 }
@@ -145,7 +148,7 @@ async fn open(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> 
 /// The cache suspects; this convicts: it is the same incarnation, and nobody has heard of it since the cache did. What
 /// a person or another remediator asked for may be healthy. Gives back whether there is a Node: without one nothing is
 /// begun anew, and what was begun goes on.
-async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
+pub(super) async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
     let Look { node, lease, .. } =
         look(acting.means.connection, acting.env, &spec.node.name).await.map_err(Outcome::Failed)?;
     if node.as_ref().is_some_and(|read| incarnation(&spec.node.name, read) != spec.node) {
@@ -229,7 +232,7 @@ pub(super) const fn act_of(attempt: &Attempt) -> Act {
     if matches!(attempt.act.as_bytes(), b"on") { Act::On } else { Act::Off }
 }
 
-fn no_attempt() -> Outcome {
+pub(super) fn no_attempt() -> Outcome {
     Outcome::Failed(ApiError::ContentType("a step without an attempt".to_owned()))
 }
 
@@ -258,6 +261,9 @@ async fn attempt(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
             // Nothing is begun with half of a machine's supplies.
             Err(error) => return not_begun(acting, target, wanted, &error_chain(&error)).await,
         }
+    }
+    if let Some(why) = storage::uncovered(act, &orders) {
+        return not_begun(acting, target, wanted, why).await;
     }
     if let Some(last) = wanted.attempts.last_mut() {
         last.objects = orders.iter().filter_map(|(_, asked)| asked.object().cloned()).collect();
@@ -378,17 +384,22 @@ async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     if lease.renewed().map_err(Outcome::Failed)?.map(|time| time.to_string()) != verified.lease_renewed {
         return unproved(acting, target).await;
     }
+    let kind = KindOfEvidence::of(&verified.samples);
+    if !kind.ends_life() {
+        return Err(no_attempt());
+    }
     let spec = FenceEvidenceSpec {
         node: node.clone(),
-        kind: KindOfEvidence::of(&verified.samples),
+        kind,
         fence: Some(target.fence.name.to_string()),
         samples: verified.samples.clone(),
+        storage: Vec::new(),
         lease_renewed: verified.lease_renewed.clone(),
         by: acting.identity.to_owned(),
         reason: None,
         valid_seconds: None,
     };
-    create_evidence(acting, &spec).await?;
+    create_evidence(acting, &incident_name(node), &spec).await?;
     status(acting, target, target.fence.rv, &target.status).await.map(drop)
 }
 
@@ -407,8 +418,11 @@ async fn unproved(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     status(acting, target, target.fence.rv, &wanted).await.map(drop)
 }
 
-async fn create_evidence(acting: &Acting<'_>, spec: &FenceEvidenceSpec) -> Result<(), Outcome> {
-    let name = incident_name(&spec.node);
+pub(super) async fn create_evidence(
+    acting: &Acting<'_>,
+    name: &str,
+    spec: &FenceEvidenceSpec,
+) -> Result<(), Outcome> {
     let body = object("FenceEvidence", json!({ "name": name }), spec);
     match acting.send(Call::write(Method::Post, group_path("fenceevidences"), &body)).await {
         Ok(_) => Ok(()),
@@ -417,8 +431,9 @@ async fn create_evidence(acting: &Acting<'_>, spec: &FenceEvidenceSpec) -> Resul
             let raw = acting.send(Call::get(group_path(&format!("fenceevidences/{name}")))).await?;
             let there: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
                 raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
-            let holds =
-                there.spec.node == spec.node && there.status.unwrap_or_default().invalidated.is_none();
+            let holds = (&there.spec.node, there.spec.kind.ends_life())
+                == (&spec.node, spec.kind.ends_life())
+                && there.status.unwrap_or_default().invalidated.is_none();
             if holds { Ok(()) } else { Err(Outcome::Changed) }
         }
         Err(outcome) => Err(outcome),

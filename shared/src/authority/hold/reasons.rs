@@ -110,6 +110,7 @@ impl Hold {
         "NotSynced",
         "Stale",
         "VolumeUnproved",
+        "VolumeDetached",
         "VolumeOnSeveralNodes",
         "VolumeLeaseUnreadable",
         "VolumeUnconfirmed",

@@ -11,7 +11,8 @@ use crate::model::Kind;
 pub enum VolumeHold {
     /// The heart of it: its holder may still write.
     #[error(
-        "volume {volume} was taken by node {node}, which {doubt}, and nobody has proved that it writes no more: nobody else may attach it, nor may it be detached. It is free when the node is heard again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences says how far that is), or by you (pod-safety confirm-down {node})"
+        "volume {volume} was taken by node {node}, which {doubt}, and nobody has proved that it writes no more: nobody else may attach it{}. It is free when the node is heard again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences says how far that is), or by you (pod-safety confirm-down {node})",
+        detaching(detachable)
     )]
     Unproved {
         /// The volume.
@@ -20,6 +21,18 @@ pub enum VolumeHold {
         node: Arc<str>,
         /// What is wrong with the node.
         doubt: Doubt,
+        /// It is free, too, when it is detached.
+        detachable: bool,
+    },
+    /// It was detached from a node whose pods are there still: the next attachment may be that node's again.
+    #[error(
+        "volume {volume} was detached from node {node}, which did not give it back: it is not attached there again while pods that use it are bound to that node"
+    )]
+    Detached {
+        /// The volume.
+        volume: Arc<str>,
+        /// From whom.
+        node: Arc<str>,
     },
     /// Before anybody held it, several nodes used it.
     #[error(
@@ -105,10 +118,19 @@ pub enum Doubt {
     Replaced,
 }
 
+const fn detaching(detachable: &bool) -> &'static str {
+    if *detachable {
+        ", but it may be detached, and then it is free: its storage lets nobody write who is not attached"
+    } else {
+        ", nor may it be detached"
+    }
+}
+
 impl VolumeHold {
     pub(super) const fn reason(&self) -> &'static str {
         match self {
             Self::Unproved { .. } => "VolumeUnproved",
+            Self::Detached { .. } => "VolumeDetached",
             Self::SeveralNodes { .. } => "VolumeOnSeveralNodes",
             Self::LeaseUnreadable { .. } => "VolumeLeaseUnreadable",
             Self::Unconfirmed { .. } => "VolumeUnconfirmed",
@@ -119,7 +141,10 @@ impl VolumeHold {
 
     pub(super) const fn event(&self) -> Option<(EventType, &'static str)> {
         match self {
-            Self::Unconfirmed { .. } | Self::Unreadable { .. } | Self::KindUnreadable { .. } => None,
+            Self::Detached { .. }
+            | Self::Unconfirmed { .. }
+            | Self::Unreadable { .. }
+            | Self::KindUnreadable { .. } => None,
             Self::Unproved { .. } | Self::SeveralNodes { .. } | Self::LeaseUnreadable { .. } => {
                 Some((EventType::Warning, "VolumeHeld"))
             }

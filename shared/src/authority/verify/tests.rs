@@ -64,7 +64,11 @@ impl Court {
             };
             async move { says() }
         });
-        let policy = Policy { quarantine: QUARANTINE, trust_out_of_service_taint: false };
+        let policy = Policy {
+            quarantine: QUARANTINE,
+            trust_out_of_service_taint: false,
+            exclusive_backends: Default::default(),
+        };
         let connection = api.connection();
         let world = World::listed();
         world.apply(Kind::Pods, &pod("a").on("n").0, env.now());

@@ -215,6 +215,7 @@ impl Authority {
             Step::Open(_) => (EventType::Warning, "FencingBegins"),
             Step::Attempt(_) => (EventType::Warning, "FenceAttempted"),
             Step::Prove(_) => (EventType::Normal, "Fenced"),
+            Step::ProveStorage(_) => (EventType::Normal, "StorageFenced"),
             Step::Contradict(_) => (EventType::Warning, "EvidenceContradicted"),
             Step::Withdraw(_) => (EventType::Warning, "OutOfServiceTaintWithdrawn"),
             Step::Untaint(_) => (EventType::Normal, "NodeIsBack"),

@@ -3,6 +3,7 @@
 mod deletions;
 mod fences;
 mod nodes;
+mod storage;
 mod updates;
 mod volumes;
 
@@ -76,7 +77,11 @@ fn pool_over(leadership: Arc<Leadership>, env: Env, api: Api) -> Pool {
         connection: api.connection_with(&metrics),
         cache: Arc::clone(world.cache()),
         env: env.clone(),
-        policy: Policy { quarantine: Duration::from_secs(40), trust_out_of_service_taint: false },
+        policy: Policy {
+            quarantine: Duration::from_secs(40),
+            trust_out_of_service_taint: false,
+            exclusive_backends: ["cloud.example.com".to_owned()].into(),
+        },
         leadership: Arc::clone(&leadership),
         journal: Arc::clone(&journal),
         events: Recorder::new(env.clone(), metrics.authority.clone()),

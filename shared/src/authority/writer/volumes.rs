@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::act::Outcome;
 use super::super::evidence::EvidenceKind;
-use super::super::volume::{VolumeChange, VolumeUpdate};
+use super::super::volume::{Refused, VolumeChange, VolumeUpdate};
 use super::Authority;
 use crate::events::{About, Event, EventType, Speaker};
 use crate::model::VolumeKey;
@@ -30,7 +30,7 @@ impl Authority {
         // Who takes a volume and gives it back is everyday; what people must know is the rest.
         let loud = matches!(
             update.change,
-            VolumeChange::Break { .. } | VolumeChange::Refuse { .. } | VolumeChange::Allow
+            VolumeChange::Break { .. } | VolumeChange::Refuse(_) | VolumeChange::Allow
         );
         if loud && matches!(outcome, Outcome::Written) {
             let about =
@@ -50,21 +50,24 @@ fn node_of(change: &VolumeChange) -> Option<Arc<str>> {
         VolumeChange::Take { holder, .. } | VolumeChange::Break { holder, .. } => {
             Some(Arc::clone(&holder.node))
         }
-        VolumeChange::Refuse { .. } | VolumeChange::Allow | VolumeChange::Release | VolumeChange::Forget => {
-            None
-        }
+        VolumeChange::Refuse(_)
+        | VolumeChange::Allow
+        | VolumeChange::Release { .. }
+        | VolumeChange::Forget => None,
     }
 }
 
 fn said(update: &VolumeUpdate, found: Option<&EvidenceKind>) -> String {
     match &update.change {
         VolumeChange::Take { holder, refused: None } => format!("taken by node {}", holder.node),
-        VolumeChange::Take { holder, refused: Some(why) } => {
-            format!("taken by node {}, and nobody else may attach it: {why}", holder.node)
+        VolumeChange::Take { holder, refused: Some(Refused { why, .. }) } => {
+            format!("taken by node {}, and not everybody may attach it: {why}", holder.node)
         }
-        VolumeChange::Refuse { why } => why.clone(),
-        VolumeChange::Allow => "its holder is well again: it is attached and detached as ever".to_owned(),
-        VolumeChange::Release => "its node has ended its use, and it is free".to_owned(),
+        VolumeChange::Refuse(Refused { why, .. }) => why.clone(),
+        VolumeChange::Allow => {
+            "nothing speaks against it any more: it is attached and detached as ever".to_owned()
+        }
+        VolumeChange::Release { .. } => "its node has ended its use, and it is free".to_owned(),
         VolumeChange::Break { holder, .. } => format!(
             "it is free, though node {} did not give it back: {}",
             holder.node,

@@ -7,7 +7,8 @@ use super::super::object::{Identity, Object, ProjectError, Tell, Undecodable, id
 use super::super::table::{Entry, Table};
 use crate::clock::Mono;
 use crate::model::{
-    Attachment, HELD_LABEL, Held, Interner, Kind, Sharing, Uid, Volume, VolumeClaim, VolumeLease,
+    Attachment, DETACH_LABEL, HELD_LABEL, Held, Interner, Kind, Sharing, Uid, Volume, VolumeClaim,
+    VolumeLease,
 };
 use crate::wire;
 
@@ -222,6 +223,7 @@ impl Object for VolumeLease {
             generation: spec.lease_transitions.unwrap_or(0),
             seen: now,
             refused_elsewhere: meta.labels.contains_key(HELD_LABEL),
+            detach_from: meta.labels.get(DETACH_LABEL).and_then(|uid| Uid::new(uid)),
         })
     }
 

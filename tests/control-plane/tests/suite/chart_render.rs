@@ -146,7 +146,7 @@ fn arguments(rendered: &str) -> BTreeMap<String, String> {
 }
 
 /// Flags without a value in the chart, and why.
-const LEFT: [&str; 9] = [
+const LEFT: [&str; 10] = [
     "--help",
     "--version",
     "--kubeconfig",                 // the pod's service account
@@ -155,6 +155,7 @@ const LEFT: [&str; 9] = [
     "--node-suspect-after",         // empty: half of another
     "--exclusive-storage-classes",  // empty: none
     "--exclusive-csi-drivers",      // the same
+    "--exclusive-backends",         // the same
     "--leader-elect-resource-lock", // only one kind exists
 ];
 

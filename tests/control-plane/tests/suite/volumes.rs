@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
+mod detached;
 mod hosts;
 mod objects;
 mod storm;
@@ -47,7 +48,7 @@ async fn get(plane: &ControlPlane, args: &[&str]) -> Option<Value> {
     serde_json::from_str(&text).ok()
 }
 
-async fn scene() -> Scene {
+async fn scene(more: &[&str]) -> Scene {
     let rigs = Rigs::new().await.unwrap();
     let power = rigs.file("w1.power");
     std::fs::write(&power, "on").unwrap();
@@ -66,11 +67,15 @@ async fn scene() -> Scene {
     let controllers =
         "persistentvolume-attach-detach-controller,statefulset-controller,persistentvolume-binder-controller";
     let theirs = [
-        plane.kube_controller_manager(controllers, &[]).await.unwrap(),
+        plane
+            .kube_controller_manager(controllers, &["--attach-detach-reconcile-sync-period=2s"])
+            .await
+            .unwrap(),
         plane.kube_scheduler(&[]).await.unwrap(),
     ];
     let agents = format!("--fence-agents-path={}", rigs.agents().display());
     let args = ["--mode=replace", "--controllers=*,volume-guard", "--node-monitor-grace-period=5s", &agents];
+    let args = [&args[..], more].concat();
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
     ours.leads().await.unwrap();
     Scene { plane, audit, ours, hosts, rigs, _theirs: theirs, _running: running }
@@ -123,7 +128,7 @@ async fn until_runs(scene: &Scene, node: &str, within: Duration) -> Duration {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_node_that_is_cut_off_nothing_is_detached_until_it_is_proved_off() {
-    let scene = scene().await;
+    let scene = scene(&[]).await;
     it_is_taken_before_the_pod_runs(&scene).await;
     what_is_forced_is_refused(&scene).await;
     let took = with_the_proof_it_moves(&scene).await;

@@ -263,9 +263,17 @@ fn fence(node: &str, draws: &mut Draws) -> Value {
 
 fn evidence(node: &str, draws: &mut Draws) -> Value {
     let mut spec = json!({ "node": incarnation(node, draws), "by": "us",
-        "kind": word(draws, &["PowerOff", "PowerOff", "Asserted"], &["Guessed"]) });
-    if (spec["kind"] == "PowerOff") != draws.percent(8) {
+        "kind": word(draws, &["PowerOff", "StorageFenced", "Asserted"], &["Guessed"]) });
+    let is_found = spec["kind"] == "PowerOff" || spec["kind"] == "StorageFenced";
+    if is_found != draws.percent(8) {
         spec["fence"] = "f".into();
+    }
+    if (spec["kind"] == "StorageFenced") != draws.percent(8) {
+        spec["storage"] = match draws.below(8) {
+            0 => json!([]),
+            1 => json!([{ "driver": "d" }]),
+            _ => json!([{ "driver": "d", "className": "c" }]),
+        };
     }
     if (spec["kind"] == "Asserted") != draws.percent(8) {
         spec["reason"] = "r".into();

@@ -68,6 +68,7 @@ pub(super) async fn resolve(
         path: format!("/apis/{}/namespaces/{namespace}/{plural}/{name}", named.api_version),
         uid: fence.to_owned(),
         cidrs: Vec::new(),
+        storage: None,
         matched: false,
     })
 }

@@ -43,6 +43,7 @@ pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Res
         path,
         uid: text(&machine, "/metadata/uid").to_owned(),
         cidrs: Vec::new(),
+        storage: None,
         matched: !ours.is_empty() && ours == its,
     })
 }

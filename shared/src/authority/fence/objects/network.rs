@@ -6,8 +6,8 @@
 
 use serde_json::{Value, json};
 
-use super::{ObjectOrder, failed, not_served, read, text};
-use crate::api::{ActedOn, DeviceDriver, NetworkFence};
+use super::{Clients, ObjectOrder, failed, not_served, read, text};
+use crate::api::{ActedOn, DeviceDriver, FencedStorage, NetworkFence};
 use crate::authority::act::Outcome;
 use crate::authority::fence::step::Acting;
 use crate::authority::fence::{Target, name_after};
@@ -24,7 +24,7 @@ pub(in crate::authority::fence) async fn clients(
     connection: &Connection,
     order: &ObjectOrder,
     class: &NetworkFence,
-) -> Result<Vec<String>, DeviceError> {
+) -> Result<Clients, DeviceError> {
     let name = &*order.facts.machine.node;
     let all = read(connection, &format!("{VERSION}/csiaddonsnodes")).await?;
     let all = all.ok_or_else(|| failed(not_served("CSIAddonsNode of csiaddons.openshift.io/v1alpha1")))?;
@@ -34,6 +34,7 @@ pub(in crate::authority::fence) async fn clients(
     if !conditions.into_iter().flatten().any(is_heard) {
         return Ok(order.clients.clone());
     }
+    let boot_id = node.as_ref().map_or("", |node| text(node, "/status/nodeInfo/bootID")).to_owned();
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let mut found = std::collections::BTreeSet::new();
     for of_node in list(all.get("items")).iter().filter(|one| text(one, "/spec/driver/nodeID") == name) {
@@ -51,23 +52,48 @@ pub(in crate::authority::fence) async fn clients(
             "no CSIAddonsNode says by which addresses {name} is a client of {}",
             class.class_name
         ))),
-        false => Ok(found.into_iter().collect()),
+        false => Ok(Clients { cidrs: found.into_iter().collect(), boot_id }),
     }
 }
 
-pub(super) fn resolve(order: &ObjectOrder, fence: &str) -> Result<ActedOn, DeviceError> {
+/// Which volumes it covers is the class's to say: those of its provisioner. Addresses that were found in another life of
+/// the node may be another machine's by now: then it is not said what is covered, and nothing follows for volumes.
+async fn covered(
+    connection: &Connection,
+    class: &NetworkFence,
+) -> Result<Option<FencedStorage>, DeviceError> {
+    let path = format!("{VERSION}/networkfenceclasses/{}", class.class_name);
+    let driver = read(connection, &path).await?.map(|found| text(&found, "/spec/provisioner").to_owned());
+    let driver = driver.filter(|driver| !driver.is_empty());
+    Ok(driver.map(|driver| FencedStorage { driver, class_name: class.class_name.clone() }))
+}
+
+pub(super) async fn resolve(
+    connection: &Connection,
+    order: &ObjectOrder,
+    class: &NetworkFence,
+    fence: &str,
+    boot_id: &str,
+) -> Result<ActedOn, DeviceError> {
     let node = &order.facts.machine.node;
-    if order.clients.is_empty() {
+    let Clients { cidrs, boot_id: found_in } = &order.clients;
+    if cidrs.is_empty() {
         return Err(failed(format!("no addresses of {node} were recorded while it was heard")));
     }
     let device = order.device.to_string();
+    let storage = match found_in == boot_id && !boot_id.is_empty() {
+        // Beside a device that ends what runs there it is not needed: who cannot read it fences all the same.
+        true => covered(connection, class).await.unwrap_or_default(),
+        false => None,
+    };
     Ok(ActedOn {
         device: order.device.clone(),
         driver: DeviceDriver::NetworkFence,
         path: format!("{VERSION}/networkfences/{}", name_after(node, &[fence.as_bytes(), device.as_bytes()])),
         uid: fence.to_owned(),
         matched: false,
-        cidrs: order.clients.clone(),
+        cidrs: cidrs.clone(),
+        storage,
     })
 }
 
@@ -84,6 +110,13 @@ fn is_done(there: &Value, state: &str) -> bool {
     text(there, "/spec/fenceState") == state
         && text(there, "/status/result") == "Succeeded"
         && lifted == (state == "Unfenced")
+}
+
+fn is_of_another_class(there: &Value, object: &ActedOn) -> bool {
+    object
+        .storage
+        .as_ref()
+        .is_some_and(|storage| text(there, "/spec/networkFenceClassName") != storage.class_name)
 }
 
 fn outcome(error: DeviceError) -> Outcome {
@@ -123,6 +156,9 @@ pub(super) async fn look(connection: &Connection, object: &ActedOn) -> Result<An
         }
         Some(there) if there["spec"]["cidrs"] != json!(object.cidrs) => {
             return Err(failed(format!("{path} fences other addresses than {}", object.cidrs.join(", "))));
+        }
+        Some(there) if is_of_another_class(&there, object) => {
+            return Err(failed(format!("{path} is of another NetworkFenceClass than it was made of")));
         }
         Some(there) if is_done(&there, "Fenced") => (Power::Off, format!("{path} is in force")),
         Some(there) if text(&there, "/status/result") == "Failed" => {

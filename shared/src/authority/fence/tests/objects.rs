@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::api::{ActedOn, DeviceDriver, KindOfEvidence, Sample};
+use crate::authority::storage_evidence_name;
 
 /// Objects by their paths; writes are done to them. A collection answers with what was posted.
 #[derive(Clone, Default)]
@@ -226,8 +227,10 @@ async fn the_machine_of_another_node_is_not_deleted() {
 fn network(clients: &[&str]) -> (Store, Value) {
     let store = Store::default();
     store.put("/apis/csiaddons.openshift.io/v1alpha1/networkfences", json!({}));
-    let target =
-        json!({ "node": "n", "power": "On", "identity": "Unknown", "looked": "t", "clients": clients });
+    let class = "/apis/csiaddons.openshift.io/v1alpha1/networkfenceclasses/rbd";
+    store.put(class, json!({ "metadata": {}, "spec": { "provisioner": "rbd.csi.ceph.com" } }));
+    let target = json!({ "node": "n", "power": "On", "identity": "Unknown", "looked": "t", "clients": clients,
+        "bootID": "boot-1" });
     let spec = json!({ "driver": "NetworkFence", "networkFence": { "className": "rbd" } });
     (store, json!({ "spec": spec, "status": { "targets": [target] } }))
 }
@@ -260,6 +263,78 @@ async fn a_network_fence_is_made_of_recorded_addresses_and_lifted_before_it_goes
     assert_eq!(store.get(&path), None);
 }
 
+const PROOFS: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences";
+
+/// The storage of the node is fenced, and seen so; what was written down of it.
+async fn fenced(store: &Store, spec: Value) -> (Scene, crate::api::Attempt) {
+    store.put(PROOFS, json!({}));
+    let scene = with(store, spec);
+    scene.take(Step::Attempt(target(tried("off")))).await;
+    let attempt = attempted(&scene);
+    let status = json!({ "result": "Succeeded", "message": "fencing operation successful" });
+    store.change(&attempt.objects[0].path, |object| object["status"] = status);
+    scene.take(Step::Look(target(again(attempt)))).await;
+    let mut attempt = attempted(&scene);
+    attempt.evidence = Some(storage_evidence_name(&incarnation(), &Uid::new("uid-nf").unwrap(), attempt.id));
+    (scene, attempt)
+}
+
+#[tokio::test(start_paused = true)]
+async fn storage_that_is_fenced_alone_is_evidence_about_its_volumes_until_it_is_lifted() {
+    let (store, spec) = network(&["10.0.0.1/32"]);
+    let (scene, attempt) = fenced(&store, spec).await;
+    assert!(attempt.fenced_storage());
+    assert_eq!(scene.take(Step::ProveStorage(target(again(attempt.clone())))).await.name(), "written");
+    let path = format!("{PROOFS}/{}", attempt.evidence.clone().unwrap());
+    let proof = store.get(&path).unwrap()["spec"].clone();
+    assert_eq!(proof["kind"], "StorageFenced");
+    assert_eq!(proof["storage"], json!([{ "driver": "rbd.csi.ceph.com", "className": "rbd" }]));
+    assert_eq!(proof["node"]["bootID"], "boot-1");
+    let status = scene.written("nodefences")["status"].clone();
+    assert_eq!(
+        (&status["phase"], status.get("evidence")),
+        (&json!("Fencing"), None),
+        "of pods nothing is proved"
+    );
+    // What is lifted proves nothing: that is written first.
+    let done = target(NodeFenceStatus { phase: Phase::Cancelled, ..again(attempt.clone()) });
+    scene.take(Step::Write(done)).await;
+    let said = scene.written("fenceevidences")["status"]["invalidated"]["reason"].clone();
+    assert_eq!(said, "the fence of its storage is lifted");
+    assert_eq!(store.get(&attempt.objects[0].path).unwrap()["spec"]["fenceState"], "Unfenced");
+    let order = |path: &str| {
+        scene.api.heard().iter().position(|asked| asked.method == "PATCH" && asked.path.contains(path))
+    };
+    assert!(order("fenceevidences").is_some_and(|first| Some(first) < order("networkfences")));
+}
+
+/// Planted bugs: what a class does not say is guessed, and the addresses of another life are this one's.
+#[tokio::test(start_paused = true)]
+async fn storage_alone_is_not_fenced_where_nobody_says_which_volumes_that_covers() {
+    let class = "/apis/csiaddons.openshift.io/v1alpha1/networkfenceclasses/rbd";
+    let (store, spec) = network(&["10.0.0.1/32"]);
+    store.put(class, json!({ "metadata": {}, "spec": {} }));
+    let (other, mut of_another_life) = network(&["10.0.0.1/32"]);
+    of_another_life["status"]["targets"][0]["bootID"] = json!("boot-0");
+    for (store, spec) in [(store, spec), (other, of_another_life)] {
+        let scene = with(&store, spec);
+        scene.take(Step::Attempt(target(tried("off")))).await;
+        let outcome = attempted(&scene).outcome.unwrap();
+        assert!(outcome.contains("nothing says which volumes it covers"), "{outcome}");
+        assert_eq!(scene.log(), [STATUS], "it is not begun");
+    }
+}
+
+/// A planted bug: what is about storage becomes evidence that nothing runs.
+#[tokio::test(start_paused = true)]
+async fn storage_that_is_fenced_never_proves_that_a_machine_is_off() {
+    let (store, spec) = network(&["10.0.0.1/32"]);
+    let (scene, attempt) = fenced(&store, spec).await;
+    let status = NodeFenceStatus { evidence: Some("e".to_owned()), ..again(attempt) };
+    assert_eq!(scene.take(Step::Prove(target(status))).await.name(), "failed");
+    assert!(store.0.lock().keys().all(|path| !path.starts_with(&format!("{PROOFS}/"))));
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_addresses_from_before_the_loss_nothing_is_fenced() {
     let (store, spec) = network(&[]);
@@ -281,6 +356,7 @@ fn evidence_is_as_good_as_the_weakest_of_its_devices_and_storage_adds_nothing_to
     assert_eq!(of(&[Redfish, External]), KindOfEvidence::Remediated);
     assert_eq!(of(&[Machine, NetworkFence]), KindOfEvidence::Decommissioned);
     assert_eq!(of(&[Machine, Redfish]), KindOfEvidence::PowerOff);
+    assert_eq!(of(&[NetworkFence, NetworkFence]), KindOfEvidence::StorageFenced);
     assert_eq!(
         KindOfEvidence::of(&[Sample::default()]),
         KindOfEvidence::PowerOff,

@@ -121,3 +121,15 @@ async fn evidence_of_devices_that_names_none_proves_nothing() {
     let judged = court(proof).verify(&claim()).await;
     assert_eq!(judged.unwrap_err().to_string(), "the FenceEvidence does not hold: it names no device");
 }
+
+/// A planted bug: what is about volumes releases a pod.
+#[tokio::test(start_paused = true)]
+async fn that_storage_is_fenced_releases_no_pod() {
+    let proof = word(|proof| {
+        proof["spec"] = json!({
+            "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "kind": "StorageFenced", "by": "x", "fence": "f",
+            "storage": [{ "driver": "d", "className": "c" }], "leaseRenewed": "2026-11-21T11:00:01Z",
+        });
+    });
+    assert_eq!(reason(court(proof).verify(&claim()).await), "ProofDoesNotHold");
+}

@@ -3,18 +3,18 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::authority::{Over, Seen, VolumeChange, VolumeUpdate};
+use crate::authority::{Over, Refused, Seen, VolumeChange, VolumeUpdate};
 use crate::client::scripted::Asked;
-use crate::model::Holder;
+use crate::model::{Holder, NodeKey};
 use crate::testing::objects::uid;
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/pod-safety-volumes/leases";
 
-fn holder(boot: &str) -> Holder {
+pub(super) fn holder(boot: &str) -> Holder {
     Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: boot.into(), pod: Some(uid("uid-p")) }
 }
 
-fn update(lease: bool, change: VolumeChange) -> Intent {
+pub(super) fn update(lease: bool, change: VolumeChange) -> Intent {
     let lease = lease.then(|| Seen { uid: uid("uid-lease"), generation: 3 });
     let update =
         VolumeUpdate { volume: "v".into(), uid: uid("uid-v"), rv: "7".parse().unwrap(), lease, change };
@@ -58,17 +58,17 @@ async fn a_volume_without_a_lease_gets_one_and_two_cannot_make_it() {
 
 #[tokio::test(start_paused = true)]
 async fn each_change_is_a_compare_and_swap() {
-    let why = "it may write".to_owned();
+    let why = || Refused { why: "it may write".to_owned(), detach_from: None };
     for (change, held, spec) in [
         (VolumeChange::Take { holder: holder("b"), refused: None }, Value::Null, json!("n/uid-n/b/uid-p")),
         (
-            VolumeChange::Take { holder: holder("b"), refused: Some(why.clone()) },
+            VolumeChange::Take { holder: holder("b"), refused: Some(why()) },
             json!("true"),
             json!("n/uid-n/b/uid-p"),
         ),
-        (VolumeChange::Refuse { why: why.clone() }, json!("true"), Value::Null),
+        (VolumeChange::Refuse(why()), json!("true"), Value::Null),
         (VolumeChange::Allow, Value::Null, Value::Null),
-        (VolumeChange::Release, Value::Null, Value::Null),
+        (VolumeChange::Release { refused: None }, Value::Null, Value::Null),
     ] {
         let (writes, ended) = written("b", update(true, change.clone())).await;
         assert_eq!((writes.len(), ended), (1, vec!["uid-v: written".to_owned()]), "{change:?}");
@@ -85,7 +85,7 @@ async fn each_change_is_a_compare_and_swap() {
         assert_eq!(body["spec"]["holderIdentity"], spec, "{change:?}");
         // Of those that say nothing of a holder only one takes it away.
         let gives = body["spec"].get("holderIdentity").is_some_and(Value::is_null);
-        assert_eq!(gives, change == VolumeChange::Release, "{change:?}");
+        assert_eq!(gives, matches!(change, VolumeChange::Release { .. }), "{change:?}");
     }
     let (writes, _) = written("b", update(true, VolumeChange::Forget)).await;
     assert_eq!(writes[0].0, format!("DELETE {LEASES}/v"));
@@ -94,7 +94,7 @@ async fn each_change_is_a_compare_and_swap() {
 
 #[tokio::test(start_paused = true)]
 async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
-    let over = |by: Over| VolumeChange::Break { holder: holder("b"), by };
+    let over = |by: Over| VolumeChange::Break { holder: holder("b"), by, refused: None };
     for (what, boot, by) in [
         ("the same life", "b", Over::Rebooted),
         ("a life that does not say which", "", Over::Rebooted),
@@ -116,7 +116,8 @@ async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_is_asked_for_again_later() {
     let pool = pool(Leadership::alone(), in_life("b"));
-    let refused = || update(true, VolumeChange::Break { holder: holder("b"), by: Over::Rebooted });
+    let refused =
+        || update(true, VolumeChange::Break { holder: holder("b"), by: Over::Rebooted, refused: None });
     pool.authority.submit(refused(), &pool.owner);
     pass(0.5).await;
     assert_eq!(pool.heard.wakes.lock().len(), 1, "nothing need come on the watch");
@@ -135,4 +136,142 @@ async fn a_gate_goes_and_no_other_and_the_pod_is_sent_where_it_may_go() {
     );
     assert_eq!(body["spec"]["nodeSelector"], json!({ "kubernetes.io/hostname": "host-a" }));
     assert_eq!(body["metadata"]["resourceVersion"], "10");
+}
+
+/// What the judge of a detachment is shown.
+struct Shown {
+    /// What the Lease in the cache says.
+    lease: Value,
+    driver: &'static str,
+    csi_driver: Option<Value>,
+    attachments: Value,
+}
+
+impl Shown {
+    /// Detached: of volume `v` another node has an attachment, and of another volume this one.
+    fn proof() -> Self {
+        Self {
+            lease: json!({
+                "metadata": { "namespace": "pod-safety-volumes", "name": "v", "uid": "uid-lease", "resourceVersion": "7",
+                    "labels": { "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": "uid-n" } },
+                "spec": { "holderIdentity": "n/uid-n/b/uid-p", "leaseTransitions": 3 },
+            }),
+            driver: "cloud.example.com",
+            csi_driver: Some(
+                json!({ "metadata": { "name": "cloud.example.com" }, "spec": { "attachRequired": true } }),
+            ),
+            attachments: json!([attachment("v", "elsewhere", json!({})), attachment("w", "n", json!({}))]),
+        }
+    }
+
+    fn answer(&self, asked: &Asked) -> Answer {
+        match (asked.method.as_str(), asked.path.as_str()) {
+            ("GET", "/api/v1/persistentvolumes/v") => Answer::json(&json!({
+                "metadata": { "name": "v", "uid": "uid-v", "resourceVersion": "3" },
+                "spec": { "csi": { "driver": self.driver, "volumeHandle": "h" } },
+            })),
+            (
+                "GET",
+                "/apis/storage.k8s.io/v1/csidrivers/cloud.example.com"
+                | "/apis/storage.k8s.io/v1/csidrivers/nfs.example.com",
+            ) => self.csi_driver.as_ref().map_or_else(Answer::not_found, Answer::json),
+            ("GET", "/apis/storage.k8s.io/v1/volumeattachments") => {
+                Answer::json(&json!({ "metadata": { "resourceVersion": "9" }, "items": self.attachments }))
+            }
+            ("GET", _) => Answer::not_found(),
+            _ => Answer::json(
+                &json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }),
+            ),
+        }
+    }
+}
+
+fn attachment(volume: &str, node: &str, more: Value) -> Value {
+    let mut metadata = json!({ "name": format!("{volume}.{node}"), "uid": format!("uid-{volume}.{node}"), "resourceVersion": "4" });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        metadata[key] = value.clone();
+    }
+    json!({ "metadata": metadata, "spec": { "attacher": "d", "nodeName": node, "source": { "persistentVolumeName": volume } } })
+}
+
+/// The writes of a break by detachment, and how it ended.
+async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
+    let lease = shown.lease.clone();
+    let pool = pool(Leadership::alone(), move |asked| shown.answer(asked));
+    pool.world.apply(Kind::VolumeLeases, &lease, pool.env.now());
+    let from = NodeKey { name: "n".into(), uid: uid("uid-n") };
+    let refused = Some(Refused { why: "its pods are there".to_owned(), detach_from: Some(from) });
+    let change = VolumeChange::Break { holder: holder("b"), by: Over::Detached, refused };
+    assert_eq!(pool.authority.submit(update(true, change), &pool.owner), Submitted::Accepted);
+    pass(0.5).await;
+    let writes = pool.api.heard().into_iter().filter(|asked| asked.method != "GET");
+    (writes.map(|asked| asked.json()).collect(), pool.ended())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_detached_from_a_storage_that_excludes_is_free_and_its_node_is_kept_from_it() {
+    let (writes, ended) = relieved(Shown::proof()).await;
+    assert_eq!((writes.len(), ended), (1, vec!["uid-v: written".to_owned()]));
+    let (meta, spec) = (&writes[0]["metadata"], &writes[0]["spec"]);
+    assert_eq!(spec["leaseTransitions"], 4);
+    assert_eq!(spec.get("holderIdentity"), Some(&Value::Null));
+    assert_eq!((&meta["uid"], &meta["resourceVersion"]), (&json!("uid-lease"), &json!("7")));
+    assert_eq!(
+        meta["labels"],
+        json!({ "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": "uid-n" })
+    );
+    assert_eq!(
+        meta["annotations"]["pod-safety.dev/detach-from"], "n",
+        "admission knows nodes by their names"
+    );
+}
+
+/// Planted bugs: each of these is what a judge that looks less would take for a proof.
+#[tokio::test(start_paused = true)]
+async fn less_than_a_detachment_is_no_proof() {
+    let without = |pointer: &str, value: Value| {
+        let mut lease = Shown::proof().lease;
+        *lease.pointer_mut(pointer).unwrap() = value;
+        lease
+    };
+    let labels = "/metadata/labels";
+    let here = |more: Value| json!([attachment("v", "n", more)]);
+    let deleting =
+        json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["external-attacher/d"] });
+    for (what, shown) in [
+        (
+            "it was never attached",
+            Shown { lease: without(labels, json!({ "pod-safety.dev/held": "true" })), ..Shown::proof() },
+        ),
+        (
+            "it was attached to another",
+            Shown {
+                lease: without(
+                    labels,
+                    json!({ "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": "uid-m" }),
+                ),
+                ..Shown::proof()
+            },
+        ),
+        (
+            "the Lease is another version",
+            Shown { lease: without("/metadata/resourceVersion", json!("6")), ..Shown::proof() },
+        ),
+        (
+            "the Lease is another life's",
+            Shown { lease: without("/spec/holderIdentity", json!("n/uid-n/c/uid-p")), ..Shown::proof() },
+        ),
+        ("another driver's", Shown { driver: "nfs.example.com", ..Shown::proof() }),
+        ("nobody says what the driver does", Shown { csi_driver: None, ..Shown::proof() }),
+        (
+            "the driver attaches nothing",
+            Shown { csi_driver: Some(json!({ "spec": { "attachRequired": false } })), ..Shown::proof() },
+        ),
+        ("it is attached", Shown { attachments: here(json!({})), ..Shown::proof() }),
+        ("it is being detached", Shown { attachments: here(deleting), ..Shown::proof() }),
+        ("some other JSON", Shown { attachments: json!([{ "spec": 7 }]), ..Shown::proof() }),
+    ] {
+        let (writes, ended) = relieved(shown).await;
+        assert_eq!((writes.len(), ended), (0, vec!["uid-v: refused".to_owned()]), "{what}");
+    }
 }

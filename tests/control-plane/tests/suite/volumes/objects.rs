@@ -36,10 +36,14 @@ pub(super) async fn policies(plane: &ControlPlane) {
 
 /// A volume and its claim, bound to each other, both of this name.
 pub(super) async fn volume(plane: &ControlPlane, name: &str) {
+    volume_of(plane, name, DRIVER).await;
+}
+
+pub(super) async fn volume_of(plane: &ControlPlane, name: &str, driver: &str) {
     apply(plane, &json!({
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": name },
         "spec": { "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" }, "storageClassName": "",
-            "persistentVolumeReclaimPolicy": "Retain", "csi": { "driver": DRIVER, "volumeHandle": name },
+            "persistentVolumeReclaimPolicy": "Retain", "csi": { "driver": driver, "volumeHandle": name },
             "claimRef": { "namespace": NAMESPACE, "name": name } },
     })).await;
     apply(plane, &json!({

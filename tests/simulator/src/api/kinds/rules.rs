@@ -33,7 +33,7 @@ const ABOUT_CHANGES: [(&str, OfChange); 4] = [
     }),
 ];
 
-const ABOUT_OBJECTS: [(&str, OfObject); 8] = [
+const ABOUT_OBJECTS: [(&str, OfObject); 9] = [
     ("(self.driver == 'Agent') == has(self.agent)", |it| is(it, "driver", "Agent") == has(it, "agent")),
     ("(self.driver == 'NetworkFence') == has(self.networkFence)", |it| {
         is(it, "driver", "NetworkFence") == has(it, "networkFence")
@@ -54,6 +54,9 @@ const ABOUT_OBJECTS: [(&str, OfObject); 8] = [
     ),
     ("(self.kind != 'Asserted') == has(self.fence)", |it| is(it, "kind", "Asserted") != has(it, "fence")),
     ("(self.kind == 'Asserted') == has(self.reason)", |it| is(it, "kind", "Asserted") == has(it, "reason")),
+    ("(self.kind == 'StorageFenced') == has(self.storage)", |it| {
+        is(it, "kind", "StorageFenced") == has(it, "storage")
+    }),
     ("self.kind == 'Asserted' || !has(self.validSeconds)", |it| {
         is(it, "kind", "Asserted") || !has(it, "validSeconds")
     }),

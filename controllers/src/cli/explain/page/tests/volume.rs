@@ -181,3 +181,32 @@ fn what_the_guard_wrote_down_comes_before_what_can_be_guessed() {
     assert_eq!(judged(&stage, &volume), (Standing::Free, "Unused"));
     assert!(told(&stage, &volume).facts.contains(&"owned by nobody".to_owned()));
 }
+
+fn lease(volume: &mut Volume, holder: Option<&str>) {
+    volume.lease = Some(json!({
+        "metadata": { "labels": { "pod-safety.dev/held": "true" },
+            "annotations": { "pod-safety.dev/hold": "it may be detached", "pod-safety.dev/detach-from": "worker-b1" } },
+        "spec": { "holderIdentity": holder },
+    }));
+}
+
+/// Where a storage excludes, who deletes the attachment frees the volume; afterwards it is nobody's hold.
+#[test]
+fn what_may_be_detached_is_said_and_who_lost_it_holds_it_no_more() {
+    let mut stage = Stage::lost();
+    stage.attached("pvc-1", "worker-b1", None);
+    let mut volume = volume();
+    lease(&mut volume, Some("worker-b1/uid-worker-b1/boot-1/uid-orders-1"));
+    let answer = told(&stage, &volume);
+    assert_eq!((answer.verdict.reason, &*answer.verdict.message), ("VolumeHeld", "it may be detached."));
+    let next = format!("{:?}", answer.next);
+    assert!(next.contains("kubectl delete volumeattachment"), "{next}");
+    lease(&mut volume, None);
+    let answer = told(&stage, &volume);
+    assert_ne!(answer.verdict.reason, "VolumeHeld");
+    assert!(
+        answer.notes.iter().any(|note| note.starts_with("It was detached from worker-b1")),
+        "{:?}",
+        answer.notes
+    );
+}

@@ -1,0 +1,51 @@
+//! What keeps a node from a volume that it did not give back: that it was detached, or that its storage is fenced.
+
+use std::sync::Arc;
+
+use pod_safety_shared::authority::{Refused, VolumeHold};
+use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::model::{Held, Holder, NodeKey};
+
+use super::decide::Case;
+use super::uses::{lost_it, uses};
+
+/// The node from which it was detached, if its pods would have it attached there again.
+pub(super) fn barred(case: &Case<'_>, view: &View<'_>) -> Option<NodeKey> {
+    let found = uses(case.name, case.volume, view).into_keys().find_map(|name| match view.node(&name) {
+        Lookup::Known(node) => Some(node).filter(|node| lost_it(case.lease, node, view)),
+        Lookup::Absent | Lookup::Unknown(_) => None,
+    });
+    found.map(|node| NodeKey { name: Arc::clone(&node.name), uid: node.uid.clone() })
+}
+
+pub(super) fn detached_from(case: &Case<'_>, node: &Arc<str>) -> VolumeHold {
+    VolumeHold::Detached { volume: Arc::clone(case.name), node: Arc::clone(node) }
+}
+
+/// What admission refuses about a volume that is nobody's, or that of a node that is well.
+pub(super) fn kept_from(case: &Case<'_>, view: &View<'_>) -> Option<Refused> {
+    let node = barred(case, view)?;
+    Some(Refused { why: detached_from(case, &node.name).to_string(), detach_from: Some(node) })
+}
+
+/// Whether it may be detached from its holder, who is in doubt: only where that will prove something. So it must be
+/// attached there when that is written down; what never was cannot be detached.
+pub(super) fn detachable(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Option<NodeKey> {
+    let written = case.lease.is_some_and(|lease| {
+        lease.refused_elsewhere
+            && lease.held == Held::By(holder.clone())
+            && lease.detach_from.as_ref() == Some(&holder.node_uid)
+    });
+    let may = case.detaches && (written || is_attached(case, &holder.node, view));
+    may.then(|| NodeKey { name: Arc::clone(&holder.node), uid: holder.node_uid.clone() })
+}
+
+pub(super) fn is_attached(case: &Case<'_>, node: &str, view: &View<'_>) -> bool {
+    view.attachments_of(case.name).any(|attachment| *attachment.node == *node)
+}
+
+/// The evidence that the volume's storage takes nothing from its holder.
+pub(super) fn storage_proof(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Option<Arc<str>> {
+    let driver = case.volume?.driver.as_ref()?;
+    view.storage_proof(holder, driver).map(|proof| Arc::clone(&proof.name))
+}

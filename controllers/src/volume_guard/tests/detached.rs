@@ -1,0 +1,157 @@
+//! What is detached from a node that is not heard, where the storage lets nobody write who is not attached.
+
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::at;
+use serde_json::json;
+
+use super::stage::{Stage, classes, ended, in_use, not_ready, said};
+
+const A: &str = "a/uid-a/boot-1/uid-p";
+const B: &str = "b/uid-b/boot-1/uid-q";
+
+/// `v` is attached to `a`, which is not heard; `d` is a driver whose storage excludes.
+fn lost() -> Stage {
+    let mut stage = Stage::new();
+    stage.config.backends = classes(&["d"]);
+    stage.lease("v", Some(A), false);
+    stage
+        .pod("p", Some("a"), "c", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z"));
+    stage.attachment("v", "a", true);
+    stage.node("a", |node| {
+        not_ready(node);
+        in_use(node);
+    });
+    stage
+}
+
+fn waits(stage: &mut Stage) {
+    stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
+}
+
+/// It was lost, and detached, by whomever.
+fn detached() -> Stage {
+    let mut stage = lost();
+    stage.lease_to_detach("v", Some(A), "a");
+    stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
+    stage
+}
+
+#[test]
+fn it_is_held_until_it_is_detached_and_may_be() {
+    let mut stage = lost();
+    assert_eq!(stage.v(), ["refuse but to detach from a", "VolumeUnproved"]);
+    stage.lease_to_detach("v", Some(A), "a");
+    let decision = stage.of_volume("v", 2);
+    assert_eq!(said(&decision), ["VolumeUnproved"], "written once");
+    let sentence = decision.holds[0].1.to_string();
+    assert!(sentence.contains("it may be detached, and then it is free"), "{sentence}");
+    stage.attachment("v", "a", false);
+    assert_eq!(stage.v(), ["VolumeUnproved"], "it is being detached");
+    stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
+    assert_eq!(stage.v()[0], "break: detached refused but to detach from a");
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    assert_eq!(stage.v()[0], "break: detached", "nobody would have it attached there again");
+}
+
+/// A planted bug: what has no attachment is detached.
+#[test]
+fn what_was_never_attached_is_never_detached() {
+    let mut stage = lost();
+    stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
+    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"]);
+    stage.lease("v", Some(A), true);
+    assert_eq!(stage.v(), ["VolumeUnproved"]);
+    stage.attachment("v", "a", false);
+    assert_eq!(stage.v(), ["refuse but to detach from a", "VolumeUnproved"], "attached after all");
+}
+
+/// A planted bug: any driver's, any node's, any life's.
+#[test]
+fn what_others_have_detached_is_not_it() {
+    let mut stage = detached();
+    stage.config.backends = classes(&["another"]);
+    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "the label goes");
+    let mut stage = detached();
+    stage.lease_to_detach("v", Some(A), "b");
+    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "of b it says that");
+    let mut stage = detached();
+    stage.lease_to_detach("v", Some("a/uid-other/boot-1/uid-p"), "a");
+    assert_eq!(stage.v()[0], "take a/uid-a/boot-1/uid-p refused", "the same machine under another UID");
+}
+
+#[test]
+fn whoever_is_heard_again_before_keeps_it() {
+    let mut stage = detached();
+    stage.node("a", in_use);
+    assert_eq!(stage.v(), ["allow"]);
+}
+
+#[test]
+fn its_pods_do_not_get_it_back_and_the_next_owner_does() {
+    let mut stage = detached();
+    stage.lease_to_detach("v", None, "a");
+    assert_eq!(stage.v(), ["VolumeDetached"], "its last report has it mounted: that is no use");
+    waits(&mut stage);
+    assert_eq!(stage.v(), [format!("take {B} refused but to detach from a")]);
+    stage.lease_to_detach("v", Some(B), "a");
+    assert_eq!(stage.v(), ["VolumeDetached"], "attach/detach would give it to the pod on a, too");
+    stage.attachment("v", "b", true);
+    assert_eq!(stage.v(), ["VolumeDetached"]);
+    // It is heard: what it reports as mounted has no disk behind it.
+    stage.node("a", in_use);
+    assert_eq!(stage.v(), ["VolumeDetached"]);
+    stage.pod("p", Some("a"), "c", ended);
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    assert_eq!(stage.v(), ["allow"]);
+}
+
+#[test]
+fn the_next_owner_gives_it_back_and_the_first_one_is_still_kept_from_it() {
+    let mut stage = detached();
+    stage.lease_to_detach("v", Some(B), "a");
+    stage.pod("q", Some("b"), "c", |_| ());
+    stage.pod("q", Some("b"), "c", ended);
+    stage.world.remove(Kind::Pods, "uid-q", at(2));
+    assert_eq!(stage.v(), ["release refused but to detach from a"]);
+}
+
+/// Somebody, with whatever right, attached it there again: it is where it was.
+#[test]
+fn who_gets_it_back_all_the_same_holds_it() {
+    let mut stage = detached();
+    stage.lease_to_detach("v", None, "a");
+    stage.attachment("v", "a", true);
+    assert_eq!(stage.v(), ["take a/uid-a/boot-1/uid-p refused but to detach from a"]);
+}
+
+#[test]
+fn nobody_is_kept_from_what_nobody_asks_for() {
+    let mut stage = detached();
+    stage.lease_to_detach("v", None, "a");
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    assert_eq!(stage.v(), ["allow"]);
+}
+
+#[test]
+fn a_pod_behind_the_gate_does_not_wait_for_one_that_lost_its_volume() {
+    let mut stage = detached();
+    stage.gated("q", "c");
+    assert_eq!(said(&stage.of_pod("q", 2)), ["WaitsForVolume"], "not broken yet");
+    stage.lease_to_detach("v", None, "a");
+    assert_eq!(said(&stage.of_pod("q", 2)), ["ungate q"]);
+    stage.lease("v", None, false);
+    assert_eq!(said(&stage.of_pod("q", 2)), ["WaitsForVolume"], "the pod on a may get it");
+}
+
+#[test]
+fn a_node_that_bears_the_taint_or_has_no_object_is_relieved_the_same() {
+    let mut stage = detached();
+    stage.node("a", |node| {
+        node["spec"]["taints"] =
+            json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
+        in_use(node);
+    });
+    assert_eq!(stage.v()[0], "break: detached refused but to detach from a");
+    stage.world.remove(Kind::Nodes, "uid-a", at(2));
+    assert_eq!(stage.v()[0], "break: detached");
+}

@@ -1,0 +1,103 @@
+//! The judge of a NetworkFence: what its evidence says is looked up again, object by object.
+
+use serde_json::{Value, json};
+
+use super::volumes::{holder, update};
+use super::*;
+use crate::authority::{Over, VolumeChange};
+use crate::client::scripted::Asked;
+
+const DEVICE: &str = "/apis/pod-safety.dev/v1alpha1/namespaces/fencing/fencedevices/rbd";
+const PROOF: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences/e";
+const FENCE: &str = "/apis/csiaddons.openshift.io/v1alpha1/networkfences/n-1";
+const VOLUME: &str = "/api/v1/persistentvolumes/v";
+const NODE: &str = "/api/v1/nodes/n";
+
+/// A proof that holds, by the paths of what it rests on.
+fn shown() -> BTreeMap<&'static str, Value> {
+    let device = json!({ "namespace": "fencing", "name": "rbd" });
+    let object = json!({ "device": device, "driver": "NetworkFence", "path": FENCE, "uid": "uid-nf", "cidrs": ["10.0.0.1/32"],
+        "storage": { "driver": "rbd.csi.ceph.com", "className": "rbd" } });
+    let sample = json!({ "device": device, "driver": "NetworkFence", "object": object, "at": "t", "power": "Off", "identity": "Unknown" });
+    BTreeMap::from([
+        (
+            DEVICE,
+            json!({ "metadata": { "name": "rbd", "uid": "uid-rbd", "resourceVersion": "1" },
+            "spec": { "driver": "NetworkFence", "networkFence": { "className": "rbd" } } }),
+        ),
+        (
+            PROOF,
+            json!({ "metadata": { "name": "e", "uid": "uid-e", "resourceVersion": "2" },
+            "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": "b" }, "kind": "StorageFenced", "fence": "f", "by": "x",
+                "samples": [sample, sample], "storage": [{ "driver": "rbd.csi.ceph.com", "className": "rbd" }] } }),
+        ),
+        (
+            FENCE,
+            json!({ "metadata": { "name": "n-1", "uid": "uid-1", "resourceVersion": "3", "annotations": { "pod-safety.dev/fence": "uid-nf" } },
+            "spec": { "networkFenceClassName": "rbd", "fenceState": "Fenced", "cidrs": ["10.0.0.1/32"] },
+            "status": { "result": "Succeeded", "message": "fencing operation successful" } }),
+        ),
+        (
+            VOLUME,
+            json!({ "metadata": { "name": "v", "uid": "uid-v", "resourceVersion": "4" },
+            "spec": { "csi": { "driver": "rbd.csi.ceph.com", "volumeHandle": "h" } } }),
+        ),
+        (NODE, node("n").ready("Unknown").set("/status/nodeInfo", json!({ "bootID": "b" })).0),
+    ])
+}
+
+/// How a break by this evidence ends, and how many writes it sends.
+async fn relieved(shown: BTreeMap<&'static str, Value>) -> (usize, Vec<String>) {
+    let pool = pool(Leadership::alone(), move |asked: &Asked| match asked.method.as_str() {
+        "GET" => shown.get(asked.path.as_str()).map_or_else(Answer::not_found, Answer::json),
+        _ => {
+            Answer::json(&json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }))
+        }
+    });
+    let by = Over::StorageFenced("e".into());
+    let change = VolumeChange::Break { holder: holder("b"), by, refused: None };
+    assert_eq!(pool.authority.submit(update(true, change), &pool.owner), Submitted::Accepted);
+    pass(0.5).await;
+    let writes = pool.api.heard().into_iter().filter(|asked| asked.method != "GET");
+    (writes.count(), pool.ended())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_whose_storage_is_fenced_now_is_free() {
+    assert_eq!(relieved(shown()).await, (1, vec!["uid-v: written".to_owned()]));
+}
+
+/// Planted bugs: each of these is what a judge that looks less would take for a proof.
+#[tokio::test(start_paused = true)]
+async fn less_than_a_fence_in_force_over_its_volumes_is_no_proof() {
+    let cases: [(&str, &str, &str, Value); 13] = [
+        ("another class's driver", VOLUME, "/spec/csi/driver", json!("nfs.example.com")),
+        ("another volume of that name", VOLUME, "/metadata/uid", json!("uid-w")),
+        ("another life", PROOF, "/spec/node/bootID", json!("c")),
+        ("another Node", PROOF, "/spec/node/uid", json!("uid-m")),
+        ("evidence of another kind", PROOF, "/spec/kind", json!("PowerOff")),
+        ("it was lifted", PROOF, "/status", json!({ "invalidated": { "at": "t", "reason": "lifted" } })),
+        ("it names no look", PROOF, "/spec/samples", json!([])),
+        ("the fence is being lifted", FENCE, "/spec/fenceState", json!("Unfenced")),
+        ("the fence is not in force yet", FENCE, "/status", json!({})),
+        ("an old success", FENCE, "/status/message", json!("unfencing operation successful")),
+        ("other addresses", FENCE, "/spec/cidrs", json!(["10.0.0.2/32"])),
+        ("another class", FENCE, "/spec/networkFenceClassName", json!("nfs")),
+        ("the node is Ready", NODE, "/status/conditions/0/status", json!("True")),
+    ];
+    for (what, path, pointer, value) in cases {
+        let mut shown = shown();
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        let object = shown.get_mut(path).unwrap().pointer_mut(parent).unwrap();
+        match object.as_array_mut() {
+            Some(_) => panic!("{pointer}"),
+            None => object[field] = value,
+        }
+        assert_eq!(relieved(shown).await, (0, vec!["uid-v: refused".to_owned()]), "{what}");
+    }
+    for path in [DEVICE, PROOF, FENCE, VOLUME] {
+        let mut shown = shown();
+        shown.remove(path);
+        assert_eq!(relieved(shown).await, (0, vec!["uid-v: refused".to_owned()]), "without {path}");
+    }
+}

@@ -1,0 +1,144 @@
+//! A storage that lets nobody write who is not attached: what is detached from a node that is cut off, by a person or by
+//! kube-controller-manager, is the next node's; the pod there stays, for of its processes this proves nothing.
+
+use std::time::{Duration, Instant};
+
+use pod_safety_control_plane::{eventually, observe, seen};
+use serde_json::{Value, json};
+
+use super::hosts::DRIVER;
+use super::objects::{NAMESPACE, all, apply, volume, volume_of};
+use super::{FOR_EVER, SOON, Scene, get, lease, scene, until_held};
+
+/// A driver that nobody vouches for.
+const OTHER: &str = "other.csi.example.com";
+
+async fn pod(scene: &Scene, name: &str, node: &str, volume: &str) {
+    apply(&scene.plane, &json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": NAMESPACE, "name": name },
+        "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "registry.example/main:1" }],
+            "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": volume } }],
+            "tolerations": [{ "operator": "Exists" }] },
+    })).await;
+}
+
+async fn until_running(scene: &Scene, name: &str) {
+    eventually(&format!("{name} runs"), SOON * 2, async || {
+        let pod = get(&scene.plane, &["pod", "-n", NAMESPACE, name]).await.ok_or("there is none")?;
+        let all = all(&scene.plane, "volumeattachments").await;
+        let at: Vec<_> = all.iter().map(|one| (&one["spec"], &one["status"]["attached"])).collect();
+        seen(pod["status"]["phase"] == "Running", format!("{at:?} {:?}", lease(&scene.plane, "data").await))
+    })
+    .await
+    .unwrap();
+}
+
+/// The names of the attachments of a volume, with their nodes.
+async fn attachments_of(scene: &Scene, volume: &str) -> Vec<(String, String)> {
+    let text = |one: &Value, pointer: &str| one.pointer(pointer).unwrap().as_str().unwrap().to_owned();
+    let all = all(&scene.plane, "volumeattachments").await;
+    let of_it = all.iter().filter(|one| one["spec"]["source"]["persistentVolumeName"] == volume);
+    of_it.map(|one| (text(one, "/metadata/name"), text(one, "/spec/nodeName"))).collect()
+}
+
+fn nodes(attachments: &[(String, String)]) -> Vec<&str> {
+    attachments.iter().map(|(_, node)| node.as_str()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_exclusive_backend_has_detached_is_the_next_nodes_and_nothing_else_is() {
+    let exclusive = format!("--exclusive-backends={DRIVER}");
+    let scene = scene(&[&exclusive]).await;
+    apply(
+        &scene.plane,
+        &json!({ "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": { "name": DRIVER },
+        "spec": { "attachRequired": true } }),
+    )
+    .await;
+    both_are_held_and_not_attached_elsewhere(&scene).await;
+    a_person_may_detach_one_and_not_the_other(&scene).await;
+    let took = it_moves_and_the_old_pod_stays(&scene).await;
+    println!("from the detachment to Running with the volume elsewhere: {took:?}");
+    who_comes_back_does_not_have_it(&scene).await;
+    kube_controller_manager_may_detach_by_force(&scene).await;
+}
+
+async fn both_are_held_and_not_attached_elsewhere(scene: &Scene) {
+    let plane = &scene.plane;
+    volume(plane, "data").await;
+    volume_of(plane, "other", OTHER).await;
+    pod(scene, "old", "w1", "data").await;
+    pod(scene, "old-other", "w1", "other").await;
+    until_running(scene, "old").await;
+    until_running(scene, "old-other").await;
+    scene.hosts[0].cut_off().await;
+    let held = until_held(plane, "data", "w1", true).await;
+    assert_eq!(held["metadata"]["annotations"]["pod-safety.dev/detach-from"], "w1", "{held:#}");
+    let held = until_held(plane, "other", "w1", true).await;
+    assert!(held["metadata"]["annotations"]["pod-safety.dev/detach-from"].is_null(), "{held:#}");
+    plane.kubectl(&["delete", "pod", "-n", NAMESPACE, "old", "--wait=false"]).await.unwrap().text().unwrap();
+    pod(scene, "new", "w2", "data").await;
+    let elsewhere = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "by-hand" },
+        "spec": { "attacher": DRIVER, "nodeName": "w2", "source": { "persistentVolumeName": "data" } } });
+    let refused = plane.kubectl_with(&["create", "-f", "-"], &elsewhere.to_string()).await.unwrap();
+    assert!(refused.stderr.contains("data is not attached to w2"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("but it may be detached, and then it is free"), "{}", refused.stderr);
+}
+
+async fn a_person_may_detach_one_and_not_the_other(scene: &Scene) {
+    let attachment = attachments_of(scene, "other").await.pop().unwrap().0;
+    let delete = ["delete", "volumeattachment", &attachment, "--wait=false"];
+    let refused = scene.plane.kubectl(&delete).await.unwrap();
+    assert!(refused.stderr.contains("other is not detached from w1"), "{}", refused.stderr);
+    let attachment = attachments_of(scene, "data").await.pop().unwrap().0;
+    let delete = ["delete", "volumeattachment", &attachment, "--wait=false"];
+    scene.plane.kubectl(&delete).await.unwrap().text().unwrap();
+}
+
+async fn it_moves_and_the_old_pod_stays(scene: &Scene) -> Duration {
+    let plane = &scene.plane;
+    let since = Instant::now();
+    until_running(scene, "new").await;
+    let took = since.elapsed();
+    let lease = lease(plane, "data").await.unwrap();
+    assert_eq!(super::holder(&lease), "w2");
+    assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
+    let broken = observe::event(&plane.admin(), "default", "data", "VolumeBroken").await.unwrap();
+    assert!(broken.contains("it was detached, and what"), "{broken}");
+    let until = Instant::now() + FOR_EVER;
+    while Instant::now() < until {
+        // kube-controller-manager would attach it for the pod that is there still.
+        assert_eq!(nodes(&attachments_of(scene, "data").await), ["w2"]);
+        assert_eq!(nodes(&attachments_of(scene, "other").await), ["w1"]);
+        for name in ["old", "old-other"] {
+            assert!(get(plane, &["pod", "-n", NAMESPACE, name]).await.is_some(), "{name} was released");
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert_eq!(super::holder(&super::lease(plane, "other").await.unwrap()), "w1");
+    let released = scene.ours.metric("pod_safety_releases_total", &[]).await.unwrap_or_default();
+    assert!(released.abs() < 0.5, "of pods nothing was proved");
+    took
+}
+
+async fn who_comes_back_does_not_have_it(scene: &Scene) {
+    scene.hosts[0].connect();
+    observe::only_left(&scene.plane.admin(), NAMESPACE, &["new", "old-other"], SOON).await.unwrap();
+    let lease = until_held(&scene.plane, "data", "w2", false).await;
+    assert!(lease["metadata"]["labels"]["pod-safety.dev/detach-from"].is_null(), "{lease:#}");
+    until_held(&scene.plane, "other", "w1", false).await;
+}
+
+async fn kube_controller_manager_may_detach_by_force(scene: &Scene) {
+    let plane = &scene.plane;
+    scene.hosts[1].cut_off().await;
+    until_held(plane, "data", "w2", true).await;
+    pod(scene, "third", "w1", "data").await;
+    let force = ["delete", "pod", "new", "-n", NAMESPACE, "--force", "--grace-period=0"];
+    plane.kubectl(&force).await.unwrap().text().unwrap();
+    let taint = ["taint", "node", "w2", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"];
+    plane.kubectl(&taint).await.unwrap().text().unwrap();
+    until_running(scene, "third").await;
+    let lease = until_held(plane, "data", "w1", false).await;
+    assert_eq!(lease["spec"]["leaseTransitions"], 2, "{lease:#}");
+}
