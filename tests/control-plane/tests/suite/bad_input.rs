@@ -2,10 +2,13 @@
 //! allowed.
 #![expect(clippy::unwrap_used, reason = "what several tests share may fail as loudly as they do")]
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use pod_safety_control_plane::{binary, manifests};
+use pod_safety_control_plane::{binary, eventually, manifests, seen};
+
+const SOON: Duration = Duration::from_secs(30);
 
 /// Bad input is seen at once.
 const AT_ONCE: Duration = Duration::from_secs(20);
@@ -126,16 +129,22 @@ async fn a_kubeconfig_that_cannot_be_used_is_named() {
     refuses(&["--context=nosuch"], &in_cluster, 1, &["--context=nosuch needs a kubeconfig"]).await;
 }
 
-#[tokio::test]
-async fn an_address_in_use_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let kubeconfig = folder.path().join("kubeconfig");
+/// A kubeconfig by which nobody answers.
+fn to_nobody(folder: &Path) -> String {
+    let kubeconfig = folder.join("kubeconfig");
     let text = r#"{"clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "a", "user": {}}],
         "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}], "current-context": "a"}"#;
     std::fs::write(&kubeconfig, text).unwrap();
+    kubeconfig.to_string_lossy().into_owned()
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = to_nobody(folder.path());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let flag = format!("--admin-address={}", taken.local_addr().unwrap());
-    let args = ["--kubeconfig", &*kubeconfig.to_string_lossy(), &*flag];
+    let args = ["--kubeconfig", &*kubeconfig, &*flag];
     let all: Vec<&str> = ["run"].iter().chain(&args).copied().collect();
     let ended = pod_safety(&all, &[]).await;
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
@@ -146,6 +155,28 @@ async fn an_address_in_use_is_named() {
         "{}",
         ended.stderr
     );
+}
+
+/// A disk of logs that was full stopped a fencing: who could not write a line complained of it by a panic.
+#[tokio::test]
+async fn a_log_that_cannot_be_written_does_not_end_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = to_nobody(folder.path());
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let admin = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = tokio::process::Command::new(binary().await.unwrap());
+    command.args(["run", "--kubeconfig", &kubeconfig, &format!("--admin-address={admin}")]);
+    let mut child = command.stdin(Stdio::null()).stderr(full).kill_on_drop(true).spawn().unwrap();
+    eventually("it listens", SOON, async || {
+        let ended = child.try_wait().map_err(|error| error.to_string())?;
+        seen(ended.is_some() || tokio::net::TcpStream::connect(admin).await.is_ok(), String::new())
+    })
+    .await
+    .unwrap();
+    // By now it has a line for each list that nobody answers.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(child.try_wait().unwrap(), None);
+    assert!(tokio::net::TcpStream::connect(admin).await.is_ok());
 }
 
 #[tokio::test]

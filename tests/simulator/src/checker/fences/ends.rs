@@ -49,7 +49,13 @@ impl Checker {
 
 impl State {
     /// Why an incident should have gone on; `None`: it need not.
-    fn stays(&self, now: Duration, from: Duration, incident: &Incident, recovers: bool) -> Option<String> {
+    pub(super) fn stays(
+        &self,
+        now: Duration,
+        from: Duration,
+        incident: &Incident,
+        recovers: bool,
+    ) -> Option<String> {
         let fences = &self.fences;
         let (node, devices) = (&incident.life.0, ["bmc", "pdu"]);
         let number = node.rsplit('-').next().unwrap_or_default();
@@ -60,6 +66,8 @@ impl State {
         let working = fences.failing.values().copied().max().unwrap_or_default();
         let since = from.max(incident.since).max(working);
         let there = fences.nodes.get(node).filter(|there| there.life == incident.life);
+        // Somebody else may switch it on; what it then does is not known before it is heard.
+        let off = !fences.was_seen_on(node, incident.since);
         let late = |takes: Duration| now > since + takes;
         let told = |what: String| Some(format!("{what} (in {} since {:?})", incident.phase, incident.since));
         match incident.phase.as_str() {
@@ -69,7 +77,7 @@ impl State {
             "Fencing" if !incident.held && !doubted && late(FENCING_TAKES) => {
                 told("is neither proved nor given up".to_owned())
             }
-            "Fenced" if there.is_some_and(|there| !there.ready) && self.stands(&incident.life) => {
+            "Fenced" if off && there.is_some_and(|there| !there.ready) && self.stands(&incident.life) => {
                 let waits = |leaving: &&super::known::Leaving| {
                     leaving.node == *node && now > since.max(leaving.since) + RELEASE_TAKES
                 };

@@ -271,6 +271,12 @@ impl Fences {
         all.unwrap_or_default().iter().filter(move |look| look.device == device && look.at <= until)
     }
 
+    /// Whether one of its devices has said since then that it is on: by that one nothing is proved any more.
+    pub(super) fn was_seen_on(&self, node: &str, since: Duration) -> bool {
+        let of_it = self.looks.iter().filter(|((_, of), _)| of == node);
+        of_it.flat_map(|(_, looks)| looks).any(|look| look.at > since && look.power == Power::On)
+    }
+
     /// Evidence by looks about the life in which this node is.
     pub(super) fn proof_of(&self, node: &str) -> Option<&Proof> {
         let node = self.nodes.get(node)?;

@@ -3,6 +3,7 @@
 use pod_safety_shared::transport::Act;
 use serde_json::json;
 
+use super::known::{Incident, Leaving, Life, Node, Proof};
 use super::*;
 use crate::checker::{Checker, Promise};
 
@@ -80,17 +81,56 @@ fn an_attempt_waits_for_the_one_before() {
     });
 }
 
+fn look(at: u64, power: Power, identity: Identity) -> Look {
+    Look {
+        at: Duration::from_secs(at),
+        device: "bmc-0".to_owned(),
+        power,
+        identity,
+        lied: false,
+        reached: true,
+    }
+}
+
+/// Guarded seed 22694: a person switched it on, and it was cut off.
+#[test]
+fn pods_of_a_fenced_node_are_released_unless_its_switch_says_on_again() {
+    inside(|checker| {
+        let life: Life = ("node-0".to_owned(), "u".to_owned(), "b".to_owned());
+        let fenced = Incident {
+            life: life.clone(),
+            phase: "Fenced".to_owned(),
+            since: Duration::from_secs(100),
+            held: false,
+        };
+        let late = |looks: Vec<Look>| {
+            let mut state = state(checker);
+            let fences = &mut state.fences;
+            fences.nodes =
+                [("node-0".to_owned(), Node { life: life.clone(), ready: false, taint: None })].into();
+            let pod = Leaving { name: "a".to_owned(), node: "node-0".to_owned(), since: Duration::ZERO };
+            fences.leaving = [("uid-a".to_owned(), pod)].into();
+            let proof = Proof {
+                life: life.clone(),
+                by_looks: true,
+                devices: [].into(),
+                created: Duration::from_secs(99),
+                lease: None,
+                invalid: None,
+            };
+            fences.proofs = [("e".to_owned(), proof)].into();
+            fences.looks = [(("replica-0.1".to_owned(), "node-0".to_owned()), looks)].into();
+            state.stays(Duration::from_secs(400), Duration::ZERO, &fenced, true)
+        };
+        let before = || look(90, Power::On, Identity::Match);
+        assert!(late(vec![before()]).is_some_and(|told| told.contains("a is not released")));
+        assert_eq!(late(vec![before(), look(150, Power::On, Identity::Match)]), None);
+    });
+}
+
 #[test]
 fn evidence_rests_on_two_looks_apart_at_the_right_machine() {
     inside(|checker| {
-        let look = |at: u64, power, identity| Look {
-            at: Duration::from_secs(at),
-            device: "bmc-0".to_owned(),
-            power,
-            identity,
-            lied: false,
-            reached: true,
-        };
         let stranger = || Identity::Mismatch { found: "node-1".to_owned() };
         let off = Power::Off;
         for (looks, strict, wanted) in [
