@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod detached;
+mod fenced;
 mod hosts;
 mod objects;
 mod storm;

@@ -11,9 +11,9 @@ use super::objects::{NAMESPACE, all, apply, volume, volume_of};
 use super::{FOR_EVER, SOON, Scene, get, lease, scene, until_held};
 
 /// A driver that nobody vouches for.
-const OTHER: &str = "other.csi.example.com";
+pub(super) const OTHER: &str = "other.csi.example.com";
 
-async fn pod(scene: &Scene, name: &str, node: &str, volume: &str) {
+pub(super) async fn pod(scene: &Scene, name: &str, node: &str, volume: &str) {
     apply(&scene.plane, &json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": NAMESPACE, "name": name },
         "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "registry.example/main:1" }],
@@ -22,7 +22,7 @@ async fn pod(scene: &Scene, name: &str, node: &str, volume: &str) {
     })).await;
 }
 
-async fn until_running(scene: &Scene, name: &str) {
+pub(super) async fn until_running(scene: &Scene, name: &str) {
     eventually(&format!("{name} runs"), SOON * 2, async || {
         let pod = get(&scene.plane, &["pod", "-n", NAMESPACE, name]).await.ok_or("there is none")?;
         let all = all(&scene.plane, "volumeattachments").await;
@@ -34,14 +34,14 @@ async fn until_running(scene: &Scene, name: &str) {
 }
 
 /// The names of the attachments of a volume, with their nodes.
-async fn attachments_of(scene: &Scene, volume: &str) -> Vec<(String, String)> {
+pub(super) async fn attachments_of(scene: &Scene, volume: &str) -> Vec<(String, String)> {
     let text = |one: &Value, pointer: &str| one.pointer(pointer).unwrap().as_str().unwrap().to_owned();
     let all = all(&scene.plane, "volumeattachments").await;
     let of_it = all.iter().filter(|one| one["spec"]["source"]["persistentVolumeName"] == volume);
     of_it.map(|one| (text(one, "/metadata/name"), text(one, "/spec/nodeName"))).collect()
 }
 
-fn nodes(attachments: &[(String, String)]) -> Vec<&str> {
+pub(super) fn nodes(attachments: &[(String, String)]) -> Vec<&str> {
     attachments.iter().map(|(_, node)| node.as_str()).collect()
 }
 

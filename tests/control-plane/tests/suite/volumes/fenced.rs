@@ -1,0 +1,212 @@
+//! A NetworkFence alone, and CSI-Addons that does no more than its contract says: the volumes of its class's driver are free when
+//! it is in force, those of another driver are not, no pod is released, and it is lifted when the node has ended its own.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use pod_safety_control_plane::{ControlPlane, eventually, observe, seen};
+use serde_json::{Value, json};
+
+use super::detached::{OTHER, attachments_of, nodes, pod, until_running};
+use super::hosts::DRIVER;
+use super::objects::{NAMESPACE, all, apply, volume, volume_of};
+use super::{FOR_EVER, SOON, Scene, get, lease, scene, until_held};
+
+const GROUP: &str = "csiaddons.openshift.io";
+const CLASS: &str = "hollow";
+/// By what the storage knows w1.
+const ADDRESS: &str = "192.0.2.1/32";
+
+fn definition(kind: &str, plural: &str, scope: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{plural}.{GROUP}") },
+        "spec": {
+            "group": GROUP, "names": { "kind": kind, "plural": plural }, "scope": scope,
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true, "subresources": { "status": {} },
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    })
+}
+
+async fn says(plane: &ControlPlane, kind: &str, name: &str, status: &Value) {
+    let patch = json!({ "status": status }).to_string();
+    let args = ["patch", kind, name, "-n", NAMESPACE, "--subresource=status", "--type=merge", "-p", &patch];
+    plane.kubectl(&args).await.unwrap().text().unwrap();
+}
+
+/// What CSI-Addons knows before anything goes wrong; the device, and a policy that has nothing else.
+async fn storage(plane: &ControlPlane) {
+    for (kind, plural, scope) in [
+        ("CSIAddonsNode", "csiaddonsnodes", "Namespaced"),
+        ("NetworkFenceClass", "networkfenceclasses", "Cluster"),
+        ("NetworkFence", "networkfences", "Cluster"),
+    ] {
+        apply(plane, &definition(kind, plural, scope)).await;
+        let crd = format!("crd/{plural}.{GROUP}");
+        plane
+            .kubectl(&["wait", "--for=condition=Established", &crd, "--timeout=20s"])
+            .await
+            .unwrap()
+            .text()
+            .unwrap();
+    }
+    apply(
+        plane,
+        &json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "networkfences" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "pod-safety-fencing-networkfences" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "pod-safety", "namespace": "pod-safety" }],
+        }),
+    )
+    .await;
+    let version = format!("{GROUP}/v1alpha1");
+    apply(plane, &json!({ "apiVersion": version, "kind": "NetworkFenceClass", "metadata": { "name": CLASS }, "spec": { "provisioner": DRIVER } })).await;
+    apply(plane, &json!({ "apiVersion": version, "kind": "CSIAddonsNode", "metadata": { "namespace": NAMESPACE, "name": "w1" },
+        "spec": { "driver": { "name": DRIVER, "nodeID": "w1" } } })).await;
+    let clients = json!({ "networkFenceClientStatus": [{ "networkFenceClassName": CLASS, "ClientDetails": [{ "id": "w1", "cidrs": [ADDRESS] }] }] });
+    says(plane, "csiaddonsnode", "w1", &clients).await;
+    apply(plane, &json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice", "metadata": { "namespace": "pod-safety", "name": "storage" },
+        "spec": { "driver": "NetworkFence", "networkFence": { "className": CLASS }, "monitorSeconds": 1,
+            "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } } },
+    })).await;
+    apply(plane, &json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "w1" },
+        "spec": { "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } }, "unhealthy": { "silentSeconds": 10 },
+            "when": "Always", "rounds": 1, "recovery": "Hold",
+            "brakes": { "cooldownSeconds": 0, "maxConcurrent": 4, "maxUnhealthyPercent": 60, "maxUnhealthyZonePercent": 100 },
+            "levels": [{ "name": "storage", "devices": [{ "namespace": "pod-safety", "name": "storage" }], "attempts": 1 }] },
+    })).await;
+    eventually("the addresses of w1 are recorded", SOON, async || {
+        let device = get(plane, &["fencedevice", "-n", "pod-safety", "storage"]).await.unwrap();
+        seen(device["status"].to_string().contains(ADDRESS), device["status"].to_string())
+    })
+    .await
+    .unwrap();
+}
+
+/// CSI-Addons: whatever a NetworkFence asks for is done, once it answers.
+async fn csi_addons(plane: &ControlPlane, answers: &AtomicBool) {
+    loop {
+        for fence in all(plane, "networkfences").await {
+            let message = match fence["spec"]["fenceState"].as_str() {
+                Some("Unfenced") => "unfencing operation successful",
+                _ => "fencing operation successful",
+            };
+            if answers.load(Ordering::SeqCst) && fence["status"]["message"] != message {
+                let name = fence["metadata"]["name"].as_str().unwrap();
+                let patch = json!({ "status": { "result": "Succeeded", "message": message } }).to_string();
+                // It may be gone by now.
+                let _gone = plane
+                    .kubectl(&[
+                        "patch",
+                        "networkfence",
+                        name,
+                        "--subresource=status",
+                        "--type=merge",
+                        "-p",
+                        &patch,
+                    ])
+                    .await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whose_storage_is_fenced_alone_loses_its_volumes_and_no_pod() {
+    let scene = scene(&[]).await;
+    storage(&scene.plane).await;
+    let answers = AtomicBool::new(false);
+    let story = async {
+        nothing_is_detached_before_it_is_in_force(&scene).await;
+        answers.store(true, Ordering::SeqCst);
+        let took = volumes_of_its_driver_are_free(&scene).await;
+        println!("from the storage's answer to Running with the volume elsewhere: {took:?}");
+        nothing_else_is(&scene).await;
+        it_is_lifted_when_the_node_has_ended_its_pods(&scene).await;
+    };
+    tokio::select! {
+        biased;
+        () = story => {}
+        () = csi_addons(&scene.plane, &answers) => {}
+    }
+}
+
+async fn nothing_is_detached_before_it_is_in_force(scene: &Scene) {
+    let plane = &scene.plane;
+    volume(plane, "data").await;
+    volume_of(plane, "other", OTHER).await;
+    pod(scene, "old", "w1", "data").await;
+    pod(scene, "old-other", "w1", "other").await;
+    until_running(scene, "old").await;
+    until_running(scene, "old-other").await;
+    scene.hosts[0].cut_off().await;
+    until_held(plane, "data", "w1", true).await;
+    until_held(plane, "other", "w1", true).await;
+    let delete = |name: &'static str| ["delete", "pod", "-n", NAMESPACE, name, "--wait=false"];
+    plane.kubectl(&delete("old-other")).await.unwrap().text().unwrap();
+    // By force, so that attach/detach has nothing to wait for but its six minutes, which the taint spares it.
+    let force = ["delete", "pod", "old", "-n", NAMESPACE, "--force", "--grace-period=0"];
+    plane.kubectl(&force).await.unwrap().text().unwrap();
+    let taint = ["taint", "node", "w1", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"];
+    plane.kubectl(&taint).await.unwrap().text().unwrap();
+    pod(scene, "new", "w2", "data").await;
+    eventually("a NetworkFence is asked for", SOON, async || {
+        let fences = all(plane, "networkfences").await;
+        let asked = fences.iter().any(|fence| fence["spec"]["cidrs"] == json!([ADDRESS]));
+        seen(asked, format!("{:#?}", all(plane, "nodefences").await))
+    })
+    .await
+    .unwrap();
+    assert_eq!(nodes(&attachments_of(scene, "data").await), ["w1"]);
+    assert_eq!(all(plane, "fenceevidences").await, [] as [Value; 0]);
+}
+
+async fn volumes_of_its_driver_are_free(scene: &Scene) -> Duration {
+    let (plane, since) = (&scene.plane, Instant::now());
+    until_running(scene, "new").await;
+    let took = since.elapsed();
+    let lease = until_held(plane, "data", "w2", false).await;
+    assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
+    let proofs = all(plane, "fenceevidences").await;
+    assert_eq!(proofs.len(), 1, "{proofs:#?}");
+    let proof = &proofs[0];
+    assert_eq!(proof["spec"]["kind"], "StorageFenced");
+    assert_eq!(proof["spec"]["storage"], json!([{ "driver": DRIVER, "className": CLASS }]));
+    let broken = observe::event(&plane.admin(), "default", "data", "VolumeBroken").await.unwrap();
+    assert!(broken.contains(proof["metadata"]["name"].as_str().unwrap()), "{broken}");
+    took
+}
+
+async fn nothing_else_is(scene: &Scene) {
+    let plane = &scene.plane;
+    let until = Instant::now() + FOR_EVER;
+    while Instant::now() < until {
+        assert!(get(plane, &["pod", "-n", NAMESPACE, "old-other"]).await.is_some(), "it was released");
+        assert_eq!(nodes(&attachments_of(scene, "other").await), ["w1"]);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert_eq!(super::holder(&lease(plane, "other").await.unwrap()), "w1");
+    let fences = all(plane, "nodefences").await;
+    assert_eq!(fences[0]["status"]["phase"], "AwaitingOperator", "{fences:#?}");
+}
+
+async fn it_is_lifted_when_the_node_has_ended_its_pods(scene: &Scene) {
+    let plane = &scene.plane;
+    assert_eq!(all(plane, "networkfences").await.len(), 1);
+    scene.hosts[0].connect();
+    eventually("it is lifted", SOON * 2, async || {
+        let fences = all(plane, "networkfences").await;
+        seen(fences.is_empty(), format!("{fences:#?} {:#?}", all(plane, "nodefences").await))
+    })
+    .await
+    .unwrap();
+    assert!(get(plane, &["pod", "-n", NAMESPACE, "old-other"]).await.is_none(), "it was lifted too soon");
+    let proof = all(plane, "fenceevidences").await.remove(0);
+    assert!(!proof["status"]["invalidated"]["reason"].is_null(), "{proof:#}");
+}
