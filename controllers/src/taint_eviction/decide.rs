@@ -105,14 +105,15 @@ fn fate<'a>(pod: &'a Pod, node: &'a Node) -> Fate<'a> {
 /// Tolerance begins when taint and pod have met: when the taint was added, or when the
 /// pod came to the tainted node, if that was later. Which of the two it was, and by how
 /// much, is the difference of two stamps in the API, the same for every process that
-/// reads them. Where nobody stamped the taint, both begin when we saw them: later than
-/// they did, which can only lengthen.
+/// reads them. They had met when we saw both, and that was later: so nothing is borne for
+/// longer than from there. Where nobody stamped the taint, that is all that is known; and a
+/// clock that is an hour behind, which stamps taints an hour early, makes each pod of
+/// that hour look as if it had come to a tainted node.
 fn tolerated_until(pod: &Pod, taint: &Taint, span: Duration) -> Mono {
-    match taint.time_added {
-        Some(added) => {
-            let later = u64::try_from(pod.bound.saturating_sub(added)).unwrap_or(0);
-            taint.tolerated_until(span.saturating_add(Duration::from_secs(later)))
-        }
-        None => taint.first_seen.max(pod.arrived) + span,
-    }
+    let at_the_latest = taint.first_seen.max(pod.arrived) + span;
+    let by_stamps = taint.time_added.map(|added| {
+        let later = u64::try_from(pod.bound.saturating_sub(added)).unwrap_or(0);
+        taint.tolerated_until(span.saturating_add(Duration::from_secs(later)))
+    });
+    by_stamps.map_or(at_the_latest, |by_stamps| by_stamps.min(at_the_latest))
 }

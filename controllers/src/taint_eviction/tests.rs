@@ -93,6 +93,22 @@ fn words(decision: &Decision) -> Vec<String> {
 /// A sentence, the node's taints, the pod's tolerations, the second, and what is decided.
 type Case = (&'static str, Vec<Value>, Vec<Value>, u64, &'static [&'static str]);
 
+/// On real nodes: our leader's clock was an hour behind, and who was bound in that hour bore a taint of that leader's for up to
+/// an hour more.
+#[test]
+fn a_taint_that_a_slow_clock_stamped_is_borne_no_longer_than_from_when_it_was_seen() {
+    let bound = |second: i64| {
+        with(pod("a", &[bears("k", Some(300))]), "/metadata/creationTimestamp", json!(stamp(second)))
+    };
+    let world = World::listed();
+    world.wall(BEGINS - 3_600, at(0));
+    world.apply(Kind::Pods, &bound(-60), at(0));
+    world.apply(Kind::Nodes, &node(&[]), at(0));
+    world.apply(Kind::Nodes, &node(&[taint("k", Some(-3_590))]), at(10));
+    assert_eq!(words(&decided(&world, 309)), ["a 1"]);
+    assert_eq!(words(&decided(&world, 310)), ["-a"]);
+}
+
 #[test]
 fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
     let (k, l) = (|added| taint("k", Some(added)), |added| taint("l", Some(added)));

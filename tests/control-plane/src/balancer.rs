@@ -116,15 +116,16 @@ async fn serve(
             now = chosen;
         }
         tokio::select! {
+            biased;
+            // Who comes now goes where it leads now.
+            Ok(()) = pin.changed() => {}
+            Ok(()) = ready.changed() => {}
+            Some(_) = connections.join_next() => {}
             accepted = listener.accept() => {
                 if let (Ok((client, _)), Some(port)) = (accepted, ports.get(now)) {
                     connections.spawn(carry(client, *port));
                 }
             }
-            Ok(()) = ready.changed() => {}
-            Ok(()) = pin.changed() => {}
-            Some(_) = connections.join_next() => {}
-            else => return,
         }
     }
 }

@@ -232,6 +232,7 @@ fn no_hold_that_needs_a_person_is_forgotten() {
         "Stale",
         "Tolerated",
         "UnmanagedPods",
+        "VolumeDetached",
         "VolumeUnconfirmed",
         "WaitsForVolume",
         "WouldFence",
