@@ -158,11 +158,7 @@ fn released(incident: &Incident<'_>) -> Result<(), Decision> {
 
 /// The devices by which it was switched off, or those of the first level that can be used.
 fn way_on(incident: &Incident<'_>, policy: &Policy) -> Option<(u32, Vec<DeviceRef>)> {
-    let is_off = |attempt: &&Attempt| {
-        attempt.act == "off"
-            && !attempt.fenced_storage()
-            && attempt.verified.as_ref().is_some_and(|verified| verified.power == "Off")
-    };
+    let is_off = |attempt: &&Attempt| attempt.act == "off" && attempt.ended_what_ran();
     if let Some(attempt) = incident.status().attempts.iter().rev().find(is_off) {
         return Some((attempt.level, attempt.devices.clone()));
     }

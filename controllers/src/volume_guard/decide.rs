@@ -14,10 +14,10 @@ use pod_safety_shared::model::{
     Held, Holder, Kind, Node, NodeKey, Readiness, Sharing, Uid, Volume, VolumeKey, VolumeLease,
 };
 
-use super::detach::{barred, detachable, detached_from, is_attached, kept_from, storage_proof};
+use super::detach::{barred, detachable, detached_from, kept_from, storage_proof};
 use super::gate;
 use super::standing::{Holding, Standing};
-use super::uses::{Use, is_fenced_from, is_idle, lost_it, uses};
+use super::uses::{Use, is_attached, is_idle, is_kept_out, uses};
 
 /// What must be known.
 pub(super) const NEEDS: &[Kind] = &[
@@ -197,10 +197,8 @@ fn users<'a>(case: &Case<'_>, view: &View<'a>) -> Result<Vec<(&'a Node, Use<'a>)
     for (name, used) in uses(case.name, case.volume, view) {
         match view.node(&name) {
             Lookup::Known(node) if node.readiness != Readiness::Ready && view.proof_of(node).is_some() => {}
-            // By its last report it has the volume mounted; what it writes there arrives nowhere.
-            Lookup::Known(node)
-                if lost_it(case.lease, node, view) || is_fenced_from(case.volume, node, view) =>
-            {
+            // By its last report it has the volume mounted.
+            Lookup::Known(node) if is_kept_out(case.volume, case.lease, node, view) => {
                 if node.readiness == Readiness::Ready {
                     users.push((node, Use { writes: false, ..used }));
                 }
@@ -341,13 +339,13 @@ fn relieve(case: &Case<'_>, holder: &Holder, by: Over, view: &View<'_>) -> Decis
 /// keeps it from writing.
 fn doubted(case: &Case<'_>, lease: &VolumeLease, holder: &Holder, doubt: Doubt, view: &View<'_>) -> Decision {
     let detachable = detachable(case, holder, view);
-    let written = lease.detach_from.is_some()
-        && lease.detach_from.as_ref() == detachable.as_ref().map(|node| &node.uid);
     // Who is heard is not relieved: it would take what it uses at once again.
     let fenced =
         storage_proof(case, holder, view).filter(|_| lease.refused_elsewhere && doubt != Doubt::OutOfService);
     let hold = unproved(case, holder, doubt, detachable.is_some());
-    let detached = written && !is_attached(case, &holder.node, view);
+    // It may be detached, was attached when that was written, and is not.
+    let detached =
+        detachable.is_some() && lease.was_attached_to(holder) && !is_attached(case.name, &holder.node, view);
     let mut decision = refuse(case, lease, hold, detachable);
     decision.holds.extend(waiting(case, holder, view));
     if detached {
@@ -425,7 +423,7 @@ fn well(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now:
     if let Some(decision) = elsewhere(case, node, &users, view) {
         return decision;
     }
-    let attached = is_attached(case, &node.name, view);
+    let attached = is_attached(case.name, &node.name, view);
     let kept = barred(case, view).filter(|kept| kept.uid != node.uid);
     match (free_at(case, lease, node, view, now), kept) {
         (Some(at), _) if !attached && now >= at => {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use pod_safety_shared::authority::{Refused, VolumeHold};
 use pod_safety_shared::cache::{Lookup, View};
-use pod_safety_shared::model::{Held, Holder, NodeKey};
+use pod_safety_shared::model::{Holder, NodeKey};
 
 use super::decide::Case;
-use super::uses::{lost_it, uses};
+use super::uses::{is_attached, lost_it, uses};
 
 /// The node from which it was detached, if its pods would have it attached there again.
 pub(super) fn barred(case: &Case<'_>, view: &View<'_>) -> Option<NodeKey> {
@@ -31,17 +31,9 @@ pub(super) fn kept_from(case: &Case<'_>, view: &View<'_>) -> Option<Refused> {
 /// Whether it may be detached from its holder, who is in doubt: only where that will prove something. So it must be
 /// attached there when that is written down; what never was cannot be detached.
 pub(super) fn detachable(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Option<NodeKey> {
-    let written = case.lease.is_some_and(|lease| {
-        lease.refused_elsewhere
-            && lease.held == Held::By(holder.clone())
-            && lease.detach_from.as_ref() == Some(&holder.node_uid)
-    });
-    let may = case.detaches && (written || is_attached(case, &holder.node, view));
+    let written = case.lease.is_some_and(|lease| lease.refused_elsewhere && lease.was_attached_to(holder));
+    let may = case.detaches && (written || is_attached(case.name, &holder.node, view));
     may.then(|| NodeKey { name: Arc::clone(&holder.node), uid: holder.node_uid.clone() })
-}
-
-pub(super) fn is_attached(case: &Case<'_>, node: &str, view: &View<'_>) -> bool {
-    view.attachments_of(case.name).any(|attachment| *attachment.node == *node)
 }
 
 /// The evidence that the volume's storage takes nothing from its holder.

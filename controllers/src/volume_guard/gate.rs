@@ -14,7 +14,7 @@ use pod_safety_shared::model::{Held, Node, Pod, Readiness, Sharing, Volume};
 
 use super::decide::{Config, LOOK_AGAIN};
 use super::standing::{Holding, Standing};
-use super::uses::{is_fenced_from, lost_it};
+use super::uses::is_kept_out;
 
 /// Where a pod may go for one of its volumes.
 enum Way<'a> {
@@ -110,8 +110,7 @@ fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>) -> Result<Way<
     // Whoever is on a node from which it was detached does not have it, and does not get it.
     let lost = |other: &Pod| match other.node.as_ref().map(|node| view.node(node)) {
         Some(Lookup::Known(node)) => {
-            let cut_off = lost_it(lease, node, view) || is_fenced_from(Some(volume), node, view);
-            node.readiness != Readiness::Ready && cut_off
+            node.readiness != Readiness::Ready && is_kept_out(Some(volume), lease, node, view)
         }
         Some(Lookup::Absent | Lookup::Unknown(_)) | None => false,
     };

@@ -24,16 +24,29 @@ pub(super) fn is_idle(node: &Node, used: &Use<'_>, volume: Option<&Volume>) -> b
     says && node.readiness == Readiness::Ready && used.pods.is_empty() && !node.mounts(volume)
 }
 
+/// Whether it is attached to this node, or about to be, or not yet detached.
+pub(super) fn is_attached(volume: &str, node: &str, view: &View<'_>) -> bool {
+    view.attachments_of(volume).any(|attachment| *attachment.node == *node)
+}
+
 /// Whether the volume of this Lease was detached from the node, which had not given it back, and is not attached there.
 pub(super) fn lost_it(lease: Option<&VolumeLease>, node: &Node, view: &View<'_>) -> bool {
-    lease.is_some_and(|lease| {
-        lease.detach_from.as_ref() == Some(&node.uid)
-            && view.attachments_of(&lease.name).all(|attachment| attachment.node != node.name)
-    })
+    let detached = |lease: &VolumeLease| !is_attached(&lease.name, &node.name, view);
+    lease.is_some_and(|lease| lease.detach_from.as_ref() == Some(&node.uid) && detached(lease))
+}
+
+/// Whether what the node writes to the volume arrives nowhere: it was detached from it, or its storage is fenced.
+pub(super) fn is_kept_out(
+    volume: Option<&Volume>,
+    lease: Option<&VolumeLease>,
+    node: &Node,
+    view: &View<'_>,
+) -> bool {
+    lost_it(lease, node, view) || is_fenced_from(volume, node, view)
 }
 
 /// Whether the storage of the volume takes nothing from this life of the node, by evidence.
-pub(super) fn is_fenced_from(volume: Option<&Volume>, node: &Node, view: &View<'_>) -> bool {
+fn is_fenced_from(volume: Option<&Volume>, node: &Node, view: &View<'_>) -> bool {
     let Some(driver) = volume.and_then(|volume| volume.driver.as_ref()) else { return false };
     view.storage_proof(&Holder::of(node, None), driver).is_some()
 }

@@ -203,6 +203,12 @@ impl Attempt {
         off.is_some_and(|verified| KindOfEvidence::of(&verified.samples) == KindOfEvidence::StorageFenced)
     }
 
+    /// Whether its devices were seen to be off, and that ended what ran.
+    #[must_use]
+    pub fn ended_what_ran(&self) -> bool {
+        self.verified.as_ref().is_some_and(|verified| verified.power == "Off") && !self.fenced_storage()
+    }
+
     /// So many attempts are kept in a status.
     pub const KEPT: usize = 20;
 }

@@ -205,6 +205,15 @@ pub struct VolumeLease {
     pub detach_from: Option<Uid>,
 }
 
+impl VolumeLease {
+    /// Whether it is this holder's, and says that the volume was attached to it when the doubt began.
+    #[must_use]
+    pub fn was_attached_to(&self, holder: &Holder) -> bool {
+        self.detach_from.as_ref() == Some(&holder.node_uid)
+            && matches!(&self.held, Held::By(by) if by == holder)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

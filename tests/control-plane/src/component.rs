@@ -115,6 +115,14 @@ impl ControlPlane {
         command::run(&tool("kubectl").await?, args, &env, input).await
     }
 
+    /// Runs kubectl with plugins, which are in one of the folders of `path`.
+    pub async fn kubectl_by(&self, path: &OsStr, args: &[&str]) -> Result<Output, Error> {
+        let kubeconfig = self.admin_kubeconfig();
+        let env =
+            [("KUBECONFIG", kubeconfig.as_path()), ("HOME", self.folder.path()), ("PATH", Path::new(path))];
+        command::run(&tool("kubectl").await?, args, &env, "").await
+    }
+
     /// Runs the loader, which writes objects straight into etcd; `-help` lists its flags.
     pub async fn loader(&self, args: &[&str]) -> Result<String, Error> {
         let etcd = self.etcd_url();

@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::port::Port;
-use crate::{ControlPlane, Error, Output, Program};
+use crate::{ControlPlane, Error, Output, Program, raw};
 
 /// The whole cache of a small cluster is there within a second; a machine that also compiles takes its time.
 const READY: Duration = Duration::from_secs(30);
@@ -51,6 +51,17 @@ impl ControlPlane {
         let manifests = manifests().await?;
         self.kubectl_with(&["apply", "-f", "-"], &manifests).await?.text()?;
         self.service_account("pod-safety", "pod-safety").await
+    }
+
+    /// Gives it a role that is shipped and bound to nobody, or one of a test.
+    pub async fn bind_pod_safety(&self, role: &str) -> Result<(), Error> {
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": role },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+            "subjects": [{ "kind": "ServiceAccount", "name": "pod-safety", "namespace": "pod-safety" }],
+        });
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{role}");
+        raw::apply(&self.admin(), &path, &binding).await.map(drop)
     }
 
     /// Starts `pod-safety run` with [`QUICK`] timing and `args`, which may say otherwise. `name` names the log.

@@ -1,17 +1,19 @@
 //! Prometheus itself, with the chart's alerts in a hurry.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
+use crate::port::Port;
 use crate::{ControlPlane, Error, Program, chart};
 
 /// A running Prometheus. Dropping it kills it and removes its files.
 pub struct Prometheus {
     client: Client,
     folder: tempfile::TempDir,
+    _port: Port,
     _program: Program,
 }
 
@@ -33,12 +35,6 @@ fn hasty(line: &str) -> String {
         text += &range.map_or_else(|| format!("[{part}"), |(_, rest)| format!("[10s]{rest}"));
     }
     text + "\n"
-}
-
-/// A port that nobody else of this machine's tests takes.
-fn free_port() -> u16 {
-    // Below the range of outgoing connections, and beside the harness's own.
-    (15_000..20_000).find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()).unwrap_or_default()
 }
 
 /// As the argument of a URL's query.
@@ -64,16 +60,16 @@ impl Prometheus {
         });
         let file = folder.path().join("prometheus.yml");
         crate::pki::write(&file, &config.to_string())?;
-        let address = format!("127.0.0.1:{}", free_port());
+        let port = Port::reserve()?;
         let args = [
             format!("--config.file={}", file.display()),
             format!("--storage.tsdb.path={}", folder.path().join("data").display()),
-            format!("--web.listen-address={address}"),
+            format!("--web.listen-address={}:{}", Ipv4Addr::LOCALHOST, port.number()),
         ];
         let program = plane.program("prometheus", program, args, &[])?;
-        let url = format!("http://{address}").parse().map_err(|_| Error::Incomplete("the address"))?;
+        let url = port.url("http").parse().map_err(|_| Error::Incomplete("the address"))?;
         let client = Client::try_from(Config::new(url)).map_err(Error::api("make a client".to_owned()))?;
-        Ok(Self { client, folder, _program: program })
+        Ok(Self { client, folder, _port: port, _program: program })
     }
 
     /// It scrapes these groups of targets from now on.

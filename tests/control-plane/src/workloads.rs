@@ -26,7 +26,8 @@ pub struct Kind {
 }
 
 impl Kind {
-    const fn of(api_version: &'static str, kind: &'static str, plural: &'static str) -> Self {
+    /// One that stands nowhere here.
+    pub const fn of(api_version: &'static str, kind: &'static str, plural: &'static str) -> Self {
         Self { api_version, kind, plural }
     }
 
@@ -60,38 +61,43 @@ pub const PHANTOM: Kind = Kind::of("phantom.example.com/v1", "Phantom", "phantom
 pub async fn define_custom_kinds(client: &Client) -> Result<(), Error> {
     let scale = json!({ "scale": { "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas" } });
     for (kind, subresources) in [(FLEET, scale), (HERD, json!({}))] {
-        let (group, version) = kind.api_version.split_once('/').unwrap_or_default();
-        let name = format!("{}.{group}", kind.plural);
-        let definition = json!({
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": { "name": name },
-            "spec": {
-                "group": group,
-                "names": { "kind": kind.kind, "plural": kind.plural },
-                "scope": "Namespaced",
-                "versions": [{
-                    "name": version,
-                    "served": true,
-                    "storage": true,
-                    "subresources": subresources,
-                    "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
-                }],
-            },
-        });
-        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
-        raw::apply(client, &path, &definition).await?;
-        eventually(&format!("{name} is served"), SERVED, async || {
-            let found = client.list_api_group_resources(kind.api_version).await;
-            let found = found.map_err(|error| error.to_string())?;
-            crate::seen(
-                found.resources.iter().any(|resource| resource.name == kind.plural),
-                "not found".to_owned(),
-            )
-        })
-        .await?;
+        define(client, kind, "Namespaced", &subresources).await?;
     }
     Ok(())
+}
+
+/// Defines a kind whose objects may hold anything, and waits until the API server serves it.
+pub async fn define(client: &Client, kind: Kind, scope: &str, subresources: &Value) -> Result<(), Error> {
+    let (group, version) = kind.api_version.split_once('/').unwrap_or_default();
+    let name = format!("{}.{group}", kind.plural);
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": { "name": name },
+        "spec": {
+            "group": group,
+            "names": { "kind": kind.kind, "plural": kind.plural },
+            "scope": scope,
+            "versions": [{
+                "name": version,
+                "served": true,
+                "storage": true,
+                "subresources": subresources,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    });
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+    raw::apply(client, &path, &definition).await?;
+    eventually(&format!("{name} is served"), SERVED, async || {
+        let found = client.list_api_group_resources(kind.api_version).await;
+        let found = found.map_err(|error| error.to_string())?;
+        crate::seen(
+            found.resources.iter().any(|resource| resource.name == kind.plural),
+            "not found".to_owned(),
+        )
+    })
+    .await
 }
 
 /// Creates a workload, or makes it what is said here; gives back how pods name it as their controller.

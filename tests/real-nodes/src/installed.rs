@@ -101,11 +101,16 @@ async fn install(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The pods of the release that are not to end.
-async fn replicas(cluster: &Cluster) -> Result<Vec<Pod>> {
+/// The pods of the release.
+async fn pods(cluster: &Cluster) -> Result<Vec<Pod>> {
     let pods = Api::<Pod>::namespaced(cluster.plane.admin(), "pod-safety");
     let label = ListParams::default().labels("app.kubernetes.io/name=pod-safety,pod-template-hash");
-    let all = pods.list(&label).await?.items;
+    Ok(pods.list(&label).await?.items)
+}
+
+/// Those that are not to end.
+async fn replicas(cluster: &Cluster) -> Result<Vec<Pod>> {
+    let all = pods(cluster).await?;
     Ok(all.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect())
 }
 
@@ -116,7 +121,7 @@ fn machines(pods: &[Pod]) -> Vec<String> {
 /// `helm test`; and which machine has no replica.
 async fn test(cluster: &Cluster, view: &View) -> Result<Machine> {
     cluster.plane.helm(&["test", RELEASE, "--namespace=pod-safety", "--timeout=60s"]).await?.text()?;
-    let status = view.kubectl(&["pod-safety", "status"]).await?;
+    let status = view.kubectl(cluster, &["pod-safety", "status"]).await?;
     ensure!(status.status.success(), "nothing is wrong, and status says {status:?}");
     let on = machines(&replicas(cluster).await?);
     Machine::ALL.into_iter().find(|one| !on.contains(&one.name())).context("replicas are everywhere")
@@ -136,10 +141,11 @@ async fn hold(cluster: &mut Cluster, view: &View, lost: Machine) -> Result<Strin
     view.until_fires(cluster, "PodSafetyPodsHeld").await?;
     let pod = cluster.pod(identity).await?.context("the pod is gone")?;
     ensure!(pod.metadata.deletion_timestamp.is_some(), "{identity} was not asked to end");
-    let explained = view.kubectl(&["pod-safety", "explain", "pod", identity, "-n", NAMESPACE]).await?;
+    let explained =
+        view.kubectl(cluster, &["pod-safety", "explain", "pod", identity, "-n", NAMESPACE]).await?;
     let words = [&*lost.name(), "is not heard", "nobody has proved which"];
     ensure!(words.iter().all(|word| explained.stdout.contains(word)), "explain says {explained:?}");
-    let status = view.kubectl(&["pod-safety", "status"]).await?;
+    let status = view.kubectl(cluster, &["pod-safety", "status"]).await?;
     ensure!(status.stdout.contains(&lost.name()) && !status.status.success(), "status says {status:?}");
     tokio::time::sleep(WITHOUT_PROOF).await;
     let line = watch::last_line(identity).context("it never wrote")?;
@@ -192,7 +198,7 @@ async fn back(cluster: &mut Cluster, view: &View, lost: Machine) -> Result<()> {
     eventually("two replicas on two machines", LATER, well).await?;
     ensure!(lost.is_on().await?, "{} is off", lost.name());
     view.until_quiet(cluster).await?;
-    let status = view.kubectl(&["pod-safety", "status"]).await?;
+    let status = view.kubectl(cluster, &["pod-safety", "status"]).await?;
     ensure!(status.status.success(), "all is well again, and status says {status:?}");
     Ok(())
 }

@@ -10,37 +10,35 @@ pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const IDENTITIES: [&str; 4] = ["db-0", "db-1", "db-2", ALONE];
 pub(crate) const ALONE: &str = "alone-0";
 
+/// The device of all nodes. What it is opened with is [`secret`].
+fn bmc(mut spec: Value) -> Value {
+    spec["timeoutSeconds"] = json!({ "off": 20, "on": 20, "look": 5 });
+    spec["secretParameters"] = json!([{ "parameter": "password", "secret": "bmc", "key": "password" }]);
+    json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+        "metadata": { "namespace": "pod-safety", "name": "bmc" }, "spec": spec,
+    })
+}
+
 /// The power of each node, at the Redfish service there, by the system of this name.
 pub(crate) fn device(address: &str, authority: &str, system: &str) -> Value {
-    json!({
-            "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-            "metadata": { "namespace": "pod-safety", "name": "bmc" },
-            "spec": {
-                "driver": "Redfish", "identityCheck": "Required",
-                "timeoutSeconds": { "off": 20, "on": 20, "look": 5 },
-                "parameters": {
-                    "address": format!("https://{address}"), "username": USER, "ca": authority,
-                    "system": format!("/redfish/v1/Systems/{system}"),
-                },
-                "secretParameters": [{ "parameter": "password", "secret": "bmc", "key": "password" }],
-            },
-    })
+    bmc(json!({
+        "driver": "Redfish", "identityCheck": "Required",
+        "parameters": {
+            "address": format!("https://{address}"), "username": USER, "ca": authority,
+            "system": format!("/redfish/v1/Systems/{system}"),
+        },
+    }))
 }
 
 /// The same, by the IPMI controller of each node, of which this is the port.
 pub(crate) fn device_by_ipmi(ports: &[(String, u16)]) -> Value {
     let ports = ports.iter().map(|(node, port)| (node.clone(), json!({ "ipport": port.to_string() })));
-    json!({
-            "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-            "metadata": { "namespace": "pod-safety", "name": "bmc" },
-            "spec": {
-                "driver": "Agent", "agent": "fence_ipmilan",
-                "timeoutSeconds": { "off": 20, "on": 20, "look": 5 },
-                "parameters": { "ip": "127.0.0.1", "username": USER, "lanplus": "1", "cipher": "3" },
-                "nodeParameters": ports.collect::<serde_json::Map<_, _>>(),
-                "secretParameters": [{ "parameter": "password", "secret": "bmc", "key": "password" }],
-            },
-    })
+    bmc(json!({
+        "driver": "Agent", "agent": "fence_ipmilan",
+        "parameters": { "ip": "127.0.0.1", "username": USER, "lanplus": "1", "cipher": "3" },
+        "nodeParameters": ports.collect::<serde_json::Map<_, _>>(),
+    }))
 }
 
 /// What the device is opened with.

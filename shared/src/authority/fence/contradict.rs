@@ -21,11 +21,7 @@ pub(super) async fn contradict(acting: &Acting<'_>, target: &Target) -> Result<(
         invalidate(acting, proof, &why, &at).await?;
     }
     // Those that said off; what another level tried before said the truth, or nothing.
-    let said_off = |attempt: &&Attempt| {
-        act_of(attempt) == Act::Off
-            && !attempt.fenced_storage()
-            && attempt.verified.as_ref().is_some_and(|verified| verified.power == "Off")
-    };
+    let said_off = |attempt: &&Attempt| act_of(attempt) == Act::Off && attempt.ended_what_ran();
     let devices = target.status.attempts.iter().filter(said_off);
     let devices: BTreeSet<_> = devices.flat_map(|attempt| &attempt.devices).collect();
     for device in devices {

@@ -14,7 +14,7 @@ use super::{NodeProof, Refusal, Verifier, is_ready};
 use crate::api::{Incarnation, KindOfEvidence};
 use crate::cache::page;
 use crate::client::{ApiError, Call};
-use crate::model::{Held, Holder, Kind};
+use crate::model::{Holder, Kind};
 use crate::wire::{self, Decode, WireError};
 
 impl Verifier<'_> {
@@ -118,11 +118,8 @@ impl Verifier<'_> {
     /// As the Lease says at the version at which it will be written, or not at all.
     fn was_attached(&self, update: &VolumeUpdate, holder: &Holder) -> bool {
         let guard = self.cache.read();
-        guard.view().volume_lease(&update.volume).is_some_and(|lease| {
-            lease.rv == update.rv
-                && lease.held == Held::By(holder.clone())
-                && lease.detach_from.as_ref() == Some(&holder.node_uid)
-        })
+        let lease = guard.view().volume_lease(&update.volume);
+        lease.is_some_and(|lease| lease.rv == update.rv && lease.was_attached_to(holder))
     }
 
     /// The CSI driver of the volume, by quorum read; `None`: it has none.

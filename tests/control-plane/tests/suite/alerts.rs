@@ -179,17 +179,14 @@ fn values(expr: &str, label: &str) -> Vec<String> {
     matchers.flat_map(|value| value.split('|').map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
+fn every_hold() -> Vec<&'static str> {
+    [Hold::OF_PODS, Hold::OF_BUDGETS, Hold::OF_TAINTS, Hold::OF_NODES, Hold::OF_FENCING, Hold::OF_VOLUMES]
+        .concat()
+}
+
 #[test]
 fn only_words_that_the_program_has_are_asked_for() {
-    let holds = [
-        Hold::OF_PODS,
-        Hold::OF_BUDGETS,
-        Hold::OF_TAINTS,
-        Hold::OF_NODES,
-        Hold::OF_FENCING,
-        Hold::OF_VOLUMES,
-    ];
-    let reasons: BTreeSet<_> = holds.concat().into_iter().chain(Refusal::REASONS).collect();
+    let reasons: BTreeSet<_> = every_hold().into_iter().chain(Refusal::REASONS).collect();
     let words = [
         ("reason", reasons),
         ("phase", Phase::ALL.map(Phase::name).into()),
@@ -237,17 +234,10 @@ fn no_hold_that_needs_a_person_is_forgotten() {
         "WaitsForVolume",
         "WouldFence",
     ];
-    let holds = [
-        Hold::OF_PODS,
-        Hold::OF_BUDGETS,
-        Hold::OF_TAINTS,
-        Hold::OF_NODES,
-        Hold::OF_FENCING,
-        Hold::OF_VOLUMES,
-    ]
-    .concat();
-    let forgotten: BTreeSet<_> =
-        holds.into_iter().filter(|reason| !alerted.contains(*reason) && !silent.contains(reason)).collect();
+    let forgotten: BTreeSet<_> = every_hold()
+        .into_iter()
+        .filter(|reason| !alerted.contains(*reason) && !silent.contains(reason))
+        .collect();
     assert_eq!(forgotten, BTreeSet::new(), "neither an alert nor a reason to be silent");
 }
 

@@ -195,6 +195,17 @@ async fn what_is_forced_is_refused(scene: &Scene) {
         .unwrap();
 }
 
+/// w1 is fenced by one level of one device, and no brake holds.
+fn policy(level: &str, device: &str) -> Value {
+    json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "w1" },
+        "spec": { "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } }, "unhealthy": { "silentSeconds": 10 },
+            "when": "Always", "rounds": 1, "recovery": "Hold",
+            "brakes": { "cooldownSeconds": 0, "maxConcurrent": 4, "maxUnhealthyPercent": 60, "maxUnhealthyZonePercent": 100 },
+            "levels": [{ "name": level, "devices": [{ "namespace": "pod-safety", "name": device }], "attempts": 1 }] },
+    })
+}
+
 async fn with_the_proof_it_moves(scene: &Scene) -> Duration {
     let plane = &scene.plane;
     let power = scene.rigs.file("w1.power");
@@ -203,13 +214,7 @@ async fn with_the_proof_it_moves(scene: &Scene) -> Duration {
         "spec": { "driver": "Agent", "agent": "fence_dummy", "parameters": { "status_file": power.to_str().unwrap() },
             "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } } },
     })).await;
-    apply(plane, &json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "w1" },
-        "spec": { "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } }, "unhealthy": { "silentSeconds": 10 },
-            "when": "Always", "rounds": 1, "recovery": "Hold",
-            "brakes": { "cooldownSeconds": 0, "maxConcurrent": 4, "maxUnhealthyPercent": 60, "maxUnhealthyZonePercent": 100 },
-            "levels": [{ "name": "power", "devices": [{ "namespace": "pod-safety", "name": "w1" }], "attempts": 1 }] },
-    })).await;
+    apply(plane, &policy("power", "w1")).await;
     eventually("there is evidence", SOON, async || {
         let (proofs, fences) = (all(plane, "fenceevidences").await, all(plane, "nodefences").await);
         seen(!proofs.is_empty(), format!("{fences:#?}"))

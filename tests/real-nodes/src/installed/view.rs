@@ -2,14 +2,11 @@
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::ListParams;
-use pod_safety_control_plane::{Prometheus, eventually, seen, tool};
+use pod_safety_control_plane::{Output, Prometheus, eventually, seen};
 use serde_json::{Value, json};
 
 use super::image;
@@ -22,18 +19,7 @@ const PORT: u16 = 8080;
 
 pub(super) struct View {
     prometheus: Prometheus,
-    kubectl: PathBuf,
-    kubeconfig: PathBuf,
     plugins: PathBuf,
-}
-
-/// What a command said.
-#[derive(Debug)]
-pub(super) struct Said {
-    pub(super) status: std::process::ExitStatus,
-    pub(super) stdout: String,
-    #[expect(dead_code, reason = "shown when something is not as it should be")]
-    stderr: String,
 }
 
 impl View {
@@ -42,8 +28,7 @@ impl View {
         let prometheus = Prometheus::start(&cluster.plane, &program).await?;
         let plugins = std::env::temp_dir().join("plugins");
         image::plugin(&plugins)?;
-        let kubeconfig = cluster.plane.admin_kubeconfig();
-        let view = Self { prometheus, kubectl: tool("kubectl").await?, kubeconfig, plugins };
+        let view = Self { prometheus, plugins };
         view.discover(cluster).await?;
         view.until("both replicas are read", "sum(up) == 2").await?;
         view.until("one leads", "sum(leader_election_master_status{name=\"pod-safety\"}) == 1").await?;
@@ -53,15 +38,13 @@ impl View {
 
     /// As Prometheus finds pods by their annotation in a cluster.
     async fn discover(&self, cluster: &Cluster) -> Result<()> {
-        let pods = Api::<Pod>::namespaced(cluster.plane.admin(), "pod-safety");
-        let label = ListParams::default().labels("app.kubernetes.io/name=pod-safety,pod-template-hash");
         let target = |pod: &Pod| -> Option<Value> {
             let address = format!("{}:{PORT}", pod.status.as_ref()?.pod_ip.as_ref()?);
             Some(
                 json!({ "targets": [address], "labels": { "namespace": "pod-safety", "pod": pod.metadata.name } }),
             )
         };
-        let targets = pods.list(&label).await?.items.iter().filter_map(target).collect();
+        let targets = super::pods(cluster).await?.iter().filter_map(target).collect();
         Ok(self.prometheus.scrapes(targets)?)
     }
 
@@ -110,17 +93,8 @@ impl View {
     }
 
     /// kubectl as a person has it, with `kubectl pod-safety`.
-    pub(super) async fn kubectl(&self, args: &[&str]) -> Result<Said> {
+    pub(super) async fn kubectl(&self, cluster: &Cluster, args: &[&str]) -> Result<Output> {
         let path = format!("{}:{}", self.plugins.display(), std::env::var("PATH").unwrap_or_default());
-        let output = tokio::process::Command::new(&self.kubectl)
-            .args(args)
-            .env("PATH", path)
-            .env("KUBECONFIG", &self.kubeconfig)
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output()
-            .await?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Said { status: output.status, stdout: text(&output.stdout), stderr: text(&output.stderr) })
+        Ok(cluster.plane.kubectl_by(path.as_ref(), args).await?)
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pod_safety_control_plane::workloads::{Kind, define};
 use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, eventually, observe, seen};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -19,6 +20,12 @@ use super::{
 const OPS: &str = "pod-safety";
 const FAR: &str = "fenceagentsremediations.fence-agents-remediation.medik8s.io";
 const MACHINES: &str = "machines.cluster.x-k8s.io";
+const FAR_VERSION: &str = "fence-agents-remediation.medik8s.io/v1alpha1";
+const KINDS: [Kind; 3] = [
+    Kind::of(FAR_VERSION, "FenceAgentsRemediation", "fenceagentsremediations"),
+    Kind::of(FAR_VERSION, "FenceAgentsRemediationTemplate", "fenceagentsremediationtemplates"),
+    Kind::of("cluster.x-k8s.io/v1beta2", "Machine", "machines"),
+];
 
 struct Scene {
     plane: ControlPlane,
@@ -67,33 +74,11 @@ impl Scene {
     }
 }
 
-fn definition(group: &str, version: &str, kind: &str) -> Value {
-    let plural = format!("{}s", kind.to_lowercase());
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{group}") },
-        "spec": {
-            "group": group, "names": { "kind": kind, "plural": plural }, "scope": "Namespaced",
-            "versions": [{
-                "name": version, "served": true, "storage": true, "subresources": { "status": {} },
-                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
-            }],
-        },
-    })
-}
-
-/// The roles that are shipped unbound, bound; and what the remediator's operator adds to one of them.
-fn bindings() -> [Value; 3] {
-    let binding = |role: &str| {
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": { "name": role },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
-            "subjects": [{ "kind": "ServiceAccount", "name": "pod-safety", "namespace": "pod-safety" }],
-        })
-    };
+/// What the remediator's operator adds to a role that is shipped unbound: nobody aggregates roles here, for that is
+/// kube-controller-manager's.
+fn role() -> Value {
     let group = "fence-agents-remediation.medik8s.io";
-    let role = json!({
+    json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": { "name": "far", "labels": { "rbac.ext-remediation/aggregate-to-ext-remediation": "true" } },
         "rules": [
@@ -101,9 +86,7 @@ fn bindings() -> [Value; 3] {
             { "apiGroups": [group], "resources": ["fenceagentsremediations"],
               "verbs": ["get", "create", "delete", "patch"] },
         ],
-    });
-    // Nobody aggregates roles here: that is kube-controller-manager's.
-    [role, binding("far"), binding("pod-safety-fencing-machines")]
+    })
 }
 
 fn device(name: &str, node: &str, spec: Value) -> Value {
@@ -136,16 +119,12 @@ async fn scene() -> Scene {
     let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
     let plane = ControlPlane::start(options).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let far_group = "fence-agents-remediation.medik8s.io";
-    for (group, version, kind) in [
-        (far_group, "v1alpha1", "FenceAgentsRemediation"),
-        (far_group, "v1alpha1", "FenceAgentsRemediationTemplate"),
-        ("cluster.x-k8s.io", "v1beta2", "Machine"),
-    ] {
-        apply(&plane, &definition(group, version, kind)).await;
+    for kind in KINDS {
+        define(&plane.admin(), kind, "Namespaced", &json!({ "status": {} })).await.unwrap();
     }
-    for object in bindings() {
-        apply(&plane, &object).await;
+    apply(&plane, &role()).await;
+    for role in ["far", "pod-safety-fencing-machines"] {
+        plane.bind_pod_safety(role).await.unwrap();
     }
     let nodes = ["w1", "w2", "w3", "w4"].map(|name| Machine::new(name, || true)).to_vec();
     let mut kubelets = JoinSet::new();

@@ -11,7 +11,7 @@ use super::objects::{NAMESPACE, all, apply, volume, volume_of};
 use super::{FOR_EVER, SOON, Scene, get, lease, scene, until_held};
 
 /// A driver that nobody vouches for.
-pub(super) const OTHER: &str = "other.csi.example.com";
+const OTHER: &str = "other.csi.example.com";
 
 pub(super) async fn pod(scene: &Scene, name: &str, node: &str, volume: &str) {
     apply(&scene.plane, &json!({
@@ -63,7 +63,8 @@ async fn what_an_exclusive_backend_has_detached_is_the_next_nodes_and_nothing_el
     kube_controller_manager_may_detach_by_force(&scene).await;
 }
 
-async fn both_are_held_and_not_attached_elsewhere(scene: &Scene) {
+/// The volumes `data` and `other`, of different drivers, and a pod of w1 with each.
+pub(super) async fn two_of_a_node_that_is_cut_off(scene: &Scene) {
     let plane = &scene.plane;
     volume(plane, "data").await;
     volume_of(plane, "other", OTHER).await;
@@ -72,6 +73,11 @@ async fn both_are_held_and_not_attached_elsewhere(scene: &Scene) {
     until_running(scene, "old").await;
     until_running(scene, "old-other").await;
     scene.hosts[0].cut_off().await;
+}
+
+async fn both_are_held_and_not_attached_elsewhere(scene: &Scene) {
+    let plane = &scene.plane;
+    two_of_a_node_that_is_cut_off(scene).await;
     let held = until_held(plane, "data", "w1", true).await;
     assert_eq!(held["metadata"]["annotations"]["pod-safety.dev/detach-from"], "w1", "{held:#}");
     let held = until_held(plane, "other", "w1", true).await;

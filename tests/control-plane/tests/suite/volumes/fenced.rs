@@ -4,32 +4,25 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use pod_safety_control_plane::workloads::{Kind, define};
 use pod_safety_control_plane::{ControlPlane, eventually, observe, seen};
 use serde_json::{Value, json};
 
-use super::detached::{OTHER, attachments_of, nodes, pod, until_running};
+use super::detached::{attachments_of, nodes, pod, two_of_a_node_that_is_cut_off, until_running};
 use super::hosts::DRIVER;
-use super::objects::{NAMESPACE, all, apply, volume, volume_of};
-use super::{FOR_EVER, SOON, Scene, get, lease, scene, until_held};
+use super::objects::{NAMESPACE, all, apply};
+use super::{FOR_EVER, SOON, Scene, get, lease, policy, scene, until_held};
 
-const GROUP: &str = "csiaddons.openshift.io";
+const VERSION: &str = "csiaddons.openshift.io/v1alpha1";
+/// Of CSI-Addons, with their scopes.
+const KINDS: [(Kind, &str); 3] = [
+    (Kind::of(VERSION, "CSIAddonsNode", "csiaddonsnodes"), "Namespaced"),
+    (Kind::of(VERSION, "NetworkFenceClass", "networkfenceclasses"), "Cluster"),
+    (Kind::of(VERSION, "NetworkFence", "networkfences"), "Cluster"),
+];
 const CLASS: &str = "hollow";
 /// By what the storage knows w1.
 const ADDRESS: &str = "192.0.2.1/32";
-
-fn definition(kind: &str, plural: &str, scope: &str) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{GROUP}") },
-        "spec": {
-            "group": GROUP, "names": { "kind": kind, "plural": plural }, "scope": scope,
-            "versions": [{
-                "name": "v1alpha1", "served": true, "storage": true, "subresources": { "status": {} },
-                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
-            }],
-        },
-    })
-}
 
 async fn says(plane: &ControlPlane, kind: &str, name: &str, status: &Value) {
     let patch = json!({ "status": status }).to_string();
@@ -39,32 +32,12 @@ async fn says(plane: &ControlPlane, kind: &str, name: &str, status: &Value) {
 
 /// What CSI-Addons knows before anything goes wrong; the device, and a policy that has nothing else.
 async fn storage(plane: &ControlPlane) {
-    for (kind, plural, scope) in [
-        ("CSIAddonsNode", "csiaddonsnodes", "Namespaced"),
-        ("NetworkFenceClass", "networkfenceclasses", "Cluster"),
-        ("NetworkFence", "networkfences", "Cluster"),
-    ] {
-        apply(plane, &definition(kind, plural, scope)).await;
-        let crd = format!("crd/{plural}.{GROUP}");
-        plane
-            .kubectl(&["wait", "--for=condition=Established", &crd, "--timeout=20s"])
-            .await
-            .unwrap()
-            .text()
-            .unwrap();
+    for (kind, scope) in KINDS {
+        define(&plane.admin(), kind, scope, &json!({ "status": {} })).await.unwrap();
     }
-    apply(
-        plane,
-        &json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "networkfences" },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "pod-safety-fencing-networkfences" },
-            "subjects": [{ "kind": "ServiceAccount", "name": "pod-safety", "namespace": "pod-safety" }],
-        }),
-    )
-    .await;
-    let version = format!("{GROUP}/v1alpha1");
-    apply(plane, &json!({ "apiVersion": version, "kind": "NetworkFenceClass", "metadata": { "name": CLASS }, "spec": { "provisioner": DRIVER } })).await;
-    apply(plane, &json!({ "apiVersion": version, "kind": "CSIAddonsNode", "metadata": { "namespace": NAMESPACE, "name": "w1" },
+    plane.bind_pod_safety("pod-safety-fencing-networkfences").await.unwrap();
+    apply(plane, &json!({ "apiVersion": VERSION, "kind": "NetworkFenceClass", "metadata": { "name": CLASS }, "spec": { "provisioner": DRIVER } })).await;
+    apply(plane, &json!({ "apiVersion": VERSION, "kind": "CSIAddonsNode", "metadata": { "namespace": NAMESPACE, "name": "w1" },
         "spec": { "driver": { "name": DRIVER, "nodeID": "w1" } } })).await;
     let clients = json!({ "networkFenceClientStatus": [{ "networkFenceClassName": CLASS, "ClientDetails": [{ "id": "w1", "cidrs": [ADDRESS] }] }] });
     says(plane, "csiaddonsnode", "w1", &clients).await;
@@ -73,13 +46,7 @@ async fn storage(plane: &ControlPlane) {
         "spec": { "driver": "NetworkFence", "networkFence": { "className": CLASS }, "monitorSeconds": 1,
             "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } } },
     })).await;
-    apply(plane, &json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "w1" },
-        "spec": { "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } }, "unhealthy": { "silentSeconds": 10 },
-            "when": "Always", "rounds": 1, "recovery": "Hold",
-            "brakes": { "cooldownSeconds": 0, "maxConcurrent": 4, "maxUnhealthyPercent": 60, "maxUnhealthyZonePercent": 100 },
-            "levels": [{ "name": "storage", "devices": [{ "namespace": "pod-safety", "name": "storage" }], "attempts": 1 }] },
-    })).await;
+    apply(plane, &policy("storage", "storage")).await;
     eventually("the addresses of w1 are recorded", SOON, async || {
         let device = get(plane, &["fencedevice", "-n", "pod-safety", "storage"]).await.unwrap();
         seen(device["status"].to_string().contains(ADDRESS), device["status"].to_string())
@@ -139,13 +106,7 @@ async fn whose_storage_is_fenced_alone_loses_its_volumes_and_no_pod() {
 
 async fn nothing_is_detached_before_it_is_in_force(scene: &Scene) {
     let plane = &scene.plane;
-    volume(plane, "data").await;
-    volume_of(plane, "other", OTHER).await;
-    pod(scene, "old", "w1", "data").await;
-    pod(scene, "old-other", "w1", "other").await;
-    until_running(scene, "old").await;
-    until_running(scene, "old-other").await;
-    scene.hosts[0].cut_off().await;
+    two_of_a_node_that_is_cut_off(scene).await;
     until_held(plane, "data", "w1", true).await;
     until_held(plane, "other", "w1", true).await;
     let delete = |name: &'static str| ["delete", "pod", "-n", NAMESPACE, name, "--wait=false"];
