@@ -45,9 +45,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 
-use beside::{Part, say};
+use beside::{Part, World, say};
 use cluster::{Cluster, Way};
 use fault::Fault;
+use needs::Verdict;
 use objects::IDENTITIES;
 use play::Finding;
 use scenario::{Outcome, Scenario};
@@ -106,15 +107,20 @@ fn main() -> Result<ExitCode> {
     if std::env::var_os(INSIDE).is_some() {
         return runtime.block_on(inside(&args));
     }
-    let missing = needs::missing();
+    let verdict = needs::verdict()?;
     if args.needs {
-        write!(std::io::stdout(), "{}", missing.unwrap_or_default())?;
+        if let Verdict::Lacks(lacks) = verdict {
+            lacks.iter().try_for_each(|lack| writeln!(std::io::stdout(), "{lack}"))?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(missing) = missing {
-        say(&format!("NOT RUN: needs {missing}"));
-        return Ok(ExitCode::FAILURE);
-    }
+    let cgroups = match verdict {
+        Verdict::CanRun(cgroups) => cgroups,
+        Verdict::Lacks(lacks) => {
+            lacks.iter().for_each(|lack| say(&format!("this machine cannot run them: it needs {lack}")));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
     // What has to be built or fetched needs the network, which the world has not.
     runtime.block_on(async {
         pod_safety_control_plane::tool("etcd").await?;
@@ -126,13 +132,13 @@ fn main() -> Result<ExitCode> {
     }
     let tools = Command::new(machine::scripts().join("tools.sh")).stderr(Stdio::inherit()).output()?;
     ensure!(tools.status.success(), "tools.sh failed ({})", tools.status);
-    let tools = PathBuf::from(String::from_utf8(tools.stdout)?.trim());
+    let world = World { tools: PathBuf::from(String::from_utf8(tools.stdout)?.trim()), cgroups };
     if args.planted || args.shell || args.helm || args.hollow {
-        return Err(beside::world(&tools)?.exec()).context("entering the world");
+        return Err(world.command()?.exec()).context("entering the world");
     }
     let start = Instant::now();
     let ways: Vec<_> = Way::ALL.into_iter().filter(|way| args.plays(*way)).collect();
-    let Part { report, wrong } = beside::play(&ways, &tools)?;
+    let Part { report, wrong } = beside::play(&ways, &world)?;
     std::io::stdout().write_all(report.markdown().as_bytes())?;
     if let Some(path) = &args.table {
         std::fs::write(path, report.page()).with_context(|| format!("writing {}", path.display()))?;
