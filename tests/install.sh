@@ -50,7 +50,7 @@ if [ "${#missing[@]}" != 0 ]; then
     say "installing ${missing[*]}"
     if [[ " ${missing[*]} " == *" chromium "* ]]; then
         update_packages
-        known_packages chromium | grep -q . ||
+        [ -n "$(known_packages chromium)" ] ||
             die "there is no browser, and this machine's lists have none: put chromium or google-chrome (https://www.google.com/chrome) into PATH"
     fi
     install_packages "${missing[@]}"

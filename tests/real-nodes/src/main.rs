@@ -47,10 +47,9 @@ use clap::Parser;
 
 use beside::{Part, World, say};
 use cluster::{Cluster, Way};
-use fault::Fault;
 use needs::Verdict;
 use objects::IDENTITIES;
-use play::Finding;
+use play::{Finding, Incident};
 use scenario::{Outcome, Scenario};
 use storm::Chance;
 
@@ -246,8 +245,10 @@ impl Args {
 async fn one(cluster: &mut Cluster, scenario: &'static Scenario, part: &mut Part) -> Result<()> {
     let way = cluster.way;
     let name = format!("{}: {}", way.name(), scenario.name);
-    let Some(finding) = played(cluster, &name, scenario.identity, scenario.faults, scenario.lasts()).await?
-    else {
+    let promised = scenario.outcomes[way as usize];
+    let Scenario { identity, faults, .. } = *scenario;
+    let incident = Incident { identity, faults, lasts: scenario.lasts(), promised };
+    let Some(finding) = played(cluster, &name, incident).await? else {
         part.wrong.push(format!("{name}: it could not be played to its end"));
         return Ok(());
     };
@@ -258,7 +259,6 @@ async fn one(cluster: &mut Cluster, scenario: &'static Scenario, part: &mut Part
     for word in &finding.said {
         say(&format!("    {word}"));
     }
-    let promised = scenario.outcomes[way as usize];
     if !promised.contains(&finding.outcome) {
         let words = promised.iter().map(|one| one.word()).collect::<Vec<_>>().join(" or ");
         part.wrong.push(format!("{name}: {}, not {words}", finding.outcome.word()));
@@ -268,14 +268,8 @@ async fn one(cluster: &mut Cluster, scenario: &'static Scenario, part: &mut Part
 }
 
 /// `None`: it could not be played to its end, which is said; the next one finds a cluster that began anew.
-async fn played(
-    cluster: &mut Cluster,
-    name: &str,
-    identity: &str,
-    faults: &[(u64, Fault)],
-    lasts: Duration,
-) -> Result<Option<Finding>> {
-    match play::play(cluster, identity, faults, lasts).await {
+async fn played(cluster: &mut Cluster, name: &str, incident: Incident<'_>) -> Result<Option<Finding>> {
+    match play::play(cluster, incident).await {
         Ok(finding) => Ok(Some(finding)),
         Err(error) => {
             say(&format!("{name}: {error:#}"));
@@ -296,7 +290,8 @@ async fn storm(cluster: &mut Cluster, seed: u64, rounds: usize, part: &mut Part)
         let faults = storm::draw(&mut chance);
         let name = format!("seed {seed}, round {round}: {identity}: {faults:?}");
         let lasts = Duration::from_secs(storm::LASTS);
-        let Some(finding) = played(cluster, &name, identity, &faults, lasts).await? else {
+        let incident = Incident { identity, faults: &faults, lasts, promised: &Outcome::ALL };
+        let Some(finding) = played(cluster, &name, incident).await? else {
             wrong.push(format!("{name}: it could not be played to its end"));
             continue;
         };
