@@ -50,7 +50,7 @@ on() {
 
 # The one child of unshare. What is not unshare yet may have others.
 first_of() { # process
-    [ "$(cat "/proc/$1/comm")" = unshare ] && pid=$(pgrep -P "$1") && [ -n "$pid" ]
+    [ "$(cat "/proc/$1/comm" 2>/dev/null)" = unshare ] && pid=$(pgrep -P "$1") && [ -n "$pid" ]
 }
 
 off() {
