@@ -4,34 +4,16 @@
 # control plane, files. Only cgroups would stay, so somebody waits for that end outside, and removes them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/state.sh"
+source "$here/cgroups.sh"
 
 cgroup=pod-safety-nodes-$$
 export REAL_NODES_CGROUP=$cgroup REAL_NODES_TOOLS=$1
 shift
 
-sweep() {
-    local folder tries
-    for tries in {1..100}; do
-        for folder in /sys/fs/cgroup/*/"$cgroup"; do
-            [ ! -d "$folder" ] || find "$folder" -depth -type d -exec rmdir {} + 2>/dev/null || true
-        done
-        ! compgen -G "/sys/fs/cgroup/*/$cgroup" >/dev/null || { sleep 0.1; continue; }
-        return
-    done
-    say "real nodes: these cgroups could not be removed: $(echo /sys/fs/cgroup/*/"$cgroup")"
-}
-export -f sweep say
-export cgroup
-
 # Every process of the world holds the other end of this pipe; it ends when none is left.
-exec {world}> >(trap '' INT TERM HUP; exec setsid bash -c 'cat >/dev/null; sweep' 1>&2)
+exec {world}> >(trap '' INT TERM HUP; exec setsid bash -c 'cat >/dev/null; source "$0"; remove_cgroup "$1"' "$here/cgroups.sh" "$cgroup" 1>&2)
 
-for hierarchy in $hierarchies; do
-    mkdir -p "/sys/fs/cgroup/$hierarchy/$cgroup"
-done
-for what in cpus mems; do
-    cat "/sys/fs/cgroup/cpuset/cpuset.$what" >"/sys/fs/cgroup/cpuset/$cgroup/cpuset.$what"
-done
+make_world "$cgroup"
 
 prepare='
 mount -t tmpfs -o size=4g,mode=755 tmpfs /run
