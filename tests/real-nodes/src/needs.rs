@@ -76,6 +76,7 @@ struct Found {
     processor: &'static str,
     mounted: Mounted,
     programs_missing: Vec<(&'static str, &'static str)>,
+    machine_id: bool,
     tap: bool,
     cgroup: Tried,
     namespaces: Tried,
@@ -105,13 +106,26 @@ fn judge(found: &Found) -> Result<Verdict> {
     for (program, package) in &found.programs_missing {
         lacks.push(format!("the program {program}: apt-get install {package}"));
     }
-    let cgroups = match &found.mounted {
+    let cgroups = which(&found.mounted, &mut lacks);
+    if !found.machine_id {
+        lacks.push("the file /etc/machine-id: touch /etc/machine-id".to_owned());
+    }
+    if !found.tap {
+        lacks.push("TAP devices at /dev/net/tun: modprobe tun (package kmod), or start the container with --device /dev/net/tun".to_owned());
+    }
+    refusals(found, &mut lacks)?;
+    Ok(if lacks.is_empty() { Verdict::CanRun(cgroups) } else { Verdict::Lacks(lacks) })
+}
+
+/// The version that there is, or that there should be.
+fn which(mounted: &Mounted, lacks: &mut Vec<String>) -> Cgroups {
+    match mounted {
         Mounted::V2 { controllers } => {
             let missing = CONTROLLERS.into_iter().filter(|one| !controllers.iter().any(|has| has == one));
             let missing: Vec<_> = missing.collect();
             if !missing.is_empty() {
                 lacks.push(format!(
-                    "the controllers {} of cgroup v2, in {TOP}/cgroup.controllers: the kernel, or whoever started this container, keeps them back",
+                    "the controllers {} of cgroup v2, in {TOP}/cgroup.controllers: the kernel, or the runtime of this container, keeps them back",
                     missing.join(", ")
                 ));
             }
@@ -130,10 +144,11 @@ fn judge(found: &Found) -> Result<Verdict> {
             lacks.push(format!("cgroups: mount -t cgroup2 cgroup2 {TOP}"));
             Cgroups::V2
         }
-    };
-    if !found.tap {
-        lacks.push("TAP devices at /dev/net/tun: modprobe tun (package kmod), or start the container with --device /dev/net/tun".to_owned());
     }
+}
+
+/// What was tried, and is not to be had; an error if it failed otherwise.
+fn refusals(found: &Found, lacks: &mut Vec<String>) -> Result<()> {
     let tries = [
         (
             &found.cgroup,
@@ -158,7 +173,7 @@ fn judge(found: &Found) -> Result<Verdict> {
             Tried::Broken(how) => bail!("{what} failed, and not for want of a right: {how}"),
         }
     }
-    Ok(if lacks.is_empty() { Verdict::CanRun(cgroups) } else { Verdict::Lacks(lacks) })
+    Ok(())
 }
 
 fn look() -> Found {
@@ -174,6 +189,7 @@ fn look() -> Found {
         cgroup: if can_try { try_cgroup(&mounted) } else { Tried::Not },
         mounted,
         programs_missing,
+        machine_id: Path::new("/etc/machine-id").exists(),
         tap: Path::new("/dev/net/tun").exists(),
         namespaces: tried("ip link set lo up"),
         devices: tried("ip link add switch type bridge && ip link add one type veth peer name other"),
@@ -257,6 +273,7 @@ mod tests {
             processor: "x86_64",
             mounted: Mounted::V2 { controllers },
             programs_missing: Vec::new(),
+            machine_id: true,
             tap: true,
             cgroup: Tried::Works,
             namespaces: Tried::Works,
@@ -296,6 +313,7 @@ mod tests {
                 Found { programs_missing: vec![("ss", "iproute2")], ..able() },
                 "the program ss: apt-get install iproute2",
             ),
+            (Found { machine_id: false, ..able() }, "the file /etc/machine-id: touch"),
             (Found { tap: false, ..able() }, "TAP devices at /dev/net/tun: modprobe tun"),
             (Found { cgroup: Tried::Refused, ..able() }, "the right to make cgroups"),
             (Found { namespaces: Tried::Refused, ..able() }, "the right to make namespaces"),

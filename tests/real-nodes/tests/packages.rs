@@ -100,20 +100,20 @@ impl Machine {
         };
         machine.answers("apt-cache", APT_CACHE)?;
         machine.answers("uname", "#!/bin/bash\necho x86_64\n")?;
-        Ok(machine.has("bash env awk cut dirname grep sort tr head cat mktemp rm mkdir cmp install sha256sum"))
+        machine.has("bash env awk cut dirname grep sort tr head cat mktemp rm mkdir cmp install sha256sum")
     }
 
     /// Programs of this machine, if it has them: what it lacks is found when it is asked for.
-    fn has(self, programs: &str) -> Self {
+    fn has(self, programs: &str) -> Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         for program in programs.split(' ') {
             let found =
                 std::env::split_paths(&path).map(|folder| folder.join(program)).find(|one| one.is_file());
             if let Some(found) = found {
-                symlink(found, self.programs.path().join(program)).unwrap();
+                symlink(found, self.programs.path().join(program))?;
             }
         }
-        self
+        Ok(self)
     }
 
     fn answers(&self, program: &str, script: &str) -> Result<()> {
@@ -179,7 +179,7 @@ fn a_package_that_no_list_has_is_named() -> Result<()> {
 
 #[test]
 fn without_root_and_sudo_all_that_is_missing_is_said_before_anything_begins() -> Result<()> {
-    let machine = Machine::new("", "")?.has("git make gcc tar chroot xargs");
+    let machine = Machine::new("", "")?.has("git make gcc tar chroot xargs")?;
     machine.answers("id", "#!/bin/bash\necho 1000\n")?;
     machine.answers("apt-get", "#!/bin/bash\necho apt-get was called >&2\n")?;
     let said = machine.refusal()?;
