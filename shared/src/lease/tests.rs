@@ -1,5 +1,6 @@
 //! Leadership by client-go's rules, against a Lease in memory.
 
+mod limits;
 mod rivals;
 mod rules;
 

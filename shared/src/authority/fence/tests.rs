@@ -7,6 +7,8 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+mod limits;
+mod mark;
 mod objects;
 
 use super::*;

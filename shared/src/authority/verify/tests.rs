@@ -1,9 +1,12 @@
 //! The judge, against a scripted API server.
 
 mod asserted;
+mod devices;
 mod fenced;
 mod gone;
+mod limits;
 mod pods;
+mod sidecars;
 
 use std::time::Duration;
 

@@ -2,6 +2,7 @@
 
 mod deletions;
 mod fences;
+mod limits;
 mod nodes;
 mod storage;
 mod updates;

@@ -2,6 +2,8 @@
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "what several tests share may fail as loudly as they do")]
 
+mod recorded;
+
 use kube::Client;
 use kube::client::Body;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
