@@ -8,7 +8,7 @@ use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::staged::{application, budget, node, not_ready, owned, pod, with};
+use crate::staged::{application, budget, failed, node, not_ready, pod, replica};
 
 /// A world, and the same objects as a scheduler sees them.
 struct Scene {
@@ -35,9 +35,8 @@ impl Scene {
         self.needs.insert(uid, Needs::of(serde_json::from_value(object.clone()).unwrap()));
     }
 
-    /// A pod of a StatefulSet.
     fn replica(&mut self, app: &str, name: &str) {
-        self.pod(&owned(pod(app, name), "apps/v1", "StatefulSet", app));
+        self.pod(&replica(app, name));
     }
 
     fn application(&mut self, app: &str, replicas: i32, spec: &Value, status: [i64; 5]) {
@@ -75,19 +74,15 @@ fn index(plan: &Plan, name: &str) -> usize {
 #[test]
 fn what_stays_and_what_needs_consent_is_told_apart() {
     let mut scene = scene();
-    scene.pod(&owned(pod("a", "daemon"), "apps/v1", "DaemonSet", "agent"));
-    scene.pod(&with(
-        pod("a", "static"),
-        "/metadata/annotations",
-        json!({ "kubernetes.io/config.mirror": "x" }),
-    ));
-    scene.pod(&with(pod("a", "ending"), "/metadata/deletionTimestamp", json!("2026-01-01T01:00:00Z")));
+    scene.pod(&pod("a", "daemon").owned("apps/v1", "DaemonSet", "agent"));
+    scene.pod(&pod("a", "static").mirror());
+    scene.pod(&pod("a", "ending").terminating());
     scene.pod(&pod("a", "naked"));
-    let done = with(pod("a", "done"), "/status", json!({ "phase": "Succeeded" }));
-    scene.pod(&owned(done, "batch/v1", "Job", "job"));
-    scene.pod(&with(pod("a", "lies"), "/status/phase", json!("Failed")));
-    let scratch = owned(pod("a", "scratch"), "apps/v1", "StatefulSet", "s");
-    scene.pod(&with(scratch, "/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
+    let done = pod("a", "done").set("/status", json!({ "phase": "Succeeded" }));
+    scene.pod(&done.owned("batch/v1", "Job", "job"));
+    scene.pod(&pod("a", "lies").phase("Failed"));
+    let scratch = pod("a", "scratch").owned("apps/v1", "StatefulSet", "s");
+    scene.pod(&scratch.set("/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
     scene.replica("a", "plain-0");
     let plan = scene.plan();
     assert_eq!(
@@ -111,8 +106,8 @@ fn what_stays_and_what_needs_consent_is_told_apart() {
 fn consent_lets_go_and_says_what_is_lost() {
     let mut scene = scene();
     scene.pod(&pod("a", "naked"));
-    let scratch = owned(pod("a", "scratch"), "apps/v1", "StatefulSet", "s");
-    scene.pod(&with(scratch, "/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
+    let scratch = pod("a", "scratch").owned("apps/v1", "StatefulSet", "s");
+    scene.pod(&scratch.set("/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
     scene.replica("a", "stays-0");
     let skip = [("ns".to_owned(), "stays-0".to_owned())].into();
     let plan = scene.plan_with(&Consent { skip, delete_emptydir_data: true, evict_unmanaged: true });
@@ -180,7 +175,7 @@ fn budgets_that_overlap_or_are_not_calculated_block_or_wait() {
 fn what_is_not_ready_goes_beside_the_budget() {
     let mut scene = scene();
     scene.application("db", 2, &json!({ "maxUnavailable": 1 }), [2, 1, 1, 2, 0]);
-    scene.pod(&not_ready(owned(pod("db", "db-1"), "apps/v1", "StatefulSet", "db")));
+    scene.pod(&not_ready(replica("db", "db-1")));
     assert_eq!(
         lines(&scene.plan()),
         [
@@ -241,18 +236,18 @@ fn what_cannot_be_read_stops_a_drain() {
 fn pods_go_where_there_is_room_for_them() {
     let mut scene = scene();
     scene.node(&node("big"));
-    scene.node(&with(node("cordoned"), "/spec/unschedulable", json!(true)));
-    scene.node(&with(node("tainted"), "/spec/taints", json!([{ "key": "gpu", "effect": "NoSchedule" }])));
-    scene.node(&with(node("silent"), "/status/conditions", json!([])));
+    scene.node(&node("cordoned").set("/spec/unschedulable", json!(true)));
+    scene.node(&node("tainted").set("/spec/taints", json!([{ "key": "gpu", "effect": "NoSchedule" }])));
+    scene.node(&node("silent").set("/status/conditions", json!([])));
     let asks = |name: &str, cpu: &str| {
         let requests = json!([{ "name": "main", "resources": { "requests": { "cpu": cpu } } }]);
-        with(owned(pod("a", name), "apps/v1", "StatefulSet", "a"), "/spec/containers", requests)
+        replica("a", name).set("/spec/containers", requests)
     };
     scene.pod(&asks("a-0", "3"));
     scene.pod(&asks("a-1", "2500m"));
     let bears = json!([{ "key": "gpu", "operator": "Exists" }]);
-    scene.pod(&with(with(asks("b-0", "4"), "/spec/tolerations", bears), "/spec/affinity", json!({})));
-    scene.pod(&with(asks("c-0", "0"), "/spec/nodeSelector", json!({ "disk": "ssd" })));
+    scene.pod(&asks("b-0", "4").set("/spec/tolerations", bears).set("/spec/affinity", json!({})));
+    scene.pod(&asks("c-0", "0").set("/spec/nodeSelector", json!({ "disk": "ssd" })));
     let places: Vec<_> = scene.plan().rows.into_iter().map(|row| row.place.unwrap()).collect();
     let on = |name: &str, unseen| Place::Node { name: name.to_owned(), unseen };
     let nowhere = |why: &str| Place::Nowhere(why.to_owned());
@@ -270,9 +265,9 @@ fn pods_go_where_there_is_room_for_them() {
 #[test]
 fn init_containers_and_sidecars_count_as_the_scheduler_counts_them() {
     let mut scene = scene();
-    scene.node(&with(node("small"), "/status/allocatable/cpu", json!("3")));
+    scene.node(&node("small").set("/status/allocatable/cpu", json!("3")));
     let asks = |cpu: &str| json!({ "requests": { "cpu": cpu } });
-    let mut object = owned(pod("a", "a-0"), "apps/v1", "StatefulSet", "a");
+    let mut object = replica("a", "a-0");
     object["spec"]["containers"] = json!([{ "name": "main", "resources": asks("1") }]);
     object["spec"]["initContainers"] = json!([
         { "name": "side", "restartPolicy": "Always", "resources": asks("1") }, { "name": "first", "resources": asks("2") }]);
@@ -287,7 +282,7 @@ fn init_containers_and_sidecars_count_as_the_scheduler_counts_them() {
 #[test]
 fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without() {
     let mut scene = scene();
-    scene.pod(&owned(pod("f", "f-0"), "example.com/v1", "Fleet", "f"));
+    scene.pod(&pod("f", "f-0").owned("example.com/v1", "Fleet", "f"));
     let one = budget("b", "f", &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
     scene.world.apply(Kind::Budgets, &one, at(0));
     scene.world.scale("uid-f-0", Ok(Scale::Replicas(1)), at(60));
@@ -307,11 +302,7 @@ fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without() {
 fn bug_a_new_budget_that_failed_to_sync_was_waited_for() {
     let mut scene = scene();
     scene.application("db", 1, &json!({ "maxUnavailable": 1 }), [2, 0, 0, 0, 0]);
-    let failed = with(
-        budget("pdb-db", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]),
-        "/status/conditions",
-        json!([{ "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale" }]),
-    );
+    let failed = failed(budget("pdb-db", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]));
     scene.world.apply(Kind::Budgets, &failed, at(1));
     let mut plan = scene.plan();
     let said = ["Blocked db-0: pdb pdb-db failed to sync: no scale"];

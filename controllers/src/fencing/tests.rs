@@ -28,7 +28,6 @@ fn config() -> Config {
     Config { mode: Mode::Guard, our_node: None, guards_volumes: false }
 }
 
-/// The step that a decision takes.
 fn step(decision: &Decision) -> Option<&Step> {
     let mut steps = decision.intents.iter().filter_map(|intent| match intent {
         Intent::Fence(fencing) => Some(&fencing.step),
@@ -49,7 +48,6 @@ fn replies(decision: &Decision) -> Vec<&Reply> {
     wishes.collect()
 }
 
-/// The status that a step leaves.
 fn status(step: &Step) -> Option<&NodeFenceStatus> {
     step.target().map(|target| &*target.status)
 }

@@ -63,7 +63,6 @@ fn unreadable(id: Option<&str>, name: Option<&str>) -> Undecodable {
     Undecodable { uid: id.map(uid), name: name.map(str::to_owned), why: "it is broken".to_owned() }
 }
 
-/// One list of a kind.
 fn list<T: Object>(cache: &Cache, objects: &[Obj], now: Mono) {
     cache.begin_list::<T>();
     for object in objects {
