@@ -3,12 +3,14 @@
 mod detect;
 mod drivers;
 mod gates;
+mod limits;
 mod progress;
 mod properties;
 mod recover;
 mod remediate;
 mod stage;
 mod storm;
+mod supplies;
 mod taint;
 mod wiring;
 

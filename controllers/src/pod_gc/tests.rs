@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use super::{Config, Key, decide};
 
+mod containers;
 mod fenced;
+mod limits;
 mod properties;
 mod terminated;
 

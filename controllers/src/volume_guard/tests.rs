@@ -3,6 +3,7 @@
 mod detached;
 mod gate;
 mod holders;
+mod limits;
 mod stage;
 mod storage;
 mod users;
