@@ -2,6 +2,7 @@
 
 mod detect;
 mod drivers;
+mod edges;
 mod gates;
 mod limits;
 mod progress;

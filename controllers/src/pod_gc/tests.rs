@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{Config, Key, decide};
 
 mod containers;
+mod edges;
 mod fenced;
 mod limits;
 mod properties;

@@ -1,6 +1,7 @@
 //! Tables of sentences: what is decided about a volume, and about a pod behind the gate.
 
 mod detached;
+mod edges;
 mod gate;
 mod holders;
 mod limits;

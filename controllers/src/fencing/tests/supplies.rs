@@ -106,7 +106,7 @@ fn recovery_switches_both_on_and_waits_as_long_as_the_slower_one_may_take() {
     assert_eq!(stage.act("n"), ["on 2 by left+right"]);
     assert_eq!(stage.only().1.attempts[1].within_seconds, 90);
     stage.seen("Off");
-    stage.wait(5);
+    stage.wait(10);
     assert_eq!(stage.act("n"), ["on 3 by left+right"], "one of them did not come on: both are told again");
 }
 
