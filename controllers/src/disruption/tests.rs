@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod limits;
+
 const CONFIG: Config = Config { stale_pod_timeout: Duration::from_secs(120) };
 
 /// A ready pod `ns/NAME` of the application `db`, with the UID `uid-NAME`.

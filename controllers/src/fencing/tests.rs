@@ -2,13 +2,16 @@
 
 mod detect;
 mod drivers;
+mod edges;
 mod gates;
+mod limits;
 mod progress;
 mod properties;
 mod recover;
 mod remediate;
 mod stage;
 mod storm;
+mod supplies;
 mod taint;
 mod wiring;
 

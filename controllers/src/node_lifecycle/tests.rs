@@ -2,6 +2,7 @@
 
 mod conditions;
 mod giving_up;
+mod limits;
 mod pods;
 mod properties;
 mod silence;

@@ -13,7 +13,10 @@ use serde_json::json;
 
 use super::{Config, Key, decide};
 
+mod containers;
+mod edges;
 mod fenced;
+mod limits;
 mod properties;
 mod terminated;
 
