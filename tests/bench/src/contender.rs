@@ -23,9 +23,6 @@ const SYNCED_WITHIN: Duration = Duration::from_secs(600);
 /// Fine against the seconds that are measured, coarse against the work of looking.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// How long a stop may take.
-const STOP_WITHIN: Duration = Duration::from_secs(30);
-
 /// Who is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -167,7 +164,7 @@ impl Starter {
     /// Ends a contender as a rollout would: its lease is given back.
     pub(crate) async fn stop(&mut self, mut running: Running) -> Result<(), Error> {
         let program = running.process.program();
-        program.terminate(STOP_WITHIN).await?;
+        program.terminate().await?;
         if let Process::Kcm(component) = &running.process {
             self.kcm_log = component.log_text().len();
         }

@@ -13,13 +13,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, eventually, observe};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, observe, until};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{NAMESPACE, SOON, apply};
+use super::{NAMESPACE, apply};
 
 const ROUNDS: usize = 20;
 /// So many machines are never lost.
@@ -230,7 +230,7 @@ impl Replicas {
     }
 
     async fn kill_the_leader(&mut self, machine: &str, step: &str) {
-        let index = eventually("somebody leads", SOON, async || self.leader().await.ok_or("nobody does"));
+        let index = until("somebody leads", async || self.leader().await.ok_or("nobody does"));
         let index = index.await.unwrap();
         self.all[index].kill_9().unwrap();
         let name = format!("pod-safety-{}", REPLICAS + self.kills.len());

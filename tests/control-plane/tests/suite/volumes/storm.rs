@@ -16,10 +16,9 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, 
 use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, eventually, observe, seen};
+use pod_safety_control_plane::{ControlPlane, MISSED_SOON, Options, PodSafety, observe, seen, until};
 use serde_json::json;
 
-use super::SOON;
 use super::hosts::{DRIVER, unique};
 
 const VOLUMES: usize = 500;
@@ -192,12 +191,7 @@ struct Pair {
 impl Pair {
     async fn another(&mut self) {
         let name = format!("pod-safety-{}", self.kills + self.ours.len());
-        let args = [
-            "--controllers=volume-guard",
-            "--leader-elect-lease-duration=3s",
-            "--leader-elect-renew-deadline=2s",
-            "--leader-elect-retry-period=500ms",
-        ];
+        let args = ["--controllers=volume-guard"].into_iter().chain(MISSED_SOON);
         self.ours.push(self.plane.pod_safety(&name, &self.kubeconfig, args).await.unwrap());
     }
 
@@ -278,7 +272,7 @@ async fn reboot(api: &Client, truth: &Mutex<Truth>, node: &str) {
 async fn settle(api: &Client, truth: &Mutex<Truth>) {
     let all = Api::<Node>::all(api.clone()).list(&ListParams::default()).await.unwrap().items;
     join_all(all.iter().map(|one| say(api, truth, one.metadata.name.as_deref().unwrap(), "True"))).await;
-    eventually("each volume belongs to the node of its pod", SOON, async || {
+    until("each volume belongs to the node of its pod", async || {
         let pods = Api::<Pod>::namespaced(api.clone(), SPACE)
             .list(&ListParams::default())
             .await

@@ -1,7 +1,7 @@
 //! Pods that somebody replaces and a kubelet runs, and a witness who counts them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -118,6 +118,8 @@ pub(crate) struct Witness<'a> {
     pods: RefCell<BTreeMap<String, bool>>,
     /// For each pod that stopped being healthy, how many others were then.
     lost: RefCell<BTreeMap<String, usize>>,
+    /// Who was asked to end, or is gone.
+    ends: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Witness<'a> {
@@ -127,7 +129,7 @@ impl<'a> Witness<'a> {
         let list = pods.list(&ListParams::default()).await.unwrap();
         let known = list.items.iter().map(|pod| (pod.metadata.name.clone().unwrap(), healthy(pod))).collect();
         let version = list.metadata.resource_version.unwrap();
-        Self { crowd, version, pods: RefCell::new(known), lost: RefCell::default() }
+        Self { crowd, version, pods: RefCell::new(known), lost: RefCell::default(), ends: RefCell::default() }
     }
 
     /// Watches for ever.
@@ -137,7 +139,10 @@ impl<'a> Witness<'a> {
         while let Some(event) = events.next().await {
             match event.unwrap() {
                 WatchEvent::Added(pod) | WatchEvent::Modified(pod) => self.see(&pod, healthy(&pod)),
-                WatchEvent::Deleted(pod) => self.see(&pod, false),
+                WatchEvent::Deleted(pod) => {
+                    self.ends.borrow_mut().extend(pod.metadata.name.clone());
+                    self.see(&pod, false);
+                }
                 other => assert!(matches!(other, WatchEvent::Bookmark(_)), "{other:?}"),
             }
         }
@@ -146,6 +151,9 @@ impl<'a> Witness<'a> {
 
     fn see(&self, pod: &Pod, is_healthy: bool) {
         let name = pod.metadata.name.clone().unwrap();
+        if pod.metadata.deletion_timestamp.is_some() {
+            self.ends.borrow_mut().insert(name.clone());
+        }
         let was = self.pods.borrow_mut().insert(name.clone(), is_healthy);
         if was == Some(true) && !is_healthy {
             let left = self.pods.borrow().values().filter(|healthy| **healthy).count();
@@ -157,6 +165,11 @@ impl<'a> Witness<'a> {
     pub(crate) fn lowest<'n>(&self, pods: impl IntoIterator<Item = &'n String>) -> Option<usize> {
         let lost = self.lost.borrow();
         pods.into_iter().filter_map(|name| lost.get(name).copied()).min()
+    }
+
+    /// Whether it has heard that this one ends.
+    pub(crate) fn heard_of(&self, name: &str) -> bool {
+        self.ends.borrow().contains(name)
     }
 
     /// How many were lost so far.
