@@ -76,11 +76,9 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     loop {
-        // A server that is away is asked again; what was missed comes then.
-        let Ok(stream) = api.watch(&WatchParams::default(), &from).await else {
-            tokio::time::sleep(crate::eventually::PAUSE).await;
-            continue;
-        };
+        // A server that is away, or ends the watch, is asked again; what was missed comes then.
+        tokio::time::sleep(crate::eventually::PAUSE).await;
+        let Ok(stream) = api.watch(&WatchParams::default(), &from).await else { continue };
         let mut stream = pin!(stream);
         while let Ok(Some(event)) = stream.try_next().await {
             let (object, gone) = match event {

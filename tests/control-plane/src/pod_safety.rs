@@ -1,6 +1,7 @@
 //! The program under test: the shipped binary, as a process, under its own service account.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::net::Ipv4Addr;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
@@ -193,16 +194,33 @@ pub async fn manifests() -> Result<String, Error> {
 /// The shipped binary, built first if it is out of date, by the profile of the test or program that asks.
 pub async fn binary() -> Result<PathBuf, Error> {
     static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let built = tokio::task::spawn_blocking(|| BINARY.get_or_init(build).clone()).await;
+    let built = tokio::task::spawn_blocking(|| BINARY.get_or_init(built).clone()).await;
     built.map_err(|error| Error::Tools(error.to_string()))?.map_err(Error::Tools)
 }
 
-fn build() -> Result<PathBuf, String> {
+/// cargo-nextest gives each test a process of its own, and all of one run the same of these: one of them builds.
+const RUN: &str = "NEXTEST_RUN_ID";
+
+fn built() -> Result<PathBuf, String> {
     let ours = std::env::current_exe().map_err(|error| error.to_string())?;
     // target/<profile>/deps/<test>, target/<profile>/examples/<example>, or target/<profile>/<program>
     let apart = |folder: &&Path| !folder.ends_with("deps") && !folder.ends_with("examples");
     let profile =
         ours.ancestors().skip(1).find(apart).ok_or("this program does not lie in a target folder")?;
+    let Ok(run) = std::env::var(RUN) else { return build(profile) };
+    let note = profile.join("pod-safety.built-in-run");
+    let failed = |error: std::io::Error| format!("{}: {error}", note.display());
+    let lock = File::options().create(true).truncate(false).write(true).open(&note).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    if std::fs::read_to_string(&note).map_err(failed)? == run {
+        return Ok(profile.join("pod-safety"));
+    }
+    let path = build(profile)?;
+    std::fs::write(&note, run).map_err(failed)?;
+    Ok(path)
+}
+
+fn build(profile: &Path) -> Result<PathBuf, String> {
     let mut cargo = Command::new(env!("CARGO"));
     // As in the container image: without the demonstration.
     cargo.args([

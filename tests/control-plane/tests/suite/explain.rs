@@ -276,14 +276,14 @@ async fn a_drain_ends_when_its_time_is_up(plane: &ControlPlane) {
     let plan = json_of(plane, 3, &["drain", "soon"]).await;
     let actions: Vec<&Value> = plan["pods"].as_array().unwrap().iter().map(|pod| &pod["action"]).collect();
     assert_eq!(actions, ["Evict", "Wait", "Wait"], "{plan:#}");
-    let log = ends_with(plane, 5, &["drain", "soon", "--apply", "--timeout", "2s"]).await;
+    let log = ends_with(plane, 5, &["drain", "soon", "--apply", "--timeout", "4s"]).await;
     for says in [
         "node/soon cordoned",
         "pod/shop/soon-2 evicted, ends within 5s",
         "pod/shop/soon-0 waits: The disruption budget soon needs 2 healthy pods and has 2 currently",
         "pod/shop/soon-1 is there still: not tried yet",
         "pod/shop/soon-2 is there still: evicted, ends within 5s",
-        "node/soon the time is up after 2s: 0 gone, 3 left. It stays cordoned; kubectl uncordon soon takes that back",
+        "node/soon the time is up after 4s: 0 gone, 3 left. It stays cordoned; kubectl uncordon soon takes that back",
     ] {
         assert!(log.contains(says), "{says}: not in\n{log}");
     }

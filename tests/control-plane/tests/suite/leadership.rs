@@ -82,7 +82,21 @@ async fn writes(of: &PodSafety) -> f64 {
 }
 
 async fn start(plane: &ControlPlane, name: &str, kubeconfig: &Path, quarantine: &str) -> PodSafety {
-    let args = [quarantine].into_iter().chain(MISSED_SOON);
+    started(plane, name, kubeconfig, &[quarantine]).await
+}
+
+/// One whose death, or silence, is noticed soon.
+async fn start_missed_soon(
+    plane: &ControlPlane,
+    name: &str,
+    kubeconfig: &Path,
+    quarantine: &str,
+) -> PodSafety {
+    let args: Vec<_> = [quarantine].into_iter().chain(MISSED_SOON).collect();
+    started(plane, name, kubeconfig, &args).await
+}
+
+async fn started(plane: &ControlPlane, name: &str, kubeconfig: &Path, args: &[&str]) -> PodSafety {
     let mut ours = plane.pod_safety(name, kubeconfig, args).await.unwrap();
     ours.ready().await.unwrap();
     ours
@@ -182,9 +196,9 @@ async fn a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finish
     let (plane, api) = (&scene.plane, &scene.plane.admin());
     let from = scene.audit.entries().unwrap().len();
     let relay = plane.relay("road-of-the-leader", &scene.kubeconfig).await.unwrap();
-    let mut leader = start(plane, "leader", relay.kubeconfig(), "--pod-gc-quarantine=8s").await;
+    let mut leader = start_missed_soon(plane, "leader", relay.kubeconfig(), "--pod-gc-quarantine=8s").await;
     leader.leads().await.unwrap();
-    let mut standby = start(plane, "standby", &scene.recorded, "--pod-gc-quarantine=8s").await;
+    let mut standby = start_missed_soon(plane, "standby", &scene.recorded, "--pod-gc-quarantine=8s").await;
     relay.hold("DELETE /api/v1/namespaces/default/pods/");
     orphan(api, "half-done").await;
     let marked = async || seen(phase(api, "half-done").await.as_deref() == Some("Failed"), "not marked");
@@ -255,9 +269,10 @@ async fn a_lease_of_somebody_else_is_waited_for(scene: &Scene) -> PodSafety {
 async fn an_outage_longer_than_the_renew_deadline_ends_the_term(plane: &ControlPlane, kubeconfig: &Path) {
     let api = &plane.admin();
     let relay = plane.relay("road-to-cut", kubeconfig).await.unwrap();
-    let mut isolated = start(plane, "isolated", relay.kubeconfig(), "--pod-gc-quarantine=6s").await;
+    let mut isolated =
+        start_missed_soon(plane, "isolated", relay.kubeconfig(), "--pod-gc-quarantine=6s").await;
     isolated.leads().await.unwrap();
-    let mut other = start(plane, "other", kubeconfig, "--pod-gc-quarantine=6s").await;
+    let mut other = start_missed_soon(plane, "other", kubeconfig, "--pod-gc-quarantine=6s").await;
     orphan(api, "cut-off").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     relay.cut();
@@ -280,12 +295,12 @@ async fn a_leader_that_slept_through_its_term_notices_before_it_writes(
     kubeconfig: &Path,
 ) {
     let api = &plane.admin();
-    let mut sleeper = start(plane, "sleeper", kubeconfig, "--pod-gc-quarantine=6s").await;
+    let mut sleeper = start_missed_soon(plane, "sleeper", kubeconfig, "--pod-gc-quarantine=6s").await;
     sleeper.leads().await.unwrap();
     // The next leader cannot finish the work, so that it still tempts the old one when that wakes up.
     let relay = plane.relay("road-of-the-next", kubeconfig).await.unwrap();
     relay.hold("PATCH /api/v1/namespaces/default/pods/");
-    let mut next = start(plane, "next", relay.kubeconfig(), "--pod-gc-quarantine=6s").await;
+    let mut next = start_missed_soon(plane, "next", relay.kubeconfig(), "--pod-gc-quarantine=6s").await;
     orphan(api, "tempting").await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     sleeper.pause().unwrap();

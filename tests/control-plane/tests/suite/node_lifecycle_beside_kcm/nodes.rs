@@ -259,8 +259,7 @@ impl Nodes {
     fn draw_node(&self, node: &Node, picture: &mut Picture) {
         let name = node.name_any();
         picture.extend([taints(node)]);
-        let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-        let mut taints = taints;
+        let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
         let lost = taints.find(|taint| {
             taint.effect == "NoExecute"
                 && ["not-ready", "unreachable"].contains(&taint.key.replace(OURS, "").as_str())

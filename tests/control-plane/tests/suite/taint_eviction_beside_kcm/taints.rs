@@ -163,8 +163,8 @@ impl Taints {
         match act {
             Act::Pod(node, name, bears) => self.pod(node, name, bears, |_| ()).await,
             Act::SpecialPods(node) => self.special_pods(node).await,
-            Act::Taint(node, taints) => self.taint(node, taints).await,
-            Act::AlsoTaint(node, key) => self.also_taint(node, key).await,
+            &Act::Taint(node, taints) => self.taint(node, taints).await,
+            &Act::AlsoTaint(node, key) => self.also_taint(node, key).await,
             Act::Tolerate(name, bears) => self.tolerate(name, *bears).await,
             Act::Vanish(name) => observe::delete_pod(&self.api(), NAMESPACE, name, true).await.unwrap(),
             Act::Deny => self.deny().await,

@@ -4,10 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::ListParams;
 use kube::{Api, Client};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::observe;
@@ -135,25 +134,17 @@ impl<'a> Witness<'a> {
     /// Watches for ever.
     pub(crate) async fn watch(&self) {
         let pods = Api::<Pod>::namespaced(self.crowd.api.clone(), self.crowd.namespace);
-        let mut events = pods.watch(&WatchParams::default(), &self.version).await.unwrap().boxed();
-        while let Some(event) = events.next().await {
-            match event.unwrap() {
-                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => self.see(&pod, healthy(&pod)),
-                WatchEvent::Deleted(pod) => {
-                    self.ends.borrow_mut().extend(pod.metadata.name.clone());
-                    self.see(&pod, false);
-                }
-                other => assert!(matches!(other, WatchEvent::Bookmark(_)), "{other:?}"),
+        observe::every_version(pods, self.version.clone(), |pod, gone| {
+            if gone || pod.metadata.deletion_timestamp.is_some() {
+                self.ends.borrow_mut().extend(pod.metadata.name.clone());
             }
-        }
-        unreachable!("the watch ended: this test takes minutes less than it lasts");
+            self.see(pod, !gone && healthy(pod));
+        })
+        .await;
     }
 
     fn see(&self, pod: &Pod, is_healthy: bool) {
         let name = pod.metadata.name.clone().unwrap();
-        if pod.metadata.deletion_timestamp.is_some() {
-            self.ends.borrow_mut().insert(name.clone());
-        }
         let was = self.pods.borrow_mut().insert(name.clone(), is_healthy);
         if was == Some(true) && !is_healthy {
             let left = self.pods.borrow().values().filter(|healthy| **healthy).count();
