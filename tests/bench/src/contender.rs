@@ -22,8 +22,6 @@ const SYNCED_WITHIN: Duration = Duration::from_secs(600);
 /// Fine against the seconds that are measured, coarse against the work of looking.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-const STOP_WITHIN: Duration = Duration::from_secs(30);
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Contender {
@@ -160,7 +158,7 @@ impl Starter {
     /// Ends a contender as a rollout would: its lease is given back.
     pub(crate) async fn stop(&mut self, mut running: Running) -> Result<()> {
         let program = running.process.program();
-        program.terminate(STOP_WITHIN).await?;
+        program.terminate().await?;
         if let Process::Kcm(component) = &running.process {
             self.kcm_log = component.log_text().len();
         }

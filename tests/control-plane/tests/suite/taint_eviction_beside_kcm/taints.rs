@@ -1,21 +1,29 @@
 //! A world in which nodes are tainted and pods tolerate that or not: a control plane of its own with one controller
 //! that ends pods for taints, and no kubelet, so that whoever is asked to end stays to be looked at.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod, Toleration};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, DAEMON_SET};
-use pod_safety_control_plane::{ControlPlane, Options, SoleController, Who, eventually, observe, seen};
+use pod_safety_control_plane::{ControlPlane, Options, SoleController, Who, observe, seen, until};
 use serde_json::{Value, json};
 
-const SOON: Duration = Duration::from_secs(30);
+use crate::beside_kcm::trace::Trace;
+use crate::beside_kcm::{Picture, Step, World};
+
 const NAMESPACE: &str = "default";
+/// Pods that tolerate the taints of their nodes for a time that is not changed: name, node, seconds.
+const TIMED: [(&str, &str, i64); 4] = [
+    ("across", "across", ACROSS),
+    ("two-seconds", "plain", 2),
+    ("five-seconds", "plain", 5),
+    ("shortest-of-two", "two", 2),
+];
 const NODES: [&str; 6] = ["across", "plain", "two", "spared", "changing", "narrowing"];
 
 /// Nobody may delete the pod `denied`, like many a webhook would have it.
@@ -49,24 +57,130 @@ impl Bears {
     }
 }
 
-/// When each taint was added, by node and key.
-type Taints = BTreeMap<(&'static str, &'static str), String>;
+/// For so many seconds a pod tolerates the taint during which the controller is restarted: half of them before that.
+pub(crate) const ACROSS: i64 = 20;
+/// For so many seconds pods tolerate a taint whose time is changed before they are over.
+pub(crate) const SHORT: i64 = 8;
 
-pub(crate) struct World {
-    pub(crate) who: Who,
-    plane: ControlPlane,
-    controller: Option<SoleController>,
-    taints: RefCell<Taints>,
+/// One thing that happens.
+pub(crate) enum Act {
+    /// A running pod with a grace period of 30 s: its node, its name, what it tolerates.
+    Pod(&'static str, &'static str, Vec<Bears>),
+    /// Pods without tolerations, to which something else is odd.
+    SpecialPods(&'static str),
+    /// The node has these taints, key and value, and no others; those that it had stay as old as they are.
+    Taint(&'static str, &'static [(&'static str, &'static str)]),
+    /// The node has one more taint.
+    AlsoTaint(&'static str, &'static str),
+    /// The pod tolerates this from now on.
+    Tolerate(&'static str, Bears),
+    /// Somebody takes the pod away at once.
+    Vanish(&'static str),
+    /// Nobody may delete the pod `denied`, until they may again.
+    Deny,
+    Allow,
+    /// The controller ends as in a rollout, and another starts.
+    Restart,
+    /// Milliseconds.
+    Wait(u64),
+    /// Half of [`ACROSS`].
+    WaitHalf,
+    /// [`SHORT`].
+    WaitShort,
 }
 
-impl World {
-    pub(crate) async fn of(who: Who) -> Self {
+/// Where the history happens.
+pub(crate) struct Taints {
+    who: Who,
+    plane: ControlPlane,
+    controller: Option<SoleController>,
+    taints: BTreeMap<(&'static str, &'static str), String>,
+    /// The seconds in which pods may end at the earliest, by name.
+    earliest: BTreeMap<&'static str, i64>,
+    /// In which second the controller was started again.
+    restarted: i64,
+    trace: Trace<Pod>,
+}
+
+impl World for Taints {
+    type Act = Act;
+
+    async fn of(who: Who) -> Self {
         let plane = ControlPlane::start(Options::default()).await.unwrap();
         for node in NODES {
             objects::create_node(&plane.admin(), &objects::node(node)).await.unwrap();
         }
         let controller = Some(plane.taint_eviction_controller(who).await.unwrap());
-        Self { who, plane, controller, taints: RefCell::default() }
+        let trace = Trace::of(Api::namespaced(plane.admin(), NAMESPACE)).await;
+        let (taints, earliest) = (BTreeMap::new(), BTreeMap::new());
+        Self { who, plane, controller, taints, earliest, restarted: 0, trace }
+    }
+
+    async fn live(&mut self, step: &Step<Act>) -> Picture {
+        for act in &step.acts {
+            self.act(act).await;
+        }
+        Picture::new()
+    }
+
+    async fn picture(&self) -> Picture {
+        let mut picture = self.fates().await;
+        let ends = self.moments().await;
+        let early =
+            self.earliest.iter().filter(|(pod, earliest)| ends.get(**pod).is_some_and(|end| end < *earliest));
+        let early: Vec<_> = early.map(|(pod, _)| *pod).collect();
+        picture.insert("ended before their times".to_owned(), early.join(" "));
+        if let Some(end) = ends.get("across") {
+            // Times in the API have no fractions.
+            let anew = *end >= self.restarted + ACROSS - 1;
+            let said = if anew { "its time began anew" } else { "its time went on" };
+            picture.insert("across a restart".to_owned(), said.to_owned());
+        }
+        let conditions = self.conditions().await;
+        picture.extend(conditions.into_iter().map(|(pod, said)| (format!("{pod} condition"), said)));
+        self.draw_metrics(&mut picture).await;
+        picture
+    }
+
+    /// What was said of each pod in every version of it.
+    async fn passed(&mut self) -> Vec<(String, String)> {
+        let marked = |pod: &Pod| {
+            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            let mut target = conditions.filter(|one| one.type_ == "DisruptionTarget");
+            target.next().map_or("stays", |_| "marked")
+        };
+        let versions = self.trace.take().await;
+        versions.iter().map(|pod| (pod.name_any(), marked(pod).to_owned())).collect()
+    }
+
+    fn lies_between(value: &str, _: &str, after: &str) -> bool {
+        value == "stays" || after != "stays"
+    }
+}
+
+impl Taints {
+    async fn act(&mut self, act: &Act) {
+        match act {
+            Act::Pod(node, name, bears) => self.pod(node, name, bears, |_| ()).await,
+            Act::SpecialPods(node) => self.special_pods(node).await,
+            &Act::Taint(node, taints) => self.taint(node, taints).await,
+            &Act::AlsoTaint(node, key) => self.also_taint(node, key).await,
+            Act::Tolerate(name, bears) => self.tolerate(name, *bears).await,
+            Act::Vanish(name) => observe::delete_pod(&self.api(), NAMESPACE, name, true).await.unwrap(),
+            Act::Deny => self.deny().await,
+            Act::Allow => {
+                let delete = ["delete", "validatingadmissionpolicybinding", "denied"];
+                self.plane.kubectl(&delete).await.unwrap().text().unwrap();
+            }
+            Act::Restart => {
+                self.controller.take().unwrap().end().await.unwrap();
+                self.restarted = Timestamp::now().as_second();
+                self.controller = Some(self.plane.taint_eviction_controller(self.who).await.unwrap());
+            }
+            Act::Wait(millis) => tokio::time::sleep(Duration::from_millis(*millis)).await,
+            Act::WaitHalf => tokio::time::sleep(Duration::from_secs(ACROSS.unsigned_abs() / 2)).await,
+            Act::WaitShort => tokio::time::sleep(Duration::from_secs(SHORT.unsigned_abs())).await,
+        }
     }
 
     fn api(&self) -> Client {
@@ -77,14 +191,8 @@ impl World {
         Api::namespaced(self.api(), NAMESPACE)
     }
 
-    /// Ends the controller as a rollout would, and starts another.
-    pub(crate) async fn restart(&mut self) {
-        self.controller.take().unwrap().end().await.unwrap();
-        self.controller = Some(self.plane.taint_eviction_controller(self.who).await.unwrap());
-    }
-
     /// A running pod with a grace period of 30 s.
-    pub(crate) async fn pod(&self, node: &str, name: &str, bears: &[Bears], also: impl FnOnce(&mut Pod)) {
+    async fn pod(&self, node: &str, name: &str, bears: &[Bears], also: impl FnOnce(&mut Pod)) {
         let mut pod = objects::pod(NAMESPACE, name).on_node(node).with_phase("Running");
         let tolerations = bears.iter().map(|one| one.toleration()).collect();
         pod.spec.get_or_insert_default().tolerations = Some(tolerations);
@@ -93,7 +201,7 @@ impl World {
     }
 
     /// Pods without tolerations, to which something else is odd.
-    pub(crate) async fn special_pods(&self, node: &str) {
+    async fn special_pods(&self, node: &str) {
         self.pod(node, "long-grace", &[], |pod| *pod = pod.clone().with_grace(45)).await;
         self.pod(node, "pending", &[], |pod| pod.status = None).await;
         let set = workloads::reference(DAEMON_SET, "set", "5b0a4f0e-0000-4000-8000-000000000001");
@@ -104,34 +212,30 @@ impl World {
         observe::delete_pod(&self.api(), NAMESPACE, "ending", false).await.unwrap();
     }
 
-    /// The node has these taints, key and value, and no others; those that it had stay as old as they are. Gives back
-    /// the second in which the others were added.
-    pub(crate) async fn taint(&self, node: &'static str, taints: &[(&'static str, &str)]) -> i64 {
+    /// Whoever tolerates one of them for a time may stay as long, unless that is changed.
+    async fn taint(&mut self, node: &'static str, taints: &[(&'static str, &str)]) {
         let now = Timestamp::now();
-        let taints: Vec<Value> = {
-            let mut known = self.taints.borrow_mut();
-            known.retain(|(of, key), _| *of != node || taints.iter().any(|(kept, _)| kept == key));
-            let taints = taints.iter().map(|(key, value)| {
-                let added = known.entry((node, *key)).or_insert_with(|| format!("{now:.0}"));
-                json!({ "key": key, "value": value, "effect": "NoExecute", "timeAdded": added })
-            });
-            taints.collect()
-        };
+        self.taints.retain(|(of, key), _| *of != node || taints.iter().any(|(kept, _)| kept == key));
+        let known = &mut self.taints;
+        let taints = taints.iter().map(|(key, value)| {
+            let added = known.entry((node, *key)).or_insert_with(|| format!("{now:.0}"));
+            json!({ "key": key, "value": value, "effect": "NoExecute", "timeAdded": added })
+        });
+        let taints: Vec<Value> = taints.collect();
+        for (pod, _, seconds) in TIMED.iter().filter(|(_, of, _)| *of == node) {
+            self.earliest.entry(pod).or_insert(now.as_second() + seconds);
+        }
         let patch = Patch::Merge(json!({ "spec": { "taints": taints } }));
         Api::<Node>::all(self.api()).patch(node, &PatchParams::default(), &patch).await.unwrap();
-        now.as_second()
     }
 
-    /// The node has one more taint.
-    pub(crate) async fn also_taint(&self, node: &'static str, key: &'static str) {
-        let keys: Vec<_> =
-            self.taints.borrow().keys().filter(|(of, _)| *of == node).map(|(_, key)| *key).collect();
+    async fn also_taint(&mut self, node: &'static str, key: &'static str) {
+        let keys: Vec<_> = self.taints.keys().filter(|(of, _)| *of == node).map(|(_, key)| *key).collect();
         let all: Vec<_> = keys.into_iter().chain([key]).map(|key| (key, "")).collect();
         self.taint(node, &all).await;
     }
 
-    /// The pod tolerates this for so long from now on.
-    pub(crate) async fn tolerate(&self, name: &str, bears: Bears) {
+    async fn tolerate(&self, name: &str, bears: Bears) {
         let pod = self.pods().get(name).await.unwrap();
         let mut all = pod.spec.unwrap().tolerations.unwrap_or_default();
         // What is there may get another time, but may not go.
@@ -141,15 +245,9 @@ impl World {
         self.pods().patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Somebody takes the pod away at once.
-    pub(crate) async fn vanish(&self, name: &str) {
-        observe::delete_pod(&self.api(), NAMESPACE, name, true).await.unwrap();
-    }
-
-    /// Nobody may delete the pod `denied`, from now on.
-    pub(crate) async fn deny(&self) {
+    async fn deny(&self) {
         self.plane.kubectl_with(&["apply", "-f", "-"], POLICY).await.unwrap().text().unwrap();
-        eventually("the deletion is denied", SOON, async || {
+        until("the deletion is denied", async || {
             let tried = self.plane.kubectl(&["delete", "pod", "denied", "--dry-run=server"]).await.unwrap();
             seen(tried.text().is_err(), "it would be let through")
         })
@@ -157,24 +255,8 @@ impl World {
         .unwrap();
     }
 
-    /// It may be deleted again.
-    pub(crate) async fn allow(&self) {
-        let delete = ["delete", "validatingadmissionpolicybinding", "denied"];
-        self.plane.kubectl(&delete).await.unwrap().text().unwrap();
-    }
-
-    /// In which second the pod was asked to end, once it is.
-    pub(crate) async fn ends(&self, name: &str, within: Duration) -> i64 {
-        eventually(&format!("{name} ends"), within, async || {
-            let moments = self.moments().await;
-            moments.get(name).copied().ok_or_else(|| format!("{:?}: {moments:?}", self.who))
-        })
-        .await
-        .unwrap()
-    }
-
     /// In which second each pod that ends was asked to.
-    pub(crate) async fn moments(&self) -> BTreeMap<String, i64> {
+    async fn moments(&self) -> BTreeMap<String, i64> {
         let pods = self.pods().list(&ListParams::default()).await.unwrap().items.into_iter();
         let moment = |pod: Pod| {
             let meta = pod.metadata;
@@ -185,7 +267,7 @@ impl World {
     }
 
     /// What became of each pod that there is, or of which there is an Event, in words.
-    pub(crate) async fn fates(&self) -> Fates {
+    async fn fates(&self) -> Picture {
         let pods = self.pods().list(&ListParams::default()).await.unwrap().items;
         let mut fates: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
         for pod in pods {
@@ -206,7 +288,7 @@ impl World {
                 said => format!("{fate}, {}", said.join(", ")),
             }
         };
-        Fates(fates.into_iter().map(|(pod, fate)| (pod, words(fate))).collect())
+        fates.into_iter().map(|(pod, fate)| (pod, words(fate))).collect()
     }
 
     /// What was said of pods in the name of kube-controller-manager's controller.
@@ -236,7 +318,7 @@ impl World {
     }
 
     /// The condition `DisruptionTarget` of each pod that has one, but for its time.
-    pub(crate) async fn conditions(&self) -> BTreeMap<String, String> {
+    async fn conditions(&self) -> BTreeMap<String, String> {
         let pods =
             Api::<DynamicObject>::namespaced_with(self.api(), NAMESPACE, &ApiResource::erase::<Pod>(&()));
         let pods = pods.list(&ListParams::default()).await.unwrap().items.into_iter();
@@ -250,23 +332,22 @@ impl World {
         pods.filter_map(condition).collect()
     }
 
-    /// All samples of its metrics.
-    pub(crate) async fn metrics(&self) -> BTreeMap<String, f64> {
+    /// Which metrics there are of it, and whether they say what they seem to.
+    async fn draw_metrics(&self, picture: &mut Picture) {
         let page = self.controller.as_ref().unwrap().metrics().await.unwrap();
-        let samples =
-            page.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
-        samples.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
-    }
-}
-
-/// What became of each pod.
-#[derive(Debug)]
-pub(crate) struct Fates(BTreeMap<String, String>);
-
-impl std::ops::Index<&str> for Fates {
-    type Output = str;
-
-    fn index(&self, pod: &str) -> &str {
-        self.0.get(pod).map_or("gone", String::as_str)
+        let samples = page.lines().filter_map(|line| line.rsplit_once(' '));
+        let samples = samples.filter(|(name, _)| name.starts_with("taint_eviction_controller"));
+        let samples: BTreeMap<_, f64> =
+            samples.filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect();
+        let names: Vec<_> = samples.keys().copied().collect();
+        let of = |name: &str| samples.get(&*format!("taint_eviction_controller_pod_{name}")).copied();
+        let (deletions, count) = (of("deletions_total"), of("deletion_duration_seconds_count"));
+        let yes = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
+        let seconds = of("deletion_duration_seconds_sum").is_some_and(|sum| (0.0..600.0).contains(&sum));
+        picture.extend([
+            ("metrics".to_owned(), names.join(" ")),
+            ("deletions are counted".to_owned(), yes(deletions > Some(10.0) && deletions == count)),
+            ("durations are seconds".to_owned(), yes(seconds)),
+        ]);
     }
 }

@@ -1,6 +1,7 @@
 //! The history: what happens, step by step, and what kube-controller-manager makes of it.
 
-use super::{Act, Step};
+use super::nodes::Act;
+use crate::beside_kcm::Step;
 
 /// Its kubelet says nothing any more, and said this much before.
 const SILENT: &str = "Unknown NodeStatusUnknown Kubelet stopped posting node status.";
@@ -23,7 +24,7 @@ fn all_nodes() -> impl Iterator<Item = &'static str> {
 }
 
 /// All of it.
-pub(crate) fn history() -> Vec<Step> {
+pub(crate) fn steps() -> Vec<Step<Act>> {
     let mut steps = vec![begins()];
     steps.extend(of_single_nodes());
     steps.extend(of_new_nodes());
@@ -31,13 +32,13 @@ pub(crate) fn history() -> Vec<Step> {
     steps
 }
 
-fn begins() -> Step {
+fn begins() -> Step<Act> {
     let nodes = ZONES
         .into_iter()
         .flat_map(|(zone, nodes)| nodes.iter().map(move |node| Act::Register(node, zone, true)));
     let pods = [Act::Pod("a-1", "web-1"), Act::Pod("a-2", "web-2"), Act::OddPods("a-1")];
     Step {
-        name: "all are well",
+        name: "all are well".to_owned(),
         acts: nodes.chain(pods).collect(),
         wanted: &[
             ("a-1 taints", ""),
@@ -49,13 +50,13 @@ fn begins() -> Step {
     }
 }
 
-fn of_single_nodes() -> Vec<Step> {
+fn of_single_nodes() -> Vec<Step<Act>> {
     vec![lost(), back(), lost_again(), restarted(), both_well()]
 }
 
-fn lost() -> Step {
+fn lost() -> Step<Act> {
     Step {
-        name: "one is lost, one is not ready, one is short of everything",
+        name: "one is lost, one is not ready, one is short of everything".to_owned(),
         acts: vec![
             Act::Silence("a-1"),
             Act::Speak("a-2", false),
@@ -107,9 +108,9 @@ fn lost() -> Step {
     }
 }
 
-fn back() -> Step {
+fn back() -> Step<Act> {
     Step {
-        name: "the first is back, the second falls silent",
+        name: "the first is back, the second falls silent".to_owned(),
         acts: vec![
             Act::Speak("a-1", true),
             Act::Silence("a-2"),
@@ -137,9 +138,9 @@ fn back() -> Step {
     }
 }
 
-fn lost_again() -> Step {
+fn lost_again() -> Step<Act> {
     Step {
-        name: "the first is lost again, the second says that it is not ready",
+        name: "the first is lost again, the second says that it is not ready".to_owned(),
         acts: vec![Act::Ready("web-1"), Act::Silence("a-1"), Act::Speak("a-2", false)],
         wanted: &[
             ("a-1 taints", LOST),
@@ -152,9 +153,9 @@ fn lost_again() -> Step {
     }
 }
 
-fn restarted() -> Step {
+fn restarted() -> Step<Act> {
     Step {
-        name: "the controller restarts",
+        name: "the controller restarts".to_owned(),
         acts: vec![Act::Restart, Act::Wait(8)],
         wanted: &[
             ("a-1 taints", LOST),
@@ -166,9 +167,9 @@ fn restarted() -> Step {
     }
 }
 
-fn both_well() -> Step {
+fn both_well() -> Step<Act> {
     Step {
-        name: "both are well",
+        name: "both are well".to_owned(),
         acts: vec![
             Act::Speak("a-1", true),
             Act::Speak("a-2", true),
@@ -179,10 +180,10 @@ fn both_well() -> Step {
     }
 }
 
-fn of_new_nodes() -> Vec<Step> {
+fn of_new_nodes() -> Vec<Step<Act>> {
     vec![
         Step {
-            name: "nodes are new",
+            name: "nodes are new".to_owned(),
             acts: vec![
                 Act::Register("n-1", "a", false),
                 Act::RegisterTainted("n-2", "a"),
@@ -202,7 +203,7 @@ fn of_new_nodes() -> Vec<Step> {
             ],
         },
         Step {
-            name: "the new ones are ready, or go",
+            name: "the new ones are ready, or go".to_owned(),
             acts: vec![
                 Act::Speak("n-1", true),
                 Act::Speak("n-2", true),
@@ -222,20 +223,20 @@ fn of_new_nodes() -> Vec<Step> {
             ],
         },
         Step {
-            name: "all are well again",
+            name: "all are well again".to_owned(),
             acts: vec![Act::Speak("a-1", true), Act::Ready("late")],
             wanted: &[("a-1 taints", "")],
         },
     ]
 }
 
-fn of_zones() -> Vec<Step> {
+fn of_zones() -> Vec<Step<Act>> {
     vec![zone_lost(), zones_back(), two_lost(), all_lost(), all_but_one_back()]
 }
 
-fn zone_lost() -> Step {
+fn zone_lost() -> Step<Act> {
     Step {
-        name: "a zone is lost, and most of a small one",
+        name: "a zone is lost, and most of a small one".to_owned(),
         acts: ["b-1", "b-2", "c-1", "c-2", "c-3"]
             .into_iter()
             .map(Act::Silence)
@@ -252,9 +253,9 @@ fn zone_lost() -> Step {
     }
 }
 
-fn zones_back() -> Step {
+fn zones_back() -> Step<Act> {
     Step {
-        name: "the zones are back",
+        name: "the zones are back".to_owned(),
         acts: ["b-1", "b-2", "c-1", "c-2", "c-3"].into_iter().map(|node| Act::Speak(node, true)).collect(),
         wanted: &[
             ("b-1 taints", ""),
@@ -266,17 +267,17 @@ fn zones_back() -> Step {
     }
 }
 
-fn two_lost() -> Step {
+fn two_lost() -> Step<Act> {
     Step {
-        name: "two of the small one are lost",
+        name: "two of the small one are lost".to_owned(),
         acts: ["c-1", "c-2"].into_iter().map(Act::Silence).collect(),
         wanted: &[("c-1 taints", LOST), ("c-2 taints", LOST), ("c-3 taints", "")],
     }
 }
 
-fn all_lost() -> Step {
+fn all_lost() -> Step<Act> {
     Step {
-        name: "all zones are lost",
+        name: "all zones are lost".to_owned(),
         acts: all_nodes().chain(["n-1", "n-2", "n-4"]).map(Act::Silence).chain([Act::Wait(10)]).collect(),
         wanted: &[
             ("a-1 taints", "unreachable:NoSchedule"),
@@ -291,9 +292,9 @@ fn all_lost() -> Step {
     }
 }
 
-fn all_but_one_back() -> Step {
+fn all_but_one_back() -> Step<Act> {
     Step {
-        name: "all but one are back",
+        name: "all but one are back".to_owned(),
         acts: all_nodes()
             .chain(["n-1", "n-2", "n-4"])
             .filter(|node| *node != "a-1")

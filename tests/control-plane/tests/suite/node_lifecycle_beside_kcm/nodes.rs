@@ -1,8 +1,6 @@
 //! A world of nodes that fall silent and come back: a control plane of its own with one node lifecycle controller, and
 //! hollow kubelets, which renew Leases and post what the history tells them to.
 
-pub(crate) mod script;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,9 +12,12 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, SoleController, Who, observe};
+use pod_safety_control_plane::{ControlPlane, Options, SoleController, Who, observe, until};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+
+use crate::beside_kcm::trace::Trace;
+use crate::beside_kcm::{Picture, Step, World};
 
 const NAMESPACE: &str = "default";
 /// A kubelet renews its Lease this often: often enough for a machine that does other things, too.
@@ -57,36 +58,29 @@ pub(crate) enum Act {
     Wait(u64),
 }
 
-/// A part of the history, after which all is looked at.
-pub(crate) struct Step {
-    pub(crate) name: &'static str,
-    pub(crate) acts: Vec<Act>,
-    /// What it comes to: a line of the picture, and what it says.
-    pub(crate) wanted: &'static [(&'static str, &'static str)],
-}
-
-/// All that a controller can have changed, line by line.
-pub(crate) type Picture = BTreeMap<String, String>;
-
-pub(crate) struct World {
-    pub(crate) who: Who,
+/// Where the history happens.
+pub(crate) struct Nodes {
+    who: Who,
     plane: ControlPlane,
     controller: Option<SoleController>,
     /// The nodes whose kubelets speak.
     alive: Arc<Mutex<BTreeSet<&'static str>>>,
     beats: JoinHandle<()>,
     /// The steps so far, with the second in which each began.
-    begun: Vec<(i64, &'static str)>,
+    begun: Vec<(i64, String)>,
+    trace: Trace<Node>,
 }
 
-impl Drop for World {
+impl Drop for Nodes {
     fn drop(&mut self) {
         self.beats.abort();
     }
 }
 
-impl World {
-    pub(crate) async fn of(who: Who) -> Self {
+impl World for Nodes {
+    type Act = Act;
+
+    async fn of(who: Who) -> Self {
         let plane = ControlPlane::start(Options::default()).await.unwrap();
         let alive: Arc<Mutex<BTreeSet<&'static str>>> = Arc::default();
         let (admin, speaking) = (plane.admin(), Arc::clone(&alive));
@@ -99,9 +93,50 @@ impl World {
             }
         });
         let controller = Some(plane.node_lifecycle_controller(who, &FLAGS).await.unwrap());
-        Self { who, plane, controller, alive, beats, begun: Vec::new() }
+        let trace = Trace::of(Api::all(plane.admin())).await;
+        Self { who, plane, controller, alive, beats, begun: Vec::new(), trace }
     }
 
+    /// Lets a step happen. It begins in a second of its own, so that times tell steps apart.
+    async fn live(&mut self, step: &Step<Act>) -> Picture {
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        self.begun.push((Timestamp::now().as_second(), step.name.clone()));
+        for act in &step.acts {
+            self.act(*act).await;
+        }
+        Picture::new()
+    }
+
+    /// All that a controller can have changed.
+    async fn picture(&self) -> Picture {
+        let mut picture = Picture::new();
+        let mut uids = BTreeMap::new();
+        for node in self.nodes().list(&ListParams::default()).await.unwrap().items {
+            uids.insert(node.name_any(), node.metadata.uid.clone().unwrap_or_default());
+            self.draw_node(&node, &mut picture);
+        }
+        for pod in self.pods().list(&ListParams::default()).await.unwrap().items {
+            let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+            let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
+            let said = ready.map_or_else(|| "unsaid".to_owned(), |ready| ready.status.clone());
+            picture.insert(format!("{} ready", pod.name_any()), said);
+        }
+        self.draw_events(&uids, &mut picture).await;
+        picture
+    }
+
+    /// The taints of each node.
+    async fn passed(&mut self) -> Vec<(String, String)> {
+        self.trace.take().await.iter().map(taints).collect()
+    }
+
+    /// No taint is there, not even for a moment, that neither was nor will be: one of NoExecute ends pods.
+    fn lies_between(value: &str, before: &str, after: &str) -> bool {
+        value.split_whitespace().all(|taint| before.contains(taint) || after.contains(taint))
+    }
+}
+
+impl Nodes {
     fn api(&self) -> Client {
         self.plane.admin()
     }
@@ -112,15 +147,6 @@ impl World {
 
     fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.api(), NAMESPACE)
-    }
-
-    /// Lets a step happen. It begins in a second of its own, so that times tell steps apart.
-    pub(crate) async fn live(&mut self, step: &Step) {
-        tokio::time::sleep(Duration::from_millis(1_100)).await;
-        self.begun.push((Timestamp::now().as_second(), step.name));
-        for act in &step.acts {
-            self.act(*act).await;
-        }
     }
 
     async fn act(&mut self, act: Act) {
@@ -214,51 +240,33 @@ impl World {
     }
 
     async fn taint(&self, name: &str, key: &str, effect: &str) {
-        loop {
+        until("the taint is there", async || {
             let node = self.nodes().get(name).await.unwrap();
             let mut taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
             taints.push(Taint { key: key.to_owned(), effect: effect.to_owned(), ..Taint::default() });
             let version = node.metadata.resource_version;
             let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": taints } });
             // The controller may have written in between.
-            if self.nodes().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.is_ok() {
-                return;
+            match self.nodes().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() => Err(status.message),
+                answer => Ok(drop(answer.unwrap())),
             }
-        }
-    }
-
-    /// All that a controller can have changed.
-    pub(crate) async fn picture(&self) -> Picture {
-        let mut picture = Picture::new();
-        let mut uids = BTreeMap::new();
-        for node in self.nodes().list(&ListParams::default()).await.unwrap().items {
-            uids.insert(node.name_any(), node.metadata.uid.clone().unwrap_or_default());
-            self.draw_node(&node, &mut picture);
-        }
-        for pod in self.pods().list(&ListParams::default()).await.unwrap().items {
-            let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-            let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
-            let said = ready.map_or_else(|| "unsaid".to_owned(), |ready| ready.status.clone());
-            picture.insert(format!("{} ready", pod.name_any()), said);
-        }
-        self.draw_events(&uids, &mut picture).await;
-        picture
+        })
+        .await
+        .unwrap();
     }
 
     fn draw_node(&self, node: &Node, picture: &mut Picture) {
         let name = node.name_any();
-        let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
-        let short = |taint: &Taint| format!("{}:{}", taint.key.replace(OURS, ""), taint.effect);
-        let mut words: Vec<_> = taints.iter().map(short).collect();
-        words.sort();
-        picture.insert(format!("{name} taints"), words.join(" "));
-        let lost = taints.iter().find(|taint| {
+        picture.extend([taints(node)]);
+        let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+        let lost = taints.find(|taint| {
             taint.effect == "NoExecute"
                 && ["not-ready", "unreachable"].contains(&taint.key.replace(OURS, "").as_str())
         });
         if let Some(added) = lost.and_then(|taint| taint.time_added.as_ref()) {
             let since = self.begun.iter().rev().find(|(began, _)| *began <= added.0.as_second());
-            let since = since.map_or("before all", |(_, step)| *step);
+            let since = since.map_or("before all", |(_, step)| step);
             picture.insert(format!("{name} tainted since"), since.to_owned());
         }
         for condition in node.status.iter().flat_map(|status| status.conditions.iter().flatten()) {
@@ -304,6 +312,15 @@ impl World {
         }
         picture.extend(counts.into_iter().map(|(line, count)| (line, format!("{count} times"))));
     }
+}
+
+/// A line of the picture.
+fn taints(node: &Node) -> (String, String) {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let mut words: Vec<_> =
+        taints.map(|taint| format!("{}:{}", taint.key.replace(OURS, ""), taint.effect)).collect();
+    words.sort();
+    (format!("{} taints", node.name_any()), words.join(" "))
 }
 
 /// What a kubelet posts.

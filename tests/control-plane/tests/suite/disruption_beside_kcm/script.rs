@@ -8,17 +8,19 @@ use pod_safety_control_plane::workloads::{
 };
 use serde_json::{Value, json};
 
-use super::{Act, Pods, Step};
+use super::budgets::{Act, Pods};
+use crate::beside_kcm::Step;
 
 /// All of it.
-pub(crate) fn history() -> Vec<Step> {
+pub(crate) fn steps() -> Vec<Step<Act>> {
     let chapters =
         [shapes(), rollout(), stateful(), successor(), others(), odd(), overlapping(), unguarded()];
     chapters.into_iter().flatten().collect()
 }
 
-fn step(namespace: &'static str, name: &'static str, acts: Vec<Act>) -> Step {
-    Step { namespace, name, acts }
+/// Its namespace stands before its name.
+fn step(namespace: &str, name: &str, acts: Vec<Act>) -> Step<Act> {
+    Step { name: format!("{namespace}: {name}"), acts, wanted: &[] }
 }
 
 fn of(app: &str) -> Value {
@@ -43,7 +45,7 @@ fn phase(names: &'static [&'static str], app: &'static str, phase: &'static str)
 }
 
 /// Every form that a budget can have, over the same five pods.
-fn shapes() -> Vec<Step> {
+fn shapes() -> Vec<Step<Act>> {
     let chosen = |operator: &str, key: &str, values: Value| {
         json!({ "minAvailable": 1, "selector": { "matchExpressions": [
             { "key": key, "operator": operator, "values": values },
@@ -99,7 +101,7 @@ fn shapes() -> Vec<Step> {
 }
 
 /// A Deployment is scaled, rolled and drained.
-fn rollout() -> Vec<Step> {
+fn rollout() -> Vec<Step<Act>> {
     let (scale, ns) = (|replicas| Act::Scale(DEPLOYMENT, "shop", replicas), "rollout");
     let second = Pods { names: &["new-a", "new-b"], app: "first", owner: Some("second"), phase: "Running" };
     vec![
@@ -139,7 +141,7 @@ fn rollout() -> Vec<Step> {
 }
 
 /// Crashes and the two policies for unhealthy pods.
-fn stateful() -> Vec<Step> {
+fn stateful() -> Vec<Step<Act>> {
     let ns = "stateful";
     let mut generous = at_least("db", 3);
     generous["unhealthyPodEvictionPolicy"] = json!("AlwaysAllow");
@@ -167,7 +169,7 @@ fn stateful() -> Vec<Step> {
 }
 
 /// A pod is evicted and replaced under its name before the controller looks.
-fn successor() -> Vec<Step> {
+fn successor() -> Vec<Step<Act>> {
     let ns = "successor";
     let replaced = vec![
         Act::Down,
@@ -192,7 +194,7 @@ fn successor() -> Vec<Step> {
 }
 
 /// Other controllers of pods, and pods without one.
-fn others() -> Vec<Step> {
+fn others() -> Vec<Step<Act>> {
     let naked = |names| phase(names, "naked", "Running");
     vec![
         step(
@@ -251,7 +253,7 @@ fn others() -> Vec<Step> {
 }
 
 /// Pods whose controller has no number of pods, or does not exist.
-fn odd() -> Vec<Step> {
+fn odd() -> Vec<Step<Act>> {
     let beside = |kind: Kind, namespace: &'static str| {
         let odd = Pods { names: &["odd"], app: "set", owner: Some("odd"), phase: "Running" };
         vec![
@@ -266,7 +268,7 @@ fn odd() -> Vec<Step> {
             step(namespace, "the odd pod goes", vec![Act::Gone("odd"), Act::Gone("s-0")]),
         ]
     };
-    let mut all: Vec<Step> = [(DAEMON_SET, "daemon"), (JOB, "job"), (HERD, "herd")]
+    let mut all: Vec<Step<Act>> = [(DAEMON_SET, "daemon"), (JOB, "job"), (HERD, "herd")]
         .into_iter()
         .flat_map(|(kind, ns)| beside(kind, ns))
         .collect();
@@ -305,7 +307,7 @@ fn odd() -> Vec<Step> {
 }
 
 /// Two budgets over the same pods.
-fn overlapping() -> Vec<Step> {
+fn overlapping() -> Vec<Step<Act>> {
     let ns = "overlapping";
     let twins = || vec![Act::Touch("twin-1"), Act::Touch("twin-2")];
     vec![
@@ -332,7 +334,7 @@ fn overlapping() -> Vec<Step> {
 }
 
 /// Evictions that no budget is asked about.
-fn unguarded() -> Vec<Step> {
+fn unguarded() -> Vec<Step<Act>> {
     let ns = "unguarded";
     vec![
         step(
