@@ -38,10 +38,9 @@ pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &Asked) ->
     match route.kind.rules {
         Rules::Pod => check_pod(log, cached, route, asked, node),
         Rules::Node => check_name(route, asked, node, &format!("node {node:?} is not allowed to modify")),
-        Rules::Lease if route.namespace.as_deref() != Some(LEASES) => Err(forbidden(
-            route,
-            &format!("can only access leases in the {LEASES:?} system namespace"),
-        )),
+        Rules::Lease if route.namespace.as_deref() != Some(LEASES) => {
+            Err(forbidden(route, &format!("can only access leases in the {LEASES:?} system namespace")))
+        }
         Rules::Lease => check_name(
             route,
             asked,
@@ -88,7 +87,9 @@ fn check_pod(log: &Log, cached: &Cached, route: &Route, asked: &Asked, node: &st
             Some(pod) if is_own(&pod.value) => Ok(()),
             Some(_) => Err(forbidden(
                 route,
-                &format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself"),
+                &format!(
+                    "node {node:?} can only update pod status for pods with spec.nodeName set to itself"
+                ),
             )),
         },
         // Which own pods may be evicted is not asked for here.
