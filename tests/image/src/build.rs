@@ -10,11 +10,12 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{Instruction, Stage, dockerfile, repository};
 
-/// What was built, in `target/image`: its root folder, and who it runs as, `UID:GID`.
+/// What was built, in `target/image`: its root folder, the user that it runs as (`UID:GID`), and its program as JSON.
 #[derive(Debug)]
 pub struct Image {
     pub root: PathBuf,
     pub user: String,
+    pub entrypoint: String,
 }
 
 /// Builds it; what has not changed since the last time is not built again.
@@ -27,7 +28,8 @@ pub fn build() -> Result<Image> {
     send_context(&workdir)?;
     run_build_stage(build, &workdir, &scratch.join("target"))?;
     let root = assemble(last, build, &workdir, &scratch.join("root"))?;
-    Ok(Image { root, user: last.only("USER")?.rest.clone() })
+    let of = |keyword| Ok::<_, anyhow::Error>(last.only(keyword)?.rest.clone());
+    Ok(Image { root, user: of("USER")?, entrypoint: of("ENTRYPOINT")? })
 }
 
 /// `COPY . .`: what .dockerignore lets through. The folder and the files' times are kept between runs, so
