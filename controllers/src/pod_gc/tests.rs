@@ -7,7 +7,7 @@ use pod_safety_shared::cache::{STALE_AFTER, Sign};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
 use pod_safety_shared::model::Kind;
-use pod_safety_shared::testing::objects::{Obj, lease, node, pod, uid};
+use pod_safety_shared::testing::objects::{Obj, evidence, lease, node, pod, uid};
 use pod_safety_shared::testing::{World, at, reasons};
 use serde_json::json;
 

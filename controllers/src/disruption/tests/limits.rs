@@ -5,7 +5,7 @@ use super::*;
 /// A ready pod of a custom controller, and a budget of which one pod may be missing.
 fn custom() -> World {
     let world = World::listed();
-    world.apply(Kind::Pods, &owned(pod("p"), "example.com/v1", "Db", "own"), at(0));
+    world.apply(Kind::Pods, &pod("p").owned("example.com/v1", "Db", "own"), at(0));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     world
 }
@@ -54,7 +54,7 @@ fn that_a_controller_is_absent_counts_for_two_seconds() {
 #[test]
 fn the_controller_of_a_new_pod_may_come_for_a_second_and_be_missed_for_ten() {
     let world = World::listed();
-    world.apply(Kind::Pods, &owned(pod("p"), "apps/v1", "StatefulSet", "db"), at(10));
+    world.apply(Kind::Pods, &pod("p").owned("apps/v1", "StatefulSet", "db"), at(10));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     let failed = ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"];
     let first = decided(&world, 10);

@@ -312,7 +312,7 @@ fn of_the_control_plane_more_than_half_must_be_left_without_it() {
             stage.policy(|policy| policy.brakes.max_unhealthy_percent = 100);
             for name in &names[..of] {
                 if of_etcd {
-                    stage.etcd(name);
+                    stage.etcd(&[name]);
                 } else {
                     stage.change(name, |node| {
                         node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = json!("")
@@ -364,7 +364,7 @@ fn a_member_of_etcd_is_in_kube_system_has_both_labels_and_has_not_ended_and_coun
         assert_eq!(closed(&stage, "n"), wanted, "{says}");
     }
     let mut stage = pending();
-    ["n", "m", "k"].iter().for_each(|name| stage.etcd(name));
+    stage.etcd(&["n", "m", "k"]);
     assert_eq!(closed(&stage, "n"), NONE);
     stage.pod("etcd-m", "m", |pod| {
         pod["metadata"]["namespace"] = json!("kube-system");

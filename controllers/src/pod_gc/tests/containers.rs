@@ -1,14 +1,15 @@
 //! What runs beside a terminal phase: sidecars, init containers, containers for debugging.
 
 use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::objects::Obj;
 use pod_safety_shared::testing::{World, at};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Config, Key, asked, config, decided, node, on, pod, reasons, terminating};
+use super::{Config, Key, asked, config, decided, evidence, node, on, pod, reasons};
 
 /// A pod that is called Succeeded, with these containers' states by the field of the status.
-fn called_ended(name: &str, statuses: &[(&str, &[&str])]) -> Value {
-    pod(name, "n", |pod| {
+fn called_ended(name: &str, statuses: &[(&str, &[&str])]) -> Obj {
+    pod(name).on("n").but(|pod| {
         pod["status"] = json!({ "phase": "Succeeded" });
         for (field, states) in statuses {
             let of = |state: &&str| json!({ "name": "c", "state": { *state: {} } });
@@ -19,7 +20,7 @@ fn called_ended(name: &str, statuses: &[(&str, &[&str])]) -> Value {
 
 fn collected(statuses: &[(&str, &[&str])]) -> Vec<String> {
     let world = World::listed();
-    world.apply(Kind::Nodes, &node("n", "True", None), at(0));
+    world.apply(Kind::Nodes, &node("n").ready("True"), at(0));
     world.apply(Kind::Pods, &called_ended("web-0", statuses), at(0));
     let all = Config { terminated_threshold: Some(0), ..config() };
     let decision = decided(&world, &Key::Terminated, at(1), &all);
@@ -71,17 +72,10 @@ fn whatever_container_is_reported_running_a_terminal_phase_is_not_believed() {
 #[test]
 fn a_sidecar_that_was_reported_running_does_not_outlive_its_machine() {
     let world = World::listed();
-    let mut machine = node("n", "Unknown", None);
-    machine["status"]["nodeInfo"] = json!({ "bootID": "boot-1" });
-    world.apply(Kind::Nodes, &machine, at(0));
-    let mut sidecar = called_ended("web-0", &[("initContainerStatuses", &["running"])]);
-    terminating(&mut sidecar);
+    world.apply(Kind::Nodes, &node("n").boot("boot-1"), at(0));
+    let sidecar = called_ended("web-0", &[("initContainerStatuses", &["running"])]).terminating();
     world.apply(Kind::Pods, &sidecar, at(0));
     assert_eq!(reasons(&decided(&world, &on("n"), at(1), &config())), ["Unproved"]);
-    let proof = json!({
-        "metadata": { "name": "e", "uid": "uid-e", "resourceVersion": "9" },
-        "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "kind": "PowerOff", "by": "somebody" },
-    });
-    world.apply(Kind::FenceEvidences, &proof, at(0));
+    world.apply(Kind::FenceEvidences, &evidence("e", "n", "boot-1", "PowerOff"), at(0));
     assert_eq!(asked(&decided(&world, &on("n"), at(1), &config())), ["remove web-0 because Fenced"]);
 }

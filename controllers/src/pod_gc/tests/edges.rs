@@ -5,7 +5,7 @@ use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
-use super::{Config, Key, asked, config, decided, ended, node, on, orphan, pod, reasons, terminating};
+use super::{Config, Key, asked, config, decided, evidence, node, on, orphan, pod, reasons};
 
 const TAINT: &str = "node.kubernetes.io/out-of-service";
 
@@ -22,25 +22,22 @@ fn a_node_that_cannot_be_read_is_said_only_where_it_has_pods() {
     let odd = json!({ "metadata": { "name": "n", "uid": "u", "resourceVersion": "x" } });
     world.apply(Kind::Nodes, &odd, at(0));
     assert_eq!(decided(&world, &on("n"), at(1), &config()), Decision::default());
-    world.apply(Kind::Pods, &pod("web-0", "n", |_| {}), at(0));
+    world.apply(Kind::Pods, &pod("web-0").on("n"), at(0));
     assert_eq!(reasons(&decided(&world, &on("n"), at(1), &config())), ["NodeUnreadable"]);
 }
 
 #[test]
 fn on_a_node_that_is_not_heard_a_pod_that_waits_for_its_finalizers_waits_for_nothing_else() {
     let world = World::listed();
-    world.apply(Kind::Nodes, &node("n", "Unknown", None), at(0));
-    world.apply(Kind::Pods, &pod("web-0", "n", finalized), at(0));
+    world.apply(Kind::Nodes, &node("n"), at(0));
+    world.apply(Kind::Pods, &pod("web-0").on("n").but(finalized), at(0));
     assert_eq!(decided(&world, &on("n"), at(1), &config()), Decision::default());
 }
 
 /// A pod of a node that the rules about nodes decide on is theirs alone: it would be asked for twice, for two reasons.
 #[test]
 fn a_terminated_pod_is_its_nodes_where_that_is_out_of_service_or_proved_off_or_not_to_be_read() {
-    let proof = json!({
-        "metadata": { "name": "e", "uid": "uid-e", "resourceVersion": "9" },
-        "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "kind": "PowerOff", "by": "somebody" },
-    });
+    let proof = evidence("e", "n", "boot-1", "PowerOff");
     let mine = ["remove web-0 because KubeletTerminated"];
     for (says, taint, is_proved, ends, collected) in [
         ("a node like others", None, false, true, true),
@@ -51,16 +48,11 @@ fn a_terminated_pod_is_its_nodes_where_that_is_out_of_service_or_proved_off_or_n
         ("both, and it ends", Some(TAINT), true, true, false),
     ] {
         let world = World::listed();
-        let mut machine = node("n", "Unknown", taint);
-        machine["status"]["nodeInfo"] = json!({ "bootID": "boot-1" });
+        let machine = node("n").boot("boot-1");
+        let machine = taint.map_or(machine.clone(), |taint| machine.tainted_with(taint));
         world.apply(Kind::Nodes, &machine, at(0));
-        let made = pod("web-0", "n", |pod| {
-            ended(pod);
-            if ends {
-                terminating(pod);
-            }
-        });
-        world.apply(Kind::Pods, &made, at(0));
+        let made = pod("web-0").on("n").ended();
+        world.apply(Kind::Pods, &*if ends { made.terminating() } else { made }, at(0));
         if is_proved {
             world.apply(Kind::FenceEvidences, &proof, at(0));
         }
@@ -74,7 +66,7 @@ fn a_terminated_pod_is_its_nodes_where_that_is_out_of_service_or_proved_off_or_n
         &json!({ "metadata": { "name": "n", "uid": "u", "resourceVersion": "x" } }),
         at(0),
     );
-    world.apply(Kind::Pods, &pod("web-0", "n", ended), at(0));
+    world.apply(Kind::Pods, &pod("web-0").on("n").ended(), at(0));
     let all = Config { terminated_threshold: Some(0), ..config() };
     assert_eq!(decided(&world, &Key::Terminated, at(1), &all), Decision::default(), "not to be read");
 }
@@ -83,10 +75,7 @@ fn a_terminated_pod_is_its_nodes_where_that_is_out_of_service_or_proved_off_or_n
 fn of_pods_that_wait_for_their_finalizers_a_hundred_are_shown() {
     let world = World::listed();
     for number in 0..110 {
-        let kept = pod(&format!("web-{number}"), "gone", |pod| {
-            ended(pod);
-            finalized(pod);
-        });
+        let kept = pod(&format!("web-{number}")).on("gone").ended().but(finalized);
         world.apply(Kind::Pods, &kept, at(0));
     }
     world.witness("gone", at(1));

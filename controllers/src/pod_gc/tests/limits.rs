@@ -6,7 +6,7 @@ use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
-use super::{Config, Key, asked, config, decided, ended, node, on, orphan, pod, reasons, terminating};
+use super::{Config, Key, asked, config, decided, lease, node, on, orphan, pod, reasons};
 
 /// Two minutes and a half are two bookmarks of an API server and half a minute more: who is silent for longer may have
 /// lost its connection, and what is known is old.
@@ -24,17 +24,12 @@ fn what_is_known_counts_for_150_seconds() {
 /// A first look whose kubelet was heard at the same moment may be older than that sign: only a later one begins.
 #[test]
 fn a_read_of_the_moment_of_a_sign_of_life_begins_no_quarantine() {
-    let lease = |rv: u64, renewed: &str| {
-        let mut lease = super::lease("gone", renewed);
-        lease["metadata"]["resourceVersion"] = json!(rv.to_string());
-        lease
-    };
     for (heard, is_alive) in [(0, false), (1, true), (2, true)] {
         let world = World::listed();
-        world.apply(Kind::NodeLeases, &lease(1, "2026-01-01T00:00:00Z"), at(0));
-        world.apply(Kind::Pods, &pod("web-0", "gone", |_| {}), at(0));
+        world.apply(Kind::NodeLeases, &lease("gone", 0).rv(1), at(0));
+        world.apply(Kind::Pods, &pod("web-0").on("gone"), at(0));
         if heard > 0 {
-            world.apply(Kind::NodeLeases, &lease(2, "2026-01-01T00:00:10Z"), at(heard));
+            world.apply(Kind::NodeLeases, &lease("gone", 10).rv(2), at(heard));
         }
         world.witness("gone", at(1));
         world.hear(at(20));
@@ -54,7 +49,7 @@ fn a_missing_node_is_looked_at_each_ten_seconds_and_at_the_end_of_its_quarantine
     for (now, again) in [(1, 11), (20, 30), (30, 40), (31, 41), (35, 41), (40, 41)] {
         assert_eq!(decided(&world, &on("gone"), at(now), &config()).recheck_at, Some(at(again)), "at {now}");
     }
-    world.apply(Kind::NodeLeases, &super::lease("gone", "2026-01-01T00:00:00Z"), at(30));
+    world.apply(Kind::NodeLeases, &lease("gone", 0), at(30));
     for (now, again) in [(31, 41), (60, 70), (61, 70), (69, 70), (70, 71), (90, 91)] {
         assert_eq!(decided(&world, &on("gone"), at(now), &config()).recheck_at, Some(at(again)), "at {now}");
     }
@@ -78,12 +73,12 @@ fn the_quarantine_is_as_long_as_was_said_and_counts_from_the_answer() {
 #[test]
 fn two_thousand_terminated_pods_are_asked_for_at_once_and_a_hundred_holds_are_shown() {
     let world = World::listed();
-    world.apply(Kind::Nodes, &node("n", "True", None), at(0));
+    world.apply(Kind::Nodes, &node("n").ready("True"), at(0));
     for number in 0..2_010 {
-        world.apply(Kind::Pods, &pod(&format!("p{number}"), "n", ended), at(0));
+        world.apply(Kind::Pods, &pod(&format!("p{number}")).on("n").ended(), at(0));
     }
     for number in 0..110 {
-        let lying = pod(&format!("q{number}"), "n", |pod| {
+        let lying = pod(&format!("q{number}")).on("n").but(|pod| {
             pod["status"]["phase"] = json!("Failed");
             pod["metadata"]["creationTimestamp"] = json!("2025-01-01T00:00:00Z");
         });
@@ -104,10 +99,10 @@ fn two_thousand_terminated_pods_are_asked_for_at_once_and_a_hundred_holds_are_sh
 fn a_hundred_pods_of_a_missing_node_whose_kubelet_lives_are_held_aloud_and_all_are_held() {
     let world = World::listed();
     for number in 0..120 {
-        world.apply(Kind::Pods, &pod(&format!("web-{number}"), "gone", |_| {}), at(0));
+        world.apply(Kind::Pods, &pod(&format!("web-{number}")).on("gone"), at(0));
     }
     world.witness("gone", at(1));
-    world.apply(Kind::NodeLeases, &super::lease("gone", "2026-01-01T00:00:00Z"), at(30));
+    world.apply(Kind::NodeLeases, &lease("gone", 0), at(30));
     world.hear(at(60));
     let decision = decided(&world, &on("gone"), at(60), &config());
     assert_eq!((decision.intents.len(), decision.holds.len()), (0, 100));
@@ -133,11 +128,9 @@ fn evidence_about_another_node_frees_no_pod_though_two_of_three_are_the_same() {
     ] {
         let world = World::listed();
         for (node_name, boot) in [("n", "boot-1"), ("m", "boot-1")] {
-            let mut machine = node(node_name, "Unknown", None);
-            machine["status"]["nodeInfo"] = json!({ "bootID": boot });
-            world.apply(Kind::Nodes, &machine, at(0));
+            world.apply(Kind::Nodes, &node(node_name).boot(boot), at(0));
         }
-        world.apply(Kind::Pods, &pod("web-0", "n", terminating), at(0));
+        world.apply(Kind::Pods, &pod("web-0").on("n").terminating(), at(0));
         world.apply(Kind::FenceEvidences, &evidence(name, uid, boot), at(0));
         let decision = decided(&world, &on("n"), at(1), &config());
         let wanted: &[&str] = if frees { &["remove web-0 because Fenced"] } else { &[] };
