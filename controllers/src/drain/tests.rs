@@ -67,6 +67,10 @@ fn lines(plan: &Plan) -> Vec<String> {
     plan.rows.iter().map(line).collect()
 }
 
+fn says(plan: &Plan, wanted: &[&str]) {
+    assert_eq!(lines(plan), wanted);
+}
+
 fn index(plan: &Plan, name: &str) -> usize {
     plan.rows.iter().position(|row| &*row.pod.name == name).unwrap()
 }
@@ -85,9 +89,9 @@ fn what_stays_and_what_needs_consent_is_told_apart() {
     scene.pod(&scratch.set("/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
     scene.replica("a", "plain-0");
     let plan = scene.plan();
-    assert_eq!(
-        lines(&plan),
-        [
+    says(
+        &plan,
+        &[
             "Evict 1 plain-0: no budget",
             "Blocked naked: nobody manages it, so it would not come back: --evict-unmanaged or --skip",
             "Blocked scratch: the data of its emptyDir volume would be lost: --delete-emptydir-data or --skip",
@@ -96,7 +100,7 @@ fn what_stays_and_what_needs_consent_is_told_apart() {
             "Stay daemon: DaemonSet/agent would put it back at once",
             "Stay done: it has ended: nothing of it runs",
             "Stay static: mirror pod of a static pod: its kubelet keeps it",
-        ]
+        ],
     );
     assert!(plan.stops() && !plan.is_clear());
     assert_eq!(plan.asks().count(), 1, "a dry run cannot give consent");
@@ -111,10 +115,7 @@ fn consent_lets_go_and_says_what_is_lost() {
     scene.replica("a", "stays-0");
     let skip = [("ns".to_owned(), "stays-0".to_owned())].into();
     let plan = scene.plan_with(&Consent { skip, delete_emptydir_data: true, evict_unmanaged: true });
-    assert_eq!(
-        lines(&plan),
-        ["Evict 1 naked: no budget", "Evict 1 scratch: no budget", "Stay stays-0: by --skip"]
-    );
+    says(&plan, &["Evict 1 naked: no budget", "Evict 1 scratch: no budget", "Stay stays-0: by --skip"]);
     assert_eq!(plan.rows[0].place, Some(Place::NotAgain));
     assert_eq!(plan.rows[1].loses, Some("emptyDir data is lost"));
     assert!(plan.is_clear());
@@ -125,14 +126,14 @@ fn pods_of_one_budget_go_one_after_another() {
     let mut scene = scene();
     scene.application("db", 3, &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
     scene.replica("web", "web-0");
-    assert_eq!(
-        lines(&scene.plan()),
-        [
+    says(
+        &scene.plan(),
+        &[
             "Evict 1 db-0: pdb pdb-db: 3 healthy - 2 needed = 1 at a time",
             "Evict 1 web-0: no budget",
             "Evict 2 db-1: pdb pdb-db: 3 healthy - 2 needed = 1 at a time after db-0",
             "Evict 3 db-2: pdb pdb-db: 3 healthy - 2 needed = 1 at a time after db-1",
-        ]
+        ],
     );
     assert!(scene.plan().is_clear() && scene.plan().node_ready);
     assert_eq!(scene.plan().summary(), Summary { now: 2, later: 2, ..Summary::default() });
@@ -144,13 +145,13 @@ fn never_and_not_now_are_not_the_same() {
     scene.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
     scene.application("later", 2, &json!({ "maxUnavailable": 1 }), [2, 1, 1, 2, 0]);
     let plan = scene.plan();
-    assert_eq!(
-        lines(&plan),
-        [
+    says(
+        &plan,
+        &[
             "Wait later-0: pdb pdb-later: 1 healthy - 1 needed = 0, none now",
             "Wait later-1: pdb pdb-later: 1 healthy - 1 needed = 0, none now",
             "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, for ever while replicas is 1",
-        ]
+        ],
     );
     assert!(plan.stops());
 }
@@ -162,12 +163,12 @@ fn budgets_that_overlap_or_are_not_calculated_block_or_wait() {
     let other = budget("other", "db", &json!({ "maxUnavailable": 1 }), [2, 1, 0, 1, 1]);
     scene.world.apply(Kind::Budgets, &other, at(0));
     scene.application("new", 1, &json!({ "maxUnavailable": 1 }), [1, 0, 0, 0, 0]);
-    assert_eq!(
-        lines(&scene.plan()),
-        [
+    says(
+        &scene.plan(),
+        &[
             "Wait new-0: pdb pdb-new is still being processed: nobody has calculated it since it was changed",
             "Blocked db-0: pdbs other and pdb-db choose it: the API server evicts no pod of several",
-        ]
+        ],
     );
 }
 
@@ -176,12 +177,12 @@ fn what_is_not_ready_goes_beside_the_budget() {
     let mut scene = scene();
     scene.application("db", 2, &json!({ "maxUnavailable": 1 }), [2, 1, 1, 2, 0]);
     scene.pod(&not_ready(replica("db", "db-1")));
-    assert_eq!(
-        lines(&scene.plan()),
-        [
+    says(
+        &scene.plan(),
+        &[
             "Evict 1 db-1: pdb pdb-db: it is not Ready, and enough others are",
             "Wait db-0: pdb pdb-db: 1 healthy - 1 needed = 0, none now",
-        ]
+        ],
     );
 }
 
@@ -201,13 +202,13 @@ fn the_api_servers_word_counts_more_than_what_was_listed() {
         plan.heard(index, answer);
     }
     plan.order();
-    assert_eq!(
-        lines(&plan),
-        [
+    says(
+        &plan,
+        &[
             "Evict 1 later-0: the API server would let it through by now",
             "Wait db-0: b needs 2 healthy pods and has 2",
             "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, for ever while replicas is 1",
-        ]
+        ],
     );
     assert_eq!((plan.rows[0].grace, plan.rows[0].dry_run.as_ref().unwrap().passed), (7, true));
     assert!(plan.rows.iter().all(|row| row.dry_run.is_some()));
@@ -226,8 +227,7 @@ fn a_refusal_for_safety_is_never_softened() {
 #[test]
 fn what_cannot_be_read_stops_a_drain() {
     let scene = scene();
-    let broken = json!({ "metadata": { "namespace": "ns", "name": "x", "uid": "uid-x" }, "spec": {} });
-    scene.world.apply(Kind::Pods, &broken, at(0));
+    scene.world.apply(Kind::Pods, &pod("a", "x").set("/metadata/resourceVersion", json!(null)), at(0));
     let plan = scene.plan();
     assert_eq!((plan.unreadable, plan.rows.len(), plan.stops()), (1, 0, true));
 }
@@ -286,14 +286,11 @@ fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without() {
     let one = budget("b", "f", &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
     scene.world.apply(Kind::Budgets, &one, at(0));
     scene.world.scale("uid-f-0", Ok(Scale::Replicas(1)), at(60));
-    assert_eq!(
-        lines(&scene.plan()),
-        ["Blocked f-0: pdb b: 1 healthy - 1 needed = 0, for ever while replicas is 1"]
-    );
+    says(&scene.plan(), &["Blocked f-0: pdb b: 1 healthy - 1 needed = 0, for ever while replicas is 1"]);
     scene.world.scale("uid-f-0", Err("no right to ask"), at(60));
-    assert_eq!(
-        lines(&scene.plan()),
-        ["Wait f-0: pdb b: 1 healthy - 1 needed = 0, none now; whether ever is not known: no right to ask"]
+    says(
+        &scene.plan(),
+        &["Wait f-0: pdb b: 1 healthy - 1 needed = 0, none now; whether ever is not known: no right to ask"],
     );
 }
 

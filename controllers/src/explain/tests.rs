@@ -1,6 +1,7 @@
 //! Sentences about budgets.
 
 use pod_safety_shared::model::{Kind, Phase, Scale};
+use pod_safety_shared::testing::objects::workload;
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
@@ -177,9 +178,7 @@ fn a_status_that_is_behind_is_noticed() {
 #[test]
 fn the_deployment_is_named_and_not_the_replica_set_between() {
     let world = World::listed();
-    let set = json!({ "metadata": { "namespace": "ns", "name": "web-5c", "uid": "uid-web-5c", "resourceVersion": "3",
-        "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-web", "controller": true }] },
-        "spec": { "replicas": 1 } });
+    let set = workload("web-5c", 1).owned("apps/v1", "Deployment", "web");
     world.apply(Kind::ReplicaSets, &set, at(0));
     world.apply(Kind::Pods, &pod("web", "web-x").owned("apps/v1", "ReplicaSet", "web-5c"), at(0));
     world.apply(Kind::Pods, &pod("web", "naked"), at(0));

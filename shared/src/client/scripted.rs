@@ -245,11 +245,14 @@ impl Api {
     }
 }
 
+/// What is answered, and the name of the outcome that it makes.
+type Failure = (&'static str, fn() -> Answer, &'static str);
+
 /// Each way in which a write can end otherwise than well, and what becomes of it. [`Outcome::of`] is the one place
 /// that says so; whoever sends a request is tried with all of them.
 ///
 /// [`Outcome::of`]: crate::authority::act::Outcome::of
-pub(crate) const FAILURES: [(&str, fn() -> Answer, &str); 12] = [
+pub(crate) const FAILURES: [Failure; 12] = [
     ("404", Answer::not_found, "gone"),
     ("404 of a proxy", || Answer::plain(404, "404 page not found"), "failed"),
     ("409", || Answer::status(409, "Conflict", "the object has been modified"), "changed"),
