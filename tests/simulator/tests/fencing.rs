@@ -18,7 +18,15 @@ const FOUND: u64 = 70;
 const LONG: u64 = 340;
 
 /// The devices say which machine they reach, and must.
-const STRICT: Fencing = Fencing { always: true, tells: true, required: true, backup: false, power_on: true };
+const STRICT: Fencing = Fencing {
+    always: true,
+    tells: true,
+    required: true,
+    backup: false,
+    power_on: true,
+    pair: false,
+    not_ready_seconds: None,
+};
 /// Nobody says which machine a device reaches, and nobody asks.
 const BLIND: Fencing = Fencing { tells: false, required: false, ..STRICT };
 

@@ -21,7 +21,15 @@ const LONG: u64 = 500;
 
 const GATED: Guarding = Guarding { gate: true, excludes: false, one_pod: false };
 const OPEN: Guarding = Guarding { gate: false, ..GATED };
-const FENCED: Fencing = Fencing { always: true, tells: true, required: true, backup: false, power_on: true };
+const FENCED: Fencing = Fencing {
+    always: true,
+    tells: true,
+    required: true,
+    backup: false,
+    power_on: true,
+    pair: false,
+    not_ready_seconds: None,
+};
 
 fn plan(guarding: Guarding, fencing: Option<Fencing>, faults: Vec<(u64, Fault)>) -> Plan {
     Plan {

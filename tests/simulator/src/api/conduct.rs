@@ -14,6 +14,8 @@ pub enum Fate {
     DropBefore,
     /// It is executed, and the answer is lost.
     ApplyThenLoseAnswer,
+    /// It is executed, and half of the answer arrives.
+    CutAnswer,
     /// It is answered with this code and not executed.
     Error(u16),
 }

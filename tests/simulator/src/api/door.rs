@@ -22,6 +22,8 @@ use super::server::ApiServer;
 /// What the sender hears.
 enum Heard {
     Answer(Reply),
+    /// Half of it; then the connection breaks, or the answer ends as if that were all.
+    Half(Reply, bool),
     /// The connection broke.
     Reset,
     /// Nothing, for ever.
@@ -80,6 +82,7 @@ async fn carry(server: &Arc<ApiServer>, asked: &Asked) -> Heard {
         Fate::DropBefore => return lost,
         Fate::Error(code) => Heard::Answer(server.refuse(&super::failure::Failure::injected(code))),
         Fate::Deliver => Heard::Answer(server.serve(asked).await),
+        Fate::CutAnswer => Heard::Half(server.serve(asked).await, reset),
         Fate::ApplyThenLoseAnswer => {
             drop(server.serve(asked).await);
             lost
@@ -112,6 +115,15 @@ impl Service<Request<Body>> for Door {
             match receiver.await {
                 Ok(Heard::Answer(reply)) => {
                     let (head, body) = reply.into_parts();
+                    let body = StreamBody::new(body.map(|part| part.map(Frame::data)));
+                    Ok(head.body(UnsyncBoxBody::new(body))?)
+                }
+                Ok(Heard::Half(reply, breaks)) => {
+                    let (head, body) = reply.into_parts();
+                    let half = |bytes: Bytes| bytes.slice(..bytes.len() / 2);
+                    let first = body.take(1).map(move |part| part.map(half));
+                    let end = breaks.then(|| Err::<Bytes, BoxError>("unexpected end of file".into()));
+                    let body = first.chain(futures::stream::iter(end));
                     let body = StreamBody::new(body.map(|part| part.map(Frame::data)));
                     Ok(head.body(UnsyncBoxBody::new(body))?)
                 }

@@ -11,6 +11,7 @@ use super::eviction::{bind, carry_out, evict};
 use super::failure::Failure;
 use super::kinds::{Kind, Part, Rules, scale, scaled};
 use super::log::Log;
+use super::node_restriction;
 use super::read::{self, Cached};
 use super::route::{Asked, Route};
 use super::watch::{self, Opening};
@@ -61,6 +62,7 @@ pub(crate) fn execute(
     now: Timestamp,
 ) -> Result<Answer, Failure> {
     check_accept(asked)?;
+    node_restriction::check(log, cached, route, asked)?;
     admission::check(log, cached, route, asked)?;
     let asked = &*admission::mutated(log, route, asked);
     let named = route.name.is_some();

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `log`, `etcd` | revisions, versions of objects, history, compaction |
 //! | `route`, `execute` | from a request to the rule that it falls under |
+//! | `admission`, `node_restriction` | what our policies refuse and change; what kubelets may not |
 //! | `kinds/` | the table of kinds: defaults, validation, what an update may change |
 //! | `write`, `delete`, `eviction` | create, replace, patch; grace and finalizers; budgets and bindings |
 //! | `patch/` | the four patch types |
@@ -34,6 +35,7 @@ mod failure;
 mod fields;
 mod kinds;
 mod log;
+mod node_restriction;
 mod patch;
 mod read;
 mod reply;

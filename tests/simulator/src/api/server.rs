@@ -145,18 +145,12 @@ impl ApiServer {
 
     /// Disturbs the open watches of `caller`.
     pub fn disturb(&self, caller: &str, how: Disturbance) {
-        let mut state = self.state.lock();
-        for id in state.watches.of_caller(caller) {
-            let Some(watch) = state.watches.get_mut(id) else { continue };
-            match how {
-                Disturbance::Mute => watch.muted = true,
-                Disturbance::Reset => watch.reset(),
-                Disturbance::Close => {}
-            }
-            if how != Disturbance::Mute {
-                state.watches.close(id);
-            }
-        }
+        self.state.lock().watches.disturb(caller, None, how);
+    }
+
+    /// Those of one kind.
+    pub(crate) fn disturb_kind(&self, caller: &str, kind: &str, how: Disturbance) {
+        self.state.lock().watches.disturb(caller, Some(kind), how);
     }
 
     /// The server dies: all watches break. Start another one in its place.

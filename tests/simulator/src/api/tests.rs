@@ -110,6 +110,7 @@ mod paused;
 
 mod deleting;
 mod evicting;
+mod restricting;
 mod serving;
 mod watching;
 mod writing;

@@ -12,6 +12,7 @@ use futures::channel::mpsc;
 use serde_json::{Value, json};
 use tower::BoxError;
 
+use super::conduct::Disturbance;
 use super::failure::{Cause, Failure};
 use super::kinds::Kind;
 use super::log::{Change, Log, Object};
@@ -276,13 +277,27 @@ impl Watches {
         self.open.remove(&id);
     }
 
-    pub(crate) fn of_caller(&mut self, caller: &str) -> Vec<u64> {
-        let own = self.open.iter().filter(|(_, watch)| &*watch.caller == caller);
-        own.map(|(id, _)| *id).collect()
+    /// Disturbs the watches of a caller, or those of one kind.
+    pub(crate) fn disturb(&mut self, caller: &str, kind: Option<&str>, how: Disturbance) {
+        for id in self.of_caller(caller) {
+            let Some(watch) = self.open.get_mut(&id) else { continue };
+            if kind.is_some_and(|kind| watch.kind.kind != kind) {
+                continue;
+            }
+            match how {
+                Disturbance::Mute => watch.muted = true,
+                Disturbance::Reset => watch.reset(),
+                Disturbance::Close => {}
+            }
+            if how != Disturbance::Mute {
+                self.close(id);
+            }
+        }
     }
 
-    pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut Watch> {
-        self.open.get_mut(&id)
+    fn of_caller(&mut self, caller: &str) -> Vec<u64> {
+        let own = self.open.iter().filter(|(_, watch)| &*watch.caller == caller);
+        own.map(|(id, _)| *id).collect()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -3,6 +3,9 @@
 use super::plan::{Extras, Fault, Manner, Plan, Trouble};
 use crate::chance::{Chance, Draws};
 
+/// How long the Lease of a Node that is gone outlives it, by chance: garbage collection follows the owner within
+/// seconds, unless kube-controller-manager is away, or some kind cannot be listed.
+const COLLECTED_AFTER: [u64; 4] = [1, 2, 4, 90];
 /// How long the chaos lasts.
 const CHAOS: u64 = 240;
 
@@ -17,11 +20,12 @@ pub fn draw(seed: u64) -> Plan {
         nodes: usize::try_from(2 + draws.below(3)).unwrap_or(2),
         replicas: usize::try_from(2 + draws.below(2)).unwrap_or(2),
         pods: usize::try_from(2 + draws.below(3)).unwrap_or(2),
-        lease_collected_after: [1, 15, 30, 120][usize::try_from(draws.below(4)).unwrap_or(0)],
+        lease_collected_after: COLLECTED_AFTER[usize::try_from(draws.below(4)).unwrap_or(0)],
         heal_at: CHAOS,
         with: Extras::default(),
         faults: Vec::new(),
     };
+    enlarge(&mut plan);
     let kinds: Vec<u64> = (0..KINDS).filter(|_| draws.percent(50)).collect();
     // Without the deletion of a Node there is little to collect.
     let lost = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
@@ -42,11 +46,25 @@ pub fn draw(seed: u64) -> Plan {
     plan.faults.sort_by_key(|(at, _)| *at);
     plan.with =
         Extras { attached_volumes: draws.percent(25), static_pods: draws.percent(25), ..Extras::default() };
+    let mut odd = Draws::new(Chance::new(seed).part("odd", 0));
+    (plan.with.drift, plan.with.sidecars) = (odd.percent(30), odd.percent(25));
     super::taints::add(&mut plan);
     super::nodes::add(&mut plan);
     super::fencing::add(&mut plan);
     super::volumes::add(&mut plan);
+    super::sick::add(&mut plan);
+    super::wires::add(&mut plan);
     plan
+}
+
+/// One world of so many is larger than most: several nodes of each zone.
+const LARGE: u64 = 10;
+
+fn enlarge(plan: &mut Plan) {
+    let mut draws = Draws::new(Chance::new(plan.seed).part("size", 0));
+    if draws.below(LARGE) == 0 {
+        plan.nodes = usize::try_from(6 + draws.below(4)).unwrap_or(6);
+    }
 }
 
 const KINDS: u64 = 27;

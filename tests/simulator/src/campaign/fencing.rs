@@ -20,6 +20,13 @@ pub struct Fencing {
     pub backup: bool,
     /// What was switched off is switched on again.
     pub power_on: bool,
+    /// The first level has two devices, the outlets of the two power supplies of a machine: it has power while one of
+    /// them is on, and neither says which machine it reaches.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pair: bool,
+    /// A node that has said for so many seconds that it is not ready counts as lost, though it is heard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_ready_seconds: Option<u32>,
 }
 
 /// How a device fails, or lies.
@@ -44,9 +51,10 @@ pub enum Malfunction {
     StaleOff,
 }
 
-/// One seed of so many has fencing: one that has neither budgets nor taints of its own.
-const EACH: u64 = 6;
-const FENCED: u64 = 5;
+/// Of twelve seeds these have fencing, one with taints of its own and two with budgets. With half of those that guard
+/// volumes more than a third of all have it.
+const EACH: u64 = 12;
+const FENCED: [u64; 3] = [5, 10, 11];
 /// When the first node may be lost: the pods run.
 const BEGIN: u64 = 28;
 /// So long before the healing nothing begins any more.
@@ -63,20 +71,13 @@ const LATEST: u64 = 300;
 /// Adds fencing to the plan of some seeds. Drawn from a chance of their own: the rest of the plan
 /// is what it was.
 pub(super) fn add(plan: &mut Plan) {
-    if plan.seed % EACH != FENCED {
+    if !FENCED.contains(&(plan.seed % EACH)) {
         return;
     }
     let mut draws = Draws::new(Chance::new(plan.seed).part("fencing", 0));
     plan.with.nodes = Keeper::Ours;
     plan.with.taints = true;
-    let (tells, required) = (draws.percent(60), draws.percent(40));
-    plan.with.fencing = Some(Fencing {
-        always: draws.percent(60),
-        tells,
-        required,
-        backup: draws.percent(40),
-        power_on: draws.percent(75),
-    });
+    plan.with.fencing = Some(drawn(&mut draws));
     // Some worlds are calm where nodes are fenced: there the rules are strictest.
     if draws.percent(50) {
         plan.faults.retain(|(_, fault)| fault.troubles_control().is_none());
@@ -95,6 +96,22 @@ pub(super) fn add(plan: &mut Plan) {
     let last = plan.heal_at - SPARE;
     plan.faults.iter_mut().for_each(|(at, _)| *at = (*at).min(last));
     plan.faults.sort_by_key(|(at, _)| *at);
+}
+
+/// How nodes are fenced.
+pub(super) fn drawn(draws: &mut Draws) -> Fencing {
+    Fencing {
+        tells: draws.percent(60),
+        required: draws.percent(40),
+        always: draws.percent(60),
+        backup: draws.percent(40),
+        power_on: draws.percent(75),
+        pair: draws.percent(25),
+        not_ready_seconds: draws
+            .percent(50)
+            .then(|| 30 + draws.below(60))
+            .and_then(|seconds| seconds.try_into().ok()),
+    }
 }
 
 /// A node is lost, its device may fail, and who fences it may change meanwhile.

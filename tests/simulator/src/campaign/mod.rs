@@ -7,6 +7,8 @@
 //! | `budgets` | the part of a drawn plan that is about disruption budgets |
 //! | `taints` | the part that is about taints |
 //! | `nodes` | the part that is about nodes that are lost |
+//! | `sick` | the part that is about nodes that are not ready, and are heard |
+//! | `wires` | the part that is about single watches, and answers that break off |
 //! | `fencing` | the part that is about fencing, and devices that lie |
 //! | `volumes` | the part that is about exclusive volumes |
 //! | `many` | many seeds on all cores, and what they came to |
@@ -30,9 +32,11 @@ mod perturb;
 mod plan;
 mod plant;
 mod scenarios;
+mod sick;
 mod taints;
 mod twins;
 mod volumes;
+mod wires;
 
 pub use corpus::{Entry, page, subject};
 pub use draw::draw;
@@ -40,7 +44,7 @@ pub use fencing::{Fencing, Malfunction};
 pub use many::{Tally, campaign, campaign_while, first_seed_that_breaks, same_twice, tell, threads};
 pub use minimise::{Smallest, minimise};
 pub use perturb::{Broken, Perturbed, perturb, perturb_writes};
-pub use plan::{Extras, Fault, Keeper, Limit, Manner, Plan, Trouble};
+pub use plan::{Ailment, Extras, Fault, Keeper, Limit, Manner, Plan, Trouble};
 pub use plant::Plant;
 pub use scenarios::{Scenario, fenced, guarded, scenarios};
 pub use twins::twins;

@@ -11,6 +11,8 @@ use super::volumes::Guarding;
 pub enum Trouble {
     /// It is applied, and its answer is lost.
     LoseAnswer,
+    /// It is applied, and half of its answer arrives.
+    CutAnswer,
     /// It does not arrive.
     DropRequest,
     /// It is refused with this code.
@@ -25,6 +27,7 @@ impl Trouble {
     pub fn name(self) -> String {
         match self {
             Self::LoseAnswer => "answer lost".to_owned(),
+            Self::CutAnswer => "answer cut".to_owned(),
             Self::DropRequest => "request dropped".to_owned(),
             Self::Error(code) => format!("error {code}"),
             Self::Delay(_) => "delay".to_owned(),
@@ -48,6 +51,17 @@ pub enum Manner {
     DoneButSilent,
     /// It hears nothing.
     Dead,
+}
+
+/// What ails a node whose kubelet says that it is not ready, and goes on renewing its Lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Ailment {
+    /// The container runtime does not answer, or PLEG is late: no process starts, none is ended, nothing new is said of
+    /// pods, and what runs runs on.
+    Runtime,
+    /// There is no network for new pods: none starts, and the others go on and end as ever.
+    Network,
 }
 
 /// What a disruption budget asks for.
@@ -75,6 +89,9 @@ pub enum Fault {
     CutLink { node: usize, server: usize, seconds: u64 },
     /// A process under test reaches no API server, and its watches fall silent.
     CutReplica { replica: usize, seconds: u64 },
+    /// The open watches of a process under test fall silent for one kind, half open, and the others go on; then those
+    /// connections break.
+    SilenceWatch { replica: usize, kind: String, seconds: u64 },
     /// Requests of a process under test meet trouble.
     TroubleReplica { replica: usize, trouble: Trouble, percent: u64, seconds: u64 },
     /// Requests of a kubelet meet trouble.
@@ -112,6 +129,10 @@ pub enum Fault {
     DeafKubelet { node: usize, seconds: u64 },
     /// Processes of a node do not end when they are killed: they hang in the kernel.
     StuckProcesses { node: usize, seconds: u64 },
+    /// The kubelet of a node says Ready=False, and goes on renewing its Lease.
+    SickenNode { node: usize, ailment: Ailment, seconds: u64 },
+    /// Whatever ails a node is over.
+    HealNode { node: usize },
     /// A person or an autoscaler deletes the Node object.
     DeleteNode { node: usize },
     /// A person turns a machine off by its switch, asks the switch, and deletes the
@@ -178,6 +199,7 @@ impl Fault {
     pub const fn troubles_control(&self) -> Option<u64> {
         match self {
             Self::CutReplica { seconds, .. }
+            | Self::SilenceWatch { seconds, .. }
             | Self::TroubleReplica { seconds, .. }
             | Self::CutServer { seconds, .. }
             | Self::LagServer { seconds, .. }
@@ -246,6 +268,15 @@ pub struct Extras {
     pub guarded_volumes: Option<Guarding>,
     /// Each node has a static pod, whose copy its kubelet keeps in the API.
     pub static_pods: bool,
+    /// Clocks of nodes and of processes under test run up to a thousandth too fast or too slow.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub drift: bool,
+    /// The first process of each place is of an older release: it has other terms, and a longer quarantine.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub upgrade: bool,
+    /// The pods of the `StatefulSet` have a sidecar, and a container that runs before it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sidecars: bool,
     /// Taints end pods, and kube-controller-manager's node lifecycle controller taints
     /// nodes that are silent. Pods of the `StatefulSet` differ in what they tolerate.
     pub taints: bool,

@@ -139,7 +139,15 @@ pub fn fenced() -> Vec<Scenario> {
         scenario("a device acknowledges and does not act", vec![fails(Malfunction::AcksOnly), cut()]),
     ];
     let with = |mut scenario: Scenario| {
-        let works = Fencing { always: true, tells: true, required: true, backup: false, power_on: true };
+        let works = Fencing {
+            always: true,
+            tells: true,
+            required: true,
+            backup: false,
+            power_on: true,
+            pair: false,
+            not_ready_seconds: None,
+        };
         scenario.plan.nodes = 3;
         scenario.plan.with =
             Extras { taints: true, nodes: Keeper::Ours, fencing: Some(works), ..Extras::default() };
@@ -168,7 +176,15 @@ pub fn guarded() -> Vec<Scenario> {
         (BEGIN + 45, Fault::ForceDelete { pod: 0 }),
         (BEGIN + 50, Fault::RestartAttacher),
     ];
-    let works = Fencing { always: true, tells: true, required: true, backup: false, power_on: true };
+    let works = Fencing {
+        always: true,
+        tells: true,
+        required: true,
+        backup: false,
+        power_on: true,
+        pair: false,
+        not_ready_seconds: None,
+    };
     let with = |gate: bool, fencing: Option<Fencing>, from: u64, mut scenario: Scenario| {
         let guarding = Guarding { gate, ..Guarding::default() };
         scenario.plan.nodes = 3;

@@ -38,6 +38,8 @@ fn befalls(fault: &Fault, which: usize) -> bool {
         | Fault::Freeze { node, .. }
         | Fault::DeafKubelet { node, .. }
         | Fault::StuckProcesses { node, .. }
+        | Fault::SickenNode { node, .. }
+        | Fault::HealNode { node }
         | Fault::DeleteNode { node }
         | Fault::FenceByHand { node, .. }
         | Fault::Malfunction { node, .. }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::fencing::Fencing;
+use super::fencing::drawn;
 use super::plan::{Fault, Keeper, Plan};
 use crate::chance::{Chance, Draws};
 
@@ -20,19 +20,21 @@ pub struct Guarding {
     pub one_pod: bool,
 }
 
-/// One seed of so many has guarded volumes: one that has neither budgets nor taints nor fencing of its own.
+/// Of twelve seeds these have guarded volumes: one with budgets, one with taints, one with neither.
 const EACH: u64 = 12;
-const GUARDED: u64 = 2;
+const GUARDED: [u64; 3] = [2, 6, 7];
 /// When the first node may be lost: the pods run.
 const BEGIN: u64 = 28;
 /// So long before the healing nothing begins any more.
 const SPARE: u64 = 5;
-/// The healing of these plans: volumes are detached by force six minutes after nobody wants them.
+/// The healing of a third of these plans: volumes are detached by force six minutes after nobody wants them.
 const HEAL: u64 = 560;
+/// That of the others: nodes are lost for minutes, and no six pass.
+const HEAL_SOON: u64 = 300;
 
 /// Adds guarded volumes to the plan of some seeds. Drawn from a chance of their own: the rest of the plan is what it was.
 pub(super) fn add(plan: &mut Plan) {
-    if plan.seed % EACH != GUARDED {
+    if !GUARDED.contains(&(plan.seed % EACH)) {
         return;
     }
     let mut draws = Draws::new(Chance::new(plan.seed).part("volumes", 0));
@@ -42,13 +44,7 @@ pub(super) fn add(plan: &mut Plan) {
         Some(Guarding { gate: draws.percent(60), excludes: draws.percent(25), one_pod: objects.percent(30) });
     plan.with.nodes = Keeper::Ours;
     plan.with.taints = true;
-    plan.with.fencing = draws.percent(50).then(|| Fencing {
-        always: draws.percent(60),
-        tells: draws.percent(60),
-        required: draws.percent(40),
-        backup: draws.percent(40),
-        power_on: draws.percent(75),
-    });
+    plan.with.fencing = draws.percent(50).then(|| drawn(&mut draws));
     if draws.percent(50) {
         plan.faults.retain(|(_, fault)| fault.troubles_control().is_none());
     }
@@ -58,7 +54,7 @@ pub(super) fn add(plan: &mut Plan) {
     }
     // Of two nodes one that is lost is half of all: rather we are cut off.
     plan.nodes = plan.nodes.max(3);
-    plan.heal_at = HEAL;
+    plan.heal_at = if draws.percent(34) { HEAL } else { HEAL_SOON };
     for _ in 0..1 + draws.below(2) {
         let faults = incident(plan, &mut draws);
         plan.faults.extend(faults);
@@ -74,7 +70,7 @@ pub(super) fn add(plan: &mut Plan) {
 fn incident(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
     let at = BEGIN + draws.below(100);
     let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
-    let seconds = 60 + draws.below(430);
+    let seconds = 60 + draws.below(plan.heal_at - 130);
     let lost = match draws.below(7) {
         0 => Fault::PowerOff { node, back: draws.percent(60).then_some(seconds) },
         1 => Fault::Freeze { node, seconds },
@@ -113,7 +109,7 @@ fn incident(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
 fn of_objects(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
     let mut faults = Vec::new();
     for _ in 0..draws.below(3) {
-        faults.push((BEGIN + draws.below(460), Fault::RestartAttacher));
+        faults.push((BEGIN + draws.below(plan.heal_at - 100), Fault::RestartAttacher));
     }
     for number in 0..usize::try_from(draws.below(4)).unwrap_or(0) {
         faults.push((BEGIN + draws.below(200), Fault::MakeBrief { number }));

@@ -16,8 +16,8 @@ pub struct Known {
     pub issue: u32,
     /// The rule that it breaks.
     pub rule: Invariant,
-    /// The plan in the corpus that shows it; `None`: no fault makes it yet, and only a test of its rule shows it.
-    pub plan: Option<&'static str>,
+    /// The plan in the corpus that shows it.
+    pub plan: &'static str,
     /// What happens, in a sentence.
     pub what: &'static str,
 }
@@ -28,15 +28,14 @@ pub const KNOWN: [Known; 2] = [
         finding: "A1",
         issue: 20,
         rule: Invariant::Connected,
-        plan: Some("known-a1.json"),
+        plan: "known-a1-node-of-a-living-kubelet.json",
         what: "The Node of a kubelet that lives is deleted: its pods are released after a quarantine, and run.",
     },
     Known {
         finding: "A2",
         issue: 20,
         rule: Invariant::Renewing,
-        // Kubelets here never say that they are not ready and renew.
-        plan: None,
+        plan: "known-a2-wrong-device-of-a-sick-node.json",
         what: "A device says off of another machine, between two renewals of a kubelet that lives.",
     },
 ];

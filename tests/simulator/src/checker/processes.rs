@@ -144,6 +144,13 @@ impl Checker {
         self.state.lock().processes.running.values().cloned().collect()
     }
 
+    /// The number of the process that a pod has in this life of a machine.
+    pub(crate) fn process_of(&self, node: &str, uid: &str, boot: u32) -> Option<u64> {
+        let state = self.state.lock();
+        let is_it = |process: &Process| process.uid == uid && process.boot == boot && &*process.node == node;
+        state.processes.running.iter().find(|(_, process)| is_it(process)).map(|(number, _)| *number)
+    }
+
     /// The processes of a machine, by number.
     pub(crate) fn processes_on(&self, node: &str) -> Vec<(u64, Process)> {
         let state = self.state.lock();

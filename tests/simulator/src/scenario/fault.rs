@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::field::{Field, Place, Text, Wrong};
-use crate::campaign::{Fault, Limit, Malfunction, Plan, Trouble};
+use crate::campaign::{Ailment, Fault, Limit, Malfunction, Plan, Trouble};
 
 /// The longest that anything may last, in seconds.
 const LONGEST: u64 = 3_600;
@@ -13,7 +13,7 @@ const FARTHEST: u64 = 31_536_000;
 const SLOWEST: u64 = 60_000;
 
 /// All kinds, for what is said of an unknown one.
-pub(super) const KINDS: [&str; 33] = [
+pub(super) const KINDS: [&str; 35] = [
     "cut-node",
     "cut-replica",
     "trouble-node",
@@ -32,6 +32,8 @@ pub(super) const KINDS: [&str; 33] = [
     "reboot",
     "kill-kubelet",
     "freeze",
+    "sicken-node",
+    "heal-node",
     "delete-node",
     "taint",
     "delete-pod",
@@ -66,6 +68,8 @@ const MALFUNCTIONS: [(&str, Malfunction); 8] = [
     ("silent", Malfunction::Silent),
     ("stale-off", Malfunction::StaleOff),
 ];
+/// What ails a node.
+const AILMENTS: [(&str, Ailment); 2] = [("runtime", Ailment::Runtime), ("network", Ailment::Network)];
 /// The longest start of a process, in seconds.
 const LONGEST_START: u64 = 300;
 
@@ -99,6 +103,7 @@ pub(super) struct Step {
     how: Text,
     late: Text,
     machine: Text,
+    ailment: Text,
 }
 
 /// An entry that is being read: which fields were asked for.
@@ -111,7 +116,7 @@ struct Reading<'a> {
 }
 
 impl Step {
-    fn fields(&self) -> [(&'static str, &Text); 24] {
+    fn fields(&self) -> [(&'static str, &Text); 25] {
         [
             ("node", &self.node),
             ("replica", &self.replica),
@@ -137,6 +142,7 @@ impl Step {
             ("how", &self.how),
             ("late", &self.late),
             ("machine", &self.machine),
+            ("ailment", &self.ailment),
         ]
     }
 
@@ -262,11 +268,12 @@ impl<'a> Reading<'a> {
         let code = field.text.strip_prefix("error ").and_then(|code| code.parse().ok());
         match (field.text, code) {
             ("lose-answer", _) => Ok(Trouble::LoseAnswer),
+            ("cut-answer", _) => Ok(Trouble::CutAnswer),
             ("drop-request", _) => Ok(Trouble::DropRequest),
             (_, Some(code @ 400..=599)) => Ok(Trouble::Error(code)),
-            _ => {
-                Err(field.wrong("is lose-answer, drop-request, error 400 to error 599, or delay with a time"))
-            }
+            _ => Err(field.wrong(
+                "is lose-answer, cut-answer, drop-request, error 400 to error 599, or delay with a time",
+            )),
         }
     }
 
@@ -369,6 +376,11 @@ impl<'a> Reading<'a> {
             "reboot" => Fault::Reboot { node: self.node()? },
             "kill-kubelet" => Fault::KillKubelet { node: self.node()?, seconds: self.lasts()? },
             "freeze" => Fault::Freeze { node: self.node()?, seconds: self.lasts()? },
+            "sicken-node" => {
+                let (node, seconds) = (self.node()?, self.lasts()?);
+                Fault::SickenNode { node, ailment: self.needed("ailment")?.one_of(&AILMENTS)?, seconds }
+            }
+            "heal-node" => Fault::HealNode { node: self.node()? },
             "delete-node" => Fault::DeleteNode { node: self.node()? },
             "drain" => {
                 let (node, seconds) = (self.node()?, self.lasts()?);

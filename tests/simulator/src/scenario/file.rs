@@ -20,6 +20,9 @@ const MOST_REPLICAS: u64 = 9;
 /// The longest plan, in seconds.
 const LONGEST: u64 = 3_600;
 
+/// How long a Lease outlives its Node, in seconds, if a scenario does not say: garbage collection follows its owner.
+const COLLECTED_AFTER: u64 = 2;
+
 /// The rules by the names that files use.
 const RULES: [(&str, Invariant); 26] = [
     ("S1", Invariant::AtMostOne),
@@ -147,7 +150,7 @@ fn scenario(file: File) -> Result<Scenario, Wrong> {
         pods: count(needed("pods", &file.pods, MOST_PODS)?),
         lease_collected_after: match Field::new("lease-collected-after", &file.lease_collected_after) {
             Some(field) => field.seconds(LONGEST)?,
-            None => 15,
+            None => COLLECTED_AFTER,
         },
         heal_at: heal.seconds(LONGEST)?,
         with: Extras::default(),
@@ -217,6 +220,8 @@ fn fenced(with: Extras, file: &FencingFile, node_lifecycle: &Text) -> Result<Ext
         required,
         backup: choice("fencing.backup", &file.backup, [("true", true), ("false", false)], false)?,
         power_on: choice("fencing.recovery", &file.recovery, [("power-on", true), ("hold", false)], true)?,
+        pair: false,
+        not_ready_seconds: None,
     };
     Ok(Extras { fencing: Some(fencing), ..with })
 }

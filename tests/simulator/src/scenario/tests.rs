@@ -78,10 +78,26 @@ fn how_nodes_are_fenced_and_how_devices_fail_is_read() {
     let with = |fencing: &str| {
         parse("x.yaml", &format!("{TOP}node-lifecycle: replace\nfencing: {fencing}\n")).unwrap().plan.with
     };
-    let usual = Fencing { always: false, tells: true, required: false, backup: false, power_on: true };
+    let usual = Fencing {
+        always: false,
+        tells: true,
+        required: false,
+        backup: false,
+        power_on: true,
+        pair: false,
+        not_ready_seconds: None,
+    };
     assert_eq!(with("{}").fencing, Some(usual));
     let other = with("{ when: always, identity: required, backup: true, recovery: hold }");
-    let all = Fencing { always: true, tells: true, required: true, backup: true, power_on: false };
+    let all = Fencing {
+        always: true,
+        tells: true,
+        required: true,
+        backup: true,
+        power_on: false,
+        pair: false,
+        not_ready_seconds: None,
+    };
     assert_eq!(other.fencing, Some(all));
     assert_eq!(with("{ identity: none }").fencing, Some(Fencing { tells: false, ..usual }));
     let said = wrong(&format!("{TOP}node-lifecycle: guard\nfencing: {{}}\n"));
@@ -226,7 +242,7 @@ fn impossible_faults_are_refused() {
         ),
         (
             "at: 5s, fault: trouble-node, node: 1, trouble: error 200, for: 1s",
-            "field `trouble`: value `error 200`, allowed is lose-answer, drop-request, error 400 to error 599,",
+            "field `trouble`: value `error 200`, allowed is lose-answer, cut-answer, drop-request, error 400 to error 599,",
         ),
         (
             "at: 5s, fault: cut-server, server: 0, answers-lost: maybe, for: 1s",
@@ -254,7 +270,7 @@ fn an_unknown_subject_or_rule_is_refused() {
 
 #[test]
 fn every_kind_that_is_offered_can_be_read() {
-    let all = "node: 0 replica: 0 server: 0 for: 1s pod: 0 workload: 0 replicas: 2 min-available: 50% clients: 2 by: 1s trouble: lose-answer taint: trouble-1 how: flaps";
+    let all = "node: 0 replica: 0 server: 0 for: 1s ailment: runtime pod: 0 workload: 0 replicas: 2 min-available: 50% clients: 2 by: 1s trouble: lose-answer taint: trouble-1 how: flaps";
     let fields: Vec<&str> = all.split_inclusive(' ').collect();
     let pairs: Vec<String> = fields.chunks(2).map(|pair| pair.concat().trim().to_owned()).collect();
     let mut kinds = std::collections::BTreeSet::new();

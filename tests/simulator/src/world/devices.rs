@@ -36,6 +36,8 @@ const THINKS: u64 = 1_500;
 pub(crate) struct Device {
     name: String,
     node: usize,
+    /// Which power supply of the machine it switches; `None`: the machine.
+    outlet: Option<usize>,
     /// Whether it says which machine it reaches.
     tells: bool,
     host: Arc<Host>,
@@ -54,10 +56,15 @@ struct State {
 }
 
 impl Device {
-    pub(super) fn new(world: &World, name: &str, node: usize, tells: bool) -> Arc<Self> {
+    pub(super) fn new(
+        world: &World,
+        name: &str,
+        (node, outlet): (usize, Option<usize>),
+        tells: bool,
+    ) -> Arc<Self> {
         let chance = world.chance.part(name, 0);
         let host = Host::start(name, chance, &world.checker);
-        Arc::new(Self { name: name.to_owned(), node, tells, host, chance, state: Mutex::default() })
+        Arc::new(Self { name: name.to_owned(), node, outlet, tells, host, chance, state: Mutex::default() })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -146,7 +153,13 @@ impl Device {
     ) -> Result<Power, Option<DeviceError>> {
         let now = world.checker.now();
         let (wrong, machine) = (self.wrong(now), self.reaches(now));
-        let reads = |machine| if world.has_power(machine) { Power::On } else { Power::Off };
+        let reads = |machine| {
+            let on = match self.outlet {
+                None => world.has_power(machine),
+                Some(outlet) => world.outlet_is_on(machine, outlet),
+            };
+            if on { Power::On } else { Power::Off }
+        };
         let stranger = machine != self.node && self.tells;
         match (wrong, order.act) {
             (Some(Malfunction::Unreachable), _) => {
@@ -207,8 +220,32 @@ impl Device {
     fn act(&self, world: &Arc<World>, machine: usize, act: Act) {
         let (name, node) = (&self.name, world.node(machine));
         match act {
+            Act::Off | Act::On if self.outlet.is_some() => self.switch_outlet(world, machine, act),
             Act::Off => {
                 world.checker.note(format!("{name} switches {node} off"));
+                world.power_off(machine);
+            }
+            Act::On => {
+                world.checker.note(format!("{name} switches {node} on"));
+                let world = Arc::clone(world);
+                self.host.spawn("boot", Box::pin(async move { world.power_on(machine).await }));
+            }
+            Act::Look => {}
+        }
+    }
+
+    /// One supply of two: the machine runs while the other one has power.
+    fn switch_outlet(&self, world: &Arc<World>, machine: usize, act: Act) {
+        let (name, node, outlet) = (&self.name, world.node(machine), self.outlet.unwrap_or(0));
+        world.set_outlet(machine, outlet, act == Act::On);
+        let other = world.outlet_is_on(machine, 1 - outlet.min(1));
+        match act {
+            Act::Off if other => {
+                world.checker.probe("one of two supplies was switched off, and the machine ran on")
+            }
+            Act::Off => {
+                world.checker.note(format!("{name} switches {node} off: it was its last supply"));
+                world.checker.probe("a machine lost both of its supplies");
                 world.power_off(machine);
             }
             Act::On => {

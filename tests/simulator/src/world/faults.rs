@@ -8,35 +8,13 @@ use serde_json::json;
 
 use super::ask::ask;
 use super::host::Host;
-use super::kubelet::Kubelet;
 use super::run::World;
 use super::switch::{Order, Said, Switch};
 use crate::api::{ApiServer, Disturbance, Following, Reach};
 use crate::campaign::Fault;
 
-/// How long a machine takes from power to kubelet.
-const BOOT: Duration = Duration::from_secs(15);
-
 /// How long a machine that a person turned off is worked on, in seconds.
 const REPAIR: u64 = 60;
-
-/// A machine as it is.
-#[derive(Default)]
-pub(crate) struct Machine {
-    pub(crate) boot: u32,
-    pub(crate) powered: bool,
-    /// It has power: it runs, or boots.
-    lit: bool,
-    /// How often it lost power: what boots then does not come up.
-    losses: u32,
-    /// Until when its kubelet hears nothing new of its pods.
-    pub(crate) deaf_until: Duration,
-    /// Until when its processes do not end when they are killed.
-    pub(crate) stuck_until: Duration,
-    /// How often its kubelet was started: each time at the next API server.
-    starts: usize,
-    pub(crate) host: Option<Arc<Host>>,
-}
 
 impl World {
     /// Does it, and undoes it when its time is over.
@@ -48,6 +26,9 @@ impl World {
         match fault {
             Fault::CutNode { node, seconds } => self.links.cut(&self.node(*node), until(*seconds)),
             Fault::CutReplica { replica, seconds } => self.cut_replica(*replica, *seconds).await,
+            Fault::SilenceWatch { replica, kind, seconds } => {
+                self.silence_watch(*replica, kind, *seconds).await
+            }
             Fault::TroubleReplica { replica, trouble, percent, seconds } => {
                 let Some(place) = self.replicas.get(*replica) else { return };
                 self.links.trouble(&place.name(), *trouble, *percent, until(*seconds));
@@ -155,6 +136,11 @@ impl World {
                 let until = self.checker.now() + Duration::from_secs(*seconds);
                 self.with_machine(*node, |machine| machine.stuck_until = until.max(machine.stuck_until));
             }
+            Fault::SickenNode { node, ailment, seconds } => {
+                let until = self.checker.now() + Duration::from_secs(*seconds);
+                self.with_machine(*node, |machine| machine.sick = Some((*ailment, until)));
+            }
+            Fault::HealNode { node } => self.with_machine(*node, |machine| machine.sick = None),
             fault => self.people(fault).await,
         }
     }
@@ -234,6 +220,18 @@ impl World {
         self.disturb(place.caller(), Disturbance::Reset);
     }
 
+    async fn silence_watch(&self, replica: usize, kind: &str, seconds: u64) {
+        let caller = self.replicas.get(replica).and_then(super::replica::Replica::caller);
+        let Some(caller) = caller else { return };
+        let disturb = |how| {
+            self.servers.all().iter().for_each(|server| server.disturb_kind(&caller, kind, how));
+        };
+        disturb(Disturbance::Mute);
+        self.checker.probe(&format!("one watch fell silent beside live ones: {kind}"));
+        self.wait(seconds).await;
+        disturb(Disturbance::Reset);
+    }
+
     async fn end_replica(self: &Arc<Self>, replica: usize, seconds: u64, gently: bool) {
         let Some(place) = self.replicas.get(replica) else { return };
         let (Some(launch), Some(caller)) = (self.launch, place.caller()) else { return };
@@ -273,96 +271,5 @@ impl World {
         if let Some(host) = place {
             host.crash();
         }
-    }
-
-    pub(crate) fn machine_host(&self, node: usize) -> Option<Arc<Host>> {
-        self.machines.lock().get(node).and_then(|machine| machine.host.clone())
-    }
-
-    fn with_machine(&self, node: usize, change: impl FnOnce(&mut Machine)) {
-        if let Some(machine) = self.machines.lock().get_mut(node) {
-            change(machine);
-        }
-    }
-
-    /// A field of the machine of this name, compared with the time.
-    pub(crate) fn lasts(&self, name: &str, until: impl Fn(&Machine) -> Duration) -> bool {
-        let (now, machines) = (self.checker.now(), self.machines.lock());
-        let mut named = machines.iter().enumerate().filter(|(index, _)| self.node(*index) == name);
-        named.any(|(_, machine)| now < until(machine))
-    }
-
-    /// Whether a machine stands still, with its processes.
-    pub(crate) fn is_frozen(&self, name: &str) -> bool {
-        let nodes = self.machines.lock().len();
-        let index = (0..nodes).find(|index| self.node(*index) == name);
-        index.and_then(|index| self.machine_host(index)).is_some_and(|host| host.is_paused())
-    }
-
-    /// A machine stops.
-    pub(crate) fn halt(&self, node: usize) {
-        if let Some(machine) = self.machines.lock().get_mut(node) {
-            (machine.powered, machine.lit) = (false, false);
-            machine.losses += 1;
-            if let Some(host) = machine.host.take() {
-                host.crash();
-            }
-        }
-    }
-
-    pub(crate) fn power_off(&self, node: usize) {
-        self.halt(node);
-        let name = self.node(node);
-        for (number, _) in self.checker.processes_on(&name) {
-            self.checker.process_ends(number, "its machine lost power");
-        }
-    }
-
-    /// Whether a machine has power, though it may not have booted yet.
-    pub(crate) fn has_power(&self, node: usize) -> bool {
-        self.machines.lock().get(node).is_some_and(|machine| machine.lit)
-    }
-
-    pub(crate) async fn power_on(self: &Arc<Self>, node: usize) {
-        let mut losses = 0;
-        self.with_machine(node, |machine| {
-            machine.lit = true;
-            losses = machine.losses;
-        });
-        tokio::time::sleep(BOOT).await;
-        {
-            let mut machines = self.machines.lock();
-            let boots = |machine: &&mut Machine| !machine.powered && machine.losses == losses;
-            let Some(machine) = machines.get_mut(node).filter(boots) else { return };
-            machine.powered = true;
-            machine.stuck_until = Duration::ZERO;
-            machine.boot += 1;
-        }
-        self.checker.note(format!("{} boots", self.node(node)));
-        self.start_kubelet_of(node, None);
-    }
-
-    /// Starts a kubelet in the place of the one that ran on `before`, if nothing
-    /// else happened to the machine meanwhile.
-    fn start_kubelet_of(self: &Arc<Self>, node: usize, before: Option<&Arc<Host>>) {
-        let name = self.node(node);
-        let (boot, server, host) = {
-            let mut machines = self.machines.lock();
-            let Some(machine) = machines.get_mut(node).filter(|machine| machine.powered) else { return };
-            let same = match (&machine.host, before) {
-                (Some(now), Some(before)) => Arc::ptr_eq(now, before),
-                (None, None) => true,
-                _ => false,
-            };
-            if !same {
-                return;
-            }
-            machine.starts += 1;
-            let chance = self.chance.part(&name, u64::try_from(machine.starts).unwrap_or(0) + 1_000);
-            let host = Host::start(&name, chance, &self.checker);
-            machine.host = Some(Arc::clone(&host));
-            (machine.boot, node + machine.starts, host)
-        };
-        Kubelet::start(self, &Arc::from(name), boot, server, &host);
     }
 }

@@ -48,19 +48,29 @@ fn device(name: &str, node: &str, tells: bool, required: bool) -> Value {
     object("FenceDevice", name, spec)
 }
 
-fn policy(node: &str, levels: &[String], fencing: Fencing) -> Value {
-    let level =
-        |name: &String| json!({ "name": name, "devices": [{ "namespace": NAMESPACE, "name": name }] });
-    object(
-        "FencePolicy",
-        node,
-        json!({
-            "nodeSelector": { "matchLabels": { HOSTNAME: node } },
-            "when": if fencing.always { "Always" } else { "WhenNeeded" },
-            "levels": levels.iter().map(level).collect::<Vec<_>>(),
-            "recovery": if fencing.power_on { "PowerOn" } else { "Hold" },
-        }),
-    )
+fn policy(node: &str, levels: &[Vec<String>], fencing: Fencing) -> Value {
+    let device = |name: &String| json!({ "namespace": NAMESPACE, "name": name });
+    let level = |names: &Vec<String>| json!({ "name": names.first(), "devices": names.iter().map(device).collect::<Vec<_>>() });
+    let mut spec = json!({
+        "nodeSelector": { "matchLabels": { HOSTNAME: node } },
+        "when": if fencing.always { "Always" } else { "WhenNeeded" },
+        "levels": levels.iter().map(level).collect::<Vec<_>>(),
+        "recovery": if fencing.power_on { "PowerOn" } else { "Hold" },
+    });
+    if let Some(seconds) = fencing.not_ready_seconds {
+        spec["unhealthy"] = json!({ "notReadySeconds": seconds });
+    }
+    object("FencePolicy", node, spec)
+}
+
+/// A device as it is fitted to a machine.
+#[derive(Clone, Copy)]
+struct Fitted {
+    kind: &'static str,
+    tells: bool,
+    required: bool,
+    /// Which of its two power supplies it switches; `None`: all of it.
+    outlet: Option<usize>,
 }
 
 impl World {
@@ -70,19 +80,24 @@ impl World {
         let nodes = self.machines.lock().len();
         let group = "/apis/pod-safety.dev/v1alpha1";
         for node in 0..nodes {
-            let mut levels = Vec::new();
-            for (kind, tells) in [("bmc", fencing.tells), ("pdu", false)] {
-                if kind == "pdu" && !fencing.backup {
-                    continue;
-                }
+            let mut levels: Vec<Vec<String>> = Vec::new();
+            let tells = fencing.tells && !fencing.pair;
+            // What cannot say which machine it is would prove nothing.
+            let first =
+                Fitted { kind: "bmc", tells, required: fencing.required, outlet: fencing.pair.then_some(0) };
+            let second = Fitted { kind: "psu", outlet: Some(1), ..first };
+            let backup = Fitted { kind: "pdu", tells: false, required: false, outlet: None };
+            for fitted in [Some(first), fencing.pair.then_some(second), fencing.backup.then_some(backup)] {
+                let Some(Fitted { kind, tells, required, outlet }) = fitted else { continue };
                 let name = format!("{kind}-{node}");
-                // What cannot say which machine it is would prove nothing.
-                let required = fencing.required && kind == "bmc";
-                self.devices.lock().push(Device::new(self, &name, node, tells));
+                self.devices.lock().push(Device::new(self, &name, (node, outlet), tells));
                 let body = device(&name, &self.node(node), tells, required);
                 self.person("POST", &format!("{group}/namespaces/{NAMESPACE}/fencedevices"), Some(body))
                     .await;
-                levels.push(name);
+                match levels.last_mut().filter(|_| kind == "psu") {
+                    Some(level) => level.push(name),
+                    None => levels.push(vec![name]),
+                }
             }
             let body = policy(&self.node(node), &levels, fencing);
             self.person("POST", &format!("{group}/fencepolicies"), Some(body)).await;

@@ -50,12 +50,15 @@ struct Inner {
     offset: SignedDuration,
 }
 
+/// The rate of a clock that is right, in millionths.
+pub(crate) const TRUE_RATE: u64 = 1_000_000;
+
 /// One running process, or one machine from boot to halt.
 pub(crate) struct Host {
     name: Arc<str>,
     began: Instant,
-    /// How many times faster its monotonic clock runs: one, but for planted bugs.
-    rate: u32,
+    /// How fast its monotonic clock runs, in millionths of true time. Its wall clock somebody sets right.
+    rate: u64,
     chance: Chance,
     drawn: AtomicU64,
     checker: Arc<Checker>,
@@ -65,14 +68,14 @@ pub(crate) struct Host {
 impl Host {
     /// A host that has just started.
     pub(crate) fn start(name: &str, chance: Chance, checker: &Arc<Checker>) -> Arc<Self> {
-        Self::start_with_rate(name, chance, checker, 1)
+        Self::start_with_rate(name, chance, checker, TRUE_RATE)
     }
 
     pub(crate) fn start_with_rate(
         name: &str,
         chance: Chance,
         checker: &Arc<Checker>,
-        rate: u32,
+        rate: u64,
     ) -> Arc<Self> {
         let inner = Arc::new(Mutex::new(Inner { tidy_at: TIDY_AT, ..Inner::default() }));
         let (checker, drawn) = (Arc::clone(checker), AtomicU64::new(0));
@@ -121,6 +124,15 @@ impl Host {
     }
 }
 
+/// So much of a time, rounded up: who sleeps until a moment does not wake before it.
+fn scaled(time: Duration, by: u64, of: u64) -> Duration {
+    if by == of {
+        return time;
+    }
+    let nanos = (time.as_nanos() * u128::from(by)).div_ceil(u128::from(of.max(1)));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
 /// A task that is not polled while its host is paused.
 struct Gated {
     host: Arc<Mutex<Inner>>,
@@ -147,7 +159,8 @@ impl Future for Gated {
 
 impl Clock for Host {
     fn mono(&self) -> Mono {
-        Mono::from_start(self.checker.instant().duration_since(self.began) * self.rate)
+        let passed = self.checker.instant().duration_since(self.began);
+        Mono::from_start(scaled(passed, self.rate, TRUE_RATE))
     }
 
     fn wall(&self) -> Timestamp {
@@ -158,7 +171,7 @@ impl Clock for Host {
 
     fn sleep_until(&self, deadline: Mono) -> Task {
         // Nothing sleeps longer than a simulation.
-        let span = deadline.since_start().min(Duration::from_secs(1 << 30)) / self.rate;
+        let span = scaled(deadline.since_start().min(Duration::from_secs(1 << 30)), TRUE_RATE, self.rate);
         Box::pin(tokio::time::sleep_until(self.began + span))
     }
 }
@@ -191,5 +204,25 @@ impl Rng for Host {
         let counter = self.drawn.fetch_add(1, Ordering::Relaxed);
         let part = self.chance.below(1 << 20, &self.name, "jitter", counter);
         f64::from(u32::try_from(part).unwrap_or(0)) / f64::from(1_u32 << 20)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sleeps_by_a_slow_or_fast_clock_wakes_when_that_clock_says_so_and_not_before() {
+        for rate in [999_000, 999_999, TRUE_RATE, 1_000_001, 1_001_000, 8 * TRUE_RATE] {
+            for wanted in [1, 999, 40_000, 86_400_000].map(Duration::from_millis) {
+                let slept = scaled(wanted, TRUE_RATE, rate);
+                let told = scaled(slept, rate, TRUE_RATE);
+                assert!(
+                    told >= wanted && told - wanted < Duration::from_micros(1),
+                    "{rate} {wanted:?} {told:?}"
+                );
+            }
+        }
+        assert_eq!(scaled(Duration::from_secs(40), 999_000, TRUE_RATE), Duration::from_millis(39_960));
     }
 }

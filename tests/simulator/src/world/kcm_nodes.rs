@@ -1,9 +1,9 @@
 //! The baseline's node lifecycle, as kube-controller-manager 1.36 does it: a silent node
-//! is called Unknown and tainted after 50 s. Its taint eviction (`kcm_taints`) goes with
-//! it, or ours stands in its place (`--controllers=*,-taint-eviction-controller`).
+//! is called Unknown and tainted after 50 s, one that says that it is not ready is tainted
+//! for that. Its taint eviction (`kcm_taints`) goes with it, or ours stands in its place
+//! (`--controllers=*,-taint-eviction-controller`).
 //!
-//! Left out: zones and their rates beyond one node in ten seconds, and the swaps
-//! between `not-ready` and `unreachable`, which no kubelet here asks for.
+//! Left out: zones and their rates beyond one node in ten seconds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ const TAINT_EACH: Duration = Duration::from_secs(10);
 /// The name under which it calls beside processes under test: it is not judged.
 const BESIDE_OURS: &str = "node-lifecycle";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// The controller with its informers and what it remembers.
 pub(crate) struct Nodes {
@@ -79,32 +80,45 @@ impl Nodes {
             let silent = now.saturating_sub(*seen) > GRACE;
             let path = format!("/api/v1/nodes/{name}");
             let ready = ready(&node);
-            let wanted = if silent { "Unknown" } else { "True" };
+            // What a kubelet says of its node stays; here few of them speak again when they are heard.
+            let wanted = match (silent, ready) {
+                (true, _) => "Unknown",
+                (false, "False") => "False",
+                (false, _) => "True",
+            };
             if ready != wanted {
                 let reason = if silent { "NodeStatusUnknown" } else { "KubeletReady" };
                 let condition = json!({ "type": "Ready", "status": wanted, "reason": reason });
                 let status = json!({ "status": { "conditions": [condition] } });
                 ask_as(&self.world, self.caller, "PATCH", &format!("{path}/status"), Some(status)).await;
             }
+            let key = match wanted {
+                "Unknown" => Some(UNREACHABLE),
+                "False" => Some(NOT_READY),
+                _ => None,
+            };
             let rested = self.tainted_at.is_none_or(|at| now.saturating_sub(at) >= TAINT_EACH);
-            if silent && !is_tainted(&node) && rested {
-                self.tainted_at = Some(now);
-                self.set_taints(&node, &path, true).await;
-                self.world.checker.note(format!("{} taints {name}", self.caller));
-            } else if !silent && is_tainted(&node) {
-                self.set_taints(&node, &path, false).await;
+            match (key, tainted_with(&node)) {
+                (Some(key), None) if rested => {
+                    self.tainted_at = Some(now);
+                    self.set_taints(&node, &path, Some(key)).await;
+                    self.world.checker.note(format!("{} taints {name}", self.caller));
+                }
+                // `SwapNodeControllerTaint`: no pod gets more time by that.
+                (Some(key), Some(other)) if key != other => self.set_taints(&node, &path, Some(key)).await,
+                (None, Some(_)) => self.set_taints(&node, &path, None).await,
+                (Some(_), _) | (None, None) => {}
             }
         }
     }
 
     /// With the version of what was read, as upstream.
-    async fn set_taints(&self, node: &Value, path: &str, tainted: bool) {
+    async fn set_taints(&self, node: &Value, path: &str, key: Option<&str>) {
         let all = node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
-        let mut taints: Vec<Value> =
-            all.into_iter().filter(|taint| word(taint, "/key") != UNREACHABLE).collect();
-        if tainted {
+        let mut taints: Vec<Value> = all.into_iter().filter(|taint| !is_of_loss(taint)).collect();
+        if let Some(key) = key {
             let added = stamp(self.world.checker.now());
-            taints.push(json!({ "key": UNREACHABLE, "effect": "NoExecute", "timeAdded": added }));
+            taints.push(json!({ "key": key, "effect": "NoExecute", "timeAdded": added }));
         }
         let body = json!([
             { "op": "test", "path": "/metadata/resourceVersion", "value": word(node, "/metadata/resourceVersion") },
@@ -120,7 +134,18 @@ pub(crate) fn ready(node: &Value) -> &str {
     conditions.into_iter().find(|one| word(one, "/type") == "Ready").map_or("", |one| word(one, "/status"))
 }
 
-pub(super) fn is_tainted(node: &Value) -> bool {
+/// Whether that taint ends the pods of a node that is lost.
+fn is_of_loss(taint: &Value) -> bool {
+    matches!(word(taint, "/key"), UNREACHABLE | NOT_READY) && word(taint, "/effect") == "NoExecute"
+}
+
+/// Which of the two taints a node bears.
+fn tainted_with(node: &Value) -> Option<&'static str> {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
-    taints.into_iter().any(|taint| word(taint, "/key") == UNREACHABLE)
+    let of_loss = taints.filter(|taint| is_of_loss(taint)).map(|taint| word(taint, "/key"));
+    of_loss.map(|key| if key == NOT_READY { NOT_READY } else { UNREACHABLE }).next()
+}
+
+pub(super) fn is_tainted(node: &Value) -> bool {
+    tainted_with(node).is_some()
 }

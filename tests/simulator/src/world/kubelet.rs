@@ -9,6 +9,7 @@
 mod mirror;
 mod mounts;
 mod report;
+mod sidecar;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,8 +24,11 @@ use super::host::Host;
 use super::run::World;
 use super::shops::{is_called_ready, readiness, start_up};
 use super::{number, word};
+use crate::campaign::Ailment;
 use crate::chance::Chance;
 pub(super) use mirror::is_mirror;
+use report::Posted;
+pub(super) use sidecar::with_sidecar;
 
 /// How often a kubelet renews its Lease: a quarter of the 40 s that it promises.
 const RENEW_EACH: Duration = Duration::from_secs(10);
@@ -45,8 +49,8 @@ pub(crate) struct Kubelet {
     workers: Mutex<BTreeMap<String, ()>>,
     /// The volumes that its Node says it uses, once it does.
     reported: Mutex<Option<Vec<String>>>,
-    /// The UID of its Node.
-    owner: Mutex<String>,
+    /// The UID of its Node, as its informer has it.
+    owner: Mutex<Option<String>>,
 }
 
 impl Kubelet {
@@ -81,7 +85,7 @@ impl Kubelet {
         while !self.register().await {
             self.env.sleep(Duration::from_secs(2)).await;
         }
-        let mut posted = None;
+        let mut posted = Posted::default();
         loop {
             self.renew().await;
             self.post(&mut posted).await;
@@ -106,26 +110,15 @@ impl Kubelet {
             },
         });
         match self.ask("POST", "/api/v1/nodes", Some(node)).await {
-            Some((201, made)) => {
-                self.world.checker.note(format!("{} registers", self.node));
-                self.known_as(&made);
-            }
-            Some((409, _)) if !self.world.with.static_pods => {}
-            Some((409, _)) => {
-                let read = self.ask("GET", &format!("/api/v1/nodes/{}", self.node), None).await;
-                let Some((200, read)) = read else { return false };
-                self.known_as(&read);
-            }
+            Some((201, _)) => self.world.checker.note(format!("{} registers", self.node)),
+            Some((409, _)) => {}
             _ => return false,
         }
         true
     }
 
-    fn known_as(&self, node: &Value) {
-        word(node, "/metadata/uid").clone_into(&mut self.owner.lock());
-    }
-
-    /// A kubelet whose Node is gone cannot make a new Lease: it would not know its owner.
+    /// A kubelet whose Node is gone renews its Lease while that is there, and makes no new one: `SetNodeOwnerFunc` of
+    /// 1.36 asks for the Node first, which is the owner. Nor does it register again before it is started anew.
     async fn renew(&self) {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}", self.node);
         for _ in 0..3 {
@@ -133,10 +126,15 @@ impl Kubelet {
             match self.ask("PATCH", &path, Some(renewed.clone())).await {
                 Some((200, _)) => return,
                 Some((404, _)) => {
-                    let Some((200, node)) =
-                        self.ask("GET", &format!("/api/v1/nodes/{}", self.node), None).await
-                    else {
-                        return;
+                    let node = match self.ask("GET", &format!("/api/v1/nodes/{}", self.node), None).await {
+                        Some((200, node)) => node,
+                        Some((404, _)) => {
+                            return self
+                                .world
+                                .checker
+                                .probe("a kubelet could make no Lease: its Node is gone");
+                        }
+                        _ => return,
                     };
                     let mut lease = json!({
                         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -185,7 +183,8 @@ impl Kubelet {
                     self.world.checker.processes_on(&self.node).into_iter().map(|(_, process)| process.uid),
                 );
                 for uid in uids {
-                    if self.workers.lock().insert(uid.clone(), ()).is_none() {
+                    if !self.workers.lock().contains_key(&uid) {
+                        self.workers.lock().insert(uid.clone(), ());
                         self.env.spawner.spawn("pod", Box::pin(Arc::clone(&self).work(uid)));
                     }
                 }
@@ -199,10 +198,7 @@ impl Kubelet {
     }
 
     fn process(&self, uid: &str) -> Option<u64> {
-        let all = self.world.checker.processes_on(&self.node);
-        all.into_iter()
-            .find(|(_, process)| process.uid == uid && process.boot == self.boot)
-            .map(|(number, _)| number)
+        self.world.checker.process_of(&self.node, uid, self.boot)
     }
 
     /// How the pod's containers ended for good: the runtime keeps them on its disk.
@@ -223,8 +219,18 @@ impl Kubelet {
             let ending = pod
                 .as_ref()
                 .is_none_or(|pod| pod.pointer("/metadata/deletionTimestamp").is_some() || is_ended(pod));
+            let ailment = self.world.ailment_of(&self.node);
             match (pod, process) {
                 (None, None) => break,
+                // `syncLoop` skips pods while the runtime does not answer.
+                (_, process) if ailment == Some(Ailment::Runtime) => {
+                    if ending && process.is_some() {
+                        self.world.checker.probe("a sick node did not end a pod");
+                    }
+                }
+                (Some(_), None) if ailment.is_some() && !ending && self.ended_as(&uid).is_none() => {
+                    self.world.checker.probe("a sick node did not start a pod");
+                }
                 (pod, Some(process)) if ending => self.stop(&uid, pod.as_deref(), process).await,
                 (Some(pod), None) if pod.pointer("/metadata/deletionTimestamp").is_some() => {
                     self.finish(&uid, &pod).await
@@ -241,7 +247,8 @@ impl Kubelet {
                     let wanted = self.pod(&uid).is_some_and(|pod| {
                         pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(&pod)
                     });
-                    if mounted && wanted && self.process(&uid).is_none() {
+                    let well = self.world.ailment_of(&self.node).is_none();
+                    if mounted && wanted && well && self.process(&uid).is_none() {
                         let identity =
                             format!("{}/{}", word(&pod, "/metadata/namespace"), word(&pod, "/metadata/name"));
                         self.world.checker.process_starts(&identity, &uid, &self.node, self.boot);
@@ -279,8 +286,15 @@ impl Kubelet {
         let grace = u64::try_from(grace.unwrap_or(30)).unwrap_or(0);
         self.world.checker.note(format!("{} sends SIGTERM to {uid:.8}", self.node));
         self.env.sleep(Duration::from_secs(self.draw(uid, "end", grace + 1))).await;
+        if let Some(pod) = pod {
+            self.outlive(uid, pod, grace).await;
+        }
         let mut hung = false;
-        while self.world.lasts(&self.node, |machine| machine.stuck_until) {
+        let hangs = || {
+            self.world.lasts(&self.node, |machine| machine.stuck_until)
+                || self.world.ailment_of(&self.node) == Some(Ailment::Runtime)
+        };
+        while hangs() {
             hung = true;
             self.env.sleep(LOOK_EACH).await;
         }
@@ -328,6 +342,9 @@ impl Kubelet {
             "status": { "phase": phase, "startTime": now, "containerStatuses": [{
                 "name": "main", "image": "hollow", "imageID": "hollow", "ready": running, "restartCount": 0, "state": state }] },
         });
+        if let Some(statuses) = sidecar::statuses(pod, running, &now) {
+            patch["status"]["initContainerStatuses"] = statuses;
+        }
         if !running && self.tells_readiness(pod) {
             patch["status"]["conditions"] = json!([readiness(false, &now)]);
         }
@@ -363,7 +380,8 @@ fn is_ended(pod: &Value) -> bool {
 
 /// Whether the API knows that it ended, and its container too.
 fn is_reported(pod: &Value) -> bool {
-    is_ended(pod) && pod.pointer("/status/containerStatuses/0/state/terminated").is_some()
+    let main_ended = pod.pointer("/status/containerStatuses/0/state/terminated").is_some();
+    is_ended(pod) && main_ended && !sidecar::is_called_running(pod)
 }
 
 fn path(pod: &Value) -> String {

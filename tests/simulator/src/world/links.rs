@@ -25,9 +25,15 @@ struct State {
 
 impl State {
     fn is_cut(&self, now: Duration, caller: &str, server: &str) -> bool {
-        let pair = (caller.to_owned(), server.to_owned());
-        let cuts = [self.cut.get(caller), self.cut_from.get(&pair)];
-        cuts.into_iter().flatten().any(|until| now < *until)
+        let is_over = |until: &Duration| now >= *until;
+        if self.cut.get(caller).is_some_and(|until| !is_over(until)) {
+            return true;
+        }
+        // Few worlds have any; each request asks.
+        let of_pair = |((cut, from), until): (&(String, String), &Duration)| {
+            cut == caller && from == server && !is_over(until)
+        };
+        self.cut_from.iter().any(of_pair)
     }
 }
 
@@ -97,9 +103,16 @@ impl Conduct for Links {
     fn course(&self, server: &str, asked: &Asked) -> Course {
         let now = self.checker.now();
         let mut state = self.state.lock();
-        let sent = state.sent.entry(asked.caller.to_string()).or_default();
-        *sent += 1;
-        let number = *sent;
+        let number = match state.sent.get_mut(&*asked.caller) {
+            Some(sent) => {
+                *sent += 1;
+                *sent
+            }
+            None => {
+                state.sent.insert(asked.caller.to_string(), 1);
+                1
+            }
+        };
         let draw = |purpose: &str, bound: u64| self.chance.below(bound, &asked.caller, purpose, number);
         let span = |purpose: &str| Duration::from_millis(1 + draw(purpose, 4));
         let mut course = Course {
@@ -122,6 +135,7 @@ impl Conduct for Links {
             }
             match trouble {
                 Trouble::LoseAnswer => course.fate = Fate::ApplyThenLoseAnswer,
+                Trouble::CutAnswer => course.fate = Fate::CutAnswer,
                 Trouble::DropRequest => course.fate = Fate::DropBefore,
                 Trouble::Error(code) => course.fate = Fate::Error(*code),
                 Trouble::Delay(milliseconds) => {

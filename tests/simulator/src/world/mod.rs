@@ -4,6 +4,8 @@
 //! | file | subject |
 //! |---|---|
 //! | `host` | clocks, tasks and chance of one process or machine |
+//! | `drift` | clocks that run too fast or too slow |
+//! | `machines` | power, boots and ailments of machines |
 //! | `links` | what becomes of requests on their way |
 //! | `ask` | how peers talk to an API server |
 //! | `kubelet` | a hollow kubelet: registration, heartbeats, pods, volumes, mirror pods |
@@ -46,6 +48,7 @@ mod attach;
 mod baseline;
 mod devices;
 mod drain;
+mod drift;
 mod faults;
 mod fencing;
 mod guarded;
@@ -57,6 +60,7 @@ mod kcm_taints;
 mod kcm_volumes;
 mod kubelet;
 mod links;
+mod machines;
 mod planted;
 mod planted_budgets;
 mod planted_fencing;

@@ -11,7 +11,7 @@ use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::transport::FenceTransport;
 use tokio::sync::watch;
 
-use super::host::Host;
+use super::host::{Host, TRUE_RATE};
 use super::run::World;
 use super::seam::Seam;
 use crate::campaign::{Keeper, Plant};
@@ -57,14 +57,26 @@ impl Settings {
         volumes: false,
     };
 
-    fn with(plant: Option<Plant>, world: &World) -> Self {
+    /// Those of an older release, as far as a newer one beside it can see: its terms, and how long it waits. Its code is
+    /// today's: there is no other here.
+    pub(crate) const OLDER: Self = Self {
+        quarantine: Duration::from_secs(55),
+        lease_duration: Some(Duration::from_secs(30)),
+        renew_deadline: Duration::from_secs(20),
+        retry_period: Duration::from_secs(4),
+        ..Self::SHIPPED
+    };
+
+    /// `life`: which process of its place it is, from one.
+    fn with(plant: Option<Plant>, world: &World, life: u32) -> Self {
+        let older = world.with.upgrade && life == 1;
         let mut settings = Self {
             budgets: world.has_budgets,
             taints: world.with.taints,
             nodes: world.with.nodes,
             fencing: world.with.fencing.is_some(),
             volumes: world.with.guarded_volumes.is_some(),
-            ..Self::SHIPPED
+            ..if older { Self::OLDER } else { Self::SHIPPED }
         };
         match plant {
             Some(Plant::NoQuarantine) => settings.quarantine = Duration::from_secs(1),
@@ -153,7 +165,8 @@ impl Replica {
             *started
         };
         let caller = format!("{}.{number}", self.name());
-        let rate = if plant == Some(Plant::FastClock) { 8 } else { 1 };
+        let rate =
+            if plant == Some(Plant::FastClock) { 8 * TRUE_RATE } else { world.rate_of_replica(&self.name()) };
         let host = Host::start_with_rate(&caller, world.chance.part(&caller, 0), &world.checker, rate);
         let Ok(metrics) = Metrics::new() else {
             return world.checker.violated(Invariant::Simulator, "metrics cannot be registered");
@@ -173,10 +186,13 @@ impl Replica {
             } else {
                 caller.clone()
             },
-            settings: Settings::with(plant, world),
+            settings: Settings::with(plant, world, number),
             shown: Arc::clone(&shown),
         });
         world.checker.note(format!("{caller} starts"));
+        if world.with.upgrade && number == 2 {
+            world.checker.probe("a newer process took the place of an older one");
+        }
         world.checker.process_begins(&caller);
         host.env().spawner.spawn("process", task);
         *running = Some(Running { host, stop, metrics, shown, caller });

@@ -11,11 +11,11 @@ use super::ask::Servers;
 use super::attach::AttachDetach;
 use super::baseline::Baseline;
 use super::devices::Device;
-use super::faults::Machine;
 use super::host::{EPOCH, Host};
 use super::kcm_nodes::Nodes;
 use super::links::Links;
-use super::replica::{Launch, Replica, Settings};
+use super::machines::Machine;
+use super::replica::{Launch, Replica};
 use super::snapshot::Stuck;
 use super::stage::Audience;
 use super::strike::{Moment, Strike, Tape};
@@ -23,7 +23,7 @@ use super::workloads::Workloads;
 use crate::api::{Disturbance, Etcd, Following, Reach};
 use crate::campaign::{Extras, Fault, Keeper, Plan, Plant};
 use crate::chance::Chance;
-use crate::checker::{Checker, Findings, Gap, Invariant, Promise, Violation};
+use crate::checker::{Checker, Findings, Gap, Invariant, Violation};
 
 /// What is under test.
 #[derive(Clone, Copy, Debug)]
@@ -161,12 +161,7 @@ fn start(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) 
 async fn simulate(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) -> (Outcome, Taped) {
     let peers;
     let world = {
-        let promise = Promise {
-            quarantine: Settings::SHIPPED.quarantine,
-            terminated_threshold: Settings::SHIPPED.terminated_threshold,
-            renew_deadline: Settings::SHIPPED.renew_deadline,
-        };
-        let checker = Checker::new(promise);
+        let checker = Checker::new(super::drift::promise(plan.with));
         if tape.runs() {
             checker.keeps_tape();
         }
@@ -238,12 +233,8 @@ impl World {
     /// A world in which nothing has begun.
     #[cfg(test)]
     pub(crate) fn for_tests(plan: &Plan, subject: Subject) -> Arc<Self> {
-        let promise = Promise {
-            quarantine: Settings::SHIPPED.quarantine,
-            terminated_threshold: Settings::SHIPPED.terminated_threshold,
-            renew_deadline: Settings::SHIPPED.renew_deadline,
-        };
-        Arc::new(Self::new(plan, subject, Checker::new(promise), Tape::default()))
+        let checker = Checker::new(super::drift::promise(plan.with));
+        Arc::new(Self::new(plan, subject, checker, Tape::default()))
     }
 
     /// Does what the plan says, heals, waits, and judges the end.
@@ -337,6 +328,7 @@ impl World {
         self.checker.healed();
         self.links.heal();
         self.heal_devices();
+        self.heal_machines();
         for server in self.servers.all() {
             server.reach(Reach::Whole);
             server.follow(Following::AtOnce);

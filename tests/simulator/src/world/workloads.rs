@@ -85,6 +85,9 @@ impl Workloads {
                 "tolerations": self.world.tolerations(name),
                 "containers": [{ "name": "main", "image": "hollow" }] },
         });
+        if self.world.with.sidecars && name.starts_with("data-") {
+            pod["spec"]["initContainers"] = super::kubelet::with_sidecar();
+        }
         // Nodes are fenced for the sake of these.
         if self.world.with.fencing.is_some() && name.starts_with("data-") {
             pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet",
@@ -133,7 +136,9 @@ impl Workloads {
             let avoided =
                 taints.map(|taint| word(taint, "/key")).any(|key| key != "node.kubernetes.io/not-ready");
             let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
-            beat.is_some_and(|(_, at)| now.saturating_sub(*at) < READY) && !avoided && !cordoned
+            // For it stands the taint `not-ready:NoSchedule`.
+            let sick = super::kcm_nodes::ready(node) == "False";
+            beat.is_some_and(|(_, at)| now.saturating_sub(*at) < READY) && !avoided && !cordoned && !sick
         };
         let names: Vec<String> =
             nodes.iter().filter(ready).map(|node| word(node, "/metadata/name").to_owned()).collect();

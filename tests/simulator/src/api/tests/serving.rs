@@ -109,3 +109,18 @@ fn the_newest_list_by_node_looks_in_an_index() {
     let version = cluster.etcd.revision();
     assert!(more(&format!("fieldSelector=spec.nodeName%3Dn&limit=2&resourceVersion={version}")));
 }
+
+/// Half of an answer is no answer, whether the connection breaks or ends as if that were all.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_breaks_off_was_carried_out_and_cannot_be_read() {
+    for reset in [true, false] {
+        let cluster =
+            Cluster::with(Arc::new(Always(Course { fate: Fate::CutAnswer, reset, ..Course::PROMPT })));
+        let answer = Door::new(&cluster.server, "t").client().send(node()).await.unwrap();
+        assert_eq!(answer.status(), 201);
+        let body = answer.into_body().collect_bytes().await;
+        assert_eq!(body.is_err(), reset);
+        assert!(body.is_err() || serde_json::from_slice::<Value>(&body.unwrap()).is_err());
+        assert!(cluster.etcd.object("Node", "n").is_some(), "it was carried out");
+    }
+}

@@ -62,7 +62,7 @@ impl State {
         recovers: bool,
     ) -> Option<String> {
         let fences = &self.fences;
-        let (node, devices) = (&incident.life.0, ["bmc", "pdu"]);
+        let (node, devices) = (&incident.life.0, ["bmc", "psu", "pdu"]);
         let number = node.rsplit('-').next().unwrap_or_default();
         let doubted = devices.iter().any(|kind| {
             let name = format!("{kind}-{number}");

@@ -1,9 +1,9 @@
-//! The API's copy of a static pod: its kubelet makes it anew when it is deleted, and
-//! shows by that that it lives.
+//! The API's copy of a static pod: its kubelet makes it anew when it is deleted, as long as its Node is there.
 //!
-//! A kubelet of 1.36 looks for its Node in its informer first, to name it as the
-//! owner. This one remembers it, as one does whose informer is behind; garbage
-//! collection then takes the copy as it takes the Lease.
+//! As a kubelet of 1.36 does (`mirror_client.go`): it takes the UID of its Node, the owner of the copy, from its own
+//! informer, and makes no copy without. The API server compares that UID with the Node that it knows
+//! (`api/node_restriction.rs`). So a kubelet whose Node was deleted makes no copy, and nobody can see by one that it
+//! lives.
 
 use std::sync::Arc;
 
@@ -37,8 +37,21 @@ impl Kubelet {
         }
     }
 
+    /// The UID of its Node, as its informer has it: what was last heard, while nothing is.
+    fn hear_of_node(&self) -> Option<String> {
+        let server = self.world.servers.get(self.server)?;
+        let mut owner = self.owner.lock();
+        if !self.world.links.is_cut(&self.node, server.name()) {
+            let nodes = server.cached_that("Node", |node| word(node, "/metadata/name") == &*self.node);
+            *owner = nodes.first().map(|node| word(node, "/metadata/uid").to_owned());
+        }
+        owner.clone()
+    }
+
     async fn make_mirror(&self) {
-        let owner = self.owner.lock().clone();
+        let Some(owner) = self.hear_of_node() else {
+            return self.world.checker.probe("a kubelet could make no mirror pod: its Node is gone");
+        };
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
@@ -50,9 +63,12 @@ impl Kubelet {
             "spec": { "nodeName": &*self.node, "containers": [{ "name": "main", "image": "hollow" }],
                 "tolerations": [{ "operator": "Exists", "effect": "NoExecute" }] },
         });
-        let made = self.ask("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
-        if matches!(made, Some((201, _))) {
-            self.world.checker.probe("a kubelet made a mirror pod");
+        match self.ask("POST", "/api/v1/namespaces/default/pods", Some(pod)).await {
+            Some((201, _)) => self.world.checker.probe("a kubelet made a mirror pod"),
+            Some((403 | 404, _)) => {
+                self.world.checker.probe("a mirror pod was refused: its Node is gone, or another");
+            }
+            _ => {}
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What a kubelet says of its node and pods where somebody listens to it: in worlds in which
-//! pod-safety looks after nodes.
+//! pod-safety looks after nodes. That its node is not ready it says everywhere (`setters.go`, `ReadyCondition`).
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use pod_safety_shared::clock::Mono;
 use serde_json::{Value, json};
 
 use super::Kubelet;
-use crate::campaign::Keeper;
+use crate::campaign::{Ailment, Keeper};
 use crate::world::fencing::HOSTNAME;
 use crate::world::kcm_nodes::ready;
 use crate::world::shops::start_up;
@@ -15,6 +15,13 @@ use crate::world::{word, zone};
 
 /// `nodeStatusReportFrequency`: so often it says that all is as it was.
 const POST_EACH: Duration = Duration::from_secs(300);
+
+/// What a kubelet last said of its node, and when.
+#[derive(Default)]
+pub(super) struct Posted {
+    at: Option<Mono>,
+    ailment: Option<Ailment>,
+}
 
 impl Kubelet {
     fn is_listened_to(&self) -> bool {
@@ -41,8 +48,17 @@ impl Kubelet {
 
     /// How its node is.
     pub(super) fn conditions(&self) -> Value {
+        let (status, reason, message) = match self.world.ailment_of(&self.node) {
+            None => ("True", "KubeletReady", "kubelet is posting ready status"),
+            Some(Ailment::Runtime) => ("False", "KubeletNotReady", "container runtime is down"),
+            Some(Ailment::Network) => (
+                "False",
+                "KubeletNotReady",
+                "container runtime network not ready: cni plugin not initialized",
+            ),
+        };
         if !self.is_listened_to() {
-            return json!([{ "type": "Ready", "status": "True", "reason": "KubeletReady" }]);
+            return json!([{ "type": "Ready", "status": status, "reason": reason, "message": message }]);
         }
         let now = format!("{:.0}", self.env.clock.wall());
         let condition = |kind: &str, status: &str, reason: &str| {
@@ -53,26 +69,33 @@ impl Kubelet {
             condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
             condition("DiskPressure", "False", "KubeletHasNoDiskPressure"),
             condition("PIDPressure", "False", "KubeletHasSufficientPID"),
-            condition("Ready", "True", "KubeletReady"),
+            { "type": "Ready", "status": status, "reason": reason, "message": message,
+                "lastHeartbeatTime": now, "lastTransitionTime": now },
         ])
     }
 
-    /// Says how its node is: when it starts, when the API has it otherwise, and now and then.
-    pub(super) async fn post(&self, posted: &mut Option<Mono>) {
-        if !self.is_listened_to() {
+    /// Says how its node is: when it starts, when that changes, when the API has it otherwise, and now and then.
+    pub(super) async fn post(&self, posted: &mut Posted) {
+        let ailment = self.world.ailment_of(&self.node);
+        if !self.is_listened_to() && ailment.is_none() && posted.ailment.is_none() {
             return;
         }
         let path = format!("/api/v1/nodes/{}", self.node);
         let Some((200, node)) = self.ask("GET", &path, None).await else { return };
         let now = self.env.now();
-        let due = posted.is_none_or(|at| now.since(at) >= POST_EACH);
-        if !due && ready(&node) == "True" {
+        let due = posted.at.is_none_or(|at| now.since(at) >= POST_EACH);
+        let so = if ailment.is_some() { "False" } else { "True" };
+        if !due && ready(&node) == so && ailment == posted.ailment {
             return;
         }
         let body = json!({ "metadata": { "uid": word(&node, "/metadata/uid") },
             "status": { "conditions": self.conditions(), "nodeInfo": { "bootID": self.boot_id() } } });
         if let Some((200, _)) = self.ask("PATCH", &format!("{path}/status"), Some(body)).await {
-            *posted = Some(now);
+            if ailment.is_some() && posted.ailment.is_none() {
+                self.world.checker.probe("a kubelet said that its node is not ready, and renewed");
+                self.world.checker.note(format!("{} says that it is not ready", self.node));
+            }
+            *posted = Posted { at: Some(now), ailment };
         }
     }
 }

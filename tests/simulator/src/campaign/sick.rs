@@ -1,0 +1,37 @@
+//! The part of a drawn plan that is about nodes whose kubelets say that they are not ready, and go on renewing.
+
+use super::plan::{Ailment, Fault, Plan};
+use crate::chance::{Chance, Draws};
+
+/// So many of a hundred seeds have them.
+const SICK: u64 = 30;
+/// When the first node may fall ill: the pods run.
+const BEGIN: u64 = 28;
+/// So long before the healing nothing begins any more.
+const SPARE: u64 = 5;
+/// Nodes that renew while a device may lie of them: evidence about those is an open finding (`known-a2-…` of the
+/// corpus), so no drawn world has them until it is mended.
+const LIARS_OF_SICK_NODES: bool = false;
+
+/// Adds them to the plan of some seeds. Drawn from a chance of their own: the rest of the plan is what it was.
+pub(super) fn add(plan: &mut Plan) {
+    let mut draws = Draws::new(Chance::new(plan.seed).part("sick", 0));
+    if !draws.percent(SICK) {
+        return;
+    }
+    for _ in 0..1 + draws.below(2) {
+        let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+        let at = BEGIN + draws.below(plan.heal_at - BEGIN - SPARE);
+        let seconds = 20 + draws.below(200);
+        let ailment = if draws.percent(60) { Ailment::Runtime } else { Ailment::Network };
+        let heals = draws.percent(25).then(|| (at + draws.below(seconds)).min(plan.heal_at - SPARE));
+        let lies =
+            |(_, fault): &(u64, Fault)| matches!(fault, Fault::Malfunction { node: of, .. } if *of == node);
+        if !LIARS_OF_SICK_NODES && plan.faults.iter().any(lies) {
+            continue;
+        }
+        plan.faults.push((at, Fault::SickenNode { node, ailment, seconds }));
+        plan.faults.extend(heals.map(|at| (at, Fault::HealNode { node })));
+    }
+    plan.faults.sort_by_key(|(at, _)| *at);
+}

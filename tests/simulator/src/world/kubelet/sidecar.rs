@@ -1,0 +1,60 @@
+//! Sidecars: init containers that are restarted always, and run beside the main container.
+//!
+//! As the kubelet of 1.36 has it: they are stopped after the main container has ended, and until the last of them has
+//! ended the pod is Running by its word (`getPhase` counts those that run; `status_manager` does not let a phase become
+//! terminal while containers could run). So where a phase is terminal beside a sidecar that runs, somebody else wrote it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Kubelet, path, word};
+
+/// The init containers of a pod with a sidecar: one that ends before it, and it.
+pub(in crate::world) fn with_sidecar() -> Value {
+    json!([
+        { "name": "prepare", "image": "hollow" },
+        { "name": "sidecar", "image": "hollow", "restartPolicy": "Always" },
+    ])
+}
+
+fn has_sidecar(pod: &Value) -> bool {
+    pod.pointer("/spec/initContainers/1").is_some()
+}
+
+/// Whether the API says that the sidecar of a pod runs.
+pub(super) fn is_called_running(pod: &Value) -> bool {
+    pod.pointer("/status/initContainerStatuses/1/state/running").is_some()
+}
+
+/// What is said of the init containers, while the sidecar runs or when it has ended.
+pub(super) fn statuses(pod: &Value, runs: bool, now: &str) -> Option<Value> {
+    if !has_sidecar(pod) {
+        return None;
+    }
+    let ended = json!({ "terminated": { "exitCode": 0, "finishedAt": now, "startedAt": now } });
+    let state = if runs { json!({ "running": { "startedAt": now } }) } else { ended.clone() };
+    let status = |name: &str, ready: bool, state: &Value| {
+        json!({ "name": name, "image": "hollow", "imageID": "hollow", "ready": ready, "restartCount": 0,
+            "started": runs, "state": state })
+    };
+    Some(json!([status("prepare", true, &ended), status("sidecar", runs, &state)]))
+}
+
+impl Kubelet {
+    /// The main container has ended, and the sidecar has not: for what is left of the grace.
+    pub(super) async fn outlive(&self, uid: &str, pod: &Value, grace: u64) {
+        if !has_sidecar(pod) {
+            return;
+        }
+        let now = format!("{:.0}", self.env.clock.wall());
+        let patch = json!({ "metadata": { "uid": word(pod, "/metadata/uid") }, "status": {
+            "initContainerStatuses": statuses(pod, true, &now),
+            "containerStatuses": [{ "name": "main", "image": "hollow", "imageID": "hollow", "ready": false,
+                "restartCount": 0, "state": { "terminated": { "exitCode": 0, "finishedAt": now }, "running": null } }],
+        } });
+        self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await;
+        self.world.checker.probe("a sidecar outlived the main container");
+        self.env.sleep(Duration::from_secs(self.draw(uid, "sidecar", grace / 2 + 1))).await;
+    }
+}

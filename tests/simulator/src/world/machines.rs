@@ -1,0 +1,159 @@
+//! Machines: power, boots, ailments, and the kubelet that runs on each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::host::Host;
+use super::kubelet::Kubelet;
+use super::run::World;
+use crate::campaign::Ailment;
+
+/// How long a machine takes from power to kubelet.
+const BOOT: Duration = Duration::from_secs(15);
+
+/// A machine as it is.
+#[derive(Default)]
+pub(crate) struct Machine {
+    pub(crate) boot: u32,
+    pub(crate) powered: bool,
+    /// It has power: it runs, or boots.
+    lit: bool,
+    /// How often it lost power: what boots then does not come up.
+    losses: u32,
+    /// Until when its kubelet hears nothing new of its pods.
+    pub(crate) deaf_until: Duration,
+    /// Until when its processes do not end when they are killed.
+    pub(crate) stuck_until: Duration,
+    /// Which of its two outlets was switched off.
+    dark: [bool; 2],
+    /// What ails it, and until when.
+    pub(super) sick: Option<(Ailment, Duration)>,
+    /// How often its kubelet was started: each time at the next API server.
+    starts: usize,
+    pub(crate) host: Option<Arc<Host>>,
+}
+
+/// The number of the machine of this name: they are asked by the second, so no name is made for that.
+fn number_of(name: &str) -> Option<usize> {
+    name.strip_prefix("node-")?.parse().ok()
+}
+
+impl World {
+    pub(crate) fn machine_host(&self, node: usize) -> Option<Arc<Host>> {
+        self.machines.lock().get(node).and_then(|machine| machine.host.clone())
+    }
+
+    pub(super) fn with_machine(&self, node: usize, change: impl FnOnce(&mut Machine)) {
+        if let Some(machine) = self.machines.lock().get_mut(node) {
+            change(machine);
+        }
+    }
+
+    /// A field of the machine of this name, compared with the time.
+    pub(crate) fn lasts(&self, name: &str, until: impl Fn(&Machine) -> Duration) -> bool {
+        let (now, machines) = (self.checker.now(), self.machines.lock());
+        number_of(name).and_then(|node| machines.get(node)).is_some_and(|machine| now < until(machine))
+    }
+
+    /// What ails the machine of this name now.
+    pub(crate) fn ailment_of(&self, name: &str) -> Option<Ailment> {
+        let now = self.checker.now();
+        let machines = self.machines.lock();
+        machines.get(number_of(name)?)?.sick.filter(|(_, until)| now < *until).map(|(ailment, _)| ailment)
+    }
+
+    /// All machines are well, those that have power.
+    pub(crate) fn heal_machines(&self) {
+        self.machines.lock().iter_mut().for_each(|machine| machine.sick = None);
+    }
+
+    /// Whether a machine stands still, with its processes.
+    pub(crate) fn is_frozen(&self, name: &str) -> bool {
+        let host = number_of(name).and_then(|node| self.machine_host(node));
+        host.is_some_and(|host| host.is_paused())
+    }
+
+    /// A machine stops.
+    pub(crate) fn halt(&self, node: usize) {
+        if let Some(machine) = self.machines.lock().get_mut(node) {
+            (machine.powered, machine.lit) = (false, false);
+            machine.losses += 1;
+            if let Some(host) = machine.host.take() {
+                host.crash();
+            }
+        }
+    }
+
+    pub(crate) fn power_off(&self, node: usize) {
+        self.halt(node);
+        let name = self.node(node);
+        for (number, _) in self.checker.processes_on(&name) {
+            self.checker.process_ends(number, "its machine lost power");
+        }
+    }
+
+    pub(crate) fn outlet_is_on(&self, node: usize, outlet: usize) -> bool {
+        let machines = self.machines.lock();
+        machines.get(node).and_then(|machine| machine.dark.get(outlet)).is_some_and(|dark| !dark)
+    }
+
+    pub(crate) fn set_outlet(&self, node: usize, outlet: usize, on: bool) {
+        self.with_machine(node, |machine| {
+            if let Some(dark) = machine.dark.get_mut(outlet) {
+                *dark = !on;
+            }
+        });
+    }
+
+    /// Whether a machine has power, though it may not have booted yet.
+    pub(crate) fn has_power(&self, node: usize) -> bool {
+        self.machines.lock().get(node).is_some_and(|machine| machine.lit)
+    }
+
+    pub(crate) async fn power_on(self: &Arc<Self>, node: usize) {
+        let mut losses = 0;
+        if !(0..2).any(|outlet| self.outlet_is_on(node, outlet)) {
+            return self.checker.probe("a machine without supply did not start");
+        }
+        self.with_machine(node, |machine| {
+            machine.lit = true;
+            losses = machine.losses;
+        });
+        tokio::time::sleep(BOOT).await;
+        {
+            let mut machines = self.machines.lock();
+            let boots = |machine: &&mut Machine| !machine.powered && machine.losses == losses;
+            let Some(machine) = machines.get_mut(node).filter(boots) else { return };
+            machine.powered = true;
+            machine.stuck_until = Duration::ZERO;
+            machine.sick = None;
+            machine.boot += 1;
+        }
+        self.checker.note(format!("{} boots", self.node(node)));
+        self.start_kubelet_of(node, None);
+    }
+
+    /// Starts a kubelet in the place of the one that ran on `before`, if nothing
+    /// else happened to the machine meanwhile.
+    pub(super) fn start_kubelet_of(self: &Arc<Self>, node: usize, before: Option<&Arc<Host>>) {
+        let name = self.node(node);
+        let (boot, server, host) = {
+            let mut machines = self.machines.lock();
+            let Some(machine) = machines.get_mut(node).filter(|machine| machine.powered) else { return };
+            let same = match (&machine.host, before) {
+                (Some(now), Some(before)) => Arc::ptr_eq(now, before),
+                (None, None) => true,
+                _ => false,
+            };
+            if !same {
+                return;
+            }
+            machine.starts += 1;
+            let chance = self.chance.part(&name, u64::try_from(machine.starts).unwrap_or(0) + 1_000);
+            let host = Host::start_with_rate(&name, chance, &self.checker, self.rate_of_node(&name));
+            machine.host = Some(Arc::clone(&host));
+            (machine.boot, node + machine.starts, host)
+        };
+        Kubelet::start(self, &Arc::from(name), boot, server, &host);
+    }
+}
