@@ -12,7 +12,7 @@ use std::ops::Range;
 use memory::{memory, memory_line};
 use pod_safety_shared::clock::Env;
 use pod_safety_simulator::campaign::{Extras, Fault, Plan, campaign, draw, same_twice, tell, threads};
-use pod_safety_simulator::checker::unreached;
+use pod_safety_simulator::checker::{Invariant, unreached};
 use pod_safety_simulator::world::{Subject, run};
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
@@ -82,9 +82,8 @@ fn a_seed_gives_the_same_run_each_time() {
     }
 }
 
-/// Not a promise but a limit, as docs/proof.md says: whoever deletes the Node of a
-/// machine that runs, connected even, vouches for it once its Lease is collected.
-/// When this fails the limit is gone: take it out of the document and the checker.
+/// What is known as A1 of issue 20: whoever deletes the Node of a machine that runs, connected even, vouches for it once
+/// its Lease is collected. `tests/known.rs` asserts that it is so still; here is where it ends.
 #[test]
 fn limit_a_connected_kubelet_whose_lease_was_collected_is_not_seen() {
     let plan = |collected| Plan {
@@ -98,10 +97,10 @@ fn limit_a_connected_kubelet_whose_lease_was_collected_is_not_seen() {
         with: Extras::default(),
         faults: vec![(63, Fault::DeleteNode { node: 0 })],
     };
-    let limit = |plan: &Plan| run(plan, SHIPPED).probes.keys().any(|name| name.starts_with("limit"));
-    assert!(limit(&plan(1)), "removed after one quarantine");
-    assert!(limit(&plan(15)), "a renewal in between makes it two quarantines, for then all is silent");
-    assert!(!limit(&plan(300)), "while there is a Lease, its renewals hold the pods");
+    let shown = |plan: &Plan| run(plan, SHIPPED).breaks(Invariant::Connected);
+    assert!(shown(&plan(1)), "removed after one quarantine");
+    assert!(shown(&plan(15)), "a renewal in between makes it two quarantines, for then all is silent");
+    assert!(!shown(&plan(300)), "while there is a Lease, its renewals hold the pods");
 }
 
 /// What a kubelet made while it had a Node is no sign of life: neither that of a dead one, nor that of a living one, which

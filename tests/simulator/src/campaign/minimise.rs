@@ -31,7 +31,7 @@ pub struct Smallest {
 pub fn minimise(plan: &Plan, subject: Subject, invariant: Invariant) -> Option<Smallest> {
     let outcome = run(plan, subject);
     let mut search = Search { subject, invariant, best: Smallest { plan: plan.clone(), outcome, runs: 1 } };
-    if !broke(&search.best.outcome, invariant) {
+    if !search.best.outcome.breaks(invariant) {
         return None;
     }
     loop {
@@ -42,10 +42,6 @@ pub fn minimise(plan: &Plan, subject: Subject, invariant: Invariant) -> Option<S
             return Some(search.best);
         }
     }
-}
-
-fn broke(outcome: &Outcome, invariant: Invariant) -> bool {
-    outcome.violations.iter().any(|violation| violation.invariant == invariant)
 }
 
 struct Search {
@@ -63,7 +59,7 @@ impl Search {
         }
         self.best.runs += 1;
         let outcome = run(&plan, self.subject);
-        let breaks = broke(&outcome, self.invariant);
+        let breaks = outcome.breaks(self.invariant);
         if breaks {
             (self.best.plan, self.best.outcome) = (plan, outcome);
         }

@@ -65,6 +65,10 @@ pub enum Plant {
     ShortLease,
     /// All processes bear one identity in the election.
     SharedIdentity,
+    /// The Lease is given back before the last write is done.
+    WritesAfterRelease,
+    /// What failed is sent once more beneath the process, later, with the version that is there then.
+    RetriesLate,
     /// Each Event is written two hundred times.
     EventStorm,
     /// A new list keeps the items of the first one: what 410 made unknown stays as it
@@ -150,7 +154,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 66] = [
+    pub const ALL: [(Self, Invariant); 68] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -178,6 +182,8 @@ impl Plant {
         (Self::QueuedWrites, Invariant::Term),
         (Self::ShortLease, Invariant::Term),
         (Self::SharedIdentity, Invariant::Term),
+        (Self::WritesAfterRelease, Invariant::Term),
+        (Self::RetriesLate, Invariant::Term),
         (Self::EventStorm, Invariant::HotLoop),
         (Self::OldStoreKept, Invariant::Liveness),
         (Self::DeafToDeletions, Invariant::Liveness),
@@ -262,6 +268,10 @@ impl Plant {
             Self::QueuedWrites => "Writes wait in a queue that no term ends.",
             Self::ShortLease => "Others wait for three seconds only, which is less than a term.",
             Self::SharedIdentity => "All processes bear one identity in the election.",
+            Self::WritesAfterRelease => "The Lease is given back before the last write is done.",
+            Self::RetriesLate => {
+                "What failed is sent once more beneath the process, later, with the version that is there then."
+            }
             Self::EventStorm => "Each Event is written two hundred times.",
             Self::OldStoreKept => {
                 "A new list keeps the items of the first one: what 410 made unknown stays as it was."

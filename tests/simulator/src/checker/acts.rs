@@ -1,5 +1,7 @@
 //! What the controllers under test change, judged when it is applied.
 
+mod gone;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use serde_json::Value;
 use super::effects::{Effect, effects, is_terminal};
 use super::{Checker, Invariant, State};
 use crate::api::{Asked, Seen};
-use crate::world::{is_shipped, is_under_test, number, word};
+use crate::world::{is_shipped, is_under_test, number, ready, word};
 
 /// For how long after its reads evidence about a node may be used: a promise of
 /// docs/proof.md.
@@ -34,8 +36,12 @@ pub(super) struct Acts {
     renewals: BTreeMap<String, Vec<Duration>>,
     /// Nodes that have a Lease.
     leases: BTreeSet<String>,
-    /// UIDs of pods that were removed, by whomever.
-    removed: BTreeSet<String>,
+    /// Since when a Node is called Unknown.
+    unknown: BTreeMap<String, Duration>,
+    /// UIDs of pods of which it was said that they wait, and are not shown.
+    told: BTreeSet<String>,
+    /// UIDs of pods that were removed, and whether what is under test did it.
+    removed: BTreeMap<String, bool>,
     /// By process and node: the Node reads that missed, and all Lease reads.
     missed: BTreeMap<(String, String), Vec<Missed>>,
     lease_reads: BTreeMap<(String, String), Vec<Duration>>,
@@ -52,10 +58,26 @@ pub(super) struct Acts {
 impl Acts {
     /// Whether there was a pod with this UID, and is none.
     pub(super) fn is_removed(&self, uid: &str) -> bool {
-        self.removed.contains(uid)
+        self.removed.contains_key(uid)
     }
 
-    fn learn_heartbeat(&mut self, now: Duration, node: &str, change: &Seen) {
+    /// Whether somebody else than what is under test removed this pod.
+    pub(super) fn is_removed_by_others(&self, uid: &str) -> bool {
+        self.removed.get(uid) == Some(&false)
+    }
+
+    /// Since when this Node is called Unknown; `None`: it is not.
+    pub(super) fn unknown_since(&self, node: &str) -> Option<Duration> {
+        self.unknown.get(node).copied()
+    }
+
+    /// Says something of a pod once.
+    pub(super) fn is_news(&mut self, uid: &str) -> bool {
+        self.told.insert(uid.to_owned())
+    }
+
+    /// Whether it was renewed.
+    fn learn_heartbeat(&mut self, now: Duration, node: &str, change: &Seen) -> bool {
         if change.after.is_some() {
             self.leases.insert(node.to_owned());
         } else {
@@ -64,9 +86,11 @@ impl Acts {
         let renewed = |lease: &Option<Arc<Value>>| {
             lease.as_ref().map(|lease| word(lease, "/spec/renewTime").to_owned())
         };
-        if change.after.is_some() && renewed(&change.before) != renewed(&change.after) {
+        let is_new = change.after.is_some() && renewed(&change.before) != renewed(&change.after);
+        if is_new {
             self.renewals.entry(node.to_owned()).or_default().push(now);
         }
+        is_new
     }
 
     /// Since when this Node is missing; `None`: it is there, or never was.
@@ -74,10 +98,14 @@ impl Acts {
         self.missing.get(node).copied()
     }
 
+    /// When this node's Lease was last renewed.
+    pub(super) fn renewed_at(&self, node: &str) -> Option<Duration> {
+        self.renewals.get(node).and_then(|renewals| renewals.last().copied())
+    }
+
     /// When this node's kubelet was last seen to act, by the API.
     pub(super) fn last_sign(&self, node: &str) -> Option<Duration> {
-        let renewed = self.renewals.get(node).and_then(|renewals| renewals.last().copied());
-        renewed.max(self.mirrors.get(node).copied())
+        self.renewed_at(node).max(self.mirrors.get(node).copied())
     }
 
     pub(super) fn bound_at(&self, uid: &str) -> Option<Duration> {
@@ -96,40 +124,6 @@ impl Acts {
     pub(super) fn leader(&self) -> Option<&str> {
         self.leader.as_ref().map(|(name, _)| name.as_str())
     }
-
-    /// Why "the node is gone" is not honest evidence for this act; `None` if it is.
-    pub(super) fn dishonest(
-        &self,
-        caller: &str,
-        node: &str,
-        sent: Duration,
-        quarantine: Duration,
-    ) -> Option<String> {
-        let key = (caller.to_owned(), node.to_owned());
-        let missed = self.missed.get(&key).map(Vec::as_slice).unwrap_or_default();
-        let Some(last) = missed.iter().rev().find(|read| read.at <= sent) else {
-            return Some(format!("{caller} never read node {node} as missing"));
-        };
-        if sent.saturating_sub(last.at) > VALID_FOR {
-            return Some(format!("the last read of node {node} was {:?} old", sent.saturating_sub(last.at)));
-        }
-        let old_enough = |read: &&Missed| read.at + quarantine <= last.at;
-        let Some(first) = missed.iter().rev().find(old_enough) else {
-            return Some(format!("no read of node {node} lies a quarantine before the last"));
-        };
-        if first.missing_since != last.missing_since {
-            return Some(format!("node {node} was there between the two reads"));
-        }
-        let reads = self.lease_reads.get(&key).map(Vec::as_slice).unwrap_or_default();
-        let nearest = |to: Duration| reads.iter().copied().min_by_key(|at| at.abs_diff(to)).unwrap_or(to);
-        let (from, to) = (first.at.max(nearest(first.at)), last.at.min(nearest(last.at)));
-        let renewed = self.renewals.get(node).into_iter().flatten().find(|at| **at > from && **at < to);
-        renewed.map(|at| {
-            format!(
-                "the Lease of node {node} was renewed at {at:?}, between the reads at {from:?} and {to:?}"
-            )
-        })
-    }
 }
 
 impl Checker {
@@ -140,9 +134,11 @@ impl Checker {
         let head = format!("{} {} {} {:?} {code}", asked.caller, asked.method, asked.path, asked.query);
         state.trace(&[&now.as_millis().to_le_bytes(), head.as_bytes(), &asked.body]);
         state.seen(now, &head, &asked.body, changes);
+        state.hear(now, asked);
         if is_under_test(&asked.caller) {
             if is_shipped(&asked.caller) {
                 state.requested(now, asked);
+                state.judge_lateness(now, asked, changes);
             }
             state.read(now, asked, code);
         }
@@ -187,7 +183,10 @@ impl State {
                     "quorum read found a node"
                 });
             }
-        } else if let Some((_, node)) = asked.path.split_once("/namespaces/kube-node-lease/leases/") {
+        } else if let Some((_, node)) = asked.path.split_once("/namespaces/kube-node-lease/leases/")
+            && quorum
+            && matches!(code, 200 | 404)
+        {
             acts.lease_reads.entry((asked.caller.to_string(), node.to_owned())).or_default().push(now);
         }
     }
@@ -196,11 +195,23 @@ impl State {
     fn learn(&mut self, now: Duration, caller: &str, change: &Seen) {
         let acts = &mut self.acts;
         match (change.kind.as_str(), &change.after) {
-            ("Node", None) => drop(acts.missing.insert(change.name.clone(), now)),
-            ("Node", Some(_)) => drop(acts.missing.remove(&change.name)),
+            ("Node", None) => {
+                acts.missing.insert(change.name.clone(), now);
+                acts.unknown.remove(&change.name);
+            }
+            ("Node", Some(node)) => {
+                acts.missing.remove(&change.name);
+                if ready(node) == "Unknown" {
+                    acts.unknown.entry(change.name.clone()).or_insert(now);
+                } else {
+                    acts.unknown.remove(&change.name);
+                }
+            }
             ("Lease", _) => {
                 if let Some(node) = change.name.strip_prefix("kube-node-lease/") {
-                    acts.learn_heartbeat(now, node, change);
+                    if acts.learn_heartbeat(now, node, change) {
+                        self.judge_renewing(now, node);
+                    }
                 } else if change.name == OUR_LEASE {
                     let holder =
                         change.after.as_ref().map_or("", |lease| word(lease, "/spec/holderIdentity"));
@@ -210,8 +221,8 @@ impl State {
                 }
             }
             ("Pod", None) => {
-                let before = change.before.as_ref();
-                acts.removed.extend(before.map(|pod| word(pod, "/metadata/uid").to_owned()));
+                let uid = change.before.as_ref().map(|pod| word(pod, "/metadata/uid").to_owned());
+                acts.removed.extend(uid.map(|uid| (uid, is_under_test(caller))));
             }
             ("Pod", Some(after)) => {
                 let (uid, node) = (word(after, "/metadata/uid"), word(after, "/spec/nodeName"));
@@ -296,24 +307,27 @@ impl State {
             let told = format!("{} ({uid:.8}) {what} by {} on evidence {kind}", change.name, asked.caller);
             self.note(now, told);
             if kind == "NodeGone" {
-                self.vouch(&uid, &node, effect == Effect::Ended);
+                self.vouch(now, asked, &uid, &node, effect == Effect::Ended);
             }
         }
     }
 
     /// The evidence was honest, and yet a process runs: a person deleted the Node of
     /// a machine that was on, and no kubelet showed that (docs/proof.md).
-    fn vouch(&mut self, uid: &str, node: &str, first: bool) {
+    fn vouch(&mut self, now: Duration, asked: &Asked, uid: &str, node: &str, first: bool) {
         let mut running = 0;
         for process in self.processes.of_uid(uid) {
             process.vouched_for = true;
             running += 1;
         }
-        if running > 0 && first {
-            let lease = if self.acts.leases.contains(node) { "unrenewed" } else { "collected" };
-            self.probe(&format!(
-                "limit: a person deleted the Node of a machine that ran, its Lease was {lease}"
-            ));
+        if running == 0 || !first {
+            return;
+        }
+        let lease = if self.acts.leases.contains(node) { "unrenewed" } else { "collected" };
+        self.probe(&format!("limit: a person deleted the Node of a machine that ran, its Lease was {lease}"));
+        if is_shipped(&asked.caller) {
+            let what = format!("{} releases the pod {uid:.8} for want of its Node", asked.caller);
+            self.judge_connected(now, node, &what);
         }
     }
 

@@ -1,4 +1,4 @@
-//! S10, L3, and what S2 asks of pods that are released by fencing: who is switched off, by which
+//! S10, L2, L3, and what S2 asks of pods that are released by fencing: who is switched off, by which
 //! intent, and what is made of it. Judged in worlds in which nodes are fenced.
 //!
 //! | broken | when |
@@ -7,11 +7,12 @@
 //! | S10 | it is told after the attempt's time, or by a device that is not trusted |
 //! | S10 | an attempt is begun, or looked at, while an earlier one of that node may still land |
 //! | S10 | a machine is told on while pods that were asked to end wait there |
-//! | S10 | evidence is written without two looks 5 s apart that said off, of each device; or of a device that is another machine's, or does not say which and must; or the Lease was renewed since |
+//! | S10 | evidence is written without two looks 5 s apart that said off, of each device; or of a device that is another machine's, or does not say which and must; or the Lease was renewed since, or not read after all looks |
 //! | S10 | the out-of-service taint is added without evidence that holds about that life, or to a node that is Ready |
 //! | S10 | it is taken away by us, and is not ours; or the node is not back in another life, and nothing was contradicted |
-//! | S2 | a pod is released without such evidence, or after it was declared invalid, or without a last look, or though the Lease was renewed since |
+//! | S2 | a pod is released without such evidence, or after it was declared invalid, or without a last look and a read of the Lease after it, or though the Lease was renewed since |
 //! | S2 | a process of it runs, and no lie excuses it |
+//! | L2 | a pod that waits on a node that is proved off is there fifteen seconds later, where nothing is tried twice |
 //! | L3 | an incident stays where it is, and nothing holds it; pods of a fenced node stay |
 //! | L3 | the kubelet is heard in the life that was proved off, and it is not called a contradiction |
 //!
@@ -19,7 +20,8 @@
 //! the last one, and the machine's kubelet is silent all the while: for whoever asks the API server
 //! and the device that world is the one in which the machine is off. So a release there is excused,
 //! and counted (`limit: a device lied …`), if *each* look that it rests on was such a lie, and no
-//! renewal of the Lease could be read. A device that reaches another machine tells no such lie
+//! renewal of the Lease could be read. If its kubelet renewed shortly before and shortly after, it was not silent:
+//! that is S19 (`alive`). A device that reaches another machine tells no such lie
 //! where `identityCheck` is `Required`: there nothing is excused. As soon as the node is heard, all
 //! that docs/fencing.md promises is owed again: no further release, the evidence invalid, the device
 //! not trusted.
@@ -31,6 +33,7 @@ mod orders;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use http::Method;
@@ -49,6 +52,9 @@ const APART: Duration = Duration::from_secs(5);
 /// Between the looks of a step, and the write that rests on them: a step of fencing looks twice and
 /// writes, the next one reads and writes.
 const LOOKS_LAST: Duration = Duration::from_secs(120);
+/// From the read of the Lease to the evidence that is written: nothing but the request lies between them, which
+/// may be as slow as requests are here.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(31);
 /// No machine boots faster: so long before a release the last look may have begun.
 const MINIMUM_BOOT: Duration = Duration::from_secs(10);
 /// For how long after its reads evidence about a node may be used.
@@ -82,7 +88,11 @@ impl State {
                 Some(why) => self.violated(now, Invariant::Fence, format!("{told}: {why}")),
                 None => {
                     self.probe("evidence was written by two looks");
-                    self.note(now, told);
+                    self.note(now, told.clone());
+                    let node = word(&proof, "/spec/node/name");
+                    if self.were_lies(node, &devices_of(&proof)) {
+                        self.doubt_device(now, node, told);
+                    }
                 }
             }
         }
@@ -103,42 +113,52 @@ impl State {
     /// Why evidence does not rest on looks; `None`: it does.
     fn unproved(&self, now: Duration, caller: &str, object: &Value) -> Option<String> {
         let about = object.pointer("/spec/node").map(known::life).unwrap_or_default();
-        let samples = object.pointer("/spec/samples").and_then(Value::as_array);
-        let devices: std::collections::BTreeSet<&str> =
-            samples.into_iter().flatten().map(|sample| word(sample, "/device/name")).collect();
+        let devices = devices_of(object);
         if word(object, "/spec/kind") != "PowerOff" || devices.is_empty() {
             return Some("it names no device".to_owned());
         }
+        // The Lease is read when all looks are done: what was renewed between it and them is unknown.
+        let Some(read) = self.fences.lease_read(caller, &about.0, now) else {
+            return Some(format!("{caller} never read the Lease of {}", about.0));
+        };
+        if now.saturating_sub(read) > WRITTEN_WITHIN {
+            return Some(format!("{caller} read the Lease of {} at {read:?} only", about.0));
+        }
+        // Whoever looked may have been another leader: what it saw is in the status.
+        let callers = self.fences.looks.keys().filter(|(_, node)| *node == about.0);
+        let callers: Vec<String> = callers.map(|(caller, _)| caller.clone()).collect();
         for device in devices {
-            // Whoever looked may have been another leader: what it saw is in the status.
-            let callers = self.fences.looks.keys().filter(|(_, node)| *node == about.0);
-            let callers: Vec<String> = callers.map(|(caller, _)| caller.clone()).collect();
-            let twice = callers.iter().any(|caller| self.was_off_twice(caller, &about.0, device, now));
+            let twice = callers.iter().any(|caller| self.was_off_twice(caller, &about.0, device, read));
             if !twice {
-                return Some(format!("{device} did not say off of {} in two looks {APART:?} apart", about.0));
+                return Some(format!(
+                    "{device} did not say off of {} in two looks {APART:?} apart, before the Lease was read at {read:?}",
+                    about.0
+                ));
             }
         }
         let lease = known::time_of(word(object, "/spec/leaseRenewed"));
-        let read = self.fences.lease_read(caller, &about.0, now)?;
         (self.fences.lease_at(&about.0, read) != lease)
             .then(|| format!("the Lease that {caller} read at {read:?} is not that of the looks, {lease:?}"))
     }
 
+    /// Whether a machine ran of which these devices said off.
+    fn were_lies(&self, node: &str, devices: &BTreeSet<&str>) -> bool {
+        let looks = self.fences.looks.iter().filter(|((_, of), _)| of == node);
+        let lied = |device: &&str| {
+            let mut last =
+                looks.clone().filter_map(|(_, looks)| looks.iter().rfind(|look| look.device == *device));
+            last.any(|look| look.lied)
+        };
+        devices.iter().any(lied)
+    }
+
     fn was_off_twice(&self, caller: &str, node: &str, device: &str, now: Duration) -> bool {
         let strict = self.fences.required.contains(device);
-        let is_off = |look: &Look| {
-            let is_it = match look.identity {
-                Identity::Match => true,
-                Identity::Unknown => !strict,
-                Identity::Mismatch { .. } => false,
-            };
-            look.power == Power::Off && is_it
-        };
         let looks: Vec<&Look> = self.fences.looked(caller, node, device, now).collect();
         let recent = |look: &&&Look| now.saturating_sub(look.at) <= LOOKS_LAST;
         looks.iter().rev().filter(recent).any(|last| {
             let before = |first: &&Look| first.at + APART <= last.at && first.at + LOOKS_LAST > last.at;
-            is_off(last) && looks.iter().any(|first| before(first) && is_off(first))
+            is_off(last, strict) && looks.iter().any(|first| before(first) && is_off(first, strict))
         })
     }
 
@@ -201,9 +221,7 @@ impl State {
         if !proof.by_looks {
             return Err(format!("nobody in this world confirms that {node} is off"));
         }
-        let looks = self.last_looks(caller, node, &proof, sent)?;
-        let read = self.fences.lease_read(caller, node, sent);
-        let read = read.ok_or_else(|| format!("{caller} never read the Lease of {node}"))?;
+        let (looks, read) = self.last_looks(caller, node, &proof, sent)?;
         let renewed = self.fences.lease_at(node, read);
         if renewed.is_some() && renewed != proof.lease {
             return Err(format!("the Lease of {node} was renewed, and {caller} read that at {read:?}"));
@@ -223,28 +241,37 @@ impl State {
         Ok(())
     }
 
-    /// The looks on which a release rests.
+    /// The looks on which a release rests, and the read of the Lease after them: whoever renewed it before the looks
+    /// were done is to be heard. Both are as old as the longest that a machine is off for, and no older.
     fn last_looks(
         &self,
         caller: &str,
         node: &str,
         proof: &Proof,
         sent: Duration,
-    ) -> Result<Vec<Look>, String> {
+    ) -> Result<(Vec<Look>, Duration), String> {
+        let read = self.fences.lease_read(caller, node, sent);
+        let read = read.ok_or_else(|| format!("{caller} never read the Lease of {node}"))?;
         let mut looks = Vec::new();
         for device in &proof.devices {
-            let last = self.fences.looked(caller, node, device, sent).next_back();
-            let last = last.ok_or_else(|| format!("{caller} did not look at {device} for {node}"))?;
+            // A step of fencing may have looked since: that is another look, and no worse.
+            let last = self.fences.looked(caller, node, device, read).next_back();
+            let last = last.ok_or_else(|| {
+                format!("{caller} did not look at {device} for {node} before it read the Lease at {read:?}")
+            })?;
             // It thinks for a moment after it has begun to look.
             if sent.saturating_sub(last.at) > MINIMUM_BOOT {
                 return Err(format!("the last look at {device} for {node} was at {:?}", last.at));
             }
-            if last.power != Power::Off || matches!(last.identity, Identity::Mismatch { .. }) {
-                return Err(format!("{device} said {:?} of {node} at {:?}", last.power, last.at));
+            let newest = self.fences.looked(caller, node, device, sent).next_back().unwrap_or(last);
+            for look in [last, newest] {
+                if look.power != Power::Off || matches!(look.identity, Identity::Mismatch { .. }) {
+                    return Err(format!("{device} said {:?} of {node} at {:?}", look.power, look.at));
+                }
             }
             looks.push(last.clone());
         }
-        Ok(looks)
+        Ok((looks, read))
     }
 
     /// Nobody could see it: what runs there runs on, and its successor may start.
@@ -255,7 +282,24 @@ impl State {
         if self.fences.deceived.insert(uid.to_owned()) {
             self.probe("limit: a device lied of a machine that ran, and nobody heard its kubelet");
             let told = format!("a device lies of {node}: pod {uid:.8} is released while it runs");
-            self.note(now, told);
+            self.note(now, told.clone());
+            self.doubt_device(now, node, told);
         }
     }
+}
+
+/// Whether a look says off of the machine that was meant.
+fn is_off(look: &Look, strict: bool) -> bool {
+    let is_it = match look.identity {
+        Identity::Match => true,
+        Identity::Unknown => !strict,
+        Identity::Mismatch { .. } => false,
+    };
+    look.power == Power::Off && is_it
+}
+
+/// The devices that evidence names.
+fn devices_of(evidence: &Value) -> BTreeSet<&str> {
+    let samples = evidence.pointer("/spec/samples").and_then(Value::as_array);
+    samples.into_iter().flatten().map(|sample| word(sample, "/device/name")).collect()
 }

@@ -1,13 +1,14 @@
 //! What must have happened when the world has been well for long enough, node by
 //! node: each has its own moment from which on its pods may not be there.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use super::budgets::RECOVERS;
 use super::effects::is_terminal;
+use super::shown::Shown;
 use super::{Checker, Invariant, State};
 use crate::world::word;
 
@@ -63,17 +64,12 @@ impl Checker {
     }
 
     /// Orphans are gone when that is owed, and reported until then: `holds` are the
-    /// reasons that the processes under test show.
-    pub(crate) fn check_settled(
-        &self,
-        pods: &[Arc<Value>],
-        nodes: &[Arc<Value>],
-        holds: &BTreeMap<String, u64>,
-    ) {
+    /// holds that the processes under test show.
+    pub(crate) fn check_settled(&self, pods: &[Arc<Value>], nodes: &[Arc<Value>], holds: &Shown) {
         let now = self.now();
         let mut state = self.state.lock();
         for Orphan { pod, node, told_at, owed_at } in orphans(&state, self.promise.quarantine, pods, nodes) {
-            let shown = |reason: &str| holds.get(reason).is_some_and(|count| *count > 0);
+            let shown = |reason: &str| holds.holds_pod(pod, reason);
             let name = format!("{} ({:.8})", word(pod, "/metadata/name"), word(pod, "/metadata/uid"));
             if now < owed_at {
                 let alive =
@@ -98,6 +94,33 @@ impl Checker {
             state.violated(now, Invariant::Liveness, what);
         }
         self.check_terminated(&mut state, pods, nodes, now);
+    }
+
+    /// L7: a pod that was asked to end on a node of which nothing is heard and nothing proved waits for ever, and is
+    /// shown.
+    pub(crate) fn check_stuck(&self, pods: &[Arc<Value>], holds: &Shown) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let calm = state.budgets.untroubled_since(now, state.healed);
+        let calm = if calm.is_zero() { calm } else { calm + RECOVERS };
+        let from = calm.max(state.acts.led_since().unwrap_or(now));
+        for pod in pods {
+            let (uid, node) = (word(pod, "/metadata/uid"), word(pod, "/spec/nodeName"));
+            let waits = state.fences.leaves_since(uid).zip(state.acts.unknown_since(node));
+            let Some((asked, unknown)) = waits.filter(|_| !state.fences.is_proved(node)) else { continue };
+            if now <= from.max(asked).max(unknown) + LOOKED_AT {
+                continue;
+            }
+            if let Some(reason) = holds.of_pod(pod).next() {
+                state.probe(&format!("a pod that cannot end is shown: {reason}"));
+            } else if state.acts.is_news(uid) {
+                let name = word(pod, "/metadata/name");
+                let what = format!(
+                    "{name} ({uid:.8}) waits for its end on {node}, Unknown since {unknown:?}, and is not shown"
+                );
+                state.violated(now, Invariant::Stuck, what);
+            }
+        }
     }
 
     /// No more have ended than are left alone, but for the latest.

@@ -6,15 +6,18 @@
 //! | `processes` | S1: at most one process with write access per identity; the ledger of ground truth |
 //! | `effects` | what one change did to a pod |
 //! | `acts` | S2, S4, S5, S6, S11: what is changed, with which evidence, and of which UID |
-//! | `requests` | S9, S12, S13: who may write when, and how requests look |
-//! | `leaders` | S9: no two processes write in each other's terms |
+//! | `requests` | S12, S13: how requests look, and how many there are |
+//! | `leaders` | S9: who may write when, judged when it is sent and when it is applied |
+//! | `alive` | S18, S19: nobody is released whose kubelet is there to be heard |
+//! | `open` | the rules that today's tree is known to break |
 //! | `budgets`, `evictions` | S7, L5: what disruption budgets let through and refuse |
 //! | `taints` | S14, L10: who ends for a taint, and when |
 //! | `nodes` | S15, S16, L6, L11: which nodes are called lost, when, and for how long |
-//! | `fences` | S10, L3: who is switched off, by which intent, and what is made of it |
+//! | `fences` | S10, L2, L3: who is switched off, by which intent, and what is made of it |
 //! | `storage` | S8: at most one writer per volume |
 //! | `volumes` | S17, L12: whose an exclusive volume is |
-//! | `liveness` | L1, L9: what is proved gone is removed in time, what is not has a reason |
+//! | `liveness` | L1, L7, L9: what is proved gone is removed in time, what is not has a reason |
+//! | `shown` | what the processes under test show of what they leave alone |
 //! | `twins` | S3: what a process under test saw and did, to compare with another run |
 //! | `probes` | what must happen sometimes, and how often |
 //! | `rest` | L4, L8: the end of a run is quiet, and outlives its leader |
@@ -23,6 +26,7 @@
 //! `Checker::hash`, which is how two runs of one seed are compared.
 
 mod acts;
+mod alive;
 mod budgets;
 mod effects;
 mod evictions;
@@ -30,10 +34,12 @@ mod fences;
 mod leaders;
 mod liveness;
 mod nodes;
+mod open;
 mod probes;
 mod processes;
 mod requests;
 mod rest;
+mod shown;
 mod storage;
 mod taints;
 mod twins;
@@ -46,6 +52,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use open::{KNOWN, Known};
 use parking_lot::Mutex;
 pub use probes::unreached;
 pub(crate) use rest::FAILOVER;
@@ -54,8 +61,10 @@ pub use twins::{Moment, first_difference};
 
 pub(crate) use budgets::desired as healthy_of;
 pub(crate) use fences::{Answered, Touched};
+pub(crate) use leaders::{gives_back, is_guarded};
 pub use processes::Gap;
 pub(crate) use requests::Outstanding;
+pub(crate) use shown::Shown;
 pub(crate) use volumes::Owned;
 
 /// A rule that no run may break.
@@ -95,8 +104,14 @@ pub enum Invariant {
     Kept,
     /// S17: an exclusive volume is one life's at a time, until that has ended.
     Owner,
+    /// S18: no pod is released for want of its Node while its kubelet speaks with an API server.
+    Connected,
+    /// S19: no pod is released by the word of a device while its kubelet renews its Lease.
+    Renewing,
     /// L1: what is proved gone is removed in time.
     Liveness,
+    /// L2: what fencing proved is made use of at once.
+    Released,
     /// L3: an incident comes to its end, and what is proved is used.
     Ended,
     /// L4: when all is well, what can run runs, and stays.
@@ -105,6 +120,8 @@ pub enum Invariant {
     Refused,
     /// L6: a node that is heard again is free in time.
     Recovered,
+    /// L7: a pod that waits for its end without a proof is shown.
+    Stuck,
     /// L8: a leader that died is replaced in time.
     Failover,
     /// L9: what cannot be proved is reported.
@@ -139,11 +156,15 @@ impl std::fmt::Display for Invariant {
             Self::Heard => "S15 heard",
             Self::Kept => "S16 kept",
             Self::Owner => "S17 owner",
+            Self::Connected => "S18 connected",
+            Self::Renewing => "S19 renewing",
             Self::Liveness => "L1 liveness",
+            Self::Released => "L2 released",
             Self::Ended => "L3 ended",
             Self::Rest => "L4 rest",
             Self::Refused => "L5 refused",
             Self::Recovered => "L6 recovered",
+            Self::Stuck => "L7 stuck",
             Self::Failover => "L8 failover",
             Self::Reported => "L9 reported",
             Self::Evicted => "L10 evicted",
@@ -168,6 +189,7 @@ pub struct Violation {
 /// What a run came to.
 pub(crate) struct Findings {
     pub(crate) violations: Vec<Violation>,
+    pub(crate) known: Vec<Violation>,
     pub(crate) timeline: Vec<(Duration, String)>,
     pub(crate) probes: BTreeMap<String, u64>,
     pub(crate) tape: Vec<Moment>,
@@ -189,6 +211,8 @@ pub(crate) struct Promise {
 #[derive(Debug)]
 struct State {
     violations: Vec<Violation>,
+    /// Breaks of the rules of [`KNOWN`].
+    known: Vec<Violation>,
     timeline: Vec<(Duration, String)>,
     probes: BTreeMap<String, u64>,
     broken: BTreeMap<Invariant, u64>,
@@ -206,9 +230,11 @@ struct State {
     taints: taints::Taints,
     nodes: nodes::Nodes,
     owners: volumes::Owners,
+    alive: alive::Alive,
     quarantine: Duration,
     fences: fences::Fences,
     tape: Vec<Moment>,
+    keeps_tape: bool,
     requests: requests::Requests,
     leaders: leaders::Leaders,
 }
@@ -229,6 +255,7 @@ impl Checker {
     pub(crate) fn new(promise: Promise) -> Arc<Self> {
         let state = State {
             violations: Vec::new(),
+            known: Vec::new(),
             timeline: Vec::new(),
             probes: BTreeMap::new(),
             broken: BTreeMap::new(),
@@ -243,9 +270,11 @@ impl Checker {
             taints: taints::Taints::default(),
             nodes: nodes::Nodes::default(),
             owners: volumes::Owners::default(),
+            alive: alive::Alive::default(),
             quarantine: promise.quarantine,
             fences: fences::Fences::default(),
             tape: Vec::new(),
+            keeps_tape: false,
             requests: requests::Requests::default(),
             leaders: leaders::Leaders::default(),
         };
@@ -297,6 +326,7 @@ impl Checker {
         let (violations, timeline) = (state.violations.clone(), state.timeline.clone());
         Findings {
             violations,
+            known: state.known.clone(),
             timeline,
             probes: state.probes.clone(),
             tape: state.tape.clone(),
@@ -329,6 +359,11 @@ impl State {
     }
 
     fn violated(&mut self, now: Duration, invariant: Invariant, what: String) {
+        if let Some(Known { finding, issue, .. }) = open::known(invariant) {
+            self.note(now, format!("KNOWN FINDING {finding} of issue {issue}, {invariant}: {what}"));
+            self.probe(&format!("known finding {finding}"));
+            return self.known.push(Violation { at: now, invariant, what });
+        }
         self.note(now, format!("VIOLATION {invariant}: {what}"));
         *self.broken.entry(invariant).or_default() += 1;
         let known = self.violations.iter().filter(|known| known.invariant == invariant).count();

@@ -19,7 +19,7 @@ const SOMETIMES: [(&str, u64); 114] = [
     ("a drain was given up", 120),
     ("a kubelet began with the past", 50),
     ("a kubelet made a mirror pod", 3900),
-    ("a leader died, and another leads in time", 176),
+    ("a leader died, and another leads in time", 660),
     ("a person learned nothing of a switch, and left the Node", 47),
     ("a pod waits behind the gate", 8),
     ("a process outlived its SIGKILL", 8),
@@ -120,19 +120,28 @@ const SOMETIMES: [(&str, u64); 114] = [
     ("the leader changed during a drain", 6),
     ("the leader changed while a pod's time ran", 23),
     ("the out-of-service taint was added by proof", 65),
-    ("the world came to rest", 176),
+    ("the world came to rest", 660),
     ("tolerations changed on a tainted node", 220),
 ];
 
+/// A campaign of so many seeds owes each of them at least once: what is rarest is expected nearly five times.
+/// `make test` runs no fewer.
+const ALL_FROM: u64 = 600;
+/// A smaller one owes nothing that would come out below this, for that may be chance.
+const TOO_FEW: u64 = 3;
+
 /// What happened too rarely in a campaign of `seeds` seeds: name, count, and what
-/// was wanted. Fewer seeds than the table is for want proportionally less, and
-/// nothing of what would come out below three.
+/// was wanted. Fewer seeds than the table is for want proportionally less.
 #[must_use]
 pub fn unreached(probes: &BTreeMap<String, u64>, seeds: u64) -> Vec<(&'static str, u64, u64)> {
-    let wanted = |count: u64| count.saturating_mul(seeds.min(SEEDS)) / SEEDS;
+    let wanted = |count: u64| {
+        let scaled = count.saturating_mul(seeds.min(SEEDS)) / SEEDS;
+        if seeds >= ALL_FROM { scaled.max(1) } else { scaled }
+    };
+    let owed = |wanted: u64| seeds >= ALL_FROM || wanted >= TOO_FEW;
     let counted = |name: &str| probes.get(name).copied().unwrap_or_default();
     let rows = SOMETIMES.iter().map(|(name, count)| (*name, counted(name), wanted(*count)));
-    rows.filter(|(_, count, wanted)| *wanted >= 3 && count < wanted).collect()
+    rows.filter(|(_, count, wanted)| owed(*wanted) && count < wanted).collect()
 }
 
 #[cfg(test)]
@@ -147,5 +156,13 @@ mod tests {
         let probes = BTreeMap::from([(name.to_owned(), count)]);
         assert!(unreached(&probes, SEEDS).iter().all(|(other, ..)| *other != name));
         assert_eq!(unreached(&BTreeMap::new(), 1), [], "one seed owes nothing");
+    }
+
+    #[test]
+    fn bug_each_of_them_is_owed_by_what_make_test_runs() {
+        for seeds in [ALL_FROM, 1_200, SEEDS] {
+            assert_eq!(unreached(&BTreeMap::new(), seeds).len(), SOMETIMES.len(), "{seeds} seeds");
+        }
+        assert!(unreached(&BTreeMap::new(), ALL_FROM - 1).len() < SOMETIMES.len());
     }
 }

@@ -21,6 +21,9 @@ pub(crate) struct Process {
     /// the Node vouched for the machine. Or: its kubelet began with the past, and
     /// started it when its pod was gone. Both are named in docs/proof.md.
     pub(crate) vouched_for: bool,
+    /// The owner of its volume was relieved by a lie that nobody could see: its volume may be written to by
+    /// others. That excuses no other pod of its name.
+    pub(crate) relieved: bool,
     /// A person removed its pod and did not wait for its end.
     pub(crate) forced: bool,
 }
@@ -45,6 +48,13 @@ pub struct Gap {
     pub found: Option<Duration>,
 }
 
+impl Process {
+    /// Whether others may write to its volume, though it does.
+    pub(super) const fn may_be_displaced(&self) -> bool {
+        self.vouched_for || self.relieved
+    }
+}
+
 impl Ledger {
     pub(super) fn running(&self) -> impl Iterator<Item = &Process> {
         self.running.values()
@@ -64,8 +74,9 @@ impl Checker {
         // kubernetes#59848: a kubelet that starts lists its pods from an API server
         // that lags. No evidence about the old process can prevent a new one.
         let from_the_past = state.acts.is_removed(&uid);
+        let vouched_for = from_the_past;
         let new =
-            Process { identity, uid, node, boot, started: now, vouched_for: from_the_past, forced: false };
+            Process { identity, uid, node, boot, started: now, vouched_for, relieved: false, forced: false };
         let others: Vec<_> = state
             .processes
             .running
@@ -78,11 +89,12 @@ impl Checker {
             state.probe("limit: a kubelet began with the past and started a pod that was removed");
         }
         for other in others.into_iter().filter(|_| !from_the_past) {
-            if other.vouched_for {
+            // An excuse is about a pod that was removed: one that is there still excuses nobody.
+            if other.vouched_for && state.acts.is_removed(&other.uid) {
                 state.probe("person vouched for a machine that still ran: S1 not owed");
                 continue;
             }
-            if other.forced && other.node == new.node {
+            if other.forced && other.node == new.node && state.acts.is_removed_by_others(&other.uid) {
                 // A volume shuts out nodes, not pods.
                 state.probe("a person did not wait for a process on the same node: S1 not owed");
                 continue;

@@ -1,4 +1,4 @@
-//! Who may write when, how requests must look, and how many are too many.
+//! How requests must look, and how many are too many.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::leaders::{is_guarded, is_lease_of_ours};
 use super::{Checker, Invariant, State};
 use crate::api::Asked;
 use crate::world::{number, word};
@@ -31,17 +32,24 @@ pub(crate) struct Intention {
     pub(crate) sent: Duration,
 }
 
+/// A request that was neither answered nor given up.
+#[derive(Debug)]
+struct Open {
+    since: Duration,
+    /// Its sender first.
+    what: String,
+    /// Only a leader may send it.
+    guarded: bool,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     /// By process and path.
     intentions: BTreeMap<(String, String), Intention>,
-    /// Until when each process may write, by its own renewals.
-    terms: BTreeMap<String, Duration>,
     /// Requests in this minute.
     counts: BTreeMap<(String, String), u32>,
     minute: u64,
-    /// Requests that were neither answered nor given up.
-    outstanding: BTreeMap<u64, (Duration, String)>,
+    outstanding: BTreeMap<u64, Open>,
     next: u64,
 }
 
@@ -57,17 +65,8 @@ impl Drop for Outstanding {
     }
 }
 
-pub(super) fn is_lease_of_ours(path: &str) -> bool {
-    path.starts_with("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
-}
-
 /// The same for an incident of fencing: each of its steps is written before and after.
 const MANY_OF_A_FENCE: u32 = 25;
-/// What only the leader may write: pods, nodes, the numbers of budgets, what is fenced, and whose volumes are.
-fn is_guarded(method: &http::Method, path: &str) -> bool {
-    let guarded = ["/pods/", "/nodes/", "/poddisruptionbudgets/", "/pod-safety.dev/", "/pod-safety-volumes/"];
-    *method != http::Method::GET && guarded.into_iter().any(|part| path.contains(part))
-}
 
 fn is_write_to_pods(method: &http::Method, path: &str) -> bool {
     *method != http::Method::GET && path.contains("/pods/")
@@ -92,17 +91,12 @@ impl Checker {
             let intention = Intention { uid, sent: now };
             state.requests.intentions.insert((caller.to_owned(), path.to_owned()), intention);
         }
-        if is_guarded(method, path) {
-            let term = state.requests.terms.get(caller).copied();
-            if term.is_none_or(|ends| now >= ends) {
-                let what =
-                    format!("{caller} sent {method} {path} outside of its term, which ended at {term:?}");
-                state.violated(now, Invariant::Term, what);
-            }
-        }
+        state.judge_sending(now, caller, method, path, body);
         state.requests.next += 1;
         let number = state.requests.next;
-        state.requests.outstanding.insert(number, (now, format!("{caller} {method} {path}")));
+        let guarded = is_guarded(method, path);
+        let what = format!("{caller} {method} {path}");
+        state.requests.outstanding.insert(number, Open { since: now, what, guarded });
         drop(state);
         Outstanding { checker: Arc::clone(self), number }
     }
@@ -113,37 +107,14 @@ impl Checker {
         self.state.lock().requests.intentions.insert((caller.to_owned(), path.to_owned()), intention);
     }
 
-    /// It was answered: a renewal extends the term from when it was sent.
-    pub(crate) fn answered(
-        &self,
-        caller: &str,
-        method: &http::Method,
-        path: &str,
-        sent: Duration,
-        code: u16,
-    ) {
-        let mut state = self.state.lock();
-        if *method != http::Method::GET && is_lease_of_ours(path) {
-            if (200..300).contains(&code) {
-                state.requests.terms.insert(caller.to_owned(), sent + self.promise.renew_deadline);
-            } else {
-                state.probe("renewal of leadership failed");
-            }
-        }
-    }
-
     /// Requests that nobody gave up in time.
     pub(crate) fn check_outstanding(&self) {
         let now = self.now();
         let mut state = self.state.lock();
-        let late = state
-            .requests
-            .outstanding
-            .values()
-            .filter(|(since, _)| now.saturating_sub(*since) > LONGEST_REQUEST);
-        let late: Vec<_> = late
-            .map(|(since, what)| format!("{what} is under way since {since:?}: it has no deadline"))
-            .collect();
+        let late = |open: &&Open| now.saturating_sub(open.since) > LONGEST_REQUEST;
+        let told =
+            |open: &Open| format!("{} is under way since {:?}: it has no deadline", open.what, open.since);
+        let late: Vec<_> = state.requests.outstanding.values().filter(late).map(told).collect();
         for what in late {
             state.violated(now, Invariant::Hygiene, what);
         }
@@ -196,17 +167,16 @@ impl State {
                 format!("{} sent {} {} {MANY} times within a minute", asked.caller, asked.method, asked.path);
             self.violated(now, Invariant::HotLoop, what);
         }
-        if is_write_to_pods(&asked.method, &asked.path) {
-            let late = self.requests.terms.get(&*asked.caller).is_none_or(|ends| now >= *ends);
-            if late {
-                // Sent in time, it is bound by compare-and-swap to what its sender saw.
-                self.probe("write arrived after its sender's term");
-            }
-        }
     }
 }
 
 impl Requests {
+    /// A write of this process that only a leader may send, neither answered nor given up.
+    pub(super) fn is_writing(&self, caller: &str) -> Option<String> {
+        let by = |open: &&Open| open.guarded && open.what.split(' ').next() == Some(caller);
+        self.outstanding.values().find(by).map(|open| open.what.clone())
+    }
+
     pub(super) fn intention(&self, asked: &Asked) -> Option<Intention> {
         self.intentions.get(&(asked.caller.to_string(), asked.path.clone())).cloned()
     }

@@ -21,8 +21,8 @@ struct Volume {
     writer: String,
     /// Pods whose place another has taken.
     displaced: BTreeSet<String>,
-    /// Those of them that wrote again, which is told once.
-    told: BTreeSet<String>,
+    /// Those of them that wrote again, each with the pod that had written since: that is judged once.
+    told: BTreeSet<(String, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ impl Checker {
         };
         let others: Vec<_> = state.processes.running().filter(elsewhere).cloned().collect();
         for process in others {
-            if process.vouched_for {
+            if process.may_be_displaced() {
                 state.probe("person vouched for a machine that still had a volume: S8 not owed");
                 continue;
             }
@@ -135,11 +135,11 @@ impl Checker {
                 volume.node = process.node.to_string();
                 volume.displaced.insert(before);
                 state.probe("a volume got its next writer");
-            } else if !volume.told.insert(process.uid.clone()) {
+            } else if !volume.told.insert((process.uid.clone(), volume.writer.clone())) {
                 continue;
             } else if may_share && volume.node == *process.node {
                 state.probe("two pods of one node share a volume");
-            } else if process.vouched_for {
+            } else if process.may_be_displaced() {
                 state.probe("person vouched for a machine that still wrote: S8 not owed");
             } else {
                 let what = format!(

@@ -6,16 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
+use pod_safety_shared::drive::Subject;
+use pod_safety_shared::model::{PodKey, Uid};
 use serde_json::{Value, json};
 
-use super::{Checker, Invariant, Promise};
+use super::{Checker, Findings, Invariant, Promise, Shown, Violation};
 use crate::api::{Asked, Seen};
 
-const ME: &str = "replica-0.1";
-const POD: &str = "/api/v1/namespaces/default/pods/data-0";
+pub(super) const ME: &str = "replica-0.1";
+pub(super) const POD: &str = "/api/v1/namespaces/default/pods/data-0";
 
 /// Runs `told` with a checker inside of a simulation; gives back what was broken.
-fn broken(told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
+pub(super) fn broken(told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
+    judged(told).0
+}
+
+/// The same, and what was broken that is known.
+pub(super) fn judged(told: impl AsyncFnOnce(&Arc<Checker>)) -> (Vec<Invariant>, Vec<Invariant>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -26,15 +33,17 @@ fn broken(told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
         };
         let checker = Checker::new(promise);
         told(&checker).await;
-        checker.findings().violations.iter().map(|violation| violation.invariant).collect()
+        let rules = |all: &[Violation]| all.iter().map(|violation| violation.invariant).collect();
+        let Findings { violations, known, .. } = checker.findings();
+        (rules(&violations), rules(&known))
     })
 }
 
-async fn seconds(seconds: u64) {
+pub(super) async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-fn pod() -> Value {
+pub(super) fn pod() -> Value {
     json!({
         "metadata": { "name": "data-0", "namespace": "default", "uid": "u1" },
         "spec": { "nodeName": "node-0", "terminationGracePeriodSeconds": 30 },
@@ -49,12 +58,12 @@ fn deleted(grace: i64) -> Value {
     pod
 }
 
-fn phase(mut pod: Value, phase: &str) -> Value {
+pub(super) fn phase(mut pod: Value, phase: &str) -> Value {
     pod["status"]["phase"] = phase.into();
     pod
 }
 
-fn change(kind: &str, name: &str, before: Option<Value>, after: Option<Value>) -> Seen {
+pub(super) fn change(kind: &str, name: &str, before: Option<Value>, after: Option<Value>) -> Seen {
     Seen {
         revision: 2,
         kind: kind.to_owned(),
@@ -74,7 +83,7 @@ fn preconditions(grace: i64) -> Value {
     json!({ "gracePeriodSeconds": grace, "preconditions": { "uid": "u1", "resourceVersion": "1" } })
 }
 
-fn patch() -> Value {
+pub(super) fn patch() -> Value {
     json!({ "metadata": { "uid": "u1", "resourceVersion": "1" } })
 }
 
@@ -152,6 +161,71 @@ fn s8_two_writers_of_a_volume_in_turns() {
     assert_eq!(turns(true), []);
 }
 
+/// What two pods of one node may do excused both from then on, wherever the next one wrote.
+#[test]
+fn bug_to_share_a_volume_on_one_node_excuses_nobody_on_another() {
+    let shared = |third: &'static str| {
+        broken(async move |checker| {
+            checker.volumes_are_guarded(false, false);
+            checker.shares_volume("default/other", "default/data-0");
+            checker.shares_volume("default/third", "default/data-0");
+            checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
+            checker.volumes_are_written(|_| false);
+            checker.process_starts("default/other", "u2", &"node-0".into(), 1);
+            checker.volumes_are_written(|_| false);
+            checker.volumes_are_written(|_| false);
+            checker.process_starts("default/third", "u3", &third.into(), 1);
+            checker.volumes_are_written(|_| false);
+            checker.volumes_are_written(|_| false);
+        })
+    };
+    assert_eq!(shared("node-0"), []);
+    assert_eq!(shared("node-1"), [Invariant::Storage; 2], "both of the two write after the third did");
+}
+
+#[test]
+fn whoever_is_forced_by_a_person_is_excused_when_that_person_removed_its_pod() {
+    let forced = |by: &'static str| {
+        broken(async move |checker| {
+            checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
+            checker.is_forced("u1");
+            let asked =
+                Asked { body: preconditions(0).to_string().into(), ..Asked::new(by, Method::DELETE, POD) };
+            checker.executed(&asked, 200, &[change("Pod", "default/data-0", Some(pod()), None)]);
+            checker.process_starts("default/data-0", "u2", &"node-0".into(), 1);
+        })
+    };
+    assert_eq!(forced("person"), []);
+    assert!(forced(ME).contains(&Invariant::AtMostOne), "ours removed it, whatever somebody tried");
+}
+
+#[test]
+fn l7_a_pod_that_cannot_end_is_shown() {
+    let waits = |wait: u64, shown: Shown| {
+        broken(async move |checker| {
+            let unknown = json!({ "metadata": { "name": "node-0" },
+                "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
+            let kubelet = Asked::new("node-lifecycle", Method::PATCH, "/api/v1/nodes/node-0/status");
+            checker.executed(&kubelet, 200, &[change("Node", "node-0", None, Some(unknown))]);
+            let person = Asked::new("person", Method::DELETE, POD);
+            checker.executed(
+                &person,
+                200,
+                &[change("Pod", "default/data-0", Some(pod()), Some(deleted(30)))],
+            );
+            let lease = json!({ "spec": { "holderIdentity": ME } });
+            let elects = Asked::new("x", Method::PATCH, "/x");
+            checker.executed(&elects, 200, &[change("Lease", "kube-system/pod-safety", None, Some(lease))]);
+            seconds(wait).await;
+            checker.check_stuck(&[deleted(30).into()], &shown);
+        })
+    };
+    assert_eq!(waits(15, Shown::default()), []);
+    assert_eq!(waits(16, Shown::default()), [Invariant::Stuck]);
+    assert_eq!(waits(16, holds("Unproved")), []);
+    assert_eq!(waits(16, holds_of("u2", "Unproved")), [Invariant::Stuck], "another pod is");
+}
+
 /// Found by seed 786: the machine came back, and its kubelet's API server lagged.
 #[test]
 fn bug_a_kubelet_that_begins_with_the_past_is_not_held_against_whoever_removed_the_pod() {
@@ -208,13 +282,18 @@ async fn an_orphan_after(checker: &Checker, wait: u64) {
     seconds(wait).await;
 }
 
-fn holds(reason: &str) -> BTreeMap<String, u64> {
-    BTreeMap::from([(reason.to_owned(), 1)])
+fn holds_of(uid: &str, reason: &'static str) -> Shown {
+    let key = PodKey { namespace: "default".into(), name: "data-0".into(), uid: Uid::new(uid).unwrap() };
+    Shown::new([(Subject::Pod(key), reason)])
+}
+
+fn holds(reason: &'static str) -> Shown {
+    holds_of("u1", reason)
 }
 
 #[test]
 fn l1_an_orphan_is_owed_after_the_pause_and_the_quarantine() {
-    let at = |wait: u64, holds: BTreeMap<String, u64>| {
+    let at = |wait: u64, holds: Shown| {
         broken(async |checker| {
             an_orphan_after(checker, wait).await;
             checker.check_settled(&[pod().into()], &[], &holds);
@@ -222,8 +301,13 @@ fn l1_an_orphan_is_owed_after_the_pause_and_the_quarantine() {
     };
     assert_eq!(at(116, holds("Quarantine")), [Invariant::Liveness], "60 + 40 + 15");
     assert_eq!(at(114, holds("Quarantine")), []);
-    assert_eq!(at(114, BTreeMap::new()), [Invariant::Reported], "L9: nobody was told");
-    assert_eq!(at(70, BTreeMap::new()), [], "too early to be told");
+    assert_eq!(
+        at(114, holds_of("u2", "Quarantine")),
+        [Invariant::Reported],
+        "that of another pod excuses nothing"
+    );
+    assert_eq!(at(114, Shown::default()), [Invariant::Reported], "L9: nobody was told");
+    assert_eq!(at(70, Shown::default()), [], "too early to be told");
 }
 
 #[test]
@@ -268,7 +352,11 @@ fn l1_too_many_that_ended() {
         }
         checker.healed();
         seconds(100).await;
-        checker.check_settled(&pods, &[json!({ "metadata": { "name": "node-0" } }).into()], &BTreeMap::new());
+        checker.check_settled(
+            &pods,
+            &[json!({ "metadata": { "name": "node-0" } }).into()],
+            &Shown::default(),
+        );
     });
     assert_eq!(found, [Invariant::Liveness]);
 }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::State;
+use super::{Checker, State};
 use crate::api::Seen;
 
 /// Something that was seen or done.
@@ -23,9 +23,17 @@ pub struct Moment {
     pub sum: u64,
 }
 
-fn sum(parts: &[&[u8]]) -> u64 {
+/// Bytes as a number.
+pub(super) fn sum(parts: &[&[u8]]) -> u64 {
     let bytes = parts.iter().copied().flatten();
     bytes.fold(0xCBF2_9CE4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
+}
+
+impl Checker {
+    /// From now on what is seen and done is kept: few runs are compared, and each would pay for it.
+    pub(crate) fn keeps_tape(&self) {
+        self.state.lock().keeps_tape = true;
+    }
 }
 
 impl State {
@@ -37,7 +45,7 @@ impl State {
         path: &str,
         body: &[u8],
     ) {
-        if self.healed.is_none() {
+        if self.keeps_tape && self.healed.is_none() {
             let what = format!("{caller} sends {method} {path}");
             self.tape.push(Moment { at, act: true, what, sum: sum(&[body]) });
         }
@@ -46,7 +54,7 @@ impl State {
     /// What a request changes follows from what was there, which is on the tape
     /// before it, and from its body.
     pub(super) fn seen(&mut self, at: Duration, request: &str, body: &[u8], changes: &[Seen]) {
-        if self.healed.is_none() {
+        if self.keeps_tape && self.healed.is_none() {
             let revision = changes.last().map_or(0, |change| change.revision).to_le_bytes();
             let what = format!("executed: {request}");
             self.tape.push(Moment { at, act: false, what, sum: sum(&[body, &revision]) });

@@ -174,7 +174,7 @@ impl State {
         let identity = format!("default/{claim}");
         let in_its_way = |process: &&Process| {
             self.storage.volume_of(&process.identity) == Some(&*identity)
-                && !process.vouched_for
+                && !process.may_be_displaced()
                 && (self.storage.one_pod || sent != Some(&*process.node))
         };
         let other = self.processes.running().find(in_its_way);
@@ -250,7 +250,7 @@ impl State {
         let writes = |process: &&Process| {
             storage.volume_of(&process.identity) == Some(&*identity)
                 && is_of(process, holder)
-                && !process.vouched_for
+                && !process.may_be_displaced()
         };
         let writers: Vec<Process> = self.processes.running().filter(writes).cloned().collect();
         for process in writers {
@@ -264,7 +264,11 @@ impl State {
             };
             match honest {
                 Ok(()) => {
-                    self.processes.of_uid(&process.uid).for_each(|process| process.vouched_for = true);
+                    self.processes.of_uid(&process.uid).for_each(|process| process.relieved = true);
+                    if self.acts.missing_since(node).is_some() {
+                        let what = format!("{} relieves {:.8} of {volume}", asked.caller, process.uid);
+                        self.judge_connected(now, node, &what);
+                    }
                     self.probe("limit: the owner of a volume was relieved by a lie that nobody can see");
                 }
                 Err(why) => return Some(format!("{:.8} on {node} writes to it, and {why}", process.uid)),
@@ -304,7 +308,7 @@ impl State {
         let elsewhere = |process: &&Process| {
             self.storage.volume_of(&process.identity) == Some(&*identity)
                 && *process.node != *holder.node
-                && !process.vouched_for
+                && !process.may_be_displaced()
         };
         let other = self.processes.running().find(elsewhere)?;
         Some(format!("{:.8} writes to it on {}", other.uid, other.node))

@@ -129,7 +129,7 @@ impl Nodes {
 }
 
 /// What a Node says of itself.
-pub(super) fn ready(node: &Value) -> &str {
+pub(crate) fn ready(node: &Value) -> &str {
     let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
     conditions.into_iter().find(|one| word(one, "/type") == "Ready").map_or("", |one| word(one, "/status"))
 }

@@ -86,6 +86,7 @@ use serde_json::Value;
 pub use baseline::Baseline;
 pub(crate) use fencing::HOSTNAME;
 pub(crate) use host::{moment, stamp};
+pub(crate) use kcm_nodes::ready;
 pub use replica::{Launch, Launched, Settings, Shown};
 pub use run::{Outcome, Subject, World, recorded, run, stricken};
 pub(crate) use shops::{is_called_ready, start_up};

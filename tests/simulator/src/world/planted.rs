@@ -12,9 +12,12 @@ use tower::BoxError;
 use super::seam::{Answer, Parts, Seam, refused, whole};
 use super::word;
 use crate::campaign::Plant;
+use crate::checker::{gives_back, is_guarded};
 
 /// How often a storm says everything.
 const STORM: usize = 200;
+/// So much later a bug sends what failed once more: another may lead by then.
+const LATER: Duration = Duration::from_secs(20);
 
 /// Changes the body of a request, if it has one.
 pub(super) fn edit(parts: &mut Parts, change: impl FnOnce(&mut Value)) {
@@ -153,6 +156,22 @@ impl Seam {
                 }));
                 answer
             }
+            Plant::WritesAfterRelease if gives_back(&parts.method, parts.path(), &parts.body) => {
+                if let Some(node) = self.world.etcd.objects("Node").first() {
+                    let meta = |field: &str| word(node, &format!("/metadata/{field}")).to_owned();
+                    let body = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") } });
+                    self.write_as_meant(format!("/api/v1/nodes/{}", meta("name")), &body).await;
+                }
+                answer
+            }
+            Plant::RetriesLate if is_guarded(&parts.method, parts.path()) && failed(&answer) => {
+                let seam = self.clone();
+                self.aside(Box::pin(async move {
+                    tokio::time::sleep(LATER).await;
+                    seam.send_with_version(parts).await;
+                }));
+                answer
+            }
             Plant::ForceOnConflict if parts.is_write_to_pod() && conflict => {
                 forget(&mut parts, "uid");
                 forget(&mut parts, "resourceVersion");
@@ -166,6 +185,24 @@ impl Seam {
             }
             _ => answer,
         }
+    }
+
+    /// Sends a write to what is there now, whatever it was meant for.
+    async fn send_with_version(&self, mut parts: Parts) {
+        let target = parts.path().trim_end_matches("/status").to_owned();
+        let Ok(answer) = self.send(request(Method::GET, target, &Value::Null)).await else { return };
+        let Ok(body) = answer.into_body().collect().await else { return };
+        let there: Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+        edit(&mut parts, |body| {
+            for object in ["metadata", "preconditions"] {
+                for field in ["uid", "resourceVersion"] {
+                    if body.pointer(&format!("/{object}/{field}")).is_some() {
+                        body[object][field] = there["metadata"][field].clone();
+                    }
+                }
+            }
+        });
+        drop(self.send(parts).await);
     }
 
     /// The deletion comes without its patch, or before it.

@@ -1,6 +1,5 @@
 //! One process of what is under test, and the place in which it runs.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -108,7 +107,7 @@ pub struct Launched {
     pub identity: String,
     /// How it is set up.
     pub settings: Settings,
-    /// Where it shows its holds to whoever watches; no rule is checked by them.
+    /// Where it shows its holds, to whoever watches and to the referee.
     pub shown: Shown,
 }
 
@@ -237,20 +236,5 @@ impl Replica {
     pub(crate) fn held(&self) -> Vec<HeldNow> {
         let shown = self.running.lock().as_ref().map(|running| Arc::clone(&running.shown));
         shown.and_then(|shown| shown.get().map(|holds| holds.now())).unwrap_or_default()
-    }
-
-    /// The holds that its process shows, by reason.
-    pub(crate) fn holds(&self) -> BTreeMap<String, u64> {
-        let page = self.page();
-        let lines = page.lines().filter(|line| line.starts_with("pod_safety_holds{"));
-        lines
-            .filter_map(|line| {
-                let (_, rest) = line.split_once("reason=\"")?;
-                let (reason, rest) = rest.split_once('"')?;
-                let count = rest.split_whitespace().last()?.parse().ok()?;
-                Some((reason.to_owned(), count))
-            })
-            .filter(|(_, count)| *count > 0)
-            .collect()
     }
 }

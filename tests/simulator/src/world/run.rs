@@ -39,11 +39,13 @@ pub enum Subject {
 pub struct Outcome {
     /// The rules that were broken.
     pub violations: Vec<Violation>,
+    /// Breaks of the rules that today's tree is known to break ([`KNOWN`](crate::checker::KNOWN)).
+    pub known: Vec<Violation>,
     /// What happened, for people.
     pub timeline: Vec<(Duration, String)>,
     /// How often each thing happened that should happen sometimes.
     pub probes: BTreeMap<String, u64>,
-    /// What could be seen, and what the processes under test did, until the healing.
+    /// What could be seen, and what the processes under test did, until the healing; of [`recorded`] runs only.
     pub tape: Vec<crate::checker::Moment>,
     /// All requests and events as one number.
     pub hash: u64,
@@ -90,6 +92,14 @@ pub struct World {
     pub(crate) over: AtomicBool,
 }
 
+impl Outcome {
+    /// Whether it broke this rule, known or not.
+    #[must_use]
+    pub fn breaks(&self, invariant: Invariant) -> bool {
+        self.violations.iter().chain(&self.known).any(|violation| violation.invariant == invariant)
+    }
+}
+
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("World").field("now", &self.checker.now()).finish_non_exhaustive()
@@ -133,6 +143,7 @@ fn start(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) 
             let (at, invariant, what) = (Duration::ZERO, Invariant::Simulator, error.to_string());
             let outcome = Outcome {
                 violations: vec![Violation { at, invariant, what }],
+                known: Vec::new(),
                 timeline: Vec::new(),
                 probes: BTreeMap::new(),
                 tape: Vec::new(),
@@ -151,6 +162,9 @@ async fn simulate(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Au
     let peers;
     let world = {
         let checker = Checker::new(super::drift::promise(plan.with));
+        if tape.runs() {
+            checker.keeps_tape();
+        }
         let world = Arc::new(World::new(plan, subject, checker, tape));
         world.links.watch(&world.etcd);
         peers = Host::start("peers", world.chance.part("peers", 0), &world.checker);
@@ -253,9 +267,10 @@ impl World {
     }
 
     fn outcome(&self) -> Outcome {
-        let Findings { violations, timeline, probes, tape, broken } = self.checker.findings();
+        let Findings { violations, known, timeline, probes, tape, broken } = self.checker.findings();
         Outcome {
             violations,
+            known,
             timeline,
             probes,
             tape,

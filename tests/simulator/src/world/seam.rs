@@ -139,9 +139,6 @@ impl Seam {
     pub(super) fn sent(&self, parts: &Parts) -> (Outstanding, Duration) {
         let checker = &self.world.checker;
         let outstanding = checker.sent(&self.caller, &parts.method, parts.path(), &parts.body);
-        if parts.is_write_to_pod() {
-            checker.leads_alone(&self.caller);
-        }
         (outstanding, checker.now())
     }
 
@@ -160,9 +157,9 @@ impl Seam {
             let answer = seam.meddled(tampered, first).await;
             drop(outstanding);
             if let Ok(answer) = &answer {
-                let (code, body) = (answer.status().as_u16(), &parts.body);
-                seam.world.checker.answered(&seam.caller, &parts.method, parts.path(), sent, code);
-                seam.world.checker.leads(&seam.caller, &parts.method, parts.path(), body, sent, code);
+                let Parts { method, body, .. } = &parts;
+                let code = answer.status().as_u16();
+                seam.world.checker.renewed(&seam.caller, method, parts.path(), body, sent, code);
             }
             answer.map(|answer| seam.heard(&parts, answer))
         };

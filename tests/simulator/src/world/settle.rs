@@ -1,6 +1,5 @@
 //! The end of a run: the world has healed, and what is owed must come true.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use serde_json::Value;
 
 use super::run::{Subject, World};
 use super::word;
-use crate::checker::{FAILOVER, Invariant, Owned};
+use crate::checker::{FAILOVER, Invariant, Owned, Shown};
 
 /// From the healing of the world to the first look: all that is not held by a
 /// living kubelet is owed by then.
@@ -17,10 +16,11 @@ const SETTLED_AFTER: Duration = Duration::from_secs(115);
 const PEOPLE_DONE_BEFORE: Duration = Duration::from_secs(50);
 /// Nobody waits longer for what a living kubelet holds.
 const WAIT_AT_MOST: Duration = Duration::from_secs(250);
-/// One run of so many is watched at rest, and sees its leader die.
-const WATCHED_EACH: u64 = 4;
-/// For so long.
-const REST: Duration = Duration::from_secs(120);
+/// For so long a run is watched at rest: a pod that is taken away without a reason is replaced within this.
+const REST: Duration = Duration::from_secs(40);
+/// One run of so many is watched for longer.
+const LONG_EACH: u64 = 4;
+const LONG_REST: Duration = Duration::from_secs(120);
 /// A kubelet starts a process within this, once it has its volume.
 const STARTS_WITHIN: Duration = Duration::from_secs(10);
 
@@ -60,6 +60,7 @@ impl World {
             return;
         }
         self.checker.check_outstanding();
+        self.check_stuck();
         if self.with.guarded_volumes.is_some() {
             let all = |kind| self.etcd.objects(kind);
             let objects = Owned {
@@ -71,18 +72,19 @@ impl World {
             };
             self.checker.check_owners(&objects, &self.holds());
         }
-        if self.chance.below(WATCHED_EACH, "rest", "watched", 0) == 0 {
-            self.rest().await;
-            self.lose_the_leader().await;
-        }
+        self.rest().await;
+        self.lose_the_leader().await;
     }
 
-    fn holds(&self) -> BTreeMap<String, u64> {
-        let mut holds = BTreeMap::new();
-        for (reason, count) in self.replicas.iter().flat_map(super::replica::Replica::holds) {
-            *holds.entry(reason).or_default() += count;
-        }
-        holds
+    /// What the processes under test leave alone, and why.
+    fn holds(&self) -> Shown {
+        let held = self.replicas.iter().flat_map(super::replica::Replica::held);
+        Shown::new(held.map(|held| (held.subject, held.reason)))
+    }
+
+    /// Has the referee look whether what waits for a proof is shown.
+    pub(super) fn check_stuck(&self) {
+        self.checker.check_stuck(&self.etcd.objects("Pod"), &self.holds());
     }
 
     /// Whether a machine is on and awake, and its Node is there.
@@ -136,7 +138,8 @@ impl World {
         let feasible = self.feasible();
         let mut before = self.checker.members();
         before.retain(|identity, _| feasible.contains(identity));
-        tokio::time::sleep(REST).await;
+        let long = self.chance.below(LONG_EACH, "rest", "watched", 0) == 0;
+        tokio::time::sleep(if long { LONG_REST } else { REST }).await;
         let feasible = self.feasible();
         before.retain(|identity, _| feasible.contains(identity));
         self.checker.check_rest(&before, &feasible);

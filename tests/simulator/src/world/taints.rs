@@ -51,6 +51,9 @@ fn toleration(key: &str, bears: Bears) -> Option<Value> {
     }
 }
 
+/// So many seconds lie between two looks at what waits without a proof.
+const STUCK_EACH: u64 = 5;
+
 /// Has the referee look every second whether everybody was asked to end who was to be, and
 /// every node called lost that is.
 pub(super) fn watch(world: &Arc<World>, host: &Arc<Host>) {
@@ -58,8 +61,11 @@ pub(super) fn watch(world: &Arc<World>, host: &Arc<Host>) {
     host.env().spawner.spawn(
         "taints",
         Box::pin(async move {
-            loop {
+            for second in 1_u64.. {
                 env.sleep(Duration::from_secs(1)).await;
+                if second.is_multiple_of(STUCK_EACH) {
+                    world.check_stuck();
+                }
                 if world.with.taints {
                     world.checker.check_taints();
                 }

@@ -1,5 +1,5 @@
-//! L3: an incident comes to its end, pods of a fenced node are released, and what is contradicted
-//! is called so. Judged where devices work and nothing troubles us.
+//! L2 and L3: what is proved is made use of at once, an incident comes to its end, pods of a fenced node
+//! are released, and what is contradicted is called so. Judged where devices work and nothing troubles us.
 
 use std::time::Duration;
 
@@ -14,6 +14,9 @@ const FENCING_TAKES: Duration = Duration::from_secs(20 + 3 + 10 + 5 + 10 + 60 + 
 const PENDING_TAKES: Duration = Duration::from_secs(60);
 /// A release is tried again after a minute at the latest.
 const RELEASE_TAKES: Duration = Duration::from_secs(75);
+/// From evidence, or a pod's being asked to end, to its release: a look at each device, which takes 10 s at most and
+/// waits for those of others at the same device; then a few requests.
+const USED_WITHIN: Duration = Duration::from_secs(10 + 5);
 /// The machine is switched on, boots, and registers; it may be tried three times. What went off again is told once
 /// more after five minutes.
 const RECOVERY_TAKES: Duration = Duration::from_secs(180 + 300);
@@ -38,10 +41,12 @@ impl Checker {
             late.extend(state.stays(now, from, incident, recovers).map(|why| format!("{name} {why}")));
         }
         late.extend(state.unchallenged(now, from));
-        for what in late {
+        let late = late.into_iter().map(|what| (Invariant::Ended, what));
+        let unused = state.unused(now, from).into_iter().map(|what| (Invariant::Released, what));
+        for (rule, what) in late.chain(unused).collect::<Vec<_>>() {
             let key = what.split(" (").next().unwrap_or_default().to_owned();
             if state.fences.is_news(key) {
-                state.violated(now, Invariant::Ended, what);
+                state.violated(now, rule, what);
             }
         }
     }
@@ -96,6 +101,32 @@ impl State {
             }
             _ => None,
         }
+    }
+
+    /// Pods that wait for their end on a node whose life was proved to be over, for longer than it takes when
+    /// nothing is tried twice.
+    fn unused(&self, now: Duration, from: Duration) -> Vec<String> {
+        let fences = &self.fences;
+        let mut late = Vec::new();
+        for proof in fences.proofs.values().filter(|proof| proof.by_looks && self.stands(&proof.life)) {
+            let node = &proof.life.0;
+            let there = fences.nodes.get(node).is_some_and(|there| there.life == proof.life && !there.ready);
+            let working = fences.failing.get(node).copied().unwrap_or_default();
+            let trusted = proof.devices.iter().all(|device| !fences.distrusted.contains_key(device));
+            if !there || !trusted || fences.was_seen_on(node, proof.created) {
+                continue;
+            }
+            for leaving in fences.leaving.values().filter(|leaving| leaving.node == *node) {
+                let owed = from.max(working).max(proof.created).max(leaving.since) + USED_WITHIN;
+                if now > owed {
+                    late.push(format!(
+                        "{node} is proved off, and {} is there still (owed at {owed:?})",
+                        leaving.name
+                    ));
+                }
+            }
+        }
+        late
     }
 
     /// Whether evidence about this life holds, and nobody was heard since.

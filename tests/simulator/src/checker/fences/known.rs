@@ -283,6 +283,17 @@ impl Fences {
         self.proofs.values().find(|proof| proof.life == node.life)
     }
 
+    /// Since when the pod with this UID is asked to end, on a node, with nothing else that keeps it.
+    pub(in crate::checker) fn leaves_since(&self, uid: &str) -> Option<Duration> {
+        self.leaving.get(uid).map(|leaving| leaving.since)
+    }
+
+    /// Whether there is evidence about the life in which this node is, whatever became of it.
+    pub(in crate::checker) fn is_proved(&self, node: &str) -> bool {
+        let life = self.nodes.get(node).map(|node| &node.life);
+        self.proofs.values().any(|proof| Some(&proof.life) == life)
+    }
+
     /// Says something once.
     pub(super) fn is_news(&mut self, what: String) -> bool {
         self.told.insert(what)

@@ -152,3 +152,56 @@ fn evidence_rests_on_two_looks_apart_at_the_right_machine() {
         }
     });
 }
+
+fn node_evidence(lease: &str) -> Value {
+    json!({ "metadata": { "name": "e" }, "spec": { "kind": "PowerOff", "leaseRenewed": lease,
+        "node": { "name": "node-0", "uid": "u", "bootID": "b" },
+        "samples": [{ "device": { "name": "bmc-0" } }] } })
+}
+
+/// It was not asked for: evidence by a process that never read the Lease counted as proved.
+#[test]
+fn bug_evidence_rests_on_a_read_of_the_lease_after_the_looks() {
+    inside(|checker| {
+        let key = || ("replica-0.1".to_owned(), "node-0".to_owned());
+        let renewed = "2026-11-21T00:00:10Z";
+        for (read, proved) in
+            [(None, false), (Some(9), false), (Some(14), false), (Some(15), true), (Some(100), true)]
+        {
+            let mut state = state(checker);
+            let looks = [10, 15].map(|at| look(at, Power::Off, Identity::Match));
+            state.fences.looks = [(key(), looks.to_vec())].into();
+            state.fences.lease_reads =
+                read.map(|at| (key(), vec![Duration::from_secs(at)])).into_iter().collect();
+            state.fences.beats =
+                [("node-0".to_owned(), vec![(Duration::ZERO, known::time_of(renewed))])].into();
+            let now = Duration::from_secs(read.unwrap_or(15) + 1);
+            let wrong = state.unproved(now, "replica-0.1", &node_evidence(renewed));
+            assert_eq!(wrong.is_none(), proved, "read at {read:?}: {wrong:?}");
+        }
+    });
+}
+
+#[test]
+fn l2_what_is_proved_is_made_use_of_at_once() {
+    inside(|checker| {
+        let life: Life = ("node-0".to_owned(), "u".to_owned(), "b".to_owned());
+        let mut state = state(checker);
+        state.fences.nodes = [("node-0".to_owned(), Node { life, ready: false, taint: None })].into();
+        let evidence = change("FenceEvidence", "e", node_evidence("2026-11-21T00:00:10Z"));
+        state.fences.learn(Duration::from_secs(99), &evidence);
+        let leaving = |since| Leaving {
+            name: "a".to_owned(),
+            node: "node-0".to_owned(),
+            since: Duration::from_secs(since),
+        };
+        state.fences.leaving = [("uid-a".to_owned(), leaving(10))].into();
+        let late = |state: &State, now: u64, calm: u64| {
+            state.unused(Duration::from_secs(now), Duration::from_secs(calm)).len()
+        };
+        assert_eq!([late(&state, 114, 0), late(&state, 115, 0)], [0, 1]);
+        assert_eq!(late(&state, 115, 101), 0, "there was trouble");
+        state.fences.leaving = [("uid-a".to_owned(), leaving(102))].into();
+        assert_eq!(late(&state, 115, 0), 0, "it was asked to end later");
+    });
+}

@@ -1,6 +1,5 @@
 //! L12: at the end nobody keeps a volume without a reason, or waits for what is free.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use pod_safety_shared::model::{Holder, VOLUME_LEASES};
 use serde_json::Value;
 
 use super::super::processes::Process;
-use super::super::{Checker, Invariant, State};
+use super::super::{Checker, Invariant, Shown, State};
 use super::{Lease, boot_of, is_gated, is_of, is_ready};
 use crate::world::{moment, word};
 
@@ -35,11 +34,10 @@ fn named<'a>(objects: &'a [Arc<Value>], name: &str) -> Option<&'a Value> {
 
 impl Checker {
     /// The world has been well for long enough: nobody holds a volume without a reason, and who could go on has.
-    /// `holds` are the reasons that the processes under test show.
-    pub(crate) fn check_owners(&self, objects: &Owned<'_>, holds: &BTreeMap<String, u64>) {
+    /// `holds` are those that the processes under test show.
+    pub(crate) fn check_owners(&self, objects: &Owned<'_>, holds: &Shown) {
         let now = self.now();
         let mut state = self.state.lock();
-        let shown = |reason: &str| holds.get(reason).is_some_and(|count| *count > 0);
         let mut wrong = Vec::new();
         let ours = |lease: &&Arc<Value>| word(lease, "/metadata/namespace") == VOLUME_LEASES;
         for lease in objects.leases.iter().filter(ours) {
@@ -48,7 +46,12 @@ impl Checker {
                 continue;
             }
             match holder {
-                Some(holder) => wrong.extend(state.kept(objects, volume, &holder, held, &shown)),
+                Some(holder) => {
+                    let which: Vec<&Value> =
+                        named(objects.volumes, volume).into_iter().chain([&**lease]).collect();
+                    let shown = |reason: &str| holds.holds_volume(volume, &which, reason);
+                    wrong.extend(state.kept(objects, volume, &holder, held, &shown));
+                }
                 None if named(objects.volumes, volume).is_none() => {
                     wrong.push(format!("{volume} is gone and nobody's, and its Lease is there"));
                 }
@@ -56,7 +59,7 @@ impl Checker {
             }
         }
         for pod in objects.pods.iter().filter(|pod| is_gated(pod)) {
-            match state.waits(now, objects, pod, &shown) {
+            match state.waits(now, objects, pod, holds) {
                 Some(what) => wrong.push(what),
                 None => state.probe("a pod waits behind the gate"),
             }
@@ -99,13 +102,7 @@ impl State {
     }
 
     /// What is wrong with it that a pod waits behind the gate.
-    fn waits(
-        &self,
-        now: Duration,
-        objects: &Owned<'_>,
-        pod: &Value,
-        shown: &impl Fn(&str) -> bool,
-    ) -> Option<String> {
+    fn waits(&self, now: Duration, objects: &Owned<'_>, pod: &Value, holds: &Shown) -> Option<String> {
         let (name, volume) = (word(pod, "/metadata/name"), claim_of(pod));
         let lease = named(objects.leases, volume);
         let is_held = lease.is_some_and(|lease| Lease::of(lease).holder.is_some());
@@ -122,6 +119,7 @@ impl State {
         if !is_held && !others && !missing {
             return Some(format!("{name} waits behind the gate for {volume}, which is free"));
         }
-        (!shown("WaitsForVolume")).then(|| format!("{name} waits behind the gate, and nobody is told"))
+        (!holds.holds_pod(pod, "WaitsForVolume"))
+            .then(|| format!("{name} waits behind the gate, and nobody is told"))
     }
 }

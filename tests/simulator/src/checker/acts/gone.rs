@@ -1,0 +1,62 @@
+//! S2, evidence NodeGone: two looks at a node that is missing, each of the Node and of its Lease, a quarantine apart.
+
+use std::time::Duration;
+
+use super::{Acts, Missed, VALID_FOR};
+
+/// The two requests of a look begin together, and each may take so long.
+const LOOK_LASTS: Duration = Duration::from_secs(31);
+
+impl Acts {
+    /// Why "the node is gone" is not honest evidence for this act; `None` if it is.
+    pub(in crate::checker) fn dishonest(
+        &self,
+        caller: &str,
+        node: &str,
+        sent: Duration,
+        quarantine: Duration,
+    ) -> Option<String> {
+        let key = (caller.to_owned(), node.to_owned());
+        let missed = self.missed.get(&key).map(Vec::as_slice).unwrap_or_default();
+        let Some(last) = missed.iter().rev().find(|read| read.at <= sent) else {
+            return Some(format!("{caller} never read node {node} as missing"));
+        };
+        if sent.saturating_sub(last.at) > VALID_FOR {
+            return Some(format!("the last read of node {node} was {:?} old", sent.saturating_sub(last.at)));
+        }
+        let old_enough = |read: &&Missed| read.at + quarantine <= last.at;
+        let Some(first) = missed.iter().rev().find(old_enough) else {
+            return Some(format!("no read of node {node} lies a quarantine before the last"));
+        };
+        if first.missing_since != last.missing_since {
+            return Some(format!("node {node} was there between the two reads"));
+        }
+        let reads = self.lease_reads.get(&key).map(Vec::as_slice).unwrap_or_default();
+        let Some(to) = reads.iter().rev().find(|at| **at <= sent && sent.saturating_sub(**at) <= VALID_FOR)
+        else {
+            return Some(format!(
+                "{caller} did not read the Lease of node {node} with the Node at {:?}",
+                last.at
+            ));
+        };
+        // A read of the Node without one of the Lease is no look. The latest look is the one that excuses most.
+        let with_lease = |first: &Missed| {
+            let beside = reads.iter().filter(|at| at.abs_diff(first.at) <= LOOK_LASTS && *at < to);
+            beside.min_by_key(|at| at.abs_diff(first.at)).map(|lease| first.at.max(*lease))
+        };
+        let looks = missed.iter().rev().filter(old_enough);
+        let same = looks.take_while(|read| read.missing_since == last.missing_since);
+        let Some(from) = same.filter_map(with_lease).next() else {
+            return Some(format!(
+                "{caller} did not read the Lease of node {node} a quarantine before the last"
+            ));
+        };
+        let to = last.at.min(*to);
+        let renewed = self.renewals.get(node).into_iter().flatten().find(|at| **at > from && **at < to);
+        renewed.map(|at| {
+            format!(
+                "the Lease of node {node} was renewed at {at:?}, between the reads at {from:?} and {to:?}"
+            )
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! S18 and S19: nobody is released whose kubelet is there to be heard. What S2 asks for may be there, as
+//! docs/proof.md has it, and the machine may run all the same. If nobody could know that, it is a limit,
+//! and counted; here is what somebody could know.
+//!
+//! * **S18 connected**: pods are released for want of their Node, their processes run, and their kubelet
+//!   speaks with an API server all the while: it asks for its Node and its Lease, which it cannot make
+//!   without that.
+//! * **S19 renewing**: a device says off of a machine that runs, and pods are released, or evidence is
+//!   written, between two renewals of its kubelet that lie no further apart than renewals do. The silence
+//!   that the looks found was none.
+//!
+//! Both are known of today's tree: see `open`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Invariant, State};
+use crate::api::Asked;
+
+/// A kubelet that lives speaks at least so often: it renews each 10 s, up to 4 % later, and each try of
+/// three may take a second and its pause another.
+const SPEAKS_EACH: Duration = Duration::from_secs(15);
+
+/// What rests on the word of a device that a machine is off, while it runs.
+#[derive(Clone, Debug)]
+struct Doubtful {
+    at: Duration,
+    /// When the Lease was renewed last by then.
+    renewed: Duration,
+    what: String,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Alive {
+    /// When an API server last executed a request of each kubelet.
+    spoke: BTreeMap<String, Duration>,
+    /// By node.
+    doubtful: BTreeMap<String, Vec<Doubtful>>,
+}
+
+/// Whether a kubelet is called so: like its node.
+fn is_kubelet(caller: &str) -> bool {
+    caller.strip_prefix("node-").is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
+impl State {
+    /// A kubelet asked for something, and got an answer.
+    pub(super) fn hear(&mut self, now: Duration, asked: &Asked) {
+        if !is_kubelet(&asked.caller) {
+            return;
+        }
+        match self.alive.spoke.get_mut(&*asked.caller) {
+            Some(spoke) => *spoke = now,
+            None => drop(self.alive.spoke.insert(asked.caller.to_string(), now)),
+        }
+    }
+
+    /// Something that runs on this node was released because its Node is gone.
+    pub(super) fn judge_connected(&mut self, now: Duration, node: &str, what: &str) {
+        let Some(spoke) = self.alive.spoke.get(node).copied() else { return };
+        if now.saturating_sub(spoke) <= SPEAKS_EACH {
+            let what =
+                format!("{what}, which runs on {node}, whose kubelet spoke with an API server at {spoke:?}");
+            self.violated(now, Invariant::Connected, what);
+        }
+    }
+
+    /// Something rests on the word of a device about a machine that runs.
+    pub(super) fn doubt_device(&mut self, now: Duration, node: &str, what: String) {
+        let Some(renewed) = self.acts.renewed_at(node) else { return };
+        if now.saturating_sub(renewed) <= SPEAKS_EACH {
+            let doubtful = self.alive.doubtful.entry(node.to_owned()).or_default();
+            doubtful.push(Doubtful { at: now, renewed, what });
+        }
+    }
+
+    /// A kubelet renewed its Lease: what was made of its silence meanwhile was made of none.
+    pub(super) fn judge_renewing(&mut self, now: Duration, node: &str) {
+        for Doubtful { at, renewed, what } in self.alive.doubtful.remove(node).unwrap_or_default() {
+            if now.saturating_sub(renewed) <= SPEAKS_EACH {
+                let what = format!(
+                    "{what} at {at:?}: the kubelet of {node} lives, and renewed its Lease at {renewed:?} and now"
+                );
+                self.violated(now, Invariant::Renewing, what);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

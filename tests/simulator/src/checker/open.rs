@@ -1,0 +1,46 @@
+//! Findings that are known and not fixed yet: rules that today's tree breaks.
+//!
+//! A break of such a rule is no violation of the run, and no success either: it is kept apart, and a
+//! campaign counts its seeds apart. `tests/known.rs` asserts that each finding *still* breaks its rule by
+//! its plan in the corpus, so whoever fixes it must take it from [`KNOWN`]: from then on its rule is one
+//! like all others.
+
+use super::Invariant;
+
+/// Something that is known to be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its name in the review that found it.
+    pub finding: &'static str,
+    /// The issue that fixes it.
+    pub issue: u32,
+    /// The rule that it breaks.
+    pub rule: Invariant,
+    /// The plan in the corpus that shows it.
+    pub plan: &'static str,
+    /// What happens, in a sentence.
+    pub what: &'static str,
+}
+
+/// All that is known to be wrong.
+pub const KNOWN: [Known; 2] = [
+    Known {
+        finding: "A1",
+        issue: 20,
+        rule: Invariant::Connected,
+        plan: "known-a1-node-of-a-living-kubelet.json",
+        what: "The Node of a kubelet that lives is deleted: its pods are released after a quarantine, and run.",
+    },
+    Known {
+        finding: "A2",
+        issue: 20,
+        rule: Invariant::Renewing,
+        plan: "known-a2-wrong-device-of-a-sick-node.json",
+        what: "A device says off of another machine, between two renewals of a kubelet that lives.",
+    },
+];
+
+/// What is known of this rule.
+pub(super) fn known(rule: Invariant) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| known.rule == rule)
+}
