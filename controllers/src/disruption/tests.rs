@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod edges;
 mod limits;
 
 const CONFIG: Config = Config { stale_pod_timeout: Duration::from_secs(120) };

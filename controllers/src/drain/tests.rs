@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::staged::{application, budget, failed, node, not_ready, pod, replica};
 
+mod room;
+mod turns;
+
 /// A world, and the same objects as a scheduler sees them.
 struct Scene {
     world: World,

@@ -1,5 +1,6 @@
 //! Sentences about decisions: who should end when, and who is left alone.
 
+mod edges;
 mod properties;
 
 use std::sync::Arc;
