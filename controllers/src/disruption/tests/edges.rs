@@ -8,7 +8,7 @@ fn an_answer_to_a_question_of_the_moment_of_a_change_is_asked_for_again_at_once(
     for (pod_came, next) in [(1, 64), (2, 6), (3, 6)] {
         let world = World::listed();
         world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
-        world.apply(Kind::Pods, &owned(pod("p"), "example.com/v1", "Db", "own"), at(pod_came));
+        world.apply(Kind::Pods, &pod("p").owned("example.com/v1", "Db", "own"), at(pod_came));
         world.scale_asked("uid-p", Ok(Scale::Replicas(3)), at(2), at(4));
         let again = decided(&world, 4).recheck_at.unwrap();
         assert!(

@@ -5,8 +5,8 @@ use super::*;
 /// Where the pod `a-0` with this spec goes beside a node `other` that offers this much.
 fn place(allocatable: &Value, spec: &Value) -> Place {
     let mut scene = scene();
-    scene.node(&with(node("other"), "/status/allocatable", allocatable.clone()));
-    let mut object = owned(pod("a", "a-0"), "apps/v1", "StatefulSet", "a");
+    scene.node(&node("other").set("/status/allocatable", allocatable.clone()));
+    let mut object = replica("a", "a-0");
     spec.as_object().unwrap().iter().for_each(|(key, value)| object["spec"][key] = value.clone());
     scene.pod(&object);
     scene.plan().rows[0].place.clone().unwrap()
@@ -54,16 +54,15 @@ fn what_runs_there_and_what_goes_there_takes_its_room() {
     ] {
         let mut scene = scene();
         let offers = json!({ "cpu": "3", "memory": "4Gi", "pods": "3" });
-        scene.node(&with(node("other"), "/status/allocatable", offers));
+        scene.node(&node("other").set("/status/allocatable", offers));
         let made = |name: &str, asks: &Value| {
-            let one = owned(pod("a", name), "apps/v1", "StatefulSet", "a");
-            with(one, "/spec/containers", requests(std::slice::from_ref(asks))["containers"].clone())
+            replica("a", name).set("/spec/containers", requests(std::slice::from_ref(asks))["containers"].clone())
         };
         for (number, one) in runs.iter().enumerate() {
-            scene.pod(&with(made(&format!("b-{number}"), one), "/spec/nodeName", json!("other")));
+            scene.pod(&made(&format!("b-{number}"), one).on("other"));
         }
-        let done = with(made("done", &json!({ "cpu": "3" })), "/spec/nodeName", json!("other"));
-        scene.pod(&with(done, "/status", json!({ "phase": "Succeeded" })));
+        let done = made("done", &json!({ "cpu": "3" })).on("other");
+        scene.pod(&done.set("/status", json!({ "phase": "Succeeded" })));
         scene.pod(&made("a-0", &asks));
         let place = scene.plan().rows[0].place.clone().unwrap();
         assert_eq!(fits(&place), wanted, "{asks} beside {runs:?}: {place:?}");
@@ -78,7 +77,7 @@ fn a_node_takes_as_many_pods_as_it_says_and_110_if_it_does_not() {
         if let Some(says) = says {
             offers["pods"] = json!(says);
         }
-        scene.node(&with(node("other"), "/status/allocatable", offers));
+        scene.node(&node("other").set("/status/allocatable", offers));
         (0..120).for_each(|number| scene.replica("a", &format!("a-{number:03}")));
         let rows = scene.plan().rows;
         let there = rows.iter().filter(|row| fits(row.place.as_ref().unwrap())).count();
@@ -105,9 +104,8 @@ fn a_toleration_bears_a_taint_of_its_effect_key_and_value() {
     ] {
         let mut scene = scene();
         let taint = json!([{ "key": "gpu", "value": "big", "effect": "NoSchedule" }]);
-        scene.node(&with(node("other"), "/spec/taints", taint));
-        let one = owned(pod("a", "a-0"), "apps/v1", "StatefulSet", "a");
-        scene.pod(&with(one, "/spec/tolerations", json!([toleration])));
+        scene.node(&node("other").set("/spec/taints", taint));
+        scene.pod(&replica("a", "a-0").set("/spec/tolerations", json!([toleration])));
         let place = scene.plan().rows[0].place.clone().unwrap();
         assert_eq!(fits(&place), bears, "{toleration}: {place:?}");
     }

@@ -6,7 +6,7 @@ use super::*;
 fn a_node_that_cannot_be_read_is_said_only_where_it_has_pods() {
     for (pods, holds) in [(vec![], 0), (vec![pod("a", &[])], 1)] {
         let world = world(&[], &pods);
-        let unreadable = with(node(&[]), "/metadata/resourceVersion", json!("x"));
+        let unreadable = node(&[]).set("/metadata/resourceVersion", json!("x"));
         world.apply(Kind::Nodes, &unreadable, at(1));
         let decision = decided(&world, 1);
         assert_eq!((decision.intents.len(), decision.holds.len()), (0, holds), "{} pods", pods.len());
