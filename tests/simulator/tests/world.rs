@@ -191,9 +191,20 @@ fn a_sidecar_that_outlives_the_main_container_keeps_its_pod() {
     let deleted = (0..4).map(|pod| (BEGIN, Fault::DeletePod { pod }));
     let lost = (BEGIN + 40, Fault::DeleteNode { node: 0 });
     let dies = (BEGIN + 39, Fault::PowerOff { node: 0, back: None });
-    let outcome = well(&Plan { with, ..plan(deleted.chain([dies, lost]).collect()) });
+    let with_sidecars = Plan { with, ..plan(deleted.chain([dies, lost]).collect()) };
+    let outcome = well(&with_sidecars);
     assert!(seen(&outcome, "a sidecar outlived the main container") >= 4, "{:?}", outcome.probes);
-    assert!(seen(&outcome, "removed on NodeGone") > 0 || seen(&outcome, "kubelet completed a deletion") >= 4);
+    let mut removed = 0;
+    for (at, line) in &outcome.timeline {
+        let Some((pod, _)) = line.split_once(" removed by replica") else { continue };
+        let Some(of_pod) = pod.strip_prefix("default/data-") else { continue };
+        let end = outcome.timeline.iter().find(|(_, line)| {
+            line.starts_with(&format!("process of default/data-{of_pod}")) && line.contains(" ends")
+        });
+        assert!(end.is_some_and(|(end, _)| end <= at), "{pod}: {}", tell(&with_sidecars, &outcome));
+        removed += 1;
+    }
+    assert!(removed > 0, "{}", tell(&with_sidecars, &outcome));
 }
 
 #[test]

@@ -5,9 +5,9 @@ use crate::chance::{Chance, Draws};
 
 /// How long the Lease of a Node that is gone outlives it, by chance: garbage collection follows the owner within
 /// seconds, unless kube-controller-manager is away, or some kind cannot be listed.
-const COLLECTED_AFTER: [u64; 4] = [1, 2, 4, 90];
+const COLLECTED_AFTER: [u64; 4] = [1, 2, 4, 240];
 /// How long the chaos lasts.
-const CHAOS: u64 = 240;
+const CHAOS: u64 = 210;
 
 /// Draws the plan of a seed. Each seed switches some kinds of faults on, so that
 /// rare combinations are not drowned by common ones.

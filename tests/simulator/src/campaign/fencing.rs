@@ -64,7 +64,7 @@ const LOST_FOR: u64 = 100;
 /// So long at least a device fails: an incident begins a minute after the loss.
 const FAILS_FOR: u64 = 120;
 /// The healing of these plans: an incident has its time before.
-const HEAL: u64 = 400;
+const HEAL: u64 = 360;
 /// The latest that a device acts that said that it failed.
 const LATEST: u64 = 300;
 

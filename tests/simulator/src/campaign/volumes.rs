@@ -27,7 +27,7 @@ const GUARDED: [u64; 3] = [2, 6, 7];
 const BEGIN: u64 = 28;
 /// So long before the healing nothing begins any more.
 const SPARE: u64 = 5;
-/// The healing of a third of these plans: volumes are detached by force six minutes after nobody wants them.
+/// The healing of a fifth of these plans: volumes are detached by force six minutes after nobody wants them.
 const HEAL: u64 = 560;
 /// That of the others: nodes are lost for minutes, and no six pass.
 const HEAL_SOON: u64 = 300;
@@ -54,7 +54,7 @@ pub(super) fn add(plan: &mut Plan) {
     }
     // Of two nodes one that is lost is half of all: rather we are cut off.
     plan.nodes = plan.nodes.max(3);
-    plan.heal_at = if draws.percent(34) { HEAL } else { HEAL_SOON };
+    plan.heal_at = if draws.percent(20) { HEAL } else { HEAL_SOON };
     for _ in 0..1 + draws.below(2) {
         let faults = incident(plan, &mut draws);
         plan.faults.extend(faults);
@@ -120,7 +120,9 @@ fn of_objects(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
         let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
         let at = BEGIN + draws.below(100);
         if draws.percent(60) {
-            let deaf = |node| (at, Fault::DeafKubelet { node, seconds: 350 });
+            // Until the healing at the most: what a deaf kubelet uses nobody can free.
+            let seconds = (plan.heal_at - at).min(350);
+            let deaf = |node| (at, Fault::DeafKubelet { node, seconds });
             faults.extend((0..plan.nodes).map(deaf));
         }
         faults.extend([(at + 1, Fault::ForceDelete { pod }), (at + 2, Fault::TearOff { pod })]);

@@ -12,9 +12,6 @@ const MOST: u64 = TRUE_RATE / 1_000;
 /// What is promised by clocks that run so.
 pub(super) fn promise(with: Extras) -> Promise {
     let Settings { mut quarantine, terminated_threshold, mut renew_deadline, .. } = Settings::SHIPPED;
-    if with.upgrade {
-        renew_deadline = Settings::OLDER.renew_deadline;
-    }
     if with.drift {
         quarantine -= quarantine / 1_000;
         renew_deadline += renew_deadline / 1_000;

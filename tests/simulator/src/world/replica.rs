@@ -57,13 +57,13 @@ impl Settings {
         volumes: false,
     };
 
-    /// Those of an older release, as far as a newer one beside it can see: its terms, and how long it waits. Its code is
-    /// today's: there is no other here.
+    /// Those of an older release, as far as a newer one beside it can see: for how long it asks others to wait, how often
+    /// it renews, and its quarantine. Its code is today's: there is no other here. Its term is today's, too, by which the
+    /// referee judges all.
     pub(crate) const OLDER: Self = Self {
         quarantine: Duration::from_secs(55),
         lease_duration: Some(Duration::from_secs(30)),
-        renew_deadline: Duration::from_secs(20),
-        retry_period: Duration::from_secs(4),
+        retry_period: Duration::from_secs(3),
         ..Self::SHIPPED
     };
 
