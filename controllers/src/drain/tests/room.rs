@@ -56,7 +56,8 @@ fn what_runs_there_and_what_goes_there_takes_its_room() {
         let offers = json!({ "cpu": "3", "memory": "4Gi", "pods": "3" });
         scene.node(&node("other").set("/status/allocatable", offers));
         let made = |name: &str, asks: &Value| {
-            replica("a", name).set("/spec/containers", requests(std::slice::from_ref(asks))["containers"].clone())
+            replica("a", name)
+                .set("/spec/containers", requests(std::slice::from_ref(asks))["containers"].clone())
         };
         for (number, one) in runs.iter().enumerate() {
             scene.pod(&made(&format!("b-{number}"), one).on("other"));

@@ -1,9 +1,8 @@
 //! The checker has teeth: each planted bug is caught by the invariant that names
 //! it, and what people use today is found guilty.
 
-mod allocator;
-mod shipped;
-mod teeth;
+use crate::shipped;
+use crate::teeth;
 
 use std::path::Path;
 

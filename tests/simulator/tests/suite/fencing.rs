@@ -2,8 +2,7 @@
 //! devices that work, fail and lie. Many seeds of them are in `campaign`, strikes at each of their
 //! writes in `perturbed`.
 
-mod allocator;
-mod shipped;
+use crate::shipped;
 
 use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Keeper, Malfunction, Plan, tell};
 use pod_safety_simulator::world::{Outcome, Subject, run};

@@ -1,8 +1,7 @@
 //! A run before an audience: one that can be meddled with.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
 
-mod allocator;
-mod shipped;
+use crate::shipped;
 
 use std::time::Duration;
 

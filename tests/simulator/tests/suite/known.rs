@@ -1,9 +1,8 @@
 //! What is known to be wrong still is: whoever mends it takes it from the list, and its rule is one like
 //! all others from then on.
 
-mod allocator;
-mod files;
-mod shipped;
+use crate::files;
+use crate::shipped;
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,6 @@
 //! One strike at calls and events of every scenario. All of them: `make perturb`.
 
-mod allocator;
-mod shipped;
+use crate::shipped;
 
 use pod_safety_simulator::campaign::{fenced, guarded, perturb, perturb_writes, scenarios};
 use pod_safety_simulator::world::{Blow, Occasion, Strike, Subject, stricken};

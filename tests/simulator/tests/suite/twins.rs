@@ -1,7 +1,7 @@
 //! S3, twin worlds: a process under test treats a dead node and one that lives but
 //! reaches nobody the same, for as long as nothing tells them apart.
 
-mod shipped;
+use crate::shipped;
 
 use std::time::Duration;
 

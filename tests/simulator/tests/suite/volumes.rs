@@ -1,9 +1,8 @@
 //! Exclusive volumes in the simulated cluster: the shipped guard, attach/detach as kube-controller-manager has it, the
 //! chart's admission policies, and a storage that shuts nobody out, or does.
 
-mod allocator;
 mod objects;
-mod shipped;
+use crate::shipped;
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //! twice in one process, in another order, and in another process.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
-mod paused;
-mod shipped;
+use crate::paused;
+use crate::shipped;
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use pod_safety_simulator::world::Subject;
 
 /// Set in the child process.
 const CHILD: &str = "POD_SAFETY_DETERMINISM_CHILD";
-const NAME: &str = "the_same_seed_gives_the_same_answers_in_another_process";
-const WORLDS: &str = "one_world_in_a_hundred_is_the_same_in_another_process_and_order";
+const NAME: &str = "determinism::the_same_seed_gives_the_same_answers_in_another_process";
+const WORLDS: &str = "determinism::one_world_in_a_hundred_is_the_same_in_another_process_and_order";
 /// One in a hundred of the campaign's seeds.
 const ONE_IN_A_HUNDRED: std::ops::Range<u64> = 0..20;
 

@@ -3,8 +3,7 @@
 //! mended: then its plan gets another name, and `expect` says that the shipped process breaks nothing.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
-mod allocator;
-mod shipped;
+use crate::shipped;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -6,7 +6,7 @@
     reason = "tests fail loudly and show what a person would see; one side of them is real time"
 )]
 
-mod stage;
+use crate::stage;
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

@@ -1,8 +1,7 @@
 //! Taints in the simulated cluster: when the pods of a node are asked to end, whatever
 //! happens while their times run. Many seeds of them are in `campaign`.
 
-mod allocator;
-mod shipped;
+use crate::shipped;
 
 use std::collections::BTreeMap;
 

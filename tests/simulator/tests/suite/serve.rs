@@ -5,7 +5,7 @@
     reason = "tests fail loudly; one side of them is real time"
 )]
 
-mod stage;
+use crate::stage;
 
 use std::time::Duration;
 

@@ -2,9 +2,8 @@
 //!
 //! `POD_SAFETY_SEEDS=N` runs N seeds, `POD_SAFETY_SEED=S` shows one.
 
-mod allocator;
-mod memory;
-mod shipped;
+use crate::memory;
+use crate::shipped;
 
 use std::io::Write as _;
 use std::ops::Range;

@@ -14,8 +14,7 @@ use pod_safety_simulator::chance::Chance;
 use pod_safety_simulator::serve::{self, Listener};
 use serde_json::{Value, json};
 
-#[path = "../paused/mod.rs"]
-mod paused;
+use crate::paused;
 
 /// So much simulated time goes by at each turn of the loop.
 const STEP: Duration = Duration::from_millis(500);

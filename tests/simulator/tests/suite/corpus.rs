@@ -4,11 +4,10 @@
 //! -- guilty` and `-- plants`, or by hand.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
-mod allocator;
-mod files;
-mod memory;
-mod shipped;
-mod teeth;
+use crate::files;
+use crate::memory;
+use crate::shipped;
+use crate::teeth;
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,6 @@
 //! That what the world has does what the real thing does, each by a plan of its own.
 
-mod allocator;
-mod shipped;
+use crate::shipped;
 
 use pod_safety_simulator::campaign::{
     Ailment, Extras, Fault, Fencing, Keeper, Malfunction, Plan, draw, tell,

@@ -1,8 +1,7 @@
 //! Disruption budgets in the simulated cluster: drains, races, and what is found in
 //! kube-controller-manager's rules. Many seeds of them are in `campaign`.
 
-mod allocator;
-mod shipped;
+use crate::shipped;
 
 use pod_safety_simulator::campaign::{Extras, Fault, Limit, Plan, tell};
 use pod_safety_simulator::checker::Invariant;
