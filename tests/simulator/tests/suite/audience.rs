@@ -1,14 +1,14 @@
 //! A run before an audience: one that can be meddled with.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
 
-use crate::shipped;
-
 use std::time::Duration;
 
 use pod_safety_simulator::campaign::{Extras, Fault, Plan, draw};
 use pod_safety_simulator::comparison::compare;
 use pod_safety_simulator::scenario::{self, Contender};
 use pod_safety_simulator::world::{Deed, Machine, Pace, Snapshot, Stage, Subject, run};
+
+use crate::shipped;
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,11 +1,11 @@
 //! Disruption budgets in the simulated cluster: drains, races, and what is found in
 //! kube-controller-manager's rules. Many seeds of them are in `campaign`.
 
-use crate::shipped;
-
 use pod_safety_simulator::campaign::{Extras, Fault, Limit, Plan, tell};
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Baseline, Outcome, Subject, run};
+
+use crate::shipped;
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 const KCM: Subject = Subject::Baseline(Baseline::KubeControllerManager);

@@ -4,17 +4,17 @@
 //! -- guilty` and `-- plants`, or by hand.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
-use crate::files;
-use crate::memory;
-use crate::shipped;
-use crate::teeth;
-
 use std::collections::BTreeSet;
 
 use files::{corpus, page_of};
 use memory::{memory, memory_line};
 use pod_safety_simulator::campaign::{Entry, threads};
 use teeth::teeth;
+
+use crate::files;
+use crate::memory;
+use crate::shipped;
+use crate::teeth;
 
 /// The entries of the corpus with their names, in order.
 fn entries() -> anyhow::Result<Vec<(String, Entry)>> {

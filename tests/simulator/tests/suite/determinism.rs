@@ -2,9 +2,6 @@
 //! twice in one process, in another order, and in another process.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
-use crate::paused;
-use crate::shipped;
-
 use std::io::Write as _;
 use std::sync::Arc;
 
@@ -13,6 +10,9 @@ use pod_safety_simulator::campaign::draw;
 use pod_safety_simulator::chance::Chance;
 use pod_safety_simulator::differential::{Generator, Session, Side, watch_targets};
 use pod_safety_simulator::world::Subject;
+
+use crate::paused;
+use crate::shipped;
 
 /// Set in the child process.
 const CHILD: &str = "POD_SAFETY_DETERMINISM_CHILD";

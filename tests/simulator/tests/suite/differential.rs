@@ -26,6 +26,8 @@ use pod_safety_simulator::differential::{
 };
 use serde_json::{Value, json};
 
+use crate::asked;
+
 /// Enough for every run of the tests; more by the environment.
 const FEW: usize = 1_500;
 
@@ -34,7 +36,7 @@ const FEW: usize = 1_500;
 const AT_ONCE: usize = 16;
 
 fn number(name: &str, otherwise: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    asked::number(name).map_or(otherwise, |number| usize::try_from(number).unwrap())
 }
 
 /// Has our own kinds served, by the definitions that are shipped.

@@ -2,10 +2,10 @@
 //! devices that work, fail and lie. Many seeds of them are in `campaign`, strikes at each of their
 //! writes in `perturbed`.
 
-use crate::shipped;
-
 use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Keeper, Malfunction, Plan, tell};
 use pod_safety_simulator::world::{Outcome, Subject, run};
+
+use crate::shipped;
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 

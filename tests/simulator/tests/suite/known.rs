@@ -1,9 +1,6 @@
 //! What is known to be wrong still is: whoever mends it takes it from the list, and its rule is one like
 //! all others from then on.
 
-use crate::files;
-use crate::shipped;
-
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
@@ -11,6 +8,9 @@ use files::corpus;
 use pod_safety_simulator::campaign::{Entry, tell};
 use pod_safety_simulator::checker::{KNOWN, Known};
 use pod_safety_simulator::world::{Subject, run};
+
+use crate::files;
+use crate::shipped;
 
 #[test]
 fn each_known_finding_still_breaks_its_rule_by_its_plan() -> Result<()> {

@@ -2,6 +2,7 @@
 //! it: `cargo test -p pod-safety-simulator --test suite planted::`.
 
 mod allocator;
+mod asked;
 mod audience;
 mod budgets;
 mod campaign;

@@ -1,10 +1,10 @@
 //! Nodes that are lost, and nodes that only seem so, in the simulated cluster: pod-safety's node
 //! lifecycle in place of the world's, and beside it. Many seeds of them are in `campaign`.
 
-use crate::shipped;
-
 use pod_safety_simulator::campaign::{Extras, Fault, Keeper, Plan, Plant, Trouble, tell};
 use pod_safety_simulator::world::{Outcome, Subject, run};
+
+use crate::shipped;
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 

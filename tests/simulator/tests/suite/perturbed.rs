@@ -1,9 +1,9 @@
 //! One strike at calls and events of every scenario. All of them: `make perturb`.
 
-use crate::shipped;
-
 use pod_safety_simulator::campaign::{fenced, guarded, perturb, perturb_writes, scenarios};
 use pod_safety_simulator::world::{Blow, Occasion, Strike, Subject, stricken};
+
+use crate::shipped;
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 

@@ -1,9 +1,6 @@
 //! The checker has teeth: each planted bug is caught by the invariant that names
 //! it, and what people use today is found guilty.
 
-use crate::shipped;
-use crate::teeth;
-
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -13,6 +10,9 @@ use pod_safety_simulator::campaign::{
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Baseline, Subject, run};
 use teeth::teeth;
+
+use crate::shipped;
+use crate::teeth;
 
 const KCM: Subject = Subject::Baseline(Baseline::KubeControllerManager);
 

@@ -5,8 +5,6 @@
     reason = "tests fail loudly; one side of them is real time"
 )]
 
-use crate::stage;
-
 use std::time::Duration;
 
 use futures::{AsyncBufReadExt, StreamExt};
@@ -14,6 +12,8 @@ use http::{Method, Request};
 use kube::client::Body;
 use serde_json::{Value, json};
 use stage::Stage;
+
+use crate::stage;
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
 const PODS: &str = "/api/v1/namespaces/default/pods";

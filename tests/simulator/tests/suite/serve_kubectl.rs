@@ -6,8 +6,6 @@
     reason = "tests fail loudly and show what a person would see; one side of them is real time"
 )]
 
-use crate::stage;
-
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -16,6 +14,8 @@ use std::time::{Duration, Instant};
 use pod_safety_control_plane::tool;
 use stage::Stage;
 use tempfile::TempDir;
+
+use crate::stage;
 
 /// Far more than any command takes.
 const LONG: Duration = Duration::from_secs(60);

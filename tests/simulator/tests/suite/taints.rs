@@ -1,13 +1,13 @@
 //! Taints in the simulated cluster: when the pods of a node are asked to end, whatever
 //! happens while their times run. Many seeds of them are in `campaign`.
 
-use crate::shipped;
-
 use std::collections::BTreeMap;
 
 use pod_safety_simulator::campaign::{Extras, Fault, Plan, tell};
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Baseline, Outcome, Subject, run};
+
+use crate::shipped;
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 const KCM: Subject = Subject::Baseline(Baseline::KubeControllerManager);

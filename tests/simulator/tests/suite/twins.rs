@@ -1,13 +1,13 @@
 //! S3, twin worlds: a process under test treats a dead node and one that lives but
 //! reaches nobody the same, for as long as nothing tells them apart.
 
-use crate::shipped;
-
 use std::time::Duration;
 
 use pod_safety_simulator::campaign::twins;
 use pod_safety_simulator::checker::{Moment, first_difference};
 use pod_safety_simulator::world::{Baseline, Subject, recorded};
+
+use crate::shipped;
 
 const SEEDS: u64 = 60;
 

@@ -3,14 +3,14 @@
 //! mended: then its plan gets another name, and `expect` says that the shipped process breaks nothing.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
-use crate::shipped;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use pod_safety_simulator::campaign::{Entry, Plan, tell};
 use pod_safety_simulator::world::{Outcome, Subject, run};
+
+use crate::shipped;
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 

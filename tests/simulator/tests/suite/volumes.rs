@@ -2,7 +2,6 @@
 //! chart's admission policies, and a storage that shuts nobody out, or does.
 
 mod objects;
-use crate::shipped;
 
 use std::time::Duration;
 
@@ -10,6 +9,8 @@ use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Guarding, Keeper, P
 use pod_safety_simulator::world::{
     Blow, Moment, Occasion, Outcome, Strike, Subject, recorded, run, stricken,
 };
+
+use crate::{asked, shipped};
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 
@@ -301,7 +302,7 @@ fn two_processes_that_die_at_random_never_make_two_owners_of_a_volume() {
 /// `POD_SAFETY_GUARDED_FROM`.
 #[test]
 fn drawn_worlds_with_guarded_volumes_break_no_rule() {
-    let number = |name: &str, or: u64| std::env::var(name).ok().map_or(or, |text| text.parse().unwrap());
+    let number = |name: &str, or: u64| asked::number(name).unwrap_or(or);
     let (from, count) = (number("POD_SAFETY_GUARDED_FROM", 5_000), number("POD_SAFETY_GUARDED_SEEDS", 4));
     let plans = (from..).map(draw).filter(|plan| plan.with.guarded_volumes.is_some());
     let (mut broken, mut probes) = (Vec::new(), std::collections::BTreeMap::<String, u64>::new());

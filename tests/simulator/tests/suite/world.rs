@@ -1,11 +1,11 @@
 //! That what the world has does what the real thing does, each by a plan of its own.
 
-use crate::shipped;
-
 use pod_safety_simulator::campaign::{
     Ailment, Extras, Fault, Fencing, Keeper, Malfunction, Plan, draw, tell,
 };
 use pod_safety_simulator::world::{Outcome, Subject, run};
+
+use crate::shipped;
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 
