@@ -15,6 +15,7 @@ pub(super) enum Heard {
     Marked { pod: String, at: Instant },
     /// A pod was asked to end.
     Deleted { pod: String, node: String, at: Instant },
+    /// Something else.
     Other,
 }
 
