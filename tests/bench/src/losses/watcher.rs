@@ -10,21 +10,12 @@ use crate::listener::Listener;
 
 pub(super) enum Heard {
     /// A node's Ready condition is Unknown.
-    Lost {
-        node: String,
-        at: Instant,
-    },
+    Lost { node: String, at: Instant },
     /// A pod's Ready condition is not True.
-    Marked {
-        pod: String,
-        at: Instant,
-    },
+    Marked { pod: String, at: Instant },
     /// A pod was asked to end.
-    Deleted {
-        pod: String,
-        node: String,
-        at: Instant,
-    },
+    Deleted { pod: String, node: String, at: Instant },
+    /// Something else.
     Other,
 }
 
