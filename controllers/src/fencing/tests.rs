@@ -1,14 +1,17 @@
 //! Tables for `decide`: each row is a sentence.
 
+mod answers;
 mod detect;
 mod drivers;
 mod edges;
+mod edges_of_gates;
 mod gates;
 mod limits;
 mod progress;
 mod properties;
 mod recover;
 mod remediate;
+mod shown;
 mod stage;
 mod storm;
 mod supplies;

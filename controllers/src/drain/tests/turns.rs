@@ -24,3 +24,24 @@ fn a_budget_that_allows_less_now_than_with_all_healthy_says_both() {
     assert_eq!(steps(&plan), [1, 2, 2, 3, 3, 4, 4].map(Some));
     assert_eq!(plan.rows[0].why, "pdb pdb-db: 6 healthy - 5 needed = 1 now, 2 at a time with all healthy");
 }
+
+#[test]
+fn what_the_api_server_refuses_is_waited_for_where_asking_again_may_help_and_blocked_where_not() {
+    let answers = [
+        (NotEvicted::Blocked { why: "w".to_owned(), retry_after: None }, Action::Wait),
+        (NotEvicted::Processing { why: "w".to_owned(), retry_after: None }, Action::Wait),
+        (NotEvicted::TooManyDisrupted { why: "w".to_owned() }, Action::Wait),
+        (NotEvicted::Changed, Action::Wait),
+        (NotEvicted::SeveralBudgets { budgets: vec![] }, Action::Blocked),
+        (NotEvicted::Unreadable("w".to_owned()), Action::Blocked),
+        (NotEvicted::Unsafe, Action::Unsafe),
+    ];
+    for (answer, wanted) in answers {
+        let mut scene = scene();
+        scene.replica("a", "a-0");
+        let mut plan = scene.plan();
+        let says = answer.to_string();
+        plan.heard(0, &Err(answer));
+        assert_eq!(plan.rows[0].action, wanted, "{says}");
+    }
+}
