@@ -141,6 +141,20 @@ kill_machine() { # cgroup, first process
     esac
 }
 
+# When the first process of a world has died, the kernel kills all others; but on v1 one that is frozen does not die.
+end_world() { # cgroup
+    local state
+    case $version in
+        v1)
+            for state in "$top/freezer/$1"/*/freezer.state; do
+                [ ! -e "$state" ] || echo THAWED >"$state"
+            done
+            ;;
+        v2) [ ! -d "$top/$1" ] || echo 1 >"$top/$1/cgroup.kill" ;;
+    esac
+    remove_cgroup "$1"
+}
+
 # Removes a cgroup with all below it; there may be none. Its last processes may still be ending.
 remove_cgroup() { # cgroup
     until_so "the cgroup $1 is empty and removed" removed "$1"

@@ -10,8 +10,8 @@ cgroup=pod-safety-nodes-$$
 export REAL_NODES_CGROUP=$cgroup REAL_NODES_TOOLS=$1
 shift
 
-# Every process of the world holds the other end of this pipe; it ends when none is left.
-exec {world}> >(trap '' INT TERM HUP; exec setsid bash -c 'cat >/dev/null; source "$0"; remove_cgroup "$1"' "$here/cgroups.sh" "$cgroup" 1>&2)
+# This process alone holds the other end of this pipe. However it ends, the world ends with it.
+exec 7> >(trap '' INT TERM HUP; exec setsid bash -c 'cat >/dev/null; source "$0"; end_world "$1"' "$here/cgroups.sh" "$cgroup" 1>&2)
 
 make_world "$cgroup"
 
@@ -28,7 +28,7 @@ ip link set switch up
 exec "$@"'
 # unshare does not mind being asked to end. Whoever asks us, asks for the end of all; and if we are killed, it is too.
 setpriv --pdeathsig KILL -- unshare --net --mount --pid --fork --kill-child=KILL --mount-proc --propagation private \
-    env TMPDIR=/run/scratch "$REAL_NODES_TOOLS/root/usr/bin/tini-static" -g -- bash -euc "$prepare" bash "$@" <&0 &
+    env TMPDIR=/run/scratch "$REAL_NODES_TOOLS/root/usr/bin/tini-static" -g -- bash -euc "$prepare" bash "$@" <&0 7>&- &
 first=$!
 trap 'kill -KILL "$first" 2>/dev/null; wait "$first"; exit 130' TERM INT HUP
 wait "$first"

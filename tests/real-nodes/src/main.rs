@@ -11,7 +11,7 @@
 //! - `fault`: what goes wrong, and its repair; `scenario`: the table; `storm`: rounds by chance; `play`: one incident
 //! - `installed`: the user's whole path, from the image by Helm to the alert
 //! - `hollow`: the simulator's kubelet beside a real one
-//! - `watch`: process tables and logs; `oracle`: who ran when nobody should have; `planted`: whether they see it;
+//! - `watch`: process tables and logs; `oracle`: who ran when nobody should have; `planted`: whether they see it; `killed`: what is left;
 //!   `report`: the table that comes of it
 //!
 //! `docs/real-nodes.md` says what the table means.
@@ -22,6 +22,7 @@ mod cluster;
 mod fault;
 mod hollow;
 mod installed;
+mod killed;
 mod machine;
 mod needs;
 mod objects;
@@ -86,6 +87,9 @@ struct Args {
     /// No cluster: two copies on one volume, which must be found
     #[arg(long)]
     planted: bool,
+    /// No cluster: a world that is killed while a machine is frozen, of which nothing may be left
+    #[arg(long)]
+    killed: bool,
     /// As a user has it: its image in the machines, installed with Helm, read by Prometheus
     #[arg(long)]
     helm: bool,
@@ -132,6 +136,10 @@ fn main() -> Result<ExitCode> {
     let tools = Command::new(machine::scripts().join("tools.sh")).stderr(Stdio::inherit()).output()?;
     ensure!(tools.status.success(), "tools.sh failed ({})", tools.status);
     let world = World { tools: PathBuf::from(String::from_utf8(tools.stdout)?.trim()), cgroups };
+    if args.killed {
+        runtime.block_on(killed::check(&world))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.planted || args.shell || args.helm || args.hollow {
         return Err(world.command()?.exec()).context("entering the world");
     }
