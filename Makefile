@@ -62,9 +62,9 @@ unit: ## the tests that need neither a control plane nor a release build: second
 control-plane: install ## the suites against the real kube-apiserver, etcd and kubectl
 	@cargo test --locked -p pod-safety-control-plane
 
-test-nodes: install ## the short set on real nodes: kubelets, containers, partitions, power cuts; needs root and cgroup v1
+test-nodes: install ## the short set on real nodes: kubelets, containers, partitions, power cuts; needs root
 	@./tests/real-nodes/scripts/tools.sh >/dev/null
-	@POD_SAFETY_REAL_NODES=required cargo test --locked -p pod-safety-real-nodes
+	@cargo test --locked -p pod-safety-real-nodes
 
 # Not part of `test`: two hours. ROUNDS and SEED are of the faults by chance.
 test-nodes-all: install ## every scenario three ways, then faults by chance; writes the table of docs/real-nodes-results.md

@@ -155,19 +155,20 @@ pub(crate) async fn ours_lives_as_recorded<W: World>(history: History<W::Act>) {
     assert_eq!(history.astray(), Vec::<String>::new());
     let recorded = Recorded::read(&history).unwrap();
     let (mut world, mut before) = (W::of(Who::Ours).await, Picture::new());
+    let mut astray = Vec::new();
     for at in 0..history.steps.len() {
         let after = history.lived(&mut world, at, Who::Ours, Some(recorded.after(at))).await;
         let said = |of: &Picture, line: &str| of.get(line).cloned().unwrap_or_default();
         let passed = world.passed().await.into_iter();
         let strayed =
             passed.filter(|(line, value)| !W::lies_between(value, &said(&before, line), &said(&after, line)));
-        let told = strayed.map(|(line, value)| {
-            format!("{line}: {value:?} between {:?} and {:?}", said(&before, &line), said(&after, &line))
-        });
-        let told: Vec<_> = told.collect();
-        assert!(told.is_empty(), "on the way to {:?}: {}", history.steps[at].name, told.join("\n"));
+        astray.extend(strayed.map(|(line, value)| {
+            let (step, from, to) = (&history.steps[at].name, said(&before, &line), said(&after, &line));
+            format!("{step}: {line} was {value:?} between {from:?} and {to:?}")
+        }));
         before = after;
     }
+    assert!(astray.is_empty(), "{}", astray.join("\n"));
 }
 
 /// kube-controller-manager still comes to what was recorded.
