@@ -270,6 +270,30 @@ fn a_node_is_declared_off_only_with_a_permit() {
     let doubled = r#"{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service"}],"taints":[]}}"#;
     let ours = r#"{"spec":{"taints":[{"key":"node.kubernetes.io/unreachable","effect":"NoExecute","timeAdded":"2026-11-21T12:00:00Z","n":[1,-1,0.5,true,null]}]}}"#;
     check_rows(&[
+        (
+            "the taint as a key",
+            "PATCH",
+            NODE,
+            r#"{"spec":{"node.kubernetes.io/out-of-service":1}}"#,
+            "removes",
+            "ok",
+        ),
+        (
+            "the taint as a value",
+            "PATCH",
+            NODE,
+            r#"{"spec":{"a":"node.kubernetes.io/out-of-service"}}"#,
+            "removes",
+            "ok",
+        ),
+        (
+            "the taint before others",
+            "PATCH",
+            NODE,
+            r#"{"spec":{"a":["node.kubernetes.io/out-of-service","b"],"c":1}}"#,
+            "removes",
+            "ok",
+        ),
         ("the taint", "PATCH", NODE, off, "removes", "ok"),
         ("the taint beside others, with any effect and value", "PATCH", NODE, beside, "removes", "ok"),
         ("the taint in other letters", "PATCH", NODE, escaped, "removes", "ok"),
@@ -358,4 +382,29 @@ fn a_refusal_says_what_was_refused_and_why() {
             "refused to send DELETE {POD}: a deletion must name one object and carry its UID as a precondition"
         )
     );
+}
+
+/// A service that takes requests only when it says so.
+struct Busy(Option<&'static str>);
+
+impl Service<Request<Body>> for Busy {
+    type Response = ();
+    type Error = BoxError;
+    type Future = futures::future::Ready<Result<(), BoxError>>;
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.map_or(Poll::Pending, |error| Poll::Ready(Err(error.into())))
+    }
+    fn call(&mut self, _: Request<Body>) -> Self::Future {
+        futures::future::ready(Ok(()))
+    }
+}
+
+#[test]
+fn the_guard_takes_requests_when_what_is_below_it_does() {
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    assert!(GuardLayer.layer(Busy(None)).poll_ready(&mut context).is_pending());
+    let Poll::Ready(Err(error)) = GuardLayer.layer(Busy(Some("closed"))).poll_ready(&mut context) else {
+        panic!("it is closed");
+    };
+    assert_eq!(error.to_string(), "closed");
 }
