@@ -187,6 +187,9 @@ fn a_node_and_an_attachment_are_deleted_only_with_a_permit() {
 fn a_node_is_declared_off_only_with_a_permit() {
     check_rows(
         r#"
+        the taint as a key | PATCH NODE | {"spec":{"node.kubernetes.io/out-of-service":1}} | removes, ok
+        the taint as a value | PATCH NODE | {"spec":{"a":"node.kubernetes.io/out-of-service"}} | removes, ok
+        the taint before others | PATCH NODE | {"spec":{"a":["node.kubernetes.io/out-of-service","b"],"c":1}} | removes, ok
         the taint | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}} | removes, ok
         the taint beside others, with any effect and value | PATCH NODE | {"spec":{"taints":[{"key":"a","effect":"NoSchedule"},{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule","value":"x"}]}} | removes, ok
         the taint in other letters | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io\/out-\u006ff-service"}]}} | removes, ok
@@ -257,4 +260,29 @@ fn a_refusal_says_what_was_refused_and_why() {
             "refused to send DELETE {POD}: a deletion must name one object and carry its UID as a precondition"
         )
     );
+}
+
+/// A service that takes requests only when it says so.
+struct Busy(Option<&'static str>);
+
+impl Service<Request<Body>> for Busy {
+    type Response = ();
+    type Error = BoxError;
+    type Future = futures::future::Ready<Result<(), BoxError>>;
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.map_or(Poll::Pending, |error| Poll::Ready(Err(error.into())))
+    }
+    fn call(&mut self, _: Request<Body>) -> Self::Future {
+        futures::future::ready(Ok(()))
+    }
+}
+
+#[test]
+fn the_guard_takes_requests_when_what_is_below_it_does() {
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    assert!(GuardLayer.layer(Busy(None)).poll_ready(&mut context).is_pending());
+    let Poll::Ready(Err(error)) = GuardLayer.layer(Busy(Some("closed"))).poll_ready(&mut context) else {
+        panic!("it is closed");
+    };
+    assert_eq!(error.to_string(), "closed");
 }
