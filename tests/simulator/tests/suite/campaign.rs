@@ -111,7 +111,7 @@ fn limit_a_connected_kubelet_whose_lease_was_collected_is_not_seen() {
     let shown = |plan: &Plan| run(plan, SHIPPED).breaks(Invariant::Connected);
     assert!(shown(&plan(1)), "removed after one quarantine");
     assert!(shown(&plan(15)), "a renewal in between makes it two quarantines, for then all is silent");
-    let held = plan(300);
+    let held = plan(3_600);
     let outcome = run(&held, SHIPPED);
     assert!(
         !outcome.breaks(Invariant::Connected),
