@@ -241,18 +241,7 @@ impl Kubelet {
                     }
                 }
                 (Some(pod), None) if !is_ended(&pod) => {
-                    self.env.sleep(Duration::from_millis(200 + self.draw(&uid, "start", 2_000))).await;
-                    let mounted = self.is_mounted(&pod).await;
-                    // Images and volumes took their time: is it wanted still?
-                    let wanted = self.pod(&uid).is_some_and(|pod| {
-                        pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(&pod)
-                    });
-                    let well = self.world.ailment_of(&self.node).is_none();
-                    if mounted && wanted && well && self.process(&uid).is_none() {
-                        let identity =
-                            format!("{}/{}", word(&pod, "/metadata/namespace"), word(&pod, "/metadata/name"));
-                        self.world.checker.process_starts(&identity, &uid, &self.node, self.boot);
-                    }
+                    self.begin(&uid, &pod).await;
                     continue;
                 }
                 (Some(pod), Some(process)) => {
@@ -275,6 +264,20 @@ impl Kubelet {
             self.env.sleep(LOOK_EACH).await;
         }
         self.workers.lock().remove(&uid);
+    }
+
+    /// Starts its process, if it is wanted still when image and volumes are there.
+    async fn begin(&self, uid: &str, pod: &Value) {
+        self.env.sleep(Duration::from_millis(200 + self.draw(uid, "start", 2_000))).await;
+        let mounted = self.is_mounted(pod).await;
+        let wanted = self
+            .pod(uid)
+            .is_some_and(|pod| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(&pod));
+        let well = self.world.ailment_of(&self.node).is_none();
+        if mounted && wanted && well && self.process(uid).is_none() {
+            let identity = format!("{}/{}", word(pod, "/metadata/namespace"), word(pod, "/metadata/name"));
+            self.world.checker.process_starts(&identity, uid, &self.node, self.boot);
+        }
     }
 
     /// SIGTERM, and SIGKILL when the grace is over by this machine's own clock.

@@ -93,7 +93,8 @@ fn detached(change: impl FnOnce(&mut Rig)) -> Rig {
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_the_node() {
     type Change = fn(&mut Rig);
-    let rows: [(&str, Change, Result<(&str, Duration), &str>); 9] = [
+    type Found = Result<(&'static str, Duration), &'static str>;
+    let rows: [(&str, Change, Found); 9] = [
         ("none is left", |_| {}, Ok(("StorageFenced", VALID_FOR))),
         (
             "there are more pages",

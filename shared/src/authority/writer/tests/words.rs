@@ -101,53 +101,43 @@ async fn people_hear_of_a_removal_a_refusal_and_a_failure_and_of_nothing_that_pa
     }
 }
 
-/// Each change of a volume, how it ended, and what is said of it.
-#[tokio::test(start_paused = true)]
-async fn what_becomes_of_a_volume_is_written_down_and_people_hear_of_what_is_not_everyday() {
+/// A change of a volume, what the API server answers, and what is written down: action, reason, words, node, and whether
+/// people hear of it by an Event.
+type Volume = (VolumeChange, u16, Action, &'static str, &'static str, Option<&'static str>, bool);
+
+fn volumes() -> Vec<Volume> {
     let refused = |why: &str| Refused { why: why.to_owned(), detach_from: None };
     let taken = |refused| VolumeChange::Take { holder: holder("b"), refused };
     let broken = |boot: &str| VolumeChange::Break { holder: holder(boot), by: Over::Rebooted, refused: None };
     let booted =
         "it is free, though node n did not give it back: node n has booted since: its boot id is another one";
-    for (change, code, action, reason, said, about, loud) in [
-        (taken(None), 200, Action::Guarded, "VolumeTaken", "taken by node n", Some("n"), false),
-        (
+    let guarded =
+        |change, reason, said, about, loud| (change, 200, Action::Guarded, reason, said, about, loud);
+    vec![
+        guarded(taken(None), "VolumeTaken", "taken by node n", Some("n"), false),
+        guarded(
             taken(Some(refused("it may write"))),
-            200,
-            Action::Guarded,
             "VolumeTaken",
             "taken by node n, and not everybody may attach it: it may write",
             Some("n"),
             false,
         ),
-        (
-            VolumeChange::Refuse(refused("it may write")),
-            200,
-            Action::Guarded,
-            "VolumeRefused",
-            "it may write",
-            None,
-            true,
-        ),
-        (
+        guarded(VolumeChange::Refuse(refused("it may write")), "VolumeRefused", "it may write", None, true),
+        guarded(
             VolumeChange::Allow,
-            200,
-            Action::Guarded,
             "VolumeAllowed",
             "nothing speaks against it any more: it is attached and detached as ever",
             None,
             true,
         ),
-        (
+        guarded(
             VolumeChange::Release { refused: None },
-            200,
-            Action::Guarded,
             "VolumeReleased",
             "its node has ended its use, and it is free",
             None,
             false,
         ),
-        (broken("a"), 200, Action::Guarded, "VolumeBroken", booted, Some("n"), true),
+        guarded(broken("a"), "VolumeBroken", booted, Some("n"), true),
         (
             broken("b"),
             200,
@@ -157,17 +147,14 @@ async fn what_becomes_of_a_volume_is_written_down_and_people_hear_of_what_is_not
             Some("n"),
             false,
         ),
-        (
-            VolumeChange::Forget,
-            200,
-            Action::Guarded,
-            "VolumeForgotten",
-            "it is gone, and so is its Lease",
-            None,
-            false,
-        ),
+        guarded(VolumeChange::Forget, "VolumeForgotten", "it is gone, and so is its Lease", None, false),
         (VolumeChange::Allow, 500, Action::Failed, "server", "", None, false),
-    ] {
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_becomes_of_a_volume_is_written_down_and_people_hear_of_what_is_not_everyday() {
+    for (change, code, action, reason, said, about, loud) in volumes() {
         let pool =
             pool(Leadership::alone(), move |asked| match (asked.method.as_str(), asked.path.as_str()) {
                 ("GET", "/api/v1/nodes/n") => {

@@ -130,12 +130,16 @@ impl World for Nodes {
         self.trace.take().await.iter().map(taints).collect()
     }
 
-    /// No taint is there, not even for a moment, that neither was nor will be, for one of NoExecute ends pods; but for the
-    /// one that the API server gives each new node.
+    /// No taint is there, not even for a moment, of which the node had none before and has none after; but for the one that the
+    /// API server gives each new node. Its effects may come one after another: of zones that are lost together, the first node
+    /// is given up before the last one's silence is long enough.
     fn lies_between(value: &str, before: &str, after: &str) -> bool {
-        let known =
-            |taint: &str| before.contains(taint) || after.contains(taint) || taint == "not-ready:NoSchedule";
-        value.split_whitespace().all(known)
+        let key = |taint: &str| taint.split_once(':').map_or(taint, |(key, _)| key).to_owned();
+        let has = |look: &str, wanted: &str| look.split_whitespace().any(|taint| key(taint) == wanted);
+        let is_known = |taint: &str| {
+            has(before, &key(taint)) || has(after, &key(taint)) || taint == "not-ready:NoSchedule"
+        };
+        value.split_whitespace().all(is_known)
     }
 }
 
