@@ -105,7 +105,7 @@ impl State {
 
     /// Pods that wait for their end on a node whose life was proved to be over, for longer than it takes when
     /// nothing is tried twice.
-    fn unused(&self, now: Duration, from: Duration) -> Vec<String> {
+    pub(super) fn unused(&self, now: Duration, from: Duration) -> Vec<String> {
         let fences = &self.fences;
         let mut late = Vec::new();
         for proof in fences.proofs.values().filter(|proof| proof.by_looks && self.stands(&proof.life)) {
