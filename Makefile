@@ -13,9 +13,10 @@ timed = TIMEFORMAT='== $(1): %0R s'; time
 MINUTES ?= 10
 export MINUTES
 
-# The suites wait for the clocks of real clusters more than they compute: on two cores four at a time take 450 s, two 733 s.
-RUST_TEST_THREADS ?= $(shell cores=$$(nproc); echo $$((cores > 4 ? cores : 4)))
-export RUST_TEST_THREADS
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+# As in the container image, without the demonstration; the suites start it. Tests of the demonstration need the other one.
+PROGRAM := $(TARGET)/debug/as-shipped/pod-safety
+NEXTEST := .cache/bin/cargo-nextest nextest run --workspace --locked
 
 .PHONY: help demo try test install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb bench image kind kind-shell kind-delete test-kind advisories clean
 
@@ -28,8 +29,18 @@ demo: ## a simulated cluster in trouble, live in this terminal; needs Rust alone
 try: install ## a small cluster on this machine with pod-safety in it, to look at
 	@cargo run --quiet --locked -p pod-safety-control-plane --example try
 
-test: install lint ## everything that CI checks, on a fresh machine too
-	@cargo test --workspace --locked --no-fail-fast
+test: install lint build ## everything that CI checks, on a fresh machine too; .config/nextest.toml says what runs beside what
+	@$(call timed,documentation tests) cargo test --quiet --workspace --doc --locked
+	@POD_SAFETY_PROGRAM=$(PROGRAM) $(NEXTEST); verdict=$$?; ./tests/times.sh; exit $$verdict
+
+test-all: install lint build ## the same and what only repeats earlier proof: image, benchmark, long strikes, kube-controller-manager itself; an hour
+	@$(call timed,documentation tests) cargo test --quiet --workspace --doc --locked
+	@POD_SAFETY_PROGRAM=$(PROGRAM) $(NEXTEST) --profile all; verdict=$$?; ./tests/times.sh all; exit $$verdict
+
+build: # all tests, and the program as it is shipped, which the suites start
+	@$(call timed,program) cargo build --quiet --locked --workspace --no-default-features --bin pod-safety
+	@mkdir -p $(dir $(PROGRAM)) && ln -f $(TARGET)/debug/pod-safety $(PROGRAM)
+	@$(call timed,tests built) cargo test --quiet --workspace --locked --no-run
 
 install: ## what the tests need beyond Rust, Go and Debian; quick when it is there
 	@$(call timed,install) ./tests/install.sh
@@ -51,9 +62,9 @@ unit: ## the tests that need neither a control plane nor a release build: second
 control-plane: install ## the suites against the real kube-apiserver, etcd and kubectl
 	@cargo test --locked -p pod-safety-control-plane
 
-test-nodes: install ## the short set on real nodes: kubelets, containers, partitions, power cuts; needs root and cgroup v1
+test-nodes: install ## the short set on real nodes: kubelets, containers, partitions, power cuts; needs root
 	@./tests/real-nodes/scripts/tools.sh >/dev/null
-	@POD_SAFETY_REAL_NODES=required cargo test --locked -p pod-safety-real-nodes
+	@cargo test --locked -p pod-safety-real-nodes
 
 # Not part of `test`: two hours. ROUNDS and SEED are of the faults by chance.
 test-nodes-all: install ## every scenario three ways, then faults by chance; writes the table of docs/real-nodes-results.md

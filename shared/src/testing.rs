@@ -1,19 +1,45 @@
 //! Views without a cluster, for tables of `decide`. Not in the shipped binary.
 
-#[cfg(test)]
-pub(crate) mod objects;
+#[expect(missing_docs, clippy::unwrap_used, reason = "test support, in which each name is its sentence")]
+pub mod objects;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::authority::Witness;
+#[cfg(test)]
+use crate::authority::{Parts, Policy};
 use crate::cache::{Cache, ScaleAnswer, ViewGuard};
+#[cfg(test)]
+use crate::client::Connection;
+#[cfg(test)]
+use crate::clock::Env;
 use crate::clock::Mono;
+use crate::drive::Decision;
 use crate::model::{Kind, Scale, Uid};
 use crate::wire::{Encoding, Raw};
+#[cfg(test)]
+use crate::{events::Recorder, lease::Leadership, metrics::Metrics, transport::NoTransport};
+
+/// What holds, by its reasons.
+#[must_use]
+pub fn reasons(decision: &Decision) -> Vec<&'static str> {
+    decision.holds.iter().map(|(_, hold)| hold.reason()).collect()
+}
+
+/// What Prometheus reads.
+///
+/// # Panics
+/// It cannot be written.
+#[must_use]
+#[expect(clippy::expect_used, reason = "test support")]
+pub fn page(registry: &prometheus::Registry) -> String {
+    prometheus::TextEncoder::new().encode_to_string(&registry.gather()).expect("text")
+}
 
 /// The moment `seconds` after the start.
 #[must_use]
@@ -21,10 +47,39 @@ pub const fn at(seconds: u64) -> Mono {
     Mono::from_start(Duration::from_secs(seconds))
 }
 
+/// What an authority works with beside this world: one that waits forty seconds, and asks no device.
+#[cfg(test)]
+pub(crate) fn parts(
+    world: &World,
+    env: &Env,
+    connection: Connection,
+    leadership: &Arc<Leadership>,
+    metrics: &Metrics,
+) -> Parts {
+    Parts {
+        connection,
+        cache: Arc::clone(world.cache()),
+        env: env.clone(),
+        policy: Policy {
+            quarantine: Duration::from_secs(40),
+            trust_out_of_service_taint: false,
+            exclusive_backends: ["cloud.example.com".to_owned()].into(),
+        },
+        leadership: Arc::clone(leadership),
+        journal: Arc::default(),
+        events: Recorder::new(env.clone(), metrics.authority.clone()),
+        metrics: metrics.authority.clone(),
+        transport: Arc::new(NoTransport),
+        identity: "this-process".to_owned(),
+    }
+}
+
 /// A cache that a test fills by hand.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     cache: Arc<Cache>,
+    /// Of the last object that was put.
+    version: Arc<AtomicU64>,
 }
 
 impl World {
@@ -45,6 +100,12 @@ impl World {
             world.list(kind, at(0));
         }
         world
+    }
+
+    /// A cache that knows nothing yet, for a process that begins anew: versions go on.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        Self { cache: Arc::default(), version: Arc::clone(&self.version) }
     }
 
     /// Counts a kind as listed, and as heard of, at `now`.
@@ -68,6 +129,18 @@ impl World {
     pub fn apply(&self, kind: Kind, object: &Value, now: Mono) {
         let raw = Raw::from_body(Encoding::Json, object.to_string().into()).expect("JSON needs no envelope");
         self.cache.apply_raw(kind, &raw, now).expect("an object of the kind");
+    }
+
+    /// An object appears or changes at `now`, at a version of its own; it comes back as it then is.
+    ///
+    /// # Panics
+    /// The object is none of the kind.
+    pub fn put(&self, kind: Kind, object: impl Into<Value>, now: Mono) -> Value {
+        let version = 100 + self.version.fetch_add(1, Ordering::Relaxed);
+        let mut object = object.into();
+        object["metadata"]["resourceVersion"] = version.to_string().into();
+        self.apply(kind, &object, now);
+        object
     }
 
     /// An object goes at `now`.

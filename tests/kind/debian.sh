@@ -9,9 +9,9 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/state.sh"
 
-iptables=(iptables libip4tc2 libip6tc2 libxtables12 libmnl0 libnftnl11 libnfnetlink0 libnetfilter-conntrack3)
-host=(docker.io containerd runc tini libdevmapper1.02.1 debootstrap "${iptables[@]}")
-machine=(containerd runc tini libseccomp2 libfaketime containernetworking-plugins "${iptables[@]}")
+source "$here/../packages.sh"
+mapfile -t host < <(packages_of docker)
+mapfile -t machine < <(packages_of machine)
 # First what kind's own base image has, then what that gets elsewhere, then what a Rust program is linked with.
 root=(systemd dbus conntrack iptables nftables iproute2 ethtool util-linux mount kmod libseccomp2 e2fsprogs bash
     ca-certificates curl jq procps socat
@@ -37,12 +37,7 @@ unpacked() { # folder, packages…
     [ ! -d "$folder" ] || return 0
     shift
     say "fetching Debian's $1"
-    apt-get update -qq >&2
-    mkdir "$scratch/packages" "$scratch/unpacked"
-    (cd "$scratch/packages" && apt-get download -qq -o APT::Sandbox::User=root "$@" >&2)
-    for package in "$scratch"/packages/*.deb; do
-        dpkg -x "$package" "$scratch/unpacked"
-    done
+    unpack_packages "$scratch/unpacked" "$@"
     # Which of the two kinds of rules iptables writes is a link that installing would make.
     ln -s xtables-nft-multi "$scratch/unpacked/usr/sbin/iptables"
     mv "$scratch/unpacked" "$folder"

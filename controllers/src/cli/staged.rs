@@ -1,23 +1,21 @@
 //! Three nodes, of which one is lost, at 10:23:05 of 21 November 2026.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use pod_safety::explain::{Attachment, Policies, Running, Said, Scene, Settings};
 use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::objects::{self, Obj, named};
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
 /// 10:14:05, when worker-b1 was last heard.
 const SILENT: i64 = 1_795_256_045;
-/// 10:23:05.
 const NOW: u64 = 540;
 
 pub(in crate::cli) struct Stage {
     world: World,
-    version: Cell<u64>,
     pub(in crate::cli) settings: Settings,
     pub(in crate::cli) running: Running,
     pub(in crate::cli) policies: Policies,
@@ -36,9 +34,13 @@ pub(in crate::cli) fn ready(pod: &mut Value) {
     pod["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
 }
 
-/// As the API has it.
 pub(in crate::cli) fn set(name: &str, replicas: u32) -> Value {
     json!({ "metadata": { "namespace": "shop", "name": name, "uid": format!("uid-{name}") }, "spec": { "replicas": replicas } })
+}
+
+fn rack_b() -> Obj {
+    let level = json!({ "name": "ipmi", "devices": [{ "namespace": "fence", "name": "ipmi-b1" }] });
+    named("rack-b").uid("uid-policy").set("/spec/levels", json!([level]))
 }
 
 impl Stage {
@@ -57,7 +59,6 @@ impl Stage {
         };
         Self {
             world,
-            version: Cell::new(10),
             settings: Settings::default(),
             running,
             policies: Policies::Deny,
@@ -67,7 +68,6 @@ impl Stage {
         }
     }
 
-    /// All is well.
     pub(in crate::cli) fn well() -> Self {
         let stage = Self::of(Self::unread(&[]));
         for (name, zone) in [("worker-a1", "zone-a"), ("worker-a2", "zone-a"), ("worker-b2", "zone-b")] {
@@ -92,50 +92,41 @@ impl Stage {
         self.node_with("worker-b1", "zone-b", "Unknown", "2026-11-21T10:14:05Z", &taints, 50);
     }
 
-    fn apply(&self, kind: Kind, mut object: Value, seconds: u64) {
-        self.version.set(self.version.get() + 1);
-        object["metadata"]["resourceVersion"] = json!(self.version.get().to_string());
-        self.world.apply(kind, &object, at(seconds));
+    fn apply(&self, kind: Kind, object: impl Into<Value>, seconds: u64) {
+        self.world.put(kind, object, at(seconds));
+    }
+
+    fn machine(name: &str, zone: &str, ready: &str, heard: &str, taints: &Value) -> Obj {
+        let since = if ready == "True" { "2026-11-01T08:00:00Z" } else { "2026-11-21T10:14:55Z" };
+        let condition = json!({ "type": "Ready", "status": ready, "lastHeartbeatTime": heard, "lastTransitionTime": since });
+        objects::node(name)
+            .labels(json!({ "topology.kubernetes.io/zone": zone }))
+            .set("/metadata/creationTimestamp", json!("2026-11-01T08:00:00Z"))
+            .set("/spec/taints", taints.clone())
+            .boot("boot-1")
+            .set("/status/conditions", json!([condition]))
     }
 
     fn node_with(&self, name: &str, zone: &str, ready: &str, heard: &str, taints: &Value, seconds: u64) {
-        let since = if ready == "True" { "2026-11-01T08:00:00Z" } else { "2026-11-21T10:14:55Z" };
-        let node = json!({
-            "metadata": { "name": name, "uid": format!("uid-{name}"), "creationTimestamp": "2026-11-01T08:00:00Z",
-                "labels": { "topology.kubernetes.io/zone": zone } },
-            "spec": { "taints": taints },
-            "status": { "nodeInfo": { "bootID": "boot-1" }, "conditions": [{ "type": "Ready", "status": ready,
-                "lastHeartbeatTime": heard, "lastTransitionTime": since }] },
-        });
-        self.apply(Kind::Nodes, node, seconds);
+        self.apply(Kind::Nodes, Self::machine(name, zone, ready, heard, taints), seconds);
         self.lease(name, heard, seconds);
     }
 
     fn lease(&self, name: &str, heard: &str, seconds: u64) {
-        let lease = json!({
-            "metadata": { "name": name, "namespace": "kube-node-lease", "uid": format!("lease-{name}") },
-            "spec": { "holderIdentity": name, "renewTime": heard.replace('Z', ".000000Z") },
-        });
-        self.apply(Kind::NodeLeases, lease, seconds);
+        let renewed = json!(heard.replace('Z', ".000000Z"));
+        self.apply(Kind::NodeLeases, objects::lease(name, 0).set("/spec/renewTime", renewed), seconds);
     }
 
     /// A pod of the StatefulSet that its name says.
     pub(in crate::cli) fn pod_with(&self, name: &str, node: &str, with: impl FnOnce(&mut Value)) {
         let set = name.rsplit_once('-').map_or(name, |(set, _)| set);
-        let mut pod = json!({
-            "metadata": { "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "creationTimestamp": "2026-11-02T08:00:00Z",
-                "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": format!("uid-{set}"), "controller": true }] },
-            "spec": { "nodeName": node },
-            "status": { "phase": "Running" },
-        });
-        with(&mut pod);
-        self.apply(Kind::Pods, pod, 0);
+        let pod = objects::pod(name).within("shop").on(node).owned("apps/v1", "StatefulSet", set);
+        let pod = pod.set("/metadata/creationTimestamp", json!("2026-11-02T08:00:00Z"));
+        self.apply(Kind::Pods, pod.but(with), 0);
     }
 
     pub(in crate::cli) fn policy(&self, minimum: &str) {
-        let policy = json!({ "metadata": { "name": "rack-b", "uid": "uid-policy" }, "spec": { "minimumEvidence": minimum,
-            "levels": [{ "name": "ipmi", "devices": [{ "namespace": "fence", "name": "ipmi-b1" }] }] } });
-        self.apply(Kind::FencePolicies, policy, 0);
+        self.apply(Kind::FencePolicies, rack_b().set("/spec/minimumEvidence", json!(minimum)), 0);
         let device = json!({ "metadata": { "namespace": "fence", "name": "ipmi-b1", "uid": "uid-device" },
             "spec": { "driver": "Agent", "agent": "fence_ipmilan", "nodeSelector": {} },
             "status": { "targets": [{ "node": "worker-b1", "power": "Unknown", "identity": "Unknown", "looked": "2026-11-21T10:22:35Z",
@@ -206,17 +197,11 @@ impl Stage {
     pub(in crate::cli) fn paused(&mut self) {
         let since = "2026-11-21T10:03:05Z".parse().unwrap();
         let pause = |reason: &str| Pause { reason: reason.to_owned(), by: Some(("anna".to_owned(), since)) };
-        let policy = json!({ "metadata": { "name": "rack-b", "uid": "uid-policy" }, "spec": {
-            "paused": pause("rack b moves").to_string(),
-            "levels": [{ "name": "ipmi", "devices": [{ "namespace": "fence", "name": "ipmi-b1" }] }] } });
-        self.apply(Kind::FencePolicies, policy, 0);
-        let node = json!({
-            "metadata": { "name": "worker-b2", "uid": "uid-worker-b2", "creationTimestamp": "2026-11-01T08:00:00Z",
-                "labels": { "topology.kubernetes.io/zone": "zone-b" }, "annotations": { PAUSE_ANNOTATION: "hands in it" } },
-            "status": { "nodeInfo": { "bootID": "boot-1" }, "conditions": [{ "type": "Ready", "status": "True",
-                "lastHeartbeatTime": "2026-11-21T10:23:00Z", "lastTransitionTime": "2026-11-01T08:00:00Z" }] },
-        });
-        self.apply(Kind::Nodes, node, 0);
+        let paused = json!(pause("rack b moves").to_string());
+        self.apply(Kind::FencePolicies, rack_b().set("/spec/paused", paused), 0);
+        let node = Self::machine("worker-b2", "zone-b", "True", "2026-11-21T10:23:00Z", &json!(null));
+        let hands = json!({ PAUSE_ANNOTATION: "hands in it" });
+        self.apply(Kind::Nodes, node.set("/metadata/annotations", hands), 0);
         self.pauses.push((Arc::from("worker-b2"), pause("hands in it")));
     }
 

@@ -4,65 +4,51 @@ use std::time::Duration;
 
 use pod_safety_shared::authority::{Intent, Update};
 use pod_safety_shared::drive::{Decision, Subject};
-use pod_safety_shared::model::{Budget, Kind, Scale, Uid};
-use pod_safety_shared::testing::{World, at};
+use pod_safety_shared::model::{Kind, Scale};
+use pod_safety_shared::testing::objects::{self, Obj, uid, workload};
+use pod_safety_shared::testing::{World, at, reasons as held};
 use serde_json::{Value, json};
 
 use super::*;
 
+mod edges;
+mod limits;
+
 const CONFIG: Config = Config { stale_pod_timeout: Duration::from_secs(120) };
 
 /// A ready pod `ns/NAME` of the application `db`, with the UID `uid-NAME`.
-fn pod(name: &str) -> Value {
-    json!({
-        "metadata": { "namespace": "ns", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "10",
-            "generation": 4, "creationTimestamp": "2026-01-01T00:00:00Z", "labels": { "app": "db" } },
-        "spec": {},
-        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
-    })
-}
-
-fn owned(mut pod: Value, api_version: &str, kind: &str, name: &str) -> Value {
-    pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": api_version, "kind": kind, "name": name,
-        "uid": format!("uid-{name}"), "controller": true }]);
-    pod
-}
-
-fn with(mut object: Value, pointer: &str, to: Value) -> Value {
-    let (parent, key) = pointer.rsplit_once('/').unwrap();
-    object.pointer_mut(parent).unwrap()[key] = to;
-    object
-}
-
-fn workload(name: &str, replicas: i32) -> Value {
-    json!({
-        "metadata": { "namespace": "ns", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "3" },
-        "spec": { "replicas": replicas },
-    })
+fn pod(name: &str) -> Obj {
+    objects::pod(name).set("/metadata/generation", json!(4)).labels(json!({ "app": "db" })).ready("True")
 }
 
 /// The budget `ns/b` on the application `db`, which was never calculated.
-fn budget(spec: &Value) -> Value {
-    let mut object = json!({
-        "metadata": { "namespace": "ns", "name": "b", "uid": "uid-b", "resourceVersion": "7", "generation": 2 },
-        "spec": { "selector": { "matchLabels": { "app": "db" } } },
-    });
-    spec.as_object().unwrap().iter().for_each(|(key, value)| object["spec"][key] = value.clone());
-    object
+fn budget(spec: &Value) -> Obj {
+    objects::budget("b", "db", spec)
 }
 
 /// Three ready pods of the StatefulSet `db`, which wants so many.
 fn stateful_set(replicas: i32) -> World {
     let world = World::listed();
     for name in ["db-0", "db-1", "db-2"] {
-        world.apply(Kind::Pods, &owned(pod(name), "apps/v1", "StatefulSet", "db"), at(0));
+        world.apply(Kind::Pods, &pod(name).owned("apps/v1", "StatefulSet", "db"), at(0));
     }
     world.apply(Kind::StatefulSets, &workload("db", replicas), at(0));
     world
 }
 
-fn uid(text: &str) -> Uid {
-    Uid::new(text).unwrap()
+/// The same with the budget that lets one of them be unavailable.
+fn guarded() -> World {
+    let world = stateful_set(3);
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    world
+}
+
+/// A pod `p` of a custom resource that has to be asked for its scale, with the same budget.
+fn scaled_by_a_db() -> World {
+    let world = World::listed();
+    world.apply(Kind::Pods, &pod("p").owned("example.com/v1", "Db", "own"), at(0));
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    world
 }
 
 fn decided(world: &World, seconds: u64) -> Decision {
@@ -70,7 +56,6 @@ fn decided(world: &World, seconds: u64) -> Decision {
     decide(&Key::Budget(uid("uid-b")), &world.read().view(), at(seconds), &CONFIG)
 }
 
-/// The intents of a decision in words.
 fn words(decision: &Decision) -> Vec<String> {
     let word = |intent: &Intent| match intent {
         Intent::Update(Update::Budget { rv, status, over, transition, .. }) => {
@@ -100,10 +85,6 @@ fn words(decision: &Decision) -> Vec<String> {
     decision.intents.iter().map(word).collect()
 }
 
-fn held(decision: &Decision) -> Vec<&'static str> {
-    decision.holds.iter().map(|(_, hold)| hold.reason()).collect()
-}
-
 /// Writes into the world what a decision wants written.
 fn obey(world: &World, seconds: u64) {
     let decision = decided(world, seconds);
@@ -123,23 +104,20 @@ fn obey(world: &World, seconds: u64) {
 
 #[test]
 fn a_new_budget_gets_its_numbers() {
-    let world = stateful_set(3);
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let world = guarded();
     assert_eq!(words(&decided(&world, 1)), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]);
 }
 
 #[test]
 fn what_is_right_is_not_written_again() {
-    let world = stateful_set(3);
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let world = guarded();
     obey(&world, 1);
     assert_eq!(decided(&world, 2), Decision::default());
 }
 
 #[test]
 fn w_dc2_scaling_wakes_the_budget() {
-    let world = stateful_set(3);
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let world = guarded();
     obey(&world, 1);
     world.apply(Kind::StatefulSets, &workload("db", 5), at(2));
     assert_eq!(words(&decided(&world, 2)), ["at 8: 3 of 5 healthy, 4 wanted, 0 allowed, InsufficientPods"]);
@@ -149,7 +127,7 @@ fn w_dc2_scaling_wakes_the_budget() {
 fn w_dc3_a_pod_that_leaves_the_budget_does_not_count_any_more() {
     let world = stateful_set(3);
     world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": 1 })), at(0));
-    let left = with(pod("db-0"), "/metadata/labels", json!({ "app": "other" }));
+    let left = pod("db-0").set("/metadata/labels", json!({ "app": "other" }));
     world.apply(Kind::Pods, &left, at(2));
     assert_eq!(words(&decided(&world, 2)), ["at 7: 2 of 2 healthy, 1 wanted, 1 allowed, SufficientPods"]);
 }
@@ -158,10 +136,10 @@ fn w_dc3_a_pod_that_leaves_the_budget_does_not_count_any_more() {
 fn a_deployment_counts_once_for_all_its_replica_sets() {
     let world = World::listed();
     for set in ["web-1", "web-2"] {
-        let replica_set = owned(workload(set, 2), "apps/v1", "Deployment", "web");
+        let replica_set = workload(set, 2).owned("apps/v1", "Deployment", "web");
         world.apply(Kind::ReplicaSets, &replica_set, at(0));
         let name = format!("{set}-x");
-        world.apply(Kind::Pods, &owned(pod(&name), "apps/v1", "ReplicaSet", set), at(0));
+        world.apply(Kind::Pods, &pod(&name).owned("apps/v1", "ReplicaSet", set), at(0));
     }
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": "50%" })), at(0));
     let half = ["at 7: 2 of 4 healthy, 2 wanted, 0 allowed, InsufficientPods"];
@@ -176,9 +154,7 @@ fn a_deployment_counts_once_for_all_its_replica_sets() {
 
 #[test]
 fn other_controllers_are_asked_and_nothing_is_written_before_they_answer() {
-    let world = World::listed();
-    world.apply(Kind::Pods, &owned(pod("p"), "example.com/v1", "Db", "own"), at(0));
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let world = scaled_by_a_db();
     let first = decided(&world, 1);
     assert_eq!((words(&first), held(&first)), (vec!["ask Db own".to_owned()], vec!["ScaleAsked"]));
     world.scale("uid-p", Ok(Scale::Replicas(3)), at(2));
@@ -192,12 +168,10 @@ fn other_controllers_are_asked_and_nothing_is_written_before_they_answer() {
 /// a second after the last answer, and the budget kept the old number for a minute.
 #[test]
 fn bug_pods_that_changed_after_an_answer_waited_a_minute_for_the_next() {
-    let world = World::listed();
-    world.apply(Kind::Pods, &owned(pod("p"), "example.com/v1", "Db", "own"), at(0));
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let world = scaled_by_a_db();
     world.scale("uid-p", Ok(Scale::Replicas(3)), at(2));
     assert_eq!(decided(&world, 3).recheck_at, Some(at(63)), "no pod changed since");
-    world.apply(Kind::Pods, &owned(pod("q"), "example.com/v1", "Db", "own"), at(3));
+    world.apply(Kind::Pods, &pod("q").owned("example.com/v1", "Db", "own"), at(3));
     let later = decided(&world, 3);
     assert_eq!(words(&later), ["at 7: 2 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
     let again = later.recheck_at.unwrap();
@@ -211,7 +185,7 @@ fn bug_an_answer_on_its_way_counted_as_asked_for_what_it_could_not_know() {
     for (pod_came, next) in [(1, 64), (3, 6)] {
         let world = World::listed();
         world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
-        world.apply(Kind::Pods, &owned(pod("p"), "example.com/v1", "Db", "own"), at(pod_came));
+        world.apply(Kind::Pods, &pod("p").owned("example.com/v1", "Db", "own"), at(pod_came));
         world.scale_asked("uid-p", Ok(Scale::Replicas(3)), at(2), at(4));
         let again = decided(&world, 4).recheck_at.unwrap();
         assert!(again >= at(next) && again.since(at(next)) < Duration::from_millis(2), "{again:?}");
@@ -220,9 +194,7 @@ fn bug_an_answer_on_its_way_counted_as_asked_for_what_it_could_not_know() {
 
 #[test]
 fn w_dc4_a_scale_that_cannot_be_asked_lets_nothing_through_and_is_asked_again() {
-    let world = World::listed();
-    world.apply(Kind::Pods, &owned(pod("p"), "example.com/v1", "Db", "own"), at(0));
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let world = scaled_by_a_db();
     world.scale("uid-p", Err("the API is gone"), at(2));
     let failed = decided(&world, 2);
     assert_eq!(words(&failed), ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"]);
@@ -234,7 +206,7 @@ fn w_dc4_a_scale_that_cannot_be_asked_lets_nothing_through_and_is_asked_again() 
 #[test]
 fn w_dc5_a_pod_without_a_scale_is_left_out_and_named() {
     let world = stateful_set(3);
-    world.apply(Kind::Pods, &owned(pod("agent"), "apps/v1", "DaemonSet", "agent"), at(0));
+    world.apply(Kind::Pods, &pod("agent").owned("apps/v1", "DaemonSet", "agent"), at(0));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     world.scale("uid-agent", Ok(Scale::None), at(1));
     let decision = decided(&world, 1);
@@ -246,8 +218,8 @@ fn w_dc5_a_pod_without_a_scale_is_left_out_and_named() {
 #[test]
 fn a_controller_that_is_not_there_is_waited_for_then_doubted_then_left_out() {
     let world = World::listed();
-    world.apply(Kind::Pods, &owned(pod("p"), "apps/v1", "StatefulSet", "db"), at(10));
-    world.apply(Kind::Pods, &owned(pod("q"), "apps/v1", "StatefulSet", "other"), at(0));
+    world.apply(Kind::Pods, &pod("p").owned("apps/v1", "StatefulSet", "db"), at(10));
+    world.apply(Kind::Pods, &pod("q").owned("apps/v1", "StatefulSet", "other"), at(0));
     world.apply(Kind::StatefulSets, &workload("other", 1), at(0));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     let soon = decided(&world, 10);
@@ -261,13 +233,13 @@ fn a_controller_that_is_not_there_is_waited_for_then_doubted_then_left_out() {
 #[test]
 fn a_terminating_pod_whose_controller_went_does_not_blind_the_budget() {
     let world = stateful_set(3);
-    let ends = with(pod("old"), "/metadata/deletionTimestamp", json!("2026-01-01T01:00:00Z"));
-    world.apply(Kind::Pods, &owned(ends, "apps/v1", "ReplicaSet", "gone"), at(10));
+    let ends = pod("old").terminating();
+    world.apply(Kind::Pods, &ends.owned("apps/v1", "ReplicaSet", "gone"), at(10));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     assert_eq!(words(&decided(&world, 10)), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]);
 }
 
-fn let_through(name: &str) -> Value {
+fn let_through(name: &str) -> Obj {
     let mut object = budget(&json!({ "maxUnavailable": 1 }));
     object["status"] = json!({ "observedGeneration": 2, "disruptionsAllowed": 0, "currentHealthy": 3,
         "desiredHealthy": 2, "expectedPods": 3, "disruptedPods": { name: "2026-01-01T00:10:00Z" },
@@ -278,15 +250,14 @@ fn let_through(name: &str) -> Value {
 
 #[test]
 fn w_dc6_an_entry_is_about_the_pod_that_had_the_name_when_it_appeared() {
-    let world = stateful_set(3);
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let world = guarded();
     world.apply(Kind::Budgets, &let_through("db-1"), at(5));
     assert_eq!(
         words(&decided(&world, 5)),
         ["at 7: 2 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods, as before"]
     );
     world.remove(Kind::Pods, "uid-db-1", at(6));
-    let successor = with(owned(pod("db-1"), "apps/v1", "StatefulSet", "db"), "/metadata/uid", json!("new"));
+    let successor = pod("db-1").owned("apps/v1", "StatefulSet", "db").uid("new");
     world.apply(Kind::Pods, &successor, at(7));
     assert_eq!(
         words(&decided(&world, 7)),
@@ -296,8 +267,7 @@ fn w_dc6_an_entry_is_about_the_pod_that_had_the_name_when_it_appeared() {
 
 #[test]
 fn an_entry_that_came_to_nothing_is_dropped_after_two_minutes_and_told() {
-    let world = stateful_set(3);
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let world = guarded();
     world.apply(Kind::Budgets, &let_through("db-1"), at(5));
     assert!(decided(&world, 5).recheck_at.is_some_and(|again| again > at(125) && again < at(126)));
     let late = decided(&world, 126);
@@ -336,8 +306,7 @@ fn what_is_wrong_with_a_budget_is_told() {
 
 #[test]
 fn a_pod_of_two_budgets_is_told_once() {
-    let world = stateful_set(3);
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let world = guarded();
     let mut other = budget(&json!({ "maxUnavailable": 1 }));
     (other["metadata"]["name"], other["metadata"]["uid"]) = (json!("c"), json!("uid-c"));
     world.apply(Kind::Budgets, &other, at(0));
@@ -348,9 +317,8 @@ fn a_pod_of_two_budgets_is_told_once() {
     assert!(held(&of("uid-c")).is_empty());
 }
 
-fn about_to_end(reason: &str) -> Value {
-    with(
-        pod("p"),
+fn about_to_end(reason: &str) -> Obj {
+    pod("p").set(
         "/status/conditions",
         json!([{ "type": "DisruptionTarget", "status": "True", "reason": reason,
         "lastTransitionTime": "2026-01-01T00:00:00Z" }]),
@@ -366,13 +334,13 @@ fn a_condition_that_did_not_come_true_is_taken_back() {
     };
     world.apply(Kind::Pods, &about_to_end("EvictionByEvictionAPI"), at(10));
     assert_eq!(decided(11), Decision::default().and_recheck_at(at(130)));
-    let noise = with(about_to_end("EvictionByEvictionAPI"), "/metadata/resourceVersion", json!("11"));
+    let noise = about_to_end("EvictionByEvictionAPI").rv(11);
     world.apply(Kind::Pods, &noise, at(100));
     assert_eq!(words(&decided(130)), ["ns/p at 11 of generation 4 is not disrupted"]);
     let untouched = [
         ("the kubelet's own word", about_to_end("TerminationByKubelet")),
-        ("it ends", with(about_to_end("X"), "/metadata/deletionTimestamp", json!("2026-01-01T01:00:00Z"))),
-        ("it ended", with(about_to_end("X"), "/status/phase", json!("Failed"))),
+        ("it ends", about_to_end("X").terminating()),
+        ("it ended", about_to_end("X").phase("Failed")),
     ];
     for (sentence, pod) in untouched {
         world.apply(Kind::Pods, &pod, at(131));
@@ -382,8 +350,7 @@ fn a_condition_that_did_not_come_true_is_taken_back() {
 
 #[test]
 fn nothing_is_decided_from_what_may_be_old() {
-    let world = stateful_set(3);
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let world = guarded();
     let decision = decide(&Key::Budget(uid("uid-b")), &world.read().view(), at(151), &CONFIG);
     assert_eq!((words(&decision).len(), held(&decision)), (0, vec!["Stale"]));
 }
@@ -411,9 +378,8 @@ fn fields_that_cannot_be_read_are_named() {
 #[test]
 fn an_owner_reference_with_a_foreign_uid_has_an_answer_of_its_own() {
     let world = World::listed();
-    world.apply(Kind::Pods, &owned(pod("p"), "example.com/v1", "Db", "own"), at(0));
-    let mut other = owned(pod("q"), "example.com/v1", "Phantom", "own");
-    other["metadata"]["namespace"] = json!("elsewhere");
+    world.apply(Kind::Pods, &pod("p").owned("example.com/v1", "Db", "own"), at(0));
+    let other = pod("q").owned("example.com/v1", "Phantom", "own").within("elsewhere");
     world.apply(Kind::Pods, &other, at(0));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     world.scale("uid-p", Ok(Scale::Replicas(3)), at(1));
@@ -424,10 +390,9 @@ fn an_owner_reference_with_a_foreign_uid_has_an_answer_of_its_own() {
 /// The one that the decision was made for must be there: a budget that went wants nothing.
 #[test]
 fn a_budget_that_went_wants_nothing() {
-    let world = stateful_set(3);
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let world = guarded();
     world.remove(Kind::Budgets, "uid-b", at(1));
     assert_eq!(decided(&world, 1), Decision::default());
     assert_eq!(world.read().view().pods_of_budget(&uid("uid-b")).count(), 0);
-    let _: Option<&Budget> = world.read().view().budget(&uid("uid-b"));
+    assert!(world.read().view().budget(&uid("uid-b")).is_none());
 }

@@ -8,7 +8,10 @@ use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::staged::{application, budget, node, not_ready, owned, pod, with};
+use crate::staged::{application, budget, failed, node, not_ready, pod, replica};
+
+mod room;
+mod turns;
 
 /// A world, and the same objects as a scheduler sees them.
 struct Scene {
@@ -35,9 +38,8 @@ impl Scene {
         self.needs.insert(uid, Needs::of(serde_json::from_value(object.clone()).unwrap()));
     }
 
-    /// A pod of a StatefulSet.
     fn replica(&mut self, app: &str, name: &str) {
-        self.pod(&owned(pod(app, name), "apps/v1", "StatefulSet", app));
+        self.pod(&replica(app, name));
     }
 
     fn application(&mut self, app: &str, replicas: i32, spec: &Value, status: [i64; 5]) {
@@ -68,6 +70,10 @@ fn lines(plan: &Plan) -> Vec<String> {
     plan.rows.iter().map(line).collect()
 }
 
+fn says(plan: &Plan, wanted: &[&str]) {
+    assert_eq!(lines(plan), wanted);
+}
+
 fn index(plan: &Plan, name: &str) -> usize {
     plan.rows.iter().position(|row| &*row.pod.name == name).unwrap()
 }
@@ -75,24 +81,20 @@ fn index(plan: &Plan, name: &str) -> usize {
 #[test]
 fn what_stays_and_what_needs_consent_is_told_apart() {
     let mut scene = scene();
-    scene.pod(&owned(pod("a", "daemon"), "apps/v1", "DaemonSet", "agent"));
-    scene.pod(&with(
-        pod("a", "static"),
-        "/metadata/annotations",
-        json!({ "kubernetes.io/config.mirror": "x" }),
-    ));
-    scene.pod(&with(pod("a", "ending"), "/metadata/deletionTimestamp", json!("2026-01-01T01:00:00Z")));
+    scene.pod(&pod("a", "daemon").owned("apps/v1", "DaemonSet", "agent"));
+    scene.pod(&pod("a", "static").mirror());
+    scene.pod(&pod("a", "ending").terminating());
     scene.pod(&pod("a", "naked"));
-    let done = with(pod("a", "done"), "/status", json!({ "phase": "Succeeded" }));
-    scene.pod(&owned(done, "batch/v1", "Job", "job"));
-    scene.pod(&with(pod("a", "lies"), "/status/phase", json!("Failed")));
-    let scratch = owned(pod("a", "scratch"), "apps/v1", "StatefulSet", "s");
-    scene.pod(&with(scratch, "/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
+    let done = pod("a", "done").set("/status", json!({ "phase": "Succeeded" }));
+    scene.pod(&done.owned("batch/v1", "Job", "job"));
+    scene.pod(&pod("a", "lies").phase("Failed"));
+    let scratch = pod("a", "scratch").owned("apps/v1", "StatefulSet", "s");
+    scene.pod(&scratch.set("/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
     scene.replica("a", "plain-0");
     let plan = scene.plan();
-    assert_eq!(
-        lines(&plan),
-        [
+    says(
+        &plan,
+        &[
             "Evict 1 plain-0: no budget",
             "Blocked naked: nobody manages it, so it would not come back: --evict-unmanaged or --skip",
             "Blocked scratch: the data of its emptyDir volume would be lost: --delete-emptydir-data or --skip",
@@ -101,7 +103,7 @@ fn what_stays_and_what_needs_consent_is_told_apart() {
             "Stay daemon: DaemonSet/agent would put it back at once",
             "Stay done: it has ended: nothing of it runs",
             "Stay static: mirror pod of a static pod: its kubelet keeps it",
-        ]
+        ],
     );
     assert!(plan.stops() && !plan.is_clear());
     assert_eq!(plan.asks().count(), 1, "a dry run cannot give consent");
@@ -111,15 +113,12 @@ fn what_stays_and_what_needs_consent_is_told_apart() {
 fn consent_lets_go_and_says_what_is_lost() {
     let mut scene = scene();
     scene.pod(&pod("a", "naked"));
-    let scratch = owned(pod("a", "scratch"), "apps/v1", "StatefulSet", "s");
-    scene.pod(&with(scratch, "/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
+    let scratch = pod("a", "scratch").owned("apps/v1", "StatefulSet", "s");
+    scene.pod(&scratch.set("/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
     scene.replica("a", "stays-0");
     let skip = [("ns".to_owned(), "stays-0".to_owned())].into();
     let plan = scene.plan_with(&Consent { skip, delete_emptydir_data: true, evict_unmanaged: true });
-    assert_eq!(
-        lines(&plan),
-        ["Evict 1 naked: no budget", "Evict 1 scratch: no budget", "Stay stays-0: by --skip"]
-    );
+    says(&plan, &["Evict 1 naked: no budget", "Evict 1 scratch: no budget", "Stay stays-0: by --skip"]);
     assert_eq!(plan.rows[0].place, Some(Place::NotAgain));
     assert_eq!(plan.rows[1].loses, Some("emptyDir data is lost"));
     assert!(plan.is_clear());
@@ -130,14 +129,14 @@ fn pods_of_one_budget_go_one_after_another() {
     let mut scene = scene();
     scene.application("db", 3, &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
     scene.replica("web", "web-0");
-    assert_eq!(
-        lines(&scene.plan()),
-        [
+    says(
+        &scene.plan(),
+        &[
             "Evict 1 db-0: pdb pdb-db: 3 healthy - 2 needed = 1 at a time",
             "Evict 1 web-0: no budget",
             "Evict 2 db-1: pdb pdb-db: 3 healthy - 2 needed = 1 at a time after db-0",
             "Evict 3 db-2: pdb pdb-db: 3 healthy - 2 needed = 1 at a time after db-1",
-        ]
+        ],
     );
     assert!(scene.plan().is_clear() && scene.plan().node_ready);
     assert_eq!(scene.plan().summary(), Summary { now: 2, later: 2, ..Summary::default() });
@@ -149,13 +148,13 @@ fn never_and_not_now_are_not_the_same() {
     scene.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
     scene.application("later", 2, &json!({ "maxUnavailable": 1 }), [2, 1, 1, 2, 0]);
     let plan = scene.plan();
-    assert_eq!(
-        lines(&plan),
-        [
+    says(
+        &plan,
+        &[
             "Wait later-0: pdb pdb-later: 1 healthy - 1 needed = 0, none now",
             "Wait later-1: pdb pdb-later: 1 healthy - 1 needed = 0, none now",
             "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, for ever while replicas is 1",
-        ]
+        ],
     );
     assert!(plan.stops());
 }
@@ -167,12 +166,12 @@ fn budgets_that_overlap_or_are_not_calculated_block_or_wait() {
     let other = budget("other", "db", &json!({ "maxUnavailable": 1 }), [2, 1, 0, 1, 1]);
     scene.world.apply(Kind::Budgets, &other, at(0));
     scene.application("new", 1, &json!({ "maxUnavailable": 1 }), [1, 0, 0, 0, 0]);
-    assert_eq!(
-        lines(&scene.plan()),
-        [
+    says(
+        &scene.plan(),
+        &[
             "Wait new-0: pdb pdb-new is still being processed: nobody has calculated it since it was changed",
             "Blocked db-0: pdbs other and pdb-db choose it: the API server evicts no pod of several",
-        ]
+        ],
     );
 }
 
@@ -180,13 +179,13 @@ fn budgets_that_overlap_or_are_not_calculated_block_or_wait() {
 fn what_is_not_ready_goes_beside_the_budget() {
     let mut scene = scene();
     scene.application("db", 2, &json!({ "maxUnavailable": 1 }), [2, 1, 1, 2, 0]);
-    scene.pod(&not_ready(owned(pod("db", "db-1"), "apps/v1", "StatefulSet", "db")));
-    assert_eq!(
-        lines(&scene.plan()),
-        [
+    scene.pod(&not_ready(replica("db", "db-1")));
+    says(
+        &scene.plan(),
+        &[
             "Evict 1 db-1: pdb pdb-db: it is not Ready, and enough others are",
             "Wait db-0: pdb pdb-db: 1 healthy - 1 needed = 0, none now",
-        ]
+        ],
     );
 }
 
@@ -206,13 +205,13 @@ fn the_api_servers_word_counts_more_than_what_was_listed() {
         plan.heard(index, answer);
     }
     plan.order();
-    assert_eq!(
-        lines(&plan),
-        [
+    says(
+        &plan,
+        &[
             "Evict 1 later-0: the API server would let it through by now",
             "Wait db-0: b needs 2 healthy pods and has 2",
             "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, for ever while replicas is 1",
-        ]
+        ],
     );
     assert_eq!((plan.rows[0].grace, plan.rows[0].dry_run.as_ref().unwrap().passed), (7, true));
     assert!(plan.rows.iter().all(|row| row.dry_run.is_some()));
@@ -231,8 +230,7 @@ fn a_refusal_for_safety_is_never_softened() {
 #[test]
 fn what_cannot_be_read_stops_a_drain() {
     let scene = scene();
-    let broken = json!({ "metadata": { "namespace": "ns", "name": "x", "uid": "uid-x" }, "spec": {} });
-    scene.world.apply(Kind::Pods, &broken, at(0));
+    scene.world.apply(Kind::Pods, &pod("a", "x").set("/metadata/resourceVersion", json!(null)), at(0));
     let plan = scene.plan();
     assert_eq!((plan.unreadable, plan.rows.len(), plan.stops()), (1, 0, true));
 }
@@ -241,18 +239,18 @@ fn what_cannot_be_read_stops_a_drain() {
 fn pods_go_where_there_is_room_for_them() {
     let mut scene = scene();
     scene.node(&node("big"));
-    scene.node(&with(node("cordoned"), "/spec/unschedulable", json!(true)));
-    scene.node(&with(node("tainted"), "/spec/taints", json!([{ "key": "gpu", "effect": "NoSchedule" }])));
-    scene.node(&with(node("silent"), "/status/conditions", json!([])));
+    scene.node(&node("cordoned").set("/spec/unschedulable", json!(true)));
+    scene.node(&node("tainted").set("/spec/taints", json!([{ "key": "gpu", "effect": "NoSchedule" }])));
+    scene.node(&node("silent").set("/status/conditions", json!([])));
     let asks = |name: &str, cpu: &str| {
         let requests = json!([{ "name": "main", "resources": { "requests": { "cpu": cpu } } }]);
-        with(owned(pod("a", name), "apps/v1", "StatefulSet", "a"), "/spec/containers", requests)
+        replica("a", name).set("/spec/containers", requests)
     };
     scene.pod(&asks("a-0", "3"));
     scene.pod(&asks("a-1", "2500m"));
     let bears = json!([{ "key": "gpu", "operator": "Exists" }]);
-    scene.pod(&with(with(asks("b-0", "4"), "/spec/tolerations", bears), "/spec/affinity", json!({})));
-    scene.pod(&with(asks("c-0", "0"), "/spec/nodeSelector", json!({ "disk": "ssd" })));
+    scene.pod(&asks("b-0", "4").set("/spec/tolerations", bears).set("/spec/affinity", json!({})));
+    scene.pod(&asks("c-0", "0").set("/spec/nodeSelector", json!({ "disk": "ssd" })));
     let places: Vec<_> = scene.plan().rows.into_iter().map(|row| row.place.unwrap()).collect();
     let on = |name: &str, unseen| Place::Node { name: name.to_owned(), unseen };
     let nowhere = |why: &str| Place::Nowhere(why.to_owned());
@@ -270,9 +268,9 @@ fn pods_go_where_there_is_room_for_them() {
 #[test]
 fn init_containers_and_sidecars_count_as_the_scheduler_counts_them() {
     let mut scene = scene();
-    scene.node(&with(node("small"), "/status/allocatable/cpu", json!("3")));
+    scene.node(&node("small").set("/status/allocatable/cpu", json!("3")));
     let asks = |cpu: &str| json!({ "requests": { "cpu": cpu } });
-    let mut object = owned(pod("a", "a-0"), "apps/v1", "StatefulSet", "a");
+    let mut object = replica("a", "a-0");
     object["spec"]["containers"] = json!([{ "name": "main", "resources": asks("1") }]);
     object["spec"]["initContainers"] = json!([
         { "name": "side", "restartPolicy": "Always", "resources": asks("1") }, { "name": "first", "resources": asks("2") }]);
@@ -287,18 +285,15 @@ fn init_containers_and_sidecars_count_as_the_scheduler_counts_them() {
 #[test]
 fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without() {
     let mut scene = scene();
-    scene.pod(&owned(pod("f", "f-0"), "example.com/v1", "Fleet", "f"));
+    scene.pod(&pod("f", "f-0").owned("example.com/v1", "Fleet", "f"));
     let one = budget("b", "f", &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
     scene.world.apply(Kind::Budgets, &one, at(0));
     scene.world.scale("uid-f-0", Ok(Scale::Replicas(1)), at(60));
-    assert_eq!(
-        lines(&scene.plan()),
-        ["Blocked f-0: pdb b: 1 healthy - 1 needed = 0, for ever while replicas is 1"]
-    );
+    says(&scene.plan(), &["Blocked f-0: pdb b: 1 healthy - 1 needed = 0, for ever while replicas is 1"]);
     scene.world.scale("uid-f-0", Err("no right to ask"), at(60));
-    assert_eq!(
-        lines(&scene.plan()),
-        ["Wait f-0: pdb b: 1 healthy - 1 needed = 0, none now; whether ever is not known: no right to ask"]
+    says(
+        &scene.plan(),
+        &["Wait f-0: pdb b: 1 healthy - 1 needed = 0, none now; whether ever is not known: no right to ask"],
     );
 }
 
@@ -307,11 +302,7 @@ fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without() {
 fn bug_a_new_budget_that_failed_to_sync_was_waited_for() {
     let mut scene = scene();
     scene.application("db", 1, &json!({ "maxUnavailable": 1 }), [2, 0, 0, 0, 0]);
-    let failed = with(
-        budget("pdb-db", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]),
-        "/status/conditions",
-        json!([{ "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale" }]),
-    );
+    let failed = failed(budget("pdb-db", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]));
     scene.world.apply(Kind::Budgets, &failed, at(1));
     let mut plan = scene.plan();
     let said = ["Blocked db-0: pdb pdb-db failed to sync: no scale"];

@@ -1,11 +1,12 @@
 //! Sentences about budgets.
 
 use pod_safety_shared::model::{Kind, Phase, Scale};
+use pod_safety_shared::testing::objects::workload;
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::staged::{application, budget, budget_of, not_ready, owned, pod, stateful_set, with};
+use crate::staged::{application, budget, budget_of, failed, not_ready, pod, replica, stateful_set};
 
 /// Verdict, arithmetic, what an eviction of each pod would do, ways out.
 fn told(world: &World, name: &str) -> (String, String, Vec<String>, Vec<String>) {
@@ -109,11 +110,11 @@ fn pods_that_are_not_ready_go_as_the_policy_says() {
     ];
     for (policy, status, wanted) in cases {
         let world = three(&json!({ "maxUnavailable": 1, "unhealthyPodEvictionPolicy": policy }), status);
-        world.apply(Kind::Pods, &not_ready(owned(pod("db", "db-0"), "apps/v1", "StatefulSet", "db")), at(1));
+        world.apply(Kind::Pods, &not_ready(replica("db", "db-0")), at(1));
         assert_eq!(told(&world, "b").2[0], format!("db-0: {wanted}"), "{policy:?} {status:?}");
     }
     let world = three(&json!({ "maxUnavailable": 1 }), [2, 1, 2, 3, 0]);
-    world.apply(Kind::Pods, &not_ready(owned(pod("db", "db-0"), "apps/v1", "StatefulSet", "db")), at(1));
+    world.apply(Kind::Pods, &not_ready(replica("db", "db-0")), at(1));
     assert_eq!(
         told(&world, "b").3,
         [
@@ -139,22 +140,16 @@ fn pods_of_several_budgets_are_named_with_both() {
 
 #[test]
 fn what_cannot_be_calculated_or_read_says_so() {
-    let failed = with(
-        budget("b", "db", &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 0]),
-        "/status/conditions",
-        json!([{ "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale", "observedGeneration": 2 }]),
-    );
+    let failed = failed(budget("b", "db", &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 0]))
+        .set("/status/conditions/0/observedGeneration", json!(2));
     let world = three(&json!({}), [2, 0, 0, 0, 0]);
     world.apply(Kind::Budgets, &failed, at(1));
     let (verdict, _, pods, _) = told(&world, "b");
     assert_eq!(verdict, "SyncFailed(\"no scale\")");
     assert_eq!(pods[0], "db-0: be refused (429): the budget failed to sync");
 
-    let unreadable = with(
-        budget("b", "db", &json!({}), [2, 0, 0, 0, 0]),
-        "/spec/selector",
-        json!({ "matchExpressions": [{ "key": "k", "operator": "Like" }] }),
-    );
+    let like = json!({ "matchExpressions": [{ "key": "k", "operator": "Like" }] });
+    let unreadable = budget("b", "db", &json!({}), [2, 0, 0, 0, 0]).set("/spec/selector", like);
     world.apply(Kind::Budgets, &unreadable, at(2));
     assert!(told(&world, "b").0.starts_with("Ignored"), "{:?}", told(&world, "b"));
 
@@ -183,11 +178,9 @@ fn a_status_that_is_behind_is_noticed() {
 #[test]
 fn the_deployment_is_named_and_not_the_replica_set_between() {
     let world = World::listed();
-    let set = json!({ "metadata": { "namespace": "ns", "name": "web-5c", "uid": "uid-web-5c", "resourceVersion": "3",
-        "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-web", "controller": true }] },
-        "spec": { "replicas": 1 } });
+    let set = workload("web-5c", 1).owned("apps/v1", "Deployment", "web");
     world.apply(Kind::ReplicaSets, &set, at(0));
-    world.apply(Kind::Pods, &owned(pod("web", "web-x"), "apps/v1", "ReplicaSet", "web-5c"), at(0));
+    world.apply(Kind::Pods, &pod("web", "web-x").owned("apps/v1", "ReplicaSet", "web-5c"), at(0));
     world.apply(Kind::Pods, &pod("web", "naked"), at(0));
     let guard = world.read();
     let owners: Vec<String> = guard.view().all_pods().map(|pod| owner_of(pod, &guard.view())).collect();
@@ -223,7 +216,7 @@ fn evictions_are_answered_as_the_api_server_would() {
 fn fleet() -> World {
     let world = World::listed();
     for name in ["f-0", "f-1"] {
-        world.apply(Kind::Pods, &owned(pod("f", name), "example.com/v1", "Fleet", "f"), at(0));
+        world.apply(Kind::Pods, &pod("f", name).owned("example.com/v1", "Fleet", "f"), at(0));
     }
     world.apply(Kind::Budgets, &budget("b", "f", &json!({ "minAvailable": 2 }), [2, 2, 2, 2, 0]), at(0));
     world
@@ -276,7 +269,7 @@ fn what_a_custom_resource_did_not_say_is_said_to_be_unknown() {
 fn pods_whose_controllers_say_no_number_count_as_such() {
     for scale in [Scale::None, Scale::Absent] {
         let world = World::listed();
-        world.apply(Kind::Pods, &owned(pod("f", "f-0"), "example.com/v1", "Fleet", "f"), at(60));
+        world.apply(Kind::Pods, &pod("f", "f-0").owned("example.com/v1", "Fleet", "f"), at(60));
         let spec = json!({ "maxUnavailable": 1 });
         world.apply(Kind::Budgets, &budget("b", "f", &spec, [2, 0, 0, 0, 0]), at(60));
         world.scale("uid-f-0", Ok(scale), at(60));
@@ -292,11 +285,7 @@ fn pods_whose_controllers_say_no_number_count_as_such() {
 /// kube-controller-manager leaves the observed generation as it was when it fails: "see that it runs" was no help.
 #[test]
 fn bug_a_new_budget_that_failed_to_sync_was_said_to_be_processed() {
-    let failed = with(
-        budget("b", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]),
-        "/status/conditions",
-        json!([{ "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale" }]),
-    );
+    let failed = failed(budget("b", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]));
     let world = three(&json!({}), [2, 0, 0, 0, 0]);
     world.apply(Kind::Budgets, &failed, at(1));
     let (verdict, _, pods, ways) = told(&world, "b");

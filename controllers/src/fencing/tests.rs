@@ -1,14 +1,20 @@
 //! Tables for `decide`: each row is a sentence.
 
+mod answers;
 mod detect;
 mod drivers;
+mod edges;
+mod edges_of_gates;
 mod gates;
+mod limits;
 mod progress;
 mod properties;
 mod recover;
 mod remediate;
+mod shown;
 mod stage;
 mod storm;
+mod supplies;
 mod taint;
 mod wiring;
 
@@ -28,7 +34,6 @@ fn config() -> Config {
     Config { mode: Mode::Guard, our_node: None, guards_volumes: false }
 }
 
-/// The step that a decision takes.
 fn step(decision: &Decision) -> Option<&Step> {
     let mut steps = decision.intents.iter().filter_map(|intent| match intent {
         Intent::Fence(fencing) => Some(&fencing.step),
@@ -49,7 +54,6 @@ fn replies(decision: &Decision) -> Vec<&Reply> {
     wishes.collect()
 }
 
-/// The status that a step leaves.
 fn status(step: &Step) -> Option<&NodeFenceStatus> {
     step.target().map(|target| &*target.status)
 }

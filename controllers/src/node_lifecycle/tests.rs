@@ -1,7 +1,9 @@
 //! Sentences about decisions, each named for the rule (NL) or weak spot (W-NL) of KCM that it is about.
 
 mod conditions;
+mod edges;
 mod giving_up;
+mod limits;
 mod pods;
 mod properties;
 mod silence;

@@ -1,5 +1,6 @@
 //! Sentences about decisions: who should end when, and who is left alone.
 
+mod edges;
 mod properties;
 
 use std::sync::Arc;
@@ -9,29 +10,19 @@ use pod_safety_shared::authority::{Delete, Hold, Intent, Outcome};
 use pod_safety_shared::cache::Change;
 use pod_safety_shared::drive::{Controller, Decision, Mode, Subject};
 use pod_safety_shared::model::{Kind, Phase, Pod, Uid};
-use pod_safety_shared::testing::{World, at};
+use pod_safety_shared::testing::objects::{self, BEGINS, Obj, stamp};
+use pod_safety_shared::testing::{World, at, page};
 use serde_json::{Value, json};
 
 use super::*;
-
-/// When the tests begin, by the wall clock: 2026-01-01T00:00:00Z.
-const BEGINS: i64 = 1_767_225_600;
-
-fn stamp(second: i64) -> String {
-    jiff::Timestamp::from_second(BEGINS + second).unwrap().to_string()
-}
 
 /// A taint `KEY:NoExecute`, added in this second, if that is said.
 fn taint(key: &str, added: Option<i64>) -> Value {
     json!({ "key": key, "effect": "NoExecute", "timeAdded": added.map(stamp) })
 }
 
-fn node(taints: &[Value]) -> Value {
-    json!({
-        "metadata": { "name": "n", "uid": "uid-n", "resourceVersion": "5" },
-        "spec": { "taints": taints },
-        "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
-    })
+fn node(taints: &[Value]) -> Obj {
+    objects::node("n").ready("True").set("/spec/taints", json!(taints))
 }
 
 /// A toleration of everything about this key, for so long.
@@ -40,23 +31,13 @@ fn bears(key: &str, seconds: Option<i64>) -> Value {
 }
 
 /// A running pod `ns/NAME` with the UID `uid-NAME` on the node `n`, older than all taints.
-fn pod(name: &str, tolerations: &[Value]) -> Value {
-    json!({
-        "metadata": { "namespace": "ns", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "10",
-            "generation": 4, "creationTimestamp": stamp(-10_000) },
-        "spec": { "nodeName": "n", "tolerations": tolerations },
-        "status": { "phase": "Running" },
-    })
-}
-
-fn with(mut object: Value, pointer: &str, to: Value) -> Value {
-    let (parent, key) = pointer.rsplit_once('/').unwrap();
-    object.pointer_mut(parent).unwrap()[key] = to;
-    object
+fn pod(name: &str, tolerations: &[Value]) -> Obj {
+    let pod = objects::pod(name).on("n").set("/spec/tolerations", json!(tolerations));
+    pod.set("/metadata/generation", json!(4)).set("/metadata/creationTimestamp", json!(stamp(-10_000)))
 }
 
 /// A world whose wall clock is right, with this node and these pods from second 0 on.
-fn world(taints: &[Value], pods: &[Value]) -> World {
+fn world(taints: &[Value], pods: &[Obj]) -> World {
     let world = World::listed();
     world.wall(BEGINS, at(0));
     pods.iter().for_each(|pod| world.apply(Kind::Pods, pod, at(0)));
@@ -97,12 +78,10 @@ type Case = (&'static str, Vec<Value>, Vec<Value>, u64, &'static [&'static str])
 /// an hour more.
 #[test]
 fn a_taint_that_a_slow_clock_stamped_is_borne_no_longer_than_from_when_it_was_seen() {
-    let bound = |second: i64| {
-        with(pod("a", &[bears("k", Some(300))]), "/metadata/creationTimestamp", json!(stamp(second)))
-    };
+    let bound = pod("a", &[bears("k", Some(300))]).set("/metadata/creationTimestamp", json!(stamp(-60)));
     let world = World::listed();
     world.wall(BEGINS - 3_600, at(0));
-    world.apply(Kind::Pods, &bound(-60), at(0));
+    world.apply(Kind::Pods, &bound, at(0));
     world.apply(Kind::Nodes, &node(&[]), at(0));
     world.apply(Kind::Nodes, &node(&[taint("k", Some(-3_590))]), at(10));
     assert_eq!(words(&decided(&world, 309)), ["a 1"]);
@@ -150,19 +129,16 @@ fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
 #[test]
 fn pods_are_taken_as_kubernetes_documents_and_those_that_end_or_ended_are_left_alone() {
     let a = || pod("a", &[]);
-    let deleted = with(a(), "/metadata/deletionTimestamp", json!(stamp(30)));
-    let mirror = with(a(), "/metadata/annotations", json!({ "kubernetes.io/config.mirror": "x" }));
-    let owner = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true }]);
-    let cases: [(&str, Value, &[&str]); 9] = [
+    let cases: [(&str, Obj, &[&str]); 9] = [
         ("it runs", a(), &["-a"]),
-        ("it has not begun", with(a(), "/status/phase", json!("Pending")), &["-a"]),
-        ("its kubelet cannot be asked", with(a(), "/status/phase", json!("Unknown")), &["-a"]),
-        ("of a DaemonSet, without its tolerations", with(a(), "/metadata/ownerReferences", owner), &["-a"]),
-        ("a mirror pod without its toleration", mirror, &["-a"]),
-        ("W-TE7: it ended well", with(a(), "/status/phase", json!("Succeeded")), &[]),
-        ("W-TE7: it ended badly", with(a(), "/status/phase", json!("Failed")), &[]),
-        ("it ends already", deleted, &[]),
-        ("it is on no node", with(a(), "/spec", json!({})), &[]),
+        ("it has not begun", a().phase("Pending"), &["-a"]),
+        ("its kubelet cannot be asked", a().phase("Unknown"), &["-a"]),
+        ("of a DaemonSet, without its tolerations", a().owned("apps/v1", "DaemonSet", "d"), &["-a"]),
+        ("a mirror pod without its toleration", a().mirror(), &["-a"]),
+        ("W-TE7: it ended well", a().phase("Succeeded"), &[]),
+        ("W-TE7: it ended badly", a().phase("Failed"), &[]),
+        ("it ends already", a().terminating(), &[]),
+        ("it is on no node", a().set("/spec", json!({})), &[]),
     ];
     for (sentence, pod, wants) in cases {
         let world = world(&[taint("k", Some(0))], &[pod]);
@@ -203,7 +179,7 @@ fn they_go_in_the_order_of_their_times() {
 fn a_pod_that_comes_later_has_its_whole_time() {
     let since =
         |second| json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(second) }]);
-    let later = with(pod("a", &[bears("k", Some(300))]), "/status/conditions", since(1_000));
+    let later = pod("a", &[bears("k", Some(300))]).set("/status/conditions", since(1_000));
     for added in [Some(-5_000), None] {
         let world = world(&[taint("k", added)], &[]);
         world.apply(Kind::Pods, &later, at(1_000));
@@ -240,11 +216,7 @@ fn a_jump_of_our_wall_clock_deletes_nobody_early() {
         world.apply(Kind::Nodes, &node(&[taint("k", Some(50))]), at(50));
         assert_eq!(words(&decided(&world, 349)), ["a 1"], "by {jump}s, before the taint was seen");
         world.wall(BEGINS + 100 - jump, at(100));
-        world.apply(
-            Kind::Nodes,
-            &with(node(&[taint("k", Some(50))]), "/metadata/resourceVersion", json!("6")),
-            at(100),
-        );
+        world.apply(Kind::Nodes, &node(&[taint("k", Some(50))]).rv(6), at(100));
         assert_eq!(words(&decided(&world, 349)), ["a 1"], "by {jump}s, after");
         assert_eq!(words(&decided(&world, 350)), ["-a"], "by {jump}s");
     }
@@ -287,8 +259,7 @@ fn a_taint_that_comes_back_begins_anew() {
 fn w_te2_the_successor_of_a_pod_is_another_pod() {
     let world = world(&[taint("k", Some(0))], &[pod("a", &[])]);
     world.remove(Kind::Pods, "uid-a", at(1));
-    let successor = with(pod("a", &[]), "/metadata/uid", json!("new"));
-    world.apply(Kind::Pods, &with(successor, "/spec/nodeName", json!("other")), at(2));
+    world.apply(Kind::Pods, &pod("a", &[]).uid("new").on("other"), at(2));
     assert!(words(&decided(&world, 2)).is_empty());
 }
 
@@ -320,7 +291,7 @@ fn a_toleration_that_cannot_be_read_matches_nothing_and_its_pod_is_held() {
 #[test]
 fn what_is_not_known_holds() {
     let world = world(&[taint("k", Some(0))], &[pod("a", &[])]);
-    let unreadable = with(node(&[taint("k", Some(0))]), "/metadata/resourceVersion", json!("x"));
+    let unreadable = node(&[taint("k", Some(0))]).set("/metadata/resourceVersion", json!("x"));
     world.apply(Kind::Nodes, &unreadable, at(1));
     let held = decided(&world, 1);
     assert_eq!((held.intents.len(), held.holds[0].1.reason()), (0, "NodeUnreadable"));
@@ -372,9 +343,7 @@ fn deletions_are_counted_in_seconds_since_they_were_due() {
     {
         controller.deleted(delete, &outcome, at(10) + Duration::from_millis(2_500));
     }
-    let mut page = Vec::new();
-    prometheus::Encoder::encode(&prometheus::TextEncoder::new(), &registry.gather(), &mut page).unwrap();
-    let page = String::from_utf8(page).unwrap();
+    let page = page(&registry);
     for line in [
         "taint_eviction_controller_pod_deletions_total 1",
         "taint_eviction_controller_pod_deletion_duration_seconds_sum 2.5",

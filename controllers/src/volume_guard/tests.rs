@@ -1,8 +1,10 @@
 //! Tables of sentences: what is decided about a volume, and about a pod behind the gate.
 
 mod detached;
+mod edges;
 mod gate;
 mod holders;
+mod limits;
 mod stage;
 mod storage;
 mod users;

@@ -30,7 +30,6 @@ pub(super) const UUID: &str = "4c4c4544-0051-3610-8052-b4c04f4d3132";
 pub(super) type Reply = (u16, &'static str, String);
 type Answers = Box<dyn Fn(&str, &[String]) -> Reply + Send + Sync>;
 
-/// A service with a certificate.
 pub(super) struct Stub {
     listener: TcpListener,
     tls: TlsAcceptor,
@@ -188,7 +187,6 @@ async fn request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(String, S
     Ok((head, String::from_utf8_lossy(&body).into_owned()))
 }
 
-/// A system as services describe it.
 pub(super) fn system(power: &str) -> Json {
     json!({
         "@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem",

@@ -130,10 +130,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(seconds: u64) -> Mono {
-        Mono::from_start(Duration::from_secs(seconds))
-    }
+    use crate::testing::at;
 
     fn rv(text: &str) -> Rv {
         text.parse().unwrap()

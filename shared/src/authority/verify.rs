@@ -9,6 +9,7 @@
 //! carries that version, so the API server's compare-and-swap *is* the quorum
 //! read, at the moment of the act.
 
+mod fenced;
 mod volumes;
 
 use std::sync::Arc;
@@ -17,11 +18,10 @@ use std::time::Duration;
 use super::claim::{Claim, Force};
 use super::evidence::{Evidence, EvidenceKind, VALID_FOR};
 use super::fence::Looker;
-use super::witness::{LeaseSample, Witness, incarnation, look};
+use super::witness::{LeaseSample, Witness, look};
 use super::writer::Policy;
-use crate::api::{FenceEvidenceSpec, FenceEvidenceStatus, Grade, KindOfEvidence, group_path};
 use crate::cache::{Cache, Sign};
-use crate::client::{ApiError, Call, Connection};
+use crate::client::{ApiError, Connection};
 use crate::clock::{Env, Mono};
 use crate::model::{Kind, OUT_OF_SERVICE_TAINT, Pod};
 use crate::wire;
@@ -116,8 +116,24 @@ impl Refusal {
 
 /// What live reads showed of a node, good for every pod of it until it expires.
 pub(super) struct NodeProof {
+    /// The node that it is about: of no other it says anything.
+    node: Arc<str>,
     kind: EvidenceKind,
     expires: Mono,
+}
+
+/// A proof that an earlier claim of the same turn earned.
+pub(super) struct Earned {
+    by: NodeClaim,
+    proof: NodeProof,
+}
+
+impl Earned {
+    /// The proof, if it answers this claim about this node still.
+    fn answers(&self, node: &str, claim: &NodeClaim, now: Mono) -> Option<&NodeProof> {
+        let Self { by, proof } = self;
+        (*proof.node == *node && by == claim && proof.expires > now).then_some(proof)
+    }
 }
 
 /// The judge, for one batch of claims about one node.
@@ -127,8 +143,9 @@ pub(super) struct Verifier<'a> {
     pub(super) env: &'a Env,
     pub(super) policy: &'a Policy,
     pub(super) looker: Looker<'a>,
-    /// The proof that the previous claim of this batch earned.
-    pub(super) proof: Option<NodeProof>,
+    /// What the claims of this turn earned last. The queue gives one turn to one node and one kind of claim; that a
+    /// proof is used for nothing else does not rest on it.
+    pub(super) proof: Option<Earned>,
 }
 
 impl Verifier<'_> {
@@ -140,7 +157,9 @@ impl Verifier<'_> {
             Claim::KubeletTerminated => (EvidenceKind::KubeletTerminated, facts.seen + VALID_FOR),
             Claim::NodeGone { node } => self.node_proof(node, NodeClaim::Gone).await?,
             Claim::OutOfService { node } => self.node_proof(node, NodeClaim::OutOfService).await?,
-            Claim::Fenced { node, proof } => self.node_proof(node, NodeClaim::Fenced(proof)).await?,
+            Claim::Fenced { node, proof } => {
+                self.node_proof(node, NodeClaim::Fenced(Arc::clone(proof))).await?
+            }
         };
         let Facts { terminal, generation, seen: _ } = facts;
         Ok(Evidence { kind, pod: force.pod.clone(), rv: force.rv, terminal, generation, expires })
@@ -158,29 +177,34 @@ impl Verifier<'_> {
     async fn node_proof(
         &mut self,
         node: &Arc<str>,
-        claim: NodeClaim<'_>,
+        claim: NodeClaim,
     ) -> Result<(EvidenceKind, Mono), Refusal> {
-        let fresh = |proof: &NodeProof| proof.expires > self.env.now();
-        if !self.proof.as_ref().is_some_and(fresh) {
-            self.proof = None;
-            let proof = match claim {
-                NodeClaim::Gone => self.node_gone(node).await,
-                NodeClaim::OutOfService => self.out_of_service(node).await,
-                NodeClaim::Fenced(proof) => self.fenced(node, proof).await,
-            };
-            if proof.as_ref().is_err_and(Refusal::refutes_witness) {
-                self.cache.refuted(node);
+        let now = self.env.now();
+        if let Some(proof) = self.proof.as_ref().and_then(|earned| earned.answers(node, &claim, now)) {
+            if claim == NodeClaim::Gone {
+                // Reads are shared by a batch; what the watch brings is asked for each pod.
+                self.unless_refuted(node, self.witness(node))?;
             }
-            self.proof = Some(proof?);
-        } else if matches!(claim, NodeClaim::Gone) {
-            // Reads are shared by a batch; what the watch brings is asked for each pod.
-            let still = self.witness(node);
-            if still.as_ref().is_err_and(Refusal::refutes_witness) {
-                self.cache.refuted(node);
-            }
-            still?;
+            return Ok((proof.kind.clone(), proof.expires));
         }
-        self.proof.as_ref().map(|proof| (proof.kind.clone(), proof.expires)).ok_or(Refusal::NoWitness)
+        self.proof = None;
+        let proof = match &claim {
+            NodeClaim::Gone => self.node_gone(node).await,
+            NodeClaim::OutOfService => self.out_of_service(node).await,
+            NodeClaim::Fenced(proof) => self.fenced(node, proof).await,
+        };
+        let proof = self.unless_refuted(node, proof)?;
+        let found = (proof.kind.clone(), proof.expires);
+        self.proof = Some(Earned { by: claim, proof });
+        Ok(found)
+    }
+
+    /// What shows a living kubelet refutes the first read: the quarantine starts anew.
+    fn unless_refuted<T>(&self, node: &str, judged: Result<T, Refusal>) -> Result<T, Refusal> {
+        if judged.as_ref().is_err_and(Refusal::refutes_witness) {
+            self.cache.refuted(node);
+        }
+        judged
     }
 
     /// Evidence NodeGone: a second quorum read a quarantine after the first, and
@@ -210,7 +234,7 @@ impl Verifier<'_> {
         }
         let apart = look.asked_at.since(witness.answered_at());
         let kind = EvidenceKind::NodeGone { node: Arc::clone(node), apart };
-        Ok(NodeProof { kind, expires: look.asked_at + VALID_FOR })
+        Ok(NodeProof { node: Arc::clone(node), kind, expires: look.asked_at + VALID_FOR })
     }
 
     /// The first read of a node that is missing still, old enough and unrefuted.
@@ -249,124 +273,19 @@ impl Verifier<'_> {
         if out_of_service_taints(&read).filter_map(|taint| taint.value.as_deref()).any(ours) {
             return Err(Refusal::TaintNotTrusted);
         }
-        Ok(NodeProof {
-            kind: EvidenceKind::Asserted { node: Arc::clone(node) },
-            expires: look.answered_at + VALID_FOR,
-        })
-    }
-
-    /// Evidence of fencing: what an object says, looked up again. The object alone proves nothing: the
-    /// devices that it names must say off now, the node must be the same and not Ready, and its Lease unmoved.
-    async fn fenced(&self, node: &Arc<str>, proof: &Arc<str>) -> Result<NodeProof, Refusal> {
-        let (spec, metadata) = self.evidence(proof).await?;
-        if !spec.kind.ends_life() {
-            return Err(OF_STORAGE_ALONE);
-        }
-        if spec.node.name != **node {
-            return Err(Refusal::ProofDoesNotHold("it is about another node"));
-        }
-        if self.is_over(&spec, &metadata) {
-            return Err(Refusal::ProofDoesNotHold(
-                "the person's word has expired; confirm anew if it is still true",
-            ));
-        }
-        let looked_at = self.env.now();
-        if spec.kind != KindOfEvidence::Asserted {
-            if spec.samples.is_empty() {
-                return Err(Refusal::ProofDoesNotHold("it names no device"));
-            }
-            let shown = self.looker.all_off(&spec.node, &spec.samples).await.map_err(Refusal::MayBeOn)?;
-            if shown != spec.kind {
-                return Err(Refusal::ProofDoesNotHold(
-                    "its devices show less, or other things, than it says",
-                ));
-            }
-        }
-        let look = look(self.connection, self.env, node).await.map_err(Refusal::Read)?;
-        let Some(read) = look.node else {
-            return Err(Refusal::ProofDoesNotHold(
-                "the Node object is gone: its absence is proved otherwise",
-            ));
-        };
-        self.same_life(&spec, &read)?;
-        let unmoved = match (&look.lease, look.lease.renewed()) {
-            (LeaseSample::Absent, _) => true,
-            (LeaseSample::Present { .. }, Ok(now)) => now.map(|now| now.to_string()) == spec.lease_renewed,
-            (LeaseSample::Present { .. }, Err(_)) => false,
-        };
-        if !unmoved {
-            return Err(Refusal::KubeletAlive(Sign::LeaseRenewed));
-        }
-        let (node, proof) = (Arc::clone(node), Arc::clone(proof));
-        let kind = match spec.kind {
-            KindOfEvidence::PowerOff => EvidenceKind::PowerOff { node, proof },
-            KindOfEvidence::Decommissioned => EvidenceKind::Decommissioned { node, proof },
-            KindOfEvidence::Remediated => EvidenceKind::Remediated { node, proof },
-            KindOfEvidence::Asserted => EvidenceKind::Confirmed { node, proof, by: spec.by.into() },
-            KindOfEvidence::StorageFenced => return Err(OF_STORAGE_ALONE),
-        };
-        Ok(NodeProof { kind, expires: (looked_at + MINIMUM_BOOT).min(look.answered_at + VALID_FOR) })
-    }
-
-    /// Evidence that nobody declared invalid, by quorum read.
-    async fn evidence(&self, proof: &str) -> Result<(FenceEvidenceSpec, wire::CustomMeta), Refusal> {
-        let path = group_path(&format!("fenceevidences/{proof}"));
-        let raw = self.connection.send(Call::get(path)).await.map_err(Refusal::Read)?;
-        let object: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
-            raw.decode().map_err(|error| Refusal::Read(ApiError::Undecodable(error)))?;
-        if object.status.unwrap_or_default().invalidated.is_some() {
-            return Err(Refusal::ProofDoesNotHold("it was invalidated"));
-        }
-        if object.metadata.deletion_timestamp.is_some() {
-            return Err(Refusal::ProofDoesNotHold("it is being deleted"));
-        }
-        Ok((object.spec, object.metadata))
-    }
-
-    /// Whether a person's word has had its time. By our wall clock: one that is wrong makes it too short or too long,
-    /// never true of another life. What does not say when it was written is over.
-    fn is_over(&self, spec: &FenceEvidenceSpec, metadata: &wire::ObjectMeta) -> bool {
-        let Some(valid_for) = spec.valid_for() else { return false };
-        let written = metadata.creation_timestamp.and_then(wire::Time::timestamp);
-        written.is_none_or(|written| self.env.clock.wall().duration_since(written) > signed(valid_for))
-    }
-
-    /// Whether the node is in the life that the evidence is about, and its policy takes such evidence.
-    fn same_life(&self, spec: &FenceEvidenceSpec, read: &wire::Node) -> Result<(), Refusal> {
-        let life = incarnation(&spec.node.name, read);
-        if life != spec.node || life.boot_id.is_empty() {
-            return Err(Refusal::ProofDoesNotHold("the node has another UID or another boot id"));
-        }
-        if is_ready(read) {
-            return Err(Refusal::InService);
-        }
-        let none = Default::default();
-        let labels = read.metadata.as_ref().map_or(&none, |meta| &meta.labels);
-        let wanted = self.cache.read().view().policy_of(labels).map(|policy| policy.spec.minimum_evidence);
-        if spec.kind.grade() < wanted.unwrap_or(Grade::Asserted) {
-            return Err(Refusal::ProofDoesNotHold("the node's FencePolicy asks for verified evidence"));
-        }
-        Ok(())
+        let kind = EvidenceKind::Asserted { node: Arc::clone(node) };
+        Ok(NodeProof { node: Arc::clone(node), kind, expires: look.answered_at + VALID_FOR })
     }
 }
 
-fn signed(duration: Duration) -> jiff::SignedDuration {
-    jiff::SignedDuration::try_from(duration).unwrap_or(jiff::SignedDuration::MAX)
-}
-
-/// Evidence StorageFenced releases no pod.
-const OF_STORAGE_ALONE: Refusal =
-    Refusal::ProofDoesNotHold("it is about storage, and says nothing of what runs");
-
-#[derive(Clone, Copy)]
-enum NodeClaim<'a> {
+/// What is claimed of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum NodeClaim {
     Gone,
     OutOfService,
-    Fenced(&'a Arc<str>),
+    /// By the FenceEvidence of this name.
+    Fenced(Arc<str>),
 }
-
-/// No machine boots faster: so long after a look that said off nothing can run on it.
-const MINIMUM_BOOT: Duration = Duration::from_secs(10);
 
 struct Facts {
     terminal: bool,

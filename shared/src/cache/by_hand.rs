@@ -22,7 +22,6 @@ impl Cache {
         Ok(())
     }
 
-    /// The object went.
     pub(crate) fn remove_of(&self, kind: Kind, uid: &Uid, now: Mono) {
         of_kind!(kind, T => self.remove::<T>(uid, now));
     }

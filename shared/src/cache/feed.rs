@@ -30,14 +30,14 @@ use crate::wire::{Event, OnlyMeta, Raw, WireError};
 const PAGE: usize = 5_000;
 
 /// A list of which nothing comes for this long is given up.
-const LIST_SILENCE: Duration = Duration::from_secs(30);
+pub(super) const LIST_SILENCE: Duration = Duration::from_secs(30);
 
 /// A watch asks to be ended after this long, and up to as long again, so that
 /// watches spread over API servers that come back (client-go does the same).
 const WATCH_AT_LEAST: Duration = Duration::from_secs(300);
 
 /// Bookmarks come each minute; half a minute more is not chance.
-const WATCH_SILENCE: Duration = Duration::from_secs(90);
+pub(super) const WATCH_SILENCE: Duration = Duration::from_secs(90);
 
 /// The first pause after a failure, doubled each time up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);

@@ -12,7 +12,7 @@ use crate::model::{NodeLease, Uid};
 /// How long the record of a deleted Lease is kept. A Lease is collected soon
 /// after its Node, while the question whether it was renewed in between is asked
 /// one quarantine later; ten minutes cover any sensible quarantine.
-const KEEP_GONE: Duration = Duration::from_secs(600);
+pub(super) const KEEP_GONE: Duration = Duration::from_secs(600);
 
 /// What is known of one kubelet's heartbeat.
 #[derive(Clone, Debug)]

@@ -4,10 +4,13 @@ mod absence;
 mod feed;
 mod heartbeat;
 mod indexes;
+mod limits;
 mod nodes;
+mod ours;
 mod relist;
 mod taints;
 mod unknown;
+mod unread;
 mod volumes;
 
 use parking_lot::Mutex;
@@ -62,7 +65,6 @@ fn unreadable(id: Option<&str>, name: Option<&str>) -> Undecodable {
     Undecodable { uid: id.map(uid), name: name.map(str::to_owned), why: "it is broken".to_owned() }
 }
 
-/// One list of a kind.
 fn list<T: Object>(cache: &Cache, objects: &[Obj], now: Mono) {
     cache.begin_list::<T>();
     for object in objects {

@@ -51,12 +51,9 @@ impl Wall {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::at;
 
     const NOON: i64 = 1_800_000_000;
-
-    fn at(seconds: u64) -> Mono {
-        Mono::from_start(Duration::from_secs(seconds))
-    }
 
     fn wall(readings: &[(u64, i64)]) -> Wall {
         let mut wall = Wall::default();

@@ -59,7 +59,6 @@ impl Asked {
     }
 }
 
-/// What comes back.
 pub(crate) struct Answer {
     code: u16,
     content_type: &'static str,
@@ -83,7 +82,6 @@ impl Answer {
         Self::of(code, "application/json", value.to_string())
     }
 
-    /// The word of the registry.
     pub(crate) fn status(code: u16, reason: &str, message: &str) -> Self {
         let body = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message });
         Self::of(code, "application/json", body.to_string())
@@ -93,7 +91,6 @@ impl Answer {
         Self::status(404, "NotFound", "not found")
     }
 
-    /// The word of a proxy.
     pub(crate) fn plain(code: u16, text: &'static str) -> Self {
         Self::of(code, "text/plain", text)
     }
@@ -113,12 +110,10 @@ impl Answer {
         self
     }
 
-    /// The connection breaks.
     pub(crate) fn broken() -> Self {
         Self { fails: true, ..Self::of(500, "", "") }
     }
 
-    /// Nothing comes, ever.
     pub(crate) fn never() -> Self {
         Self::of(500, "", "").late(Duration::from_secs(1_000_000_000))
     }
@@ -177,7 +172,6 @@ impl Events {
 
 type Script = Arc<dyn Fn(Asked) -> BoxFuture<'static, Answer> + Send + Sync>;
 
-/// The server.
 #[derive(Clone)]
 pub(crate) struct Api {
     script: Script,
@@ -195,6 +189,11 @@ impl Api {
         Self { script, env: env.clone(), heard: Arc::default() }
     }
 
+    /// A server that knows at once what it answers.
+    pub(crate) fn says(env: &Env, script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+        Self::new(env, move |asked| std::future::ready(script(&asked)))
+    }
+
     pub(crate) fn connection(&self) -> Connection {
         let metrics = Metrics::new().unwrap();
         self.connection_with(&metrics)
@@ -206,17 +205,14 @@ impl Api {
         Connection::over(service, self.env.clone(), metrics.client.clone(), Arc::new(NoAudit))
     }
 
-    /// What was asked so far.
     pub(crate) fn heard(&self) -> Vec<Asked> {
         self.heard.lock().clone()
     }
 
-    /// The same as lines.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.heard.lock().iter().map(Asked::line).collect()
     }
 
-    /// The lines of what changes something.
     pub(crate) fn writes(&self) -> Vec<String> {
         self.heard.lock().iter().filter(|asked| asked.method != "GET").map(Asked::line).collect()
     }
@@ -248,6 +244,38 @@ impl Api {
         Ok(response.body(answer.body)?)
     }
 }
+
+/// What is answered, and the name of the outcome that it makes.
+type Failure = (&'static str, fn() -> Answer, &'static str);
+
+/// Each way in which a write can end otherwise than well, and what becomes of it. [`Outcome::of`] is the one place
+/// that says so; whoever sends a request is tried with all of them.
+///
+/// [`Outcome::of`]: crate::authority::act::Outcome::of
+pub(crate) const FAILURES: [Failure; 12] = [
+    ("404", Answer::not_found, "gone"),
+    ("404 of a proxy", || Answer::plain(404, "404 page not found"), "failed"),
+    ("409", || Answer::status(409, "Conflict", "the object has been modified"), "changed"),
+    ("409 of a precondition", || Answer::status(409, "Conflict", "Precondition failed: UID"), "changed"),
+    (
+        "422 of the uid",
+        || {
+            Answer::status(
+                422,
+                "Invalid",
+                "Pod \"a\" is invalid: metadata.uid: Invalid value: field is immutable",
+            )
+        },
+        "changed",
+    ),
+    ("422 of something else", || Answer::status(422, "Invalid", "status.phase: no"), "failed"),
+    ("403", || Answer::status(403, "Forbidden", "no"), "failed"),
+    ("429", || Answer::plain(429, "slow down").retry_after(7), "failed"),
+    ("500", || Answer::status(500, "InternalError", "etcd"), "failed"),
+    ("no answer", Answer::never, "failed"),
+    ("a broken connection", Answer::broken, "failed"),
+    ("an unreadable answer", Answer::garbage, "failed"),
+];
 
 /// A wall clock that a test sets as it likes; monotonic time is tokio's.
 pub(crate) struct SetWall {

@@ -131,13 +131,9 @@ impl<K: Ord + Clone> Dirty<K> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use super::*;
-
-    fn at(seconds: u64) -> Mono {
-        Mono::from_start(Duration::from_secs(seconds))
-    }
+    use crate::testing::at;
 
     fn dirty<K: Ord + Clone>() -> Dirty<K> {
         Dirty::new(crate::metrics::Metrics::new().unwrap().queues.of("toy"))

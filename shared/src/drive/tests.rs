@@ -6,14 +6,12 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::admin::Beats;
-use crate::authority::{Claim, Hold, Parts, Policy};
+use crate::authority::{Claim, Hold};
 use crate::client::scripted::{Answer, Api, env, pass};
-use crate::events::Recorder;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
-use crate::testing::World;
 use crate::testing::objects::{Obj, pod, uid};
-use crate::transport::NoTransport;
+use crate::testing::{World, parts};
 
 type Decide = Arc<dyn Fn(&str, Mono) -> Decision + Send + Sync>;
 
@@ -83,25 +81,11 @@ fn around(
     env: &Env,
     api: &Api,
 ) -> (Around, Metrics) {
-    let (metrics, journal) = (Metrics::new().unwrap(), Arc::new(Journal::default()));
-    let events = Recorder::new(env.clone(), metrics.authority.clone());
-    let holds = Holds::new(Arc::clone(&journal), events.clone(), metrics.registry()).unwrap();
-    let authority = Authority::start(Parts {
-        connection: api.connection(),
-        cache: Arc::clone(world.cache()),
-        env: env.clone(),
-        policy: Policy {
-            quarantine: Duration::from_secs(40),
-            trust_out_of_service_taint: false,
-            exclusive_backends: Default::default(),
-        },
-        leadership: Arc::clone(leadership),
-        journal: Arc::clone(&journal),
-        events,
-        metrics: metrics.authority.clone(),
-        transport: Arc::new(NoTransport),
-        identity: "this-process".to_owned(),
-    });
+    let metrics = Metrics::new().unwrap();
+    let parts = parts(world, env, api.connection(), leadership, &metrics);
+    let journal = Arc::clone(&parts.journal);
+    let holds = Holds::new(Arc::clone(&journal), parts.events.clone(), metrics.registry()).unwrap();
+    let authority = Authority::start(parts);
     let (cache, env) = (Arc::clone(world.cache()), env.clone());
     let queues = metrics.queues.clone();
     (Around { cache, authority, env, mode, journal, holds, queues }, metrics)
@@ -115,8 +99,8 @@ fn start(
     decide: impl Fn(&str, Mono) -> Decision + Send + Sync + 'static,
 ) -> Loop {
     let (env, _wall) = env();
-    let api = Api::new(&env, |asked| async move {
-        if asked.method == "GET" { Answer::not_found() } else { Answer::json(&pod("a").rv(77).0) }
+    let api = Api::says(&env, |asked| {
+        if asked.method == "GET" { Answer::not_found() } else { Answer::json(&pod("a").rv(77)) }
     });
     let (around, metrics) = around(&world, mode, &leadership, &env, &api);
     let (journal, holds) = (Arc::clone(&around.journal), Arc::clone(&around.holds));

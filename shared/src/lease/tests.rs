@@ -1,5 +1,6 @@
 //! Leadership by client-go's rules, against a Lease in memory.
 
+mod limits;
 mod rivals;
 mod rules;
 
@@ -15,7 +16,6 @@ const COLLECTION: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
 struct Fate {
     before: Duration,
     after: Duration,
-    /// It never arrives.
     lost: bool,
     /// It is applied, and nobody hears of it.
     unheard: bool,
@@ -83,7 +83,6 @@ impl Server {
     }
 }
 
-/// One process that wants to lead.
 struct Candidate {
     env: Env,
     wall: Arc<SetWall>,
@@ -167,7 +166,6 @@ impl Candidate {
     }
 }
 
-/// Seconds since the start.
 fn seconds(env: &Env) -> f64 {
     env.now().since_start().as_secs_f64()
 }

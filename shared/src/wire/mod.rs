@@ -16,6 +16,9 @@ mod policy;
 mod storage;
 mod time;
 
+#[cfg(test)]
+mod recorded;
+
 pub use codec::{Custom, CustomMeta, Decode, Encoding, Event, Frames, PROTOBUF_FIRST, Raw, WireError};
 pub use list::List;
 pub use messages::{

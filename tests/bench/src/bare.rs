@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -14,9 +15,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::cluster::{Cluster, Orphan};
-use crate::error::Error;
-use crate::plan::Plan;
-use crate::results::Bare;
+use crate::plan::{Phase, Plan};
+use crate::results::{API_CPU, RATE, Sample, number};
 
 /// What writes ask the API server to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -55,7 +55,7 @@ pub(crate) async fn run(
     plan: &Plan,
     count: usize,
     connections: usize,
-) -> Result<Bare, Error> {
+) -> Result<Sample> {
     cluster.add_orphans(count).await?;
     cluster.calm().await?;
     let orphans = Arc::new(cluster.orphans().await?);
@@ -64,41 +64,32 @@ pub(crate) async fn run(
     let (began, before) = (Instant::now(), cluster.apiserver_cpu()?);
     let mut loops = JoinSet::new();
     for _ in 0..connections {
-        loops.spawn(remove_all(client.clone(), plan.answers, Arc::clone(&orphans), Arc::clone(&next)));
+        let (client, orphans, next) = (client.clone(), Arc::clone(&orphans), Arc::clone(&next));
+        let answers = plan.bare_answers;
+        loops.spawn(async move {
+            while let Some(orphan) = orphans.get(next.fetch_add(1, Ordering::Relaxed)) {
+                remove(&client, answers, orphan)
+                    .await
+                    .with_context(|| format!("removing {}", orphan.name))?;
+            }
+            anyhow::Ok(())
+        });
     }
     while let Some(ended) = loops.join_next().await {
         ended??;
     }
     let (seconds, apiserver_cpu) = (began.elapsed().as_secs_f64(), cluster.apiserver_cpu()? - before);
     let left = cluster.orphans_left().await?;
-    if left > 0 || orphans.len() != count {
-        return Err(Error::NeverSeen {
-            what: format!("the bare loop removes {count} orphans"),
-            within: began.elapsed(),
-            seen: format!("{} found, {left} left", orphans.len()),
-        });
-    }
-    Ok(Bare { orphans: count, connections, seconds, apiserver_cpu })
-}
-
-async fn remove_all(
-    client: Client,
-    answers: Answers,
-    orphans: Arc<Vec<Orphan>>,
-    next: Arc<AtomicUsize>,
-) -> Result<(), Error> {
-    while let Some(orphan) = orphans.get(next.fetch_add(1, Ordering::Relaxed)) {
-        remove(&client, answers, orphan).await?;
-    }
-    Ok(())
+    ensure!(left == 0 && orphans.len() == count, "of {count} orphans {} found, {left} left", orphans.len());
+    let who = format!("bare loop, {connections} connections");
+    let sample = Sample::of(Phase::Bare, who, format!("{count} orphans"));
+    Ok(sample.with(RATE, number(count) / seconds.max(0.001)).with(API_CPU, apiserver_cpu))
 }
 
 /// The same two requests that pod-safety sends.
-async fn remove(client: &Client, answers: Answers, orphan: &Orphan) -> Result<(), Error> {
+async fn remove(client: &Client, answers: Answers, orphan: &Orphan) -> Result<()> {
     let Orphan { name, uid, version } = orphan;
-    let failed = |act: &str| Error::request(format!("{act} {name}"));
     let pods = Request::new(Cluster::orphans_path());
-    let accept = answers.accept().parse();
     let patch = Patch::Strategic(json!({
         "metadata": { "uid": uid, "resourceVersion": version },
         "status": {
@@ -114,22 +105,14 @@ async fn remove(client: &Client, answers: Answers, orphan: &Orphan) -> Result<()
             }],
         },
     }));
-    let shape = Error::request_shape("put a request together");
-    let mut request =
-        pods.patch_subresource("status", name, &PatchParams::default(), &patch).map_err(shape)?;
-    if let Ok(accept) = &accept {
-        request.headers_mut().insert("accept", Clone::clone(accept));
-    }
-    let answer: Answer = client.request(request).await.map_err(failed("patch"))?;
+    let mut request = pods.patch_subresource("status", name, &PatchParams::default(), &patch)?;
+    request.headers_mut().insert("accept", answers.accept().parse()?);
+    let answer: Answer = client.request(request).await?;
 
     let resource_version = Some(answer.metadata.resource_version);
     let preconditions = Some(Preconditions { uid: Some(uid.clone()), resource_version });
     let params = DeleteParams { preconditions, ..DeleteParams::default() }.grace_period(0);
-    let shape = Error::request_shape("put a request together");
-    let mut request = pods.delete(name, &params).map_err(shape)?;
-    if let Ok(accept) = accept {
-        request.headers_mut().insert("accept", accept);
-    }
-    let _removed: Answer = client.request(request).await.map_err(failed("delete"))?;
-    Ok(())
+    let mut request = pods.delete(name, &params)?;
+    request.headers_mut().insert("accept", answers.accept().parse()?);
+    client.request::<Answer>(request).await.map(drop).map_err(Into::into)
 }

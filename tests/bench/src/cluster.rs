@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, ResourceExt};
 use pod_safety_control_plane::{ControlPlane, Options};
 
-use crate::error::Error;
 use crate::etcd::Etcd;
 use crate::http;
 use crate::plan::Plan;
@@ -28,15 +28,12 @@ const CALM_WITHIN: Duration = Duration::from_secs(90);
 /// Where orphans live: a namespace of their own, so that counting them does not walk over the others.
 const NAMESPACE: &str = "orphans";
 
-/// A filled control plane.
 pub(crate) struct Cluster {
-    /// The control plane itself.
     pub(crate) plane: ControlPlane,
-    /// Its etcd.
     pub(crate) etcd: Etcd,
     /// pod-safety's own identity, with the rights that it is shipped with.
     pub(crate) kubeconfig: PathBuf,
-    ghosts: usize,
+    ghosts: u16,
     calm_seconds: u32,
     bursts: u32,
 }
@@ -45,34 +42,30 @@ pub(crate) struct Cluster {
 pub(crate) struct Orphans {
     /// When the first of them was stored.
     pub(crate) visible: Instant,
-    /// How many.
     pub(crate) count: usize,
 }
 
 /// One of them: what a precondition needs.
 pub(crate) struct Orphan {
-    /// Its name.
     pub(crate) name: String,
-    /// Its UID.
     pub(crate) uid: String,
-    /// Its version.
     pub(crate) version: String,
 }
 
 impl Cluster {
     /// Starts a control plane in which nothing is.
-    pub(crate) async fn empty(plan: &Plan) -> Result<Self, Error> {
+    pub(crate) async fn empty(plan: &Plan) -> Result<Self> {
         say("starting the control plane");
         let plane = ControlPlane::start(Options::default()).await?;
         plane.kubectl_with(&["apply", "-f", "-"], RBAC).await?.text()?;
         let kubeconfig = plane.service_account("pod-safety", "pod-safety").await?;
         let etcd = Etcd::at(&plane.etcd_url())?;
-        let (ghosts, calm_seconds) = (plan.ghosts, plan.calm_seconds);
+        let (ghosts, calm_seconds) = (plan.ghosts, plan.calm_seconds());
         Ok(Self { plane, etcd, kubeconfig, ghosts, calm_seconds, bursts: 0 })
     }
 
     /// Starts a control plane and fills it with nodes and pods.
-    pub(crate) async fn start(plan: &Plan) -> Result<Self, Error> {
+    pub(crate) async fn start(plan: &Plan) -> Result<Self> {
         let mut cluster = Self::empty(plan).await?;
         say(&format!("filling it with {} nodes, their leases, and {} pods", plan.nodes, plan.pods));
         let (nodes, pods) = (plan.nodes.to_string(), plan.pods.to_string());
@@ -83,22 +76,22 @@ impl Cluster {
     }
 
     /// A client with pod-safety's own identity, in the present runtime.
-    pub(crate) async fn client(&self) -> Result<Client, Error> {
+    pub(crate) async fn client(&self) -> Result<Client> {
         Ok(self.plane.client(&self.kubeconfig).await?)
     }
 
     /// The processor time that the API server has used so far.
-    pub(crate) fn apiserver_cpu(&mut self) -> Result<f64, Error> {
+    pub(crate) fn apiserver_cpu(&mut self) -> Result<f64> {
         self.plane.apiserver().map_or(Ok(0.0), |program| Ok(program.cpu_seconds()?))
     }
 
     /// Waits until the API server has digested what happened.
-    pub(crate) async fn calm(&mut self) -> Result<(), Error> {
+    pub(crate) async fn calm(&mut self) -> Result<()> {
         self.calm_by(Instant::now() + CALM_WITHIN).await
     }
 
     /// The same, but not longer than until `deadline`.
-    pub(crate) async fn calm_by(&mut self, deadline: Instant) -> Result<(), Error> {
+    pub(crate) async fn calm_by(&mut self, deadline: Instant) -> Result<()> {
         let mut calm = 0;
         while calm < self.calm_seconds && Instant::now() < deadline {
             let share = self.apiserver_share(Duration::from_secs(1)).await?;
@@ -108,19 +101,19 @@ impl Cluster {
     }
 
     /// What share of a core the API server uses, over `length`.
-    pub(crate) async fn apiserver_share(&mut self, length: Duration) -> Result<f64, Error> {
+    pub(crate) async fn apiserver_share(&mut self, length: Duration) -> Result<f64> {
         let (began, before) = (Instant::now(), self.apiserver_cpu()?);
         tokio::time::sleep(length).await;
         Ok((self.apiserver_cpu()? - before) / began.elapsed().as_secs_f64())
     }
 
     /// How many requests the API server has answered so far.
-    pub(crate) async fn requests(&self) -> Result<Requests, Error> {
-        Ok(requests::read(&http::page_of(&self.plane.admin(), "metrics").await?))
+    pub(crate) async fn requests(&self) -> Result<Requests> {
+        Ok(requests::read(&http::page(&self.plane.admin(), "metrics").await?))
     }
 
     /// Writes `count` orphans straight into etcd.
-    pub(crate) async fn add_orphans(&mut self, count: usize) -> Result<Orphans, Error> {
+    pub(crate) async fn add_orphans(&mut self, count: usize) -> Result<Orphans> {
         // Names are never used twice: a pod of the same name as one that was just removed is another matter.
         self.bursts += 1;
         let prefix = format!("burst-{}", self.bursts);
@@ -131,7 +124,7 @@ impl Cluster {
         Ok(Orphans { visible: visible?, count })
     }
 
-    async fn first_orphan(&self) -> Result<Instant, Error> {
+    async fn first_orphan(&self) -> Result<Instant> {
         let within = Duration::from_secs(60);
         let deadline = Instant::now() + within;
         while Instant::now() < deadline {
@@ -140,19 +133,18 @@ impl Cluster {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let (what, seen) = ("the first orphan is stored".to_owned(), "none".to_owned());
-        Err(Error::NeverSeen { what, within, seen })
+        bail!("no orphan is stored within {within:?}")
     }
 
     /// How many of them are there still: asked of etcd, at no cost to the API server.
-    pub(crate) async fn orphans_left(&self) -> Result<usize, Error> {
+    pub(crate) async fn orphans_left(&self) -> Result<usize> {
         self.etcd.count(&format!("/registry/pods/{NAMESPACE}/")).await
     }
 
     /// The orphans as the API has them.
-    pub(crate) async fn orphans(&self) -> Result<Vec<Orphan>, Error> {
+    pub(crate) async fn orphans(&self) -> Result<Vec<Orphan>> {
         let pods = Api::<PartialObjectMeta<Pod>>::namespaced(self.plane.admin(), NAMESPACE);
-        let list = pods.list(&ListParams::default()).await.map_err(Error::request("list the orphans"))?;
+        let list = pods.list(&ListParams::default()).await.context("cannot list the orphans")?;
         let orphans = list.into_iter().map(|pod| Orphan {
             name: pod.name_any(),
             uid: pod.uid().unwrap_or_default(),
@@ -161,7 +153,6 @@ impl Cluster {
         Ok(orphans.collect())
     }
 
-    /// Where they are in the API.
     pub(crate) fn orphans_path() -> String {
         format!("/api/v1/namespaces/{NAMESPACE}/pods")
     }

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use pod_safety_control_plane::{Component, Program};
 use serde::Serialize;
 
 use crate::cluster::Cluster;
-use crate::error::Error;
-use crate::http::Http;
+use crate::http;
 use crate::plan::Plan;
 
 /// kube-controller-manager's log, in the order of time: the controller starts, waits, and goes on. Other parts of it
@@ -17,16 +17,11 @@ use crate::plan::Plan;
 const KCM_WAITS: &str = "Waiting for caches to sync";
 const KCM_SYNCED: &str = "Caches are synced";
 
-/// How long a start may take.
 const SYNCED_WITHIN: Duration = Duration::from_secs(600);
 
 /// Fine against the seconds that are measured, coarse against the work of looking.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// How long a stop may take.
-const STOP_WITHIN: Duration = Duration::from_secs(30);
-
-/// Who is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Contender {
@@ -37,7 +32,6 @@ pub(crate) enum Contender {
 }
 
 impl Contender {
-    /// Its name in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ours => "pod-safety",
@@ -76,7 +70,6 @@ impl Duty {
         }
     }
 
-    /// pod-safety's flags.
     const fn of_ours(self) -> &'static [&'static str] {
         match self {
             Self::PodGc => &["--controllers=pod-gc"],
@@ -86,7 +79,6 @@ impl Duty {
     }
 }
 
-/// Starts contenders, one at a time.
 pub(crate) struct Starter {
     binary: PathBuf,
     args: Vec<String>,
@@ -104,7 +96,6 @@ pub(crate) struct Running {
     pub(crate) synced_cpu: f64,
     /// The API server's processor time right before the start.
     pub(crate) apiserver_before: f64,
-    /// When it was started.
     pub(crate) started: Instant,
 }
 
@@ -126,8 +117,8 @@ impl Starter {
     pub(crate) fn new(binary: PathBuf, plan: &Plan) -> Self {
         let mut args: Vec<String> =
             ["run", "--admin-address=127.0.0.1:0", "--log-format=json"].map(str::to_owned).into();
-        if let Some(quarantine) = plan.shorter_quarantine {
-            args.push(format!("--pod-gc-quarantine={}s", quarantine.as_secs()));
+        if plan.quick {
+            args.push(format!("--pod-gc-quarantine={}s", plan.quarantine().as_secs()));
         }
         Self { binary, args, starts: 0, kcm_log: 0 }
     }
@@ -138,7 +129,7 @@ impl Starter {
         contender: Contender,
         duty: Duty,
         cluster: &mut Cluster,
-    ) -> Result<Running, Error> {
+    ) -> Result<Running> {
         let apiserver_before = cluster.apiserver_cpu()?;
         let started = Instant::now();
         let mut process = match contender {
@@ -155,7 +146,7 @@ impl Starter {
         Ok(Running { process, synced_after, synced_cpu, apiserver_before, started })
     }
 
-    fn ours(&mut self, duty: Duty, cluster: &Cluster) -> Result<Program, Error> {
+    fn ours(&mut self, duty: Duty, cluster: &Cluster) -> Result<Program> {
         self.starts += 1;
         let kubeconfig = format!("--kubeconfig={}", cluster.kubeconfig.display());
         let args = self.args.iter().map(String::as_str).chain([&*kubeconfig]);
@@ -165,9 +156,9 @@ impl Starter {
     }
 
     /// Ends a contender as a rollout would: its lease is given back.
-    pub(crate) async fn stop(&mut self, mut running: Running) -> Result<(), Error> {
+    pub(crate) async fn stop(&mut self, mut running: Running) -> Result<()> {
         let program = running.process.program();
-        program.terminate(STOP_WITHIN).await?;
+        program.terminate().await?;
         if let Process::Kcm(component) = &running.process {
             self.kcm_log = component.log_text().len();
         }
@@ -177,17 +168,17 @@ impl Starter {
 
 impl Running {
     /// The processor time that it has used so far.
-    pub(crate) fn cpu(&mut self) -> Result<f64, Error> {
+    pub(crate) fn cpu(&mut self) -> Result<f64> {
         Ok(self.process.program().cpu_seconds()?)
     }
 
     /// The most memory that it had resident so far, in MiB.
-    pub(crate) fn peak_mib(&mut self) -> Result<f64, Error> {
+    pub(crate) fn peak_mib(&mut self) -> Result<f64> {
         Ok(mib(self.process.program().rss_peak_kib()?))
     }
 
     /// The memory that it has resident now, in MiB.
-    pub(crate) fn resident_mib(&mut self) -> Result<f64, Error> {
+    pub(crate) fn resident_mib(&mut self) -> Result<f64> {
         Ok(mib(self.process.program().rss_kib()?))
     }
 }
@@ -199,15 +190,15 @@ fn mib(kib: u64) -> f64 {
 }
 
 /// Waits for /readyz at the address that the log tells.
-async fn ours_synced(program: &mut Program) -> Result<(), Error> {
+async fn ours_synced(program: &mut Program) -> Result<()> {
     let address = wait(program, |log| {
         let (_, behind) = log.split_once("\"address\":\"")?;
         behind.split_once('"').map(|(address, _)| address.to_owned())
     });
-    let admin = Http::to(&format!("http://{}", address.await?))?;
+    let admin = http::client(&format!("http://{}", address.await?))?;
     let deadline = Instant::now() + SYNCED_WITHIN;
     loop {
-        match admin.page("readyz").await {
+        match http::page(&admin, "readyz").await {
             Ok(_) => return Ok(()),
             Err(error) if Instant::now() > deadline || program.exited()?.is_some() => {
                 return Err(error);
@@ -218,7 +209,7 @@ async fn ours_synced(program: &mut Program) -> Result<(), Error> {
 }
 
 /// Waits until `find` finds something in the program's log.
-async fn wait<T>(program: &mut Program, find: impl Fn(&str) -> Option<T>) -> Result<T, Error> {
+async fn wait<T>(program: &mut Program, find: impl Fn(&str) -> Option<T>) -> Result<T> {
     let deadline = Instant::now() + SYNCED_WITHIN;
     loop {
         let log = program.log_text();
@@ -227,11 +218,8 @@ async fn wait<T>(program: &mut Program, find: impl Fn(&str) -> Option<T>) -> Res
         }
         if Instant::now() > deadline || program.exited()?.is_some() {
             let end: Vec<&str> = log.lines().rev().take(10).collect();
-            return Err(Error::NeverSeen {
-                what: format!("{} has synced", program.name()),
-                within: SYNCED_WITHIN,
-                seen: end.into_iter().rev().collect::<Vec<_>>().join("\n"),
-            });
+            let end = end.into_iter().rev().collect::<Vec<_>>().join("\n");
+            bail!("{} has not synced within {SYNCED_WITHIN:?}; its log ends: {end}", program.name());
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

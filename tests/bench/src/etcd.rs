@@ -1,36 +1,25 @@
 //! etcd through its JSON gateway: to see what is stored, and to write as another API server would, without
 //! any work for the one that is measured.
 
+use anyhow::Result;
 use k8s_openapi::ByteString;
-use serde::{Deserialize, Serialize};
+use kube::Client;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-use crate::error::Error;
-use crate::http::Http;
+use crate::http;
 
 /// How many objects one read brings.
 const PAGE: usize = 1_000;
 
-/// A client of one etcd.
 #[derive(Clone)]
-pub(crate) struct Etcd {
-    http: Http,
-}
+pub(crate) struct Etcd(Client);
 
-/// An object as it is stored.
+/// An object as it is stored: its key, and the API server's encoding of it.
 #[derive(Deserialize)]
 pub(crate) struct Stored {
-    /// Its key.
     pub(crate) key: ByteString,
-    /// The API server's encoding of it.
     pub(crate) value: ByteString,
-}
-
-#[derive(Serialize)]
-struct Range {
-    key: ByteString,
-    range_end: ByteString,
-    count_only: bool,
-    limit: usize,
 }
 
 #[derive(Deserialize)]
@@ -42,33 +31,18 @@ struct Found {
     count: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Put<'a> {
-    key: &'a ByteString,
-    value: ByteString,
-}
-
-#[derive(Serialize)]
-struct Delete<'a> {
-    key: &'a ByteString,
-}
-
-#[derive(Deserialize)]
-struct Done {}
-
 impl Etcd {
-    pub(crate) fn at(url: &str) -> Result<Self, Error> {
-        Ok(Self { http: Http::to(url)? })
+    pub(crate) fn at(url: &str) -> Result<Self> {
+        http::client(url).map(Self)
     }
 
     /// How many objects there are under `prefix`.
-    pub(crate) async fn count(&self, prefix: &str) -> Result<usize, Error> {
+    pub(crate) async fn count(&self, prefix: &str) -> Result<usize> {
         let found = self.range(prefix.as_bytes().to_vec(), prefix, true).await?;
         Ok(found.count.and_then(|count| count.parse().ok()).unwrap_or(0))
     }
 
-    /// All objects under `prefix`.
-    pub(crate) async fn all(&self, prefix: &str) -> Result<Vec<Stored>, Error> {
+    pub(crate) async fn all(&self, prefix: &str) -> Result<Vec<Stored>> {
         let mut all = Vec::new();
         let mut from = prefix.as_bytes().to_vec();
         loop {
@@ -83,31 +57,29 @@ impl Etcd {
     }
 
     /// The object of this key, if it is there.
-    pub(crate) async fn get(&self, key: &str) -> Result<Option<Stored>, Error> {
-        let key = ByteString(key.as_bytes().to_vec());
-        let one = Range { key, range_end: ByteString::default(), count_only: false, limit: 1 };
-        Ok(self.http.post::<Found>("/v3/kv/range", &one).await?.kvs.pop())
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<Stored>> {
+        let one = json!({ "key": ByteString(key.as_bytes().to_vec()) });
+        Ok(http::post::<Found>(&self.0, "/v3/kv/range", &one).await?.kvs.pop())
     }
 
     /// Writes one object, in a revision of its own.
-    pub(crate) async fn put(&self, key: &ByteString, value: Vec<u8>) -> Result<(), Error> {
-        let put = Put { key, value: ByteString(value) };
-        self.http.post::<Done>("/v3/kv/put", &put).await.map(drop)
+    pub(crate) async fn put(&self, key: &ByteString, value: Vec<u8>) -> Result<()> {
+        let put = json!({ "key": key, "value": ByteString(value) });
+        http::post::<Value>(&self.0, "/v3/kv/put", &put).await.map(drop)
     }
 
-    /// Removes one object.
-    pub(crate) async fn delete(&self, key: &ByteString) -> Result<(), Error> {
-        self.http.post::<Done>("/v3/kv/deleterange", &Delete { key }).await.map(drop)
+    pub(crate) async fn delete(&self, key: &ByteString) -> Result<()> {
+        http::post::<Value>(&self.0, "/v3/kv/deleterange", &json!({ "key": key })).await.map(drop)
     }
 
-    async fn range(&self, from: Vec<u8>, prefix: &str, count_only: bool) -> Result<Found, Error> {
+    async fn range(&self, from: Vec<u8>, prefix: &str, count_only: bool) -> Result<Found> {
         // Prefixes end with a slash; behind all that begins with one comes what begins with its successor.
         let mut range_end = prefix.as_bytes().to_vec();
         if let Some(last) = range_end.last_mut() {
             *last += 1;
         }
-        let range =
-            Range { key: ByteString(from), range_end: ByteString(range_end), count_only, limit: PAGE };
-        self.http.post("/v3/kv/range", &range).await
+        let (key, range_end) = (ByteString(from), ByteString(range_end));
+        let range = json!({ "key": key, "range_end": range_end, "count_only": count_only, "limit": PAGE });
+        http::post(&self.0, "/v3/kv/range", &range).await
     }
 }

@@ -1,49 +1,27 @@
 //! Plain requests: etcd's JSON gateway, the admin server of pod-safety, metrics pages.
 
+use anyhow::{Context as _, Result};
 use kube::api::{GetParams, PostParams};
 use kube::core::Request;
 use kube::{Client, Config};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::error::Error;
-
-/// A server on loopback that asks nobody for a name.
-#[derive(Clone)]
-pub(crate) struct Http {
-    client: Client,
+/// A client for the server on loopback at `url`, which asks nobody for a name and is not contacted yet.
+pub(crate) fn client(url: &str) -> Result<Client> {
+    let mut config = Config::new(url.parse().with_context(|| format!("{url:?} is no address"))?);
+    config.default_retry = false;
+    Client::try_from(config).with_context(|| format!("cannot make a client for {url}"))
 }
 
-impl Http {
-    /// A client for the server at `url`, which is not contacted yet.
-    pub(crate) fn to(url: &str) -> Result<Self, Error> {
-        let mut config = Config::new(url.parse().map_err(|_| Error::Address(url.to_owned()))?);
-        config.default_retry = false;
-        let client = Client::try_from(config).map_err(Error::request(format!("make a client for {url}")))?;
-        Ok(Self { client })
-    }
-
-    /// The page at `/{page}`; an error for any answer but 2xx.
-    pub(crate) async fn page(&self, page: &str) -> Result<String, Error> {
-        page_of(&self.client, page).await
-    }
-
-    /// Sends `body` to `path` and reads the answer.
-    pub(crate) async fn post<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &impl Serialize,
-    ) -> Result<T, Error> {
-        let body = serde_json::to_vec(body)?;
-        let request = Request::new(path).create(&PostParams::default(), body);
-        let request = request.map_err(Error::request_shape("put a request together"))?;
-        self.client.request(request).await.map_err(Error::request(format!("post to {path}")))
-    }
+/// Sends `body` to `path` and reads the answer.
+pub(crate) async fn post<T: DeserializeOwned>(client: &Client, path: &str, body: &Value) -> Result<T> {
+    let request = Request::new(path).create(&PostParams::default(), body.to_string().into_bytes())?;
+    client.request(request).await.with_context(|| format!("cannot post to {path}"))
 }
 
-/// The page at `/{page}` of the server behind `client`.
-pub(crate) async fn page_of(client: &Client, page: &str) -> Result<String, Error> {
-    let request = Request::new("").get(page, &GetParams::default());
-    let request = request.map_err(Error::request_shape("put a request together"))?;
-    client.request_text(request).await.map_err(Error::request(format!("read /{page}")))
+/// The page at `/{page}`; an error for any answer but 2xx.
+pub(crate) async fn page(client: &Client, page: &str) -> Result<String> {
+    let request = Request::new("").get(page, &GetParams::default())?;
+    client.request_text(request).await.with_context(|| format!("cannot read /{page}"))
 }

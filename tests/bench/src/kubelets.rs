@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use anyhow::{Context as _, Result};
 use k8s_openapi::ByteString;
 use prost::Message;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::error::Error;
 use crate::etcd::{Etcd, Stored};
 
 /// The kubelet's default.
@@ -77,19 +77,18 @@ struct Beat {
     silent: bool,
 }
 
-/// By node.
 type Beats = Arc<Mutex<BTreeMap<String, Beat>>>;
 
 /// Renews all Leases until it is dropped.
 pub(crate) struct Kubelets {
-    tasks: JoinSet<Result<(), Error>>,
+    tasks: JoinSet<Result<()>>,
     renewed: Arc<AtomicUsize>,
     beats: Beats,
 }
 
 impl Kubelets {
-    pub(crate) async fn start(etcd: &Etcd) -> Result<Self, Error> {
-        let leases = etcd.all(PREFIX).await?.into_iter().map(Heart::of).collect::<Result<Vec<_>, _>>()?;
+    pub(crate) async fn start(etcd: &Etcd) -> Result<Self> {
+        let leases = etcd.all(PREFIX).await?.into_iter().map(Heart::of).collect::<Result<Vec<_>>>()?;
         let (renewed, beats) = (Arc::new(AtomicUsize::new(0)), Beats::default());
         let mut tasks = JoinSet::new();
         let share = leases.len().div_ceil(WORKERS).max(1);
@@ -121,7 +120,7 @@ impl Kubelets {
     }
 
     /// Stops them; tells whether all went well until now.
-    pub(crate) fn stop(mut self) -> Result<(), Error> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         match self.tasks.try_join_next() {
             Some(ended) => ended?,
             None => Ok(()),
@@ -137,15 +136,10 @@ struct Heart {
 }
 
 impl Heart {
-    fn of(stored: Stored) -> Result<Self, Error> {
-        let decode = || {
-            let envelope = Envelope::decode(stored.value.0.strip_prefix(MAGIC)?).ok()?;
-            let lease = Lease::decode(envelope.raw.as_deref()?).ok()?;
-            Some((envelope, lease))
-        };
-        let Some((envelope, lease)) = decode() else {
-            return Err(Error::Stored { key: String::from_utf8_lossy(&stored.key.0).into_owned() });
-        };
+    fn of(stored: Stored) -> Result<Self> {
+        let bytes = stored.value.0.strip_prefix(MAGIC).context("a Lease in a form that cannot be read")?;
+        let envelope = Envelope::decode(bytes)?;
+        let lease = Lease::decode(envelope.raw.as_deref().context("an empty Lease")?)?;
         Ok(Self { key: stored.key, envelope, lease })
     }
 
@@ -165,12 +159,7 @@ impl Heart {
     }
 }
 
-async fn beat(
-    etcd: Etcd,
-    mut hearts: Vec<Heart>,
-    renewed: Arc<AtomicUsize>,
-    beats: Beats,
-) -> Result<(), Error> {
+async fn beat(etcd: Etcd, mut hearts: Vec<Heart>, renewed: Arc<AtomicUsize>, beats: Beats) -> Result<()> {
     let Ok(count) = u32::try_from(hearts.len()) else { return Ok(()) };
     let mut ticks = tokio::time::interval(PERIOD / count.max(1));
     // Late ones are made up for: the rate is what is measured.

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, Result, bail};
 use futures::StreamExt as _;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -10,13 +11,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-use crate::error::Error;
-
 /// Listens until it is dropped.
 pub(crate) struct Listener<M> {
     sender: UnboundedSender<M>,
     heard: UnboundedReceiver<M>,
-    tasks: JoinSet<Result<(), Error>>,
+    tasks: JoinSet<Result<()>>,
 }
 
 impl<M: Send + 'static> Listener<M> {
@@ -27,19 +26,19 @@ impl<M: Send + 'static> Listener<M> {
     }
 
     /// Hears from now on of every `T` that is written, as `tell` has it.
-    pub(crate) async fn hear<T>(&mut self, client: Client, tell: fn(&T, Instant) -> M) -> Result<(), Error>
+    pub(crate) async fn hear<T>(&mut self, client: Client, tell: fn(&T, Instant) -> M) -> Result<()>
     where
         T: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
     {
         let objects = Api::<T>::all(client);
         let list = objects.list_metadata(&ListParams::default().limit(1)).await;
-        let version = list.map_err(Error::request("list what to watch"))?.metadata.resource_version;
+        let version = list.context("cannot list what to watch")?.metadata.resource_version;
         self.tasks.spawn(listen(objects, version.unwrap_or_default(), self.sender.clone(), tell));
         Ok(())
     }
 
     /// What is heard next; `None` if that is nothing for so long.
-    pub(crate) async fn next(&mut self, within: Duration) -> Result<Option<M>, Error> {
+    pub(crate) async fn next(&mut self, within: Duration) -> Result<Option<M>> {
         let Ok(heard) = tokio::time::timeout(within, self.heard.recv()).await else {
             return match self.tasks.try_join_next() {
                 Some(ended) => ended?.map(|()| None),
@@ -55,17 +54,16 @@ async fn listen<T, M>(
     mut version: String,
     sender: UnboundedSender<M>,
     tell: fn(&T, Instant) -> M,
-) -> Result<(), Error>
+) -> Result<()>
 where
     T: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    let failed = || Error::request("watch what is measured");
     loop {
         // The server ends a watch every few minutes.
         let watch = objects.watch(&WatchParams::default(), &version).await;
-        let mut events = Box::pin(watch.map_err(failed())?);
+        let mut events = Box::pin(watch.context("cannot watch what is measured")?);
         while let Some(event) = events.next().await {
-            match event.map_err(failed())? {
+            match event? {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     version = object.resource_version().unwrap_or_default();
                     if sender.send(tell(&object, Instant::now())).is_err() {
@@ -74,7 +72,7 @@ where
                 }
                 WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
                 WatchEvent::Deleted(_) => {}
-                WatchEvent::Error(status) => return Err(failed()(kube::Error::Api(status))),
+                WatchEvent::Error(status) => bail!("a watch ended: {status:?}"),
             }
         }
     }

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::{Result, ensure};
+
 use crate::cluster::{Cluster, Orphans};
 use crate::contender::{Contender, Duty, Starter};
-use crate::error::Error;
-use crate::plan::Plan;
-use crate::requests;
-use crate::results::{Removal, number};
+use crate::plan::{Phase, Plan};
+use crate::results::{Meter, RATE, Sample, number};
 use crate::say;
 
 /// Processor times are read this long before the quarantine ends: nothing is removed yet.
@@ -19,7 +19,6 @@ const SLOWEST: f64 = 3.0;
 /// And this is added for whoever looks at the clock only now and then.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(
@@ -28,7 +27,7 @@ pub(crate) async fn run(
     plan: &Plan,
     contender: Contender,
     count: usize,
-) -> Result<Removal, Error> {
+) -> Result<Sample> {
     cluster.calm().await?;
     let mut running = starter.start(contender, Duty::PodGc, cluster).await?;
     cluster.calm().await?;
@@ -37,27 +36,25 @@ pub(crate) async fn run(
     let ends = orphans.visible + plan.quarantine();
 
     let idle = idle(cluster, plan, ends).await?;
-    let (began, apiserver, own) = (Instant::now(), cluster.apiserver_cpu()?, running.cpu()?);
-    let gone = watch(cluster, &orphans, ends).await?;
+    let meter = Meter::start(before, cluster, &mut running)?;
+    let (first, last) = watch(cluster, &orphans, ends).await?;
     cluster.calm().await?;
-    let used = cluster.apiserver_cpu()? - apiserver;
-    let removal = Removal {
-        contender,
-        orphans: count,
-        first_after: gone.first.saturating_duration_since(ends).as_secs_f64(),
-        seconds: gone.last.saturating_duration_since(ends).as_secs_f64(),
-        cpu: running.cpu()? - own,
-        apiserver_cpu: used - idle * began.elapsed().as_secs_f64(),
-        peak_mib: running.peak_mib()?,
-        requests: requests::between(&before, &cluster.requests().await?),
-    };
+    let after = |at: Instant| at.saturating_duration_since(ends).as_secs_f64();
+    let rate = |seconds: f64| number(count) / seconds.max(0.001);
+    let sample = Sample::of(Phase::Removal, contender.name(), format!("{count} orphans"))
+        .with("quarantine over to last one gone, s", after(last))
+        .with("to first one gone, s", after(first))
+        .with(RATE, rate(after(last)))
+        .with("pods/s from first to last", rate(after(last) - after(first)));
+    let sample = meter.read(sample, idle, cluster, &mut running).await?;
+    let requests = usize::try_from(sample.requests.values().sum::<u64>())?;
     starter.stop(running).await?;
-    Ok(removal)
+    Ok(sample.with("requests per pod", number(requests) / number(count)))
 }
 
 /// What share of a core the API server uses while the quarantine lasts, once the new pods are digested. Comes
 /// back right before the quarantine ends.
-async fn idle(cluster: &mut Cluster, plan: &Plan, ends: Instant) -> Result<f64, Error> {
+async fn idle(cluster: &mut Cluster, plan: &Plan, ends: Instant) -> Result<f64> {
     let end = ends - BEFORE_THE_END;
     cluster.calm_by(end - plan.quarantine() / 4).await?;
     match end.checked_duration_since(Instant::now()) {
@@ -66,13 +63,8 @@ async fn idle(cluster: &mut Cluster, plan: &Plan, ends: Instant) -> Result<f64, 
     }
 }
 
-struct Gone {
-    first: Instant,
-    last: Instant,
-}
-
-/// Counts until none is left.
-async fn watch(cluster: &Cluster, orphans: &Orphans, ends: Instant) -> Result<Gone, Error> {
+/// Counts until none is left: when the first was gone, and when the last.
+async fn watch(cluster: &Cluster, orphans: &Orphans, ends: Instant) -> Result<(Instant, Instant)> {
     let limit = PATIENCE + Duration::from_secs_f64(number(orphans.count) / SLOWEST);
     let mut first = None;
     let mut told = Instant::now();
@@ -83,12 +75,9 @@ async fn watch(cluster: &Cluster, orphans: &Orphans, ends: Instant) -> Result<Go
             first = first.or(Some(now));
         }
         if left == 0 {
-            return Ok(Gone { first: first.unwrap_or(now), last: now });
+            return Ok((first.unwrap_or(now), now));
         }
-        if now > ends + limit {
-            let (what, seen) = (format!("{} orphans are removed", orphans.count), format!("{left} left"));
-            return Err(Error::NeverSeen { what, within: limit, seen });
-        }
+        ensure!(now <= ends + limit, "{left} of {} orphans are left after {limit:?}", orphans.count);
         if told.elapsed() > TELL_EVERY {
             told = now;
             say(&format!("{left} orphans left"));

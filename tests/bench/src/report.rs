@@ -1,287 +1,196 @@
-//! The tables, as Markdown.
+//! The tables as Markdown, what was promised, and both in the documentation between two markers.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
-use crate::contender::Contender::{self, Kcm, Ours};
-use crate::requests::Requests;
-use crate::results::{Bare, Changes, Loss, Quiet, Results, Statuses, median, number};
-use crate::targets::{self, ratio};
+use anyhow::{Context as _, Result};
+use serde::Serialize;
 
-/// All tables of one run.
-pub(crate) fn markdown(results: &Results) -> String {
-    let parts = [frame(results), promises(results), beside_kcm(results), bare(results), requests(results)];
-    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+use crate::contender::Contender::{Kcm, Ours};
+use crate::plan::Phase;
+use crate::results::{API_CPU, OF_A_CORE, P99, PEAK, RATE, RESIDENT, Results, STATUSES, SYNCED, each_once};
+
+const BEGIN: &str = "<!-- measured: written by `make bench` from here -->";
+const END: &str = "<!-- measured: to here -->";
+
+/// Phases that count for the highest memory.
+const PEAKS: [Phase; 4] = [Phase::Start, Phase::Quiet, Phase::Heartbeats, Phase::Removal];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Beside {
+    Nothing,
+    /// The same number of kube-controller-manager's.
+    Kcm,
+    /// How many times as fast as kube-controller-manager, where the number is a time.
+    TimesAsFast,
+    Bare,
 }
 
-fn frame(results: &Results) -> String {
-    let (machine, plan) = (&results.machine, &results.plan);
-    let versions = results.versions.join(", ");
-    format!(
-        "{cores} cores of {processor}, {memory} GiB, {kernel}. {versions}.\n\
-         {nodes} nodes, {pods} pods, orphans on {ghosts} missing nodes. Medians of {rounds} \
-         (quiet times and KCM's removals: one each).\n",
-        cores = machine.cores,
-        processor = machine.processor,
-        memory = machine.memory_gib,
-        kernel = machine.kernel,
-        nodes = plan.nodes,
-        pods = plan.pods,
-        ghosts = plan.ghosts,
-        rounds = plan.rounds,
-    )
+#[derive(Clone, Copy)]
+enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
 }
 
-fn promises(results: &Results) -> String {
-    let targets = targets::all(results);
-    if targets.is_empty() {
-        return String::new();
-    }
-    let mut text = String::from("| promise | wanted | measured | reached |\n|---|---:|---:|---|\n");
-    for target in targets {
-        let reached = if target.reached { "yes" } else { "**no**" };
-        let _infallible =
-            writeln!(text, "| {} | {} | {} | {reached} |", target.what, target.wanted, target.measured);
-    }
-    text
-}
+/// (phase, number, with what it is compared, the limit, its unit), for every scene of that phase.
+const PROMISES: [(Phase, &str, Beside, Limit, &str); 9] = [
+    (Phase::Quiet, RESIDENT, Beside::Kcm, Limit::AtMost(1.0 / 20.0), " × KCM's"),
+    (Phase::Start, SYNCED, Beside::Kcm, Limit::AtMost(0.5), " × KCM's"),
+    (Phase::Start, API_CPU, Beside::Kcm, Limit::AtMost(1.0), " × KCM's"),
+    (Phase::Removal, RATE, Beside::Kcm, Limit::AtLeast(15.0), " × KCM's"),
+    (Phase::Removal, RATE, Beside::Bare, Limit::AtLeast(0.8), " × the bare loop's"),
+    (Phase::Budgets, STATUSES, Beside::TimesAsFast, Limit::AtLeast(20.0), " × as fast as KCM"),
+    (Phase::Losses, P99, Beside::Nothing, Limit::AtMost(200.0), ""),
+    (Phase::Quiet, OF_A_CORE, Beside::Nothing, Limit::AtMost(1.0), ""),
+    (Phase::Heartbeats, OF_A_CORE, Beside::Nothing, Limit::AtMost(1.0), ""),
+];
 
-/// One line of the table of both contenders.
-struct Line {
+/// One promise, and whether it is kept.
+#[derive(Debug, Serialize)]
+struct Target {
     what: String,
-    ours: Option<f64>,
-    kcm: Option<f64>,
+    wanted: String,
+    measured: String,
+    reached: bool,
 }
 
-impl Line {
-    fn of(what: impl Into<String>, value: impl Fn(Contender) -> Option<f64>) -> Self {
-        Self { what: what.into(), ours: value(Ours), kcm: value(Kcm) }
-    }
-}
-
-fn beside_kcm(results: &Results) -> String {
-    let mut lines = starts(results);
-    lines.extend(quiets(results));
-    for &orphans in &results.plan.orphans {
-        lines.extend(removals(results, orphans));
-    }
-    for stage in results.stages() {
-        lines.extend(budgets(results, stage));
-        lines.extend(changes(results, stage));
-    }
-    lines.extend(nodes(results));
-    lines.retain(|line| line.ours.is_some() || line.kcm.is_some());
-    if lines.is_empty() {
-        return String::new();
-    }
-    let mut text = String::from("| | pod-safety | KCM | ratio |\n|---|---:|---:|---:|\n");
-    for Line { what, ours, kcm } in lines {
-        let ratio = ratio(ours, kcm).map_or_else(dash, |ratio| format!("{ratio:.3}"));
-        let _infallible = writeln!(text, "| {what} | {} | {} | {ratio} |", shown(ours), shown(kcm));
-    }
-    text
-}
-
-fn starts(results: &Results) -> Vec<Line> {
-    vec![
-        Line::of("start to synced caches, s", |who| results.start(who, |one| one.seconds)),
-        Line::of("… own CPU, s", |who| results.start(who, |one| one.cpu)),
-        Line::of("… API server CPU, s", |who| results.start(who, |one| one.apiserver_cpu)),
-        Line::of("… highest resident memory, MiB", |who| results.start(who, |one| one.peak_mib)),
-        Line::of("… resident memory after it, MiB", |who| results.start(who, |one| one.resident_mib)),
-    ]
-}
-
-fn quiets(results: &Results) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for heartbeats in [false, true] {
-        let of = |who| results.quiet(who, heartbeats);
-        let Some(any) = of(Ours).or(of(Kcm)) else { continue };
-        let when = if heartbeats {
-            format!("{:.0} s with {:.0} heartbeats/s", any.seconds, any.renewals)
-        } else {
-            format!("{:.0} s without changes", any.seconds)
+impl Target {
+    fn of(what: String, limit: Limit, unit: &str, measured: f64) -> Self {
+        let (sign, limit, digits, reached) = match limit {
+            Limit::AtMost(limit) => ('≤', limit, 3, measured <= limit),
+            Limit::AtLeast(limit) => ('≥', limit, 2, measured >= limit),
         };
-        lines.extend([
-            Line::of(format!("{when}: own CPU, s"), |who| Some(of(who)?.cpu)),
-            Line::of("… of a core, %", |who| Some(of(who)?.cpu_percent())),
-            Line::of("… API server CPU, s", |who| Some(of(who)?.apiserver_cpu)),
-            Line::of("… resident memory at its end, MiB", |who| Some(of(who)?.resident_mib)),
-            Line::of("… highest resident memory, MiB", |who| Some(of(who)?.peak_mib)),
-        ]);
+        let measured = format!("{measured:.digits$}{unit}");
+        Self { what, wanted: format!("{sign} {limit}{unit}"), measured, reached }
     }
-    lines
 }
 
-fn removals(results: &Results, orphans: usize) -> Vec<Line> {
-    vec![
-        Line::of(format!("{orphans} orphans: quarantine over to last one gone, s"), |who| {
-            results.removal(who, orphans, |one| one.seconds)
-        }),
-        Line::of("… to first one gone, s", |who| results.removal(who, orphans, |one| one.first_after)),
-        Line::of("… pods/s since the quarantine was over", |who| {
-            results.removal(who, orphans, |one| one.rate())
-        }),
-        Line::of("… pods/s from first to last", |who| results.removal(who, orphans, |one| one.pace())),
-        Line::of("… requests per pod", |who| results.removal(who, orphans, |one| one.requests_per_pod())),
-        Line::of("… API server CPU, s", |who| results.removal(who, orphans, |one| one.apiserver_cpu)),
-        Line::of("… own CPU, s", |who| results.removal(who, orphans, |one| one.cpu)),
-        Line::of("… highest resident memory, MiB", |who| results.removal(who, orphans, |one| one.peak_mib)),
-    ]
+/// The promises about what was measured; nothing is said about the rest.
+fn targets(results: &Results) -> Vec<Target> {
+    let peak = |who: &str| {
+        let these = results.samples.iter().filter(|one| one.who == who && PEAKS.contains(&one.phase));
+        these.filter_map(|one| one.value(PEAK)).max_by(f64::total_cmp)
+    };
+    let peak = ratio(peak(Ours.name()), peak(Kcm.name())).map(|ratio| {
+        let what = "highest resident memory in any phase".to_owned();
+        Target::of(what, Limit::AtMost(1.0 / 20.0), " × KCM's", ratio)
+    });
+    let scenes = results.scenes();
+    let all = PROMISES.iter().flat_map(|promise| scenes.iter().map(move |scene| (promise, scene)));
+    let rest = all.filter_map(|((phase, name, beside, limit, unit), (of, scene))| {
+        // Over many namespaces nothing was promised.
+        let promised = phase == of && (*beside != Beside::TimesAsFast || scene.ends_with("one namespace"));
+        let measured = promised.then(|| measured(results, *phase, scene, name, *beside))??;
+        Some(Target::of(format!("{scene}: {name}"), *limit, unit, measured))
+    });
+    peak.into_iter().chain(rest).collect()
 }
 
-fn budgets(results: &Results, stage: (usize, usize)) -> Vec<Line> {
-    let (namespaces, budgets) = stage;
-    let place = if namespaces == 1 { "one namespace".to_owned() } else { format!("{namespaces} namespaces") };
-    let of = |what: fn(&Statuses) -> f64| move |who| results.statuses(who, stage, what);
-    let mut lines = vec![
-        Line::of(
-            format!("{budgets} budgets in {place}: cold start to all statuses, s"),
-            of(|one| one.seconds),
-        ),
-        Line::of("… own CPU, s", of(|one| one.cpu)),
-        Line::of("… API server CPU, s", of(|one| one.apiserver_cpu)),
-        Line::of("… highest resident memory, MiB", of(|one| one.peak_mib)),
-        Line::of("… requests", of(|one| all(&one.requests))),
-    ];
-    if results.statuses.iter().any(|one| one.right < one.budgets) {
-        lines.push(Line::of("… statuses right when that time was over", of(|one| number(one.right))));
-    }
-    lines
-}
-
-fn changes(results: &Results, stage: (usize, usize)) -> Vec<Line> {
-    let of = |what: fn(&Changes) -> Option<f64>| move |who| what(results.changes(who, stage)?);
-    let Some(any) = results.changes(Ours, stage).or(results.changes(Kcm, stage)) else { return Vec::new() };
-    let first =
-        format!("… {} pods become unready, {:.0}/s: to the status, p50, ms", any.changes, any.per_second);
-    vec![
-        Line::of(first, of(|one| one.p50)),
-        Line::of("… p99, ms", of(|one| one.p99)),
-        Line::of("… of which no status told in a minute", of(|one| Some(number(one.untold)))),
-        Line::of("… own CPU, s", of(|one| Some(one.cpu))),
-        Line::of("… API server CPU, the changes included, s", of(|one| Some(one.apiserver_cpu))),
-        Line::of("… requests, the changes included", of(|one| Some(all(&one.requests)))),
-    ]
-}
-
-fn nodes(results: &Results) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let quiet = |who| results.node_quiets.iter().find(|quiet| quiet.contender == who);
-    if let Some(any) = quiet(Ours).or(quiet(Kcm)) {
-        let first = format!(
-            "nodes: {:.0} s with {:.0} heartbeats/s: own CPU, % of a core",
-            any.seconds, any.renewals
-        );
-        lines.extend([
-            Line::of(first, |who| quiet(who).map(Quiet::cpu_percent)),
-            Line::of("… resident memory at its end, MiB", |who| Some(quiet(who)?.resident_mib)),
-        ]);
-    }
-    let evicted = |who| results.evictions.iter().find(|one| one.contender == who);
-    if let Some(any) = evicted(Ours).or(evicted(Kcm)) {
-        let first = format!("{} nodes with {} pods get a taint: to DELETE, p50, ms", any.nodes, any.pods);
-        lines.extend([
-            Line::of(first, |who| evicted(who)?.spread.p50),
-            Line::of("… p99, ms", |who| evicted(who)?.spread.p99),
-            Line::of("… longest, ms", |who| evicted(who)?.spread.max),
-            Line::of("… not asked to end", |who| Some(number(evicted(who)?.undeleted))),
-        ]);
-    }
-    let mut seen = Vec::new();
-    for loss in &results.losses {
-        if !seen.contains(&loss.what) {
-            seen.push(loss.what);
-            lines.extend(loss_of(results, loss));
+fn measured(results: &Results, phase: Phase, scene: &str, name: &str, beside: Beside) -> Option<f64> {
+    let of = |who: &str| results.median(phase, scene, who, name);
+    let (ours, kcm) = (of(Ours.name()), of(Kcm.name()));
+    match beside {
+        // What happened too late to be seen is worse than any limit.
+        Beside::Nothing => {
+            results.of(phase, scene, Ours.name()).next().map(|_| ours.unwrap_or(f64::INFINITY))
+        }
+        Beside::Kcm => ratio(ours, kcm),
+        Beside::TimesAsFast => ratio(kcm, ours),
+        Beside::Bare => {
+            let loops = bare_loops(results).into_iter().filter(|(_, of)| *of == scene);
+            let rates = loops.filter_map(|(who, _)| results.median(Phase::Bare, scene, who, RATE));
+            ratio(ours, rates.max_by(f64::total_cmp))
         }
     }
-    lines
 }
 
-fn loss_of(results: &Results, any: &Loss) -> Vec<Line> {
-    let of = |what: fn(&Loss) -> Option<f64>| move |who| what(results.loss(who, any.what)?);
-    let mut lines = vec![
-        Line::of(
-            format!("loss of {} ({}): grace to Unknown, p50, ms", any.what, any.nodes),
-            of(|one| one.lag.p50),
-        ),
-        Line::of("… p99, ms", of(|one| one.lag.p99)),
-        Line::of("… longest, ms", of(|one| one.lag.max)),
-        Line::of("… not seen", of(|one| Some(number(one.undetected)))),
-    ];
-    if any.pods > 0 {
-        let first = format!("… then until its {} pods are marked, s", any.pods);
-        lines.extend([
-            Line::of(first, of(|one| one.marked_seconds)),
-            Line::of("… of them marked", of(|one| Some(number(one.marked)))),
-        ]);
-    }
-    lines.extend([
-        Line::of("… own CPU, s", of(|one| Some(one.cpu))),
-        Line::of("… highest resident memory, MiB", of(|one| Some(one.peak_mib))),
-        Line::of("… requests", of(|one| Some(all(&one.requests)))),
-    ]);
-    lines
+/// Who, and of what.
+fn bare_loops(results: &Results) -> Vec<(&str, &str)> {
+    let bare = results.samples.iter().filter(|one| one.phase == Phase::Bare);
+    each_once(bare.map(|one| (&*one.who, &*one.scene)))
 }
 
-fn all(requests: &Requests) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "requests of a test run are far below 2^52")]
-    let sum = requests.values().sum::<u64>() as f64;
-    sum
+/// The one as a part of the other.
+fn ratio(ours: Option<f64>, kcm: Option<f64>) -> Option<f64> {
+    Some(ours? / kcm.filter(|kcm| *kcm > 0.0)?)
 }
 
-fn bare(results: &Results) -> String {
-    if results.bares.is_empty() {
-        return String::new();
-    }
-    let mut text = String::from(
-        "| bare loop: connections | orphans | pods/s | API server CPU, s | pod-safety reaches |\n\
-         |---:|---:|---:|---:|---:|\n",
+pub(crate) fn markdown(results: &Results) -> String {
+    let (machine, plan) = (&results.machine, &results.plan);
+    let frame = format!(
+        "{} cores of {}, {} GiB, {}. {}.\n{} nodes, {} pods, orphans on {} missing nodes. Medians of {} \
+         (quiet times and KCM's removals: one each).\n",
+        machine.cores,
+        machine.processor,
+        machine.memory_gib,
+        machine.kernel,
+        results.versions.join(", "),
+        plan.nodes,
+        plan.pods,
+        plan.ghosts,
+        plan.rounds,
     );
-    for &orphans in &results.plan.orphans {
-        let ours = results.removal(Ours, orphans, |one| one.rate());
-        for &connections in &results.plan.connections {
-            let these = |one: &&Bare| one.orphans == orphans && one.connections == connections;
-            let rate = results.bare(orphans, connections);
-            let cpu = median(results.bares.iter().filter(these).map(|one| one.apiserver_cpu));
-            let reach = ratio(ours, rate).map_or_else(dash, |ratio| format!("{:.0} %", 100.0 * ratio));
-            let (rate, cpu) = (shown(rate), shown(cpu));
-            let _infallible = writeln!(text, "| {connections} | {orphans} | {rate} | {cpu} | {reach} |");
+    let targets = targets(results).into_iter().map(|Target { what, wanted, measured, reached }| {
+        let reached = if reached { "yes" } else { "**no**" };
+        [what, wanted, measured, reached.to_owned()]
+    });
+    let promises = table(["promise", "wanted", "measured", "reached"], targets);
+    let beside = table(["", "pod-safety", "KCM", "ratio"], beside_kcm(results).into_iter());
+    let bare = table(["", "pods/s", "API server CPU, s", "pod-safety reaches"], bare(results));
+    let requests = table(["requests", "of", ""], requests(results));
+    [frame, promises, beside, bare, requests]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Without rows there is no table.
+fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut text = String::new();
+    for row in rows {
+        if text.is_empty() {
+            text = format!("| {} |\n|---{}|\n", head.join(" | "), "|---:".repeat(N - 1));
         }
+        let _infallible = writeln!(text, "| {} |", row.join(" | "));
     }
     text
 }
 
-/// Which requests each took.
-fn requests(results: &Results) -> String {
-    let mut text = String::from("| requests | of | |\n|---|---:|---|\n");
-    let before = text.len();
-    for &orphans in &results.plan.orphans {
-        for who in [Ours, Kcm] {
-            let mut these = results.removals.iter();
-            let Some(one) = these.find(|one| one.contender == who && one.orphans == orphans) else {
-                continue;
-            };
-            row(&mut text, who, &format!("{orphans} orphans"), &one.requests);
+fn beside_kcm(results: &Results) -> Vec<[String; 4]> {
+    let mut rows = Vec::new();
+    for (phase, scene) in results.scenes().into_iter().filter(|(phase, _)| *phase != Phase::Bare) {
+        let these = results.samples.iter().filter(|one| one.phase == phase && one.scene == scene);
+        let names = each_once(these.flat_map(|one| one.values.iter().map(|(name, _)| *name)));
+        for (index, name) in names.into_iter().enumerate() {
+            let of = |who: &str| results.median(phase, scene, who, name);
+            let (ours, kcm) = (of(Ours.name()), of(Kcm.name()));
+            let ratio = ratio(ours, kcm).map_or_else(dash, |ratio| format!("{ratio:.3}"));
+            let what = if index == 0 { format!("{scene}: {name}") } else { format!("… {name}") };
+            rows.push([what, shown(ours), shown(kcm), ratio]);
         }
     }
-    for stage in results.stages() {
-        for who in [Ours, Kcm] {
-            let of =
-                |one: &&Statuses| (one.contender, one.namespaces, one.budgets) == (who, stage.0, stage.1);
-            if let Some(one) = results.statuses.iter().find(of) {
-                row(&mut text, who, &format!("{} budgets, {} namespaces", stage.1, stage.0), &one.requests);
-            }
-            if let Some(one) = results.changes(who, stage) {
-                row(&mut text, who, &format!("… {} changes", one.changes), &one.requests);
-            }
-        }
-    }
-    if text.len() == before { String::new() } else { text }
+    rows
 }
 
-fn row(text: &mut String, who: Contender, of: &str, requests: &Requests) {
-    let parts: Vec<_> = requests.iter().map(|(name, count)| format!("{count} {name}")).collect();
-    let _infallible = writeln!(text, "| {} | {of} | {} |", who.name(), parts.join(", "));
+fn bare(results: &Results) -> impl Iterator<Item = [String; 4]> {
+    bare_loops(results).into_iter().map(move |(who, scene)| {
+        let of = |name| results.median(Phase::Bare, scene, who, name);
+        let ours = results.median(Phase::Removal, scene, Ours.name(), RATE);
+        let reach = ratio(ours, of(RATE)).map_or_else(dash, |ratio| format!("{:.0} %", 100.0 * ratio));
+        [format!("{who}: {scene}"), shown(of(RATE)), shown(of(API_CPU)), reach]
+    })
+}
+
+/// Which requests each took, the first time.
+fn requests(results: &Results) -> impl Iterator<Item = [String; 3]> {
+    results.scenes().into_iter().flat_map(move |(phase, scene)| {
+        [Ours, Kcm].into_iter().filter_map(move |who| {
+            let one = results.of(phase, scene, who.name()).next().filter(|one| !one.requests.is_empty())?;
+            let parts: Vec<_> = one.requests.iter().map(|(name, count)| format!("{count} {name}")).collect();
+            Some([who.name().to_owned(), scene.to_owned(), parts.join(", ")])
+        })
+    })
 }
 
 /// Three digits that matter.
@@ -296,4 +205,50 @@ fn shown(value: Option<f64>) -> String {
 
 fn dash() -> String {
     "–".to_owned()
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    targets: Vec<Target>,
+    #[serde(flatten)]
+    results: &'a Results,
+}
+
+/// Writes a run into the documentation: numbers as JSON, tables into the page.
+pub(crate) fn write(folder: &Path, results: &Results) -> Result<()> {
+    let (page, numbers) = (folder.join("benchmarks.md"), folder.join("benchmarks.json"));
+    let text = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
+    let text = filled(&text, &markdown(results))
+        .map_err(|marker| anyhow::anyhow!("{} lacks the line {marker:?}", page.display()))?;
+    let json = serde_json::to_string_pretty(&Document { targets: targets(results), results })?;
+    for (path, text) in [(numbers, json + "\n"), (page, text)] {
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// `page` with `tables` between the markers; `Err` names the marker that it lacks.
+fn filled(page: &str, tables: &str) -> Result<String, &'static str> {
+    let (before, rest) = page.split_once(BEGIN).ok_or(BEGIN)?;
+    let (_, after) = rest.split_once(END).ok_or(END)?;
+    Ok(format!("{before}{BEGIN}\n\n{tables}\n{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_between_the_markers_changes() {
+        let page = format!("# Title\n\n{BEGIN}\nold\n{END}\n\nend\n");
+        let once = filled(&page, "| new |\n").unwrap();
+        assert_eq!(once, format!("# Title\n\n{BEGIN}\n\n| new |\n\n{END}\n\nend\n"));
+        assert_eq!(filled(&once, "| new |\n").unwrap(), once);
+    }
+
+    #[test]
+    fn a_page_without_a_place_for_them_is_left_alone() {
+        assert_eq!(filled("# Title", ""), Err(BEGIN));
+        assert_eq!(filled(BEGIN, ""), Err(END));
+    }
 }

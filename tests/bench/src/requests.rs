@@ -28,7 +28,6 @@ pub(crate) fn read(metrics: &str) -> Requests {
     requests
 }
 
-/// What was added between two readings.
 pub(crate) fn between(before: &Requests, after: &Requests) -> Requests {
     let added = after.iter().map(|(name, count)| {
         (name.clone(), count.saturating_sub(before.get(name).copied().unwrap_or_default()))

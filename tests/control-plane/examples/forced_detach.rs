@@ -18,14 +18,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use pod_safety_control_plane::{
-    AuditLog, Component, ControlPlane, Options, PodSafety, eventually, observe, seen,
+    AuditLog, Component, ControlPlane, Options, PodSafety, eventually, observe, seen, until,
 };
 use tokio::task::JoinSet;
 
 use hosts::Host;
 use objects::NAMESPACE;
 
-const SOON: Duration = Duration::from_secs(60);
 /// kube-controller-manager's six minutes, and some.
 const FORCED: Duration = Duration::from_secs(390);
 /// What must not happen is waited for so long.
@@ -70,9 +69,9 @@ type Rows = Vec<(&'static str, String)>;
 async fn without() -> Result<Rows> {
     let cluster = Cluster::start(false).await?;
     let begun = cluster.lose().await?;
-    cluster.until_detached(FORCED).await?;
+    cluster.until_detached().await?;
     let detached = begun.elapsed();
-    cluster.until_runs("w2", SOON).await?;
+    cluster.until_runs("w2").await?;
     Ok(rows([seconds(detached), cluster.asked()?, seconds(begun.elapsed()), "–".to_owned()]))
 }
 
@@ -88,7 +87,7 @@ async fn with() -> Result<Rows> {
     let (kubeconfig, said) = (cluster.plane.admin_kubeconfig(), Instant::now());
     let word = ["confirm-down", "w1", "--reason=its plug is out", "--confirm=w1 is off", "--listen=3s"];
     cluster.plane.pod_safety_once(&kubeconfig, &word).await?.text()?;
-    cluster.until_runs("w2", SOON).await?;
+    cluster.until_runs("w2").await?;
     let held = format!("not in {} s", HELD.as_secs());
     Ok(rows([held.clone(), asked, held, seconds(said.elapsed())]))
 }
@@ -138,14 +137,14 @@ impl Cluster {
         objects::volume(&plane, "data").await;
         objects::apply(&plane, &objects::database(1)).await;
         let cluster = Self { plane, audit, hosts, ours, _theirs: theirs, _running: running };
-        cluster.until_runs("w1", SOON).await?;
+        cluster.until_runs("w1").await?;
         Ok(cluster)
     }
 
     /// Cuts the node off, and deletes the pod by force once it is asked to end. Since then.
     async fn lose(&self) -> Result<Instant> {
         self.hosts.first().context("no host")?.cut_off().await;
-        eventually("the pod is asked to end", SOON, async || {
+        until("the pod is asked to end", async || {
             let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, "db-0")
                 .await
                 .map_err(|error| error.to_string())?;
@@ -156,16 +155,16 @@ impl Cluster {
         Ok(Instant::now())
     }
 
-    async fn until_detached(&self, within: Duration) -> Result<()> {
-        Ok(eventually("it is detached from w1", within, async || {
+    async fn until_detached(&self) -> Result<()> {
+        Ok(eventually("it is detached from w1", FORCED, async || {
             let at = objects::attachments(&self.plane).await;
             seen(!at.iter().any(|(node, _)| node == "w1"), format!("{at:?}"))
         })
         .await?)
     }
 
-    async fn until_runs(&self, node: &str, within: Duration) -> Result<()> {
-        Ok(eventually(&format!("the database runs on {node}"), within, async || {
+    async fn until_runs(&self, node: &str) -> Result<()> {
+        Ok(until(&format!("the database runs on {node}"), async || {
             let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, "db-0")
                 .await
                 .map_err(|error| error.to_string())?;

@@ -13,7 +13,7 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams};
 use pod_safety_control_plane::objects::{NodeExt, PodExt, create_node, create_pod, node, pod, renew_lease};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, binary, eventually, seen, tool};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, binary, seen, tool, until};
 use serde_json::Value;
 
 const NAMESPACE: &str = "shop";
@@ -42,7 +42,7 @@ async fn main() -> Result<()> {
     }
     watch(&plane).await?;
     report(&plane, &pod_safety).await?;
-    let status = pod_safety.terminate(Duration::from_secs(20)).await?;
+    let status = pod_safety.terminate().await?;
     say(&format!("\npod-safety stopped ({status}), gave its lease back, and the control plane goes with it."))
 }
 
@@ -98,7 +98,7 @@ async fn start(plane: &ControlPlane) -> Result<PodSafety> {
 async fn watch(plane: &ControlPlane) -> Result<()> {
     let client = plane.admin();
     let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
-    eventually("the pods of worker-b are gone", Duration::from_secs(40), async || {
+    until("the pods of worker-b are gone", async || {
         for name in ["worker-a", "worker-c"] {
             renew_lease(&client, name).await.map_err(|error| error.to_string())?;
         }

@@ -1,7 +1,6 @@
 //! Starts kube-apiserver and waits until it serves everything that tests rely on.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
@@ -10,9 +9,6 @@ use crate::folder::Folder;
 use crate::pki::Pki;
 use crate::port::Port;
 use crate::{Error, Options, Program, access, tool};
-
-/// A cold start takes 3 s; a machine that also compiles takes its time.
-const READY: Duration = Duration::from_secs(90);
 
 /// The API server makes these by itself, but after it calls itself ready.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -92,9 +88,9 @@ fn arguments(port: &Port, etcd: &Port, pki: &Pki) -> Vec<String> {
 
 /// Waits for /readyz, which includes the built-in roles, and for the built-in namespaces.
 async fn ready(program: &mut Program, client: &Client) -> Result<(), Error> {
-    program.until("become ready", READY, async || healthy(client, "/readyz").await).await?;
+    program.patiently("become ready", async || healthy(client, "/readyz").await).await?;
     program
-        .until("make its namespaces", READY, async || {
+        .patiently("make its namespaces", async || {
             let namespaces = Api::<Namespace>::all(client.clone());
             for name in NAMESPACES {
                 namespaces.get(name).await.map_err(|error| error.to_string())?;

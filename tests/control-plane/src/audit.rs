@@ -7,6 +7,9 @@ use tempfile::TempDir;
 
 use crate::Error;
 
+/// As many renewals of a lease as there are in the five seconds of design §8.
+const AFTER_PROOF: usize = 10;
+
 /// An audit log of one user's requests. Make it before the control plane and keep it as long.
 pub struct AuditLog {
     folder: TempDir,
@@ -25,6 +28,13 @@ pub struct AuditEntry {
     pub name: String,
     /// The HTTP code of the answer.
     pub code: u64,
+}
+
+impl AuditEntry {
+    /// Whether it asked this of this object.
+    pub fn is(&self, verb: &str, resource: &str, name: &str) -> bool {
+        self.verb == verb && self.resource == resource && self.name == name
+    }
 }
 
 impl AuditLog {
@@ -58,7 +68,55 @@ impl AuditLog {
         ]
     }
 
-    /// What was asked so far. A watch counts once it has begun, and again when it ends.
+    /// How often it asked this of this object so far.
+    pub fn count(&self, verb: &str, resource: &str, name: &str) -> Result<usize, Error> {
+        Ok(self.entries()?.iter().filter(|entry| entry.is(verb, resource, name)).count())
+    }
+
+    /// How often ours renewed its lease between two requests of its own, the first of each kind; `None` if one of them was
+    /// never made. That is a clock which a busy machine slows down with all else: half a second or more from one renewal to
+    /// the next.
+    pub fn renewals(
+        &self,
+        from: impl Fn(&AuditEntry) -> bool,
+        to: impl Fn(&AuditEntry) -> bool,
+    ) -> Result<Option<usize>, Error> {
+        let entries = self.entries()?;
+        let Some((_, after)) = entries.iter().position(from).map(|at| entries.split_at(at)) else {
+            return Ok(None);
+        };
+        let Some((between, _)) = after.iter().position(to).map(|at| after.split_at(at)) else {
+            return Ok(None);
+        };
+        let renewal = |entry: &&AuditEntry| {
+            entry.namespace == "kube-system" && entry.is("patch", "leases", "pod-safety")
+        };
+        Ok(Some(between.iter().filter(renewal).count()))
+    }
+
+    /// Asserts what design §8 has of the time after the proof that a node is off, by what the proof itself took: `done` came
+    /// no later after the evidence than the evidence after the incident, and five seconds.
+    pub fn was_soon_after_the_proof(
+        &self,
+        node: &str,
+        done: impl Fn(&AuditEntry) -> bool,
+    ) -> Result<(), String> {
+        let made = |resource: &'static str| {
+            let begins = format!("{node}-");
+            move |entry: &AuditEntry| {
+                entry.verb == "create" && entry.resource == resource && entry.name.starts_with(&begins)
+            }
+        };
+        let said = |error| format!("{error:?}");
+        let proof = self.renewals(made("nodefences"), made("fenceevidences")).map_err(said)?;
+        let rest = self.renewals(made("fenceevidences"), done).map_err(said)?;
+        match (proof, rest) {
+            (Some(proof), Some(rest)) if rest <= proof + AFTER_PROOF => Ok(()),
+            other => Err(format!("{node}: renewals until the proof, and after it: {other:?}")),
+        }
+    }
+
+    /// What was asked so far, in the order of the answers. A watch counts once it has begun, and again when it ends.
     pub fn entries(&self) -> Result<Vec<AuditEntry>, Error> {
         let path = self.log();
         let text = match std::fs::read_to_string(&path) {

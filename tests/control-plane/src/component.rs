@@ -4,14 +4,11 @@
 use std::ffi::OsStr;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use kube::Client;
 
 use crate::port::Port;
 use crate::{ControlPlane, Error, Output, Program, access, apiserver, command, tool};
-
-const READY: Duration = Duration::from_secs(60);
 
 /// A running component of Kubernetes; all that a [`Program`] can, and its metrics.
 pub struct Component {
@@ -89,9 +86,7 @@ impl ControlPlane {
         all.extend(args);
         let mut program = Program::start(name, &tool(name).await?, all, [], self.folder.clone())?;
         let client = self.component_client(&port).await?;
-        program
-            .until("become healthy", READY, async || apiserver::healthy(&client, "/healthz").await)
-            .await?;
+        program.patiently("become healthy", async || apiserver::healthy(&client, "/healthz").await).await?;
         Ok(Component { program, client, port })
     }
 

@@ -100,6 +100,14 @@ pub enum Error {
         /// The last observation.
         seen: String,
     },
+    /// What was looked at once is not what is now.
+    #[error("{}: {why}", .path.display())]
+    Golden {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// A call of the API server that the harness itself makes.
     #[error("cannot {act}")]
     Api {

@@ -2,15 +2,12 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::TcpStream;
 
 use crate::folder::Folder;
 use crate::port::Port;
 use crate::{Error, Program, tool};
-
-const READY: Duration = Duration::from_secs(30);
 
 /// Room for some hundred thousand pods; etcd's own default stops writes at 2 GiB.
 const QUOTA_BYTES: u64 = 8 << 30;
@@ -75,7 +72,7 @@ pub(crate) async fn start(members: &mut [Member], folder: &Arc<Folder>) -> Resul
         if let Some(program) = &mut member.program {
             let listens =
                 async || TcpStream::connect(address).await.map(drop).map_err(|error| error.to_string());
-            program.until("listen", READY, listens).await?;
+            program.patiently("listen", listens).await?;
         }
     }
     Ok(())

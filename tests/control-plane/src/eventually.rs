@@ -8,6 +8,10 @@ use crate::Error;
 /// Short against anything a control plane does, long enough not to disturb it.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
+/// Ends what hangs. No promise is kept by it: a machine that does other things, too, may take minutes for what takes
+/// a second alone. Whatever a test waits for has this limit, and what is promised is told by causes and their order.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
 /// A point in time up to which something is tried.
 pub(crate) struct Deadline(Instant);
 
@@ -22,6 +26,11 @@ impl Deadline {
         let left = self.0.checked_duration_since(Instant::now())?;
         tokio::time::timeout(left, probe).await.ok()
     }
+}
+
+/// Calls `probe` until it gives a value; see [`eventually`].
+pub async fn until<T, E: Display>(what: &str, probe: impl AsyncFnMut() -> Result<T, E>) -> Result<T, Error> {
+    eventually(what, PATIENCE, probe).await
 }
 
 /// Calls `probe` until it gives a value, at most for `within`. An `Err` is an observation, not a failure: the

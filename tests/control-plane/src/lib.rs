@@ -17,13 +17,14 @@
 //! - [`Relay`]: a road to the API server that a test can block; [`AuditLog`]: what somebody asked of it
 //! - [`scenarios!`]: several scenarios on one control plane at the same time
 //! - [`Output`]: what a command such as kubectl answered
-//! - [`eventually`]: polls until something is so, and tells what it saw last when it never is
+//! - [`until`]: polls until something is so, and tells what it saw last when it never is; [`PATIENCE`] ends what hangs
 //! - [`objects`]: nodes, pods and leases, and how to create them with their status
 //! - [`workloads`]: what stands behind pods, also of custom kinds; [`budgets`]: disruption budgets, and evictions
 //! - [`SoleController`]: one controller alone, kube-controller-manager's or ours in its place
 //! - [`rigs`]: real fence agents, and management controllers for them to switch
 //! - [`helm()`]: renders the chart that is shipped; `ControlPlane::helm` installs it
 //! - [`Prometheus`]: it scrapes, with the chart's alerts in a hurry
+//! - [`looked_at`]: compares with what was looked at once
 //! - [`observe`]: whether a pod is there still, and what was said about it
 //!
 //! What holds for all of it: nothing listens outside loopback, no child outlives the test process (also when
@@ -46,6 +47,7 @@ mod error;
 mod etcd;
 mod eventually;
 mod folder;
+mod golden;
 mod helm;
 pub mod objects;
 pub mod observe;
@@ -71,12 +73,14 @@ pub use command::Output;
 pub use component::Component;
 pub use control_plane::{ControlPlane, Options};
 pub use error::Error;
-pub use eventually::{eventually, seen};
+pub use eventually::{PATIENCE, eventually, seen, until};
+pub use golden::looked_at;
 pub use helm::{chart, helm};
-pub use pod_safety::{Page, PodSafety, QUICK, binary, manifests};
+pub use pod_safety::{MISSED_SOON, Page, PodSafety, QUICK, binary, manifests};
+pub use port::Port;
 pub use program::Program;
 pub use prometheus::{Prometheus, rules};
 pub use relay::Relay;
 pub use scenarios::{Scenario, run_scenarios};
 pub use sole_controller::{SoleController, Who};
-pub use tools::tool;
+pub use tools::{kubernetes_version, tool};

@@ -1,12 +1,15 @@
 //! What tests look at again and again: whether a pod is there still, and what was said about it.
 
-use std::time::Duration;
+use std::fmt::Debug;
+use std::pin::pin;
 
+use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::api::{DeleteParams, ListParams, PropagationPolicy};
-use kube::{Api, Client};
+use k8s_openapi::serde::de::DeserializeOwned;
+use kube::api::{DeleteParams, ListParams, PropagationPolicy, WatchEvent, WatchParams};
+use kube::{Api, Client, Resource, ResourceExt as _};
 
-use crate::{Error, eventually};
+use crate::{Error, until};
 
 /// The pod, if it is there.
 pub async fn find_pod(client: &Client, namespace: &str, name: &str) -> Result<Option<Pod>, Error> {
@@ -22,13 +25,8 @@ pub async fn pod_names(client: &Client, namespace: &str) -> Result<Vec<String>, 
 }
 
 /// Waits until no pod of the namespace is there but these, in order.
-pub async fn only_left(
-    client: &Client,
-    namespace: &str,
-    names: &[&str],
-    within: Duration,
-) -> Result<(), Error> {
-    eventually(&format!("only {names:?} are left in {namespace}"), within, async || {
+pub async fn only_left(client: &Client, namespace: &str, names: &[&str]) -> Result<(), Error> {
+    until(&format!("only {names:?} are left in {namespace}"), async || {
         let left = pod_names(client, namespace).await.map_err(|error| format!("{error:?}"))?;
         crate::seen(left == names, format!("{left:?}"))
     })
@@ -45,7 +43,7 @@ pub async fn events(client: &Client, namespace: &str, pod: &str, reason: &str) -
 
 /// Waits for an Event on a pod; gives back its message.
 pub async fn event(client: &Client, namespace: &str, pod: &str, reason: &str) -> Result<String, Error> {
-    eventually(&format!("an Event {reason} on {namespace}/{pod}"), Duration::from_secs(10), async || {
+    until(&format!("an Event {reason} on {namespace}/{pod}"), async || {
         let events = events(client, namespace, pod, reason).await.map_err(|error| format!("{error:?}"))?;
         let message = events.into_iter().next().and_then(|event| event.message);
         message.ok_or_else(|| "none".to_owned())
@@ -69,4 +67,27 @@ pub async fn delete_pod(client: &Client, namespace: &str, name: &str, at_once: b
     };
     let deleted = Api::<Pod>::namespaced(client.clone(), namespace).delete(name, &params).await;
     deleted.map(drop).map_err(Error::api(format!("delete pod {namespace}/{name}")))
+}
+
+/// Hears of every version of every object after `from`, for ever and in the order in which they were written; `true` where
+/// it is the last one, of an object that is gone.
+pub async fn every_version<K>(api: Api<K>, mut from: String, mut hear: impl FnMut(&K, bool))
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    loop {
+        // A server that is away, or ends the watch, is asked again; what was missed comes then.
+        tokio::time::sleep(crate::eventually::PAUSE).await;
+        let Ok(stream) = api.watch(&WatchParams::default(), &from).await else { continue };
+        let mut stream = pin!(stream);
+        while let Ok(Some(event)) = stream.try_next().await {
+            let (object, gone) = match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+                WatchEvent::Deleted(object) => (object, true),
+                WatchEvent::Bookmark(_) | WatchEvent::Error(_) => continue,
+            };
+            from = object.resource_version().unwrap_or_default();
+            hear(&object, gone);
+        }
+    }
 }

@@ -2,10 +2,13 @@
 //!
 //! A port found by binding port 0 lies where the system takes the near ends of outgoing connections from:
 //! while the API server is down, any client may be given it, and the restart fails. So ports are taken from
-//! below that range, and a lock on a file keeps test processes off each other's.
+//! below that range. Tests run in many processes at once; a socket with the port in its name keeps them off each
+//! other's. Such names are the machine's network's, as ports are: they do not depend on who runs tests, or in which
+//! folder, and the system takes them back when we are killed.
 
-use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::Error;
@@ -17,37 +20,53 @@ const COUNT: u32 = 12_000;
 const ATTEMPTS: u32 = 200;
 
 /// A port and the claim to it.
-pub(crate) struct Port {
+pub struct Port {
     number: u16,
-    /// The system gives the lock back when the file closes, also when we are killed.
-    _claim: File,
+    _claim: UnixListener,
 }
 
 impl Port {
-    pub(crate) fn reserve() -> Result<Self, Error> {
+    /// One that nobody has.
+    pub fn reserve() -> Result<Self, Error> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let folder =
-            std::env::temp_dir().join(format!("pod-safety-ports-{}", rustix::process::getuid().as_raw()));
-        std::fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
         // Processes begin at different places, so that they rarely meet.
         let start = std::process::id().wrapping_mul(97);
         for _ in 0..ATTEMPTS {
             let step = NEXT.fetch_add(1, Ordering::Relaxed);
             let Ok(number) = u16::try_from(FIRST + start.wrapping_add(step) % COUNT) else { continue };
-            let path = folder.join(number.to_string());
-            let claim = File::create(&path).map_err(Error::file("create", &path))?;
-            if claim.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
+            let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok();
+            if let Some(claim) = claim(number).filter(|_| free()) {
                 return Ok(Self { number, _claim: claim });
             }
         }
         Err(Error::Ports(ATTEMPTS))
     }
 
-    pub(crate) fn number(&self) -> u16 {
+    /// Its number.
+    pub fn number(&self) -> u16 {
         self.number
     }
 
     pub(crate) fn url(&self, scheme: &str) -> String {
         format!("{scheme}://{}:{}", Ipv4Addr::LOCALHOST, self.number)
+    }
+}
+
+fn claim(number: u16) -> Option<UnixListener> {
+    let name = SocketAddr::from_abstract_name(format!("pod-safety-port-{number}")).ok()?;
+    UnixListener::bind_addr(&name).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_had_by_one_until_it_is_let_go() {
+        let port = Port::reserve().unwrap();
+        assert!(claim(port.number()).is_none(), "somebody else would get it, too");
+        let number = port.number();
+        drop(port);
+        assert!(claim(number).is_some());
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use crate::eventually::{Deadline, PAUSE};
+use crate::eventually::{Deadline, PATIENCE, PAUSE};
 use crate::folder::Folder;
 use crate::{Error, spawner, usage};
 
@@ -77,17 +77,26 @@ impl Program {
     }
 
     /// Waits until it ends by itself.
-    pub async fn wait_exit(&mut self, within: Duration) -> Result<ExitStatus, Error> {
-        let deadline = Deadline::after(within);
+    pub async fn wait_exit(&mut self) -> Result<ExitStatus, Error> {
+        let deadline = Deadline::after(PATIENCE);
         while deadline.look(tokio::time::sleep(PAUSE)).await.is_some() {
             if let Some(status) = self.exited()? {
                 return Ok(status);
             }
         }
-        Err(self.too_slow("end", within, "it still runs"))
+        Err(self.too_slow("end", PATIENCE, "it still runs"))
     }
 
     /// Waits until `probe` succeeds, and fails at once if the program ends first.
+    pub async fn patiently(
+        &mut self,
+        awaited: &'static str,
+        probe: impl AsyncFnMut() -> Result<(), String>,
+    ) -> Result<(), Error> {
+        self.until(awaited, PATIENCE, probe).await
+    }
+
+    /// The same, with a limit of its own.
     pub async fn until(
         &mut self,
         awaited: &'static str,
@@ -123,15 +132,15 @@ impl Program {
     }
 
     /// Asks it to end (SIGTERM) and waits until it has.
-    pub async fn terminate(&mut self, within: Duration) -> Result<ExitStatus, Error> {
+    pub async fn terminate(&mut self) -> Result<ExitStatus, Error> {
         self.signal(Signal::TERM, "end")?;
-        self.wait_exit(within).await
+        self.wait_exit().await
     }
 
     /// Asks it to end as Ctrl-C does (SIGINT) and waits until it has.
-    pub async fn interrupt(&mut self, within: Duration) -> Result<ExitStatus, Error> {
+    pub async fn interrupt(&mut self) -> Result<ExitStatus, Error> {
         self.signal(Signal::INT, "interrupt")?;
-        self.wait_exit(within).await
+        self.wait_exit().await
     }
 
     /// Stops it where it is (SIGSTOP): its connections stay open and nobody answers. Comes back when all of its

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use crate::port::Port;
 use crate::{ControlPlane, Error, Program, chart};
 
+/// A scrape may take no longer than the time to the next one. Several must fit into the ranges of [`hasty`].
+const SCRAPE: &str = "2s";
+
 /// A running Prometheus. Dropping it kills it and removes its files.
 pub struct Prometheus {
     client: Client,
@@ -54,7 +57,7 @@ impl Prometheus {
         crate::pki::write(&folder.path().join("rules.yaml"), &hurried)?;
         let targets = json!({ "files": ["targets.json"], "refresh_interval": "1s" });
         let config = json!({
-            "global": { "scrape_interval": "1s", "evaluation_interval": "1s" },
+            "global": { "scrape_interval": SCRAPE, "evaluation_interval": "1s" },
             "rule_files": ["rules.yaml"],
             "scrape_configs": [{ "job_name": "pod-safety", "file_sd_configs": [targets] }],
         });

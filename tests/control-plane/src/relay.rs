@@ -6,7 +6,6 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -15,8 +14,6 @@ use tokio::task::JoinHandle;
 
 use crate::port::Port;
 use crate::{ControlPlane, Error, Program, access, tool};
-
-const READY: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, Default)]
 struct Rules {
@@ -32,12 +29,18 @@ impl Rules {
     }
 }
 
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    now: usize,
+    ever: usize,
+}
+
 /// The road of one client. Dropping it closes all its connections; what waited is lost.
 pub struct Relay {
     kubeconfig: PathBuf,
     rules: Arc<watch::Sender<Rules>>,
-    /// How many requests wait.
-    waiting: Arc<watch::Sender<usize>>,
+    /// How many requests wait, and how many ever did.
+    waiting: Arc<watch::Sender<Held>>,
     accepting: JoinHandle<()>,
     _proxy: Program,
 }
@@ -56,7 +59,7 @@ impl ControlPlane {
         let mut proxy = self.program(name, &kubectl, args, &[])?;
         let number = port.number();
         proxy
-            .until("listen", READY, async || {
+            .patiently("listen", async || {
                 let connect = TcpStream::connect((Ipv4Addr::LOCALHOST, number)).await;
                 connect.map(drop).map_err(|error| error.to_string())
             })
@@ -85,7 +88,12 @@ impl Relay {
 
     /// How many requests wait now.
     pub fn waiting(&self) -> usize {
-        *self.waiting.borrow()
+        self.waiting.borrow().now
+    }
+
+    /// How many requests ever had to wait.
+    pub fn held(&self) -> usize {
+        self.waiting.borrow().ever
     }
 
     /// From now on nothing arrives, in either direction.
@@ -109,7 +117,7 @@ async fn accept(
     listener: TcpListener,
     upstream: Port,
     rules: Arc<watch::Sender<Rules>>,
-    waiting: Arc<watch::Sender<usize>>,
+    waiting: Arc<watch::Sender<Held>>,
 ) {
     // Ended with this task.
     let mut connections = tokio::task::JoinSet::new();
@@ -136,7 +144,7 @@ async fn carry(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut rules: watch::Receiver<Rules>,
-    waiting: Option<Arc<watch::Sender<usize>>>,
+    waiting: Option<Arc<watch::Sender<Held>>>,
 ) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
@@ -144,10 +152,12 @@ async fn carry(
         // An answer is held by a cut only.
         let pass = |rules: &Rules| if waiting.is_some() { rules.let_pass(chunk) } else { !rules.cut };
         if !pass(&rules.borrow()) {
-            let count = waiting.as_ref().inspect(|count| count.send_modify(|count| *count += 1));
+            let count = waiting.as_ref().inspect(|count| {
+                count.send_modify(|held| *held = Held { now: held.now + 1, ever: held.ever + 1 });
+            });
             let open = rules.wait_for(pass).await.is_ok();
             if let Some(count) = count {
-                count.send_modify(|count| *count -= 1);
+                count.send_modify(|held| held.now -= 1);
             }
             if !open {
                 return;

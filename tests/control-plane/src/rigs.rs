@@ -15,7 +15,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::folder::Folder;
 use crate::pki::{self, Pki};
@@ -30,8 +29,6 @@ pub const PASSWORD: &str = "s3cr'et$w";
 
 /// bcrypt of [`PASSWORD`], at its lowest cost.
 const PASSWORD_HASH: &str = "$2a$04$YIIDAQQP1JQ2P40JHn/njOPl0JU2nnVyfbdnGkRcbL1HUTRGCPELG";
-
-const STARTS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Fence agents, and a folder in which their controllers run.
 pub struct Rigs {
@@ -102,7 +99,7 @@ impl Rigs {
         let name = format!("redfish-{}", port.number());
         let path = self.tools.join("bin/sushy-emulator");
         let mut program = Program::start(&name, &path, args, [], self.folder.clone())?;
-        program.until("listen", STARTS_WITHIN, async || listens(port.number()).await).await?;
+        program.patiently("listen", async || listens(port.number()).await).await?;
         Ok(Redfish { _program: program, port })
     }
 
@@ -134,7 +131,7 @@ impl Rigs {
         let path = self.tools.join("bin/ipmi_sim");
         let mut program = Program::start(&name, &path, args, [], self.folder.clone())?;
         let ready = async || self.ipmi_answers(port.number()).await;
-        program.until("answer", STARTS_WITHIN, ready).await?;
+        program.patiently("answer", ready).await?;
         Ok(Controller { _program: program, port })
     }
 

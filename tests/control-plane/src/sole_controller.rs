@@ -1,11 +1,6 @@
 //! One controller alone: kube-controller-manager's or ours in its place.
 
-use std::time::Duration;
-
 use crate::{Component, ControlPlane, Error, PodSafety, Program};
-
-/// A rollout gives it that long to go, and more.
-const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Whose controller is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +85,6 @@ impl SoleController {
 
     /// Ends it as a rollout would.
     pub async fn end(mut self) -> Result<(), Error> {
-        self.program().terminate(ENDS_WITHIN).await.map(drop)
+        self.program().terminate().await.map(drop)
     }
 }

@@ -16,6 +16,14 @@ pub async fn tool(name: &str) -> Result<PathBuf, Error> {
     Ok(folder.join(name))
 }
 
+/// The version of Kubernetes that the programs are built from, as `v1.36.3`.
+pub fn kubernetes_version() -> Result<String, Error> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/kubernetes/go.mod");
+    let text = std::fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+    let version = text.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "));
+    version.map(str::to_owned).ok_or(Error::Incomplete("go.mod's version of Kubernetes"))
+}
+
 fn folder() -> Result<PathBuf, Error> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     FOLDER.get_or_init(build).clone().map_err(Error::Tools)

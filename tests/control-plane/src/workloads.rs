@@ -3,16 +3,11 @@
 //! No controller of Kubernetes runs beside them unless a test starts it, so nothing happens to them, or to the
 //! pods that name them, but what the test does.
 
-use std::time::Duration;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::{Error, eventually, raw};
-
-/// A definition is served within a second.
-const SERVED: Duration = Duration::from_secs(30);
+use crate::{Error, raw, until};
 
 /// A kind of workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +84,7 @@ pub async fn define(client: &Client, kind: Kind, scope: &str, subresources: &Val
     });
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
     raw::apply(client, &path, &definition).await?;
-    eventually(&format!("{name} is served"), SERVED, async || {
+    until(&format!("{name} is served"), async || {
         let found = client.list_api_group_resources(kind.api_version).await;
         let found = found.map_err(|error| error.to_string())?;
         crate::seen(

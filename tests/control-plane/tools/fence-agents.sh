@@ -5,14 +5,17 @@
 #   bin/            ipmitool; ipmi_sim, a management controller that speaks IPMI; sushy-emulator, one that speaks Redfish
 #
 # Nothing is installed on the machine: the packages would bring clouds' libraries and start services. Only paths
-# are changed in the agents. The folder is named by the content of this file, as that of build.sh beside it is.
+# are changed in the agents. The folder is named by the content of this file and of the packages' names, as that of build.sh
+# beside it is by what decides what is built.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=$here/../../../.cache
 mkdir -p "$cache"
 cache=$(cd "$cache" && pwd -P)
-finished=$cache/fence-agents-$(sha256sum <"${BASH_SOURCE[0]}" | cut -c1-16)
+source "$here/../../packages.sh"
+mapfile -t debian < <(packages_of fence-agents)
+finished=$cache/fence-agents-$({ cat "$here/fence-agents.sh"; printf '%s\n' "${debian[@]}"; } | sha256sum | cut -c1-16)
 
 done_already() {
     [ -d "$finished" ] || return 1
@@ -23,33 +26,26 @@ done_already && exit
 
 # Agents of this version are what docs/fence-devices.md speaks of.
 version=4.12.1
-debian=(fence-agents ipmitool openipmi libopenipmi0 libfreeipmi17 libsnmp40 libpopt0 libncurses6 libreadline8)
 python=(sushy-tools==2.2.0 pexpect==4.9.0 pycurl==7.49.0 requests==2.34.2)
 
 say() { printf '%s\n' "$*" >&2; }
-as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 exec 9>"$cache/fence-agents.lock"
 flock 9
 done_already && exit
 building=$finished.building
 rm -rf "$building"
-mkdir -p "$building"/{packages,agents,bin}
+mkdir -p "$building"/{agents,bin}
 trap 'rm -rf "$building"' EXIT
 
 say "fetching Debian's fence-agents and ipmi_sim"
-as_root apt-get update -qq >&2
-(cd "$building/packages" && apt-get download -qq -o APT::Sandbox::User=root "${debian[@]}" >&2)
-for package in "$building"/packages/*.deb; do
-    dpkg -x "$package" "$building/root"
-done
-rm -r "$building/packages"
+unpack_packages "$building/root" "${debian[@]}"
 grep -qF "RELEASE_VERSION = \"$version\"" "$building/root/usr/share/fence/fencing.py" ||
     say "these are not fence-agents $version; tests may differ from what they were written for"
 
 say "fetching their Python packages and sushy-emulator"
 if ! python3 -m pip --version >/dev/null 2>&1; then
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends python3-pip >&2
+    install_packages python3-pip
 fi
 python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target "$building/python" "${python[@]}" >&2
 

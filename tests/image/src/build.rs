@@ -10,21 +10,15 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{Instruction, Stage, dockerfile, repository};
 
-/// What was built, in `target/image`.
+/// What was built, in `target/image`: its root folder, the user that it runs as (`UID:GID`), and its program as JSON.
 #[derive(Debug)]
 pub struct Image {
-    /// The folder that is its root.
     pub root: PathBuf,
-    /// Who it runs as: `UID:GID`.
     pub user: String,
-    /// The program and its arguments, as JSON.
     pub entrypoint: String,
 }
 
 /// Builds it; what has not changed since the last time is not built again.
-///
-/// # Errors
-/// If the Dockerfile cannot be followed, or one of its commands fails.
 pub fn build() -> Result<Image> {
     let file = dockerfile()?;
     let [build, last] = file.stages.as_slice() else { bail!("not two stages") };
@@ -41,38 +35,19 @@ pub fn build() -> Result<Image> {
 /// `COPY . .`: what .dockerignore lets through. The folder and the files' times are kept between runs, so
 /// that cargo sees what it has built already; what has vanished from the tree vanishes here too.
 fn send_context(context: &Path) -> Result<()> {
-    fs::create_dir_all(context)?;
     let rules = fs::read_to_string(repository().join(".dockerignore"))?;
     let let_in: Vec<&str> = rules.lines().filter_map(|rule| rule.strip_prefix('!')).collect();
-    for name in let_in.iter().copied().chain(["image"]) {
-        let old = context.join(name);
-        if old.is_dir() {
-            fs::remove_dir_all(old)?;
-        } else if old.exists() {
-            fs::remove_file(old)?;
-        }
-    }
-    for name in let_in {
-        copy(&repository().join(name), &context.join(name))?;
-    }
-    Ok(())
+    let script = "mkdir -p \"$0\"; (cd \"$0\" && rm -rf -- image \"$@\"); \
+        tar -cf - --exclude=target --exclude=.git --exclude=.cache -- \"$@\" | tar -xf - -C \"$0\"";
+    let mut shell = Command::new("bash");
+    shell.args(["-euo", "pipefail", "-c", script]).arg(context).args(let_in);
+    succeed(shell.current_dir(repository()))
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let left_out = ["target", ".git", ".cache"];
-    if !from.exists() || from.file_name().is_some_and(|name| left_out.iter().any(|out| name == *out)) {
-        return Ok(());
-    }
-    if from.is_dir() {
-        fs::create_dir_all(to)?;
-        for entry in fs::read_dir(from)? {
-            let entry = entry?;
-            copy(&entry.path(), &to.join(entry.file_name()))?;
-        }
-        return Ok(());
-    }
-    fs::copy(from, to)?;
-    fs::File::options().write(true).open(to)?.set_modified(fs::metadata(from)?.modified()?)?;
+/// Runs a command, and fails as it fails.
+fn succeed(command: &mut Command) -> Result<()> {
+    let output = command.output()?;
+    ensure!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 
@@ -101,8 +76,7 @@ fn run_build_stage(build: &Stage, workdir: &Path, cache: &Path) -> Result<()> {
                 shell.env_remove(&name);
             }
         }
-        let output = shell.envs(defaults.iter().cloned()).envs(environment.iter().cloned()).output()?;
-        ensure!(output.status.success(), "{}\n{}", run.rest, String::from_utf8_lossy(&output.stderr));
+        succeed(shell.envs(defaults.iter().cloned()).envs(environment.iter().cloned()))?;
     }
     Ok(())
 }

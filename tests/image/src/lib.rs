@@ -1,5 +1,6 @@
 //! Reads the Dockerfile, as far as ours goes: anything it does not know is an error rather than a guess.
 //! (The parsers on crates.io keep one `--mount` of a RUN line and lose whether a form was exec or shell.)
+#![expect(missing_docs, reason = "it serves the tests beside it")]
 
 mod build;
 
@@ -9,61 +10,37 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub use build::{Image, build};
 
-/// One line of a Dockerfile, continuations joined.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One line of a Dockerfile, continuations joined: its keyword, its options without the dashes, the rest of it.
+#[derive(Debug)]
 pub struct Instruction {
-    /// `FROM`, `RUN`, …
-    pub keyword: String,
-    /// `--mount=…`, `--from=…`, in order and without the dashes.
-    pub options: Vec<(String, String)>,
-    /// The rest of the line.
+    keyword: String,
+    options: Vec<String>,
     pub rest: String,
 }
 
-/// All from one `FROM` to the next.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// All from one `FROM` to the next; arguments of its base are filled in.
+#[derive(Debug)]
 pub struct Stage {
-    /// What it starts from, arguments filled in.
     pub base: String,
-    /// `AS name`.
     pub name: Option<String>,
-    /// All after the `FROM`.
-    pub instructions: Vec<Instruction>,
+    instructions: Vec<Instruction>,
 }
 
-/// A whole Dockerfile.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A whole Dockerfile; its arguments are the `ARG`s before the first `FROM`.
+#[derive(Debug, Default)]
 pub struct Dockerfile {
-    /// The `ARG`s before the first `FROM`.
     pub arguments: Vec<(String, String)>,
-    /// From the first to the one that becomes the image.
     pub stages: Vec<Stage>,
 }
 
-const KEYWORDS: [&str; 12] = [
-    "FROM",
-    "ARG",
-    "ENV",
-    "WORKDIR",
-    "COPY",
-    "RUN",
-    "LABEL",
-    "USER",
-    "EXPOSE",
-    "ENTRYPOINT",
-    "CMD",
-    "STOPSIGNAL",
-];
+const KEYWORDS: &str = " FROM ARG ENV WORKDIR COPY RUN LABEL USER EXPOSE ENTRYPOINT CMD STOPSIGNAL ";
 
 impl Dockerfile {
-    /// Reads the text of a Dockerfile.
-    ///
-    /// # Errors
-    /// For every construct that our own file does not use.
+    /// Reads the text of a Dockerfile. Every construct that our own file does not use is an error.
     pub fn parse(text: &str) -> Result<Self> {
-        let mut file = Self { arguments: Vec::new(), stages: Vec::new() };
+        let mut file = Self::default();
         for line in joined_lines(text)? {
-            let instruction = instruction(&line)?;
+            let instruction = Instruction::parse(&line)?;
             match (instruction.keyword.as_str(), file.stages.last_mut()) {
                 ("FROM", _) => {
                     let stage = file.stage(&instruction)?;
@@ -77,42 +54,31 @@ impl Dockerfile {
         Ok(file)
     }
 
-    /// The stage that becomes the image.
-    ///
-    /// # Errors
-    /// If there is none.
     pub fn last(&self) -> Result<&Stage> {
         self.stages.last().context("no stage")
     }
 
     fn stage(&self, from: &Instruction) -> Result<Stage> {
         ensure!(from.options.is_empty(), "FROM with options: {:?}", from.options);
-        let mut base = from.rest.clone();
-        for (name, value) in &self.arguments {
-            base = base.replace(&format!("${{{name}}}"), value);
-        }
-        let words: Vec<&str> = base.split_whitespace().collect();
-        match words.as_slice() {
-            [base] => Ok(Stage { base: (*base).into(), name: None, instructions: Vec::new() }),
-            [base, "AS", name] => {
-                Ok(Stage { base: (*base).into(), name: Some((*name).into()), instructions: Vec::new() })
-            }
+        let filled =
+            |base: String, (name, value): &(String, String)| base.replace(&format!("${{{name}}}"), value);
+        let base = self.arguments.iter().fold(from.rest.clone(), filled);
+        let (base, name) = match *base.split_whitespace().collect::<Vec<_>>() {
+            [base] => (base.to_owned(), None),
+            [base, "AS", name] => (base.to_owned(), Some(name.to_owned())),
             _ => bail!("not understood: FROM {base}"),
-        }
+        };
+        Ok(Stage { base, name, instructions: Vec::new() })
     }
 }
 
 impl Stage {
-    /// All instructions with this keyword.
-    pub fn all<'a>(&'a self, keyword: &'a str) -> impl Iterator<Item = &'a Instruction> {
+    pub fn all(&self, keyword: &str) -> impl Iterator<Item = &Instruction> {
         self.instructions.iter().filter(move |instruction| instruction.keyword == keyword)
     }
 
     /// The instruction with this keyword, of which there must be exactly one.
-    ///
-    /// # Errors
-    /// If there are none, or two.
-    pub fn only<'a>(&'a self, keyword: &'a str) -> Result<&'a Instruction> {
+    pub fn only(&self, keyword: &str) -> Result<&Instruction> {
         let all: Vec<_> = self.all(keyword).collect();
         ensure!(all.len() == 1, "{} times {keyword} from {}", all.len(), self.base);
         Ok(all[0])
@@ -120,15 +86,26 @@ impl Stage {
 }
 
 impl Instruction {
-    /// The values of `--name=value`, in order.
-    pub fn option<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.options.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    fn parse(line: &str) -> Result<Self> {
+        let (keyword, mut rest) = line.split_once(' ').with_context(|| format!("no argument: {line}"))?;
+        ensure!(KEYWORDS.contains(&format!(" {keyword} ")), "not used here, so not understood: {line}");
+        let mut options = Vec::new();
+        rest = rest.trim_start();
+        while let Some(option) = rest.strip_prefix("--") {
+            let (option, after) = option.split_once(' ').with_context(|| format!("only options: {line}"))?;
+            ensure!(option.contains('='), "an option without a value: {line}");
+            options.push(option.to_owned());
+            rest = after.trim_start();
+        }
+        Ok(Self { keyword: keyword.into(), options, rest: rest.into() })
     }
 
-    /// Every `key=value` of an ENV or LABEL line.
-    ///
-    /// # Errors
-    /// If a value is neither bare nor in double quotes.
+    /// The values of `--name=value`, in order.
+    pub fn option(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.options.iter().filter_map(move |option| option.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// Every `key=value` of an ENV or LABEL line; a value is bare or in double quotes.
     pub fn pairs(&self) -> Result<Vec<(String, String)>> {
         let mut pairs = Vec::new();
         let mut rest = self.rest.trim_start();
@@ -145,15 +122,10 @@ impl Instruction {
     }
 }
 
-/// The root of the repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The repository's own Dockerfile.
-///
-/// # Errors
-/// If it cannot be read or understood.
 pub fn dockerfile() -> Result<Dockerfile> {
     Dockerfile::parse(&std::fs::read_to_string(repository().join("Dockerfile"))?)
 }
@@ -170,19 +142,6 @@ fn joined_lines(text: &str) -> Result<Vec<String>> {
     }
     ensure!(open.is_empty(), "the last line is continued: {open}");
     Ok(lines)
-}
-
-fn instruction(line: &str) -> Result<Instruction> {
-    let (keyword, mut rest) = line.split_once(' ').with_context(|| format!("no argument: {line}"))?;
-    ensure!(KEYWORDS.contains(&keyword), "not used here, so not understood: {line}");
-    let mut options = Vec::new();
-    rest = rest.trim_start();
-    while let Some(option) = rest.strip_prefix("--") {
-        let (option, after) = option.split_once(' ').with_context(|| format!("only options: {line}"))?;
-        options.push(pair(option)?);
-        rest = after.trim_start();
-    }
-    Ok(Instruction { keyword: keyword.into(), options, rest: rest.into() })
 }
 
 fn pair(text: &str) -> Result<(String, String)> {

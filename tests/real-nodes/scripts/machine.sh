@@ -8,6 +8,7 @@
 #   machine.sh network NUMBER IPTABLES-ARGUMENTS…     in the machine's own network
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/state.sh"
+source "$here/cgroups.sh"
 
 command=$1 number=$2
 name=n$number
@@ -31,20 +32,14 @@ alone() {
 on() {
     ! first >/dev/null || return 0
     rm -f "$folder/pid" "$folder/cable"
-    local hierarchy what
-    for hierarchy in $hierarchies; do mkdir -p "/sys/fs/cgroup/$hierarchy/$group"; done
-    for what in cpus mems; do
-        cat "/sys/fs/cgroup/cpuset/$REAL_NODES_CGROUP/cpuset.$what" >"/sys/fs/cgroup/cpuset/$group/cpuset.$what"
-    done
-    # What follows is in the machine's cgroups, so that it is frozen as a whole.
-    setsid bash -c 'for hierarchy in $0; do echo $$ >"/sys/fs/cgroup/$hierarchy/$1/cgroup.procs"; done
+    make_machine "$group"
+    # What follows is in the machine's cgroup, so that it is frozen as a whole.
+    setsid bash -euc 'source "$0"; become_machine "$1"
         exec unshare --mount --net --uts --ipc --cgroup --pid --fork --kill-child=KILL --propagation private "$2" boot "$3"' \
-        "$hierarchies" "$group" "$here/machine.sh" "$number" >>"$folder/boot.log" 2>&1 </dev/null 8>&- &
-    local tries pid
-    for tries in {1..3000}; do
-        pid=$(pgrep -P $!) && [ -n "$pid" ] && break
-        sleep 0.02
-    done
+        "$here/cgroups.sh" "$group" "$here/machine.sh" "$number" >>"$folder/boot.log" 2>&1 </dev/null 8>&- &
+    local pid
+    until_so "$name boots; see $folder/boot.log" first_of $!
+    settle_machine "$group"
     # The cable, from the switch into the machine.
     ip link delete "to-$name" 2>/dev/null || true
     ip link add "to-$name" type veth peer name eth0 netns "$pid"
@@ -53,46 +48,33 @@ on() {
     : >"$folder/cable"
 }
 
-# The kernel kills all processes of the machine when its first one dies, at once and without a word to anybody.
+# The one child of unshare. What is not unshare yet may have others.
+first_of() { # process
+    [ "$(cat "/proc/$1/comm" 2>/dev/null)" = unshare ] && pid=$(pgrep -P "$1") && [ -n "$pid" ]
+}
+
 off() {
-    local pid tries hierarchy
+    local pid
     if pid=$(first); then
-        kill -KILL "$pid"
-        echo THAWED >"/sys/fs/cgroup/freezer/$group/freezer.state"
-        for tries in {1..500}; do
-            [ -d "/proc/$pid" ] || break
-            sleep 0.02
-        done
-        [ ! -d "/proc/$pid" ] || die "$name does not go off"
+        kill_machine "$group" "$pid"
+        until_so "$name is off" gone "$pid"
     fi
     ip link delete "to-$name" 2>/dev/null || true
-    for hierarchy in $hierarchies; do
-        find "/sys/fs/cgroup/$hierarchy/$group" -mindepth 1 -depth -type d -exec rmdir {} + 2>/dev/null || true
-    done
+    remove_cgroup "$group"
     rm -f "$folder/pid"
 }
+gone() { [ ! -d "/proc/$1" ]; }
 
 # Inside: the first process of the machine.
 boot() {
     hostname "$name"
     mount -t proc proc /proc
     mount -t sysfs sysfs /sys
-    mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup
-    local hierarchy
-    for hierarchy in $hierarchies; do
-        mkdir "/sys/fs/cgroup/$hierarchy"
-        local kind=$hierarchy
-        [ "$hierarchy" != systemd ] || kind=none,name=systemd
-        mount -t cgroup -o "$kind" cgroup "/sys/fs/cgroup/$hierarchy"
-    done
+    mount_cgroups
     mkdir -p "$folder/run" "$folder/own" "$folder/log"
     mount -t tmpfs -o mode=755 tmpfs "$folder/run"
     identity
-    local tries
-    for tries in {1..3000}; do
-        [ ! -e "$folder/cable" ] || break
-        sleep 0.02
-    done
+    until_so "$name has a cable" test -e "$folder/cable"
     ip link set lo up
     ip address add "$network.1$number/24" dev eth0
     ip link set eth0 up
@@ -190,26 +172,32 @@ service() { # kubelet or containerd, in the machine
     printf '%s' $! >"$folder/run/$1.pid"
 }
 
-# A process that is put into a machine belongs to its cgroups too, or a freeze would leave it out.
+# A process that is put into a machine belongs to its cgroup too, or a freeze would leave it out.
 within() {
-    local hierarchy pid
+    local pid
     pid=$(first) || die "$name is off"
-    for hierarchy in $hierarchies; do echo $$ >"/sys/fs/cgroup/$hierarchy/$group/cgroup.procs"; done
+    join_machine "$group"
     exec nsenter --target "$pid" --mount --pid --net --uts --ipc --cgroup "$here/machine.sh" "$@"
+}
+
+# A fault of a machine goes when its power does, and a switch may cut that at any moment.
+unless_off() {
+    local before
+    before=$(first) || return 0
+    (within "$@") || [ "$(first)" != "$before" ]
 }
 
 case $command in
     on | off) alone "$command" ;;
     boot) boot ;;
     status) first >/dev/null && echo on || echo off ;;
-    freeze) echo FROZEN >"/sys/fs/cgroup/freezer/$group/freezer.state" ;;
-    thaw) echo THAWED >"/sys/fs/cgroup/freezer/$group/freezer.state" ;;
+    freeze) freeze_machine "$group" ;;
+    thaw) thaw_machine "$group" ;;
     start) within service "$number" "$3" ;;
     kill) within signal "$number" "$3" KILL ;;
     stop) within signal "$number" "$3" STOP ;;
-    # A fault of a machine goes when its power does.
-    continue) ! first >/dev/null || within signal "$number" "$3" CONT ;;
-    repair) within mend "$number" "$3" ;;
+    continue) unless_off signal "$number" "$3" CONT ;;
+    repair) unless_off mend "$number" "$3" ;;
     import) within receive "$number" "$3" ;;
     receive) ctr -a "$folder/run/containerd.sock" -n k8s.io images import --digests "$3" ;;
     mend) "$0" signal "$number" "$3" CONT 2>/dev/null || service "$3" ;;

@@ -4,34 +4,16 @@
 # control plane, files. Only cgroups would stay, so somebody waits for that end outside, and removes them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/state.sh"
+source "$here/cgroups.sh"
 
 cgroup=pod-safety-nodes-$$
 export REAL_NODES_CGROUP=$cgroup REAL_NODES_TOOLS=$1
 shift
 
-sweep() {
-    local folder tries
-    for tries in {1..100}; do
-        for folder in /sys/fs/cgroup/*/"$cgroup"; do
-            [ ! -d "$folder" ] || find "$folder" -depth -type d -exec rmdir {} + 2>/dev/null || true
-        done
-        ! compgen -G "/sys/fs/cgroup/*/$cgroup" >/dev/null || { sleep 0.1; continue; }
-        return
-    done
-    say "real nodes: these cgroups could not be removed: $(echo /sys/fs/cgroup/*/"$cgroup")"
-}
-export -f sweep say
-export cgroup
+# This process alone holds the other end of this pipe. However it ends, the world ends with it.
+exec 7> >(trap '' INT TERM HUP; exec setsid bash -c 'cat >/dev/null; source "$0"; end_world "$1"' "$here/cgroups.sh" "$cgroup" 1>&2)
 
-# Every process of the world holds the other end of this pipe; it ends when none is left.
-exec {world}> >(trap '' INT TERM HUP; exec setsid bash -c 'cat >/dev/null; sweep' 1>&2)
-
-for hierarchy in $hierarchies; do
-    mkdir -p "/sys/fs/cgroup/$hierarchy/$cgroup"
-done
-for what in cpus mems; do
-    cat "/sys/fs/cgroup/cpuset/cpuset.$what" >"/sys/fs/cgroup/cpuset/$cgroup/cpuset.$what"
-done
+make_world "$cgroup"
 
 prepare='
 mount -t tmpfs -o size=4g,mode=755 tmpfs /run
@@ -46,7 +28,7 @@ ip link set switch up
 exec "$@"'
 # unshare does not mind being asked to end. Whoever asks us, asks for the end of all; and if we are killed, it is too.
 setpriv --pdeathsig KILL -- unshare --net --mount --pid --fork --kill-child=KILL --mount-proc --propagation private \
-    env TMPDIR=/run/scratch "$REAL_NODES_TOOLS/root/usr/bin/tini-static" -g -- bash -euc "$prepare" bash "$@" <&0 &
+    env TMPDIR=/run/scratch "$REAL_NODES_TOOLS/root/usr/bin/tini-static" -g -- bash -euc "$prepare" bash "$@" <&0 7>&- &
 first=$!
 trap 'kill -KILL "$first" 2>/dev/null; wait "$first"; exit 130' TERM INT HUP
 wait "$first"

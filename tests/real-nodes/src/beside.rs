@@ -4,13 +4,14 @@
 //! the 128 instances of inotify that Linux gives out.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Way;
+use crate::needs::Cgroups;
 use crate::report::Report;
 
 /// What one world found.
@@ -28,17 +29,26 @@ impl Part {
     }
 }
 
-/// A world in which nothing outlives its first process, and that does not outlive us.
-pub(crate) fn world(tools: &Path) -> Result<Command> {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(crate::machine::scripts().join("world.sh"));
-    command.arg(tools).arg(std::env::current_exe()?).args(std::env::args_os().skip(1));
-    Ok(command)
+/// What a world is made of.
+pub(crate) struct World {
+    pub(crate) tools: PathBuf,
+    pub(crate) cgroups: Cgroups,
+}
+
+impl World {
+    /// Runs us again in a world in which nothing outlives its first process, and that does not outlive us.
+    pub(crate) fn command(&self) -> Result<Command> {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(crate::machine::scripts().join("world.sh"));
+        command.arg(&self.tools).arg(std::env::current_exe()?).args(std::env::args_os().skip(1));
+        command.env("REAL_NODES_CGROUPS", self.cgroups.name());
+        Ok(command)
+    }
 }
 
 /// Plays all ways. A world that ended before its time is part of what went wrong.
-pub(crate) fn play(ways: &[Way], tools: &Path) -> Result<Part> {
-    let worlds = ways.iter().map(|way| Ok((*way, begin(*way, tools)?))).collect::<Result<Vec<_>>>()?;
+pub(crate) fn play(ways: &[Way], world: &World) -> Result<Part> {
+    let worlds = ways.iter().map(|way| Ok((*way, begin(*way, world)?))).collect::<Result<Vec<_>>>()?;
     let mut all = Part::default();
     for (way, child) in worlds {
         match end(child) {
@@ -52,8 +62,8 @@ pub(crate) fn play(ways: &[Way], tools: &Path) -> Result<Part> {
     Ok(all)
 }
 
-fn begin(way: Way, tools: &Path) -> Result<Child> {
-    let mut command = world(tools)?;
+fn begin(way: Way, world: &World) -> Result<Child> {
+    let mut command = world.command()?;
     command.args(["--world", way.name()]).stdin(Stdio::null()).stdout(Stdio::piped());
     command.spawn().context("entering the world")
 }

@@ -20,7 +20,8 @@ use crate::plane;
 use crate::slow::Slow;
 use crate::watch::{self, Watch};
 
-const SOON: Duration = Duration::from_secs(90);
+/// Seconds on an idle machine. Only failures wait so long.
+const SOON: Duration = Duration::from_secs(300);
 /// Where the power switches listen: pods reach it too.
 const SWITCHES: &str = "10.88.0.1:8443";
 /// Who writes ten times a second wrote within this.

@@ -11,7 +11,7 @@
 //! - `fault`: what goes wrong, and its repair; `scenario`: the table; `storm`: rounds by chance; `play`: one incident
 //! - `installed`: the user's whole path, from the image by Helm to the alert
 //! - `hollow`: the simulator's kubelet beside a real one
-//! - `watch`: process tables and logs; `oracle`: who ran when nobody should have; `planted`: whether they see it;
+//! - `watch`: process tables and logs; `oracle`: who ran when nobody should have; `planted`: whether they see it; `killed`: what is left;
 //!   `report`: the table that comes of it
 //!
 //! `docs/real-nodes.md` says what the table means.
@@ -22,6 +22,7 @@ mod cluster;
 mod fault;
 mod hollow;
 mod installed;
+mod killed;
 mod machine;
 mod needs;
 mod objects;
@@ -45,11 +46,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 
-use beside::{Part, say};
+use beside::{Part, World, say};
 use cluster::{Cluster, Way};
-use fault::Fault;
+use needs::Verdict;
 use objects::IDENTITIES;
-use play::Finding;
+use play::{Finding, Incident};
 use scenario::{Outcome, Scenario};
 use storm::Chance;
 
@@ -86,6 +87,9 @@ struct Args {
     /// No cluster: two copies on one volume, which must be found
     #[arg(long)]
     planted: bool,
+    /// No cluster: a world that is killed while a machine is frozen, of which nothing may be left
+    #[arg(long)]
+    killed: bool,
     /// As a user has it: its image in the machines, installed with Helm, read by Prometheus
     #[arg(long)]
     helm: bool,
@@ -106,15 +110,20 @@ fn main() -> Result<ExitCode> {
     if std::env::var_os(INSIDE).is_some() {
         return runtime.block_on(inside(&args));
     }
-    let missing = needs::missing();
+    let verdict = needs::verdict()?;
     if args.needs {
-        write!(std::io::stdout(), "{}", missing.unwrap_or_default())?;
+        if let Verdict::Lacks(lacks) = verdict {
+            lacks.iter().try_for_each(|lack| writeln!(std::io::stdout(), "{lack}"))?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(missing) = missing {
-        say(&format!("NOT RUN: needs {missing}"));
-        return Ok(ExitCode::FAILURE);
-    }
+    let cgroups = match verdict {
+        Verdict::CanRun(cgroups) => cgroups,
+        Verdict::Lacks(lacks) => {
+            lacks.iter().for_each(|lack| say(&format!("this machine cannot run them: it needs {lack}")));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
     // What has to be built or fetched needs the network, which the world has not.
     runtime.block_on(async {
         pod_safety_control_plane::tool("etcd").await?;
@@ -126,13 +135,17 @@ fn main() -> Result<ExitCode> {
     }
     let tools = Command::new(machine::scripts().join("tools.sh")).stderr(Stdio::inherit()).output()?;
     ensure!(tools.status.success(), "tools.sh failed ({})", tools.status);
-    let tools = PathBuf::from(String::from_utf8(tools.stdout)?.trim());
+    let world = World { tools: PathBuf::from(String::from_utf8(tools.stdout)?.trim()), cgroups };
+    if args.killed {
+        runtime.block_on(killed::check(&world))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.planted || args.shell || args.helm || args.hollow {
-        return Err(beside::world(&tools)?.exec()).context("entering the world");
+        return Err(world.command()?.exec()).context("entering the world");
     }
     let start = Instant::now();
     let ways: Vec<_> = Way::ALL.into_iter().filter(|way| args.plays(*way)).collect();
-    let Part { report, wrong } = beside::play(&ways, &tools)?;
+    let Part { report, wrong } = beside::play(&ways, &world)?;
     std::io::stdout().write_all(report.markdown().as_bytes())?;
     if let Some(path) = &args.table {
         std::fs::write(path, report.page()).with_context(|| format!("writing {}", path.display()))?;
@@ -240,8 +253,10 @@ impl Args {
 async fn one(cluster: &mut Cluster, scenario: &'static Scenario, part: &mut Part) -> Result<()> {
     let way = cluster.way;
     let name = format!("{}: {}", way.name(), scenario.name);
-    let Some(finding) = played(cluster, &name, scenario.identity, scenario.faults, scenario.lasts()).await?
-    else {
+    let promised = scenario.outcomes[way as usize];
+    let Scenario { identity, faults, .. } = *scenario;
+    let incident = Incident { identity, faults, lasts: scenario.lasts(), promised };
+    let Some(finding) = played(cluster, &name, incident).await? else {
         part.wrong.push(format!("{name}: it could not be played to its end"));
         return Ok(());
     };
@@ -252,7 +267,6 @@ async fn one(cluster: &mut Cluster, scenario: &'static Scenario, part: &mut Part
     for word in &finding.said {
         say(&format!("    {word}"));
     }
-    let promised = scenario.outcomes[way as usize];
     if !promised.contains(&finding.outcome) {
         let words = promised.iter().map(|one| one.word()).collect::<Vec<_>>().join(" or ");
         part.wrong.push(format!("{name}: {}, not {words}", finding.outcome.word()));
@@ -262,14 +276,8 @@ async fn one(cluster: &mut Cluster, scenario: &'static Scenario, part: &mut Part
 }
 
 /// `None`: it could not be played to its end, which is said; the next one finds a cluster that began anew.
-async fn played(
-    cluster: &mut Cluster,
-    name: &str,
-    identity: &str,
-    faults: &[(u64, Fault)],
-    lasts: Duration,
-) -> Result<Option<Finding>> {
-    match play::play(cluster, identity, faults, lasts).await {
+async fn played(cluster: &mut Cluster, name: &str, incident: Incident<'_>) -> Result<Option<Finding>> {
+    match play::play(cluster, incident).await {
         Ok(finding) => Ok(Some(finding)),
         Err(error) => {
             say(&format!("{name}: {error:#}"));
@@ -290,7 +298,8 @@ async fn storm(cluster: &mut Cluster, seed: u64, rounds: usize, part: &mut Part)
         let faults = storm::draw(&mut chance);
         let name = format!("seed {seed}, round {round}: {identity}: {faults:?}");
         let lasts = Duration::from_secs(storm::LASTS);
-        let Some(finding) = played(cluster, &name, identity, &faults, lasts).await? else {
+        let incident = Incident { identity, faults: &faults, lasts, promised: &Outcome::ALL };
+        let Some(finding) = played(cluster, &name, incident).await? else {
             wrong.push(format!("{name}: it could not be played to its end"));
             continue;
         };

@@ -1,60 +1,393 @@
-//! What this machine must allow. Where something of this list is missing, nothing is run, and one line says so: `real nodes:
-//! NOT RUN: needs …`. That is a failure but for `make test`, which goes on and repeats the line at its end.
+//! What this machine must allow, what of it is missing, and how to get that.
+//!
+//! `look` finds, `judge` decides and is pure. Something that is missing is a sentence; something that fails in another way than
+//! by being missing or refused is an error: a broken setup must not look like a machine without rights.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The first thing that is missing.
-pub(crate) fn missing() -> Option<String> {
-    if !is_root() {
-        return Some("root".to_owned());
-    }
-    for hierarchy in ["cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd"]
-    {
-        let folder = Path::new("/sys/fs/cgroup").join(hierarchy);
-        if !folder.join("cgroup.procs").exists() {
-            return Some(format!("cgroup v1 with the hierarchy {hierarchy} at {}", folder.display()));
+use anyhow::{Context as _, Result, bail};
+
+const TOP: &str = "/sys/fs/cgroup";
+/// Of v1, the hierarchies that containers use; as in scripts/cgroups.sh.
+const HIERARCHIES: [&str; 9] =
+    ["cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd"];
+/// Of v2, the controllers that a kubelet uses; as in scripts/cgroups.sh.
+const CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
+/// Each with the package of Debian and Ubuntu that has it.
+const PROGRAMS: [(&str, &str); 14] = [
+    ("ip", "iproute2"),
+    ("ss", "iproute2"),
+    ("pgrep", "procps"),
+    ("mount", "mount"),
+    ("hostname", "hostname"),
+    ("nsenter", "util-linux"),
+    ("unshare", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("flock", "util-linux"),
+    ("tar", "tar"),
+    ("python3", "python3"),
+    ("apt-get", "apt"),
+    ("dpkg", "dpkg"),
+    ("go", "golang-go"),
+];
+
+/// The version of cgroups that machines are made with. Its name is what scripts/cgroups.sh is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cgroups {
+    V1,
+    V2,
+}
+
+impl Cgroups {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V2 => "v2",
         }
-        let probe = folder.join(format!("pod-safety-nodes-probe-{}", std::process::id()));
-        if std::fs::create_dir(&probe).and_then(|()| std::fs::remove_dir(&probe)).is_err() {
-            return Some(format!("the right to make cgroups in {}", folder.display()));
+    }
+}
+
+/// What is at `/sys/fs/cgroup`.
+#[derive(Clone, Debug, PartialEq)]
+enum Mounted {
+    V2 { controllers: Vec<String> },
+    V1 { missing: Vec<&'static str> },
+    Nothing,
+}
+
+/// What came of trying something that only root may, on machines that have it.
+#[derive(Clone, Debug, PartialEq)]
+enum Tried {
+    /// Who is not root need not try.
+    Not,
+    Works,
+    /// This machine has it not, or does not let us.
+    Refused,
+    /// Neither.
+    Broken(String),
+}
+
+/// All that was looked at.
+#[derive(Clone, Debug)]
+struct Found {
+    root: bool,
+    processor: &'static str,
+    mounted: Mounted,
+    programs_missing: Vec<(&'static str, &'static str)>,
+    machine_id: bool,
+    tap: bool,
+    cgroup: Tried,
+    namespaces: Tried,
+    devices: Tried,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Verdict {
+    CanRun(Cgroups),
+    /// Each with how to get it.
+    Lacks(Vec<String>),
+}
+
+/// Whether real nodes can run here.
+pub(crate) fn verdict() -> Result<Verdict> {
+    judge(&look())
+}
+
+fn judge(found: &Found) -> Result<Verdict> {
+    let mut lacks = Vec::new();
+    if !found.root {
+        lacks.push("root: run it with sudo".to_owned());
+    }
+    if !["x86_64", "aarch64"].contains(&found.processor) {
+        lacks.push(format!("a processor of x86_64 or aarch64; this is {}", found.processor));
+    }
+    for (program, package) in &found.programs_missing {
+        lacks.push(format!("the program {program}: apt-get install {package}"));
+    }
+    let cgroups = which(&found.mounted, &mut lacks);
+    if !found.machine_id {
+        lacks.push("the file /etc/machine-id: touch /etc/machine-id".to_owned());
+    }
+    if !found.tap {
+        lacks.push("TAP devices at /dev/net/tun: modprobe tun (package kmod), or start the container with --device /dev/net/tun".to_owned());
+    }
+    refusals(found, &mut lacks)?;
+    Ok(if lacks.is_empty() { Verdict::CanRun(cgroups) } else { Verdict::Lacks(lacks) })
+}
+
+/// The version that there is, or that there should be.
+fn which(mounted: &Mounted, lacks: &mut Vec<String>) -> Cgroups {
+    match mounted {
+        Mounted::V2 { controllers } => {
+            let missing = CONTROLLERS.into_iter().filter(|one| !controllers.iter().any(|has| has == one));
+            let missing: Vec<_> = missing.collect();
+            if !missing.is_empty() {
+                lacks.push(format!(
+                    "the controllers {} of cgroup v2, in {TOP}/cgroup.controllers: the kernel, or the runtime of this container, keeps them back",
+                    missing.join(", ")
+                ));
+            }
+            Cgroups::V2
+        }
+        Mounted::V1 { missing } => {
+            if !missing.is_empty() {
+                lacks.push(format!(
+                    "the hierarchies {} of cgroup v1: mount them below {TOP}, or start the machine with cgroup v2",
+                    missing.join(", ")
+                ));
+            }
+            Cgroups::V1
+        }
+        Mounted::Nothing => {
+            lacks.push(format!("cgroups: mount -t cgroup2 cgroup2 {TOP}"));
+            Cgroups::V2
         }
     }
-    for program in ["ip", "ss", "nsenter", "pgrep", "setpriv", "flock", "go", "apt-get", "python3"] {
-        if !succeeds("which", &[program]) {
-            return Some(format!("the program {program}"));
-        }
-    }
-    if !Path::new("/dev/net/tun").exists() {
-        return Some("TAP devices, by /dev/net/tun".to_owned());
-    }
-    let namespaces = [
-        "--net",
-        "--mount",
-        "--pid",
-        "--uts",
-        "--ipc",
-        "--cgroup",
-        "--fork",
-        "--mount-proc",
-        "ip",
-        "link",
-        "set",
-        "lo",
-        "up",
+}
+
+/// What was tried, and is not to be had; an error if it failed otherwise.
+fn refusals(found: &Found, lacks: &mut Vec<String>) -> Result<()> {
+    let tries = [
+        (
+            &found.cgroup,
+            "making a cgroup",
+            "the right to make cgroups: start the container with --privileged",
+        ),
+        (
+            &found.namespaces,
+            "making namespaces",
+            "the right to make namespaces (CAP_SYS_ADMIN): start the container with --privileged",
+        ),
+        (
+            &found.devices,
+            "making network devices",
+            "network devices of the kinds veth and bridge: modprobe veth bridge (package kmod, and linux-modules-extra where the kernel is split)",
+        ),
     ];
-    if !succeeds("unshare", &namespaces) {
-        return Some("the right to make namespaces".to_owned());
+    for (tried, what, lack) in tries {
+        match tried {
+            Tried::Not | Tried::Works => {}
+            Tried::Refused => lacks.push(lack.to_owned()),
+            Tried::Broken(how) => bail!("{what} failed, and not for want of a right: {how}"),
+        }
     }
-    None
+    Ok(())
 }
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+fn look() -> Found {
+    let root = rustix::process::geteuid().is_root();
+    let mounted = mounted(Path::new(TOP));
+    let programs_missing: Vec<_> = PROGRAMS.into_iter().filter(|(program, _)| !in_path(program)).collect();
+    // A program that is missing is said once, not again by what cannot be tried without it.
+    let can_try = root && programs_missing.is_empty();
+    let tried = |script| if can_try { try_namespaces(script) } else { Tried::Not };
+    Found {
+        root,
+        processor: std::env::consts::ARCH,
+        cgroup: if can_try { try_cgroup(&mounted) } else { Tried::Not },
+        mounted,
+        programs_missing,
+        machine_id: Path::new("/etc/machine-id").exists(),
+        tap: Path::new("/dev/net/tun").exists(),
+        namespaces: tried("ip link set lo up"),
+        devices: tried("ip link add switch type bridge && ip link add one type veth peer name other"),
+    }
 }
 
-fn succeeds(program: &str, args: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+fn mounted(top: &Path) -> Mounted {
+    if let Ok(controllers) = std::fs::read_to_string(top.join("cgroup.controllers")) {
+        return Mounted::V2 { controllers: controllers.split_whitespace().map(str::to_owned).collect() };
+    }
+    let missing = HIERARCHIES.into_iter().filter(|one| !top.join(one).join("cgroup.procs").exists());
+    let missing: Vec<_> = missing.collect();
+    if missing.len() == HIERARCHIES.len() { Mounted::Nothing } else { Mounted::V1 { missing } }
+}
+
+fn in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Makes one wherever machines have theirs, and removes it.
+fn try_cgroup(mounted: &Mounted) -> Tried {
+    let name = format!("pod-safety-nodes-probe-{}", std::process::id());
+    let there: Vec<_> = match mounted {
+        Mounted::V2 { .. } => vec![Path::new(TOP).to_owned()],
+        Mounted::V1 { missing } => {
+            let there = HIERARCHIES.into_iter().filter(|one| !missing.contains(one));
+            there.map(|one| Path::new(TOP).join(one)).collect()
+        }
+        Mounted::Nothing => return Tried::Not,
+    };
+    for folder in there {
+        let probe = folder.join(&name);
+        if let Err(error) = std::fs::create_dir(&probe).and_then(|()| std::fs::remove_dir(&probe)) {
+            return match error.kind() {
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Tried::Refused,
+                _ => Tried::Broken(format!("{}: {error}", probe.display())),
+            };
+        }
+    }
+    Tried::Works
+}
+
+/// Runs a script in namespaces like those of machines.
+fn try_namespaces(script: &str) -> Tried {
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "--pid", "--uts", "--ipc", "--cgroup", "--fork", "--mount-proc"]);
+    command.args(["sh", "-ec", script]).env("LC_ALL", "C").stdin(Stdio::null());
+    match command.output().context("unshare does not start") {
+        Ok(output) if output.status.success() => Tried::Works,
+        Ok(output) => refused(&String::from_utf8_lossy(&output.stderr)),
+        Err(error) => Tried::Broken(format!("{error:#}")),
+    }
+}
+
+/// Which words of a program mean that this machine has it not, or does not let us.
+fn refused(stderr: &str) -> Tried {
+    let words = [
+        "Operation not permitted",
+        "Permission denied",
+        "Operation not supported",
+        "Unknown device type",
+        "No space left on device", // so many namespaces are allowed, and no more: often none
+    ];
+    if words.iter().any(|word| stderr.contains(word)) {
+        Tried::Refused
+    } else {
+        Tried::Broken(stderr.trim().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine of today that has everything.
+    fn able() -> Found {
+        let controllers = ["cpuset", "cpu", "io", "memory", "hugetlb", "pids"].map(str::to_owned).to_vec();
+        Found {
+            root: true,
+            processor: "x86_64",
+            mounted: Mounted::V2 { controllers },
+            programs_missing: Vec::new(),
+            machine_id: true,
+            tap: true,
+            cgroup: Tried::Works,
+            namespaces: Tried::Works,
+            devices: Tried::Works,
+        }
+    }
+
+    fn lacks(found: &Found) -> Vec<String> {
+        match judge(found).unwrap() {
+            Verdict::Lacks(lacks) => lacks,
+            Verdict::CanRun(cgroups) => panic!("it can run with {cgroups:?}"),
+        }
+    }
+
+    #[test]
+    fn both_versions_of_cgroups_will_do() {
+        assert_eq!(judge(&able()).unwrap(), Verdict::CanRun(Cgroups::V2));
+        let old = Found { mounted: Mounted::V1 { missing: Vec::new() }, ..able() };
+        assert_eq!(judge(&old).unwrap(), Verdict::CanRun(Cgroups::V1));
+        let arm = Found { processor: "aarch64", ..able() };
+        assert_eq!(judge(&arm).unwrap(), Verdict::CanRun(Cgroups::V2));
+    }
+
+    #[test]
+    fn whatever_is_missing_is_said_with_how_to_get_it() {
+        let no_memory = Mounted::V2 { controllers: ["cpu", "cpuset", "pids"].map(str::to_owned).to_vec() };
+        let table = [
+            (Found { root: false, ..able() }, "root: run it with sudo"),
+            (Found { processor: "riscv64", ..able() }, "a processor of x86_64 or aarch64; this is riscv64"),
+            (Found { mounted: no_memory, ..able() }, "the controllers memory of cgroup v2"),
+            (
+                Found { mounted: Mounted::V1 { missing: vec!["pids"] }, ..able() },
+                "the hierarchies pids of cgroup v1: mount them below",
+            ),
+            (Found { mounted: Mounted::Nothing, ..able() }, "cgroups: mount -t cgroup2"),
+            (
+                Found { programs_missing: vec![("ss", "iproute2")], ..able() },
+                "the program ss: apt-get install iproute2",
+            ),
+            (Found { machine_id: false, ..able() }, "the file /etc/machine-id: touch"),
+            (Found { tap: false, ..able() }, "TAP devices at /dev/net/tun: modprobe tun"),
+            (Found { cgroup: Tried::Refused, ..able() }, "the right to make cgroups"),
+            (Found { namespaces: Tried::Refused, ..able() }, "the right to make namespaces"),
+            (Found { devices: Tried::Refused, ..able() }, "network devices of the kinds veth and bridge"),
+        ];
+        for (found, words) in table {
+            let lacks = lacks(&found);
+            assert!(lacks.len() == 1 && lacks[0].starts_with(words), "{lacks:?}, not {words}");
+        }
+    }
+
+    #[test]
+    fn all_that_is_missing_is_said_at_once() {
+        let bare = Found {
+            root: false,
+            programs_missing: vec![("ip", "iproute2"), ("pgrep", "procps")],
+            tap: false,
+            cgroup: Tried::Not,
+            namespaces: Tried::Not,
+            devices: Tried::Not,
+            ..able()
+        };
+        assert_eq!(lacks(&bare).len(), 4);
+    }
+
+    #[test]
+    fn a_broken_setup_is_an_error_and_no_missing_right() {
+        let broken = || Tried::Broken("Cannot allocate memory".to_owned());
+        let table = [
+            (Found { cgroup: broken(), ..able() }, "making a cgroup"),
+            (Found { namespaces: broken(), ..able() }, "making namespaces"),
+            (Found { devices: broken(), ..able() }, "making network devices"),
+            // Though something else is missing, too.
+            (Found { cgroup: broken(), tap: false, ..able() }, "making a cgroup"),
+        ];
+        for (found, what) in table {
+            let error = judge(&found).unwrap_err().to_string();
+            assert_eq!(error, format!("{what} failed, and not for want of a right: Cannot allocate memory"));
+        }
+    }
+
+    #[test]
+    fn only_words_of_refusal_are_a_refusal() {
+        assert_eq!(refused("unshare: unshare failed: Operation not permitted\n"), Tried::Refused);
+        assert_eq!(refused("Error: Unknown device type.\n"), Tried::Refused);
+        for broken in ["unshare: unrecognized option '--cgroup'", "sh: 1: ip: not found", ""] {
+            assert_eq!(refused(broken), Tried::Broken(broken.to_owned()));
+        }
+    }
+
+    #[test]
+    fn each_version_of_cgroups_is_told_by_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(mounted(folder.path()), Mounted::Nothing);
+        for hierarchy in HIERARCHIES.into_iter().filter(|one| *one != "pids") {
+            std::fs::create_dir(folder.path().join(hierarchy)).unwrap();
+            std::fs::write(folder.path().join(hierarchy).join("cgroup.procs"), "").unwrap();
+        }
+        // As where v2 stands beside v1, with nothing to give.
+        std::fs::create_dir(folder.path().join("unified")).unwrap();
+        std::fs::write(folder.path().join("unified/cgroup.controllers"), "hugetlb\n").unwrap();
+        assert_eq!(mounted(folder.path()), Mounted::V1 { missing: vec!["pids"] });
+        std::fs::write(folder.path().join("cgroup.controllers"), "cpu memory\n").unwrap();
+        let controllers = ["cpu", "memory"].map(str::to_owned).to_vec();
+        assert_eq!(mounted(folder.path()), Mounted::V2 { controllers });
+    }
+
+    #[test]
+    fn the_scripts_name_the_same_controllers_and_hierarchies() {
+        let script = std::fs::read_to_string(crate::machine::scripts().join("cgroups.sh")).unwrap();
+        assert!(script.contains(&format!("hierarchies=\"{}\"", HIERARCHIES.join(" "))));
+        assert!(
+            script
+                .contains(&format!("controllers=\"{}\"", CONTROLLERS.map(|one| format!("+{one}")).join(" ")))
+        );
+    }
 }

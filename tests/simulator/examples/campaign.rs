@@ -11,15 +11,15 @@
 //! campaign seeds FROM TO    these seeds, with what happened in the first that broke a rule
 //! ```
 
-#[path = "../tests/allocator/mod.rs"]
+#[path = "../tests/suite/allocator/mod.rs"]
 mod allocator;
-#[path = "../tests/files/mod.rs"]
+#[path = "../tests/suite/files/mod.rs"]
 mod files;
-#[path = "../tests/memory/mod.rs"]
+#[path = "../tests/suite/memory/mod.rs"]
 mod memory;
-#[path = "../tests/shipped/mod.rs"]
+#[path = "../tests/suite/shipped/mod.rs"]
 mod shipped;
-#[path = "../tests/teeth/mod.rs"]
+#[path = "../tests/suite/teeth/mod.rs"]
 mod teeth;
 
 use std::collections::BTreeMap;

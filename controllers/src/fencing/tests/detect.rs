@@ -1,5 +1,7 @@
 //! When an incident begins.
 
+use pod_safety_shared::testing::objects::named;
+
 use super::*;
 
 #[test]
@@ -132,8 +134,7 @@ fn one_that_was_called_off_begins_anew_when_the_node_is_lost_again_unless_a_pers
 #[test]
 fn nothing_begins_while_some_of_our_own_objects_cannot_be_read() {
     let stage = Stage::lost();
-    let odd = json!({ "metadata": { "name": "odd", "uid": "uid-odd", "resourceVersion": "x" },
-        "spec": serde_json::to_value(&stage.policy).unwrap() });
+    let odd = named("odd").set("/metadata/resourceVersion", json!("x")).set("/spec", json!(stage.policy));
     stage.world.apply(Kind::FencePolicies, &odd, stage.mono());
     assert_eq!(stage.words("n"), ["?FencingUnreadable"]);
     assert!(
@@ -154,16 +155,14 @@ fn nothing_is_decided_from_what_may_be_old_or_was_not_listed_and_nobody_hears_of
     let world = pod_safety_shared::testing::World::default();
     let nobody = decide(&key, &world.read().view(), late, &stage.config);
     assert_eq!(nobody, Decision::default());
-    let object =
-        json!({ "metadata": { "name": "p", "uid": "uid-p", "resourceVersion": "1" }, "spec": stage.policy });
-    world.apply(Kind::FencePolicies, &object, stage.mono());
+    world.put(Kind::FencePolicies, named("p").set("/spec", json!(stage.policy)), stage.mono());
     assert_eq!(words(&decide(&key, &world.read().view(), late, &stage.config)), ["?NotSynced"]);
 }
 
 #[test]
 fn a_node_that_cannot_be_read_is_not_missing() {
     let stage = Stage::at(Phase::Pending, |_| ());
-    let odd = json!({ "metadata": { "name": "n", "uid": "other", "resourceVersion": "x" } });
+    let odd = named("n").uid("other").set("/metadata/resourceVersion", json!("x"));
     stage.world.apply(Kind::Nodes, &odd, stage.mono());
     assert_eq!(stage.words("n"), ["?NodeUnreadable"]);
 }

@@ -1,5 +1,7 @@
 //! What holds fencing back.
 
+use pod_safety_shared::testing::objects::named;
+
 use super::*;
 
 fn pending() -> Stage {
@@ -25,54 +27,24 @@ fn with_all_gates_open_the_first_level_is_tried() {
     assert_eq!(status.message, "switching it off by the level bmc with fencing/bmc");
 }
 
+fn in_phase(phase: Phase) -> NodeFenceStatus {
+    NodeFenceStatus { phase, ..NodeFenceStatus::default() }
+}
+
 /// A gate, what closes it, and what it then says.
 type Row = (&'static str, fn(&mut Stage), &'static str);
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn each_gate_holds_with_its_numbers_and_is_shown_once() {
     let rows: [Row; 10] = [
-        (
-            "Paused",
-            |stage| stage.policy(|policy| policy.paused = Some("storage upgrade".to_owned())),
-            "storage upgrade",
-        ),
-        (
-            "LeftAlone",
-            |stage| {
-                stage.change("n", |node| {
-                    node["metadata"]["annotations"]["pod-safety.dev/pause-fencing"] = json!("")
-                })
-            },
-            "pod-safety.dev/pause-fencing",
-        ),
-        (
-            "MaybeItIsUs",
-            |stage| ["m", "k"].iter().for_each(|name| stage.loses(name)),
-            "3 of 5 nodes are lost, more than 49 %",
-        ),
-        (
-            "ControlPlane",
-            |stage| {
-                ["n", "m"].iter().for_each(|name| {
-                    stage.change(name, |node| {
-                        node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = json!("")
-                    });
-                })
-            },
-            "only 1 of 2 such nodes are Ready",
-        ),
-        (
-            "EtcdQuorum",
-            |stage| ["n", "m"].iter().for_each(|name| stage.etcd(name)),
-            "only 1 of 2 members are Ready",
-        ),
+        ("Paused", |stage| stage.policy(|policy| policy.paused = Some("upgrade".to_owned())), "upgrade"),
+        ("LeftAlone", |stage| stage.leave_alone("n"), "pod-safety.dev/pause-fencing"),
+        ("MaybeItIsUs", |stage| stage.lose(&["m", "k"]), "3 of 5 nodes are lost, more than 49 %"),
+        ("ControlPlane", |stage| stage.control_plane(&["n", "m"]), "only 1 of 2 such nodes are Ready"),
+        ("EtcdQuorum", |stage| stage.etcd(&["n", "m"]), "only 1 of 2 members are Ready"),
         (
             "Collateral",
-            |stage| {
-                stage.well("ns", "db-0", "n", &json!({ "app": "db" }));
-                stage.budget(2, 2);
-            },
+            |stage| stage.guarded(2, 2),
             "ns/db run on node n: 2 healthy - 1 here is less than 2 needed. It is fenced all the same in 300s",
         ),
         ("OurNode", |stage| stage.runs_on("n"), "this process runs on node n"),
@@ -86,11 +58,7 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
             |stage| {
                 stage.policy(|policy| policy.brakes.max_concurrent = 1);
                 stage.loses("m");
-                stage.fence(
-                    "m",
-                    Trigger::Detected,
-                    NodeFenceStatus { phase: Phase::Fencing, ..NodeFenceStatus::default() },
-                );
+                stage.fence("m", Trigger::Detected, in_phase(Phase::Fencing));
             },
             "1 nodes are being fenced and 0 go before it; 1 may be at a time",
         ),
@@ -98,15 +66,8 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
             "Cooldown",
             |stage| {
                 stage.policy(|policy| policy.brakes.cooldown_seconds = 60);
-                stage.fence(
-                    "m",
-                    Trigger::Person,
-                    NodeFenceStatus {
-                        phase: Phase::Done,
-                        attempts: vec![Attempt::default()],
-                        ..NodeFenceStatus::default()
-                    },
-                );
+                let attempts = vec![Attempt::default()];
+                stage.fence("m", Trigger::Person, NodeFenceStatus { attempts, ..in_phase(Phase::Done) });
             },
             "node m was fenced a moment ago; the next one may be in 60s",
         ),
@@ -130,7 +91,7 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
 #[test]
 fn a_gate_that_is_shown_is_not_written_again_though_its_numbers_move() {
     let mut stage = pending();
-    ["m", "k"].iter().for_each(|name| stage.loses(name));
+    stage.lose(&["m", "k"]);
     assert_eq!(stage.act("n"), ["write Pending", "?MaybeItIsUs"]);
     assert_eq!(stage.words("n"), ["?MaybeItIsUs"]);
     stage.loses("l");
@@ -163,7 +124,7 @@ fn a_zone_in_trouble_holds_from_three_lost_nodes_on() {
         for name in ["n", "m", "k", "l"] {
             stage.change(name, |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("z"));
         }
-        lost.iter().for_each(|name| stage.loses(name));
+        stage.lose(lost);
         stage.until(70);
         stage.policy(|policy| policy.brakes.max_unhealthy_zone_percent = 55);
         stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
@@ -182,11 +143,7 @@ fn a_zone_in_trouble_holds_from_three_lost_nodes_on() {
 fn the_control_plane_keeps_its_quorum_or_is_left_alone() {
     let with = |count: usize| {
         let mut stage = pending();
-        for name in ["n", "m", "k", "l", "o"].into_iter().take(count) {
-            stage.change(name, |node| {
-                node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = json!("");
-            });
-        }
+        stage.control_plane(&["n", "m", "k", "l", "o"][..count]);
         stage
     };
     for (count, holds) in [(1, true), (2, true), (3, false), (4, false), (5, false)] {
@@ -204,37 +161,16 @@ fn the_control_plane_keeps_its_quorum_or_is_left_alone() {
 
 #[test]
 fn a_level_is_used_if_all_its_devices_can_be() {
+    fn says(device: &mut Value, conditions: &[(&str, &str)]) {
+        let condition = |(kind, status): &(&str, &str)| json!({ "type": kind, "status": status, "reason": "r", "message": "m", "lastTransitionTime": "t" });
+        device["status"]["conditions"] = conditions.iter().map(condition).collect();
+    }
     type Row = (&'static str, fn(&mut Value), bool);
     let rows: [Row; 5] = [
         ("as it is", |_| (), true),
-        (
-            "trusted, and ready",
-            |device| {
-                device["status"]["conditions"] = json!([
-                    { "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" },
-                    { "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" },
-                ]);
-            },
-            true,
-        ),
-        (
-            "not trusted",
-            |device| {
-                device["status"]["conditions"] = json!([
-                    { "type": "Trusted", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" },
-                ]);
-            },
-            false,
-        ),
-        (
-            "silent at its last look, which was not now",
-            |device| {
-                device["status"]["conditions"] = json!([
-                    { "type": "Ready", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" },
-                ]);
-            },
-            true,
-        ),
+        ("trusted, and ready", |device| says(device, &[("Trusted", "True"), ("Ready", "True")]), true),
+        ("not trusted", |device| says(device, &[("Trusted", "False")]), false),
+        ("silent at its last look, which was not now", |device| says(device, &[("Ready", "False")]), true),
         (
             "for other nodes",
             |device| device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } }),
@@ -262,7 +198,7 @@ fn of_two_that_wait_one_begins_by_priority_then_by_age_then_by_name() {
     let two = |concurrent: u32| {
         let mut stage = Stage::new(&["n", "m", "a", "b", "c", "d", "e"]);
         stage.policy(|policy| policy.brakes.max_concurrent = concurrent);
-        ["n", "m"].iter().for_each(|name| stage.loses(name));
+        stage.lose(&["n", "m"]);
         stage.until(70);
         stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
         stage
@@ -275,7 +211,7 @@ fn of_two_that_wait_one_begins_by_priority_then_by_age_then_by_name() {
     stage.wait(1);
     stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
     assert_eq!((stage.words("n").len(), stage.words("m").len()), (1, 2), "who came first");
-    stage.change("n", |node| node["metadata"]["annotations"]["pod-safety.dev/pause-fencing"] = json!(""));
+    stage.leave_alone("n");
     assert_eq!(stage.words("m"), ["off 1 by bmc"], "who is held back himself keeps nobody waiting");
     let mut stage = two(2);
     stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
@@ -304,8 +240,7 @@ fn a_dry_run_says_what_it_would_do_and_does_not_and_keeps_nobody_waiting() {
 #[test]
 fn a_budget_is_waited_for_until_its_time_is_over_and_for_pods_that_are_well_alone() {
     let mut stage = pending();
-    stage.well("ns", "db-0", "n", &json!({ "app": "db" }));
-    stage.budget(3, 2);
+    stage.guarded(3, 2);
     assert_eq!(closed(&stage), [""; 0], "it can spare one");
     stage.budget(2, 2);
     assert_eq!(closed(&stage), ["?Collateral"]);
@@ -328,12 +263,12 @@ fn a_budget_is_waited_for_until_its_time_is_over_and_for_pods_that_are_well_alon
 #[test]
 fn a_member_of_etcd_goes_if_more_than_half_are_left_on_nodes_that_are_well() {
     let mut stage = pending();
-    ["n", "m", "k"].iter().for_each(|name| stage.etcd(name));
+    stage.etcd(&["n", "m", "k"]);
     assert_eq!(closed(&stage), [""; 0], "two of three");
     stage.loses("k");
     assert_eq!(closed(&stage), ["?EtcdQuorum"], "one of them is called Ready on a node that is lost");
     let mut stage = pending();
-    ["m", "k"].iter().for_each(|name| stage.etcd(name));
+    stage.etcd(&["m", "k"]);
     stage.loses("k");
     assert_eq!(closed(&stage), [""; 0], "no member runs there");
 }
@@ -341,9 +276,8 @@ fn a_member_of_etcd_goes_if_more_than_half_are_left_on_nodes_that_are_well() {
 #[test]
 fn gates_that_are_open_show_what_they_come_to() {
     let mut stage = pending();
-    ["n", "m", "k"].iter().for_each(|name| stage.etcd(name));
-    stage.well("ns", "db-0", "n", &json!({ "app": "db" }));
-    stage.budget(3, 2);
+    stage.etcd(&["n", "m", "k"]);
+    stage.guarded(3, 2);
     stage.act("n");
     let (_, status) = stage.only();
     let said = |name: &str| status.gates.iter().find(|gate| gate.name == name).unwrap().message.clone();
@@ -373,9 +307,8 @@ fn bug_a_dry_run_that_somebody_left_lying_kept_a_lost_node_from_being_fenced() {
     // What is wanted of it is written already.
     let shown = stage.decided("n");
     let target = step(&shown).unwrap().target().unwrap().clone();
-    let object = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "900" },
-        "spec": *target.spec, "status": *target.status });
-    stage.world.apply(Kind::NodeFences, &object, stage.mono());
+    let object = named(&name).set("/spec", json!(*target.spec)).set("/status", json!(*target.status));
+    stage.world.put(Kind::NodeFences, object, stage.mono());
     assert_eq!(stage.words("n"), ["open by p", "?DryRun"], "the node is lost all the same");
     stage.act("n");
     assert_eq!(stage.words("n"), ["off 1 by bmc", "?DryRun"], "and they are not one about the same");

@@ -1,6 +1,7 @@
 //! From the first suspicion to evidence.
 
 use pod_safety_shared::testing::at;
+use pod_safety_shared::testing::objects::named;
 
 use super::*;
 
@@ -11,6 +12,12 @@ fn begun() -> Stage {
     stage.policy(|policy| policy.levels.push(level("pdu", 1)));
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
     stage
+}
+
+/// An attempt after which the machine was seen on.
+fn failed(id: u32) -> Attempt {
+    let verified = Some(Verified { power: "On".to_owned(), ..Verified::default() });
+    Attempt { id, act: "off".to_owned(), verified, ..Attempt::default() }
 }
 
 #[test]
@@ -103,10 +110,7 @@ fn one_level_of_three_attempts_is_tried_three_times_a_round_and_more_attempts_th
         assert_eq!(tried, tries, "{attempts} attempts, {rounds} rounds");
     }
     let mut stage = Stage::at(Phase::Fencing, |status| {
-        let failed = Verified { power: "On".to_owned(), ..Verified::default() };
-        let attempt =
-            |id| Attempt { id, act: "off".to_owned(), verified: Some(failed.clone()), ..Attempt::default() };
-        status.attempts = (11..31).map(attempt).collect();
+        status.attempts = (11..31).map(failed).collect();
         status.rounds = 2;
     });
     stage.policy(|policy| policy.levels = vec![level("bmc", 9)]);
@@ -116,12 +120,7 @@ fn one_level_of_three_attempts_is_tried_three_times_a_round_and_more_attempts_th
 
 #[test]
 fn only_the_last_attempts_are_kept_and_their_numbers_go_on() {
-    let mut stage = Stage::at(Phase::Fencing, |status| {
-        let failed = Verified { power: "On".to_owned(), ..Verified::default() };
-        let attempt =
-            |id| Attempt { id, act: "off".to_owned(), verified: Some(failed.clone()), ..Attempt::default() };
-        status.attempts = (11..31).map(attempt).collect();
-    });
+    let mut stage = Stage::at(Phase::Fencing, |status| status.attempts = (11..31).map(failed).collect());
     stage.wait(60);
     assert_eq!(stage.act("n"), ["off 31 by bmc"]);
     let attempts = stage.only().1.attempts;
@@ -138,16 +137,13 @@ fn a_further_attempt_goes_through_the_gates_once_more_but_has_its_turn() {
     };
     let mut stage = failed();
     stage.policy(|policy| (policy.brakes.max_concurrent, policy.brakes.cooldown_seconds) = (1, 600));
-    stage.fence(
-        "m",
-        Trigger::Person,
-        NodeFenceStatus { phase: Phase::Fencing, ..NodeFenceStatus::default() },
-    );
+    let other = NodeFenceStatus { phase: Phase::Fencing, ..NodeFenceStatus::default() };
+    stage.fence("m", Trigger::Person, other);
     assert_eq!(stage.words("n"), ["off 2 by bmc"]);
     for (close, gate) in [
         ((|stage| stage.runs_on("n")) as fn(&mut Stage), "?OurNode"),
         (|stage| stage.policy(|policy| policy.paused = Some("x".to_owned())), "?Paused"),
-        (|stage| ["m", "k", "l"].iter().for_each(|name| stage.loses(name)), "?MaybeItIsUs"),
+        (|stage| stage.lose(&["m", "k", "l"]), "?MaybeItIsUs"),
     ] {
         let mut stage = failed();
         close(&mut stage);
@@ -262,8 +258,8 @@ fn an_incident_without_its_policy_waits_and_says_so() {
 fn of_two_incidents_of_one_life_that_counts_whose_name_says_which() {
     let mut stage = Stage::at(Phase::Pending, |_| ());
     let (spec, status) = stage.only();
-    let object = json!({ "metadata": { "name": "a", "uid": "uid-a", "resourceVersion": "7" }, "spec": spec, "status": status });
-    stage.world.apply(Kind::NodeFences, &object, stage.mono());
+    let object = named("a").set("/spec", json!(spec)).set("/status", json!(status));
+    stage.world.put(Kind::NodeFences, object, stage.mono());
     assert_eq!(stage.words("n"), ["off 1 by bmc", "?DuplicateFence"]);
     stage.runs_on("n");
     assert_eq!(stage.words("n"), ["write Pending", "?DuplicateFence", "?OurNode"]);
@@ -274,9 +270,8 @@ fn one_that_is_being_deleted_is_as_good_as_gone() {
     let mut stage = Stage::at(Phase::Pending, |_| ());
     let (spec, status) = stage.only();
     let name = pod_safety_shared::authority::incident_name(&spec.node);
-    let object = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "99",
-        "deletionTimestamp": "2026-01-01T00:00:00Z" }, "spec": spec, "status": status });
-    stage.world.apply(Kind::NodeFences, &object, stage.mono());
+    let object = named(&name).terminating().set("/spec", json!(spec)).set("/status", json!(status));
+    stage.world.put(Kind::NodeFences, object, stage.mono());
     assert!(stage.words("n").is_empty(), "and its name is not free yet");
     stage.gone(Kind::NodeFences, &name);
     stage.fences.clear();

@@ -5,7 +5,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What is there.
 #[derive(Clone, Debug)]
 struct Sketch {
     phase: usize,
@@ -109,7 +108,7 @@ impl Sketch {
             _ => stage.gone(Kind::Nodes, "n"),
         }
         if self.storm {
-            ["m", "k", "l"].iter().for_each(|name| stage.loses(name));
+            stage.lose(&["m", "k", "l"]);
         }
         stage.wait(self.later);
         stage

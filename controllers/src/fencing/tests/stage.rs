@@ -10,22 +10,20 @@ use pod_safety_shared::api::{
 };
 use pod_safety_shared::authority::{incident_name, rehearsal_name};
 use pod_safety_shared::clock::Mono;
+use pod_safety_shared::testing::objects::{self, Obj, named, pod, stamp};
 use pod_safety_shared::testing::{World, at};
 
 use super::*;
-
-/// When the tests begin, by the wall clock: 2026-01-01T00:00:00Z.
-const BEGINS: i64 = 1_767_225_600;
-
-fn stamp(second: u64) -> String {
-    let second = BEGINS + i64::try_from(second).unwrap();
-    jiff::Timestamp::from_second(second).unwrap().to_string()
-}
 
 /// A level of this name with the device of the same name.
 pub(super) fn level(name: &str, attempts: u32) -> Level {
     let devices = vec![DeviceRef { namespace: "fencing".to_owned(), name: name.to_owned() }];
     Level { name: name.to_owned(), devices, attempts }
+}
+
+/// One of our own kinds.
+fn own(name: &str) -> Obj {
+    named(name).set("/metadata/generation", json!(1))
 }
 
 #[derive(Clone)]
@@ -39,10 +37,8 @@ pub(super) struct Stage {
     pub(super) proofs: BTreeMap<String, (FenceEvidenceSpec, FenceEvidenceStatus)>,
     /// Kubelets that renew their Leases.
     pub(super) alive: BTreeSet<String>,
-    /// The remediations, by their names.
     pub(super) remediations: BTreeMap<String, Value>,
     renewed: BTreeMap<String, u64>,
-    rv: u64,
 }
 
 impl Stage {
@@ -56,30 +52,14 @@ impl Stage {
         .unwrap();
         let (nodes, fences, proofs, alive, remediations, renewed) = Default::default();
         let (world, config) = (World::listed(), config());
-        let mut stage = Self {
-            world,
-            config,
-            now: 0,
-            nodes,
-            policy,
-            fences,
-            proofs,
-            alive,
-            remediations,
-            renewed,
-            rv: 10,
-        };
+        let mut stage =
+            Self { world, config, now: 0, nodes, policy, fences, proofs, alive, remediations, renewed };
         stage.policy(|_| ());
         stage.device("bmc", |_| ());
         for name in names {
-            stage.put(json!({
-                "metadata": { "name": name, "uid": format!("uid-{name}"), "labels": {}, "annotations": {} },
-                "spec": {},
-                "status": {
-                    "nodeInfo": { "bootID": format!("boot-{name}") },
-                    "conditions": [{ "type": "Ready", "status": "True", "lastHeartbeatTime": stamp(0) }],
-                },
-            }));
+            let node = objects::node(name).ready("True").boot(&format!("boot-{name}"));
+            let node = node.set("/status/conditions/0/lastHeartbeatTime", json!(stamp(0)));
+            stage.put(node.set("/metadata/annotations", json!({})).0);
             stage.alive.insert((*name).to_owned());
             stage.beat(name);
         }
@@ -107,20 +87,12 @@ impl Stage {
         at(self.now)
     }
 
-    fn meta(&mut self, name: &str) -> Value {
-        self.rv += 1;
-        json!({ "name": name, "uid": format!("uid-{name}"), "resourceVersion": self.rv.to_string(), "generation": 1 })
-    }
-
     /// A node as it is from now on.
-    pub(super) fn put(&mut self, mut node: Value) {
-        self.rv += 1;
-        node["metadata"]["resourceVersion"] = json!(self.rv.to_string());
-        self.world.apply(Kind::Nodes, &node, self.mono());
+    pub(super) fn put(&mut self, node: Value) {
+        let node = self.world.put(Kind::Nodes, node, self.mono());
         self.nodes.insert(node["metadata"]["name"].as_str().unwrap().to_owned(), node);
     }
 
-    /// Changes one node.
     pub(super) fn change(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
         let mut node = self.nodes[name].clone();
         change(&mut node);
@@ -142,6 +114,25 @@ impl Stage {
         self.says(name, "Unknown");
     }
 
+    pub(super) fn lose(&mut self, names: &[&str]) {
+        names.iter().for_each(|name| self.loses(name));
+    }
+
+    /// A person wants it never fenced.
+    pub(super) fn leave_alone(&mut self, name: &str) {
+        self.change(name, |node| {
+            node["metadata"]["annotations"]["pod-safety.dev/pause-fencing"] = json!("");
+        });
+    }
+
+    pub(super) fn control_plane(&mut self, names: &[&str]) {
+        for name in names {
+            self.change(name, |node| {
+                node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = json!("");
+            });
+        }
+    }
+
     /// It comes back, with another boot or with the same.
     pub(super) fn comes_back(&mut self, name: &str, boot: &str) {
         self.alive.insert(name.to_owned());
@@ -151,14 +142,8 @@ impl Stage {
     }
 
     pub(super) fn beat(&mut self, name: &str) {
-        self.rv += 1;
-        let lease = json!({
-            "metadata": { "name": name, "namespace": "kube-node-lease", "uid": format!("lease-{name}"),
-                "resourceVersion": self.rv.to_string() },
-            "spec": { "holderIdentity": name, "renewTime": stamp(self.now) },
-        });
         self.renewed.insert(name.to_owned(), self.now);
-        self.world.apply(Kind::NodeLeases, &lease, self.mono());
+        self.world.put(Kind::NodeLeases, objects::lease(name, self.now), self.mono());
     }
 
     /// `renewTime` of its Lease.
@@ -183,32 +168,24 @@ impl Stage {
 
     pub(super) fn policy(&mut self, change: impl FnOnce(&mut FencePolicySpec)) {
         change(&mut self.policy);
-        let object = json!({ "metadata": self.meta("p"), "spec": self.policy });
-        self.world.apply(Kind::FencePolicies, &object, self.mono());
+        self.with_spec(Kind::FencePolicies, "p", &self.policy);
     }
 
-    /// A device of this name.
+    fn with_spec(&self, kind: Kind, name: &str, spec: &impl serde::Serialize) {
+        self.world.put(kind, own(name).set("/spec", json!(spec)), self.mono());
+    }
+
     pub(super) fn device(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
-        let mut meta = self.meta(name);
-        meta["namespace"] = json!("fencing");
-        let mut object = json!({
-            "metadata": meta,
-            "spec": { "driver": "Redfish", "monitorSeconds": 300 },
-            "status": { "observedGeneration": 1, "conditions": [], "targets": [] },
-        });
-        change(&mut object);
-        self.world.apply(Kind::FenceDevices, &object, self.mono());
+        let device = own(name)
+            .within("fencing")
+            .set("/spec", json!({ "driver": "Redfish", "monitorSeconds": 300 }))
+            .set("/status", json!({ "observedGeneration": 1, "conditions": [], "targets": [] }));
+        self.world.put(Kind::FenceDevices, device.but(change), self.mono());
     }
 
     pub(super) fn pod(&mut self, name: &str, node: &str, change: impl FnOnce(&mut Value)) {
-        let mut meta = self.meta(name);
-        meta["namespace"] = json!("ns");
-        meta["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db",
-            "uid": "uid-db", "controller": true }]);
-        let mut pod =
-            json!({ "metadata": meta, "spec": { "nodeName": node }, "status": { "phase": "Running" } });
-        change(&mut pod);
-        self.world.apply(Kind::Pods, &pod, self.mono());
+        let pod = pod(name).on(node).owned("apps/v1", "StatefulSet", "db").but(change);
+        self.world.put(Kind::Pods, pod, self.mono());
     }
 
     /// A pod that is Ready, with these labels.
@@ -220,36 +197,33 @@ impl Stage {
         });
     }
 
-    /// A member of etcd, as kubeadm has it.
-    pub(super) fn etcd(&mut self, node: &str) {
+    /// Members of etcd, as kubeadm has them.
+    pub(super) fn etcd(&mut self, nodes: &[&str]) {
         let labels = json!({ "component": "etcd", "tier": "control-plane" });
-        self.well("kube-system", &format!("etcd-{node}"), node, &labels);
+        for node in nodes {
+            self.well("kube-system", &format!("etcd-{node}"), node, &labels);
+        }
+    }
+
+    /// A pod of `db` runs well on `n`, under its budget.
+    pub(super) fn guarded(&mut self, healthy: i32, needed: i32) {
+        self.well("ns", "db-0", "n", &json!({ "app": "db" }));
+        self.budget(healthy, needed);
     }
 
     /// The budget `db` of the pods with the label `app: db`, by its numbers.
     pub(super) fn budget(&mut self, healthy: i32, needed: i32) {
-        let mut meta = self.meta("db");
-        meta["namespace"] = json!("ns");
-        let budget = json!({
-            "metadata": meta,
-            "spec": { "selector": { "matchLabels": { "app": "db" } }, "minAvailable": needed },
-            "status": { "currentHealthy": healthy, "desiredHealthy": needed, "observedGeneration": 1 },
-        });
-        self.world.apply(Kind::Budgets, &budget, self.mono());
+        let status = json!({ "currentHealthy": healthy, "desiredHealthy": needed, "observedGeneration": 2 });
+        let budget = objects::budget("db", "db", &json!({ "minAvailable": needed })).set("/status", status);
+        self.world.put(Kind::Budgets, budget, self.mono());
     }
 
     /// A pod on `n`, with a volume that the volume guard calls `m`'s.
     pub(super) fn volume_of_another(&mut self, name: &str) {
-        let claim = json!({ "metadata": { "namespace": "ns", "name": "c", "uid": "uid-c", "resourceVersion": "1" },
-            "spec": { "volumeName": "v" } });
-        self.world.apply(Kind::Claims, &claim, self.mono());
-        let lease = json!({ "metadata": { "namespace": "pod-safety-volumes", "name": "v", "uid": "uid-v", "resourceVersion": "1" },
-            "spec": { "holderIdentity": "m/uid-m/boot-1/-" } });
-        self.world.apply(Kind::VolumeLeases, &lease, self.mono());
-        self.pod(name, "n", |pod| {
-            pod["spec"]["volumes"] =
-                json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "c" } }]);
-        });
+        self.world.put(Kind::Claims, objects::claim("c", Some("v")), self.mono());
+        let lease = objects::volume_lease("v", Some("m/uid-m/boot-1/-"));
+        self.world.put(Kind::VolumeLeases, lease, self.mono());
+        self.pod(name, "n", |pod| *pod = Obj(pod.take()).using("c").0);
     }
 
     pub(super) fn terminating(pod: &mut Value) {
@@ -280,25 +254,22 @@ impl Stage {
         let node = self.incarnation(node);
         let name = rehearsal_name(&node);
         let spec = NodeFenceSpec { node, policy: "p".to_owned(), trigger, dry_run: true, cancelled: false };
-        let object = json!({ "metadata": self.meta(&name), "spec": spec });
-        self.world.apply(Kind::NodeFences, &object, self.mono());
+        self.with_spec(Kind::NodeFences, &name, &spec);
         name
     }
 
     fn put_fence(&mut self, spec: NodeFenceSpec, status: NodeFenceStatus) {
         let name = incident_name(&spec.node);
-        let object = json!({ "metadata": self.meta(&name), "spec": spec, "status": status });
-        self.world.apply(Kind::NodeFences, &object, self.mono());
+        let object = own(&name).set("/spec", json!(spec)).set("/status", json!(status));
+        self.world.put(Kind::NodeFences, object, self.mono());
         self.fences.insert(name, (spec, status));
     }
 
-    /// The only incident.
     pub(super) fn only(&self) -> (NodeFenceSpec, NodeFenceStatus) {
         assert_eq!(self.fences.len(), 1);
         self.fences.values().next().unwrap().clone()
     }
 
-    /// Changes the only incident.
     pub(super) fn edit(&mut self, change: impl FnOnce(&mut NodeFenceSpec, &mut NodeFenceStatus)) {
         let (mut spec, mut status) = self.only();
         change(&mut spec, &mut status);
@@ -337,8 +308,8 @@ impl Stage {
     }
 
     fn put_proof(&mut self, name: &str, spec: FenceEvidenceSpec, status: FenceEvidenceStatus) {
-        let object = json!({ "metadata": self.meta(name), "spec": spec, "status": status });
-        self.world.apply(Kind::FenceEvidences, &object, self.mono());
+        let object = own(name).set("/spec", json!(spec)).set("/status", json!(status));
+        self.world.put(Kind::FenceEvidences, object, self.mono());
         self.proofs.insert(name.to_owned(), (spec, status));
     }
 
@@ -358,15 +329,8 @@ impl Stage {
 
     /// A remediation as it is from now on.
     pub(super) fn remediation(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
-        let mut meta = self.meta(name);
-        meta["namespace"] = json!("ops");
-        let mut object = self.remediations.get(name).cloned().unwrap_or_else(|| json!({ "spec": {} }));
-        for field in ["finalizers", "annotations", "deletionTimestamp"] {
-            meta[field] = object["metadata"][field].clone();
-        }
-        object["metadata"] = meta;
-        change(&mut object);
-        self.world.apply(Kind::Remediations, &object, self.mono());
+        let object = self.remediations.get(name).cloned().unwrap_or_else(|| own(name).within("ops").0);
+        let object = self.world.put(Kind::Remediations, Obj(object).but(change), self.mono());
         self.remediations.insert(name.to_owned(), object);
     }
 
@@ -418,22 +382,18 @@ impl Stage {
         words(&decision)
     }
 
-    /// A policy more.
     pub(super) fn another_policy(&mut self, name: &str, change: impl FnOnce(&mut FencePolicySpec)) {
         let mut spec = self.policy.clone();
         change(&mut spec);
-        let object = json!({ "metadata": self.meta(name), "spec": spec });
-        self.world.apply(Kind::FencePolicies, &object, self.mono());
+        self.with_spec(Kind::FencePolicies, name, &spec);
     }
 
-    /// The sentence of the only hold.
     pub(super) fn sentence(&self, name: &str) -> String {
         let decision = self.decided(name);
         assert_eq!(decision.holds.len(), 1, "{decision:?}");
         decision.holds[0].1.to_string()
     }
 
-    /// This process runs on that node.
     pub(super) fn runs_on(&mut self, name: &str) {
         self.config.our_node = Some(Arc::from(name));
     }

@@ -2,198 +2,116 @@
 
 use super::*;
 
-/// A sentence, the node's conditions, what else is set by JSON pointers, and what is wanted.
-type Case<'a> = (&'a str, Vec<Value>, Vec<(&'a str, Value)>, &'a [&'a str]);
-
-fn says(kind: &str, status: &str) -> Value {
-    condition(kind, status, 0)
-}
-
-fn check(config: &Config, cases: Vec<Case<'_>>) {
-    for (sentence, conditions, set, wants) in cases {
+/// Rows of `sentence | conditions | taints | what else is set | what is wanted`. Keys without a slash are of
+/// `node.kubernetes.io`.
+fn check(config: &Config, rows: &str) {
+    for row in rows.lines().map(str::trim).filter(|row| !row.is_empty()) {
+        let [sentence, conditions, taints, more, wants] =
+            row.split('|').map(str::trim).collect::<Vec<_>>()[..]
+        else {
+            panic!("{row}")
+        };
         let mut stage = Stage::new(config.clone(), &["n", "other"]);
         stage.change("n", |node| {
-            let node = with(node, "/status/conditions", json!(conditions));
-            set.iter().fold(node, |node, (pointer, value)| with(node, pointer, value.clone()))
+            let conditions = pairs(conditions, '=').map(|(kind, status)| condition(kind, status, 0));
+            let node = with(node, "/status/conditions", conditions.collect());
+            let taints = pairs(taints, ':').map(|(key, effect)| {
+                let key =
+                    if key.contains('/') { key.to_owned() } else { format!("node.kubernetes.io/{key}") };
+                json!({ "key": key, "effect": effect })
+            });
+            let node = with(node, "/spec/taints", taints.collect());
+            pairs(more, '=').fold(node, |node, (pointer, value)| with(node, pointer, value.parse().unwrap()))
         });
-        assert_eq!(stage.words("n"), wants, "{sentence}");
+        assert_eq!(stage.words("n"), wants.split_terminator(", ").collect::<Vec<_>>(), "{sentence}");
     }
 }
 
-fn taints(all: &[(&str, &str)]) -> (&'static str, Value) {
-    let taint = |(key, effect): &(&str, &str)| json!({ "key": key, "effect": effect });
-    ("/spec/taints", all.iter().map(taint).collect())
+fn pairs(text: &str, sign: char) -> impl Iterator<Item = (&str, &str)> {
+    text.split_whitespace().map(move |pair| pair.split_once(sign).unwrap())
 }
-
-const NS: &str = "NoSchedule";
 
 #[test]
 fn nl_1_taints_follow_conditions_and_cordons() {
-    let ready = || says("Ready", "True");
     check(
         &config(),
-        vec![
-            ("it is well", vec![ready()], vec![], &[]),
-            (
-                "its kubelet says that it is not",
-                vec![says("Ready", "False")],
-                vec![],
-                &["+not-ready:NoSchedule", "+not-ready:NoExecute"],
-            ),
-            (
-                "nobody knows",
-                vec![says("Ready", "Unknown")],
-                vec![],
-                &["cut off", "+unreachable:NoSchedule", "+unreachable:NoExecute"],
-            ),
-            (
-                "memory",
-                vec![ready(), says("MemoryPressure", "True")],
-                vec![],
-                &["+memory-pressure:NoSchedule"],
-            ),
-            ("disk", vec![ready(), says("DiskPressure", "True")], vec![], &["+disk-pressure:NoSchedule"]),
-            ("processes", vec![ready(), says("PIDPressure", "True")], vec![], &["+pid-pressure:NoSchedule"]),
-            (
-                "network",
-                vec![ready(), says("NetworkUnavailable", "True")],
-                vec![],
-                &["+network-unavailable:NoSchedule"],
-            ),
-            (
-                "a pressure of which nobody knows is none",
-                vec![ready(), says("MemoryPressure", "Unknown"), says("DiskPressure", "False")],
-                vec![],
-                &[],
-            ),
-            (
-                "cordoned",
-                vec![ready()],
-                vec![("/spec/unschedulable", json!(true))],
-                &["+unschedulable:NoSchedule"],
-            ),
-        ],
+        "
+        it is well | Ready=True | | |
+        its kubelet says that it is not | Ready=False | | | +not-ready:NoSchedule, +not-ready:NoExecute
+        nobody knows | Ready=Unknown | | | cut off, +unreachable:NoSchedule, +unreachable:NoExecute
+        memory | Ready=True MemoryPressure=True | | | +memory-pressure:NoSchedule
+        disk | Ready=True DiskPressure=True | | | +disk-pressure:NoSchedule
+        processes | Ready=True PIDPressure=True | | | +pid-pressure:NoSchedule
+        network | Ready=True NetworkUnavailable=True | | | +network-unavailable:NoSchedule
+        a pressure of which nobody knows is none | Ready=True MemoryPressure=Unknown DiskPressure=False | | |
+        cordoned | Ready=True | | /spec/unschedulable=true | +unschedulable:NoSchedule
+        ",
     );
 }
 
 #[test]
 fn nl_1_taints_go_with_what_they_say_and_are_added_once() {
-    let ready = || says("Ready", "True");
     check(
         &config(),
-        vec![
-            (
-                "all of it is over",
-                vec![ready(), says("MemoryPressure", "False")],
-                vec![taints(&[
-                    ("node.kubernetes.io/not-ready", NS),
-                    ("node.kubernetes.io/unreachable", NS),
-                    ("node.kubernetes.io/memory-pressure", NS),
-                    ("node.kubernetes.io/network-unavailable", NS),
-                    ("node.kubernetes.io/unschedulable", NS),
-                ])],
-                &[
-                    "-not-ready:NoSchedule",
-                    "-unreachable:NoSchedule",
-                    "-memory-pressure:NoSchedule",
-                    "-network-unavailable:NoSchedule",
-                    "-unschedulable:NoSchedule",
-                ],
-            ),
-            (
-                "all is there",
-                vec![says("Ready", "False"), says("DiskPressure", "True")],
-                vec![taints(&[
-                    ("node.kubernetes.io/not-ready", NS),
-                    ("node.kubernetes.io/not-ready", "NoExecute"),
-                    ("node.kubernetes.io/disk-pressure", NS),
-                ])],
-                &[],
-            ),
-        ],
+        "
+        all of it is over | Ready=True MemoryPressure=False | not-ready:NoSchedule unreachable:NoSchedule \
+            memory-pressure:NoSchedule network-unavailable:NoSchedule unschedulable:NoSchedule | | \
+            -not-ready:NoSchedule, -unreachable:NoSchedule, -memory-pressure:NoSchedule, \
+            -network-unavailable:NoSchedule, -unschedulable:NoSchedule
+        all is there | Ready=False DiskPressure=True | not-ready:NoSchedule not-ready:NoExecute disk-pressure:NoSchedule | |
+        ",
     );
 }
 
 #[test]
 fn nl_1_taints_of_others_and_of_other_effects_are_left_alone() {
-    let foreign = || {
-        taints(&[
-            ("example.com/a", NS),
-            ("example.com/b", "NoExecute"),
-            ("node.kubernetes.io/out-of-service", "NoExecute"),
-            ("node.cloudprovider.kubernetes.io/uninitialized", NS),
-            ("node.kubernetes.io/memory-pressure", "NoExecute"),
-            ("node.kubernetes.io/not-ready", "PreferNoSchedule"),
-        ])
-    };
-    check(
-        &config(),
-        vec![
-            ("it is well", vec![says("Ready", "True")], vec![foreign()], &[]),
-            (
-                "it is not",
-                vec![says("Ready", "False")],
-                vec![foreign()],
-                &["+not-ready:NoSchedule", "+not-ready:NoExecute"],
-            ),
-        ],
-    );
+    let foreign = "example.com/a:NoSchedule example.com/b:NoExecute out-of-service:NoExecute memory-pressure:NoExecute \
+        node.cloudprovider.kubernetes.io/uninitialized:NoSchedule not-ready:PreferNoSchedule";
+    check(&config(), &format!("it is well | Ready=True | {foreign} | |"));
+    let wants = "+not-ready:NoSchedule, +not-ready:NoExecute";
+    check(&config(), &format!("it is not | Ready=False | {foreign} | | {wants}"));
 }
 
 #[test]
 fn nl_1_a_new_node_loses_the_taint_that_admission_gave_it_and_gets_none_before_it_says_how_it_is() {
-    let given = || taints(&[("node.kubernetes.io/not-ready", NS)]);
     check(
         &config(),
-        vec![
-            ("it says nothing yet", vec![], vec![given()], &["-not-ready:NoSchedule"]),
-            ("without conditions at all", vec![], vec![("/status", json!({}))], &[]),
-            ("its conditions are null", vec![], vec![("/status", json!({ "conditions": null }))], &[]),
-            ("it is well", vec![says("Ready", "True")], vec![given()], &["-not-ready:NoSchedule"]),
-            ("it is not well yet", vec![says("Ready", "False")], vec![given()], &["+not-ready:NoExecute"]),
-            (
-                "it is well, and was given up",
-                vec![says("Ready", "True")],
-                vec![taints(&[
-                    ("node.kubernetes.io/not-ready", "NoExecute"),
-                    ("node.kubernetes.io/unreachable", "NoExecute"),
-                ])],
-                &["-not-ready:NoExecute", "-unreachable:NoExecute"],
-            ),
-        ],
+        r#"
+        it says nothing yet | | not-ready:NoSchedule | | -not-ready:NoSchedule
+        without conditions at all | | | /status={} |
+        its conditions are null | | | /status={"conditions":null} |
+        it is well | Ready=True | not-ready:NoSchedule | | -not-ready:NoSchedule
+        it is not well yet | Ready=False | not-ready:NoSchedule | | +not-ready:NoExecute
+        it is well, and was given up | Ready=True | not-ready:NoExecute unreachable:NoExecute | | -not-ready:NoExecute, -unreachable:NoExecute
+        "#,
     );
 }
 
 #[test]
 fn nl_1_the_old_labels_have_the_values_of_the_new_ones() {
-    let label =
-        |key: &str, value: &str| (format!("/metadata/labels/{}", key.replace('/', "~1")), json!(value));
     for (sentence, labels, wants) in [
-        ("none", vec![], vec![]),
-        ("only an old one", vec![("beta.kubernetes.io/os", "linux")], vec![]),
-        ("the old one is missing", vec![("kubernetes.io/os", "linux")], vec!["beta.kubernetes.io/os=linux"]),
+        ("none", "", ""),
+        ("only an old one", "beta.kubernetes.io/os=linux", ""),
+        ("the old one is missing", "kubernetes.io/os=linux", "beta.kubernetes.io/os=linux"),
         (
             "the old one says something else",
-            vec![("kubernetes.io/arch", "arm64"), ("beta.kubernetes.io/arch", "amd64")],
-            vec!["beta.kubernetes.io/arch=arm64"],
+            "kubernetes.io/arch=arm64 beta.kubernetes.io/arch=amd64",
+            "beta.kubernetes.io/arch=arm64",
         ),
-        (
-            "both say the same",
-            vec![("kubernetes.io/os", "linux"), ("beta.kubernetes.io/os", "linux")],
-            vec![],
-        ),
+        ("both say the same", "kubernetes.io/os=linux beta.kubernetes.io/os=linux", ""),
         (
             "both are missing",
-            vec![("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")],
-            vec!["beta.kubernetes.io/os=linux", "beta.kubernetes.io/arch=amd64"],
+            "kubernetes.io/os=linux kubernetes.io/arch=amd64",
+            "beta.kubernetes.io/os=linux beta.kubernetes.io/arch=amd64",
         ),
     ] {
         let mut stage = Stage::new(config(), &["n"]);
-        for (key, value) in labels {
-            let (pointer, value) = label(key, value);
-            stage.change("n", |node| with(node, &pointer, value));
+        for (key, value) in pairs(labels, '=') {
+            stage.change("n", |node| {
+                with(node, &format!("/metadata/labels/{}", key.replace('/', "~1")), json!(value))
+            });
         }
-        assert_eq!(stage.words("n"), wants, "{sentence}");
+        assert_eq!(stage.words("n"), wants.split_whitespace().collect::<Vec<_>>(), "{sentence}");
         stage.act("n");
         assert!(stage.words("n").is_empty(), "{sentence}: it is done");
     }
@@ -201,22 +119,19 @@ fn nl_1_the_old_labels_have_the_values_of_the_new_ones() {
 
 #[test]
 fn our_condition_says_who_is_cut_off_and_who_is_back_and_nothing_of_those_that_never_were() {
-    let ours = |status: &str| says("pod-safety.dev/NodeUnreachable", status);
-    let case = |ready: &str, status: Option<&str>| -> Vec<Value> {
-        [says("Ready", ready)].into_iter().chain(status.map(ours)).collect()
-    };
-    let cases: [(&str, &str, Option<&str>, &[&str]); 8] = [
-        ("well", "True", None, &[]),
-        ("cut off", "Unknown", None, &["cut off"]),
-        ("cut off again", "Unknown", Some("False"), &["cut off"]),
-        ("cut off, as it says", "Unknown", Some("True"), &[]),
-        ("back", "True", Some("True"), &["back"]),
-        ("back, though not ready", "False", Some("True"), &["back"]),
-        ("back, as it says", "True", Some("False"), &[]),
-        ("a word that nobody wrote", "True", Some("Maybe"), &["back"]),
-    ];
-    let cases = cases.map(|(sentence, ready, status, wants)| (sentence, case(ready, status), vec![], wants));
-    check(&guard(), cases.to_vec());
+    check(
+        &guard(),
+        "
+        well | Ready=True | | |
+        cut off | Ready=Unknown | | | cut off
+        cut off again | Ready=Unknown pod-safety.dev/NodeUnreachable=False | | | cut off
+        cut off, as it says | Ready=Unknown pod-safety.dev/NodeUnreachable=True | | |
+        back | Ready=True pod-safety.dev/NodeUnreachable=True | | | back
+        back, though not ready | Ready=False pod-safety.dev/NodeUnreachable=True | | | back
+        back, as it says | Ready=True pod-safety.dev/NodeUnreachable=False | | |
+        a word that nobody wrote | Ready=True pod-safety.dev/NodeUnreachable=Maybe | | | back
+        ",
+    );
     for config in [guard(), config()] {
         let mut stage = Stage::new(config, &["n", "other"]);
         stage.report("n", "Unknown");
@@ -229,35 +144,15 @@ fn our_condition_says_who_is_cut_off_and_who_is_back_and_nothing_of_those_that_n
 
 #[test]
 fn guard_keeps_away_from_all_that_is_kcms() {
-    let theirs = [
-        vec![says("Ready", "False"), says("MemoryPressure", "True")],
-        vec![says("Ready", "True"), says("DiskPressure", "True")],
-        vec![],
-    ];
-    let cordoned = || ("/spec/unschedulable", json!(true));
-    let left =
-        || taints(&[("node.kubernetes.io/unreachable", "NoExecute"), ("node.kubernetes.io/not-ready", NS)]);
-    let label = || ("/metadata/labels/kubernetes.io~1os", json!("linux"));
-    check(
-        &guard(),
-        theirs
-            .into_iter()
-            .map(|all| ("of KCM", all, vec![cordoned(), left(), label()], &[] as &[&str]))
-            .collect(),
-    );
+    let rest = r#"unreachable:NoExecute not-ready:NoSchedule | /spec/unschedulable=true /metadata/labels/kubernetes.io~1os="linux""#;
+    for conditions in ["Ready=False MemoryPressure=True", "Ready=True DiskPressure=True", ""] {
+        check(&guard(), &format!("of KCM | {conditions} | {rest} |"));
+    }
 }
 
 #[test]
 fn a_suspicion_that_guard_left_behind_is_taken_away() {
-    let left = || taints(&[("pod-safety.dev/suspect", NS)]);
-    let of = || {
-        vec![(
-            "left",
-            vec![says("Ready", "True")],
-            vec![left()],
-            &["-pod-safety.dev/suspect:NoSchedule"] as &[&str],
-        )]
-    };
-    check(&config(), of());
-    check(&guard(), of());
+    let left = "left | Ready=True | pod-safety.dev/suspect:NoSchedule | | -pod-safety.dev/suspect:NoSchedule";
+    check(&config(), left);
+    check(&guard(), left);
 }

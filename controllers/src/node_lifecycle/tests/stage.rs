@@ -4,29 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pod_safety_shared::clock::Mono;
+use pod_safety_shared::testing::objects::{self, BEGINS};
+pub(super) use pod_safety_shared::testing::objects::{stamp, with};
 use pod_safety_shared::testing::{World, at};
 
 use super::*;
-
-/// When the tests begin, by the wall clock: 2026-01-01T00:00:00Z.
-const BEGINS: i64 = 1_767_225_600;
-
-pub(super) fn stamp(second: u64) -> String {
-    let second = BEGINS + i64::try_from(second).unwrap();
-    jiff::Timestamp::from_second(second).unwrap().to_string()
-}
-
-pub(super) fn with(mut object: Value, pointer: &str, to: Value) -> Value {
-    let (parent, key) = pointer.rsplit_once('/').unwrap();
-    match object.pointer_mut(parent).unwrap() {
-        Value::Array(all) => {
-            let at: usize = key.parse().unwrap();
-            if at < all.len() { all[at] = to } else { all.push(to) }
-        }
-        parent => parent[key.replace("~1", "/")] = to,
-    }
-    object
-}
 
 pub(super) fn condition(kind: &str, status: &str, since: u64) -> Value {
     json!({ "type": kind, "status": status, "lastHeartbeatTime": stamp(since), "lastTransitionTime": stamp(since) })
@@ -40,17 +22,14 @@ pub(super) struct Stage {
     /// Kubelets that renew their Leases.
     pub(super) alive: BTreeSet<String>,
     pub(super) now: u64,
-    /// When the process began.
     began: u64,
-    rv: u64,
 }
 
 impl Stage {
     /// Of Ready nodes with living kubelets.
     pub(super) fn new(config: Config, names: &[&str]) -> Self {
         let (nodes, leases, alive) = Default::default();
-        let mut stage =
-            Self { world: World::default(), config, nodes, leases, alive, now: 0, began: 0, rv: 10 };
+        let mut stage = Self { world: World::default(), config, nodes, leases, alive, now: 0, began: 0 };
         stage.begin_anew();
         for name in names {
             stage.put(Self::node(name, "True", 0));
@@ -61,11 +40,9 @@ impl Stage {
     }
 
     pub(super) fn node(name: &str, ready: &str, since: u64) -> Value {
-        json!({
-            "metadata": { "name": name, "uid": format!("uid-{name}"), "creationTimestamp": stamp(0), "labels": {} },
-            "spec": { "taints": [] },
-            "status": { "conditions": [condition("Ready", ready, since)] },
-        })
+        let node = objects::node(name).set("/metadata/creationTimestamp", json!(stamp(0)));
+        let node = node.set("/spec/taints", json!([]));
+        node.set("/status/conditions/0", condition("Ready", ready, since)).0
     }
 
     pub(super) fn in_zone(node: Value, zone: &str) -> Value {
@@ -78,13 +55,10 @@ impl Stage {
 
     /// A node as it is from now on.
     pub(super) fn put(&mut self, node: Value) {
-        self.rv += 1;
-        let node = with(node, "/metadata/resourceVersion", json!(self.rv.to_string()));
-        self.world.apply(Kind::Nodes, &node, self.mono());
+        let node = self.world.put(Kind::Nodes, node, self.mono());
         self.nodes.insert(node["metadata"]["name"].as_str().unwrap().to_owned(), node);
     }
 
-    /// Changes one node.
     pub(super) fn change(&mut self, name: &str, change: impl FnOnce(Value) -> Value) {
         let node = change(self.nodes[name].clone());
         self.put(node);
@@ -102,19 +76,14 @@ impl Stage {
 
     /// Its Lease says that it was renewed then.
     pub(super) fn renew(&mut self, name: &str, renewed: &str) {
-        self.rv += 1;
-        let lease = json!({
-            "metadata": { "name": name, "namespace": "kube-node-lease", "uid": format!("lease-{name}"),
-                "resourceVersion": self.rv.to_string() },
-            "spec": { "holderIdentity": name, "renewTime": renewed },
-        });
-        self.world.apply(Kind::NodeLeases, &lease, self.mono());
+        let lease = objects::lease(name, 0).set("/spec/renewTime", json!(renewed));
+        let lease = self.world.put(Kind::NodeLeases, lease, self.mono());
         self.leases.insert(name.to_owned(), lease);
     }
 
     /// Another process begins, and lists what is there.
     pub(super) fn begin_anew(&mut self) {
-        (self.began, self.world) = (self.now, World::default());
+        (self.began, self.world) = (self.now, self.world.anew());
         self.world.wall(BEGINS + i64::try_from(self.now).unwrap(), at(0));
         self.nodes.values().for_each(|node| self.world.apply(Kind::Nodes, node, at(0)));
         self.leases.values().for_each(|lease| self.world.apply(Kind::NodeLeases, lease, at(0)));

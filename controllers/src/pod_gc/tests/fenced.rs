@@ -1,28 +1,26 @@
 //! Pods of a node about whose life there is evidence.
 
+use pod_safety_shared::testing::objects::{evidence, named};
+use serde_json::Value;
+
 use super::*;
 
 /// The node `n` in its first boot, with `web-0` asked to end and `web-1` not, and evidence of this kind about this boot.
-fn proved(ready: &str, boot: &str, kind: &str, change: impl Fn(&mut Value)) -> World {
+fn proved(ready: &str, boot: &str, kind: &str, change: impl FnOnce(&mut Value)) -> World {
     let world = World::listed();
-    let mut machine = node("n", ready, None);
-    machine["status"]["nodeInfo"] = json!({ "bootID": "boot-1" });
-    world.apply(Kind::Nodes, &machine, at(0));
-    world.apply(Kind::Pods, &pod("web-0", "n", terminating), at(0));
-    world.apply(Kind::Pods, &pod("web-1", "n", |_| {}), at(0));
-    let mut proof = json!({
-        "metadata": { "name": "e", "uid": "uid-e", "resourceVersion": "9" },
-        "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": boot }, "kind": kind, "by": "somebody" },
-    });
-    change(&mut proof);
-    world.apply(Kind::FenceEvidences, &proof, at(0));
+    world.apply(Kind::Nodes, &node("n").ready(ready).boot("boot-1"), at(0));
+    world.apply(Kind::Pods, &pod("web-0").on("n").running().terminating(), at(0));
+    world.apply(Kind::Pods, &pod("web-1").on("n").running(), at(0));
+    world.apply(Kind::FenceEvidences, &evidence("e", "n", boot, kind).but(change), at(0));
     world
+}
+
+fn invalidated(proof: &mut Value) {
+    proof["status"]["invalidated"] = json!({ "at": "2026-01-01T00:00:00Z", "reason": "wrong" });
 }
 
 #[test]
 fn evidence_about_this_life_of_its_node_frees_a_pod_that_ends_and_no_other() {
-    let invalidated: fn(&mut Value) =
-        |proof| proof["status"]["invalidated"] = json!({ "at": "2026-01-01T00:00:00Z", "reason": "wrong" });
     let another: fn(&mut Value) = |proof| proof["spec"]["node"]["uid"] = json!("uid-of-before");
     for (ready, boot, change, wanted, says) in [
         ("Unknown", "boot-1", (|_| {}) as fn(&mut Value), "remove web-0 because Fenced", "it is off"),
@@ -32,7 +30,7 @@ fn evidence_about_this_life_of_its_node_frees_a_pod_that_ends_and_no_other() {
         ("Unknown", "boot-1", another, "?Unproved", "it is about another Node"),
         ("Unknown", "boot-1", invalidated, "?Unproved", "it is not believed"),
     ] {
-        let decision = decided(&proved(ready, boot, "PowerOff", change), &on("n"), at(1), &config());
+        let decision = about(&proved(ready, boot, "PowerOff", change), "n", 1);
         let mut words = asked(&decision);
         words.extend(reasons(&decision).iter().map(|reason| format!("?{reason}")));
         assert_eq!(words.join(" "), wanted, "{ready} {boot}: {says}");
@@ -42,11 +40,10 @@ fn evidence_about_this_life_of_its_node_frees_a_pod_that_ends_and_no_other() {
 #[test]
 fn a_persons_word_counts_where_the_policy_of_the_node_takes_it() {
     let world = proved("Unknown", "boot-1", "Asserted", |_| {});
-    assert_eq!(asked(&decided(&world, &on("n"), at(1), &config())), ["remove web-0 because Fenced"]);
-    let policy = json!({ "metadata": { "name": "p", "uid": "uid-p", "resourceVersion": "3" },
-        "spec": { "levels": [], "minimumEvidence": "Verified" } });
+    assert_eq!(asked(&about(&world, "n", 1)), ["remove web-0 because Fenced"]);
+    let policy = named("p").set("/spec", json!({ "levels": [], "minimumEvidence": "Verified" }));
     world.apply(Kind::FencePolicies, &policy, at(0));
-    assert!(asked(&decided(&world, &on("n"), at(1), &config())).is_empty());
+    assert!(asked(&about(&world, "n", 1)).is_empty());
 }
 
 #[test]
@@ -64,8 +61,8 @@ fn without_our_own_kinds_there_is_no_evidence_and_nothing_else_is_held_up() {
     for kind in [Kind::Pods, Kind::Nodes, Kind::NodeLeases] {
         world.list(kind, at(0));
     }
-    world.apply(Kind::Nodes, &node("n", "Unknown", Some("node.kubernetes.io/out-of-service")), at(0));
-    world.apply(Kind::Pods, &pod("web-0", "n", terminating), at(0));
+    world.apply(Kind::Nodes, &node("n").tainted(), at(0));
+    world.apply(Kind::Pods, &pod("web-0").on("n").running().terminating(), at(0));
     let trusting = Config { trust_out_of_service_taint: true, ..config() };
     assert_eq!(asked(&decided(&world, &on("n"), at(1), &trusting)), ["remove web-0 because OutOfService"]);
 }
@@ -73,31 +70,22 @@ fn without_our_own_kinds_there_is_no_evidence_and_nothing_else_is_held_up() {
 /// Evidence was withdrawn, and went on releasing by the taint that had been put on the node for it.
 #[test]
 fn bug_where_taints_are_trusted_our_own_released_pods_after_its_evidence_was_withdrawn() {
-    let withdrawn = |proof: &mut Value| {
-        proof["status"]["invalidated"] = json!({ "at": "2026-01-01T00:00:00Z", "reason": "wrong" });
-    };
-    let world = proved("Unknown", "boot-1", "PowerOff", withdrawn);
-    let mut machine = node("n", "Unknown", Some("node.kubernetes.io/out-of-service"));
-    machine["status"]["nodeInfo"] = json!({ "bootID": "boot-1" });
-    machine["spec"]["taints"][0]["value"] = json!("n-1");
-    machine["metadata"]["resourceVersion"] = json!("20");
-    world.apply(Kind::Nodes, &machine, at(0));
+    let world = proved("Unknown", "boot-1", "PowerOff", invalidated);
+    let machine = node("n").boot("boot-1").tainted().set("/spec/taints/0/value", json!("n-1"));
+    world.put(Kind::Nodes, machine, at(0));
     let trusting = Config { trust_out_of_service_taint: true, ..config() };
     let asked = |world: &World| asked(&decided(world, &on("n"), at(1), &trusting));
     assert_eq!(asked(&world), ["remove web-0 because OutOfService"], "somebody else's taint is trusted");
-    let fence = json!({
-        "metadata": { "name": "n-1", "uid": "uid-n-1", "resourceVersion": "8" },
-        "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "policy": "p",
-            "trigger": { "kind": "Detected", "reason": "r" } },
-    });
+    let life = json!({ "name": "n", "uid": "uid-n", "bootID": "boot-1" });
+    let trigger = json!({ "kind": "Detected", "reason": "r" });
+    let fence = named("n-1").set("/spec", json!({ "node": life, "policy": "p", "trigger": trigger }));
     world.apply(Kind::NodeFences, &fence, at(0));
     assert!(asked(&world).is_empty(), "ours is worth what its evidence is");
 }
 
 #[test]
 fn that_storage_is_fenced_frees_no_pod() {
-    let covers: fn(&mut Value) =
-        |proof| proof["spec"]["storage"] = json!([{ "driver": "d", "className": "c" }]);
-    let decision = decided(&proved("Unknown", "boot-1", "StorageFenced", covers), &on("n"), at(1), &config());
+    let covers = |proof: &mut Value| proof["spec"]["storage"] = json!([{ "driver": "d", "className": "c" }]);
+    let decision = about(&proved("Unknown", "boot-1", "StorageFenced", covers), "n", 1);
     assert!(asked(&decision).is_empty(), "{decision:?}");
 }

@@ -3,12 +3,12 @@
 use pod_safety_shared::authority::{Claim, Intent};
 use pod_safety_shared::drive::Controller;
 use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::objects::{node, pod};
 use pod_safety_shared::testing::{World, at};
 use proptest::prelude::*;
-use serde_json::json;
 
 use super::super::{Config, PodGc, decide};
-use super::{QUARANTINE, config, node, pod, terminating};
+use super::{QUARANTINE, config};
 
 proptest! {
     /// Whatever the cluster looks like, the collector asks for nothing that its
@@ -19,14 +19,12 @@ proptest! {
         witnessed in any::<bool>(), now in 0_u64..120, trust in any::<bool>(),
     ) {
         let world = World::listed();
-        world.apply(Kind::Nodes, &node("there", "Unknown", Some("node.kubernetes.io/out-of-service")), at(0));
+        world.apply(Kind::Nodes, &node("there").tainted(), at(0));
         for (at_index, (phase, deleted, running, place)) in phases.iter().enumerate() {
             let word = ["Pending", "Running", "Succeeded", "Failed", "Unknown", ""][*phase];
-            let made = pod(&format!("p{at_index}"), ["", "there", "gone"][*place], |pod| {
-                pod["status"]["phase"] = json!(word);
-                if !running { pod["status"]["containerStatuses"] = json!([]); }
-                if *deleted { terminating(pod); }
-            });
+            let mut made = pod(&format!("p{at_index}")).on(["", "there", "gone"][*place]).phase(word);
+            if *running { made = made.running(); }
+            if *deleted { made = made.terminating(); }
             world.apply(Kind::Pods, &made, at(0));
         }
         if witnessed { world.witness("gone", at(1)); }

@@ -2,32 +2,25 @@
 
 use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::Kind;
-use pod_safety_shared::testing::{World, at};
+use pod_safety_shared::testing::objects::{Obj, node, pod};
+use pod_safety_shared::testing::{World, at, reasons};
 use serde_json::json;
 
-use super::{Config, Key, asked, config, decided, ended, node, orphan, pod, reasons};
+use super::{Config, Key, asked, config, decided, orphan};
+
+fn made_at(time: &str, pod: Obj) -> Obj {
+    pod.set("/metadata/creationTimestamp", json!(time))
+}
 
 fn terminated_world() -> World {
     let world = World::listed();
-    world.apply(Kind::Nodes, &node("n", "True", None), at(0));
+    world.apply(Kind::Nodes, &node("n").ready("True"), at(0));
     for (name, second) in [("young", 9), ("old", 1), ("b", 5), ("a", 5)] {
         let made = format!("2026-01-01T00:00:0{second}Z");
-        world.apply(
-            Kind::Pods,
-            &pod(name, "n", |pod| {
-                ended(pod);
-                pod["metadata"]["creationTimestamp"] = json!(made);
-            }),
-            at(0),
-        );
+        world.apply(Kind::Pods, &made_at(&made, pod(name).on("n").ended()), at(0));
     }
-    let evicted = pod("evicted", "n", |pod| {
-        ended(pod);
-        pod["status"]["phase"] = json!("Failed");
-        pod["status"]["reason"] = json!("Evicted");
-        pod["metadata"]["creationTimestamp"] = json!("2026-01-02T00:00:00Z");
-    });
-    world.apply(Kind::Pods, &evicted, at(0));
+    let evicted = pod("evicted").on("n").ended().phase("Failed").set("/status/reason", json!("Evicted"));
+    world.apply(Kind::Pods, &made_at("2026-01-02T00:00:00Z", evicted), at(0));
     world
 }
 
@@ -58,16 +51,11 @@ fn terminated_pods_above_the_threshold_go_evicted_first_then_oldest_then_by_name
 #[test]
 fn a_phase_without_proof_is_held_and_lets_the_others_pass() {
     let world = terminated_world();
-    let lying = pod("lying", "n", |pod| {
-        pod["status"]["phase"] = json!("Failed");
-        pod["metadata"]["creationTimestamp"] = json!("2025-01-01T00:00:00Z");
-    });
-    let odd = pod("odd", "n", |pod| {
-        pod["status"] = json!({});
-        pod["metadata"]["creationTimestamp"] = json!("2025-01-01T00:00:00Z");
-    });
-    world.apply(Kind::Pods, &lying, at(0));
-    world.apply(Kind::Pods, &odd, at(0));
+    let lying = pod("lying").on("n").running().phase("Failed");
+    let odd = pod("odd").on("n").set("/status", json!({}));
+    for older in [lying, odd] {
+        world.apply(Kind::Pods, &made_at("2025-01-01T00:00:00Z", older), at(0));
+    }
     let decision =
         decided(&world, &Key::Terminated, at(1), &Config { terminated_threshold: Some(5), ..config() });
     assert_eq!(
@@ -82,7 +70,7 @@ fn a_pod_that_is_being_removed_as_an_orphan_is_not_held_as_terminated() {
     // Between our PATCH and our DELETE it is Failed, with containers reported running.
     let world = orphan();
     for name in ["web-0", "web-1", "web-2"] {
-        world.apply(Kind::Pods, &pod(name, "gone", |pod| pod["status"]["phase"] = json!("Failed")), at(41));
+        world.apply(Kind::Pods, &pod(name).on("gone").running().phase("Failed"), at(41));
     }
     assert_eq!(decided(&world, &Key::Terminated, at(42), &config()), Decision::default());
 }
@@ -90,7 +78,7 @@ fn a_pod_that_is_being_removed_as_an_orphan_is_not_held_as_terminated() {
 #[test]
 fn bug_an_orphan_between_our_two_writes_pushed_another_pod_over_the_threshold() {
     let world = terminated_world();
-    let failed = pod("orphan", "gone", |pod| pod["status"]["phase"] = json!("Failed"));
+    let failed = pod("orphan").on("gone").running().phase("Failed");
     world.apply(Kind::Pods, &failed, at(1));
     let exactly = Config { terminated_threshold: Some(5), ..config() };
     assert_eq!(decided(&world, &Key::Terminated, at(2), &exactly), Decision::default());

@@ -31,10 +31,10 @@ impl Sketch {
         self.taints.iter().map(|(key, added)| taint(KEYS[*key], Some(*added))).collect()
     }
 
-    fn pod(&self) -> Value {
+    fn pod(&self) -> Obj {
         let tolerations: Vec<Value> =
             self.tolerations.iter().map(|(key, seconds)| bears(KEYS[*key], *seconds)).collect();
-        with(pod("a", &tolerations), "/metadata/creationTimestamp", json!(stamp(self.bound)))
+        pod("a", &tolerations).set("/metadata/creationTimestamp", json!(stamp(self.bound)))
     }
 
     /// When the pod should end, in seconds since the begin of the tests, as said in the

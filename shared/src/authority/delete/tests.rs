@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::client::scripted::{Answer, Api, Asked, env, pass};
+use crate::client::scripted::{Answer, Api, Asked, FAILURES, env, pass};
 use crate::clock::Mono;
 use crate::testing::objects::{Obj, pod};
 
@@ -28,10 +28,7 @@ async fn tried(
     script: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
 ) -> (&'static str, String, Vec<Asked>) {
     let (env, _wall) = env();
-    let api = Api::new(&env, move |asked| {
-        let answer = script(&asked);
-        async move { answer }
-    });
+    let api = Api::says(&env, script);
     let leadership: Arc<Leadership> = Leadership::for_tests(env.now() + Duration::from_secs_f64(leads_for));
     let (outcome, rv) = delete(&api.connection(), &env, &leadership, wished).await;
     pass(0.0).await;
@@ -111,26 +108,17 @@ async fn a_pod_that_ends_or_has_ended_is_left_alone() {
     }
 }
 
-type Answers = Box<dyn Fn() -> Answer + Send + Sync>;
-
 #[tokio::test(start_paused = true)]
 async fn what_fails_says_at_which_version() {
-    let refused = |code, reason| -> Answers { Box::new(move || Answer::status(code, reason, "no")) };
-    let others = |answers: fn() -> Answer| -> Answers { Box::new(answers) };
-    let cases = [
-        ("the pod changed", "PATCH", refused(409, "Conflict"), "changed", "10", 1),
-        ("it is gone", "PATCH", others(Answer::not_found), "gone", "10", 1),
-        ("nobody answers", "PATCH", others(Answer::broken), "failed", "10", 1),
-        ("the answer is unreadable", "PATCH", others(Answer::garbage), "failed", "10", 1),
-        ("it changed in between", "DELETE", refused(409, "Conflict"), "changed", "77", 2),
-        ("it went in between", "DELETE", others(Answer::not_found), "gone", "77", 2),
-        ("a webhook denies it", "DELETE", refused(403, "Forbidden"), "failed", "77", 2),
-    ];
-    for (sentence, method, answer, outcome, rv, requests) in cases {
-        let (ended, at, heard) =
-            tried(&wished(), 60.0, move |asked| if asked.method == method { answer() } else { well(asked) })
-                .await;
-        assert_eq!((ended, at.as_str(), heard.len()), (outcome, rv, requests), "{sentence}");
+    for (method, rv, requests) in [("PATCH", "10", 1), ("DELETE", "77", 2)] {
+        for (what, answer, outcome) in FAILURES {
+            let script = move |asked: &Asked| if asked.method == method { answer() } else { well(asked) };
+            // What the answer to a deletion says is not needed.
+            let outcome =
+                if (method, what) == ("DELETE", "an unreadable answer") { "ending" } else { outcome };
+            let (ended, at, heard) = tried(&wished(), 60.0, script).await;
+            assert_eq!((ended, at.as_str(), heard.len()), (outcome, rv, requests), "{method}: {what}");
+        }
     }
 }
 

@@ -10,7 +10,6 @@ const POD: &str = "/api/v1/namespaces/ns/pods/a";
 const EVICT: &str = "POST /api/v1/namespaces/ns/pods/a/eviction";
 const SENTENCE: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// What evictions are answered with.
 type Says = fn() -> Answer;
 
 struct Scene {
@@ -20,10 +19,7 @@ struct Scene {
 
 fn scene(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Scene {
     let (env, _wall) = env();
-    let api = Api::new(&env, move |asked| {
-        let answer = script(&asked);
-        async move { answer }
-    });
+    let api = Api::says(&env, script);
     Scene { env, api }
 }
 

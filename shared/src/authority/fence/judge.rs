@@ -75,6 +75,9 @@ fn complaint(sample: &Sample, check: IdentityCheck, wanted: &str) -> Option<Stri
 }
 
 #[cfg(test)]
+mod supplies;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::api::DeviceRef;

@@ -87,7 +87,8 @@ pub(super) async fn add(
     let raw = acting.send(Call::get(group_path(&format!("fenceevidences/{proof}")))).await?;
     let holds = is_about(&raw, node)?;
     let whole = read(acting, &node.name).await?;
-    if !holds || whole.node != *node {
+    // Of a node that does not say its boot nobody can tell which life it is in.
+    if !holds || whole.node != *node || node.boot_id.is_empty() {
         return Err(Outcome::Changed);
     }
     if whole.is_ready() {

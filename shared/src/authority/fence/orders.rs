@@ -363,7 +363,7 @@ pub(super) struct Looked {
 }
 
 /// What a transport is given beyond its time to say that it is over.
-const LATE: Duration = Duration::from_secs(1);
+pub(super) const LATE: Duration = Duration::from_secs(1);
 
 fn sample(device: &DeviceRef, at: String, answer: Result<Answer, String>) -> Sample {
     let device = device.clone();

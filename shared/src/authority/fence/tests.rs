@@ -7,6 +7,8 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+mod limits;
+mod mark;
 mod objects;
 
 use super::*;
@@ -14,6 +16,7 @@ use crate::api::{Attempt, DeviceRef, FenceTrigger, Incarnation, Phase, Trigger, 
 use crate::authority::Monitor;
 use crate::authority::act::Outcome;
 use crate::authority::update::Means;
+use crate::client::Connection;
 use crate::client::scripted::{Answer as Says, Api, Asked, env, pass};
 use crate::clock::{Env, Mono};
 use crate::events::Recorder;
@@ -58,7 +61,6 @@ fn says(power: Power) -> Option<Result<Answer, DeviceError>> {
     Some(Ok(Answer { power, identity: Identity::Match, said: "done".to_owned() }))
 }
 
-/// What the API server has.
 #[derive(Clone)]
 struct There {
     node: Value,
@@ -75,10 +77,8 @@ struct There {
 type First = Arc<dyn Fn(&Asked) -> Option<Says> + Send + Sync>;
 
 fn machine() -> Value {
-    node("n")
-        .set("/status/nodeInfo", json!({ "bootID": "boot-1", "systemUUID": "uuid-1" }))
-        .set("/metadata/labels", json!({ "rack": "7" }))
-        .0
+    let node = node("n").boot("boot-1").set("/status/nodeInfo/systemUUID", json!("uuid-1"));
+    node.labels(json!({ "rack": "7" })).0
 }
 
 impl Default for There {
@@ -163,13 +163,12 @@ fn scene(
     let (env, _wall) = env();
     let log = Arc::new(Mutex::new(Vec::new()));
     let (lines, leases) = (Arc::clone(&log), Arc::new(Mutex::new(0)));
-    let api = Api::new(&env, move |asked| {
+    let api = Api::says(&env, move |asked| {
         // Whether there is anybody to be polite to.
         if asked.method != "GET" && !asked.path.ends_with("selfsubjectaccessreviews") {
             lines.lock().push(asked.line());
         }
-        let answer = answer(&there, &asked, &leases);
-        async move { answer }
+        answer(&there, asked, &leases)
     });
     let world = World::listed();
     world.apply(Kind::NodeLeases, &lease("n", 7).0, env.now());
@@ -179,27 +178,35 @@ fn scene(
 }
 
 impl Scene {
+    fn acting<'a>(&'a self, connection: &'a Connection) -> Acting<'a> {
+        let (cache, env, leadership) = (self.world.cache(), &self.env, &self.leadership);
+        let means = Means { connection, cache, env, leadership };
+        Acting::new(means, &self.devices, "this-process", &self.events)
+    }
+
     async fn take(&self, step: Step) -> Outcome {
         let connection = self.api.connection();
-        let means = Means {
-            connection: &connection,
-            cache: self.world.cache(),
-            env: &self.env,
-            leadership: &self.leadership,
-        };
-        let acting = Acting::new(means, &self.devices, "this-process", &self.events);
-        carry_out(&acting, &Fencing { node: "n".into(), step }).await
+        carry_out(&self.acting(&connection), &Fencing { node: "n".into(), step }).await
+    }
+
+    /// Takes the step, which must end so.
+    async fn ends(&self, step: Step, how: &str) {
+        assert_eq!(self.take(step).await.name(), how);
+    }
+
+    /// Nothing was written, and no device asked.
+    fn silent(&self) {
+        assert_eq!(self.log(), [""; 0]);
+    }
+
+    /// What the looks of the first attempt showed, as it was written.
+    fn verified(&self) -> Value {
+        self.written("nodefences")["status"]["attempts"][0]["verified"].clone()
     }
 
     async fn look_through(&self, wish: &Monitor) -> Outcome {
         let connection = self.api.connection();
-        let means = Means {
-            connection: &connection,
-            cache: self.world.cache(),
-            env: &self.env,
-            leadership: &self.leadership,
-        };
-        monitor(&Acting::new(means, &self.devices, "this-process", &self.events), wish).await
+        monitor(&self.acting(&connection), wish).await
     }
 
     /// The Events about devices that were to be written: of whom, and which word.
@@ -223,7 +230,6 @@ impl Scene {
         self.log.lock().clone()
     }
 
-    /// What was written to this path last.
     fn written(&self, path: &str) -> Value {
         self.api
             .heard()
@@ -290,7 +296,7 @@ const EVIDENCE: &str = "POST /apis/pod-safety.dev/v1alpha1/fenceevidences";
 #[tokio::test(start_paused = true)]
 async fn an_incident_is_opened_under_the_name_of_the_incarnation() {
     let scene = scene(There::default(), |_, _| None);
-    assert_eq!(scene.take(Step::Open(Box::new(spec()))).await.name(), "written");
+    scene.ends(Step::Open(Box::new(spec())), "written").await;
     let body = scene.written("nodefences");
     assert_eq!(body["metadata"]["name"], incident_name(&incarnation()));
     assert_eq!(body["spec"]["node"]["bootID"], "boot-1");
@@ -310,7 +316,7 @@ async fn nothing_is_begun_against_a_node_that_was_heard_or_began_another_life() 
     for (there, wanted) in [(heard, "heard"), (ready, "heard"), (booted, "changed")] {
         for step in [Step::Open(Box::new(spec())), Step::Attempt(target(tried("off")))] {
             let scene = scene(there.clone(), |_, _| says(Power::Off));
-            assert_eq!(scene.take(step).await.name(), wanted);
+            scene.ends(step, wanted).await;
             assert_eq!(scene.log(), [""; 0], "{wanted}: nothing written, no device asked");
         }
     }
@@ -319,7 +325,7 @@ async fn nothing_is_begun_against_a_node_that_was_heard_or_began_another_life() 
 #[tokio::test(start_paused = true)]
 async fn the_intent_is_written_before_the_device_is_asked_and_its_answer_after() {
     let scene = scene(There::default(), |_, _| says(Power::Off));
-    assert_eq!(scene.take(Step::Attempt(target(tried("off")))).await.name(), "written");
+    scene.ends(Step::Attempt(target(tried("off"))), "written").await;
     assert_eq!(scene.log(), [STATUS, "device off", STATUS]);
     let writes: Vec<_> = scene.api.heard().into_iter().filter(|asked| asked.method == "PATCH").collect();
     assert_eq!(writes[0].json()["metadata"]["resourceVersion"], "20");
@@ -347,7 +353,7 @@ async fn a_device_that_cannot_be_asked_costs_an_attempt_and_says_why() {
         (elsewhere, "its nodeSelector does not choose it"),
     ] {
         let scene = scene(there, |_, _| says(Power::Off));
-        assert_eq!(scene.take(Step::Attempt(target(tried("off")))).await.name(), "written");
+        scene.ends(Step::Attempt(target(tried("off"))), "written").await;
         assert_eq!(scene.log(), [STATUS], "{words}: no device is asked");
         let attempt = scene.written("nodefences")["status"]["attempts"][0].clone();
         assert!(attempt["outcome"].as_str().unwrap().contains(words), "{attempt}");
@@ -360,10 +366,10 @@ async fn a_device_that_cannot_be_asked_costs_an_attempt_and_says_why() {
 async fn two_looks_five_seconds_apart_and_a_silent_kubelet_show_that_it_is_off() {
     let scene = scene(There::default(), |_, _| says(Power::Off));
     let began = scene.env.now();
-    assert_eq!(scene.take(Step::Look(target(tried("off")))).await.name(), "written");
+    scene.ends(Step::Look(target(tried("off"))), "written").await;
     assert!(scene.env.now().since(began) >= Verified::APART);
     assert_eq!(scene.log(), ["device look", "device look", STATUS]);
-    let verified = scene.written("nodefences")["status"]["attempts"][0]["verified"].clone();
+    let verified = scene.verified();
     assert_eq!(
         (&verified["power"], &verified["leaseRenewed"]),
         (&json!("Off"), &json!("2026-01-01T00:00:07Z"))
@@ -375,8 +381,8 @@ async fn two_looks_five_seconds_apart_and_a_silent_kubelet_show_that_it_is_off()
 async fn a_kubelet_that_speaks_between_the_looks_convicts_the_device() {
     let there = There { renewed: Arc::new(|number| if number == 0 { 7 } else { 17 }), ..There::default() };
     let scene = scene(there, |_, _| says(Power::Off));
-    assert_eq!(scene.take(Step::Look(target(tried("off")))).await.name(), "written");
-    let verified = scene.written("nodefences")["status"]["attempts"][0]["verified"].clone();
+    scene.ends(Step::Look(target(tried("off"))), "written").await;
+    let verified = scene.verified();
     assert_eq!(verified["power"], "Unknown");
     assert!(verified["message"].as_str().unwrap().contains("another machine"), "{verified}");
 }
@@ -385,14 +391,14 @@ async fn a_kubelet_that_speaks_between_the_looks_convicts_the_device() {
 async fn a_supply_that_flaps_proves_nothing() {
     let scene = scene(There::default(), |_, number| says(if number == 0 { Power::Off } else { Power::On }));
     scene.take(Step::Look(target(tried("off")))).await;
-    let verified = scene.written("nodefences")["status"]["attempts"][0]["verified"].clone();
+    let verified = scene.verified();
     assert_eq!(verified["power"], "On");
 }
 
 #[tokio::test(start_paused = true)]
 async fn evidence_is_written_before_anything_relies_on_it() {
     let scene = scene(There::default(), |_, _| None);
-    assert_eq!(scene.take(Step::Prove(target(looked("Off")))).await.name(), "written");
+    scene.ends(Step::Prove(target(looked("Off"))), "written").await;
     assert_eq!(scene.log(), [EVIDENCE, STATUS]);
     let evidence = scene.written("fenceevidences");
     assert_eq!(evidence["spec"]["kind"], "PowerOff");
@@ -410,8 +416,8 @@ async fn there_is_no_evidence_if_the_kubelet_spoke_since_or_nothing_said_off() {
     assert_eq!((&status["phase"], status.get("evidence")), (&json!("Fencing"), None));
     for power in ["On", "Unknown"] {
         let scene = scene(There::default(), |_, _| None);
-        assert_eq!(scene.take(Step::Prove(target(looked(power)))).await.name(), "failed");
-        assert_eq!(scene.log(), [""; 0]);
+        scene.ends(Step::Prove(target(looked(power))), "failed").await;
+        scene.silent();
     }
 }
 
@@ -432,7 +438,7 @@ async fn the_taint_needs_evidence_that_holds_and_keeps_what_others_put_there() {
     let mut there = There { proof: Some(proof(false)), ..There::default() };
     there.node["spec"]["taints"] = theirs.clone();
     let held = scene(there.clone(), |_, _| None);
-    assert_eq!(held.take(Step::Taint(target(looked("Off")))).await.name(), "written");
+    held.ends(Step::Taint(target(looked("Off"))), "written").await;
     assert_eq!(held.log(), [NODE, STATUS]);
     let taints = held.written("/nodes/")["spec"]["taints"].clone();
     assert_eq!(taints[0], theirs[0]);
@@ -445,7 +451,7 @@ async fn the_taint_needs_evidence_that_holds_and_keeps_what_others_put_there() {
     let none = There { proof: None, ..there };
     for (there, wanted) in [(ready, "heard"), (booted, "changed"), (invalid, "changed"), (none, "gone")] {
         let scene = scene(there, |_, _| None);
-        assert_eq!(scene.take(Step::Taint(target(looked("Off")))).await.name(), wanted);
+        scene.ends(Step::Taint(target(looked("Off"))), wanted).await;
         assert_eq!(scene.log(), [""; 0], "{wanted}");
     }
 }
@@ -459,24 +465,24 @@ async fn only_our_own_taint_is_taken_away_and_only_from_another_life() {
     back.node["status"]["nodeInfo"]["bootID"] = json!("boot-2");
     back.node["status"]["conditions"][0]["status"] = json!("True");
     let scene_back = scene(back.clone(), |_, _| None);
-    assert_eq!(scene_back.take(Step::Untaint(target(looked("Off")))).await.name(), "written");
+    scene_back.ends(Step::Untaint(target(looked("Off"))), "written").await;
     assert_eq!(scene_back.log(), [NODE, STATUS]);
     assert_eq!(scene_back.written("/nodes/")["spec"]["taints"], json!([]));
     let mut same = back.clone();
     same.node["status"]["nodeInfo"]["bootID"] = json!("boot-1");
     let scene_same = scene(same, |_, _| None);
-    assert_eq!(scene_same.take(Step::Untaint(target(looked("Off")))).await.name(), "changed");
-    assert_eq!(scene_same.log(), [""; 0]);
+    scene_same.ends(Step::Untaint(target(looked("Off"))), "changed").await;
+    scene_same.silent();
     back.node["spec"]["taints"] = json!([theirs]);
     let foreign = scene(back, |_, _| None);
-    assert_eq!(foreign.take(Step::Untaint(target(looked("Off")))).await.name(), "written");
+    foreign.ends(Step::Untaint(target(looked("Off"))), "written").await;
     assert_eq!(foreign.log(), [STATUS], "somebody else's taint stays");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_contradiction_first_invalidates_the_evidence_then_distrusts_the_device() {
     let scene = scene(There { proof: Some(proof(false)), ..There::default() }, |_, _| None);
-    assert_eq!(scene.take(Step::Contradict(target(looked("Off")))).await.name(), "written");
+    scene.ends(Step::Contradict(target(looked("Off"))), "written").await;
     assert_eq!(
         scene.log(),
         [
@@ -498,7 +504,7 @@ async fn a_device_that_is_being_asked_is_left_when_the_term_ends() {
     let mut scene = scene(There::default(), |_, _| None);
     scene.leadership = Leadership::for_tests(scene.env.now() + Duration::from_secs(10));
     let began: Mono = scene.env.now();
-    assert_eq!(scene.take(Step::Attempt(target(tried("off")))).await.name(), "not_leader");
+    scene.ends(Step::Attempt(target(tried("off"))), "not_leader").await;
     assert_eq!(scene.env.now().since(began), Duration::from_secs(10));
     assert_eq!(scene.log(), [STATUS, "device off"], "the intent is there for whoever leads next");
     pass(60.0).await;
@@ -508,7 +514,7 @@ async fn a_device_that_is_being_asked_is_left_when_the_term_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_device_that_does_not_keep_to_its_time_is_left() {
     let scene = scene(There::default(), |_, _| None);
-    assert_eq!(scene.take(Step::Attempt(target(tried("off")))).await.name(), "written");
+    scene.ends(Step::Attempt(target(tried("off"))), "written").await;
     let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
     assert!(outcome.as_str().unwrap().contains("no answer within 60s"), "{outcome}");
 }
@@ -604,11 +610,11 @@ async fn our_taint_goes_with_evidence_that_was_withdrawn_and_stays_while_it_hold
     let mut there = There { proof: Some(proof(true)), ..There::default() };
     there.node["spec"]["taints"] = json!([ours]);
     let withdrawn = scene(there.clone(), |_, _| None);
-    assert_eq!(withdrawn.take(Step::Withdraw(target(looked("Off")))).await.name(), "written");
+    withdrawn.ends(Step::Withdraw(target(looked("Off"))), "written").await;
     assert_eq!(withdrawn.log(), [NODE, STATUS]);
     assert_eq!(withdrawn.written("/nodes/")["spec"]["taints"], json!([]));
     there.proof = Some(proof(false));
     let holds = scene(there, |_, _| None);
-    assert_eq!(holds.take(Step::Withdraw(target(looked("Off")))).await.name(), "changed");
-    assert_eq!(holds.log(), [""; 0]);
+    holds.ends(Step::Withdraw(target(looked("Off"))), "changed").await;
+    holds.silent();
 }

@@ -159,10 +159,7 @@ async fn tried_over(
     script: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
 ) -> Tried {
     let (env, _wall) = env();
-    let api = Api::new(&env, move |asked| {
-        let answer = script(&asked);
-        async move { answer }
-    });
+    let api = Api::says(&env, script);
     pass(60.0).await;
     let leadership = Leadership::for_tests(env.now() + Duration::from_secs_f64(leads_for));
     let (connection, cache) = (api.connection(), world.cache());

@@ -1,5 +1,7 @@
 //! What people may say, and when they are refused.
 
+mod acts;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -13,15 +15,14 @@ async fn examined(ready: &str, moves: bool) -> (Result<(), PeopleError>, Api) {
     let (env, _wall) = env();
     let reads = Arc::new(AtomicU8::new(1));
     let ready = ready.to_owned();
-    let api = Api::new(&env, move |asked| {
-        let answer = if asked.path.contains("/leases/") {
+    let api = Api::says(&env, move |asked| {
+        if asked.path.contains("/leases/") {
             let second = if moves { reads.fetch_add(1, Ordering::SeqCst) } else { 1 };
             Answer::json(&lease("n", second).0)
         } else {
-            let object = node("n").set("/status/nodeInfo", json!({ "bootID": "b" }));
-            Answer::json(&object.set("/status/conditions", json!([{ "type": "Ready", "status": ready }])).0)
-        };
-        async move { answer }
+            let object = node("n").boot("b");
+            Answer::json(&object.ready(&ready).0)
+        }
     });
     let connection = api.connection();
     let examined = examine(&connection, &env, "n").await.unwrap();
@@ -44,10 +45,8 @@ async fn pausing(text: Option<&str>, at: &str) -> (Api, Connection) {
         object["spec"]["paused"] = json!(text);
     }
     let at = at.to_owned();
-    let api = Api::new(&env, move |asked| {
-        let found = asked.path.starts_with(&at);
-        let answer = if found { Answer::json(&object) } else { Answer::not_found() };
-        async move { answer }
+    let api = Api::says(&env, move |asked| {
+        if asked.path.starts_with(&at) { Answer::json(&object) } else { Answer::not_found() }
     });
     let connection = api.connection();
     (api, connection)
@@ -109,13 +108,12 @@ async fn a_pause_of_somebody_else_is_not_replaced_and_a_reason_fits_its_place() 
 #[tokio::test(start_paused = true)]
 async fn a_confirmation_names_the_life_of_the_node_and_who_says_so() {
     let (env, _wall) = env();
-    let api = Api::new(&env, |asked| {
-        let answer = if asked.body.is_empty() {
+    let api = Api::says(&env, |asked| {
+        if asked.body.is_empty() {
             Answer::not_found()
         } else {
             Answer::coded(201, &json!({ "metadata": { "name": "n-1-x" } }))
-        };
-        async move { answer }
+        }
     });
     let node = Incarnation { name: "n".to_owned(), uid: "u".to_owned(), boot_id: "b".to_owned() };
     let renewed = Some("2026-01-01T00:00:07Z".to_owned());

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::client::scripted::{Answer, Api, Asked, env};
 use crate::model::Kind;
+use crate::testing::objects;
 
 /// A pod that a workload `NAME` of this kind manages.
 fn pod(api_version: &str, kind: &str, name: &str) -> Value {
-    json!({ "metadata": { "namespace": "ns", "name": format!("{name}-0"), "uid": format!("uid-{name}-0"), "resourceVersion": "1",
-        "ownerReferences": [{ "apiVersion": api_version, "kind": kind, "name": name, "uid": format!("uid-{name}"), "controller": true }] } })
+    objects::pod(&format!("{name}-0")).owned(api_version, kind, name).0
 }
 
 /// Two fleets, of which one hangs, and a herd of another group.

@@ -1,9 +1,13 @@
 //! The judge, against a scripted API server.
 
 mod asserted;
+mod devices;
 mod fenced;
 mod gone;
+mod limits;
 mod pods;
+mod sidecars;
+mod volumes;
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ impl Verifier<'_> {
         holder: &Holder,
         by: &Over,
     ) -> Judged {
-        let NodeProof { kind, expires } = match by {
+        let NodeProof { node: _, kind, expires } = match by {
             Over::NodeGone => self.node_gone(&holder.node).await?,
             Over::Rebooted => self.rebooted(holder).await?,
             Over::Fenced(proof) => {
@@ -72,7 +72,7 @@ impl Verifier<'_> {
         let (volume, node) = (Arc::clone(&update.volume), Arc::clone(&holder.node));
         let how = Barrier::Network { proof: Arc::clone(proof) };
         let kind = EvidenceKind::StorageFenced { volume, node, how };
-        Ok(NodeProof { kind, expires: asked_at + VALID_FOR })
+        Ok(NodeProof { node: Arc::clone(&holder.node), kind, expires: asked_at + VALID_FOR })
     }
 
     async fn in_that_life(&self, holder: &Holder) -> Result<(), Refusal> {
@@ -112,7 +112,7 @@ impl Verifier<'_> {
         let (volume, node) = (Arc::clone(&update.volume), Arc::clone(&holder.node));
         let kind =
             EvidenceKind::StorageFenced { volume, node, how: Barrier::Detached { driver: driver.into() } };
-        Ok(NodeProof { kind, expires: asked_at + VALID_FOR })
+        Ok(NodeProof { node: Arc::clone(&holder.node), kind, expires: asked_at + VALID_FOR })
     }
 
     /// As the Lease says at the version at which it will be written, or not at all.
@@ -181,7 +181,7 @@ impl Verifier<'_> {
             return Err(Refusal::ProofDoesNotHold("the node has not booted since"));
         }
         let kind = EvidenceKind::BootChanged { node: Arc::clone(&holder.node) };
-        Ok(NodeProof { kind, expires: look.answered_at + VALID_FOR })
+        Ok(NodeProof { node: Arc::clone(&holder.node), kind, expires: look.answered_at + VALID_FOR })
     }
 }
 

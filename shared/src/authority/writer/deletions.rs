@@ -18,7 +18,7 @@ use crate::wire;
 
 /// How long the read of a node speaks for the pods of its turn. They need some
 /// milliseconds each; a slow API server is asked again.
-const LOOK_LASTS: Duration = Duration::from_secs(2);
+pub(super) const LOOK_LASTS: Duration = Duration::from_secs(2);
 
 /// Deletions that wait or are being carried out.
 #[derive(Default)]

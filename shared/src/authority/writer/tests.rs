@@ -2,10 +2,12 @@
 
 mod deletions;
 mod fences;
+mod limits;
 mod nodes;
 mod storage;
 mod updates;
 mod volumes;
+mod words;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -17,9 +19,8 @@ use crate::client::scripted::{Answer, Api, Asked, env, pass, silent};
 use crate::metrics::Metrics;
 use crate::model::Kind;
 use crate::record::Action;
-use crate::testing::World;
 use crate::testing::objects::{Obj, node, pod};
-use crate::transport::NoTransport;
+use crate::testing::{World, parts};
 
 /// An owner that writes down what it hears.
 #[derive(Default)]
@@ -64,31 +65,15 @@ struct Pool {
 
 fn pool(leadership: Arc<Leadership>, script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Pool {
     let (env, _wall) = env();
-    let api = Api::new(&env, move |asked| {
-        let answer = script(&asked);
-        async move { answer }
-    });
+    let api = Api::says(&env, script);
     pool_over(leadership, env, api)
 }
 
 fn pool_over(leadership: Arc<Leadership>, env: Env, api: Api) -> Pool {
-    let (world, metrics, journal) = (World::listed(), Metrics::new().unwrap(), Arc::new(Journal::default()));
-    let authority = Authority::start(Parts {
-        connection: api.connection_with(&metrics),
-        cache: Arc::clone(world.cache()),
-        env: env.clone(),
-        policy: Policy {
-            quarantine: Duration::from_secs(40),
-            trust_out_of_service_taint: false,
-            exclusive_backends: ["cloud.example.com".to_owned()].into(),
-        },
-        leadership: Arc::clone(&leadership),
-        journal: Arc::clone(&journal),
-        events: Recorder::new(env.clone(), metrics.authority.clone()),
-        metrics: metrics.authority.clone(),
-        transport: Arc::new(NoTransport),
-        identity: "this-process".to_owned(),
-    });
+    let (world, metrics) = (World::listed(), Metrics::new().unwrap());
+    let parts = parts(&world, &env, api.connection_with(&metrics), &leadership, &metrics);
+    let journal = Arc::clone(&parts.journal);
+    let authority = Authority::start(parts);
     let heard = Arc::new(Heard::default());
     let owner: Arc<dyn Owner> = Arc::<Heard>::clone(&heard);
     Pool { env, api, world, leadership, journal, metrics, authority, heard, owner }
@@ -96,7 +81,7 @@ fn pool_over(leadership: Arc<Leadership>, env: Env, api: Api) -> Pool {
 
 impl Pool {
     fn submit(&self, object: &Obj, claim: Claim) -> Submitted {
-        self.authority.submit(Intent::Force(object.force(claim)), &self.owner)
+        self.asks(Intent::Force(object.force(claim)))
     }
 
     /// A pod that ended, in the cache and submitted.
@@ -105,8 +90,34 @@ impl Pool {
         self.submit(object, Claim::KubeletTerminated)
     }
 
+    fn asks(&self, intent: Intent) -> Submitted {
+        self.authority.submit(intent, &self.owner)
+    }
+
+    fn accepts(&self, intent: Intent) {
+        assert_eq!(self.asks(intent), Submitted::Accepted);
+    }
+
+    fn wakes(&self) -> Vec<Mono> {
+        self.heard.wakes.lock().clone()
+    }
+
+    /// When the owner was to be woken, as said last.
+    fn woken(&self) -> Mono {
+        self.wakes().pop().unwrap()
+    }
+
+    fn page(&self) -> String {
+        String::from_utf8(self.metrics.page().unwrap()).unwrap()
+    }
+
+    fn counts(&self, line: &str) {
+        let page = self.page();
+        assert!(page.contains(line), "{line} in {page}");
+    }
+
     fn witness(&self, node: &str) -> Submitted {
-        self.authority.submit(Intent::Witness { node: node.into() }, &self.owner)
+        self.asks(Intent::Witness { node: node.into() })
     }
 
     fn ended(&self) -> Vec<String> {
@@ -146,14 +157,13 @@ async fn a_pod_is_removed_told_written_down_and_counted_once() {
         (records[0].action, records[0].reason, records[0].controller),
         (Action::ForceDeleted, "KubeletTerminated", "test")
     );
-    let page = String::from_utf8(pool.metrics.page().unwrap()).unwrap();
     for line in [
         r#"pod_safety_releases_total{evidence="KubeletTerminated"} 1"#,
         r#"pod_safety_authority_outcomes_total{outcome="released"} 1"#,
         "pod_safety_authority_intents_in_flight 0",
         "pod_safety_authority_queued_intents 0",
     ] {
-        assert!(page.contains(line), "{line} in {page}");
+        pool.counts(line);
     }
 }
 
@@ -173,7 +183,7 @@ async fn a_process_that_stopped_leading_before_its_turn_came_sends_nothing() {
     pool.leadership.end_for_tests();
     pass(1.0).await;
     assert_eq!((pool.ended(), pool.api.lines()), (vec!["a not_leader".to_owned()], vec![]));
-    assert_eq!(pool.heard.wakes.lock().len(), 0, "whoever leads decides");
+    assert_eq!(pool.wakes().len(), 0, "whoever leads decides");
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,7 +193,7 @@ async fn a_standby_takes_first_reads_so_that_a_quarantine_survives_a_change_of_l
     assert_eq!(pool.witness("n"), Submitted::Accepted);
     pass(0.1).await;
     assert!(pool.has_witness());
-    assert_eq!(pool.heard.wakes.lock().len(), 1);
+    assert_eq!(pool.wakes().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,7 +212,7 @@ async fn a_first_read_that_shows_nothing_is_taken_again_a_second_later() {
         pool.witness("n");
         pass(0.1).await;
         assert!(!pool.has_witness(), "{what}");
-        let wakes = pool.heard.wakes.lock().clone();
+        let wakes = pool.wakes();
         assert_eq!(wakes, [Mono::default() + WITNESS_AGAIN], "{what}");
         assert_eq!(pool.witness("n"), Submitted::Accepted);
         pass(0.1).await;
@@ -252,8 +262,7 @@ async fn never_more_than_the_named_number_writes_at_once_and_all_of_them_do() {
     pass(60.0).await;
     assert_eq!(pool.ended().len(), WRITERS * BATCH * 2);
     assert_eq!(most.load(Ordering::SeqCst), WRITERS);
-    let page = String::from_utf8(pool.metrics.page().unwrap()).unwrap();
-    assert!(page.contains("pod_safety_authority_intents_in_flight 0"), "{page}");
+    pool.counts("pod_safety_authority_intents_in_flight 0");
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,7 +304,7 @@ async fn failures_are_tried_again_ever_more_slowly_and_a_new_version_at_once() {
     for pause in [1, 2, 4, 8] {
         assert_eq!(pool.submit_ended(&object), Submitted::Accepted);
         pass(0.001).await;
-        let again = *pool.heard.wakes.lock().last().unwrap();
+        let again = pool.woken();
         let left = again.since(pool.env.now()).as_secs_f64();
         assert!((left - f64::from(pause)).abs() < 0.01, "{left} for {pause}");
         assert_eq!(pool.submit(&object, Claim::KubeletTerminated), Submitted::Later(again));
@@ -316,7 +325,7 @@ async fn a_pause_that_the_api_server_asks_for_is_kept() {
     let pool = pool(Leadership::alone(), |_| Answer::plain(429, "slow down").retry_after(9));
     pool.submit_ended(&ended_pod("a"));
     pass(0.1).await;
-    assert_eq!(*pool.heard.wakes.lock(), [Mono::from_start(Duration::from_secs(9))]);
+    assert_eq!(pool.wakes(), [Mono::from_start(Duration::from_secs(9))]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -331,8 +340,7 @@ async fn what_a_refusal_leaves_behind() {
         pool.journal.last().into_iter().map(|record| (record.reason, record.action)).collect();
     assert_eq!(reasons, BTreeMap::from([("DoesNotFit", Action::Refused), ("Changed", Action::Dropped)]));
     assert_eq!(pool.api.lines(), [""; 0]);
-    let page = String::from_utf8(pool.metrics.page().unwrap()).unwrap();
-    assert!(page.contains(r#"pod_safety_evidence_refusals_total{reason="DoesNotFit"} 1"#), "{page}");
+    pool.counts(r#"pod_safety_evidence_refusals_total{reason="DoesNotFit"} 1"#);
 }
 
 #[tokio::test(start_paused = true)]

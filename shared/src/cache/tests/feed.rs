@@ -71,10 +71,7 @@ struct Following {
 fn start(script: &Script, kinds: &[Kind]) -> Following {
     let (env, _wall) = env();
     let script = script.clone();
-    let api = Api::new(&env, move |asked| {
-        let answer = script.answer(&asked);
-        async move { answer }
-    });
+    let api = Api::says(&env, move |asked| script.answer(asked));
     let (cache, metrics) = (Arc::new(Cache::default()), Metrics::new().unwrap());
     let heard = listened(&cache);
     follow(kinds, &api.connection_with(&metrics), &cache, &env, &metrics.cache);

@@ -5,11 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::model::{Pressures, Readiness, Says};
 use crate::testing::at;
-use crate::testing::objects::{lease, node, pod};
+use crate::testing::objects::{BEGINS as NEW_YEAR, lease, node, pod};
 use crate::wire;
-
-/// 2026-01-01T00:00:00Z.
-const NEW_YEAR: i64 = 1_767_225_600;
 
 fn ready(status: &str, heartbeat: u8) -> Value {
     json!({ "type": "Ready", "status": status, "lastHeartbeatTime": format!("2026-01-01T00:00:{heartbeat:02}Z"),

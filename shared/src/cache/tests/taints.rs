@@ -1,19 +1,11 @@
 //! Taints that end pods: since when they are there, and who hears of them.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::*;
 use crate::model::{NO_EXECUTE, Taint, Tolerations};
-use crate::testing::objects::{node, pod};
-
-/// 2026-01-01T00:00:00Z.
-const NEW_YEAR: i64 = 1_767_225_600;
-
-fn at(seconds: u64) -> Mono {
-    Mono::from_start(Duration::from_secs(seconds))
-}
+use crate::testing::at;
+use crate::testing::objects::{BEGINS as NEW_YEAR, node, pod};
 
 fn wall(cache: &Cache, mono: u64, seconds: i64) {
     cache.read_wall(at(mono), jiff::Timestamp::from_second(NEW_YEAR + seconds).unwrap());

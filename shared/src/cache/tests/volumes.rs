@@ -6,30 +6,22 @@ use super::*;
 use crate::cache::{Left, Lookup};
 use crate::model::{Attachment, Held, Volume, VolumeClaim, VolumeLease};
 use crate::testing::at;
-use crate::testing::objects::{node, pod};
+use crate::testing::objects::{self, node, pod};
 
 fn volume(name: &str) -> Obj {
-    Obj(json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "10" },
-        "spec": { "accessModes": ["ReadWriteOnce"], "csi": { "driver": "d", "volumeHandle": name } } }))
+    objects::volume(name, &["ReadWriteOnce"])
 }
 
 fn claim(name: &str, id: &str, volume: Option<&str>) -> Obj {
-    Obj(
-        json!({ "metadata": { "namespace": "ns", "name": name, "uid": id, "resourceVersion": "10" }, "spec": { "volumeName": volume } }),
-    )
+    objects::claim(name, volume).uid(id)
 }
 
 fn lease(volume: &str, holder: &str) -> Obj {
-    Obj(
-        json!({ "metadata": { "name": volume, "uid": format!("uid-lease-{volume}"), "resourceVersion": "10" },
-        "spec": { "holderIdentity": holder } }),
-    )
+    objects::volume_lease(volume, Some(holder))
 }
 
 fn user(name: &str, node: &str, claim: &str) -> Obj {
-    pod(name)
-        .on(node)
-        .set("/spec/volumes", json!([{ "name": "data", "persistentVolumeClaim": { "claimName": claim } }]))
+    pod(name).on(node).using(claim)
 }
 
 /// A volume `v` by the claim `c`, used by `a` on `n`, which holds it.

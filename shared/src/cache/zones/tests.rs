@@ -5,10 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::{NOT_READY_TAINT, Pressures, Says, UNREACHABLE_TAINT};
-
-fn at(seconds: u64) -> Mono {
-    Mono::from_start(Duration::from_secs(seconds))
-}
+use crate::testing::at;
 
 fn uid(number: u8) -> Uid {
     Uid::new(&format!("n{number}")).unwrap()

@@ -21,15 +21,35 @@ fn verdict(method: &str, uri: &str, body: &str, permitted: bool) -> &'static str
     }
 }
 
-/// Rows of: what it is, verb, path, body, without a permit, with one.
-type Row = (&'static str, &'static str, &'static str, &'static str, &'static str, &'static str);
+fn check_row(what: &str, method: &str, uri: &str, body: &str, without: &str, with: &str) {
+    assert_eq!(verdict(method, uri, body, false), without, "{what}, without a permit");
+    assert_eq!(verdict(method, uri, body, true), with, "{what}, with a permit");
+}
 
-fn check_rows(rows: &[Row]) {
-    for (what, method, uri, body, without, with) in rows {
-        assert_eq!(verdict(method, uri, body, false), *without, "{what}, without a permit");
-        assert_eq!(verdict(method, uri, body, true), *with, "{what}, with a permit");
+/// Rows of `what it is | verb and path | body | verdict`; where a permit changes it, the verdict without and with one.
+fn check_rows(rows: &str) {
+    for row in rows.lines().map(str::trim).filter(|row| !row.is_empty()) {
+        let [what, line, body, verdict] = row.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let (method, path) = line.split_once(' ').unwrap();
+        let path = PATHS.iter().find(|(name, _)| *name == path).map_or(path, |(_, path)| path);
+        let (without, with) = verdict.split_once(", ").unwrap_or((verdict, verdict));
+        check_row(what, method, path, body, without, with);
     }
 }
+
+/// By what rows call them.
+const PATHS: [(&str, &str); 8] = [
+    ("POD", POD),
+    ("STATUS", STATUS),
+    ("EVICTION", EVICTION),
+    ("NODE", NODE),
+    ("NODE_STATUS", NODE_STATUS),
+    ("ATTACHMENT", ATTACHMENT),
+    ("LEASE", LEASE),
+    ("BUDGET", BUDGET),
+];
 
 const POD: &str = "/api/v1/namespaces/ns/pods/a";
 const STATUS: &str = "/api/v1/namespaces/ns/pods/a/status";
@@ -42,288 +62,170 @@ const BUDGET: &str = "/apis/policy/v1/namespaces/ns/poddisruptionbudgets/b";
 
 #[test]
 fn reads_pass_unless_they_may_be_answered_from_the_past() {
-    check_rows(&[
-        ("a quorum read", "GET", POD, "", "ok", "ok"),
-        ("a list", "GET", "/api/v1/pods?limit=5000", "", "ok", "ok"),
-        ("a watch from a version", "GET", "/api/v1/pods?watch=true&resourceVersion=7", "", "ok", "ok"),
-        ("a watch from version 10", "GET", "/api/v1/pods?watch=true&resourceVersion=10", "", "ok", "ok"),
-        ("a read from any cache", "GET", "/api/v1/pods/a?resourceVersion=0", "", "stale", "stale"),
-        ("a list from any cache", "GET", "/api/v1/pods?limit=1&resourceVersion=0", "", "stale", "stale"),
-        ("a watch from any cache", "GET", "/api/v1/pods?resourceVersion=0&watch=true", "", "stale", "stale"),
-    ]);
+    check_rows(
+        r#"
+        a quorum read | GET POD |  | ok
+        a list | GET /api/v1/pods?limit=5000 |  | ok
+        a watch from a version | GET /api/v1/pods?watch=true&resourceVersion=7 |  | ok
+        a watch from version 10 | GET /api/v1/pods?watch=true&resourceVersion=10 |  | ok
+        a read from any cache | GET /api/v1/pods/a?resourceVersion=0 |  | stale
+        a list from any cache | GET /api/v1/pods?limit=1&resourceVersion=0 |  | stale
+        a watch from any cache | GET /api/v1/pods?resourceVersion=0&watch=true |  | stale
+        "#,
+    );
 }
 
 #[test]
 fn a_deletion_names_one_object_and_its_identity_permit_or_not() {
-    let uid = r#"{"gracePeriodSeconds":30,"preconditions":{"uid":"u"}}"#;
-    check_rows(&[
-        ("without a body", "DELETE", POD, "", "no identity", "no identity"),
-        (
-            "without preconditions",
-            "DELETE",
-            POD,
-            r#"{"gracePeriodSeconds":30}"#,
-            "no identity",
-            "no identity",
-        ),
-        ("with an empty UID", "DELETE", POD, r#"{"preconditions":{"uid":""}}"#, "no identity", "no identity"),
-        ("with a null UID", "DELETE", POD, r#"{"preconditions":{"uid":null}}"#, "no identity", "no identity"),
-        (
-            "with a version only",
-            "DELETE",
-            POD,
-            r#"{"preconditions":{"resourceVersion":"7"}}"#,
-            "no identity",
-            "no identity",
-        ),
-        (
-            "of a collection of pods",
-            "DELETE",
-            "/api/v1/namespaces/ns/pods",
-            uid,
-            "no identity",
-            "no identity",
-        ),
-        ("of all pods", "DELETE", "/api/v1/pods", uid, "no identity", "no identity"),
-        ("of a collection of nodes", "DELETE", "/api/v1/nodes", uid, "no identity", "no identity"),
-        ("of a namespace", "DELETE", "/api/v1/namespaces/ns", uid, "no identity", "no identity"),
-        ("of a Lease without identity", "DELETE", LEASE, "", "no identity", "no identity"),
-        ("of a Lease with identity", "DELETE", LEASE, uid, "ok", "ok"),
-        ("of something else with identity", "DELETE", BUDGET, uid, "ok", "ok"),
-    ]);
+    check_rows(
+        r#"
+        without a body | DELETE POD |  | no identity
+        without preconditions | DELETE POD | {"gracePeriodSeconds":30} | no identity
+        with an empty UID | DELETE POD | {"preconditions":{"uid":""}} | no identity
+        with a null UID | DELETE POD | {"preconditions":{"uid":null}} | no identity
+        with a version only | DELETE POD | {"preconditions":{"resourceVersion":"7"}} | no identity
+        of a collection of pods | DELETE /api/v1/namespaces/ns/pods | {"preconditions":{"uid":"u"}} | no identity
+        of all pods | DELETE /api/v1/pods | {"preconditions":{"uid":"u"}} | no identity
+        of a collection of nodes | DELETE /api/v1/nodes | {"preconditions":{"uid":"u"}} | no identity
+        of a namespace | DELETE /api/v1/namespaces/ns | {"preconditions":{"uid":"u"}} | no identity
+        of a Lease without identity | DELETE LEASE |  | no identity
+        of a Lease with identity | DELETE LEASE | {"preconditions":{"uid":"u"}} | ok
+        of something else with identity | DELETE BUDGET | {"preconditions":{"uid":"u"}} | ok
+        "#,
+    );
 }
 
 #[test]
 fn a_pod_is_deleted_at_once_only_with_a_permit() {
-    let by_uid = r#"{"preconditions":{"uid":"u"}}"#;
-    let bodies = [
-        ("grace 0", r#"{"gracePeriodSeconds":0,"preconditions":{"uid":"u"}}"#),
-        ("no grace", by_uid),
-        ("grace null", r#"{"gracePeriodSeconds":null,"preconditions":{"uid":"u"}}"#),
-        ("grace -1", r#"{"gracePeriodSeconds":-1,"preconditions":{"uid":"u"}}"#),
-        (
-            "grace 0 of a version",
-            r#"{"gracePeriodSeconds":0,"preconditions":{"uid":"u","resourceVersion":"7"}}"#,
-        ),
-        (
-            "grace 30 of any version: one that is called finished goes at once",
-            r#"{"gracePeriodSeconds":30,"preconditions":{"uid":"u"}}"#,
-        ),
-        (
-            "grace 30 of an empty version",
-            r#"{"gracePeriodSeconds":30,"preconditions":{"uid":"u","resourceVersion":""}}"#,
-        ),
-    ];
-    check_rows(&bodies.map(|(sentence, body)| (sentence, "DELETE", POD, body, "removes", "ok")));
-    let in_query = "/api/v1/namespaces/ns/pods/a?gracePeriodSeconds=30";
-    check_rows(&[("grace in a query that the body overrules", "DELETE", in_query, by_uid, "removes", "ok")]);
+    check_rows(
+        r#"
+        grace 0 | DELETE POD | {"gracePeriodSeconds":0,"preconditions":{"uid":"u"}} | removes, ok
+        no grace | DELETE POD | {"preconditions":{"uid":"u"}} | removes, ok
+        grace null | DELETE POD | {"gracePeriodSeconds":null,"preconditions":{"uid":"u"}} | removes, ok
+        grace -1 | DELETE POD | {"gracePeriodSeconds":-1,"preconditions":{"uid":"u"}} | removes, ok
+        grace 0 of a version | DELETE POD | {"gracePeriodSeconds":0,"preconditions":{"uid":"u","resourceVersion":"7"}} | removes, ok
+        grace 30 of any version: one that is called finished goes at once | DELETE POD | {"gracePeriodSeconds":30,"preconditions":{"uid":"u"}} | removes, ok
+        grace 30 of an empty version | DELETE POD | {"gracePeriodSeconds":30,"preconditions":{"uid":"u","resourceVersion":""}} | removes, ok
+        grace in a query that the body overrules | DELETE /api/v1/namespaces/ns/pods/a?gracePeriodSeconds=30 | {"preconditions":{"uid":"u"}} | removes, ok
+        "#,
+    );
 }
 
 #[test]
 fn a_pod_is_deleted_by_its_grace_only_in_words_that_are_understood() {
-    let grace_1 = r#"{"gracePeriodSeconds":1,"preconditions":{"uid":"u","resourceVersion":"7"}}"#;
-    let twice = r#"{"gracePeriodSeconds":30,"preconditions":{"uid":"u"},"gracePeriodSeconds":0}"#;
-    let text = r#"{"gracePeriodSeconds":"30","preconditions":{"uid":"u"}}"#;
-    check_rows(&[
-        ("grace 1", "DELETE", POD, grace_1, "ok", "ok"),
-        ("grace twice", "DELETE", POD, twice, "opaque", "opaque"),
-        ("grace as a text", "DELETE", POD, text, "opaque", "opaque"),
-    ]);
+    check_rows(
+        r#"
+        grace 1 | DELETE POD | {"gracePeriodSeconds":1,"preconditions":{"uid":"u","resourceVersion":"7"}} | ok
+        grace twice | DELETE POD | {"gracePeriodSeconds":30,"preconditions":{"uid":"u"},"gracePeriodSeconds":0} | opaque
+        grace as a text | DELETE POD | {"gracePeriodSeconds":"30","preconditions":{"uid":"u"}} | opaque
+        "#,
+    );
 }
 
 #[test]
 fn an_eviction_has_a_grace_of_its_own() {
-    check_rows(&[
-        ("without a body", "POST", EVICTION, "", "removes", "ok"),
-        ("without options", "POST", EVICTION, r#"{"kind":"Eviction"}"#, "removes", "ok"),
-        (
-            "with options that lack a grace",
-            "POST",
-            EVICTION,
-            r#"{"deleteOptions":{"preconditions":{"uid":"u"}}}"#,
-            "removes",
-            "ok",
-        ),
-        ("with grace 0", "POST", EVICTION, r#"{"deleteOptions":{"gracePeriodSeconds":0}}"#, "removes", "ok"),
-        ("with grace 1", "POST", EVICTION, r#"{"deleteOptions":{"gracePeriodSeconds":1}}"#, "ok", "ok"),
-        (
-            "with the grace in the wrong place",
-            "POST",
-            EVICTION,
-            r#"{"gracePeriodSeconds":30}"#,
-            "removes",
-            "ok",
-        ),
-    ]);
+    check_rows(
+        r#"
+        without a body | POST EVICTION |  | removes, ok
+        without options | POST EVICTION | {"kind":"Eviction"} | removes, ok
+        with options that lack a grace | POST EVICTION | {"deleteOptions":{"preconditions":{"uid":"u"}}} | removes, ok
+        with grace 0 | POST EVICTION | {"deleteOptions":{"gracePeriodSeconds":0}} | removes, ok
+        with grace 1 | POST EVICTION | {"deleteOptions":{"gracePeriodSeconds":1}} | ok
+        with the grace in the wrong place | POST EVICTION | {"gracePeriodSeconds":30} | removes, ok
+        "#,
+    );
 }
 
 #[test]
 fn a_phase_is_written_only_with_a_permit() {
-    check_rows(&[
-        ("phase Failed", "PATCH", STATUS, r#"{"status":{"phase":"Failed"}}"#, "removes", "ok"),
-        ("phase Running", "PATCH", STATUS, r#"{"status":{"phase":"Running"}}"#, "removes", "ok"),
-        ("bug: phase removed by null", "PATCH", STATUS, r#"{"status":{"phase":null}}"#, "removes", "ok"),
-        ("bug: status removed by null", "PATCH", STATUS, r#"{"status":null}"#, "removes", "ok"),
-        (
-            "bug: status replaced",
-            "PATCH",
-            STATUS,
-            r#"{"status":{"$patch":"replace","conditions":[]}}"#,
-            "removes",
-            "ok",
-        ),
-        (
-            "bug: other keys dropped",
-            "PATCH",
-            STATUS,
-            r#"{"status":{"$retainKeys":["conditions"]}}"#,
-            "removes",
-            "ok",
-        ),
-        ("bug: the whole replaced", "PATCH", STATUS, r#"{"$patch":"replace","status":{}}"#, "removes", "ok"),
-        ("bug: a PUT names no phase", "PUT", STATUS, r#"{"status":{"conditions":[]}}"#, "removes", "ok"),
-        (
-            "a status twice",
-            "PATCH",
-            STATUS,
-            r#"{"status":{},"status":{"phase":"Failed"}}"#,
-            "opaque",
-            "opaque",
-        ),
-        (
-            "conditions only",
-            "PATCH",
-            STATUS,
-            r#"{"status":{"conditions":[{"type":"DisruptionTarget"}]}}"#,
-            "ok",
-            "ok",
-        ),
-        (
-            "conditions in an order",
-            "PATCH",
-            STATUS,
-            r#"{"status":{"$setElementOrder/conditions":[],"conditions":[]}}"#,
-            "ok",
-            "ok",
-        ),
-        ("a phase on another resource", "PATCH", BUDGET, r#"{"status":{"phase":"Failed"}}"#, "ok", "ok"),
-    ]);
+    check_rows(
+        r#"
+        phase Failed | PATCH STATUS | {"status":{"phase":"Failed"}} | removes, ok
+        phase Running | PATCH STATUS | {"status":{"phase":"Running"}} | removes, ok
+        bug: phase removed by null | PATCH STATUS | {"status":{"phase":null}} | removes, ok
+        bug: status removed by null | PATCH STATUS | {"status":null} | removes, ok
+        bug: status replaced | PATCH STATUS | {"status":{"$patch":"replace","conditions":[]}} | removes, ok
+        bug: other keys dropped | PATCH STATUS | {"status":{"$retainKeys":["conditions"]}} | removes, ok
+        bug: the whole replaced | PATCH STATUS | {"$patch":"replace","status":{}} | removes, ok
+        bug: a PUT names no phase | PUT STATUS | {"status":{"conditions":[]}} | removes, ok
+        a status twice | PATCH STATUS | {"status":{},"status":{"phase":"Failed"}} | opaque
+        conditions only | PATCH STATUS | {"status":{"conditions":[{"type":"DisruptionTarget"}]}} | ok
+        conditions in an order | PATCH STATUS | {"status":{"$setElementOrder/conditions":[],"conditions":[]}} | ok
+        a phase on another resource | PATCH BUDGET | {"status":{"phase":"Failed"}} | ok
+        "#,
+    );
 }
 
 #[test]
 fn a_finalizer_of_a_pod_is_touched_only_with_a_permit() {
-    check_rows(&[
-        ("finalizers emptied", "PATCH", POD, r#"{"metadata":{"finalizers":[]}}"#, "removes", "ok"),
-        (
-            "bug: finalizers removed by null",
-            "PATCH",
-            POD,
-            r#"{"metadata":{"finalizers":null}}"#,
-            "removes",
-            "ok",
-        ),
-        (
-            "bug: one finalizer removed",
-            "PATCH",
-            POD,
-            r#"{"metadata":{"$deleteFromPrimitiveList/finalizers":["f"]}}"#,
-            "removes",
-            "ok",
-        ),
-        (
-            "bug: metadata replaced",
-            "PATCH",
-            POD,
-            r#"{"metadata":{"$patch":"replace","name":"a"}}"#,
-            "removes",
-            "ok",
-        ),
-        ("bug: metadata removed by null", "PATCH", POD, r#"{"metadata":null}"#, "removes", "ok"),
-        ("bug: a PUT names no finalizers", "PUT", POD, r#"{"metadata":{"name":"a"}}"#, "removes", "ok"),
-        ("an annotation", "PATCH", POD, r#"{"metadata":{"annotations":{"a":"b"}}}"#, "ok", "ok"),
-        ("finalizers of something else", "PATCH", BUDGET, r#"{"metadata":{"finalizers":[]}}"#, "ok", "ok"),
-    ]);
+    check_rows(
+        r#"
+        finalizers emptied | PATCH POD | {"metadata":{"finalizers":[]}} | removes, ok
+        bug: finalizers removed by null | PATCH POD | {"metadata":{"finalizers":null}} | removes, ok
+        bug: one finalizer removed | PATCH POD | {"metadata":{"$deleteFromPrimitiveList/finalizers":["f"]}} | removes, ok
+        bug: metadata replaced | PATCH POD | {"metadata":{"$patch":"replace","name":"a"}} | removes, ok
+        bug: metadata removed by null | PATCH POD | {"metadata":null} | removes, ok
+        bug: a PUT names no finalizers | PUT POD | {"metadata":{"name":"a"}} | removes, ok
+        an annotation | PATCH POD | {"metadata":{"annotations":{"a":"b"}}} | ok
+        finalizers of something else | PATCH BUDGET | {"metadata":{"finalizers":[]}} | ok
+        "#,
+    );
 }
 
 #[test]
 fn a_node_and_an_attachment_are_deleted_only_with_a_permit() {
-    let uid = r#"{"preconditions":{"uid":"u"}}"#;
-    check_rows(&[
-        ("a node", "DELETE", NODE, uid, "removes", "ok"),
-        (
-            "a node with a grace",
-            "DELETE",
-            NODE,
-            r#"{"gracePeriodSeconds":30,"preconditions":{"uid":"u"}}"#,
-            "removes",
-            "ok",
-        ),
-        ("an attachment", "DELETE", ATTACHMENT, uid, "removes", "ok"),
-    ]);
+    check_rows(
+        r#"
+        a node | DELETE NODE | {"preconditions":{"uid":"u"}} | removes, ok
+        a node with a grace | DELETE NODE | {"gracePeriodSeconds":30,"preconditions":{"uid":"u"}} | removes, ok
+        an attachment | DELETE ATTACHMENT | {"preconditions":{"uid":"u"}} | removes, ok
+        "#,
+    );
 }
 
 #[test]
 fn a_node_is_declared_off_only_with_a_permit() {
-    let off = r#"{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}}"#;
-    let beside = r#"{"spec":{"taints":[{"key":"a","effect":"NoSchedule"},{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule","value":"x"}]}}"#;
-    let escaped = r#"{"spec":{"taints":[{"key":"node.kubernetes.io\/out-\u006ff-service"}]}}"#;
-    let doubled = r#"{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service"}],"taints":[]}}"#;
-    let ours = r#"{"spec":{"taints":[{"key":"node.kubernetes.io/unreachable","effect":"NoExecute","timeAdded":"2026-11-21T12:00:00Z","n":[1,-1,0.5,true,null]}]}}"#;
-    check_rows(&[
-        ("the taint", "PATCH", NODE, off, "removes", "ok"),
-        ("the taint beside others, with any effect and value", "PATCH", NODE, beside, "removes", "ok"),
-        ("the taint in other letters", "PATCH", NODE, escaped, "removes", "ok"),
-        ("the taint in a list that a second one overrules", "PATCH", NODE, doubled, "removes", "ok"),
-        ("a new node with the taint", "POST", "/api/v1/nodes", off, "removes", "ok"),
-        ("a node replaced", "PUT", NODE, r#"{"spec":{}}"#, "removes", "ok"),
-        ("a node replaced by a directive", "PATCH", NODE, r#"{"$patch":"replace"}"#, "removes", "ok"),
-        ("a status replaced", "PUT", NODE_STATUS, r#"{"status":{}}"#, "removes", "ok"),
-        ("two specs", "PATCH", NODE, r#"{"spec":{},"spec":{"taints":[]}}"#, "opaque", "opaque"),
-        ("no taints", "PATCH", NODE, r#"{"spec":{"taints":[]}}"#, "ok", "ok"),
-        ("a taint of ours", "PATCH", NODE, ours, "ok", "ok"),
-        ("a label", "PATCH", NODE, r#"{"metadata":{"labels":{"a":"b"}}}"#, "ok", "ok"),
-        ("a cordon", "PATCH", NODE, r#"{"spec":{"unschedulable":true}}"#, "ok", "ok"),
-        ("a condition", "PATCH", NODE_STATUS, r#"{"status":{"conditions":[{"type":"Ready"}]}}"#, "ok", "ok"),
-    ]);
+    check_rows(
+        r#"
+        the taint as a key | PATCH NODE | {"spec":{"node.kubernetes.io/out-of-service":1}} | removes, ok
+        the taint as a value | PATCH NODE | {"spec":{"a":"node.kubernetes.io/out-of-service"}} | removes, ok
+        the taint before others | PATCH NODE | {"spec":{"a":["node.kubernetes.io/out-of-service","b"],"c":1}} | removes, ok
+        the taint | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}} | removes, ok
+        the taint beside others, with any effect and value | PATCH NODE | {"spec":{"taints":[{"key":"a","effect":"NoSchedule"},{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule","value":"x"}]}} | removes, ok
+        the taint in other letters | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io\/out-\u006ff-service"}]}} | removes, ok
+        the taint in a list that a second one overrules | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service"}],"taints":[]}} | removes, ok
+        a new node with the taint | POST /api/v1/nodes | {"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}} | removes, ok
+        a node replaced | PUT NODE | {"spec":{}} | removes, ok
+        a node replaced by a directive | PATCH NODE | {"$patch":"replace"} | removes, ok
+        a status replaced | PUT NODE_STATUS | {"status":{}} | removes, ok
+        two specs | PATCH NODE | {"spec":{},"spec":{"taints":[]}} | opaque
+        no taints | PATCH NODE | {"spec":{"taints":[]}} | ok
+        a taint of ours | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io/unreachable","effect":"NoExecute","timeAdded":"2026-11-21T12:00:00Z","n":[1,-1,0.5,true,null]}]}} | ok
+        a label | PATCH NODE | {"metadata":{"labels":{"a":"b"}}} | ok
+        a cordon | PATCH NODE | {"spec":{"unschedulable":true}} | ok
+        a condition | PATCH NODE_STATUS | {"status":{"conditions":[{"type":"Ready"}]}} | ok
+        "#,
+    );
 }
 
 #[test]
 fn what_cannot_be_looked_into_is_not_sent() {
-    check_rows(&[
-        (
-            "a JSON patch",
-            "PATCH",
-            POD,
-            r#"[{"op":"remove","path":"/metadata/finalizers"}]"#,
-            "opaque",
-            "opaque",
-        ),
-        ("an empty array", "PATCH", STATUS, "[]", "opaque", "opaque"),
-        ("a text", "PATCH", STATUS, r#""x""#, "opaque", "opaque"),
-        ("null", "PATCH", STATUS, "null", "opaque", "opaque"),
-        ("half an object", "PATCH", STATUS, r#"{"status":{"#, "opaque", "opaque"),
-        ("two objects", "PATCH", STATUS, r#"{}{"status":{"phase":"Failed"}}"#, "opaque", "opaque"),
-        ("protobuf", "PATCH", STATUS, "k8s\0\n", "opaque", "opaque"),
-        ("YAML, as apply takes it", "PATCH", STATUS, "status:\n  phase: Failed\n", "opaque", "opaque"),
-        ("garbage on a Lease", "PATCH", LEASE, "]", "ok", "ok"),
-        ("garbage as an Event", "POST", "/api/v1/namespaces/ns/events", "]", "ok", "ok"),
-        (
-            "bug: an escaped path",
-            "DELETE",
-            "/api/v1/namespaces/ns/%70ods/a",
-            r#"{"gracePeriodSeconds":0,"preconditions":{"uid":"u"}}"#,
-            "path",
-            "path",
-        ),
-        (
-            "bug: a path that walks up",
-            "DELETE",
-            "/api/v1/namespaces/ns/x/../pods/a",
-            r#"{"preconditions":{"uid":"u"}}"#,
-            "path",
-            "path",
-        ),
-    ]);
+    check_rows(
+        r#"
+        a JSON patch | PATCH POD | [{"op":"remove","path":"/metadata/finalizers"}] | opaque
+        an empty array | PATCH STATUS | [] | opaque
+        a text | PATCH STATUS | "x" | opaque
+        null | PATCH STATUS | null | opaque
+        half an object | PATCH STATUS | {"status":{ | opaque
+        two objects | PATCH STATUS | {}{"status":{"phase":"Failed"}} | opaque
+        garbage on a Lease | PATCH LEASE | ] | ok
+        garbage as an Event | POST /api/v1/namespaces/ns/events | ] | ok
+        bug: an escaped path | DELETE /api/v1/namespaces/ns/%70ods/a | {"gracePeriodSeconds":0,"preconditions":{"uid":"u"}} | path
+        bug: a path that walks up | DELETE /api/v1/namespaces/ns/x/../pods/a | {"preconditions":{"uid":"u"}} | path
+        "#,
+    );
+    check_row("protobuf", "PATCH", STATUS, "k8s\0\n", "opaque", "opaque");
+    check_row("YAML, as apply takes it", "PATCH", STATUS, "status:\n  phase: Failed\n", "opaque", "opaque");
 }
 
 #[tokio::test(start_paused = true)]
@@ -358,4 +260,29 @@ fn a_refusal_says_what_was_refused_and_why() {
             "refused to send DELETE {POD}: a deletion must name one object and carry its UID as a precondition"
         )
     );
+}
+
+/// A service that takes requests only when it says so.
+struct Busy(Option<&'static str>);
+
+impl Service<Request<Body>> for Busy {
+    type Response = ();
+    type Error = BoxError;
+    type Future = futures::future::Ready<Result<(), BoxError>>;
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.map_or(Poll::Pending, |error| Poll::Ready(Err(error.into())))
+    }
+    fn call(&mut self, _: Request<Body>) -> Self::Future {
+        futures::future::ready(Ok(()))
+    }
+}
+
+#[test]
+fn the_guard_takes_requests_when_what_is_below_it_does() {
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    assert!(GuardLayer.layer(Busy(None)).poll_ready(&mut context).is_pending());
+    let Poll::Ready(Err(error)) = GuardLayer.layer(Busy(Some("closed"))).poll_ready(&mut context) else {
+        panic!("it is closed");
+    };
+    assert_eq!(error.to_string(), "closed");
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use anyhow::{Context as _, Result};
 use kube::Client;
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;
@@ -12,9 +13,8 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::cluster::Cluster;
-use crate::error::Error;
 use crate::plan::Plan;
-use crate::results::{number, percentile};
+use crate::results::number;
 
 use super::stage::{Group, PODS, Stage};
 use super::watcher::{Told, Watcher};
@@ -25,22 +25,13 @@ const AFTERMATH: Duration = Duration::from_secs(60);
 /// Over how many connections changes are undone.
 const UNDOERS: usize = 8;
 
-/// What became of the changes.
-#[derive(Default)]
 pub(super) struct Made {
-    /// From when a change was asked for until its budget's status told of it, in order.
+    /// From when a change was asked for until its budget's status told of it.
     pub(super) latencies: Vec<Duration>,
     /// Of how many no status told.
     pub(super) untold: usize,
     /// How many there were in each second.
     pub(super) per_second: f64,
-}
-
-impl Made {
-    /// In milliseconds; `None` if so many were never told of that it cannot be said.
-    pub(super) fn percentile(&self, percent: usize) -> Option<f64> {
-        percentile(&self.latencies, self.untold, percent)
-    }
 }
 
 /// The changes on their way: of each budget, when each of its pods was changed. They are changed in order, so a
@@ -80,14 +71,15 @@ pub(super) async fn make(
     plan: &Plan,
     budgets: usize,
     watcher: &mut Watcher,
-) -> Result<Made, Error> {
+) -> Result<Made> {
     let groups = stage.groups(budgets);
     let client = cluster.plane.admin();
-    let mut ticks = tokio::time::interval(Duration::from_secs(1) / plan.changes_per_second.max(1));
+    let (each_second, count) = plan.changes();
+    let count = usize::try_from(count)?;
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / each_second);
     // Late ones are made up for: the rate is what is measured.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let (mut open, mut writers) = (Open::default(), JoinSet::new());
-    let count = usize::try_from(u64::from(plan.changes_per_second) * plan.changes.as_secs()).unwrap_or(0);
     let began = Instant::now();
     for (group, index) in each_in_turn(groups, count) {
         loop {
@@ -111,10 +103,7 @@ pub(super) async fn make(
     while open.open() > 0 && Instant::now() < over {
         watcher.next(Duration::from_millis(200)).await?.iter().for_each(|told| open.hear(told));
     }
-    let untold = open.open();
-    let mut latencies = open.latencies;
-    latencies.sort();
-    Ok(Made { latencies, untold, per_second })
+    Ok(Made { untold: open.open(), latencies: open.latencies, per_second })
 }
 
 /// The first `count` changes: the groups in turn, and in each group its pods in turn.
@@ -125,12 +114,7 @@ fn each_in_turn(groups: &[Group], count: usize) -> impl Iterator<Item = (&Group,
 }
 
 /// Makes all of them ready again.
-pub(super) async fn undo(
-    cluster: &Cluster,
-    stage: &Stage,
-    budgets: usize,
-    count: usize,
-) -> Result<(), Error> {
+pub(super) async fn undo(cluster: &Cluster, stage: &Stage, budgets: usize, count: usize) -> Result<()> {
     let pods = each_in_turn(stage.groups(budgets), count);
     let pods: Vec<_> = pods.map(|(group, index)| (group.namespace().to_owned(), group.pod(index))).collect();
     let pods = Arc::new(pods);
@@ -141,7 +125,7 @@ pub(super) async fn undo(
             for (namespace, pod) in pods.iter().skip(undoer).step_by(UNDOERS) {
                 set_ready(client.clone(), namespace.clone(), pod.clone(), true).await?;
             }
-            Ok::<(), Error>(())
+            anyhow::Ok(())
         });
     }
     while let Some(ended) = undoers.join_next().await {
@@ -151,21 +135,21 @@ pub(super) async fn undo(
 }
 
 /// As a kubelet does.
-async fn set_ready(client: Client, namespace: String, pod: String, ready: bool) -> Result<(), Error> {
+async fn set_ready(client: Client, namespace: String, pod: String, ready: bool) -> Result<()> {
     let status = if ready { "True" } else { "False" };
     // Any other time than before: it is what kubelets change with it.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let reason = format!("Changed{now}");
     let condition = json!({ "type": "Ready", "status": status, "reason": reason });
     let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
-    let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods"))
-        .patch_subresource("status", &pod, &PatchParams::default(), &patch)
-        .map_err(Error::request_shape("put a request together"))?;
-    client
-        .request::<Value>(request)
-        .await
-        .map(drop)
-        .map_err(Error::request(format!("change {namespace}/{pod}")))
+    let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods")).patch_subresource(
+        "status",
+        &pod,
+        &PatchParams::default(),
+        &patch,
+    )?;
+    let changed = client.request::<Value>(request).await;
+    changed.map(drop).with_context(|| format!("cannot change {namespace}/{pod}"))
 }
 
 #[cfg(test)]
@@ -191,15 +175,5 @@ mod tests {
         assert_eq!(hear("c", PODS - 1), 2, "not ours");
         assert_eq!(hear("a", PODS - 3), 1);
         assert_eq!(hear("b", PODS - 1), 0);
-    }
-
-    #[test]
-    fn what_was_never_told_counts_as_longest() {
-        let latencies = (1..=98).map(Duration::from_millis).collect();
-        let made = Made { latencies, untold: 2, per_second: 1.0 };
-        assert_eq!(made.percentile(50), Some(50.0));
-        assert_eq!(made.percentile(98), Some(98.0));
-        assert_eq!(made.percentile(99), None);
-        assert_eq!(Made::default().percentile(50), None);
     }
 }

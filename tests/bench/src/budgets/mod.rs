@@ -10,12 +10,12 @@ mod watcher;
 
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
+
 use crate::cluster::Cluster;
 use crate::contender::{Contender, Duty, Running, Starter};
-use crate::error::Error;
-use crate::plan::Plan;
-use crate::requests;
-use crate::results::{Changes, Results, Statuses};
+use crate::plan::{Phase, Plan};
+use crate::results::{API_CPU, Meter, OWN_CPU, PEAK, Results, STATUSES, Sample, number};
 use crate::say;
 
 use stage::{PODS, Stage};
@@ -24,14 +24,16 @@ use watcher::{Told, Watcher, watch};
 /// A status a second is waited for, and this long in any case: kube-controller-manager writes twenty.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often progress is told.
+/// How many statuses became right in the time that there was.
+const RIGHT: &str = "statuses right when that time was over";
+
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// Measures every number of budgets over every number of namespaces, each of these on a cluster of its own.
-pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Results) -> Result<(), Error> {
+pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Results) -> Result<()> {
     for &namespaces in &plan.budget_namespaces {
         let mut cluster = Cluster::empty(plan).await?;
-        let stage = Stage::fill(&cluster, plan, namespaces).await?;
+        let stage = Stage::fill(&cluster, plan, usize::from(namespaces)).await?;
         cluster.calm().await?;
         for &budgets in &plan.budgets {
             for round in 0..plan.rounds {
@@ -62,58 +64,56 @@ impl Scene<'_> {
         contender: Contender,
         with_changes: bool,
         results: &mut Results,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         self.stage.set(self.cluster, self.budgets).await?;
         self.cluster.calm().await?;
         let mut watcher = watch(self.cluster.plane.admin()).await?;
-        let before = self.cluster.apiserver_share(self.plan.idle).await?;
-        let (mut running, mut statuses, measured) = self.cold_start(contender, &mut watcher).await?;
-        let all_right = statuses.right == statuses.budgets;
-        if with_changes && all_right {
-            let changes = self.changes(contender, &mut running, &mut watcher).await?;
-            say(&format!("changes: {changes:.2?}"));
-            results.changes.push(changes);
+        let before = self.cluster.apiserver_share(self.plan.idle()).await?;
+        let (mut running, statuses, seconds) = self.cold_start(contender, &mut watcher).await?;
+        let mut changes = None;
+        if with_changes && statuses.value(RIGHT) == Some(number(self.budgets)) {
+            changes = Some(self.changes(contender, &mut running, &mut watcher).await?);
         }
         self.starter.stop(running).await?;
         self.cluster.calm().await?;
         // Of two idle times the calmer one: a late collection of the API server's garbage can fall into either.
-        let idle = before.min(self.cluster.apiserver_share(self.plan.idle).await?);
-        statuses.apiserver_cpu -= idle * measured.as_secs_f64();
-        say(&format!("budgets: {statuses:.2?}, idle {idle:.3}"));
-        results.statuses.push(statuses);
+        let idle = before.min(self.cluster.apiserver_share(self.plan.idle()).await?);
+        let used = statuses.value(API_CPU).map(|used| used - idle * seconds);
+        results.add(statuses.with(API_CPU, used));
+        changes.into_iter().for_each(|changes| results.add(changes));
         Ok(())
     }
 
-    /// The API server's processor time is whole in it, with what it uses when idle for as long as is also given back.
+    fn scene(&self) -> String {
+        match self.stage.namespaces() {
+            1 => format!("{} budgets in one namespace", self.budgets),
+            many => format!("{} budgets in {many} namespaces", self.budgets),
+        }
+    }
+
+    /// The API server's processor time is whole in it, with what it uses when idle for as many seconds as are also
+    /// given back.
     async fn cold_start(
         &mut self,
         contender: Contender,
         watcher: &mut Watcher,
-    ) -> Result<(Running, Statuses, Duration), Error> {
+    ) -> Result<(Running, Sample, f64)> {
         let before = self.cluster.requests().await?;
-        let limit = PATIENCE + Duration::from_secs(u64::try_from(self.budgets).unwrap_or(u64::MAX));
-        let budgets = self.budgets;
+        let limit = PATIENCE + Duration::from_secs(u64::try_from(self.budgets)?);
         let (running, reached) = tokio::join!(
             self.starter.start(contender, Duty::Budgets, self.cluster),
-            until_right(watcher, budgets, limit.min(self.plan.budget_limit))
+            until_right(watcher, self.budgets, limit.min(self.plan.budget_limit()))
         );
         let (mut running, (right, last)) = (running?, reached?);
-        let (cpu, peak_mib) = (running.cpu()?, running.peak_mib()?);
+        let (own, peak) = (running.cpu()?, running.peak_mib()?);
         self.cluster.calm().await?;
-        let apiserver_cpu = self.cluster.apiserver_cpu()? - running.apiserver_before;
-        let measured = running.started.elapsed();
-        let statuses = Statuses {
-            contender,
-            namespaces: self.stage.namespaces(),
-            budgets,
-            right,
-            seconds: last.saturating_duration_since(running.started).as_secs_f64(),
-            cpu,
-            apiserver_cpu,
-            peak_mib,
-            requests: requests::between(&before, &self.cluster.requests().await?),
-        };
-        Ok((running, statuses, measured))
+        let meter = Meter::since_start(before, &running);
+        let seconds = last.saturating_duration_since(running.started).as_secs_f64();
+        let sample = Sample::of(Phase::Budgets, contender.name(), self.scene()).with(STATUSES, seconds);
+        let sample = meter.read(sample, 0.0, self.cluster, &mut running).await?;
+        // What it used when all was right.
+        let sample = sample.with(OWN_CPU, own).with(PEAK, peak).with(RIGHT, number(right));
+        Ok((running, sample, meter.seconds()))
     }
 
     async fn changes(
@@ -121,35 +121,24 @@ impl Scene<'_> {
         contender: Contender,
         running: &mut Running,
         watcher: &mut Watcher,
-    ) -> Result<Changes, Error> {
-        let before = self.cluster.requests().await?;
-        let (apiserver, own) = (self.cluster.apiserver_cpu()?, running.cpu()?);
+    ) -> Result<Sample> {
+        let meter = Meter::start(self.cluster.requests().await?, self.cluster, running)?;
         let made = changes::make(self.cluster, self.stage, self.plan, self.budgets, watcher).await?;
-        let changes = Changes {
-            contender,
-            namespaces: self.stage.namespaces(),
-            budgets: self.budgets,
-            changes: made.latencies.len() + made.untold,
-            per_second: made.per_second,
-            p50: made.percentile(50),
-            p99: made.percentile(99),
-            untold: made.untold,
-            cpu: running.cpu()? - own,
-            apiserver_cpu: self.cluster.apiserver_cpu()? - apiserver,
-            peak_mib: running.peak_mib()?,
-            requests: requests::between(&before, &self.cluster.requests().await?),
-        };
-        changes::undo(self.cluster, self.stage, self.budgets, changes.changes).await?;
-        Ok(changes)
+        let count = made.latencies.len() + made.untold;
+        let scene = format!("{}, {count} pods become unready: to the status", self.scene());
+        let sample = Sample::of(Phase::Budgets, contender.name(), scene)
+            .spread(made.latencies, made.untold)
+            .with("of which no status told in a minute", number(made.untold))
+            .with("changes/s", made.per_second);
+        // The changes themselves are among the requests, and cost the API server their part.
+        let sample = meter.read(sample, 0.0, self.cluster, running).await?;
+        changes::undo(self.cluster, self.stage, self.budgets, count).await?;
+        Ok(sample)
     }
 }
 
 /// Waits until every budget says what is so; gives back how many do, and since when.
-async fn until_right(
-    watcher: &mut Watcher,
-    budgets: usize,
-    limit: Duration,
-) -> Result<(usize, Instant), Error> {
+async fn until_right(watcher: &mut Watcher, budgets: usize, limit: Duration) -> Result<(usize, Instant)> {
     let began = Instant::now();
     let (mut right, mut last, mut told) = (std::collections::BTreeSet::new(), began, began);
     while right.len() < budgets && began.elapsed() < limit {

@@ -1,9 +1,9 @@
 //! Pods in groups of twenty, each with its ReplicaSet and, if it is its turn, a budget.
 
+use anyhow::{Context as _, Result};
 use k8s_openapi::ByteString;
 
 use crate::cluster::Cluster;
-use crate::error::Error;
 use crate::etcd::Stored;
 use crate::plan::Plan;
 use crate::say;
@@ -12,10 +12,8 @@ use crate::say;
 pub(super) const PODS: i32 = 20;
 const PODS_PER_BUDGET: usize = 20;
 
-/// Where budgets are stored.
 const PREFIX: &str = "/registry/poddisruptionbudgets/";
 
-/// A budget of the stage.
 pub(super) struct Group {
     namespace: String,
     number: usize,
@@ -51,7 +49,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Fills a cluster with pods, as evenly over so many namespaces as can be.
-    pub(super) async fn fill(cluster: &Cluster, plan: &Plan, namespaces: usize) -> Result<Self, Error> {
+    pub(super) async fn fill(cluster: &Cluster, plan: &Plan, namespaces: usize) -> Result<Self> {
         let most = plan.budgets.iter().copied().max().unwrap_or(0);
         let (pods, budgets) = (plan.pods.div_ceil(namespaces), most.div_ceil(namespaces));
         say(&format!("filling {namespaces} namespaces with {pods} pods and {budgets} budgets each"));
@@ -69,7 +67,7 @@ impl Stage {
             for space in 0..namespaces {
                 let namespace = namespace_of(space);
                 let key = format!("{PREFIX}{namespace}/{}", budget_name(number));
-                let value = by_key.remove(key.as_bytes()).ok_or(Error::Stored { key: key.clone() })?;
+                let value = by_key.remove(key.as_bytes()).with_context(|| format!("etcd holds no {key}"))?;
                 let fresh = Stored { key: ByteString(key.into_bytes()), value };
                 groups.push(Group { namespace, number, fresh });
             }
@@ -87,7 +85,7 @@ impl Stage {
     }
 
     /// From now on there are so many budgets, and no controller has seen any of them.
-    pub(super) async fn set(&self, cluster: &Cluster, count: usize) -> Result<(), Error> {
+    pub(super) async fn set(&self, cluster: &Cluster, count: usize) -> Result<()> {
         for (index, group) in self.groups.iter().enumerate() {
             let Stored { key, value } = &group.fresh;
             if index < count {

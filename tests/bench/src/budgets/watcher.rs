@@ -2,13 +2,12 @@
 
 use std::time::Instant;
 
+use anyhow::Result;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Client, ResourceExt as _};
 
-use crate::error::Error;
 use crate::listener::Listener;
 
-/// A status.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Status {
     pub(super) healthy: i32,
@@ -17,7 +16,6 @@ pub(super) struct Status {
     pub(super) up_to_date: bool,
 }
 
-/// What was heard, and when.
 pub(super) struct Told {
     /// `namespace/name`.
     pub(super) budget: String,
@@ -25,11 +23,10 @@ pub(super) struct Told {
     pub(super) at: Instant,
 }
 
-/// Listens until it is dropped.
 pub(super) type Watcher = Listener<Told>;
 
 /// Listens to what is written from now on.
-pub(super) async fn watch(client: Client) -> Result<Watcher, Error> {
+pub(super) async fn watch(client: Client) -> Result<Watcher> {
     let mut watcher = Watcher::new();
     watcher.hear(client, told).await?;
     Ok(watcher)

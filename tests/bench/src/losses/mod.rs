@@ -9,14 +9,13 @@ mod watcher;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
+
 use crate::cluster::Cluster;
 use crate::contender::{Contender, Duty, Running, Starter};
-use crate::error::Error;
 use crate::kubelets::Kubelets;
-use crate::plan::Plan;
-use crate::requests;
-use crate::results::{Evicted, Loss, Quiet, Results, Spread, number};
-use crate::say;
+use crate::plan::{Phase, Plan};
+use crate::results::{Meter, OF_A_CORE, OWN_CPU, Results, Sample, number};
 
 use stage::{Lost, Stage};
 use watcher::{Heard, Watcher, watch};
@@ -36,7 +35,7 @@ const PATIENCE_WITH_PODS: Duration = Duration::from_secs(400);
 /// So many nodes get a taint that their pods do not bear.
 const TAINTED: usize = 10;
 
-pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Results) -> Result<(), Error> {
+pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Results) -> Result<()> {
     let mut cluster = Cluster::start(plan).await?;
     let stage = Stage::of(&cluster, plan).await?;
     for &contender in &plan.contenders {
@@ -55,48 +54,38 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    async fn measure(&mut self, results: &mut Results) -> Result<(), Error> {
+    async fn measure(&mut self, results: &mut Results) -> Result<()> {
         let kubelets = Kubelets::start(&self.cluster.etcd).await?;
         tokio::time::sleep(ALL_RENEWED).await;
         let mut watcher = watch(self.cluster.plane.admin()).await?;
         let mut running = self.starter.start(self.contender, Duty::Nodes, self.cluster).await?;
         tokio::time::sleep(ALL_RENEWED).await;
 
-        let quiet = self.quiet(&mut running, &kubelets).await?;
-        say(&format!("nodes, quiet: {quiet:.2?}"));
-        results.node_quiets.push(quiet);
-        let evicted = self.evict(&mut watcher).await?;
-        say(&format!("nodes, taints: {evicted:.2?}"));
-        results.evictions.push(evicted);
+        results.add(self.quiet(&mut running, &kubelets).await?);
+        results.add(self.evict(&mut watcher).await?);
         for lost in self.stage.losses() {
-            let loss = self.lose(&lost, &mut running, &kubelets, &mut watcher).await?;
-            say(&format!("nodes, loss: {loss:.2?}"));
-            results.losses.push(loss);
+            results.add(self.lose(&lost, &mut running, &kubelets, &mut watcher).await?);
         }
         self.starter.stop(running).await?;
         kubelets.stop()?;
         self.stage.restore(self.cluster).await
     }
 
-    /// Nothing happens but heartbeats.
-    async fn quiet(&mut self, running: &mut Running, kubelets: &Kubelets) -> Result<Quiet, Error> {
-        let (began, renewed) = (Instant::now(), kubelets.renewed());
-        let (apiserver, own) = (self.cluster.apiserver_cpu()?, running.cpu()?);
-        tokio::time::sleep(self.plan.quiet).await;
-        let seconds = began.elapsed().as_secs_f64();
-        Ok(Quiet {
-            contender: self.contender,
-            seconds,
-            renewals: number(kubelets.renewed() - renewed) / seconds,
-            cpu: running.cpu()? - own,
-            apiserver_cpu: self.cluster.apiserver_cpu()? - apiserver,
-            peak_mib: running.peak_mib()?,
-            resident_mib: running.resident_mib()?,
-        })
+    async fn quiet(&mut self, running: &mut Running, kubelets: &Kubelets) -> Result<Sample> {
+        let before = self.cluster.requests().await?;
+        let renewed = kubelets.renewed();
+        let meter = Meter::start(before, self.cluster, running)?;
+        tokio::time::sleep(self.plan.quiet()).await;
+        let (seconds, renewals) = (meter.seconds(), number(kubelets.renewed() - renewed));
+        let scene = format!("nodes: {:.0} s with heartbeats", self.plan.quiet().as_secs_f64());
+        let sample = Sample::of(Phase::Nodes, self.contender.name(), scene);
+        let sample = meter.read(sample, 0.0, self.cluster, running).await?;
+        let own = sample.value(OWN_CPU).unwrap_or_default();
+        Ok(sample.with(OF_A_CORE, 100.0 * own / seconds).with("heartbeats/s", renewals / seconds))
     }
 
     /// From a taint that nobody tolerates to the deletion of each pod of its node.
-    async fn evict(&mut self, watcher: &mut Watcher) -> Result<Evicted, Error> {
+    async fn evict(&mut self, watcher: &mut Watcher) -> Result<Sample> {
         let lost = self.stage.tainted(TAINTED);
         let pods = self.stage.pods_of(&lost);
         let mut tainted = BTreeMap::new();
@@ -116,14 +105,9 @@ impl Scene<'_> {
             }
         }
         let undeleted = pods.len().saturating_sub(after.len());
-        let spread = Spread::of(after, undeleted);
-        Ok(Evicted {
-            contender: self.contender,
-            nodes: lost.nodes.len(),
-            pods: pods.len(),
-            spread,
-            undeleted,
-        })
+        let scene = format!("{} nodes with {} pods get a taint: to DELETE", lost.nodes.len(), pods.len());
+        let sample = Sample::of(Phase::Nodes, self.contender.name(), scene);
+        Ok(sample.spread(after, undeleted).with("not asked to end", number(undeleted)))
     }
 
     async fn lose(
@@ -132,9 +116,8 @@ impl Scene<'_> {
         running: &mut Running,
         kubelets: &Kubelets,
         watcher: &mut Watcher,
-    ) -> Result<Loss, Error> {
-        let before = self.cluster.requests().await?;
-        let (apiserver, own) = (self.cluster.apiserver_cpu()?, running.cpu()?);
+    ) -> Result<Sample> {
+        let meter = Meter::start(self.cluster.requests().await?, self.cluster, running)?;
         let pods = if lost.with_pods { self.stage.pods_of(lost) } else { std::collections::BTreeSet::new() };
         let began = Instant::now();
         kubelets.silence(&lost.nodes);
@@ -158,20 +141,20 @@ impl Scene<'_> {
         let (last_seen, last_marked) = (seen.values().max(), marked.values().max());
         let until_marked = last_seen.zip(last_marked);
         let undetected = lost.nodes.len() - seen.len();
-        Ok(Loss {
-            contender: self.contender,
-            what: lost.what,
-            nodes: lost.nodes.len(),
-            undetected,
-            lag: Spread::of(lags, undetected),
-            pods: pods.len(),
-            marked: marked.len(),
-            marked_seconds: until_marked
-                .map(|(seen, marked)| marked.saturating_duration_since(*seen).as_secs_f64()),
-            cpu: running.cpu()? - own,
-            apiserver_cpu: self.cluster.apiserver_cpu()? - apiserver,
-            peak_mib: running.peak_mib()?,
-            requests: requests::between(&before, &self.cluster.requests().await?),
-        })
+        let scene = format!("loss of {} ({}): grace to Unknown", lost.what, lost.nodes.len());
+        let mut sample = Sample::of(Phase::Losses, self.contender.name(), scene)
+            .spread(lags, undetected)
+            .with("not seen", number(undetected));
+        if !pods.is_empty() {
+            let until = |(seen, marked): (&Instant, &Instant)| marked.saturating_duration_since(*seen);
+            sample = sample
+                .with(
+                    "then until its pods are marked, s",
+                    until_marked.map(until).map(|time| time.as_secs_f64()),
+                )
+                .with("pods", number(pods.len()))
+                .with("of them marked", number(marked.len()));
+        }
+        meter.read(sample, 0.0, self.cluster, running).await
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::cluster::Cluster;
-use crate::error::Error;
 use crate::etcd::Stored;
 use crate::plan::Plan;
 
@@ -22,12 +22,9 @@ const MANY: usize = 100;
 /// The loader deals nodes out to three zones in turn.
 const ZONES: usize = 3;
 
-/// A taint that no pod tolerates.
 const TAINT: &str = "bench.pod-safety.dev/out";
 
-/// Nodes that are lost together.
 pub(super) struct Lost {
-    /// Its name in tables.
     pub(super) what: &'static str,
     pub(super) nodes: Vec<String>,
     numbers: Vec<usize>,
@@ -51,7 +48,7 @@ impl Lost {
 }
 
 impl Stage {
-    pub(super) async fn of(cluster: &Cluster, plan: &Plan) -> Result<Self, Error> {
+    pub(super) async fn of(cluster: &Cluster, plan: &Plan) -> Result<Self> {
         let mut stage = Self { nodes: plan.nodes, pods: plan.pods, before: cluster.etcd.all(NODES).await? };
         let lost = stage.losses();
         let all = lost
@@ -61,7 +58,7 @@ impl Stage {
             .collect::<BTreeSet<_>>();
         for pod in all {
             let key = format!("{PODS}{pod}");
-            let stored = cluster.etcd.get(&key).await?.ok_or(Error::Stored { key })?;
+            let stored = cluster.etcd.get(&key).await?.with_context(|| format!("etcd holds no {key}"))?;
             stage.before.push(stored);
         }
         Ok(stage)
@@ -91,7 +88,7 @@ impl Stage {
     }
 
     /// What was written is taken back.
-    pub(super) async fn restore(&self, cluster: &mut Cluster) -> Result<(), Error> {
+    pub(super) async fn restore(&self, cluster: &mut Cluster) -> Result<()> {
         for Stored { key, value } in &self.before {
             cluster.etcd.put(key, value.0.clone()).await?;
         }
@@ -100,11 +97,11 @@ impl Stage {
 }
 
 /// As a person would.
-pub(super) async fn taint(cluster: &Cluster, node: &str) -> Result<(), Error> {
+pub(super) async fn taint(cluster: &Cluster, node: &str) -> Result<()> {
     let patch = json!({ "spec": { "taints": [{ "key": TAINT, "effect": "NoExecute" }] } });
     let nodes = Api::<Node>::all(cluster.plane.admin());
     let patched = nodes.patch_metadata(node, &PatchParams::default(), &Patch::Merge(patch)).await;
-    patched.map(drop).map_err(Error::request(format!("taint {node}")))
+    patched.map(drop).with_context(|| format!("cannot taint {node}"))
 }
 
 #[cfg(test)]

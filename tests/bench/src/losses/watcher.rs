@@ -2,13 +2,12 @@
 
 use std::time::Instant;
 
+use anyhow::Result;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Client, ResourceExt as _};
 
-use crate::error::Error;
 use crate::listener::Listener;
 
-/// What was heard, and when.
 pub(super) enum Heard {
     /// A node's Ready condition is Unknown.
     Lost { node: String, at: Instant },
@@ -20,11 +19,10 @@ pub(super) enum Heard {
     Other,
 }
 
-/// Listens until it is dropped.
 pub(super) type Watcher = Listener<Heard>;
 
 /// Listens to what is written from now on.
-pub(super) async fn watch(client: Client) -> Result<Watcher, Error> {
+pub(super) async fn watch(client: Client) -> Result<Watcher> {
     let mut watcher = Watcher::new();
     watcher.hear(client.clone(), of_node).await?;
     watcher.hear(client, of_pod).await?;

@@ -1,18 +1,15 @@
 //! Budgets whose numbers cannot be calculated: each says so, lets nothing through, and delays no other.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
-use std::time::Duration;
-
 use kube::Client;
 use pod_safety_control_plane::budgets::{self, Look};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, HERD, Kind, PHANTOM, REPLICA_SET};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, Relay, eventually, observe, seen};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, Relay, observe, seen, until};
 use serde_json::{Value, json};
 
-const SOON: Duration = Duration::from_secs(30);
-/// A budget that is well follows its pods in so long, whatever ails the others.
-const AT_ONCE: Duration = Duration::from_secs(3);
+/// How often a budget that is well must follow its pods, whatever ails the others.
+const ROUNDS: i32 = 6;
 const FAILED: &str = "CalculateExpectedPodCountFailed";
 /// Of an API server of which only the registration is there.
 const NOWHERE: Kind = Kind { api_version: "nowhere.example.com/v1", kind: "Nowhere", plural: "nowheres" };
@@ -52,8 +49,8 @@ async fn budget(api: &Client, namespace: &str, spec: Value) {
     budgets::put(api, namespace, "crowd", &selecting("crowd", spec)).await.unwrap();
 }
 
-async fn until(api: &Client, namespace: &str, within: Duration, is_so: impl Fn(&Look) -> bool) -> Look {
-    eventually(&format!("the budget in {namespace} is as it should be"), within, async || {
+async fn until_look(api: &Client, namespace: &str, is_so: impl Fn(&Look) -> bool) -> Look {
+    until(&format!("the budget in {namespace} is as it should be"), async || {
         let look = budgets::look(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
         if is_so(&look) { Ok(look) } else { Err(look.to_string()) }
     })
@@ -133,18 +130,18 @@ async fn a_budget_that_cannot_be_calculated_says_so_and_delays_no_other() {
     ours.ready().await.unwrap();
     ours.leads().await.unwrap();
 
-    until(api, "good", AT_ONCE, |look| look.allowed == 1).await;
+    until_look(api, "good", |look| look.allowed == 1).await;
     for (namespace, says) in BAD {
         condition_and_event_say_so(api, namespace, says).await;
     }
     what_asks_for_too_much_never_allows(api, &ours).await;
     pods_without_a_scale_are_left_out(api).await;
-    the_good_one_goes_on(api).await;
+    the_good_one_goes_on(api, &relay).await;
     all_are_well_once_mended(&plane, api, &relay).await;
 }
 
 async fn condition_and_event_say_so(api: &Client, namespace: &str, says: &str) {
-    let look = until(api, namespace, SOON, |look| {
+    let look = until_look(api, namespace, |look| {
         look.condition.starts_with("False SyncFailed ") && look.allowed == 0
     })
     .await;
@@ -159,28 +156,38 @@ async fn condition_and_event_say_so(api: &Client, namespace: &str, says: &str) {
 
 async fn what_asks_for_too_much_never_allows(api: &Client, ours: &PodSafety) {
     // 199 % of two pods, rounded up.
-    until(api, "over", SOON, |look| (look.allowed, look.desired, look.expected) == (0, 4, 2)).await;
+    until_look(api, "over", |look| (look.allowed, look.desired, look.expected) == (0, 4, 2)).await;
     let held = async || {
         let holds =
             ours.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"].to_string();
         seen(holds.contains("NeverAllows") && holds.contains("4 of 2 pods must be healthy"), holds)
     };
-    eventually("it is said that it never allows", SOON, held).await.unwrap();
+    until("it is said that it never allows", held).await.unwrap();
 }
 
 async fn pods_without_a_scale_are_left_out(api: &Client) {
-    until(api, "herd", SOON, |look| (look.allowed, look.healthy, look.expected) == (0, 0, 0)).await;
+    until_look(api, "herd", |look| (look.allowed, look.healthy, look.expected) == (0, 0, 0)).await;
     let event = observe::event(api, "herd", "crowd", "PodsNotCounted").await.unwrap();
     assert!(event.contains("pod-0 of Herd/crowd"), "{event}");
 }
 
-async fn the_good_one_goes_on(api: &Client) {
-    for round in 0..6 {
+/// While one request about another budget hangs, and not when it is given up: the same one hung before and after, in most
+/// rounds at least, for now and then one is given up in between.
+async fn the_good_one_goes_on(api: &Client, relay: &Relay) {
+    let mut beside = 0;
+    for round in 0..ROUNDS {
+        until("the scale of a fleet is asked for in vain", async || {
+            seen(relay.waiting() > 0, "nothing hangs")
+        })
+        .await
+        .unwrap();
+        let hung = relay.held();
         let ready = round % 2 == 1;
         set_ready(api, "good", "pod-0", ready).await;
-        until(api, "good", AT_ONCE, |look| look.healthy == 1 + i32::from(ready)).await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        until_look(api, "good", |look| look.healthy == 1 + i32::from(ready)).await;
+        beside += i32::from(relay.waiting() > 0 && relay.held() == hung);
     }
+    assert!(beside > ROUNDS / 2, "{beside} of {ROUNDS} rounds did not wait for the request that hung");
 }
 
 async fn all_are_well_once_mended(plane: &ControlPlane, api: &Client, relay: &Relay) {
@@ -193,10 +200,10 @@ async fn all_are_well_once_mended(plane: &ControlPlane, api: &Client, relay: &Re
         budget(api, namespace, json!({ "minAvailable": 1 })).await;
     }
     for (namespace, _) in BAD {
-        until(api, namespace, SOON, |look| look.allowed == 1 && look.observed == look.generation).await;
+        until_look(api, namespace, |look| look.allowed == 1 && look.observed == look.generation).await;
     }
     for namespace in ["over", "herd"] {
-        until(api, namespace, SOON, |look| look.allowed == 1).await;
+        until_look(api, namespace, |look| look.allowed == 1).await;
     }
     plane.kubectl(&["delete", "apiservice", "v1.nowhere.example.com"]).await.unwrap().text().unwrap();
 }

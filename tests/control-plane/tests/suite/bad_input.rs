@@ -2,16 +2,12 @@
 //! allowed.
 #![expect(clippy::unwrap_used, reason = "what several tests share may fail as loudly as they do")]
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use pod_safety_control_plane::{binary, eventually, manifests, seen};
-
-const SOON: Duration = Duration::from_secs(30);
-
-/// Bad input is seen at once.
-const AT_ONCE: Duration = Duration::from_secs(20);
+use pod_safety_control_plane::{PATIENCE, Port, binary, manifests, seen, until};
 
 struct Ended {
     code: Option<i32>,
@@ -22,7 +18,7 @@ struct Ended {
 async fn pod_safety(args: &[&str], env: &[(&str, &str)]) -> Ended {
     let mut command = tokio::process::Command::new(binary().await.unwrap());
     command.args(args).env_clear().envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(AT_ONCE, command.output()).await.unwrap().unwrap();
+    let output = tokio::time::timeout(PATIENCE, command.output()).await.unwrap().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ended { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
 }
@@ -163,11 +159,12 @@ async fn a_log_that_cannot_be_written_does_not_end_it() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = to_nobody(folder.path());
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let admin = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = Port::reserve().unwrap();
+    let admin = SocketAddr::from(([127, 0, 0, 1], port.number()));
     let mut command = tokio::process::Command::new(binary().await.unwrap());
     command.args(["run", "--kubeconfig", &kubeconfig, &format!("--admin-address={admin}")]);
     let mut child = command.stdin(Stdio::null()).stderr(full).kill_on_drop(true).spawn().unwrap();
-    eventually("it listens", SOON, async || {
+    until("it listens", async || {
         let ended = child.try_wait().map_err(|error| error.to_string())?;
         seen(ended.is_some() || tokio::net::TcpStream::connect(admin).await.is_ok(), String::new())
     })

@@ -3,18 +3,16 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::{
-    AuditLog, ControlPlane, Options, PodSafety, budgets, chart, eventually, observe, seen,
+    AuditLog, ControlPlane, Options, PodSafety, budgets, chart, observe, seen, until,
 };
 use serde_json::{Value, json};
 
-const SOON: Duration = Duration::from_secs(60);
 const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 /// Nobody waits for a quarantine of 40 s here.
-const QUICK: &str = "controllers.podGc.quarantine=3s,leaderElection.leaseDuration=3s,leaderElection.renewDeadline=2s,leaderElection.retryPeriod=500ms";
+const QUICK: &str = "controllers.podGc.quarantine=3s,leaderElection.retryPeriod=500ms";
 
 /// Runs helm for the one release, and gives back what it printed.
 async fn release(plane: &ControlPlane, args: &[&str]) -> String {
@@ -128,7 +126,7 @@ async fn in_guard_it_acts_where_others_are_refused(
     plane.kubectl(&role).await.unwrap().text().unwrap();
     let editor = ["create", "clusterrolebinding", "dev", "--clusterrole=dev", "--user=dev"];
     plane.kubectl(&editor).await.unwrap().text().unwrap();
-    eventually("nobody else may remove it", SOON, async || {
+    until("nobody else may remove it", async || {
         // Without effect, for policies hold a moment after they were written.
         let force =
             ["delete", "pod", "orphan", "--force", "--grace-period=0", "--dry-run=server", "--as=dev"];
@@ -142,8 +140,8 @@ async fn in_guard_it_acts_where_others_are_refused(
     .unwrap();
     let mut ours = start(plane, "guard", kubeconfig).await;
     ours.leads().await.unwrap();
-    observe::only_left(&plane.admin(), "default", &[], SOON).await.unwrap();
-    ours.terminate(SOON).await.unwrap();
+    observe::only_left(&plane.admin(), "default", &[]).await.unwrap();
+    ours.terminate().await.unwrap();
     assert!(refused(audit).is_empty(), "{:?}", refused(audit));
 }
 
@@ -157,14 +155,14 @@ async fn in_replace_it_calculates_budgets(plane: &ControlPlane, audit: &AuditLog
     ours.leads().await.unwrap();
     let spec = json!({ "maxUnavailable": 1, "selector": { "matchLabels": { "app": "none" } } });
     budgets::put(&plane.admin(), "default", "none", &spec).await.unwrap();
-    eventually("the budget is calculated", SOON, async || {
+    until("the budget is calculated", async || {
         let look =
             budgets::look(&plane.admin(), "default", "none").await.map_err(|error| error.to_string())?;
         seen(look.observed == look.generation && look.generation > 0, look.to_string())
     })
     .await
     .unwrap();
-    ours.terminate(SOON).await.unwrap();
+    ours.terminate().await.unwrap();
     assert!(refused(audit).is_empty(), "{:?}", refused(audit));
 }
 
@@ -174,13 +172,13 @@ async fn in_observe_it_writes_nothing(plane: &ControlPlane, audit: &AuditLog, ku
     let mut ours = start(plane, "observe", kubeconfig).await;
     let orphan = objects::pod("default", "orphan").on_node("vanished").with_phase("Running");
     objects::create_pod(&plane.admin(), &orphan).await.unwrap();
-    eventually("it says what it would do", SOON, async || {
+    until("it says what it would do", async || {
         let records = ours.records("orphan").await.map_err(|error| error.to_string())?;
         seen(records.iter().any(|record| record["action"] == "WouldForceDelete"), format!("{records:?}"))
     })
     .await
     .unwrap();
-    ours.terminate(SOON).await.unwrap();
+    ours.terminate().await.unwrap();
     let entries = audit.entries().unwrap().split_off(before);
     let more: Vec<_> = entries
         .iter()

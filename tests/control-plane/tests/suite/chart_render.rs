@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use pod_safety_control_plane::{binary, chart, helm, manifests};
+use pod_safety_control_plane::{binary, chart, helm, looked_at, manifests};
 use serde_json::{Value, json};
 
 /// So that a render does not depend on the version that helm was built with.
@@ -21,9 +21,7 @@ const WAYS: [&str; 4] = ["default", "observe", "replace", "everything"];
 const BEGIN: &str = "<!-- values: made by a test from charts/pod-safety/values.yaml -->\n";
 const END: &str = "<!-- values end -->\n";
 
-fn writes() -> bool {
-    std::env::var_os("POD_SAFETY_WRITE_RENDERS").is_some_and(|word| word == "1")
-}
+const WRITES: &str = "POD_SAFETY_WRITE_RENDERS";
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -70,17 +68,7 @@ async fn what_it_renders_is_what_was_looked_at() {
     for way in WAYS {
         let rendered = render(&chart(), &["--values", values_of(way).to_str().unwrap()]).await;
         let file = folder.join(format!("{way}.yaml"));
-        if writes() {
-            std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(&file, &rendered).unwrap();
-        }
-        let looked_at = read(&file);
-        let differs = looked_at.lines().zip(rendered.lines()).position(|(one, other)| one != other);
-        let line = differs.map_or(looked_at.lines().count().min(rendered.lines().count()), |at| at + 1);
-        assert!(
-            looked_at == rendered,
-            "{way}: differs at line {line}; write it anew with POD_SAFETY_WRITE_RENDERS=1"
-        );
+        looked_at(&file, &rendered, WRITES).unwrap();
     }
 }
 
@@ -394,10 +382,6 @@ fn the_table_of_values_in_the_docs_is_made_from_them() {
     let file = chart().join("../../docs/install.md");
     let page = read(&file);
     let (before, rest) = page.split_once(BEGIN).unwrap();
-    let (there, after) = rest.split_once(END).unwrap();
-    if writes() {
-        std::fs::write(&file, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
-    } else {
-        assert!(there == table, "docs/install.md: write it anew with POD_SAFETY_WRITE_RENDERS=1");
-    }
+    let (_, after) = rest.split_once(END).unwrap();
+    looked_at(&file, &format!("{before}{BEGIN}{table}{END}{after}"), WRITES).unwrap();
 }

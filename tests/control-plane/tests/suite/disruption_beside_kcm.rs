@@ -1,20 +1,17 @@
-//! One scripted history of budgets, lived through by kube-controller-manager's disruption controller and by ours,
-//! each on a control plane of its own. After each step all statuses, conditions and answers to evictions are the
-//! same, but for what [`differences`] lists: there a weak spot of kube-controller-manager shows, and both sides are
-//! as said there. `script` has the history.
+//! One scripted history of budgets, lived through by ours and by kube-controller-manager's disruption controller. After each
+//! step all statuses, conditions and answers to evictions are the same, but for what [`differences`] lists: there a weak
+//! spot of kube-controller-manager shows, and both sides are as said there. On the way ours never lets more evictions
+//! through than before the step or after it. `script` has the history.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
-mod history;
+mod budgets;
+mod script;
 
-use std::time::{Duration, Instant};
+use budgets::{Act, Budgets};
 
-use history::differences::{Difference, astray, differs, wrong};
-use history::{Step, World, script};
-use pod_safety_control_plane::Who;
-
-/// For a machine that does other things, too.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::beside_kcm::differences::Difference;
+use crate::beside_kcm::{History, kcm_lives_as_recorded, ours_lives_as_recorded};
 
 /// Scaling a workload wakes no budget in kube-controller-manager; the next event of a pod does.
 const SCALED: &str = "W-DC2";
@@ -32,24 +29,36 @@ const ALLOWS_NONE_OF_THREE: &str = "0 allowed: 2 healthy, 2 desired, 3 expected,
 const REFUSED: &str =
     "429 Cannot evict pod as it would violate the pod's disruption budget. The disruption budget";
 
+/// A difference after one step.
+fn at(
+    (namespace, step): (&str, &str),
+    why: &'static str,
+    about: &[&str],
+    kcm: &[&str],
+    ours: &[&str],
+) -> Difference {
+    let step = format!("{namespace}: {step}");
+    crate::beside_kcm::differences::differs((&step, &step), why, about, kcm, ours)
+}
+
 /// All that differs.
 fn differences() -> Vec<Difference> {
     let mut all = vec![
-        differs(
+        at(
             ("rollout", "scaled up"),
             SCALED,
             &["rollout/shop"],
             &["1 allowed: 4 healthy, 3 desired, 4 expected, True SufficientPods"],
             &["0 allowed: 4 healthy, 6 desired, 8 expected, False InsufficientPods"],
         ),
-        differs(
+        at(
             ("rollout", "scaled down"),
             SCALED,
             &["rollout/shop"],
             &["2 allowed: 8 healthy, 6 desired, 8 expected, True SufficientPods"],
             &["7 allowed: 8 healthy, 1 desired, 2 expected, True SufficientPods"],
         ),
-        differs(
+        at(
             ("others", "the ReplicationController is scaled"),
             SCALED,
             &["others/old"],
@@ -61,14 +70,14 @@ fn differences() -> Vec<Difference> {
     all.extend(of_a_successor());
     all.extend(ODD.iter().flat_map(|(namespace, resource)| of_an_odd_pod(namespace, resource)));
     all.extend(of_a_vanished_controller());
-    all.push(differs(
+    all.push(at(
         ("phantom", "a budget that asks for it"),
         ITS_WORDS,
         &["phantom/ghost"],
         &[&phantom("no matches for kind \"Phantom\" in version \"phantom.example.com/v1\"")],
         &[&phantom("the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is asked again")],
     ));
-    all.push(differs(
+    all.push(at(
         ("phantom", "an eviction"),
         ITS_WORDS,
         &["phantom/ghost"],
@@ -86,9 +95,9 @@ fn of_overlapping_budgets() -> Vec<Difference> {
     let twins = ["overlapping/twin-1", "overlapping/twin-2"];
     let (one, none) = (ALLOWS_ONE_OF_THREE, ALLOWS_NONE_OF_THREE);
     vec![
-        differs(("overlapping", "a pod crashes"), ONE_BUDGET, &twins, &[none, one], &[none, none]),
-        differs(("overlapping", "it recovers"), ONE_BUDGET, &twins, &[none, one], &[one, one]),
-        differs(("overlapping", "a pod is relabelled"), ONE_BUDGET, &twins, &[one, one], &[none, none]),
+        at(("overlapping", "a pod crashes"), ONE_BUDGET, &twins, &[none, one], &[none, none]),
+        at(("overlapping", "it recovers"), ONE_BUDGET, &twins, &[none, one], &[one, one]),
+        at(("overlapping", "a pod is relabelled"), ONE_BUDGET, &twins, &[one, one], &[none, none]),
     ]
 }
 
@@ -96,14 +105,14 @@ fn of_a_successor() -> Vec<Difference> {
     let counted_out = format!("{ALLOWS_NONE_OF_THREE}, disrupted db-0");
     let refused = format!("{REFUSED} db needs 2 healthy pods and has 2 currently");
     vec![
-        differs(
+        at(
             ("successor", "one is replaced while no controller runs"),
             SAME_NAME,
             &["successor/db"],
             &[&counted_out],
             &[ALLOWS_ONE_OF_THREE],
         ),
-        differs(
+        at(
             ("successor", "another may not go, or may"),
             SAME_NAME,
             &["successor/db", "successor: eviction of db-1"],
@@ -124,14 +133,8 @@ fn of_an_odd_pod(namespace: &'static str, resource: &str) -> Vec<Difference> {
         format!("{REFUSED} set does not allow evicting pods currently because it failed sync: {why}");
     let (budget, eviction) = (format!("{namespace}/set"), format!("{namespace}: eviction of s-0"));
     vec![
-        differs(
-            (namespace, "an odd pod beside them"),
-            ODD_POD,
-            &[&budget],
-            &[&failed],
-            &[ALLOWS_ONE_OF_THREE],
-        ),
-        differs(
+        at((namespace, "an odd pod beside them"), ODD_POD, &[&budget], &[&failed], &[ALLOWS_ONE_OF_THREE]),
+        at(
             (namespace, "an eviction"),
             ODD_POD,
             &[&budget, &eviction],
@@ -147,9 +150,9 @@ fn of_a_vanished_controller() -> Vec<Difference> {
     let failed = format!("0 allowed: 1 healthy, 0 desired, 1 expected, False SyncFailed {why}");
     let refused =
         format!("{REFUSED} set does not allow evicting pods currently because it failed sync: {why}");
-    let changed = |step| differs(("vanished", step), ODD_POD, &["vanished/set"], &[&failed], &[nothing]);
+    let changed = |step| at(("vanished", step), ODD_POD, &["vanished/set"], &[&failed], &[nothing]);
     vec![
-        differs(
+        at(
             ("vanished", "the ReplicaSet is deleted"),
             SCALED,
             &["vanished/set"],
@@ -157,7 +160,7 @@ fn of_a_vanished_controller() -> Vec<Difference> {
             &[nothing],
         ),
         changed("then its pod changes"),
-        differs(
+        at(
             ("vanished", "an eviction"),
             ODD_POD,
             &["vanished/set", "vanished: eviction of s-0"],
@@ -168,30 +171,21 @@ fn of_a_vanished_controller() -> Vec<Difference> {
     ]
 }
 
-#[tokio::test]
-async fn the_same_history_has_the_same_statuses_but_for_what_is_listed() {
-    let (history, differences) = (script::history(), differences());
-    assert_eq!(astray(&history, &differences), []);
-    let (mut kcm, mut ours) = futures::join!(World::of(Who::Kcm), World::of(Who::Ours));
-    for step in &history {
-        println!("{}: {}", step.namespace, step.name);
-        both(step, &differences, &mut kcm, &mut ours).await;
+fn history() -> History<Act> {
+    History {
+        name: "disruption",
+        steps: script::steps(),
+        differences: differences(),
+        is_drawn_by_chance: |_, _| false,
     }
 }
 
-/// Lets both live through the step, and compares what became of it.
-async fn both(step: &Step, differences: &[Difference], kcm: &mut World, ours: &mut World) {
-    let (their_answers, our_answers) = futures::join!(kcm.live(step), ours.live(step));
-    let began = Instant::now();
-    loop {
-        futures::join!(kcm.settle(), ours.settle());
-        let (mut theirs, mut our) = futures::join!(kcm.picture(), ours.picture());
-        theirs.extend(their_answers.clone());
-        our.extend(our_answers.clone());
-        let wrong = wrong(step, &theirs, &our, differences);
-        if wrong.is_empty() {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "{}: {}: {}", step.namespace, step.name, wrong.join("\n"));
-    }
+#[tokio::test]
+async fn the_same_history_has_the_same_statuses_but_for_what_is_listed() {
+    ours_lives_as_recorded::<Budgets>(history()).await;
+}
+
+#[tokio::test]
+async fn the_history_of_budgets_is_kcms_live() {
+    kcm_lives_as_recorded::<Budgets>(history()).await;
 }

@@ -10,13 +10,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, Output, eventually, seen};
+use pod_safety_control_plane::{ControlPlane, Options, Output, seen, until};
 use serde_json::{Value, json};
 
 use crate::commands::{apply, ends_with};
 
 const NS: &str = "shop";
-const SOON: Duration = Duration::from_secs(60);
 /// What works on the pods and their budgets while a node is drained.
 const KCM: &str = "statefulset-controller,disruption-controller";
 
@@ -118,7 +117,7 @@ fn is_ready(pod: &Pod) -> bool {
 
 /// Waits until the budget lets so many through.
 async fn allows(plane: &ControlPlane, name: &str, wanted: i64) {
-    eventually(&format!("{name} allows {wanted}"), SOON, async || {
+    until(&format!("{name} allows {wanted}"), async || {
         let text =
             plane.kubectl(&["get", "pdb", "-n", NS, name, "-o", "json"]).await.and_then(|out| out.text());
         let object: Value = serde_json::from_str(&text.map_err(|error| error.to_string())?)
@@ -182,11 +181,9 @@ async fn scenario(plane: &ControlPlane, kubelets: &Kubelets) {
     plane.kubectl(&["taint", "node", "b", "node.kubernetes.io/not-ready-"]).await.unwrap().text().unwrap();
     let naked = objects::pod(NS, "naked").on_node("a").with_grace(5).with_phase("Running");
     objects::create_pod(&plane.admin(), &naked).await.unwrap();
-    eventually("all pods are ready on a", SOON, async || {
-        seen(on_node(plane, "a").await.len() == 7, "not yet")
-    })
-    .await
-    .unwrap();
+    until("all pods are ready on a", async || seen(on_node(plane, "a").await.len() == 7, "not yet"))
+        .await
+        .unwrap();
 
     explained(plane).await;
     planned(plane).await;
@@ -255,7 +252,7 @@ async fn planned(plane: &ControlPlane) {
 
 /// With consent, and without what blocks for ever, the node empties.
 async fn drained(plane: &ControlPlane) {
-    let args = ["drain", "a", "--apply", "--skip", "shop/api-0", "--evict-unmanaged", "--timeout", "90s"];
+    let args = ["drain", "a", "--apply", "--skip", "shop/api-0", "--evict-unmanaged", "--timeout", "5m"];
     let log = ends_with(plane, 0, &args).await;
     assert!(log.contains("node/a cordoned") && log.contains("node/a drained: 6 gone"), "{log}");
     for name in ["db-0", "db-1", "db-2", "web-0", "web-1", "naked"] {

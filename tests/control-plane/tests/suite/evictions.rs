@@ -20,10 +20,9 @@ use kube::Client;
 use pod_safety_control_plane::budgets::{self, Answer};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, REPLICA_SET};
-use pod_safety_control_plane::{ControlPlane, Options, eventually, observe, scenarios, seen};
+use pod_safety_control_plane::{ControlPlane, Options, observe, scenarios, seen, until};
 use serde_json::{Value, json};
 
-const SOON: Duration = Duration::from_secs(30);
 const CLIENTS: usize = 20;
 /// The default is two minutes.
 const STALE_AFTER: Duration = Duration::from_secs(4);
@@ -64,7 +63,7 @@ async fn evict(api: &Client, namespace: &str, pod: &str) -> Answer {
 
 /// Waits until the budget allows so many evictions.
 async fn until_allowed(api: &Client, namespace: &str, allowed: i32) {
-    eventually(&format!("{namespace} allows {allowed}"), SOON, async || {
+    until(&format!("{namespace} allows {allowed}"), async || {
         let look = budgets::look(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
         seen(look.allowed == allowed && look.observed == look.generation, look.to_string())
     })
@@ -123,6 +122,16 @@ impl<'a> Evictors<'a> {
     }
 }
 
+/// Until the witness has seen each of them go.
+async fn heard_of_all(witness: &Witness<'_>, evicted: &[String]) {
+    until("the witness has heard of all evictions", async || {
+        let unheard: Vec<_> = evicted.iter().filter(|name| !witness.heard_of(name)).collect();
+        seen(unheard.is_empty(), format!("not of {unheard:?}"))
+    })
+    .await
+    .unwrap();
+}
+
 async fn twenty_clients_never_exceed_one_budget(api: &Client) {
     let (replicas, desired, enough) = (30, 25, 100);
     let owner = workloads::put(api, REPLICA_SET, "crowded", "crowd", replicas, None).await.unwrap();
@@ -133,8 +142,7 @@ async fn twenty_clients_never_exceed_one_budget(api: &Client) {
     let (witness, evictors) = (Witness::of(&crowd).await, Evictors::of(api, &crowd));
     let work = async {
         join_all((0..CLIENTS).map(|number| evictors.work(number, enough))).await;
-        // The witness hears of the last ones a moment later.
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        heard_of_all(&witness, &evictors.evicted.borrow().clone()).await;
     };
     beside(futures::future::join(crowd.tend(), witness.watch()), work).await;
     let lowest = witness.lowest(&witness.losses()).unwrap();
@@ -169,7 +177,7 @@ async fn unhealthy_pods_go_as_the_policy_says(api: &Client) {
         let look = budgets::look(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
         seen(look.healthy == 3, look.to_string())
     };
-    eventually("three are healthy", SOON, healthy).await.unwrap();
+    until("three are healthy", healthy).await.unwrap();
     let answer = evict(api, "broken", "pod-2").await;
     assert_eq!((answer.code, answer.causes), (429, vec![needs(3)]), "a healthy one");
     assert_eq!(evict(api, "broken", "pod-0").await.code, 201, "its budget is healthy");
@@ -180,7 +188,7 @@ async fn unhealthy_pods_go_as_the_policy_says(api: &Client) {
         let look = budgets::look(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
         seen((look.healthy, look.desired) == (2, 4), look.to_string())
     };
-    eventually("four are wanted and two are healthy", SOON, policy).await.unwrap();
+    until("four are wanted and two are healthy", policy).await.unwrap();
     assert_eq!(evict(api, "broken", "pod-2").await.code, 429, "a healthy one");
     assert_eq!(evict(api, "broken", "pod-1").await.code, 201, "a broken one");
 }
@@ -216,7 +224,7 @@ async fn a_budget_may_come_change_and_go_while_evictions_run(api: &Client) {
     let more = async |count: usize| {
         let enough = evictors.done() + count;
         let done = async || seen(evictors.done() >= enough, format!("{:?}", evictors.answers.borrow()));
-        eventually("more are evicted", SOON, done).await.unwrap();
+        until("more are evicted", done).await.unwrap();
     };
     // Evictions that had begun before the change are let through as it was: one of each client.
     let since = async || {
@@ -226,12 +234,13 @@ async fn a_budget_may_come_change_and_go_while_evictions_run(api: &Client) {
             let all = before.iter().all(|(number, answers)| now[number] > *answers);
             seen(all && now.len() == CLIENTS / 2, format!("{now:?}"))
         };
-        eventually("those on their way are answered", SOON, later).await.unwrap();
+        until("those on their way are answered", later).await.unwrap();
         evictors.done()
     };
-    let under = |from: usize| {
-        let evicted = evictors.evicted.borrow();
-        witness.lowest(&evicted[from..]).unwrap()
+    let under = async |from: usize| {
+        let evicted = evictors.evicted.borrow()[from..].to_vec();
+        heard_of_all(&witness, &evicted).await;
+        witness.lowest(&evicted).unwrap()
     };
     let work = async {
         more(20).await;
@@ -240,15 +249,13 @@ async fn a_budget_may_come_change_and_go_while_evictions_run(api: &Client) {
             budgets::put(api, "changing", "crowd", &spec).await.unwrap();
             let from = since().await;
             more(10).await;
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            let lowest = under(from);
+            let lowest = under(from).await;
             assert!(lowest >= wanted, "{lowest} pods were healthy, {wanted} are wanted");
         }
         budgets::delete(api, "changing", "crowd").await.unwrap();
         let from = since().await;
         more(30).await;
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let lowest = under(from);
+        let lowest = under(from).await;
         assert!(lowest < 8, "without a budget {lowest} of 10 stayed healthy: it is still felt");
         evictors.stop.set(true);
     };
@@ -292,7 +299,7 @@ async fn a_condition_of_a_pod_that_does_not_end_is_taken_back(api: &Client) {
         let (found, _) = condition("lives-on").await;
         seen(found.status == "False", format!("{found:?}"))
     };
-    eventually("the condition is False", SOON, taken_back).await.unwrap();
+    until("the condition is False", taken_back).await.unwrap();
     // The API server's times have no fractions, and ours is measured from when we heard of it.
     assert!(began.elapsed() >= STALE_AFTER - Duration::from_secs(1), "{:?}", began.elapsed());
     let (found, generation) = condition("lives-on").await;

@@ -4,14 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, PodStatus};
 use kube::Api;
 use pod_safety_control_plane::budgets::{self, Look};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, PHANTOM, STATEFUL_SET};
-use pod_safety_control_plane::{ControlPlane, Options, Who, binary, eventually, seen};
+use pod_safety_control_plane::{ControlPlane, Options, PATIENCE, Who, binary, seen, until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
@@ -19,7 +18,6 @@ use tokio::process::Command;
 use crate::commands::{ends_with, json_of, run};
 
 const NS: &str = "shop";
-const SOON: Duration = Duration::from_secs(30);
 /// Who may read everything that is listed, and nothing else.
 const READER: &str = "reader";
 
@@ -79,18 +77,18 @@ async fn set_up(plane: &ControlPlane) {
 /// once: the API server answers differently.
 async fn calculated(plane: &ControlPlane) {
     for (name, healthy) in [("never", 2), ("soon", 2), ("over-a", 2), ("over-b", 2), ("sync", 1)] {
-        until(plane, name, |look| {
+        until_says(plane, name, |look| {
             look.condition.contains("Pods") && look.healthy == healthy && look.observed == look.generation
         })
         .await;
     }
     pod(plane, "sync", 1, PHANTOM, json!({})).await;
-    until(plane, "sync", |look| look.condition.contains("SyncFailed")).await;
-    until(plane, "new", |look| look.condition.contains("SyncFailed")).await;
+    until_says(plane, "sync", |look| look.condition.contains("SyncFailed")).await;
+    until_says(plane, "new", |look| look.condition.contains("SyncFailed")).await;
 }
 
-async fn until(plane: &ControlPlane, name: &str, is_so: impl Fn(&Look) -> bool) {
-    eventually(&format!("{name} is calculated"), SOON, async || {
+async fn until_says(plane: &ControlPlane, name: &str, is_so: impl Fn(&Look) -> bool) {
+    until(&format!("{name} is calculated"), async || {
         let look = budgets::look(&plane.admin(), NS, name).await.map_err(|error| error.to_string())?;
         seen(is_so(&look), look.to_string())
     })
@@ -212,7 +210,7 @@ async fn who_may_not_ask_is_told_what_is_not_known(plane: &ControlPlane) {
         plane.kubectl(args).await.unwrap().text().unwrap();
     }
     let why = "asking for the scale of Fleet never: the API server answered 403 Forbidden";
-    let explained = eventually("the reader may read", SOON, async || {
+    let explained = until("the reader may read", async || {
         let output = run(plane, &reader, &["explain", "pdb", "-n", NS, "never", "-o", "json"]).await;
         serde_json::from_str::<Value>(&output.stdout).map_err(|_| output.stderr)
     });
@@ -278,14 +276,14 @@ async fn a_drain_ends_when_its_time_is_up(plane: &ControlPlane) {
     let plan = json_of(plane, 3, &["drain", "soon"]).await;
     let actions: Vec<&Value> = plan["pods"].as_array().unwrap().iter().map(|pod| &pod["action"]).collect();
     assert_eq!(actions, ["Evict", "Wait", "Wait"], "{plan:#}");
-    let log = ends_with(plane, 5, &["drain", "soon", "--apply", "--timeout", "2s"]).await;
+    let log = ends_with(plane, 5, &["drain", "soon", "--apply", "--timeout", "4s"]).await;
     for says in [
         "node/soon cordoned",
         "pod/shop/soon-2 evicted, ends within 5s",
         "pod/shop/soon-0 waits: The disruption budget soon needs 2 healthy pods and has 2 currently",
         "pod/shop/soon-1 is there still: not tried yet",
         "pod/shop/soon-2 is there still: evicted, ends within 5s",
-        "node/soon the time is up after 2s: 0 gone, 3 left. It stays cordoned; kubectl uncordon soon takes that back",
+        "node/soon the time is up after 4s: 0 gone, 3 left. It stays cordoned; kubectl uncordon soon takes that back",
     ] {
         assert!(log.contains(says), "{says}: not in\n{log}");
     }
@@ -298,12 +296,12 @@ async fn ctrl_c_says_what_goes_on_without_it(plane: &ControlPlane) {
     let kubeconfig = plane.admin_kubeconfig();
     let args = ["drain", "soon", "--apply", "--kubeconfig", kubeconfig.to_str().unwrap()];
     let mut drain = plane.program("drain", &binary().await.unwrap(), args, &[]).unwrap();
-    eventually("it waits for the budget", SOON, async || {
+    until("it waits for the budget", async || {
         seen(drain.log_text().contains("soon-0 waits"), drain.log_text())
     })
     .await
     .unwrap();
-    let ended = drain.interrupt(Duration::from_secs(5)).await.unwrap();
+    let ended = drain.interrupt().await.unwrap();
     let log = drain.log_text();
     assert_eq!(ended.code(), Some(1), "{log}");
     let last: Vec<&str> =
@@ -342,7 +340,7 @@ async fn ctrl_c_on_a_terminal_leaves_no_half_line(plane: &ControlPlane) {
         screen.read_to_end(&mut shown).await.unwrap();
         (terminal.wait().await.unwrap().code(), String::from_utf8_lossy(&shown).into_owned())
     };
-    let (code, shown) = tokio::time::timeout(SOON, typed).await.unwrap();
+    let (code, shown) = tokio::time::timeout(PATIENCE, typed).await.unwrap();
     assert_eq!(code, Some(1), "{shown}");
     // What a person then sees: of each line what stands behind the last return.
     let lines: Vec<&str> = shown.lines().filter_map(|line| line.rsplit("\r\u{1b}[K").next()).collect();

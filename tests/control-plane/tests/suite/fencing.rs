@@ -11,17 +11,13 @@ mod storm;
 mod whole;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
-use pod_safety_control_plane::{AuditLog, ControlPlane, eventually, objects, observe, seen};
+use pod_safety_control_plane::{AuditLog, ControlPlane, objects, observe, seen, until};
 use serde_json::{Value, json};
 
 use crate::commands::apply;
 
-const SOON: Duration = Duration::from_secs(120);
-/// A pod runs elsewhere so soon after the proof (design §8).
-const AFTER_PROOF: Duration = Duration::from_secs(5);
 const NAMESPACE: &str = "shop";
 /// Who ours is at the API server.
 const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
@@ -37,7 +33,7 @@ async fn fence_of(plane: &ControlPlane, node: &str) -> Option<Value> {
 }
 
 async fn until_phase(plane: &ControlPlane, node: &str, phase: &str) -> Value {
-    eventually(&format!("the fence of {node} is {phase}"), SOON, async || {
+    until(&format!("the fence of {node} is {phase}"), async || {
         let fence = fence_of(plane, node).await.ok_or("there is none")?;
         if fence["status"]["phase"] == phase { Ok(fence) } else { Err(format!("{:#}", fence["status"])) }
     })
@@ -60,7 +56,7 @@ async fn stateful_pod(plane: &ControlPlane, name: &str, node: &str) {
     let keys = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
     pod.spec.get_or_insert_default().tolerations = Some(keys.map(bears).to_vec());
     objects::create_pod(&api, &pod).await.unwrap();
-    eventually("the pod runs", SOON, async || {
+    until("the pod runs", async || {
         let pod = observe::find_pod(&api, NAMESPACE, &format!("{name}-0")).await;
         let phase = pod.ok().flatten().and_then(|pod| pod.status).and_then(|status| status.phase);
         seen(phase.as_deref() == Some("Running"), format!("{phase:?}"))
@@ -69,8 +65,8 @@ async fn stateful_pod(plane: &ControlPlane, name: &str, node: &str) {
     .unwrap();
 }
 
-async fn until_released(plane: &ControlPlane, pod: &str, within: Duration) {
-    eventually(&format!("{pod} is released"), within, async || {
+async fn until_released(plane: &ControlPlane, pod: &str) {
+    until(&format!("{pod} is released"), async || {
         let found = observe::find_pod(&plane.admin(), NAMESPACE, pod).await;
         let found = found.map_err(|error| format!("{error:?}"))?;
         let fences: Vec<_> =

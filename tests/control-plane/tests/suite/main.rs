@@ -5,6 +5,7 @@ mod alerts;
 mod api_faults;
 mod bad_budgets;
 mod bad_input;
+mod beside_kcm;
 mod chart;
 mod chart_render;
 mod commands;

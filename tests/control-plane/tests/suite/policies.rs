@@ -3,13 +3,11 @@
 
 mod admission;
 
-use std::time::Duration;
-
 use admission::{
-    ADMIN, ATTACH_DETACH, DELETER, DEV, EXEMPT, KUBELET, OPERATOR, OTHER_KUBELET, OURS, POD_GC, REASON, SOON,
+    ADMIN, ATTACH_DETACH, DELETER, DEV, EXEMPT, KUBELET, OPERATOR, OTHER_KUBELET, OURS, POD_GC, REASON,
     STATEFUL_SETS, Scene, scene, until_they_hold,
 };
-use pod_safety_control_plane::{eventually, observe, seen};
+use pod_safety_control_plane::{observe, seen, until};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -268,7 +266,7 @@ async fn held_volumes(scene: &Scene) {
     };
     // The Leases are parameters, which hold a moment after they were written.
     let probe = of("probe", "garbled", "w1", None);
-    eventually("the Leases are known", SOON, async || {
+    until("the Leases are known", async || {
         let output = scene.run(DEV, &["create", "--dry-run=server", "-f", "-"], &probe).await;
         seen(!output.status.success(), format!("{output:?}"))
     })
@@ -356,7 +354,7 @@ async fn evidence(scene: &Scene) {
 async fn in_audit_it_warns_and_lets_through() {
     let scene = scene("replicaCount=2").await;
     scene.pod("probe", true, 30, None).await;
-    eventually("who asks is warned", SOON, async || {
+    until("who asks is warned", async || {
         let force = ["delete", "pod", "probe", "--force", "--grace-period=0", "--dry-run=server"];
         let output = scene.run(DEV, &force, &Value::Null).await;
         let warned = output
@@ -390,7 +388,7 @@ async fn kubernetes_own_collector_removes_nothing_without_proof() {
     let controllers =
         "pod-garbage-collector-controller,serviceaccount-token-controller,serviceaccount-controller";
     let kcm = scene.plane.kube_controller_manager(controllers, &accounts).await.unwrap();
-    eventually("it tries, and is refused", Duration::from_secs(90), async || {
+    until("it tries, and is refused", async || {
         let page = kcm.metrics().await.map_err(|error| error.to_string())?;
         let failed = page.lines().find(|line| {
             line.starts_with("pod_gc_collector_force_delete_pod_errors_total")

@@ -9,10 +9,9 @@ mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
-use std::time::Duration;
 
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, eventually, rules, seen};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, rules, seen, until};
 use pod_safety_locks::{installed, repository};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
@@ -21,9 +20,6 @@ use kubelets::Kubelets;
 use replayed::Replayed;
 use server::{LIVE, Prometheus};
 
-const SOON: Duration = Duration::from_secs(30);
-/// Until a lost node was tried to be fenced in vain, or a stopped API server serves again.
-const LATER: Duration = Duration::from_secs(120);
 const NAMESPACE: &str = "shop";
 
 #[tokio::test]
@@ -55,7 +51,7 @@ async fn prometheus_scrapes_the_binary_and_promtool_finds_nothing_to_say() {
         let answer = prometheus.query("leader_election_master_status{name=\"pod-safety\"}").await?;
         seen(answer.len() == 1 && answer[0]["value"][1] == "1", format!("{answer:?}"))
     };
-    eventually("Prometheus knows that it leads", SOON, leads).await.unwrap();
+    until("Prometheus knows that it leads", leads).await.unwrap();
 }
 
 struct Scene {

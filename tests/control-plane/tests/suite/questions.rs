@@ -7,12 +7,11 @@ mod pauses;
 mod volumes;
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{NodeStatus, PodStatus};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
-use pod_safety_control_plane::{ControlPlane, Options, binary, eventually};
+use pod_safety_control_plane::{ControlPlane, Options, PATIENCE, binary, seen, until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
@@ -22,10 +21,6 @@ use crate::commands::{apply, ends_with, json_of, run};
 use browser::Browser;
 
 const NS: &str = "shop";
-const SOON: Duration = Duration::from_secs(30);
-/// How often a page is looked at until it says what it should: half a minute.
-const LOOKS: u32 = 100;
-
 /// A node that nobody hears, and one that is well.
 async fn node(plane: &ControlPlane, name: &str, ready: &str) {
     objects::create_node(&plane.admin(), &objects::node(name)).await.unwrap();
@@ -62,7 +57,7 @@ async fn a_person_is_told_what_is_stuck_and_why() {
     pod(&plane, "stage", "orders-1", "lost").await;
     plane.kubectl(&["delete", "pod", "-n", NS, "orders-1", "--wait=false"]).await.unwrap().text().unwrap();
     // New kinds are answered with 429 until the API server has made room for them.
-    eventually("the kinds are there", SOON, async || {
+    until("the kinds are there", async || {
         let output = run(&plane, &plane.admin_kubeconfig(), &["status", "--exit-zero"]).await;
         if output.status.success() { Ok(()) } else { Err(output.stderr) }
     })
@@ -120,7 +115,7 @@ async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
     ui.args(["ui", "--address=127.0.0.1:0", "--kubeconfig"]).arg(plane.admin_kubeconfig());
     let mut ui = ui.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut said = BufReader::new(ui.stderr.take().unwrap()).lines();
-    let line = tokio::time::timeout(SOON, said.next_line()).await.unwrap().unwrap().unwrap();
+    let line = tokio::time::timeout(PATIENCE, said.next_line()).await.unwrap().unwrap().unwrap();
     let address = line.split(' ').find(|word| word.starts_with("http://")).unwrap().to_owned();
     let mut browser = Browser::start();
     for (fragment, says) in [
@@ -140,18 +135,12 @@ async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
         ("#node/nosuch", ["No answer", "there is no node nosuch", "NEEDS A PERSON"]),
     ] {
         let tab = browser.open(&format!("{address}/{fragment}")).await;
-        let mut page = String::new();
-        for _look in 0..LOOKS {
-            page = browser.text(&tab).await;
-            if says.iter().all(|word| page.contains(word)) {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-        assert!(
-            says.iter().all(|word| page.contains(word)),
-            "the page at {fragment:?} does not say {says:?}:\n{page}"
-        );
+        until(&format!("the page at {fragment:?} says {says:?}"), async || {
+            let page = browser.text(&tab).await;
+            seen(says.iter().all(|word| page.contains(word)), page)
+        })
+        .await
+        .unwrap();
     }
     let stranger =
         plane.pod_safety_once(&plane.admin_kubeconfig(), &["ui", "--address=0.0.0.0:0"]).await.unwrap();
@@ -176,7 +165,7 @@ async fn the_doctor_finds_what_is_missing(plane: &ControlPlane) {
     }
     plane.kubectl(&["delete", "clusterrolebinding", "pod-safety"]).await.unwrap().text().unwrap();
     plane.kubectl(&["delete", "crd", "fencepolicies.pod-safety.dev"]).await.unwrap().text().unwrap();
-    let found = eventually("the rights are gone", SOON, async || {
+    let found = until("the rights are gone", async || {
         let diagnosis = json_of(plane, 3, &["doctor"]).await;
         let (rights, kinds) = (of(&diagnosis, "Rights"), of(&diagnosis, "CustomKinds"));
         if rights["health"] == "Problem" && kinds["health"] == "Problem" {
@@ -224,7 +213,7 @@ async fn who_has_few_rights_gets_the_rest(plane: &ControlPlane) {
     ] {
         plane.kubectl(args).await.unwrap().text().unwrap();
     }
-    let answer = eventually("the reader may read", SOON, async || {
+    let answer = until("the reader may read", async || {
         let output = run(plane, &reader, &["explain", "pod", "-n", NS, "orders-1"]).await;
         if output.status.code() == Some(3) { Ok(output.stdout) } else { Err(output.stderr) }
     });
@@ -247,9 +236,9 @@ async fn who_watches_is_told_that_the_api_server_went_away(plane: &mut ControlPl
             plane.start_apiserver().await.unwrap();
         }
         let said = |log: &str| if log.contains(says) { Ok(()) } else { Err(log.to_owned()) };
-        eventually(says, SOON, async || said(&watch.log_text())).await.unwrap();
+        until(says, async || said(&watch.log_text())).await.unwrap();
     }
     let log = watch.log_text();
     assert_eq!(log.matches("Asking again").count(), 1, "each trouble is said once:\n{log}");
-    watch.interrupt(Duration::from_secs(5)).await.unwrap();
+    watch.interrupt().await.unwrap();
 }

@@ -11,10 +11,9 @@ use kube::{Api, Client};
 use pod_safety_control_plane::budgets;
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET};
-use pod_safety_control_plane::{AuditLog, ControlPlane, Options, eventually, observe, seen};
+use pod_safety_control_plane::{AuditLog, ControlPlane, Options, observe, seen, until};
 use serde_json::json;
 
-const SOON: Duration = Duration::from_secs(20);
 const USER: &str = "system:serviceaccount:pod-safety:pod-safety";
 
 /// One right or its use: namespace (empty: everywhere), resource, name (empty: all), verb.
@@ -107,9 +106,9 @@ async fn every_right_is_used_and_none_is_missing() {
         let look = budgets::look(api, "budgeted", "fleet").await.map_err(|error| format!("{error:?}"))?;
         seen((look.desired, look.observed) == (2, look.generation), look.to_string())
     };
-    eventually("the budget of the fleet is calculated", SOON, calculated).await.unwrap();
+    until("the budget of the fleet is calculated", calculated).await.unwrap();
     // The heartbeat of the missing node is asked for by name, too.
-    observe::only_left(api, "default", &[], SOON).await.unwrap();
+    observe::only_left(api, "default", &[]).await.unwrap();
     observe::event(api, "default", "orphan", "ForceDeleted").await.unwrap();
     let lost = async || {
         let worker = Api::<Node>::all(api.clone()).get("worker").await.map_err(|error| error.to_string())?;
@@ -117,14 +116,14 @@ async fn every_right_is_used_and_none_is_missing() {
         let said = taints.iter().any(|taint| taint.key == "node.kubernetes.io/unreachable");
         seen(said, format!("{taints:?}"))
     };
-    eventually("the worker is lost", SOON, lost).await.unwrap();
+    until("the worker is lost", lost).await.unwrap();
     let renewed = async || {
         let renewals = audit.entries().map_err(|error| format!("{error:?}"))?;
         let patches = renewals.iter().filter(|entry| entry.verb == "patch" && entry.resource == "leases");
         seen(patches.count() > 0, "no renewal".to_owned())
     };
-    eventually("the lease is renewed", SOON, renewed).await.unwrap();
-    ours.terminate(SOON).await.unwrap();
+    until("the lease is renewed", renewed).await.unwrap();
+    ours.terminate().await.unwrap();
 
     let refused: Vec<_> = audit.entries().unwrap().into_iter().filter(|entry| entry.code == 403).collect();
     assert!(refused.is_empty(), "a right is missing: {refused:?}");
@@ -137,7 +136,7 @@ async fn observe_mode_writes_nothing(plane: &ControlPlane, audit: &AuditLog, kub
     orphan(api, "orphan").await;
     let mut observer = plane.pod_safety("observer", kubeconfig, ["--mode=observe"]).await.unwrap();
     observer.ready().await.unwrap();
-    let record = eventually("it says what it would do", SOON, async || {
+    let record = until("it says what it would do", async || {
         let records = observer.records("orphan").await.map_err(|error| format!("{error:?}"))?;
         records.into_iter().find(|record| record["action"] == "WouldForceDelete").ok_or("nothing".to_owned())
     });
@@ -150,7 +149,7 @@ async fn observe_mode_writes_nothing(plane: &ControlPlane, audit: &AuditLog, kub
         entries.iter().filter(|entry| !["get", "list", "watch"].contains(&&*entry.verb)).collect();
     assert!(writes.is_empty(), "{writes:?}");
     assert_eq!(observe::pod_names(api, "default").await.unwrap(), ["orphan"]);
-    observer.terminate(SOON).await.unwrap();
+    observer.terminate().await.unwrap();
 }
 
 #[tokio::test]
@@ -174,12 +173,12 @@ async fn a_forbidden_kind_is_named_and_the_others_go_on() {
     // The untaken pod becomes the third one.
     let args = ["--terminated-pod-gc-threshold=2"];
     let ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    observe::only_left(api, "default", &["ended-2", "orphan", "untaken"], SOON).await.unwrap();
+    observe::only_left(api, "default", &["ended-2", "orphan", "untaken"]).await.unwrap();
     let failed = async || {
         let pod = observe::find_pod(api, "default", "untaken").await.unwrap().unwrap();
         seen(pod.status.unwrap().phase.as_deref() == Some("Failed"), "not yet")
     };
-    eventually("the untaken pod is released", SOON, failed).await.unwrap();
+    until("the untaken pod is released", failed).await.unwrap();
 
     tokio::time::sleep(Duration::from_secs(7)).await;
     let orphan = observe::find_pod(api, "default", "orphan").await.unwrap().unwrap();
@@ -210,7 +209,7 @@ async fn a_forbidden_kind_is_named_and_the_others_go_on() {
         let names = observe::pod_names(api, "default").await.map_err(|error| format!("{error:?}"))?;
         seen(!names.contains(&"orphan".to_owned()), format!("{names:?}"))
     };
-    eventually("the orphan goes when its heartbeat can be seen", SOON * 2, gone).await.unwrap();
+    until("the orphan goes when its heartbeat can be seen", gone).await.unwrap();
     let decisions = ours.debug("/debug/decisions").await.unwrap()["holds"].to_string();
     assert!(!decisions.contains("NotSynced"), "{decisions}");
 }

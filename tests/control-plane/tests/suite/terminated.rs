@@ -7,9 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateRunning, ContainerStatus, Pod};
 use kube::Client;
 use pod_safety_control_plane::objects::{self, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, eventually, observe};
-
-const SOON: Duration = Duration::from_secs(20);
+use pod_safety_control_plane::{ControlPlane, Options, observe, until};
 
 /// `creationTimestamp` counts whole seconds.
 const NEXT_SECOND: Duration = Duration::from_millis(1100);
@@ -73,9 +71,18 @@ const LEFT: [(usize, &[&str]); 4] = [
     (1, &["b-new", "runs"]),
 ];
 
-async fn remove_all(api: &Client, namespace: &str) {
-    for name in observe::pod_names(api, namespace).await.unwrap() {
-        observe::delete_pod(api, namespace, &name, true).await.unwrap();
+#[tokio::test]
+async fn kcm_collects_them_in_that_order_live() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let api = &plane.admin();
+    plane.namespace("kcm").await.unwrap();
+    objects::create_node(api, &objects::node("worker")).await.unwrap();
+    six_terminated(api, "kcm").await;
+    for (threshold, left) in LEFT {
+        let flag = format!("--terminated-pod-gc-threshold={threshold}");
+        let _kcm =
+            plane.kube_controller_manager("pod-garbage-collector-controller", &[&*flag]).await.unwrap();
+        observe::only_left(api, "kcm", left).await.unwrap();
     }
 }
 
@@ -83,30 +90,21 @@ async fn remove_all(api: &Client, namespace: &str) {
 async fn the_same_pods_go_as_kcm_would_collect() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let api = &plane.admin();
-    objects::create_node(api, &objects::node("worker")).await.unwrap();
-    plane.namespace("kcm").await.unwrap();
     plane.namespace("ours").await.unwrap();
+    objects::create_node(api, &objects::node("worker")).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-
-    six_terminated(api, "kcm").await;
-    for (threshold, left) in LEFT {
-        let flag = format!("--terminated-pod-gc-threshold={threshold}");
-        let _kcm =
-            plane.kube_controller_manager("pod-garbage-collector-controller", &[&*flag]).await.unwrap();
-        observe::only_left(api, "kcm", left, SOON).await.unwrap();
-    }
-    remove_all(api, "kcm").await;
-
     six_terminated(api, "ours").await;
     for (threshold, left) in LEFT {
         let flag = format!("--terminated-pod-gc-threshold={threshold}");
         let mut ours = plane.pod_safety("pod-safety", &kubeconfig, [flag]).await.unwrap();
-        observe::only_left(api, "ours", left, SOON).await.unwrap();
+        observe::only_left(api, "ours", left).await.unwrap();
         let counted = ours.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "terminated")]);
         assert!(counted.await.unwrap() >= 1.0);
-        ours.terminate(SOON).await.unwrap();
+        ours.terminate().await.unwrap();
     }
-    remove_all(api, "ours").await;
+    for name in observe::pod_names(api, "ours").await.unwrap() {
+        observe::delete_pod(api, "ours", &name, true).await.unwrap();
+    }
     what_others_called_failed_stays_while_it_runs(&plane, api, &kubeconfig).await;
 }
 
@@ -122,10 +120,10 @@ async fn what_others_called_failed_stays_while_it_runs(
     objects::create_pod(api, &ended("lies", "b-truth", "Failed")).await.unwrap();
     let ours = plane.pod_safety("pod-safety", kubeconfig, ["--terminated-pod-gc-threshold=1"]).await.unwrap();
     // The younger one goes in its stead.
-    observe::only_left(api, "lies", &["a-lie"], SOON).await.unwrap();
+    observe::only_left(api, "lies", &["a-lie"]).await.unwrap();
     objects::create_pod(api, &ended("lies", "c-truth", "Failed")).await.unwrap();
-    observe::only_left(api, "lies", &["a-lie"], SOON).await.unwrap();
-    let message = eventually("the hold is shown", SOON, async || {
+    observe::only_left(api, "lies", &["a-lie"]).await.unwrap();
+    let message = until("the hold is shown", async || {
         let holds = ours.records("a-lie").await.map_err(|error| format!("{error:?}"))?;
         let hold = holds.iter().find(|hold| hold["reason"] == "TerminalButRunning");
         hold.map(|hold| hold["message"].to_string()).ok_or_else(|| format!("{holds:?}"))

@@ -6,9 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, eventually, observe, scenarios, seen};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, observe, scenarios, seen, until};
 
-const SOON: Duration = Duration::from_secs(15);
 /// In which nothing should happen.
 const A_WHILE: Duration = Duration::from_secs(3);
 const FINALIZER: &str = "example.com/hold";
@@ -44,7 +43,7 @@ async fn pod(api: &Client, name: &str) -> Option<Pod> {
 }
 
 async fn until_held(ours: &PodSafety, pod: &str, reason: &str) -> String {
-    eventually(&format!("{pod} is held because of {reason}"), SOON, async || {
+    until(&format!("{pod} is held because of {reason}"), async || {
         let holds = ours.holds(pod).await.map_err(|error| format!("{error:?}"))?;
         let hold = holds.iter().find(|hold| hold["reason"] == reason);
         hold.map(|hold| hold["message"].as_str().unwrap().to_owned()).ok_or_else(|| format!("{holds:?}"))
@@ -55,7 +54,7 @@ async fn until_held(ours: &PodSafety, pod: &str, reason: &str) -> String {
 
 async fn until_gone(api: &Client, name: &str) {
     let gone = async || seen(pod(api, name).await.is_none(), "it is still there");
-    eventually(&format!("pod {name} is gone"), SOON, gone).await.unwrap();
+    until(&format!("pod {name} is gone"), gone).await.unwrap();
 }
 
 /// Marked Failed and deleted, by a rule without a condition.
@@ -93,7 +92,7 @@ async fn without_and_with_trust_in_the_taint() {
         a_taint_alone_is_no_proof(api, &ours),
         a_ready_node_is_in_service(&ours),
     ];
-    ours.terminate(SOON).await.unwrap();
+    ours.terminate().await.unwrap();
 
     let trust = ["--trust-out-of-service-taint"];
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, trust).await.unwrap();

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::{
-    AuditLog, Component, ControlPlane, Options, PodSafety, eventually, observe, seen,
+    AuditEntry, AuditLog, Component, ControlPlane, Options, PodSafety, observe, seen, until,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -25,9 +25,6 @@ use tokio::task::JoinSet;
 use hosts::{DRIVER, Host};
 use objects::{NAMESPACE, all, apply, attachments, database, policies, volume};
 
-const SOON: Duration = Duration::from_secs(60);
-/// The pod runs elsewhere so soon after the proof: attacher and kubelets here look twice a second.
-const AFTER_PROOF: Duration = Duration::from_secs(20);
 /// What must not happen is watched for so long: the taint makes kube-controller-manager detach within a second.
 const FOR_EVER: Duration = Duration::from_secs(15);
 const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
@@ -98,7 +95,7 @@ fn holder(lease: &Value) -> String {
 }
 
 async fn until_held(plane: &ControlPlane, volume: &str, by: &str, refused: bool) -> Value {
-    eventually(&format!("{volume} is held by {by:?}"), SOON, async || {
+    until(&format!("{volume} is held by {by:?}"), async || {
         let lease = lease(plane, volume).await.ok_or("there is no Lease")?;
         let label = lease["metadata"]["labels"]["pod-safety.dev/held"] == "true";
         if holder(&lease) == by && label == refused { Ok(lease) } else { Err(format!("{lease:#}")) }
@@ -107,9 +104,8 @@ async fn until_held(plane: &ControlPlane, volume: &str, by: &str, refused: bool)
     .unwrap()
 }
 
-async fn until_runs(scene: &Scene, node: &str, within: Duration) -> Duration {
-    let since = Instant::now();
-    eventually(&format!("the database runs on {node}"), within, async || {
+async fn until_runs(scene: &Scene, node: &str) {
+    until(&format!("the database runs on {node}"), async || {
         let pod = observe::find_pod(&scene.plane.admin(), NAMESPACE, "db-0")
             .await
             .map_err(|error| format!("{error:?}"))?;
@@ -124,7 +120,6 @@ async fn until_runs(scene: &Scene, node: &str, within: Duration) -> Duration {
     })
     .await
     .unwrap();
-    since.elapsed()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -143,7 +138,7 @@ async fn it_is_taken_before_the_pod_runs(scene: &Scene) {
     let plane = &scene.plane;
     volume(plane, "data").await;
     apply(plane, &database(1)).await;
-    until_runs(scene, "w1", SOON).await;
+    until_runs(scene, "w1").await;
     let lease = until_held(plane, "data", "w1", false).await;
     let identity = lease["spec"]["holderIdentity"].as_str().unwrap();
     assert!(identity.contains("/boot-1-of-w1/"), "{identity}");
@@ -215,7 +210,7 @@ async fn with_the_proof_it_moves(scene: &Scene) -> Duration {
             "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } } },
     })).await;
     apply(plane, &policy("power", "w1")).await;
-    eventually("there is evidence", SOON, async || {
+    until("there is evidence", async || {
         let (proofs, fences) = (all(plane, "fenceevidences").await, all(plane, "nodefences").await);
         seen(!proofs.is_empty(), format!("{fences:#?}"))
     })
@@ -223,7 +218,10 @@ async fn with_the_proof_it_moves(scene: &Scene) -> Duration {
     .unwrap();
     let proved = Instant::now();
     assert_eq!(std::fs::read_to_string(&power).unwrap().trim(), "off");
-    until_runs(scene, "w2", AFTER_PROOF).await;
+    until_runs(scene, "w2").await;
+    let broken =
+        |entry: &AuditEntry| entry.namespace == "pod-safety-volumes" && entry.is("patch", "leases", "data");
+    scene.audit.was_soon_after_the_proof("w1", broken).unwrap();
     let took = proved.elapsed();
     let lease = until_held(plane, "data", "w2", false).await;
     assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
@@ -243,11 +241,11 @@ async fn what_is_ended_in_order_is_given_back_and_costs_two_writes(scene: &Scene
     };
     let before = writes();
     apply(plane, &database(1)).await;
-    until_runs(scene, "w2", SOON).await;
+    until_runs(scene, "w2").await;
     apply(plane, &database(0)).await;
     until_held(plane, "data", "", false).await;
     assert_eq!(writes() - before, 2, "taken, and given back");
-    eventually("it is detached", SOON, async || {
+    until("it is detached", async || {
         let at = attachments(plane).await;
         seen(at.is_empty(), format!("{at:?}"))
     })
@@ -268,7 +266,7 @@ async fn a_lease_that_was_edited_or_deleted_by_hand_is_said_or_taken_anew(scene:
         r#"{"spec":{"holderIdentity":"somebody"}}"#,
     ];
     plane.kubectl(&edit).await.unwrap().text().unwrap();
-    eventually("it is said", SOON, async || {
+    until("it is said", async || {
         let holds =
             scene.ours.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"]
                 .to_string();
@@ -278,7 +276,7 @@ async fn a_lease_that_was_edited_or_deleted_by_hand_is_said_or_taken_anew(scene:
     .unwrap();
     plane.kubectl(&["delete", "lease", "-n", "pod-safety-volumes", "data"]).await.unwrap().text().unwrap();
     apply(plane, &database(1)).await;
-    until_runs(scene, "w2", SOON).await;
+    until_runs(scene, "w2").await;
     until_held(plane, "data", "w2", false).await;
 }
 
@@ -291,7 +289,7 @@ async fn a_pod_waits_behind_the_gate_until_its_volume_is_free(scene: &Scene) {
             "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }] } });
     scene.hosts[1].cut_off().await;
     until_held(plane, "data", "w2", true).await;
-    eventually("the gate is there", SOON, async || {
+    until("the gate is there", async || {
         plane.kubectl_with(&["apply", "-f", "-"], &second.to_string()).await.unwrap().text().unwrap();
         let pod = get(plane, &["pod", "-n", NAMESPACE, "second"]).await.ok_or("no pod")?;
         if pod["spec"]["schedulingGates"][0]["name"] == "pod-safety.dev/volume-guard" {
@@ -311,7 +309,7 @@ async fn a_pod_waits_behind_the_gate_until_its_volume_is_free(scene: &Scene) {
     let waits = observe::event(&plane.admin(), NAMESPACE, "second", "WaitsForVolume").await.unwrap();
     assert!(waits.contains("node w2 took it"), "{waits}");
     scene.hosts[1].connect();
-    eventually("it is sent to the node that has the volume", SOON, async || {
+    until("it is sent to the node that has the volume", async || {
         let pod = get(plane, &["pod", "-n", NAMESPACE, "second"]).await.ok_or("no pod")?;
         seen(
             pod["spec"]["nodeName"] == "w2" && pod["spec"]["nodeSelector"]["kubernetes.io/hostname"] == "w2",

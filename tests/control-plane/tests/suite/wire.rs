@@ -1,6 +1,7 @@
 //! What a real API server sends says the same in JSON and in protobuf.
-#![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "what several tests share may fail as loudly as they do")]
+
+mod recorded;
 
 use kube::Client;
 use kube::client::Body;
@@ -8,6 +9,10 @@ use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::{ControlPlane, Options, observe};
 use pod_safety_shared::wire::{self, Encoding, Event, Frames, List, Raw};
 use serde_json::Value;
+use tokio::sync::Barrier;
+
+/// For so many seconds changes are watched; they are made as soon as all watches have begun.
+const WATCHED: u32 = 10;
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -75,12 +80,13 @@ async fn list(api: &Client, path: &str, accept: &str) -> Vec<Value> {
     items
 }
 
-async fn watch(api: &Client, path: &str, accept: &str) -> Vec<(&'static str, Value)> {
-    // From the beginning, until the server ends it.
-    let url = format!("{path}?watch=true&timeoutSeconds=2");
+/// From the beginning until the server ends it.
+async fn watch(api: &Client, path: &str, accept: &str, begun: &Barrier) -> Vec<(&'static str, Value)> {
+    let url = format!("{path}?watch=true&timeoutSeconds={WATCHED}");
     let accept = if accept == PROTOBUF { "application/vnd.kubernetes.protobuf;stream=watch" } else { accept };
     let request = http::Request::get(url).header("accept", accept).body(Body::empty()).unwrap();
     let response = api.send(request).await.unwrap();
+    begun.wait().await;
     let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
     let mut frames = Frames::new(Encoding::of(&kind).unwrap());
     let bytes = response.into_body().collect_bytes().await.unwrap();
@@ -123,16 +129,18 @@ async fn lists_and_watches_say_the_same_in_json_and_in_protobuf() {
         assert!(text.contains(field), "nothing has {field}");
     }
 
+    let begun = &Barrier::new(7);
     let changes = async {
-        tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+        begun.wait().await;
         observe::delete_pod(api, "load", "p-0", true).await.unwrap();
         objects::renew_lease(api, "odd").await.unwrap();
         observe::delete_node(api, "odd").await.unwrap();
     };
     let watches = async {
-        let pods = futures::future::join(watch(api, PODS, JSON), watch(api, PODS, PROTOBUF));
-        let nodes = futures::future::join(watch(api, NODES, JSON), watch(api, NODES, PROTOBUF));
-        let leases = futures::future::join(watch(api, LEASES, JSON), watch(api, LEASES, PROTOBUF));
+        let pods = futures::future::join(watch(api, PODS, JSON, begun), watch(api, PODS, PROTOBUF, begun));
+        let nodes = futures::future::join(watch(api, NODES, JSON, begun), watch(api, NODES, PROTOBUF, begun));
+        let leases =
+            futures::future::join(watch(api, LEASES, JSON, begun), watch(api, LEASES, PROTOBUF, begun));
         futures::future::join3(pods, nodes, leases).await
     };
     let (seen, ()) = futures::future::join(watches, changes).await;

@@ -26,6 +26,8 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    pub(crate) const ALL: [Self; 4] = [Self::Undisturbed, Self::Recovers, Self::Waits, Self::Unsafe];
+
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Undisturbed => "undisturbed",
@@ -46,7 +48,7 @@ pub(crate) struct Scenario {
     pub(crate) identity: &'static str,
     /// What happens, and how many seconds after the first.
     pub(crate) faults: &'static [(u64, Fault)],
-    /// After how many seconds somebody comes and repairs everything.
+    /// After how many seconds somebody comes and repairs everything; later, where what is promised is not yet so.
     pub(crate) repaired_after: u64,
     /// What is promised: plain, guard, replace. Several where either is right.
     pub(crate) outcomes: [&'static [Outcome]; 3],

@@ -105,7 +105,7 @@ fn fields(answer: &(u16, Value)) -> Vec<&str> {
     causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect()
 }
 
-#[path = "../../tests/paused/mod.rs"]
+#[path = "../../tests/suite/paused/mod.rs"]
 mod paused;
 
 mod deleting;

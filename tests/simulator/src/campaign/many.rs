@@ -179,7 +179,9 @@ pub fn tell(plan: &Plan, outcome: &Outcome) -> String {
     for (at, what) in &outcome.timeline {
         let _written = writeln!(text, "  {:>9.3}s  {what}", at.as_secs_f64());
     }
-    let _written =
-        writeln!(text, "again: POD_SAFETY_SEED={seed} cargo test -p pod-safety-simulator --test campaign");
+    let _written = writeln!(
+        text,
+        "again: POD_SAFETY_SEED={seed} cargo test -p pod-safety-simulator --test suite campaign::"
+    );
     text
 }

@@ -4,6 +4,7 @@ use pod_safety::explain::Paused;
 use pod_safety::registry::Name;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::objects::{lease, named, node};
 use pod_safety_shared::testing::{World, at};
 use serde_json::json;
 
@@ -31,12 +32,9 @@ fn clocks_that_are_apart_are_named_with_their_machine() {
     let server: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
     let world = World::listed();
     for (name, renewed) in [("right", "09:59:55"), ("ahead", "10:00:30"), ("behind", "09:50:00")] {
-        let node = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" }, "spec": {},
-            "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
-        world.apply(Kind::Nodes, &node, at(0));
-        let lease = json!({ "metadata": { "name": name, "namespace": "kube-node-lease", "uid": format!("l-{name}"), "resourceVersion": "1" },
-            "spec": { "holderIdentity": name, "renewTime": format!("2026-11-21T{renewed}.000000Z") } });
-        world.apply(Kind::NodeLeases, &lease, at(0));
+        world.apply(Kind::Nodes, &node(name).ready("True"), at(0));
+        let renewed = json!(format!("2026-11-21T{renewed}.000000Z"));
+        world.apply(Kind::NodeLeases, &lease(name, 0).set("/spec/renewTime", renewed), at(0));
     }
     let guard = world.read();
     let found = clocks(&guard.view(), Some(server), "2026-11-21T10:02:00Z".parse().unwrap());
@@ -98,22 +96,21 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
         command: String::new(),
     };
     let world = World::listed();
-    let node = json!({ "metadata": { "name": "n", "uid": "uid-n", "resourceVersion": "1", "labels": { "rack": "b" } }, "spec": {},
-        "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
-    world.apply(Kind::Nodes, &node, at(0));
+    world.apply(Kind::Nodes, &node("n").ready("True").labels(json!({ "rack": "b" })), at(0));
     let guard = world.read();
     assert_eq!(
         ill(&devices(&guard.view(), &[], wall)),
         [(Health::Attention, "1 node without a FencePolicy: n".to_owned())]
     );
     drop(guard);
-    let policy = json!({ "metadata": { "name": "p", "uid": "uid-p", "resourceVersion": "1" },
-        "spec": { "levels": [{ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] }] } });
-    world.apply(Kind::FencePolicies, &policy, at(0));
-    let device = json!({ "metadata": { "namespace": "f", "name": "d", "uid": "uid-d", "resourceVersion": "1" },
-        "spec": { "driver": "Agent", "agent": "fence_ipmilan" },
-        "status": { "conditions": [{ "type": "Trusted", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" }],
-            "targets": [{ "node": "n", "power": "Unknown", "message": "no route" }] } });
+    let level = json!({ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] });
+    world.apply(Kind::FencePolicies, &named("p").set("/spec/levels", json!([level])), at(0));
+    let trusted = json!({ "type": "Trusted", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" });
+    let target = json!({ "node": "n", "power": "Unknown", "message": "no route" });
+    let device = named("d")
+        .within("f")
+        .set("/spec", json!({ "driver": "Agent", "agent": "fence_ipmilan" }))
+        .set("/status", json!({ "conditions": [trusted], "targets": [target] }));
     world.apply(Kind::FenceDevices, &device, at(0));
     let guard = world.read();
     assert_eq!(

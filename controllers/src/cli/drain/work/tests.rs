@@ -5,33 +5,23 @@ use std::collections::BTreeMap;
 use pod_safety::drain::{Cluster, Consent, Needs, plan};
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::objects::{budget, pod};
 use pod_safety_shared::testing::{World, at};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
-
-fn pod(name: &str, app: &str) -> Value {
-    json!({
-        "metadata": { "namespace": "ns", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "10", "labels": { "app": app },
-            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": app, "uid": format!("uid-{app}"), "controller": true }] },
-        "spec": { "nodeName": "n" },
-        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
-    })
-}
 
 /// Two pods of one budget and one of none, on a node.
 fn planned(names: &[(&str, &str)]) -> Plan {
     let world = World::listed();
     let mut needs = BTreeMap::new();
     for (name, app) in names {
-        world.apply(Kind::Pods, &pod(name, app), at(0));
+        let pod = pod(name).on("n").ready("True").owned("apps/v1", "StatefulSet", app);
+        world.apply(Kind::Pods, &pod.labels(json!({ "app": app })), at(0));
         needs.insert(Uid::new(&format!("uid-{name}")).unwrap(), Needs::default());
     }
-    let budget = json!({
-        "metadata": { "namespace": "ns", "name": "b", "uid": "uid-b", "resourceVersion": "7", "generation": 1 },
-        "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": "db" } } },
-        "status": { "observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, "disruptionsAllowed": 1 },
-    });
+    let status = json!({ "observedGeneration": 2, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, "disruptionsAllowed": 1 });
+    let budget = budget("b", "db", &json!({ "maxUnavailable": 1 })).set("/status", status);
     world.apply(Kind::Budgets, &budget, at(0));
     let guard = world.read();
     let cluster = Cluster { view: guard.view(), needs: &needs, rooms: &[], now: at(60) };

@@ -1,5 +1,7 @@
 //! Devices that are objects of the cluster, and the courtesy of medik8s' Leases, against a scripted API server.
 
+mod found;
+
 use super::*;
 use crate::api::{ActedOn, DeviceDriver, KindOfEvidence, Sample};
 use crate::authority::storage_evidence_name;
@@ -108,6 +110,19 @@ fn again(attempt: crate::api::Attempt) -> NodeFenceStatus {
     NodeFenceStatus { phase: Phase::Fencing, attempts: vec![attempt], ..NodeFenceStatus::default() }
 }
 
+/// What a look at this attempt showed.
+async fn seen(scene: &Scene, attempt: crate::api::Attempt) -> Verified {
+    scene.take(Step::Look(target(again(attempt)))).await;
+    attempted(scene).verified.unwrap()
+}
+
+impl Scene {
+    /// A first attempt, however it ends.
+    async fn tries(&self) {
+        self.take(Step::Attempt(target(tried("off")))).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn another_remediator_is_asked_by_its_template_and_its_success_is_off() {
     let (store, spec) = external();
@@ -132,8 +147,7 @@ async fn another_remediator_is_asked_by_its_template_and_its_success_is_off() {
     assert_eq!((attempt.objects[0].path.as_str(), attempt.objects[0].uid.as_str()), (MADE, "uid-nf"));
     assert!(attempt.outcome.as_deref().unwrap().contains("Succeeded=True"), "{attempt:?}");
     assert_eq!(scene.log()[0], STATUS, "which object it is stands there before it is made");
-    scene.take(Step::Look(target(again(attempt)))).await;
-    let looked = attempted(&scene).verified.unwrap();
+    let looked = seen(&scene, attempt).await;
     assert_eq!(looked.power, "Off");
     assert_eq!(KindOfEvidence::of(&looked.samples), KindOfEvidence::Remediated);
     let reader = super::super::Reader { connection: &scene.api.connection() };
@@ -147,23 +161,23 @@ async fn another_remediator_is_asked_by_its_template_and_its_success_is_off() {
 async fn an_object_whose_time_is_over_is_told_so_made_anew_and_goes_when_all_is_over() {
     let (store, spec) = external();
     let scene = with(&store, spec);
-    scene.take(Step::Attempt(target(tried("off")))).await;
+    scene.tries().await;
     let attempt = attempted(&scene);
     assert!(attempt.outcome.as_deref().unwrap().contains("no answer within 60s"), "{attempt:?}");
     let annotations = store.get(MADE).unwrap()["metadata"]["annotations"].clone();
     assert!(annotations["remediation.medik8s.io/nhc-timed-out"].is_string(), "{annotations}");
     // The next attempt takes it away, the one after makes another.
-    scene.take(Step::Attempt(target(tried("off")))).await;
+    scene.tries().await;
     assert_eq!(store.get(MADE), None);
-    scene.take(Step::Attempt(target(tried("off")))).await;
+    scene.tries().await;
     assert!(store.get(MADE).is_some());
     let done = NodeFenceStatus { phase: Phase::Done, ..again(attempt.clone()) };
-    assert_eq!(scene.take(Step::Write(target(done.clone()))).await.name(), "written");
+    scene.ends(Step::Write(target(done.clone())), "written").await;
     assert_eq!(store.get(MADE), None);
     store.put(MADE, json!({ "metadata": { "uid": "other" } }));
     scene.take(Step::Write(target(done))).await;
     assert!(store.get(MADE).is_some(), "somebody else's is left alone");
-    scene.take(Step::Attempt(target(tried("off")))).await;
+    scene.tries().await;
     let outcome = attempted(&scene).outcome.unwrap();
     assert!(outcome.contains("somebody else's"), "{outcome}");
 }
@@ -172,7 +186,7 @@ async fn an_object_whose_time_is_over_is_told_so_made_anew_and_goes_when_all_is_
 async fn what_the_cluster_does_not_serve_costs_an_attempt_and_is_named() {
     let (_, spec) = external();
     let scene = with(&Store::default(), spec);
-    scene.take(Step::Attempt(target(tried("off")))).await;
+    scene.tries().await;
     let outcome = attempted(&scene).outcome.unwrap();
     assert!(outcome.contains("does not serve FarTemplate of far.medik8s.io/v1"), "{outcome}");
     assert_eq!(scene.log(), [STATUS], "nothing was made");
@@ -196,29 +210,26 @@ fn machine_of(provider: &str) -> (Store, Value) {
 async fn a_machine_is_off_when_it_is_gone_and_not_while_it_is_being_deleted() {
     let (store, spec) = machine_of("cloud:///n");
     let scene = with(&store, spec);
-    scene.take(Step::Attempt(target(tried("off")))).await;
+    scene.tries().await;
     assert!(store.get(MACHINE).unwrap()["metadata"]["deletionTimestamp"].is_string());
     let attempt = attempted(&scene);
-    scene.take(Step::Look(target(again(attempt.clone())))).await;
-    assert_eq!(attempted(&scene).verified.unwrap().power, "Unknown", "its provider may still have it");
+    assert_eq!(seen(&scene, attempt.clone()).await.power, "Unknown", "its provider may still have it");
     store.0.lock().remove(MACHINE);
-    scene.take(Step::Look(target(again(attempt.clone())))).await;
-    let gone = attempted(&scene).verified.unwrap();
+    let gone = seen(&scene, attempt.clone()).await;
     assert_eq!(
         (gone.power.as_str(), KindOfEvidence::of(&gone.samples)),
         ("Off", KindOfEvidence::Decommissioned)
     );
     // Another one of its name is another one; what was written down is asked again.
     store.put(MACHINE, json!({ "metadata": { "uid": "uid-m2" }, "spec": { "providerID": "cloud:///n" } }));
-    scene.take(Step::Look(target(again(attempt)))).await;
-    assert_eq!(attempted(&scene).verified.unwrap().power, "Off");
+    assert_eq!(seen(&scene, attempt).await.power, "Off");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_machine_of_another_node_is_not_deleted() {
     let (store, spec) = machine_of("cloud:///other");
     let scene = with(&store, spec);
-    scene.take(Step::Attempt(target(tried("off")))).await;
+    scene.tries().await;
     let outcome = attempted(&scene).outcome.unwrap();
     assert!(outcome.contains("cloud:///other") && outcome.contains("cloud:///n"), "{outcome}");
     assert_eq!(store.get(MACHINE).unwrap()["metadata"].get("deletionTimestamp"), None);
@@ -239,7 +250,7 @@ fn network(clients: &[&str]) -> (Store, Value) {
 async fn a_network_fence_is_made_of_recorded_addresses_and_lifted_before_it_goes() {
     let (store, spec) = network(&["10.0.0.1/32"]);
     let scene = with(&store, spec);
-    scene.take(Step::Attempt(target(tried("off")))).await;
+    scene.tries().await;
     let attempt = attempted(&scene);
     let path = attempt.objects[0].path.clone();
     let made = store.get(&path).unwrap();
@@ -252,14 +263,13 @@ async fn a_network_fence_is_made_of_recorded_addresses_and_lifted_before_it_goes
         store.change(&path, |object| object["status"] = status);
     };
     says("fencing operation successful");
-    scene.take(Step::Look(target(again(attempt.clone())))).await;
-    assert_eq!(attempted(&scene).verified.unwrap().power, "Off");
+    assert_eq!(seen(&scene, attempt.clone()).await.power, "Off");
     let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });
     assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "failed", "it is not lifted yet");
     assert_eq!(store.get(&path).unwrap()["spec"]["fenceState"], "Unfenced");
     assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "failed", "an old success is none");
     says("unfencing operation successful");
-    assert_eq!(scene.take(Step::Write(done)).await.name(), "written");
+    scene.ends(Step::Write(done), "written").await;
     assert_eq!(store.get(&path), None);
 }
 
@@ -269,7 +279,7 @@ const PROOFS: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences";
 async fn fenced(store: &Store, spec: Value) -> (Scene, crate::api::Attempt) {
     store.put(PROOFS, json!({}));
     let scene = with(store, spec);
-    scene.take(Step::Attempt(target(tried("off")))).await;
+    scene.tries().await;
     let attempt = attempted(&scene);
     let status = json!({ "result": "Succeeded", "message": "fencing operation successful" });
     store.change(&attempt.objects[0].path, |object| object["status"] = status);
@@ -284,7 +294,7 @@ async fn storage_that_is_fenced_alone_is_evidence_about_its_volumes_until_it_is_
     let (store, spec) = network(&["10.0.0.1/32"]);
     let (scene, attempt) = fenced(&store, spec).await;
     assert!(attempt.fenced_storage());
-    assert_eq!(scene.take(Step::ProveStorage(target(again(attempt.clone())))).await.name(), "written");
+    scene.ends(Step::ProveStorage(target(again(attempt.clone()))), "written").await;
     let path = format!("{PROOFS}/{}", attempt.evidence.clone().unwrap());
     let proof = store.get(&path).unwrap()["spec"].clone();
     assert_eq!(proof["kind"], "StorageFenced");
@@ -318,7 +328,7 @@ async fn storage_alone_is_not_fenced_where_nobody_says_which_volumes_that_covers
     of_another_life["status"]["targets"][0]["bootID"] = json!("boot-0");
     for (store, spec) in [(store, spec), (other, of_another_life)] {
         let scene = with(&store, spec);
-        scene.take(Step::Attempt(target(tried("off")))).await;
+        scene.tries().await;
         let outcome = attempted(&scene).outcome.unwrap();
         assert!(outcome.contains("nothing says which volumes it covers"), "{outcome}");
         assert_eq!(scene.log(), [STATUS], "it is not begun");
@@ -331,7 +341,7 @@ async fn storage_that_is_fenced_never_proves_that_a_machine_is_off() {
     let (store, spec) = network(&["10.0.0.1/32"]);
     let (scene, attempt) = fenced(&store, spec).await;
     let status = NodeFenceStatus { evidence: Some("e".to_owned()), ..again(attempt) };
-    assert_eq!(scene.take(Step::Prove(target(status))).await.name(), "failed");
+    scene.ends(Step::Prove(target(status)), "failed").await;
     assert!(store.0.lock().keys().all(|path| !path.starts_with(&format!("{PROOFS}/"))));
 }
 
@@ -339,7 +349,7 @@ async fn storage_that_is_fenced_never_proves_that_a_machine_is_off() {
 async fn without_addresses_from_before_the_loss_nothing_is_fenced() {
     let (store, spec) = network(&[]);
     let scene = with(&store, spec);
-    scene.take(Step::Attempt(target(tried("off")))).await;
+    scene.tries().await;
     let outcome = attempted(&scene).outcome.unwrap();
     assert!(outcome.contains("no addresses of n were recorded"), "{outcome}");
     assert_eq!(scene.log(), [STATUS]);
@@ -394,14 +404,14 @@ async fn who_else_has_the_node_is_shown_and_waited_for_unless_he_asked_for_it() 
     let store = Store::default();
     store.put(LEASE, held_by("node-maintenance", "2999-01-01T00:00:00.000000Z"));
     let (scene, wanted) = polite(&store, Trigger::Detected);
-    assert_eq!(scene.take(Step::Attempt(wanted)).await.name(), "changed");
+    scene.ends(Step::Attempt(wanted), "changed").await;
     assert!(scene.devices.asked.lock().is_empty(), "nobody was shot");
     let status = scene.written("nodefences")["status"].clone();
     assert_eq!(status["phase"], "Pending");
     assert_eq!(status["gates"][0]["name"], "LeaseHeld");
     assert!(status["message"].as_str().unwrap().starts_with("node-maintenance has the node"), "{status}");
     let (scene, wanted) = polite(&store, Trigger::External);
-    assert_eq!(scene.take(Step::Attempt(wanted)).await.name(), "written");
+    scene.ends(Step::Attempt(wanted), "written").await;
     assert_eq!(store.get(LEASE).unwrap()["spec"]["holderIdentity"], "node-maintenance");
 }
 
@@ -410,11 +420,11 @@ async fn the_lease_is_taken_before_and_given_back_after() {
     let store = Store::default();
     store.put(LEASES, json!({}));
     let (scene, wanted) = polite(&store, Trigger::Detected);
-    assert_eq!(scene.take(Step::Attempt(wanted.clone())).await.name(), "written");
+    scene.ends(Step::Attempt(wanted.clone()), "written").await;
     assert_eq!(store.get(LEASE).unwrap()["spec"]["holderIdentity"], "pod-safety");
     let done = NodeFenceStatus { phase: Phase::Done, ..tried("off") };
     let done = Target { status: Box::new(done), ..wanted.clone() };
-    assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "written");
+    scene.ends(Step::Write(done.clone()), "written").await;
     assert_eq!(store.get(LEASE), None);
     store.put(LEASE, held_by("another", "2000-01-01T00:00:00.000000Z"));
     assert_eq!(scene.take(Step::Attempt(wanted)).await.name(), "written", "it was over");
@@ -444,14 +454,8 @@ async fn a_finalizer_is_added_beside_those_of_others_and_taken_away_alone() {
         (Reply::LetGo, json!(["theirs"])),
     ] {
         let connection = scene.api.connection();
-        let means = Means {
-            connection: &connection,
-            cache: scene.world.cache(),
-            env: &scene.env,
-            leadership: &scene.leadership,
-        };
-        let acting = Acting::new(means, &scene.devices, "this-process", &scene.events);
-        assert_eq!(super::super::answer(&acting, &wish(reply)).await.name(), "written");
+        let answered = super::super::answer(&scene.acting(&connection), &wish(reply)).await;
+        assert_eq!(answered.name(), "written");
         assert_eq!(store.get(path).unwrap()["metadata"]["finalizers"], wanted);
     }
 }

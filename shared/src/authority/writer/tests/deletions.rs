@@ -49,8 +49,8 @@ fn methods(pool: &Pool) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_asked_to_end_told_written_down_and_counted_once() {
     let pool = with_node(ending);
-    assert_eq!(pool.authority.submit(wish("a", "10"), &pool.owner), Submitted::Accepted);
-    assert_eq!(pool.authority.submit(wish("a", "10"), &pool.owner), Submitted::Accepted);
+    pool.accepts(wish("a", "10"));
+    pool.accepts(wish("a", "10"));
     pass(0.1).await;
     assert_eq!(pool.ended(), ["a ending"]);
     assert_eq!(methods(&pool), ["GET", "PATCH", "DELETE"]);
@@ -58,7 +58,7 @@ async fn a_pod_is_asked_to_end_told_written_down_and_counted_once() {
     let [record] = records.as_slice() else { panic!("{records:?}") };
     assert_eq!((record.action, record.reason), (Action::Deleted, "TaintNotTolerated"));
     assert!(record.message.contains("k:NoExecute"), "{}", record.message);
-    assert_eq!(pool.authority.submit(wish("a", "77"), &pool.owner), Submitted::Accepted);
+    pool.accepts(wish("a", "77"));
     pass(1.0).await;
     assert_eq!(methods(&pool).len(), 3, "the watch has yet to show it");
     assert_eq!(pool.metrics.authority.outcomes.with_label_values(&["ending"]).get(), 1);
@@ -68,7 +68,7 @@ async fn a_pod_is_asked_to_end_told_written_down_and_counted_once() {
 async fn one_read_of_the_node_speaks_for_the_pods_of_a_turn() {
     let pool = with_node(ending);
     for number in 0..BATCH {
-        pool.authority.submit(wish(&format!("p{number}"), "10"), &pool.owner);
+        pool.asks(wish(&format!("p{number}"), "10"));
     }
     pass(0.1).await;
     assert_eq!(pool.ended().len(), BATCH);
@@ -87,14 +87,14 @@ async fn nothing_is_deleted_when_the_node_is_not_as_the_cache_has_it() {
     ];
     for (sentence, answer) in others {
         let pool = with_node(move |asked| if asked.method == "GET" { answer() } else { ending(asked) });
-        pool.authority.submit(wish("a", "10"), &pool.owner);
+        pool.asks(wish("a", "10"));
         pass(0.1).await;
         assert_eq!(
             (pool.ended(), methods(&pool)),
             (vec!["a changed".to_owned()], vec!["GET".to_owned()]),
             "{sentence}"
         );
-        assert_eq!(pool.heard.wakes.lock().len(), 1, "{sentence}: it is decided again");
+        assert_eq!(pool.wakes().len(), 1, "{sentence}: it is decided again");
     }
 }
 
@@ -102,11 +102,11 @@ async fn nothing_is_deleted_when_the_node_is_not_as_the_cache_has_it() {
 async fn a_wish_that_nobody_has_any_more_when_its_turn_comes_is_dropped() {
     let pool = with_node(ending);
     pool.heard.changed_its_mind.store(true, Ordering::SeqCst);
-    pool.authority.submit(wish("a", "10"), &pool.owner);
+    pool.asks(wish("a", "10"));
     pass(0.1).await;
     assert_eq!((pool.ended(), methods(&pool).len()), (vec!["a withdrawn".to_owned()], 0));
     pool.heard.changed_its_mind.store(false, Ordering::SeqCst);
-    pool.authority.submit(wish("a", "10"), &pool.owner);
+    pool.asks(wish("a", "10"));
     pass(0.1).await;
     assert_eq!(pool.ended()[1], "a ending", "it may be wished for again");
 }
@@ -125,7 +125,7 @@ async fn bug_a_taint_that_went_while_its_node_was_read_ended_a_pod() {
         ending(asked)
     });
     assert!(heard.set(Arc::clone(&pool.heard)).is_ok());
-    pool.authority.submit(wish("a", "10"), &pool.owner);
+    pool.asks(wish("a", "10"));
     pass(0.1).await;
     assert_eq!((pool.ended(), methods(&pool)), (vec!["a withdrawn".to_owned()], vec!["GET".to_owned()]));
 }
@@ -137,7 +137,7 @@ async fn bug_a_read_that_was_answered_late_ended_a_pod() {
         "GET" => ending(asked).late(Duration::from_secs(3)),
         _ => ending(asked),
     });
-    pool.authority.submit(wish("a", "10"), &pool.owner);
+    pool.asks(wish("a", "10"));
     pass(4.0).await;
     assert_eq!((pool.ended(), methods(&pool)), (vec!["a expired".to_owned()], vec!["GET".to_owned()]));
 }
@@ -145,17 +145,17 @@ async fn bug_a_read_that_was_answered_late_ended_a_pod() {
 #[tokio::test(start_paused = true)]
 async fn w_te1_a_deletion_that_is_denied_is_tried_again_later_each_time_and_told_once() {
     let pool = with_node(denied);
-    assert_eq!(pool.authority.submit(wish("a", "10"), &pool.owner), Submitted::Accepted);
+    pool.accepts(wish("a", "10"));
     pass(0.1).await;
     assert_eq!(pool.ended(), ["a failed"]);
-    let first = *pool.heard.wakes.lock().last().unwrap();
+    let first = pool.woken();
     assert_eq!(first, Mono::from_start(Duration::from_secs(1)));
     // The watch has brought the version of our own condition: no reason to hurry.
-    assert_eq!(pool.authority.submit(wish("a", "77"), &pool.owner), Submitted::Later(first));
+    assert_eq!(pool.asks(wish("a", "77")), Submitted::Later(first));
     pass(1.0).await;
-    assert_eq!(pool.authority.submit(wish("a", "77"), &pool.owner), Submitted::Accepted);
+    pool.accepts(wish("a", "77"));
     pass(0.1).await;
-    let second = *pool.heard.wakes.lock().last().unwrap();
+    let second = pool.woken();
     assert!(second.since(first) >= Duration::from_secs(2), "{second:?}");
     let records = pool.journal.last();
     assert!(records.iter().all(|record| record.action == Action::Failed), "{records:?}");
@@ -166,7 +166,7 @@ async fn w_te1_a_deletion_that_is_denied_is_tried_again_later_each_time_and_told
 #[tokio::test(start_paused = true)]
 async fn only_the_leader_deletes() {
     let pool = pool(Leadership::none(), ending);
-    assert_eq!(pool.authority.submit(wish("a", "10"), &pool.owner), Submitted::NotLeading);
+    assert_eq!(pool.asks(wish("a", "10")), Submitted::NotLeading);
     pass(0.1).await;
     assert!(pool.api.heard().is_empty());
 }

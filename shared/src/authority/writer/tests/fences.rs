@@ -46,11 +46,11 @@ async fn bug_attempts_and_looks_that_take_long_kept_the_steps_of_other_incidents
         let uid = Uid::new(&format!("uid-{name}")).unwrap();
         let wish = Monitor { device, uid, nodes: Vec::new(), whole: true, test: None };
         let monitor = Intent::Monitor(Box::new(wish));
-        assert_eq!(pool.authority.submit(monitor, &pool.owner), Submitted::Accepted);
+        pool.accepts(monitor);
     }
     pass(1.0).await;
     let done = |step: &str| {
-        let page = String::from_utf8(pool.metrics.page().unwrap()).unwrap();
+        let page = pool.page();
         let line = format!(r#"pod_safety_fence_steps_total{{outcome="written",step="{step}"}} 1"#);
         page.contains(&line)
     };

@@ -8,7 +8,6 @@ use crate::authority::{Effect, NodeUpdate, Silence};
 use crate::model::{NOT_READY_TAINT, NodeKey};
 use crate::testing::objects::{lease, uid};
 
-/// The wish to taint this node.
 fn taint(name: &str, rv: &str) -> NodeUpdate {
     NodeUpdate {
         node: NodeKey { name: name.into(), uid: uid(&format!("uid-{name}")) },
@@ -92,7 +91,7 @@ async fn a_node_is_written_told_written_down_and_counted_once() {
     });
     tell_people(&pool);
     let update = NodeUpdate { unreachable: Some(true), ..silent("n") };
-    assert_eq!(pool.authority.submit(of_node(update), &pool.owner), Submitted::Accepted);
+    pool.accepts(of_node(update));
     pass(1.0).await;
     assert_eq!(pool.ended(), ["uid-n: written"]);
     let records = pool.journal.last();
@@ -128,13 +127,13 @@ async fn the_status_that_was_written_is_written_down_where_the_taints_were_not()
     });
     tell_people(&pool);
     let update = NodeUpdate { unreachable: Some(true), ..silent("n") };
-    pool.authority.submit(of_node(update), &pool.owner);
+    pool.asks(of_node(update));
     pass(0.9).await;
     assert_eq!(pool.ended(), ["uid-n: changed"]);
     let records = pool.journal.last();
     assert_eq!((records.len(), records[0].message.as_str()), (1, "NodeUnreachable is True"));
     assert_eq!((told(&pool).len(), wakes(&pool.heard)), (0, vec![1.0]));
-    assert_eq!(pool.authority.submit(of_node(taint("n", "6")), &pool.owner), Submitted::Accepted);
+    pool.accepts(of_node(taint("n", "6")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +142,7 @@ async fn a_node_that_cannot_be_written_is_written_down_and_tried_again() {
         "PATCH" => Answer::status(403, "Forbidden", "a webhook says no"),
         _ => lost(asked),
     });
-    pool.authority.submit(of_node(taint("n", "5")), &pool.owner);
+    pool.asks(of_node(taint("n", "5")));
     pass(0.1).await;
     let records = pool.journal.last();
     assert_eq!((records.len(), records[0].action, records[0].reason), (1, Action::Failed, "forbidden"));
@@ -159,11 +158,11 @@ async fn a_node_that_was_heard_of_is_asked_about_again_equally_soon_each_time() 
         false => lost(asked),
     });
     for round in 0..4 {
-        assert_eq!(pool.authority.submit(of_node(silent("n")), &pool.owner), Submitted::Accepted);
+        pool.accepts(of_node(silent("n")));
         pass(0.1).await;
         let again = Mono::from_start(HEARD_AGAIN * (round + 1));
-        assert_eq!(*pool.heard.wakes.lock().last().unwrap(), again, "round {round}");
-        assert_eq!(pool.authority.submit(of_node(silent("n")), &pool.owner), Submitted::Later(again));
+        assert_eq!(pool.woken(), again, "round {round}");
+        assert_eq!(pool.asks(of_node(silent("n"))), Submitted::Later(again));
         pass(again.since(pool.env.now()).as_secs_f64()).await;
     }
     assert_eq!((pool.ended().len(), pool.api.writes().len(), pool.journal.last().len()), (4, 0, 0));
@@ -175,9 +174,9 @@ async fn what_needs_no_write_is_looked_at_again_ever_more_rarely() {
     let pool = pool(Leadership::alone(), lost);
     let nothing = NodeUpdate { add: Vec::new(), ..taint("n", "5") };
     for pause in [1.0, 2.0, 4.0] {
-        assert_eq!(pool.authority.submit(of_node(nothing.clone()), &pool.owner), Submitted::Accepted);
+        pool.accepts(of_node(nothing.clone()));
         pass(0.001).await;
-        let again = pool.heard.wakes.lock().last().unwrap().since(pool.env.now()).as_secs_f64();
+        let again = pool.woken().since(pool.env.now()).as_secs_f64();
         assert!((again - pause).abs() < 0.01, "{again} for {pause}");
         pass(again + 0.001).await;
     }
@@ -196,14 +195,14 @@ async fn w_nl1_no_node_waits_for_pods_not_even_for_those_that_never_end() {
             },
         );
     for number in 0..2_000 {
-        pool.authority.submit(of_pod(&format!("p{number}"), true, None), &pool.owner);
+        pool.asks(of_pod(&format!("p{number}"), true, None));
         let elsewhere = pod(&format!("q{number}")).set("/metadata/namespace", format!("ns{number}").into());
         pool.submit_ended(&elsewhere.phase("Failed"));
     }
     pass(1.0).await;
     assert!(pool.ended().is_empty(), "every writer of pods waits");
     for number in 0..100 {
-        pool.authority.submit(of_node(silent(&format!("n{number}"))), &pool.owner);
+        pool.asks(of_node(silent(&format!("n{number}"))));
     }
     pass(0.1).await;
     assert_eq!(pool.ended().len(), 100);
@@ -220,7 +219,7 @@ async fn no_pod_waits_for_nodes_and_never_more_than_the_named_number_of_nodes_is
             },
         );
     for number in 0..100 {
-        pool.authority.submit(of_node(taint(&format!("n{number}"), "5")), &pool.owner);
+        pool.asks(of_node(taint(&format!("n{number}"), "5")));
     }
     pass(0.1).await;
     assert_eq!(pool.api.lines().len(), NODE_WRITERS);
@@ -233,9 +232,9 @@ async fn no_pod_waits_for_nodes_and_never_more_than_the_named_number_of_nodes_is
 async fn budgets_do_not_wait_for_the_pods_of_lost_nodes() {
     let pool = pool(Leadership::alone(), |asked| lost(asked).late(Duration::from_millis(10)));
     for number in 0..5_000 {
-        pool.authority.submit(of_pod(&format!("p{number}"), true, None), &pool.owner);
+        pool.asks(of_pod(&format!("p{number}"), true, None));
     }
-    pool.authority.submit(not_disrupted("a"), &pool.owner);
+    pool.asks(not_disrupted("a"));
     pass(0.5).await;
     assert!(pool.ended().contains(&"uid-a: written".to_owned()), "{} before", pool.ended().len());
 }
@@ -244,10 +243,10 @@ async fn budgets_do_not_wait_for_the_pods_of_lost_nodes() {
 async fn pods_of_lost_nodes_wait_while_nodes_do() {
     let pool = pool(Leadership::alone(), |asked| lost(asked).late(Duration::from_millis(10)));
     for number in 0..200 {
-        pool.authority.submit(of_node(silent(&format!("n{number}"))), &pool.owner);
+        pool.asks(of_node(silent(&format!("n{number}"))));
     }
     for number in 0..200 {
-        pool.authority.submit(of_pod(&format!("p{number}"), true, None), &pool.owner);
+        pool.asks(of_pod(&format!("p{number}"), true, None));
     }
     pass(0.2).await;
     let ended = pool.ended();
@@ -261,16 +260,15 @@ async fn pods_of_lost_nodes_wait_while_nodes_do() {
 async fn what_waits_for_nodes_is_forgotten_when_leadership_is_lost() {
     let pool = pool(Leadership::alone(), |asked| lost(asked).late(Duration::from_secs(1)));
     for number in 0..2 * NODE_WRITERS {
-        pool.authority.submit(of_node(taint(&format!("n{number}"), "5")), &pool.owner);
+        pool.asks(of_node(taint(&format!("n{number}"), "5")));
     }
     pass(0.5).await;
     pool.authority.abandon();
     pass(10.0).await;
     assert_eq!(pool.ended().len(), NODE_WRITERS);
-    let page = String::from_utf8(pool.metrics.page().unwrap()).unwrap();
-    assert!(page.contains("pod_safety_authority_queued_intents 0"), "{page}");
+    pool.counts("pod_safety_authority_queued_intents 0");
     let last = format!("n{}", 2 * NODE_WRITERS - 1);
-    assert_eq!(pool.authority.submit(of_node(taint(&last, "5")), &pool.owner), Submitted::Accepted);
+    pool.accepts(of_node(taint(&last, "5")));
     pass(10.0).await;
     assert_eq!(pool.ended().len(), NODE_WRITERS + 1, "it may be asked for again");
 }
@@ -279,9 +277,9 @@ async fn what_waits_for_nodes_is_forgotten_when_leadership_is_lost() {
 async fn a_pod_of_a_lost_node_is_marked_at_its_version_and_people_hear_of_it() {
     let pool = pool(Leadership::alone(), lost);
     tell_people(&pool);
-    pool.authority.submit(of_pod("a", true, None), &pool.owner);
-    pool.authority.submit(of_pod("b", true, Some(true)), &pool.owner);
-    pool.authority.submit(of_pod("c", false, Some(false)), &pool.owner);
+    pool.asks(of_pod("a", true, None));
+    pool.asks(of_pod("b", true, Some(true)));
+    pool.asks(of_pod("c", false, Some(false)));
     pass(5.0).await;
     let heard = pool.api.heard();
     let patches: Vec<_> = heard.iter().filter(|asked| asked.method == "PATCH").collect();
@@ -332,8 +330,8 @@ async fn whoever_gave_way_to_another_wish_for_the_same_pod_is_woken() {
     }
     pass(0.1).await;
     assert_eq!(pool.authority.submit(not_disrupted("a"), &others), Submitted::Accepted);
-    assert_eq!(pool.authority.submit(of_pod("a", true, None), &pool.owner), Submitted::Accepted);
-    assert_eq!(pool.authority.submit(of_pod("a", false, Some(true)), &pool.owner), Submitted::Accepted);
+    pool.accepts(of_pod("a", true, None));
+    pool.accepts(of_pod("a", false, Some(true)));
     pass(2.5).await;
     let patches: Vec<_> = pool.api.heard().into_iter().filter(|asked| asked.method == "PATCH").collect();
     assert_eq!(patches.len(), 1, "what was calculated last is written");
@@ -350,7 +348,7 @@ async fn whoever_comes_while_another_wish_for_the_same_pod_is_written_is_woken()
     for script in [slow as fn(&Asked) -> Answer, conflict] {
         let (pool, other) = (pool(Leadership::alone(), script), Arc::new(Heard::default()));
         let others: Arc<dyn Owner> = Arc::<Heard>::clone(&other);
-        pool.authority.submit(of_pod("a", true, None), &pool.owner);
+        pool.asks(of_pod("a", true, None));
         pass(0.5).await;
         for _ in 0..3 {
             assert_eq!(pool.authority.submit(not_disrupted("a"), &others), Submitted::Accepted);
@@ -365,7 +363,7 @@ async fn whoever_comes_while_another_wish_for_the_same_pod_is_written_is_woken()
 async fn nobody_is_woken_for_what_the_next_leader_decides() {
     let (pool, other) = (pool(Leadership::alone(), slow), Arc::new(Heard::default()));
     let others: Arc<dyn Owner> = Arc::<Heard>::clone(&other);
-    pool.authority.submit(of_pod("a", true, None), &pool.owner);
+    pool.asks(of_pod("a", true, None));
     pool.authority.submit(not_disrupted("a"), &others);
     pool.leadership.end_for_tests();
     pass(2.0).await;

@@ -6,6 +6,7 @@ use super::volumes::{holder, update};
 use super::*;
 use crate::authority::{Over, VolumeChange};
 use crate::client::scripted::Asked;
+use crate::testing::objects::{evidence, named, volume};
 
 const DEVICE: &str = "/apis/pod-safety.dev/v1alpha1/namespaces/fencing/fencedevices/rbd";
 const PROOF: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences/e";
@@ -19,30 +20,22 @@ fn shown() -> BTreeMap<&'static str, Value> {
     let object = json!({ "device": device, "driver": "NetworkFence", "path": FENCE, "uid": "uid-nf", "cidrs": ["10.0.0.1/32"],
         "storage": { "driver": "rbd.csi.ceph.com", "className": "rbd" } });
     let sample = json!({ "device": device, "driver": "NetworkFence", "object": object, "at": "t", "power": "Off", "identity": "Unknown" });
+    let proof = evidence("e", "n", "b", "StorageFenced").set("/spec/fence", json!("f"));
+    let proof = proof.set("/spec/samples", json!([sample, sample]));
+    let spec = json!({ "networkFenceClassName": "rbd", "fenceState": "Fenced", "cidrs": ["10.0.0.1/32"] });
+    let status = json!({ "result": "Succeeded", "message": "fencing operation successful" });
+    let fence = named("n-1").uid("uid-1").set("/spec", spec).set("/status", status);
     BTreeMap::from([
         (
             DEVICE,
-            json!({ "metadata": { "name": "rbd", "uid": "uid-rbd", "resourceVersion": "1" },
-            "spec": { "driver": "NetworkFence", "networkFence": { "className": "rbd" } } }),
+            named("rbd")
+                .set("/spec", json!({ "driver": "NetworkFence", "networkFence": { "className": "rbd" } }))
+                .0,
         ),
-        (
-            PROOF,
-            json!({ "metadata": { "name": "e", "uid": "uid-e", "resourceVersion": "2" },
-            "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": "b" }, "kind": "StorageFenced", "fence": "f", "by": "x",
-                "samples": [sample, sample], "storage": [{ "driver": "rbd.csi.ceph.com", "className": "rbd" }] } }),
-        ),
-        (
-            FENCE,
-            json!({ "metadata": { "name": "n-1", "uid": "uid-1", "resourceVersion": "3", "annotations": { "pod-safety.dev/fence": "uid-nf" } },
-            "spec": { "networkFenceClassName": "rbd", "fenceState": "Fenced", "cidrs": ["10.0.0.1/32"] },
-            "status": { "result": "Succeeded", "message": "fencing operation successful" } }),
-        ),
-        (
-            VOLUME,
-            json!({ "metadata": { "name": "v", "uid": "uid-v", "resourceVersion": "4" },
-            "spec": { "csi": { "driver": "rbd.csi.ceph.com", "volumeHandle": "h" } } }),
-        ),
-        (NODE, node("n").ready("Unknown").set("/status/nodeInfo", json!({ "bootID": "b" })).0),
+        (PROOF, proof.set("/spec/storage", json!([{ "driver": "rbd.csi.ceph.com", "className": "rbd" }])).0),
+        (FENCE, fence.set("/metadata/annotations", json!({ "pod-safety.dev/fence": "uid-nf" })).0),
+        (VOLUME, volume("v", &["ReadWriteOnce"]).set("/spec/csi/driver", json!("rbd.csi.ceph.com")).0),
+        (NODE, node("n").boot("b").0),
     ])
 }
 
@@ -50,13 +43,11 @@ fn shown() -> BTreeMap<&'static str, Value> {
 async fn relieved(shown: BTreeMap<&'static str, Value>) -> (usize, Vec<String>) {
     let pool = pool(Leadership::alone(), move |asked: &Asked| match asked.method.as_str() {
         "GET" => shown.get(asked.path.as_str()).map_or_else(Answer::not_found, Answer::json),
-        _ => {
-            Answer::json(&json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }))
-        }
+        _ => Answer::json(&named("v").uid("uid-lease").rv(8)),
     });
     let by = Over::StorageFenced("e".into());
     let change = VolumeChange::Break { holder: holder("b"), by, refused: None };
-    assert_eq!(pool.authority.submit(update(true, change), &pool.owner), Submitted::Accepted);
+    pool.accepts(update(true, change));
     pass(0.5).await;
     let writes = pool.api.heard().into_iter().filter(|asked| asked.method != "GET");
     (writes.count(), pool.ended())

@@ -6,7 +6,7 @@ use super::*;
 use crate::authority::{Over, Refused, Seen, VolumeChange, VolumeUpdate};
 use crate::client::scripted::Asked;
 use crate::model::{Holder, NodeKey};
-use crate::testing::objects::uid;
+use crate::testing::objects::{named, uid};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/pod-safety-volumes/leases";
 
@@ -24,20 +24,16 @@ pub(super) fn update(lease: bool, change: VolumeChange) -> Intent {
 /// The node is Ready in this life, and every write is taken.
 fn in_life(boot: &'static str) -> impl Fn(&Asked) -> Answer + Send + Sync + 'static {
     move |asked| match (asked.method.as_str(), asked.path.as_str()) {
-        ("GET", "/api/v1/nodes/n") => {
-            Answer::json(&node("n").set("/status/nodeInfo", json!({ "bootID": boot })).0)
-        }
+        ("GET", "/api/v1/nodes/n") => Answer::json(&node("n").boot(boot)),
         ("GET", _) => Answer::not_found(),
-        _ => {
-            Answer::json(&json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }))
-        }
+        _ => Answer::json(&named("v").uid("uid-lease").rv(8)),
     }
 }
 
 /// What was sent to write, and how it ended.
 async fn written(boot: &'static str, intent: Intent) -> (Vec<(String, Value)>, Vec<String>) {
     let pool = pool(Leadership::alone(), in_life(boot));
-    assert_eq!(pool.authority.submit(intent, &pool.owner), Submitted::Accepted);
+    pool.accepts(intent);
     pass(0.5).await;
     let writes = pool.api.heard().into_iter().filter(|asked| asked.method != "GET");
     (writes.map(|asked| (format!("{} {}", asked.method, asked.path), asked.json())).collect(), pool.ended())
@@ -118,9 +114,9 @@ async fn what_is_refused_is_asked_for_again_later() {
     let pool = pool(Leadership::alone(), in_life("b"));
     let refused =
         || update(true, VolumeChange::Break { holder: holder("b"), by: Over::Rebooted, refused: None });
-    pool.authority.submit(refused(), &pool.owner);
+    pool.asks(refused());
     pass(0.5).await;
-    assert_eq!(pool.heard.wakes.lock().len(), 1, "nothing need come on the watch");
+    assert_eq!(pool.wakes().len(), 1, "nothing need come on the watch");
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,7 +198,7 @@ async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
     let from = NodeKey { name: "n".into(), uid: uid("uid-n") };
     let refused = Some(Refused { why: "its pods are there".to_owned(), detach_from: Some(from) });
     let change = VolumeChange::Break { holder: holder("b"), by: Over::Detached, refused };
-    assert_eq!(pool.authority.submit(update(true, change), &pool.owner), Submitted::Accepted);
+    pool.accepts(update(true, change));
     pass(0.5).await;
     let writes = pool.api.heard().into_iter().filter(|asked| asked.method != "GET");
     (writes.map(|asked| asked.json()).collect(), pool.ended())

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs};
-use pod_safety_control_plane::{ControlPlane, Options, Output, PodSafety, eventually, seen};
+use pod_safety_control_plane::{ControlPlane, Options, Output, PodSafety, seen, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::whole::device;
-use super::{CONTROLLERS, NAMESPACE, SOON, apply, fence_of, list, policy, secret, stateful_pod};
+use super::{CONTROLLERS, NAMESPACE, apply, fence_of, list, policy, secret, stateful_pod};
 
 /// What may be switched off, and what may not: a node each.
 const CANARY: &str = "canary";
@@ -123,7 +123,7 @@ async fn the_canary_goes_down_and_comes_back(scene: &Scene) {
 /// Beside the device, as `kubectl describe` shows it.
 async fn what_became_of_its_device_is_said(scene: &Scene) {
     let said = async |word: &str| {
-        eventually(&format!("{word} is said of the device"), SOON, async || {
+        until(&format!("{word} is said of the device"), async || {
             let events = list(&scene.plane, "events").await;
             let of_it = events.iter().filter(|event| {
                 let about = &event["involvedObject"];

@@ -3,17 +3,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use pod_safety_control_plane::workloads::{Kind, define};
-use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, eventually, observe, seen};
+use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, observe, seen, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, CONTROLLERS, NAMESPACE, SOON, apply, fence_of, granted_and_used, list, stateful_pod,
-    until_phase, until_released,
+    ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, granted_and_used, list, stateful_pod, until_phase,
+    until_released,
 };
 
 /// Where templates and devices are.
@@ -56,7 +55,7 @@ impl Scene {
     }
 
     async fn appears(&self, kind: &str, name: &str) -> Value {
-        eventually(&format!("{kind} {name} is there"), SOON, async || {
+        until(&format!("{kind} {name} is there"), async || {
             let fence = fence_of(&self.plane, name).await.map(|fence| fence["status"].clone());
             self.get(kind, OPS, name).await.ok_or(format!("{fence:#?}"))
         })
@@ -65,7 +64,7 @@ impl Scene {
     }
 
     async fn goes(&self, kind: &str, name: &str) {
-        eventually(&format!("{kind} {name} goes"), SOON, async || {
+        until(&format!("{kind} {name} goes"), async || {
             let there = self.get(kind, OPS, name).await;
             seen(there.is_none(), format!("{there:#?}"))
         })
@@ -137,7 +136,7 @@ async fn scene() -> Scene {
         "metadata": { "namespace": OPS, "name": "far" },
         "spec": { "template": { "spec": { "agent": "fence_ipmilan" } } },
     });
-    eventually("the template is served", SOON, async || {
+    until("the template is served", async || {
         plane.kubectl_with(&["apply", "-f", "-"], &template.to_string()).await.unwrap().text()
     })
     .await
@@ -161,7 +160,7 @@ async fn other_remediators_ask_and_are_asked_machines_are_deleted_and_people_are
 
 async fn a_device_says_what_the_cluster_does_not_serve(scene: &Scene) {
     apply(&scene.plane, &device("w4", "w4", far("SelfNodeRemediationTemplate"))).await;
-    eventually("it says so", SOON, async || {
+    until("it says so", async || {
         let device = scene.get("fencedevices", OPS, "w4").await.ok_or("there is none")?;
         let conditions = device["status"]["conditions"].as_array().ok_or("no status")?;
         let ready = conditions.iter().find(|one| one["type"] == "Ready").ok_or("not Ready")?;
@@ -216,8 +215,8 @@ async fn a_remediation_is_answered_by_asking_another_remediator(scene: &Scene) {
     scene.says(FAR, "w1", &succeeded).await;
     until_phase(&scene.plane, "w1", "Fenced").await;
     assert_eq!(scene.evidence("w1").await["spec"]["kind"], "Remediated");
-    until_released(&scene.plane, "db-0", Duration::from_secs(30)).await;
-    eventually("it is answered", SOON, async || {
+    until_released(&scene.plane, "db-0").await;
+    until("it is answered", async || {
         let word = said("Succeeded").await;
         seen(word == "True", word)
     })
@@ -248,7 +247,7 @@ async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
     let mut spec = json!({ "driver": "Machine", "identityCheck": "Required" });
     spec["timeoutSeconds"] = json!({ "off": 60 });
     apply(&scene.plane, &device("w2", "w2", spec)).await;
-    eventually("the device says so", SOON, async || {
+    until("the device says so", async || {
         let device = scene.get("fencedevices", OPS, "w2").await.ok_or("there is none")?;
         let text = device["status"].to_string();
         seen(text.contains("is the machine cloud:///other, and node w2 runs on cloud:///w2"), text)
@@ -259,7 +258,7 @@ async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
     stateful_pod(&scene.plane, "queue", "w2").await;
     apply(&scene.plane, &policy("w2", "WhenNeeded")).await;
     scene.nodes[1].cut_off().await;
-    eventually("its Machine is deleted", SOON, async || {
+    until("its Machine is deleted", async || {
         let found = scene.get(MACHINES, OPS, "machine-w2").await.ok_or("it is gone")?;
         let fence = fence_of(&scene.plane, "w2").await.map(|fence| fence["status"].clone());
         seen(found["metadata"]["deletionTimestamp"].is_string(), format!("{fence:#?}"))
@@ -278,7 +277,7 @@ async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
     let evidence = scene.evidence("w2").await;
     assert_eq!(evidence["spec"]["kind"], "Decommissioned", "{evidence:#}");
     assert_eq!(evidence["spec"]["samples"][0]["identity"], "Match", "{evidence:#}");
-    until_released(&scene.plane, "queue-0", Duration::from_secs(30)).await;
+    until_released(&scene.plane, "queue-0").await;
     observe::delete_node(&scene.plane.admin(), "w2").await.unwrap();
     until_phase(&scene.plane, "w2", "Done").await;
 }
@@ -294,7 +293,7 @@ async fn a_person_is_asked_at_once(scene: &Scene) {
     assert!(fence["status"]["attempts"].as_array().is_none_or(Vec::is_empty), "{fence:#}");
     let confirm = ["confirm-down", "w3", "--reason=unplugged", "--confirm=w3 is off", "--listen=1s"];
     scene.plane.pod_safety_once(&scene.admin, &confirm).await.unwrap().text().unwrap();
-    until_released(&scene.plane, "log-0", Duration::from_secs(30)).await;
+    until_released(&scene.plane, "log-0").await;
 }
 
 async fn each_right_for_remediations_was_used(scene: &Scene) {

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_safety_control_plane::rigs::{PASSWORD, Redfish, Rigs, USER};
-use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, eventually, observe};
+use pod_safety_control_plane::{AuditLog, Component, ControlPlane, Options, PodSafety, observe, until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{AFTER_PROOF, CONTROLLERS, NAMESPACE, SOON, apply, fence_of, list, policy, secret, until_phase};
+use super::{ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, list, policy, secret, until_phase};
 
 /// A pod that waits for ever is watched for so long: the others were released within a fraction of it.
 const FOR_EVER: Duration = Duration::from_secs(20);
@@ -55,6 +55,7 @@ impl Switchboard {
 
 struct Scene {
     plane: ControlPlane,
+    audit: AuditLog,
     ours: PodSafety,
     machines: BTreeMap<&'static str, Arc<Machine>>,
     _redfish: Redfish,
@@ -131,7 +132,9 @@ async fn scene() -> Scene {
     running.spawn(switchboard.serve(listener));
     let service = rigs.redfish(&[("native", &native), ("redfish", &redfish)], Some(&tells)).await.unwrap();
 
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let audit = AuditLog::of(ACCOUNT).unwrap();
+    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
+    let plane = ControlPlane::start(options).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     plane.namespace(NAMESPACE).await.unwrap();
     for machine in machines.values() {
@@ -169,7 +172,7 @@ async fn scene() -> Scene {
     let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents];
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
     ours.leads().await.unwrap();
-    Scene { plane, ours, machines, _redfish: service, _theirs: theirs, _running: running }
+    Scene { plane, audit, ours, machines, _redfish: service, _theirs: theirs, _running: running }
 }
 
 async fn pod_of(scene: &Scene, node: &str) -> Option<Pod> {
@@ -186,7 +189,7 @@ fn runs(pod: &Pod) -> Option<(String, String)> {
 
 async fn until_at_home(scene: &Scene, node: &'static str) -> String {
     apply(&scene.plane, &database(node)).await;
-    eventually(&format!("the database of {node} runs there"), SOON, async || {
+    until(&format!("the database of {node} runs there"), async || {
         match pod_of(scene, node).await.as_ref().and_then(runs) {
             Some((at, uid)) if at == node => Ok(uid),
             Some(other) => {
@@ -205,7 +208,7 @@ async fn until_at_home(scene: &Scene, node: &'static str) -> String {
 /// From the evidence to a pod of another UID that runs on another machine.
 async fn until_elsewhere(scene: &Scene, node: &'static str, uid: &str) -> Duration {
     let machine = &scene.machines[node];
-    let proved = eventually(&format!("{node} is proved off"), SOON, async || {
+    let proved = until(&format!("{node} is proved off"), async || {
         let gone = pod_of(scene, node).await.is_none_or(|pod| pod.metadata.uid.as_deref() != Some(uid));
         let proofs = list(&scene.plane, "fenceevidences").await;
         let proved = proofs.iter().any(|proof| proof["spec"]["node"]["name"] == node);
@@ -216,7 +219,7 @@ async fn until_elsewhere(scene: &Scene, node: &'static str, uid: &str) -> Durati
     .await
     .unwrap();
     assert!(!machine.has_power(), "evidence says off, and it is");
-    let (at, new) = eventually(&format!("the database of {node} runs elsewhere"), AFTER_PROOF, async || {
+    let (at, new) = until(&format!("the database of {node} runs elsewhere"), async || {
         match pod_of(scene, node).await.as_ref().and_then(runs) {
             Some((at, new)) if new != uid => Ok((at, new)),
             other => Err(format!("{other:?}")),
@@ -225,6 +228,8 @@ async fn until_elsewhere(scene: &Scene, node: &'static str, uid: &str) -> Durati
     .await
     .unwrap();
     let took = proved.elapsed();
+    let pod = format!("db-{node}-0");
+    scene.audit.was_soon_after_the_proof(node, |entry| entry.is("delete", "pods", &pod)).unwrap();
     assert!(at != node && new != uid && !machine.has_power(), "{node} is off, and it runs on {at}");
     took
 }

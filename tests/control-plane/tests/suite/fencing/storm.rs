@@ -10,12 +10,12 @@ use futures::future::join_all;
 use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, Options, eventually, seen};
+use pod_safety_control_plane::{ControlPlane, Options, seen, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::{SOON, apply, list};
+use super::{apply, list};
 
 /// How many there are, and how many are lost at first, and in the end.
 const NODES: usize = 250;
@@ -114,7 +114,7 @@ async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_
 
     alive.lock().unwrap().retain(|name| *name >= self::name(LOST));
     say(&api, (0..LOST).map(name), "Unknown").await;
-    eventually("each incident shows the brakes that hold it", SOON, async || {
+    until("each incident shows the brakes that hold it", async || {
         let all = incidents(&plane).await;
         let held = |status: &&Value| {
             let us = gate(status, "MaybeItIsUs").unwrap_or_default();
@@ -142,7 +142,7 @@ async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_
     }))
     .await;
     say(&api, (STAY_LOST..LOST).map(name), "True").await;
-    eventually("one is fenced, and the others wait for their turn", SOON, async || {
+    until("one is fenced, and the others wait for their turn", async || {
         let all = incidents(&plane).await;
         // Nobody waits for its pods, so it does not stay Fenced for long.
         let fenced = all.iter().filter(|status| status["evidence"].is_string()).count();

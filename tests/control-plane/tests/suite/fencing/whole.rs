@@ -2,19 +2,18 @@
 //! another machine; and what is said meanwhile.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs, USER};
-use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, eventually, observe, seen};
+use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, observe, seen, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, AFTER_PROOF, CONTROLLERS, NAMESPACE, SOON, apply, fence_of, granted_and_used, list, policy,
-    secret, stateful_pod, until_phase, until_released,
+    ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, granted_and_used, list, policy, secret, stateful_pod,
+    until_phase, until_released,
 };
 
 /// What must appear nowhere.
@@ -97,7 +96,7 @@ async fn a_dead_node_is_fenced_with_proof_and_one_that_cannot_be_is_said_why() {
 
 async fn devices_say_whether_they_can_be_used(scene: &Scene) {
     for (name, wanted, words) in [("bmc-w1", "True", ""), ("bmc-w2", "False", "node w2: the device failed")] {
-        eventually(&format!("{name} is Ready {wanted}"), SOON, async || {
+        until(&format!("{name} is Ready {wanted}"), async || {
             let devices = list(&scene.plane, "fencedevices").await;
             let device = devices.iter().find(|device| device["metadata"]["name"] == name).ok_or("none")?;
             let conditions = device["status"]["conditions"].as_array().ok_or("no status")?;
@@ -131,7 +130,7 @@ async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(
     stateful_pod(plane, "db", "w1").await;
     // The kubelet dies; the machine has power.
     scene.nodes[0].cut_off().await;
-    eventually("there is evidence", SOON, async || {
+    until("there is evidence", async || {
         let all = list(plane, "fenceevidences").await;
         let holds = fence_of(plane, "w1").await.map(|fence| fence["status"].clone());
         seen(all.iter().any(|one| one["spec"]["node"]["name"] == "w1"), format!("{holds:#?}"))
@@ -139,11 +138,12 @@ async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(
     .await
     .unwrap();
     assert!(!scene.ipmi.is_on().unwrap(), "evidence says off, and it is");
-    until_released(plane, "db-0", AFTER_PROOF).await;
+    until_released(plane, "db-0").await;
+    scene.audit.was_soon_after_the_proof("w1", |entry| entry.is("delete", "pods", "db-0")).unwrap();
     let message = observe::event(&api, NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
     assert!(message.starts_with("node w1 was switched off: FenceEvidence w1-"), "{message}");
     // Who releases pods and who marks the node go by the same evidence, and neither waits for the other.
-    eventually("the node is marked", AFTER_PROOF, async || {
+    until("the node is marked", async || {
         let node = Api::<Node>::all(api.clone()).get("w1").await.map_err(|error| error.to_string())?;
         let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
         let marked = taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service");
@@ -152,9 +152,7 @@ async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(
     .await
     .unwrap();
     // Released, it is switched on; the machine boots, and its kubelet with it.
-    eventually("it has power", SOON, async || seen(scene.ipmi.is_on().unwrap(), "not yet".to_owned()))
-        .await
-        .unwrap();
+    until("it has power", async || seen(scene.ipmi.is_on().unwrap(), "not yet".to_owned())).await.unwrap();
     let fence = until_phase(plane, "w1", "Done").await;
     let acts: Vec<_> = fence["status"]["attempts"]
         .as_array()
@@ -189,7 +187,7 @@ async fn what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(
     let wrong = ["confirm-down", "w2", "--reason=r", "--confirm=w3 is off", "--listen=1s"];
     assert_eq!(plane.pod_safety_once(&kubeconfig, &wrong).await.unwrap().status.code(), Some(4));
     plane.pod_safety_once(&kubeconfig, &confirm).await.unwrap().text().unwrap();
-    until_released(plane, "queue-0", Duration::from_secs(15)).await;
+    until_released(plane, "queue-0").await;
     let message = observe::event(&api, NAMESPACE, "queue-0", "ForceDeleted").await.unwrap();
     assert!(message.contains("confirmed that node w2 is off"), "{message}");
     // Somebody repairs it and starts it.
@@ -215,7 +213,7 @@ async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {
     let conditions = device["status"]["conditions"].as_array().unwrap();
     let trusted = conditions.iter().find(|one| one["type"] == "Trusted").unwrap();
     assert_eq!(trusted["status"], "False", "{conditions:?}");
-    eventually("it is said of the device", SOON, async || {
+    until("it is said of the device", async || {
         let events = list(plane, "events").await;
         let said = events.iter().any(|event| {
             event["involvedObject"]["name"] == "bmc-w3" && event["reason"] == "EvidenceContradicted"

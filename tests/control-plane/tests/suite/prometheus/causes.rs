@@ -3,10 +3,10 @@
 use futures::future::join_all;
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
-use pod_safety_control_plane::{budgets, eventually, observe, seen};
+use pod_safety_control_plane::{budgets, observe, seen, until};
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, SOON, Scene};
+use super::{NAMESPACE, Scene};
 
 /// Twice what the alert wants.
 const MANY: usize = 200;
@@ -62,7 +62,7 @@ pub(super) async fn a_kubelet_outlives_its_node(scene: &Scene) {
     scene.kubelets.fall_silent(&["gone"]);
     scene.stop(&["PodSafetyPodsHeld"]).await;
     // It goes on as a quarantine, which wakes nobody.
-    eventually("it is released", SOON, async || {
+    until("it is released", async || {
         let pod = observe::find_pod(&api, NAMESPACE, "held").await.map_err(|error| format!("{error:?}"))?;
         seen(pod.is_none(), "it is there".to_owned())
     })

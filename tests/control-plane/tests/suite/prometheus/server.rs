@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use pod_safety_control_plane::{ControlPlane, PodSafety, eventually, seen};
+use pod_safety_control_plane::{ControlPlane, PodSafety, seen, until};
 use pod_safety_locks::installed;
 use serde_json::{Value, json};
 
 use super::replayed::Replayed;
-use super::{LATER, SOON};
 
 /// The cluster that the processes of a test are in: rules know clusters only where one Prometheus watches several.
 pub(super) const LIVE: &str = "";
@@ -30,7 +29,7 @@ impl Prometheus {
         groups.extend(replayed.into_iter().flat_map(Replayed::targets));
         let count = groups.iter().filter_map(|group| group["targets"].as_array()).flatten().count();
         self.0.scrapes(groups).unwrap();
-        eventually("Prometheus scrapes", SOON, async || {
+        until("Prometheus scrapes", async || {
             let up = self.query("sum(up)").await?;
             seen(up.len() == 1 && up[0]["value"][1].as_str() == Some(&*count.to_string()), format!("{up:?}"))
         })
@@ -54,7 +53,7 @@ impl Prometheus {
     /// Until each of them has fired; gives back what they told. It must be all that they want to tell.
     pub(super) async fn until_fire(&self, cluster: &str, alerts: &[&str]) -> BTreeMap<String, String> {
         let told: Mutex<BTreeMap<String, String>> = Mutex::default();
-        eventually(&format!("{alerts:?} fire"), LATER, async || {
+        until(&format!("{alerts:?} fire"), async || {
             let firing = self.firing(cluster).await?;
             let mut told = told.lock().unwrap();
             told.extend(firing);
@@ -75,7 +74,7 @@ impl Prometheus {
             let firing = self.firing(cluster).await?;
             seen(!alerts.iter().any(|alert| firing.contains_key(*alert)), format!("{firing:?}"))
         };
-        eventually(&format!("{alerts:?} stop"), LATER, stopped).await.unwrap();
+        until(&format!("{alerts:?} stop"), stopped).await.unwrap();
     }
 
     /// Until nothing fires.
@@ -84,7 +83,7 @@ impl Prometheus {
             let firing = self.firing(LIVE).await?;
             seen(firing.is_empty(), format!("{firing:?}"))
         };
-        eventually("nothing fires while all is well", LATER, quiet).await.unwrap();
+        until("nothing fires while all is well", quiet).await.unwrap();
     }
 
     /// The alerts that fired in a cluster since it was started.

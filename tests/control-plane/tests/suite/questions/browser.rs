@@ -7,8 +7,11 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+/// The browser that tests/install.sh has found, by whatever name it has here.
+const CHROMIUM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.cache/bin/chromium");
+
 /// It reads from descriptor 3 and writes to 4.
-const START: &str = r#"exec chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
+const START: &str = r#"exec "$0" --headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
     --disable-background-networking --disable-component-update --disable-sync --remote-debugging-pipe \
     --user-data-dir="$1" 3<&0 4>&1 </dev/null >/dev/null 2>&1"#;
 
@@ -27,7 +30,7 @@ impl Browser {
     pub(super) fn start() -> Self {
         let profile = tempfile::tempdir().unwrap();
         let mut chromium = Command::new("sh");
-        chromium.args(["-c", START, "sh"]).arg(profile.path()).kill_on_drop(true);
+        chromium.args(["-c", START, CHROMIUM]).arg(profile.path()).kill_on_drop(true);
         let mut process = chromium.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (orders, answers) =
             (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));

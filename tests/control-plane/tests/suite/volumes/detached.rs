@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use pod_safety_control_plane::{eventually, observe, seen};
+use pod_safety_control_plane::{observe, seen, until};
 use serde_json::{Value, json};
 
 use super::hosts::DRIVER;
 use super::objects::{NAMESPACE, all, apply, volume, volume_of};
-use super::{FOR_EVER, SOON, Scene, get, lease, scene, until_held};
+use super::{FOR_EVER, Scene, get, lease, scene, until_held};
 
 /// A driver that nobody vouches for.
 const OTHER: &str = "other.csi.example.com";
@@ -23,7 +23,7 @@ pub(super) async fn pod(scene: &Scene, name: &str, node: &str, volume: &str) {
 }
 
 pub(super) async fn until_running(scene: &Scene, name: &str) {
-    eventually(&format!("{name} runs"), SOON * 2, async || {
+    until(&format!("{name} runs"), async || {
         let pod = get(&scene.plane, &["pod", "-n", NAMESPACE, name]).await.ok_or("there is none")?;
         let all = all(&scene.plane, "volumeattachments").await;
         let at: Vec<_> = all.iter().map(|one| (&one["spec"], &one["status"]["attached"])).collect();
@@ -129,7 +129,7 @@ async fn it_moves_and_the_old_pod_stays(scene: &Scene) -> Duration {
 
 async fn who_comes_back_does_not_have_it(scene: &Scene) {
     scene.hosts[0].connect();
-    observe::only_left(&scene.plane.admin(), NAMESPACE, &["new", "old-other"], SOON).await.unwrap();
+    observe::only_left(&scene.plane.admin(), NAMESPACE, &["new", "old-other"]).await.unwrap();
     let lease = until_held(&scene.plane, "data", "w2", false).await;
     assert!(lease["metadata"]["labels"]["pod-safety.dev/detach-from"].is_null(), "{lease:#}");
     until_held(&scene.plane, "other", "w1", false).await;

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pod_safety_control_plane::workloads::{Kind, define};
-use pod_safety_control_plane::{ControlPlane, eventually, observe, seen};
+use pod_safety_control_plane::{ControlPlane, observe, seen, until};
 use serde_json::{Value, json};
 
 use super::detached::{attachments_of, nodes, pod, two_of_a_node_that_is_cut_off, until_running};
 use super::hosts::DRIVER;
 use super::objects::{NAMESPACE, all, apply};
-use super::{FOR_EVER, SOON, Scene, get, lease, policy, scene, until_held};
+use super::{FOR_EVER, Scene, get, lease, policy, scene, until_held};
 
 const VERSION: &str = "csiaddons.openshift.io/v1alpha1";
 /// Of CSI-Addons, with their scopes.
@@ -47,7 +47,7 @@ async fn storage(plane: &ControlPlane) {
             "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } } },
     })).await;
     apply(plane, &policy("storage", "storage")).await;
-    eventually("the addresses of w1 are recorded", SOON, async || {
+    until("the addresses of w1 are recorded", async || {
         let device = get(plane, &["fencedevice", "-n", "pod-safety", "storage"]).await.unwrap();
         seen(device["status"].to_string().contains(ADDRESS), device["status"].to_string())
     })
@@ -117,7 +117,7 @@ async fn nothing_is_detached_before_it_is_in_force(scene: &Scene) {
     let taint = ["taint", "node", "w1", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"];
     plane.kubectl(&taint).await.unwrap().text().unwrap();
     pod(scene, "new", "w2", "data").await;
-    eventually("a NetworkFence is asked for", SOON, async || {
+    until("a NetworkFence is asked for", async || {
         let fences = all(plane, "networkfences").await;
         let asked = fences.iter().any(|fence| fence["spec"]["cidrs"] == json!([ADDRESS]));
         seen(asked, format!("{:#?}", all(plane, "nodefences").await))
@@ -161,7 +161,7 @@ async fn it_is_lifted_when_the_node_has_ended_its_pods(scene: &Scene) {
     let plane = &scene.plane;
     assert_eq!(all(plane, "networkfences").await.len(), 1);
     scene.hosts[0].connect();
-    eventually("it is lifted", SOON * 2, async || {
+    until("it is lifted", async || {
         let fences = all(plane, "networkfences").await;
         seen(fences.is_empty(), format!("{fences:#?} {:#?}", all(plane, "nodefences").await))
     })

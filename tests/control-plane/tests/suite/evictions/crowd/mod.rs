@@ -1,13 +1,12 @@
 //! Pods that somebody replaces and a kubelet runs, and a witness who counts them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::ListParams;
 use kube::{Api, Client};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::observe;
@@ -118,6 +117,8 @@ pub(crate) struct Witness<'a> {
     pods: RefCell<BTreeMap<String, bool>>,
     /// For each pod that stopped being healthy, how many others were then.
     lost: RefCell<BTreeMap<String, usize>>,
+    /// Who was asked to end, or is gone.
+    ends: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Witness<'a> {
@@ -127,21 +128,19 @@ impl<'a> Witness<'a> {
         let list = pods.list(&ListParams::default()).await.unwrap();
         let known = list.items.iter().map(|pod| (pod.metadata.name.clone().unwrap(), healthy(pod))).collect();
         let version = list.metadata.resource_version.unwrap();
-        Self { crowd, version, pods: RefCell::new(known), lost: RefCell::default() }
+        Self { crowd, version, pods: RefCell::new(known), lost: RefCell::default(), ends: RefCell::default() }
     }
 
     /// Watches for ever.
     pub(crate) async fn watch(&self) {
         let pods = Api::<Pod>::namespaced(self.crowd.api.clone(), self.crowd.namespace);
-        let mut events = pods.watch(&WatchParams::default(), &self.version).await.unwrap().boxed();
-        while let Some(event) = events.next().await {
-            match event.unwrap() {
-                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => self.see(&pod, healthy(&pod)),
-                WatchEvent::Deleted(pod) => self.see(&pod, false),
-                other => assert!(matches!(other, WatchEvent::Bookmark(_)), "{other:?}"),
+        observe::every_version(pods, self.version.clone(), |pod, gone| {
+            if gone || pod.metadata.deletion_timestamp.is_some() {
+                self.ends.borrow_mut().extend(pod.metadata.name.clone());
             }
-        }
-        unreachable!("the watch ended: this test takes minutes less than it lasts");
+            self.see(pod, !gone && healthy(pod));
+        })
+        .await;
     }
 
     fn see(&self, pod: &Pod, is_healthy: bool) {
@@ -157,6 +156,11 @@ impl<'a> Witness<'a> {
     pub(crate) fn lowest<'n>(&self, pods: impl IntoIterator<Item = &'n String>) -> Option<usize> {
         let lost = self.lost.borrow();
         pods.into_iter().filter_map(|name| lost.get(name).copied()).min()
+    }
+
+    /// Whether it has heard that this one ends.
+    pub(crate) fn heard_of(&self, name: &str) -> bool {
+        self.ends.borrow().contains(name)
     }
 
     /// How many were lost so far.

@@ -1,11 +1,8 @@
 //! A cluster with the chart in it, people and controllers who may do all that RBAC can say, and kubectl as each of them.
 
-use std::time::Duration;
-
-use pod_safety_control_plane::{ControlPlane, Options, Output, chart, eventually, seen};
+use pod_safety_control_plane::{ControlPlane, Options, Output, chart, seen, until};
 use serde_json::{Value, json};
 
-pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// May all that RBAC can say of these kinds, as a developer of a careless cluster may.
 pub(crate) const DEV: &str = "dev";
 /// The same, and the verbs of `pod-safety-break-glass`.
@@ -131,7 +128,7 @@ impl Scene {
 pub(crate) async fn until_they_hold(scene: &Scene) {
     scene.pod("probe", true, 30, None).await;
     scene.node("probe", Some("Unknown"), None).await;
-    eventually("the policies hold", SOON, async || {
+    until("the policies hold", async || {
         let force = ["delete", "pod", "probe", "--force", "--grace-period=0", "--dry-run=server"];
         let first = scene.run(DEV, &force, &Value::Null).await;
         let second = scene.run(DEV, &["delete", "node", "probe", "--dry-run=server"], &Value::Null).await;

@@ -1,0 +1,85 @@
+//! The limits that safety rests on, as numbers, each with its argument.
+
+use super::*;
+
+/// A ready pod of a custom controller, and a budget of which one pod may be missing.
+fn custom() -> World {
+    let world = World::listed();
+    world.apply(Kind::Pods, &pod("p").owned("example.com/v1", "Db", "own"), at(0));
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    world
+}
+
+/// The pods of now may be there because a scale changed after it was asked for: an answer says nothing of them when it
+/// is older than the two seconds that a controller takes.
+#[test]
+fn the_answer_about_a_scale_counts_for_two_seconds() {
+    let world = custom();
+    world.scale("uid-p", Ok(Scale::Replicas(3)), at(2));
+    assert_eq!(words(&decided(&world, 4)), ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
+    assert_eq!(words(&decided(&world, 5)), ["ask Db own"]);
+}
+
+/// That a kind has no scale changes with its definition only.
+#[test]
+fn that_a_kind_has_no_scale_counts_for_a_minute() {
+    let world = custom();
+    world.scale("uid-p", Ok(Scale::None), at(2));
+    assert_eq!(held(&decided(&world, 62)), ["PodsNotCounted"]);
+    assert_eq!(words(&decided(&world, 63)), ["ask Db own"]);
+}
+
+/// A question that failed is put again in five seconds, and until then its budget lets nothing through.
+#[test]
+fn a_scale_that_could_not_be_asked_lets_nothing_through_for_five_seconds_and_is_asked_again() {
+    let world = custom();
+    world.scale("uid-p", Err("the API is gone"), at(2));
+    let failed = decided(&world, 7);
+    assert_eq!(words(&failed), ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"]);
+    assert!(failed.recheck_at.is_some_and(|again| again > at(7) && again < at(8)), "{failed:?}");
+    assert_eq!(words(&decided(&world, 8)), ["ask Db own"]);
+}
+
+/// A controller whose scale is not found is as one that is not there: the answer is as old as any other.
+#[test]
+fn that_a_controller_is_absent_counts_for_two_seconds() {
+    let world = custom();
+    world.scale("uid-p", Ok(Scale::Absent), at(12));
+    assert_eq!(held(&decided(&world, 14)), ["PodsNotCounted"]);
+    assert_eq!(words(&decided(&world, 15)), ["ask Db own"]);
+}
+
+/// Kinds are not listed together: for a second a pod may have been seen before its controller. For ten it counts as one
+/// of a controller that cannot be asked, and its budget lets nothing through.
+#[test]
+fn the_controller_of_a_new_pod_may_come_for_a_second_and_be_missed_for_ten() {
+    let world = World::listed();
+    world.apply(Kind::Pods, &pod("p").owned("apps/v1", "StatefulSet", "db"), at(10));
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let failed = ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"];
+    let first = decided(&world, 10);
+    assert_eq!((words(&first).len(), first.recheck_at), (0, Some(at(11))));
+    assert_eq!(words(&decided(&world, 11)), failed);
+    let doubted = decided(&world, 19);
+    assert_eq!((words(&doubted), doubted.recheck_at), (failed.map(str::to_owned).to_vec(), Some(at(20))));
+    assert_eq!(held(&decided(&world, 20)), ["PodsNotCounted"]);
+}
+
+/// Nobody tells when a scale changes: once in a minute it is asked for.
+#[test]
+fn a_scale_is_asked_for_once_in_a_minute() {
+    let world = custom();
+    world.scale("uid-p", Ok(Scale::Replicas(3)), at(2));
+    assert_eq!(decided(&world, 2).recheck_at, Some(at(62)));
+}
+
+/// As kube-controller-manager's `DeletionTimeout`: an eviction that was let through and came to nothing in two minutes
+/// does not count any more.
+#[test]
+fn an_eviction_that_was_let_through_counts_for_120_seconds() {
+    let world = stateful_set(3);
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    world.apply(Kind::Budgets, &let_through("db-1"), at(5));
+    let allowed = |second: u64| words(&decided(&world, second)).join(" ").contains("1 allowed");
+    assert_eq!((allowed(5), allowed(125), allowed(126)), (false, false, true));
+}

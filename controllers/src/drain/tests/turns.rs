@@ -1,0 +1,47 @@
+//! In which turn a pod goes, and what the API server's word makes of it: rows that mutants showed to be missing.
+
+use super::*;
+
+fn steps(plan: &Plan) -> Vec<Option<u32>> {
+    plan.rows.iter().map(|row| row.step).collect()
+}
+
+#[test]
+fn as_many_pods_go_in_each_turn_as_their_budget_allows_at_a_time() {
+    let mut scene = scene();
+    scene.application("db", 7, &json!({ "maxUnavailable": 2 }), [2, 7, 5, 7, 2]);
+    let plan = scene.plan();
+    assert_eq!(steps(&plan), [1, 1, 2, 2, 3, 3, 4].map(Some));
+    assert_eq!(plan.rows[0].why, "pdb pdb-db: 7 healthy - 5 needed = 2 at a time");
+    assert_eq!(plan.summary(), Summary { now: 2, later: 5, ..Summary::default() });
+}
+
+#[test]
+fn a_budget_that_allows_less_now_than_with_all_healthy_says_both() {
+    let mut scene = scene();
+    scene.application("db", 7, &json!({ "maxUnavailable": 2 }), [2, 6, 5, 7, 1]);
+    let plan = scene.plan();
+    assert_eq!(steps(&plan), [1, 2, 2, 3, 3, 4, 4].map(Some));
+    assert_eq!(plan.rows[0].why, "pdb pdb-db: 6 healthy - 5 needed = 1 now, 2 at a time with all healthy");
+}
+
+#[test]
+fn what_the_api_server_refuses_is_waited_for_where_asking_again_may_help_and_blocked_where_not() {
+    let answers = [
+        (NotEvicted::Blocked { why: "w".to_owned(), retry_after: None }, Action::Wait),
+        (NotEvicted::Processing { why: "w".to_owned(), retry_after: None }, Action::Wait),
+        (NotEvicted::TooManyDisrupted { why: "w".to_owned() }, Action::Wait),
+        (NotEvicted::Changed, Action::Wait),
+        (NotEvicted::SeveralBudgets { budgets: vec![] }, Action::Blocked),
+        (NotEvicted::Unreadable("w".to_owned()), Action::Blocked),
+        (NotEvicted::Unsafe, Action::Unsafe),
+    ];
+    for (answer, wanted) in answers {
+        let mut scene = scene();
+        scene.replica("a", "a-0");
+        let mut plan = scene.plan();
+        let says = answer.to_string();
+        plan.heard(0, &Err(answer));
+        assert_eq!(plan.rows[0].action, wanted, "{says}");
+    }
+}

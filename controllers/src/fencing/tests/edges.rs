@@ -1,0 +1,360 @@
+//! Rows that mutants of the state machine showed to be missing.
+
+use pod_safety_shared::authority::Hold;
+
+use super::*;
+
+fn pending() -> Stage {
+    Stage::at(Phase::Pending, |_| ())
+}
+
+/// Evidence as it lies in the API, about this life of `n`, changed so.
+fn evidence(stage: &Stage, change: impl FnOnce(&mut Value)) {
+    let node = stage.incarnation("n");
+    let mut proof = json!({
+        "metadata": { "name": "e", "uid": "uid-e", "resourceVersion": "400" },
+        "spec": { "node": node, "kind": "Asserted", "by": "somebody", "reason": "I saw it" },
+    });
+    change(&mut proof);
+    stage.world.apply(Kind::FenceEvidences, &proof, stage.mono());
+}
+
+/// Of a node whose Node is gone evidence is measured by what its incident says, and by nothing less.
+#[test]
+fn evidence_about_a_node_that_is_gone_counts_for_its_life_and_as_its_policy_asks() {
+    type Change = fn(&mut Value);
+    let rows: [(&str, Change, Grade, bool); 8] = [
+        ("a person's word", |_| (), Grade::Asserted, true),
+        ("a person's word, where more is asked for", |_| (), Grade::Verified, false),
+        ("two looks", |proof| proof["spec"]["kind"] = json!("PowerOff"), Grade::Verified, true),
+        ("another boot", |proof| proof["spec"]["node"]["bootID"] = json!("boot-0"), Grade::Asserted, false),
+        ("another Node", |proof| proof["spec"]["node"]["uid"] = json!("uid-m"), Grade::Asserted, false),
+        ("another name", |proof| proof["spec"]["node"]["name"] = json!("m"), Grade::Asserted, false),
+        (
+            "invalid",
+            |proof| {
+                proof["status"] =
+                    json!({ "invalidated": { "at": "2026-01-01T00:00:00Z", "reason": "wrong" } });
+            },
+            Grade::Asserted,
+            false,
+        ),
+        (
+            "of storage",
+            |proof| {
+                proof["spec"]["kind"] = json!("StorageFenced");
+                proof["spec"]["storage"] = json!([{ "driver": "d", "className": "c" }]);
+            },
+            Grade::Asserted,
+            false,
+        ),
+    ];
+    for (says, change, wanted, counts) in rows {
+        let mut stage = Stage::at(Phase::AwaitingOperator, |_| ());
+        stage.policy(|policy| policy.minimum_evidence = wanted);
+        evidence(&stage, change);
+        stage.gone(Kind::Nodes, "n");
+        let word = if counts { "write Fenced" } else { "?AwaitingOperator" };
+        assert_eq!(stage.words("n"), [word], "{says}");
+    }
+}
+
+/// That a sign came after the evidence is told by two stamps of one kubelet, else by when this process saw both.
+#[test]
+fn a_lease_that_was_renewed_is_a_sign_of_life_only_if_that_came_after_the_evidence() {
+    let fenced = |renewed: Option<String>| {
+        let mut stage = Stage::at(Phase::Fenced, |status| {
+            (status.evidence, status.tainted) = (Some("e".to_owned()), true);
+        });
+        stage.wait(5);
+        evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
+        stage
+    };
+    let doubted = |stage: &Stage| stage.words("n").contains(&"?SignOfLife".to_owned());
+    let last = Stage::at(Phase::Fenced, |_| ()).renewed("n");
+    let mut stage = fenced(Some(last.clone()));
+    assert!(!doubted(&stage), "the stamp that was there is no sign");
+    stage.wait(1);
+    stage.beat("n");
+    assert!(doubted(&stage), "a later one is");
+    assert!(
+        doubted(&fenced(Some("2025-12-31T23:59:59Z".to_owned()))),
+        "it was renewed since by its own clock"
+    );
+    assert!(
+        !doubted(&fenced(Some("2026-01-01T01:00:00Z".to_owned()))),
+        "the evidence knows of a later stamp"
+    );
+    let mut stage = fenced(None);
+    assert!(!doubted(&stage), "what was heard before is no sign");
+    stage.beat("n");
+    assert!(!doubted(&stage), "nor is what was heard in the same moment");
+    stage.wait(1);
+    stage.beat("n");
+    assert!(doubted(&stage));
+}
+
+/// A report that was there when the evidence was first seen says nothing against it.
+#[test]
+fn that_a_node_says_ready_is_a_sign_of_life_only_if_it_said_so_after_the_evidence() {
+    let mut stage = Stage::at(Phase::Fenced, |status| {
+        (status.evidence, status.tainted) = (Some("e".to_owned()), true);
+    });
+    stage.says("n", "True");
+    let renewed = stage.renewed("n");
+    evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
+    let doubted = |stage: &Stage| stage.words("n").contains(&"?SignOfLife".to_owned());
+    assert!(!doubted(&stage), "in the same moment");
+    stage.wait(1);
+    assert!(!doubted(&stage));
+    stage.says("n", "False");
+    assert!(!doubted(&stage), "who says that it is not well is not well");
+    stage.says("n", "True");
+    assert!(doubted(&stage));
+}
+
+#[test]
+fn a_node_that_was_just_heard_is_left_alone_for_the_time_of_its_policy_and_to_the_second() {
+    let mut stage = pending();
+    stage.comes_back("n", "boot-n");
+    stage.alive.remove("n");
+    stage.wait(59);
+    assert_eq!(stage.words("n"), ["write Cancelled"]);
+    stage.wait(1);
+    assert_eq!(stage.words("n"), ["off 1 by bmc"], "that it is called Ready is old");
+}
+
+#[test]
+fn a_pod_that_waits_for_its_finalizers_does_not_keep_a_machine_off() {
+    let mut stage = Stage::at(Phase::Fenced, |status| {
+        (status.evidence, status.tainted) = (Some("e".to_owned()), true);
+    });
+    stage.policy(|policy| policy.recovery = Recovery::PowerOn);
+    let renewed = stage.renewed("n");
+    evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
+    stage.wait(10);
+    stage.pod("db-0", "n", Stage::terminating);
+    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
+    stage.pod("db-0", "n", |pod| {
+        Stage::terminating(pod);
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+        pod["metadata"]["finalizers"] = json!(["example.com/a"]);
+    });
+    assert_eq!(stage.words("n"), ["on 1 by bmc"]);
+    stage.pod("db-0", "n", |_| ());
+    assert_eq!(stage.words("n"), ["on 1 by bmc"], "nobody asked it to end");
+}
+
+/// The attempts of earlier acts do not count for this one.
+#[test]
+fn what_was_tried_to_switch_it_on_is_no_attempt_to_switch_it_off() {
+    let attempt = |id, act: &str, power: &str| Attempt {
+        id,
+        act: act.to_owned(),
+        devices: level("bmc", 1).devices,
+        verified: Some(Verified { power: power.to_owned(), ..Verified::default() }),
+        ..Attempt::default()
+    };
+    let mut stage = Stage::at(Phase::Fencing, |status| {
+        status.attempts = vec![attempt(1, "off", "On"), attempt(2, "on", "Off")];
+    });
+    stage.policy(|policy| policy.rounds = 1);
+    assert_eq!(
+        stage.words("n"),
+        ["off 3 by bmc"],
+        "its last act was no shot that failed: no pause, and its level is fresh"
+    );
+    let mut stage = Stage::at(Phase::Recovering, |status| {
+        (status.evidence, status.tainted) = (Some("e".to_owned()), true);
+        status.attempts = vec![attempt(1, "on", "On"), attempt(2, "off", "On")];
+    });
+    stage.policy(|policy| policy.recovery = Recovery::PowerOn);
+    let renewed = stage.renewed("n");
+    evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
+    stage.wait(10);
+    assert_eq!(stage.words("n"), ["on 3 by bmc"], "a look at a shot says nothing of switching on");
+}
+
+/// By which devices a machine is switched on that somebody else switched off.
+#[test]
+fn a_machine_that_a_person_switched_off_is_switched_on_by_the_first_level_that_can() {
+    let driver = |name: &'static str, driver: &'static str| {
+        move |stage: &mut Stage| stage.device(name, |device| device["spec"]["driver"] = json!(driver))
+    };
+    type Change = Box<dyn Fn(&mut Stage)>;
+    let rows: [(&str, Vec<Change>, &str); 5] = [
+        ("both can", vec![], "on 1 by first"),
+        ("the first is a person's", vec![Box::new(driver("first", "Manual"))], "on 1 by second"),
+        ("the first is a Machine", vec![Box::new(driver("first", "Machine"))], "on 1 by second"),
+        (
+            "the first is gone",
+            vec![Box::new(|stage: &mut Stage| stage.gone(Kind::FenceDevices, "first"))],
+            "on 1 by second",
+        ),
+        (
+            "neither can",
+            vec![Box::new(driver("first", "Manual")), Box::new(driver("second", "Manual"))],
+            "?NoDevices",
+        ),
+    ];
+    for (says, changes, wanted) in rows {
+        let mut stage = Stage::at(Phase::Fenced, |status| {
+            (status.evidence, status.tainted) = (Some("e".to_owned()), true);
+        });
+        ["first", "second"].iter().for_each(|name| stage.device(name, |_| ()));
+        stage.policy(|policy| {
+            policy.recovery = Recovery::PowerOn;
+            policy.levels = vec![level("first", 1), level("second", 1)];
+        });
+        changes.iter().for_each(|change| change(&mut stage));
+        let renewed = stage.renewed("n");
+        evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
+        stage.wait(10);
+        assert_eq!(stage.words("n"), [wanted], "{says}");
+    }
+}
+
+/// What keeps a storage fenced, and what does not: the pods of a node that is heard again.
+#[test]
+fn storage_is_lifted_when_no_pod_there_uses_a_volume_that_is_anothers() {
+    let fenced = || {
+        let mut stage = Stage::at(Phase::Fencing, |status| {
+            let sample = Sample {
+                driver: Some(DeviceDriver::NetworkFence),
+                power: "Off".to_owned(),
+                ..Sample::default()
+            };
+            let verified = Verified {
+                power: "Off".to_owned(),
+                samples: vec![sample.clone(), sample],
+                ..Verified::default()
+            };
+            status.attempts = vec![Attempt {
+                id: 1,
+                act: "off".to_owned(),
+                devices: level("rbd", 1).devices,
+                verified: Some(verified),
+                evidence: Some("s".to_owned()),
+                ..Attempt::default()
+            }];
+        });
+        stage.config.guards_volumes = true;
+        stage.comes_back("n", "boot-n");
+        stage
+    };
+    type Change = fn(&mut Stage);
+    let rows: [(&str, Change, &str); 6] = [
+        ("nothing runs there", |_| (), "write Cancelled"),
+        ("its volume is another's", |stage| stage.volume_of_another("db-1"), "?WaitsForPods"),
+        (
+            "its volume is another's, and it is over",
+            |stage| {
+                stage.volume_of_another("db-1");
+                stage.pod("db-1", "n", |pod| {
+                    pod["spec"]["volumes"] =
+                        json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "c" } }]);
+                    pod["status"] = json!({ "phase": "Succeeded" });
+                });
+            },
+            "write Cancelled",
+        ),
+        (
+            "its volume is its own",
+            |stage| {
+                stage.volume_of_another("db-1");
+                let lease = json!({ "metadata": { "namespace": "pod-safety-volumes", "name": "v", "uid": "uid-v", "resourceVersion": "500" },
+                "spec": { "holderIdentity": "n/uid-n/boot-n/-" } });
+                stage.world.apply(Kind::VolumeLeases, &lease, stage.mono());
+            },
+            "write Cancelled",
+        ),
+        (
+            "its claim is gone, and a guard watches claims",
+            |stage| {
+                stage.volume_of_another("db-1");
+                stage.gone(Kind::Claims, "c");
+            },
+            "write Cancelled",
+        ),
+        (
+            "its claim is gone, and nobody watches claims",
+            |stage| {
+                stage.volume_of_another("db-1");
+                stage.gone(Kind::Claims, "c");
+                stage.config.guards_volumes = false;
+            },
+            "?WaitsForPods",
+        ),
+    ];
+    for (says, change, wanted) in rows {
+        let mut stage = fenced();
+        change(&mut stage);
+        assert_eq!(stage.words("n"), [wanted], "{says}");
+    }
+}
+
+#[test]
+fn of_more_attempts_than_are_kept_the_one_that_fenced_storage_stays() {
+    let failed = Verified { power: "On".to_owned(), ..Verified::default() };
+    let sample =
+        Sample { driver: Some(DeviceDriver::NetworkFence), power: "Off".to_owned(), ..Sample::default() };
+    let fenced =
+        Verified { power: "Off".to_owned(), samples: vec![sample.clone(), sample], ..Verified::default() };
+    let mut stage = Stage::at(Phase::Fencing, |status| {
+        let attempt = |id| Attempt {
+            id,
+            act: "off".to_owned(),
+            verified: Some(if id == 11 { fenced.clone() } else { failed.clone() }),
+            ..Attempt::default()
+        };
+        status.attempts = (11..31).map(attempt).collect();
+    });
+    stage.wait(60);
+    assert_eq!(stage.act("n"), ["off 31 by bmc"]);
+    let ids: Vec<u32> = stage.only().1.attempts.iter().map(|attempt| attempt.id).collect();
+    let wanted: Vec<u32> = [11].into_iter().chain(13..=31).collect();
+    assert_eq!(ids, wanted, "what is in force is lifted by what stands there");
+}
+
+#[test]
+fn of_two_incidents_of_one_life_the_one_without_its_name_is_the_duplicate_whatever_it_is_called() {
+    for other in ["a", "zz"] {
+        let stage = pending();
+        let (spec, status) = stage.only();
+        let first = pod_safety_shared::authority::incident_name(&spec.node);
+        let object = json!({ "metadata": { "name": other, "uid": "uid-other", "resourceVersion": "7" }, "spec": spec, "status": status });
+        stage.world.apply(Kind::NodeFences, &object, stage.mono());
+        let decision = stage.decided("n");
+        let Hold::DuplicateFence { fence, first: counts, .. } = &decision.holds[0].1 else {
+            panic!("{decision:?}")
+        };
+        assert_eq!((&**fence, &**counts), (other, &*first));
+        let target = step(&decision).unwrap().target().unwrap();
+        assert_eq!(*target.fence.name, *first, "and nothing is begun for the duplicate");
+    }
+}
+
+/// What holds a phase back besides signs of life does not make one, nor does a sign that is over.
+#[test]
+fn a_sign_of_life_is_kept_by_a_gate_of_that_name_that_holds_and_by_no_other() {
+    let gate = |name: &str, holds| pod_safety_shared::api::Gate {
+        name: name.to_owned(),
+        holds,
+        message: String::new(),
+    };
+    for (kept, word) in [
+        (gate("SignOfLife", true), "contradict"),
+        (gate("SignOfLife", false), "write Fenced"),
+        (gate("Paused", true), "write Fenced"),
+    ] {
+        let mut stage = Stage::at(Phase::Fenced, |status| {
+            (status.evidence, status.tainted, status.gates) =
+                (Some("e".to_owned()), true, vec![kept.clone()]);
+        });
+        let renewed = stage.renewed("n");
+        evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
+        stage.wait(60);
+        stage.beat("n");
+        assert_eq!(stage.words("n")[0], word, "{kept:?}");
+    }
+}

@@ -1,0 +1,317 @@
+//! Rows about gates that mutants showed to be missing.
+
+use pod_safety_shared::authority::Hold;
+
+use super::*;
+
+fn pending() -> Stage {
+    Stage::at(Phase::Pending, |_| ())
+}
+
+/// The gates that are closed, by the holds, without the write that shows them.
+fn closed(stage: &Stage, node: &str) -> Vec<String> {
+    stage.words(node).into_iter().filter(|word| word.starts_with('?')).collect()
+}
+
+const NONE: [&str; 0] = [];
+
+/// Two that wait for one place; `m` comes before `n` by its name. What is changed of `m`, and whether `n` may begin then.
+#[test]
+fn who_cannot_begin_keeps_nobody_waiting_and_who_can_does() {
+    type Change = fn(&mut Stage);
+    let edit = |stage: &mut Stage, change: fn(&mut Value)| {
+        let name = pod_safety_shared::authority::incident_name(&stage.incarnation("m"));
+        let (spec, status) = stage.fences[&name].clone();
+        let mut object = json!({
+            "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "800" },
+            "spec": spec, "status": status,
+        });
+        change(&mut object);
+        stage.world.apply(Kind::NodeFences, &object, stage.mono());
+    };
+    let rows: [(&str, Change, fn(&mut Value), bool); 9] = [
+        ("as it is", |_| (), |_| (), false),
+        ("it was cancelled", |_| (), |fence| fence["spec"]["cancelled"] = json!(true), true),
+        (
+            "it is being deleted",
+            |_| (),
+            |fence| {
+                fence["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            },
+            true,
+        ),
+        ("it is a dry run", |_| (), |fence| fence["spec"]["dryRun"] = json!(true), true),
+        ("it has no policy", |_| (), |fence| fence["spec"]["policy"] = json!("gone"), true),
+        ("it is over", |_| (), |fence| fence["status"]["phase"] = json!("Done"), true),
+        ("its node is heard again", |stage| stage.comes_back("m", "boot-m"), |_| (), true),
+        ("its node is gone", |stage| stage.gone(Kind::Nodes, "m"), |_| (), false),
+        (
+            "its node cannot be read",
+            |stage| {
+                let odd = json!({ "metadata": { "name": "m", "uid": "other", "resourceVersion": "x" } });
+                stage.world.apply(Kind::Nodes, &odd, stage.mono());
+            },
+            |_| (),
+            true,
+        ),
+    ];
+    for (says, change, of_fence, may) in rows {
+        let mut stage = Stage::new(&["n", "m", "a", "b", "c", "d", "e"]);
+        stage.policy(|policy| policy.brakes.max_concurrent = 1);
+        ["n", "m"].iter().for_each(|name| stage.loses(name));
+        stage.until(70);
+        stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
+        stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
+        edit(&mut stage, of_fence);
+        change(&mut stage);
+        let wanted: &[&str] = if may { &NONE } else { &["?Concurrency"] };
+        assert_eq!(closed(&stage, "n"), wanted, "{says}");
+    }
+}
+
+#[test]
+fn a_higher_priority_goes_first_whatever_its_age() {
+    let mut stage = Stage::new(&["n", "m", "a", "b", "c", "d", "e"]);
+    stage.policy(|policy| policy.brakes.max_concurrent = 1);
+    stage.another_policy("q", |policy| policy.priority = 5);
+    ["n", "m"].iter().for_each(|name| stage.loses(name));
+    stage.until(70);
+    stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
+    stage.wait(1);
+    stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!(closed(&stage, "n"), ["?Concurrency"]);
+    let name = pod_safety_shared::authority::incident_name(&stage.incarnation("n"));
+    let (mut spec, status) = stage.fences[&name].clone();
+    spec.policy = "q".to_owned();
+    let object = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "900" },
+        "spec": spec, "status": status });
+    stage.world.apply(Kind::NodeFences, &object, stage.mono());
+    assert_eq!((closed(&stage, "n"), closed(&stage, "m")), (vec![], vec!["?Concurrency".to_owned()]));
+}
+
+/// `fencing` others are being fenced and `waiting` others go before it; so many may be at a time.
+#[test]
+fn those_that_are_being_fenced_and_those_that_go_before_it_are_counted_together() {
+    for (fencing, waiting, most, may) in [
+        (0, 0, 1, true),
+        (0, 1, 1, false),
+        (1, 0, 1, false),
+        (0, 1, 2, true),
+        (1, 0, 2, true),
+        (1, 1, 2, false),
+        (1, 1, 3, true),
+        (2, 0, 2, false),
+        (0, 2, 2, false),
+    ] {
+        let mut stage = Stage::new(&["n", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
+        stage.policy(|policy| policy.brakes.max_concurrent = most);
+        let others = ["a", "b", "c", "d"];
+        ["n"].iter().chain(&others[..fencing + waiting]).for_each(|name| stage.loses(name));
+        stage.until(70);
+        for (number, name) in others[..fencing + waiting].iter().enumerate() {
+            let phase = if number < fencing { Phase::Fencing } else { Phase::Pending };
+            stage.fence(name, Trigger::Detected, NodeFenceStatus { phase, ..NodeFenceStatus::default() });
+        }
+        stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
+        let wanted: &[&str] = if may { &NONE } else { &["?Concurrency"] };
+        assert_eq!(closed(&stage, "n"), wanted, "{fencing} and {waiting}, {most} may be");
+    }
+}
+
+/// What another incident must have done for the next one to wait, and until when.
+#[test]
+fn a_cooldown_follows_an_attempt_of_another_incident_that_has_left_pending() {
+    let shot = || vec![Attempt { id: 1, act: "off".to_owned(), ..Attempt::default() }];
+    for (says, phase, attempts, holds) in [
+        ("it was shot", Phase::Done, shot(), true),
+        ("it is being shot", Phase::Fencing, shot(), true),
+        ("nothing was tried", Phase::AwaitingOperator, vec![], false),
+        ("it begins anew", Phase::Pending, shot(), false),
+        ("it has not begun", Phase::Pending, vec![], false),
+    ] {
+        let mut stage = pending();
+        stage.policy(|policy| policy.brakes.cooldown_seconds = 60);
+        stage.fence("m", Trigger::Person, NodeFenceStatus { phase, attempts, ..NodeFenceStatus::default() });
+        assert_eq!(closed(&stage, "n").contains(&"?Cooldown".to_owned()), holds, "{says}");
+        stage.wait(59);
+        assert_eq!(closed(&stage, "n").contains(&"?Cooldown".to_owned()), holds, "{says}");
+        stage.wait(1);
+        assert!(!closed(&stage, "n").contains(&"?Cooldown".to_owned()), "{says}: a minute later");
+    }
+}
+
+#[test]
+fn who_may_be_a_policy_or_an_incident_holds_every_incident_while_it_cannot_be_read() {
+    for kind in [Kind::FencePolicies, Kind::NodeFences] {
+        let stage = pending();
+        let spec = match kind {
+            Kind::NodeFences => json!(stage.only().0),
+            _ => json!(stage.policy),
+        };
+        let odd =
+            json!({ "metadata": { "name": "odd", "uid": "uid-odd", "resourceVersion": "x" }, "spec": spec });
+        stage.world.apply(kind, &odd, stage.mono());
+        assert_eq!(closed(&stage, "n"), ["?FencingUnreadable"], "{kind:?}");
+    }
+}
+
+/// How many nodes of the control plane, of which so many others are lost, and whether it may be fenced.
+#[test]
+fn of_the_control_plane_more_than_half_must_be_left_without_it() {
+    for (of, others_lost, may) in [
+        (1, 0, false),
+        (2, 0, false),
+        (3, 0, true),
+        (3, 1, false),
+        (4, 0, true),
+        (4, 1, false),
+        (5, 0, true),
+        (5, 1, true),
+        (5, 2, false),
+    ] {
+        for of_etcd in [false, true] {
+            let names = ["n", "m", "k", "l", "o", "w0", "w1", "w2", "w3", "w4"];
+            let mut stage = Stage::new(&names);
+            stage.policy(|policy| policy.brakes.max_unhealthy_percent = 100);
+            for name in &names[..of] {
+                if of_etcd {
+                    stage.etcd(&[name]);
+                } else {
+                    stage.change(name, |node| {
+                        node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = json!("")
+                    });
+                }
+            }
+            names[..=others_lost].iter().for_each(|name| stage.loses(name));
+            stage.until(70);
+            stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
+            let gate = if of_etcd { "?EtcdQuorum" } else { "?ControlPlane" };
+            let wanted: &[&str] = if may { &NONE } else { &[gate] };
+            assert_eq!(closed(&stage, "n"), wanted, "{others_lost} others of {of} are lost");
+            if !may {
+                let sentence = stage.decided("n").holds[0].1.to_string();
+                assert!(sentence.contains(&format!("only {} of {of} ", of - 1 - others_lost)), "{sentence}");
+            }
+        }
+    }
+}
+
+/// What is a member of etcd, and which of them counts.
+#[test]
+fn a_member_of_etcd_is_in_kube_system_has_both_labels_and_has_not_ended_and_counts_if_it_is_ready() {
+    let both = || json!({ "component": "etcd", "tier": "control-plane" });
+    for (says, namespace, labels, ended, is_member) in [
+        ("one of kubeadm's", "kube-system", both(), false, true),
+        ("of another namespace", "default", both(), false, false),
+        ("without a tier", "kube-system", json!({ "component": "etcd" }), false, false),
+        (
+            "of another component",
+            "kube-system",
+            json!({ "component": "x", "tier": "control-plane" }),
+            false,
+            false,
+        ),
+        ("one that has ended", "kube-system", both(), true, false),
+    ] {
+        let mut stage = pending();
+        stage.well(namespace, "etcd-n", "n", &labels);
+        if ended {
+            stage.pod("etcd-n", "n", |pod| {
+                pod["metadata"]["namespace"] = json!(namespace);
+                pod["metadata"]["labels"] = labels.clone();
+                pod["status"]["phase"] = json!("Failed");
+            });
+        }
+        // Alone it has no quorum without itself.
+        let wanted: &[&str] = if is_member { &["?EtcdQuorum"] } else { &NONE };
+        assert_eq!(closed(&stage, "n"), wanted, "{says}");
+    }
+    let mut stage = pending();
+    stage.etcd(&["n", "m", "k"]);
+    assert_eq!(closed(&stage, "n"), NONE);
+    stage.pod("etcd-m", "m", |pod| {
+        pod["metadata"]["namespace"] = json!("kube-system");
+        pod["metadata"]["labels"] = both();
+    });
+    assert_eq!(closed(&stage, "n"), ["?EtcdQuorum"], "one on a node that is well is not Ready itself");
+}
+
+#[test]
+fn a_budget_can_spare_the_pods_of_a_node_to_the_last_one() {
+    for (here, healthy, needed, holds) in
+        [(1, 3, 2, false), (1, 2, 2, true), (2, 3, 2, true), (2, 4, 2, false), (3, 4, 2, true)]
+    {
+        let mut stage = pending();
+        for number in 0..here {
+            stage.well("ns", &format!("db-{number}"), "n", &json!({ "app": "db" }));
+        }
+        stage.budget(healthy, needed);
+        let wanted: &[&str] = if holds { &["?Collateral"] } else { &NONE };
+        assert_eq!(closed(&stage, "n"), wanted, "{here} here of {healthy}, {needed} needed");
+    }
+}
+
+#[test]
+fn while_budgets_cannot_be_read_a_node_is_not_fenced_until_their_time_is_over() {
+    let mut stage = pending();
+    let odd = json!({ "metadata": { "namespace": "ns", "name": "odd", "uid": "uid-odd", "resourceVersion": "x" }, "spec": {} });
+    stage.world.apply(Kind::Budgets, &odd, stage.mono());
+    assert_eq!(closed(&stage, "n"), ["?Collateral"]);
+    let decision = stage.decided("n");
+    assert!(matches!(decision.holds[0].1, Hold::BudgetsUnread { .. }), "{decision:?}");
+    stage.wait(300);
+    assert_eq!(closed(&stage, "n"), NONE);
+}
+
+#[test]
+fn a_node_that_is_called_ready_counts_as_lost_when_it_was_silent_for_the_time_of_the_policy_and_to_the_second()
+ {
+    let mut stage = Stage::new(&["n", "m"]);
+    stage.loses("n");
+    stage.until(70);
+    stage.alive.remove("m");
+    stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
+    stage.until(129);
+    assert_eq!(closed(&stage, "n"), NONE, "one of two is lost");
+    stage.until(130);
+    assert_eq!(closed(&stage, "n"), ["?MaybeItIsUs"], "nobody is heard");
+}
+
+/// Who goes before it is of interest where that alone holds it back.
+#[test]
+fn who_goes_before_an_incident_is_not_counted_while_its_place_is_taken_or_another_gate_is_closed() {
+    let three = || {
+        let mut stage = Stage::new(&["n", "a", "b", "c", "d", "e", "f", "g", "h", "i"]);
+        stage.policy(|policy| policy.brakes.max_concurrent = 1);
+        ["n", "a", "b"].iter().for_each(|name| stage.loses(name));
+        stage.until(70);
+        stage.fence("a", Trigger::Detected, NodeFenceStatus::default());
+        stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
+        stage
+    };
+    let mut stage = three();
+    let fencing = NodeFenceStatus { phase: Phase::Fencing, ..NodeFenceStatus::default() };
+    stage.fence("b", Trigger::Detected, fencing);
+    assert_eq!(closed(&stage, "n"), ["?Concurrency"]);
+    let sentence = stage.sentence("n");
+    assert!(sentence.starts_with("1 nodes are being fenced and 0 go before it"), "{sentence}");
+    let mut stage = three();
+    stage.change("n", |node| node["metadata"]["annotations"]["pod-safety.dev/pause-fencing"] = json!(""));
+    assert_eq!(closed(&stage, "n"), ["?LeftAlone"]);
+}
+
+#[test]
+fn the_gates_of_the_control_plane_and_of_the_cooldown_show_what_they_come_to_while_they_are_open() {
+    let mut stage = pending();
+    for name in ["n", "m", "k"] {
+        stage.change(name, |node| {
+            node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = json!("");
+        });
+    }
+    stage.policy(|policy| policy.brakes.cooldown_seconds = 60);
+    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+    let (_, status) = stage.only();
+    let said = |name: &str| status.gates.iter().find(|gate| gate.name == name).unwrap().message.clone();
+    assert_eq!(said("ControlPlane"), "without it 2 of 3 such nodes are Ready");
+    assert_eq!(said("Cooldown"), "no other node was fenced in the last 60s");
+}

@@ -1,0 +1,177 @@
+//! The limits that safety rests on, as numbers. Each is written out here once more, with its argument: who changes one
+//! has to change its argument, too.
+
+use pod_safety_shared::api::{Brakes, ControlPlane, Timeouts, Unhealthy};
+
+use super::*;
+
+/// Fenced and released, with the machine off, and to be switched on again.
+fn fenced() -> Stage {
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.policy(|policy| policy.recovery = Recovery::PowerOn);
+    stage.act("n");
+    stage.answered("done");
+    stage.seen("Off");
+    assert_eq!(stage.act("n"), ["prove"]);
+    assert_eq!(stage.act("n"), ["taint"]);
+    stage
+}
+
+/// From which second on these are the words; before, they are others.
+fn from(stage: &mut Stage, second: u64, before: &[&str], then: &[&str]) {
+    let began = stage.now;
+    stage.wait(second - 1);
+    assert_eq!(stage.words("n"), before, "{} s later", second - 1);
+    stage.wait(1);
+    assert_eq!(stage.words("n"), then, "{} s later", stage.now - began);
+}
+
+/// A device is told to stop within its 60 s by a clock of its own; two seconds more are for the difference of the clocks.
+#[test]
+fn an_order_may_land_for_two_seconds_longer_than_its_device_may_take() {
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.act("n");
+    from(&mut stage, 62, &["?AttemptUnderWay"], &["look"]);
+}
+
+/// A pod that does not bear the taint is asked to end within seconds of it; a machine that boots before that starts it.
+#[test]
+fn a_machine_stays_off_for_ten_seconds_after_its_taint() {
+    from(&mut fenced(), 10, &["?WaitsForPods"], &["on 2 by bmc"]);
+}
+
+/// A kubelet says its boot id within its first report, and reports each ten seconds: three of them may be lost.
+#[test]
+fn a_sign_of_life_is_a_contradiction_after_half_a_minute() {
+    let mut stage = fenced();
+    stage.beat("n");
+    assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
+    from(&mut stage, 30, &["?SignOfLife"], &["contradict"]);
+}
+
+/// Servers with much memory look through it for minutes; five of them pass before a machine is told once more.
+#[test]
+fn a_machine_that_was_seen_on_has_five_minutes_to_boot_and_is_switched_on_three_times() {
+    let mut stage = fenced();
+    stage.wait(10);
+    for attempt in [2, 3, 4] {
+        assert_eq!(stage.act("n"), [format!("on {attempt} by bmc")]);
+        stage.seen("On");
+        stage.wait(299);
+        assert_eq!(stage.words("n"), ["?NotBackYet"]);
+        stage.wait(1);
+    }
+    assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
+}
+
+/// A device that is busy, or locked after wrong logins, is not helped by haste: 5 s, doubled up to a minute.
+#[test]
+fn pauses_between_attempts_are_five_seconds_doubled_up_to_a_minute() {
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.policy(|policy| policy.levels = vec![level("bmc", 10)]);
+    stage.act("n");
+    for (attempt, pause) in (2_u32..).zip([5, 10, 20, 40, 60, 60]) {
+        stage.seen("On");
+        from(&mut stage, pause, &["?NextAttempt"], &[&format!("off {attempt} by bmc")]);
+        stage.act("n");
+    }
+}
+
+/// Other remediators take their taint away within a minute after their node is Ready; twice that is no accident.
+#[test]
+fn a_taint_that_nobody_takes_away_is_said_after_two_minutes() {
+    let mut stage = Stage::new(&["n", "m", "k"]);
+    let taint = json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
+    stage.change("n", |node| node["spec"]["taints"] = taint);
+    from(&mut stage, 120, &[], &["?StaleTaint"]);
+}
+
+/// So many nodes are lost of so many; with the brakes as they are by default.
+fn lost(lost: usize, of: usize, zone: impl Fn(usize) -> &'static str) -> Vec<String> {
+    let names: Vec<String> = (0..of).map(|number| format!("n{number}")).collect();
+    let mut stage = Stage::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    stage.policy(|policy| policy.brakes = Brakes::default());
+    for (number, name) in names.iter().enumerate() {
+        let zone = zone(number);
+        stage.change(name, |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!(zone));
+    }
+    names[..lost].iter().for_each(|name| stage.loses(name));
+    stage.until(70);
+    stage.fence("n0", Trigger::Detected, NodeFenceStatus::default());
+    stage.words("n0")
+}
+
+/// One of two is half of them, and says nothing; of two lost ones of four, one half, rather we are cut off than they.
+/// One half of a hundred is one node more than 49 %.
+#[test]
+fn no_node_is_fenced_while_half_of_two_or_more_are_lost() {
+    let held = ["write Pending", "?MaybeItIsUs"];
+    for (many, of, is_held) in
+        [(1, 1, false), (1, 2, false), (2, 2, true), (2, 4, true), (2, 5, false), (3, 6, true), (3, 7, false)]
+    {
+        // Each in a zone of its own: about zones nothing is said.
+        let zones = ["a", "b", "c", "d", "e", "f", "g"];
+        let words = lost(many, of, |number| zones[number]);
+        if is_held {
+            assert_eq!(words, held, "{many} of {of}")
+        } else {
+            assert_eq!(words, ["off 1 by bmc"], "{many} of {of}")
+        }
+    }
+}
+
+/// As for kube-controller-manager: below three lost nodes a share of a zone says nothing, and 55 % of it are too many.
+#[test]
+fn no_node_of_a_zone_is_fenced_while_three_and_more_than_55_percent_of_it_are_lost() {
+    let held = ["write Pending", "?ZoneInTrouble"];
+    for (many, of_zone, is_held) in [
+        (2, 2, false),
+        (2, 3, false),
+        (3, 3, true),
+        (3, 5, true),
+        (3, 6, false),
+        (5, 9, true),
+        (6, 11, false),
+        (11, 20, false),
+        (12, 20, true),
+    ] {
+        let words = lost(many, 40, |number| if number < of_zone { "a" } else { "b" });
+        if is_held {
+            assert_eq!(words, held, "{many} of {of_zone}")
+        } else {
+            assert_eq!(words, ["off 1 by bmc"], "{many} of {of_zone}")
+        }
+    }
+}
+
+/// One at a time, a minute apart: a wrong map of devices shows itself at the first. Five minutes for healthy pods are as
+/// long as pods tolerate a lost node by default.
+#[test]
+fn the_brakes_of_a_policy_that_says_nothing() {
+    assert_eq!(
+        Brakes::default(),
+        Brakes {
+            max_concurrent: 1,
+            max_unhealthy_percent: 49,
+            max_unhealthy_zone_percent: 55,
+            cooldown_seconds: 60,
+            collateral_seconds: 300,
+            control_plane: ControlPlane::KeepQuorum,
+        }
+    );
+    let said: Brakes = serde_json::from_value(json!({})).unwrap();
+    assert_eq!(said, Brakes::default(), "an empty object is as none");
+}
+
+/// Six renewals of a kubelet's Lease are missed in a minute; kube-controller-manager's grace is 50 s of it.
+#[test]
+fn a_node_is_lost_after_a_minute_and_a_device_has_a_minute_to_switch() {
+    assert_eq!(Unhealthy::default(), Unhealthy { silent_seconds: 60, not_ready_seconds: None });
+    assert_eq!(Timeouts::default(), Timeouts { off: 60, on: 60, look: 20 });
+}
+
+/// A status must stay far below the megabyte that etcd takes; of an attempt a person wants to see the last few rounds.
+#[test]
+fn twenty_attempts_are_kept() {
+    assert_eq!(Attempt::KEPT, 20);
+}

@@ -1,0 +1,156 @@
+//! A level with two devices: the two power supplies of one machine.
+
+use super::*;
+
+/// One level, `both`, with the devices `left` and `right`.
+fn two_supplies(stage: &mut Stage) {
+    stage.device("left", |device| {
+        device["spec"]["timeoutSeconds"] = json!({ "off": 40, "on": 90, "look": 20 })
+    });
+    stage.device("right", |device| {
+        device["spec"]["timeoutSeconds"] = json!({ "off": 70, "on": 30, "look": 20 })
+    });
+    let devices = ["left", "right"].iter().flat_map(|name| level(name, 2).devices).collect();
+    stage.policy(|policy| {
+        policy.levels = vec![Level { name: "both".to_owned(), devices, attempts: 2 }];
+        policy.recovery = Recovery::PowerOn;
+    });
+}
+
+fn pending() -> Stage {
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    two_supplies(&mut stage);
+    stage
+}
+
+/// Switched off at both, proved and tainted; its pods are gone.
+fn released() -> Stage {
+    let mut stage = pending();
+    assert_eq!(stage.act("n"), ["off 1 by left+right"]);
+    stage.answered("done");
+    stage.seen("Off");
+    assert_eq!(stage.act("n"), ["prove"]);
+    assert_eq!(stage.act("n"), ["taint"]);
+    stage.wait(10);
+    stage
+}
+
+#[test]
+fn both_are_switched_off_in_one_attempt_that_may_take_as_long_as_the_slower_one() {
+    let mut stage = pending();
+    assert_eq!(stage.act("n"), ["off 1 by left+right"]);
+    assert_eq!(stage.only().1.attempts[0].within_seconds, 70);
+    assert_eq!(
+        stage.only().1.message,
+        "switching it off by the level both with fencing/left and fencing/right"
+    );
+    stage.wait(71);
+    assert_eq!(stage.words("n"), ["?AttemptUnderWay"], "the slower one may still answer");
+    stage.wait(1);
+    assert_eq!(stage.words("n"), ["look"]);
+}
+
+#[test]
+fn the_machine_is_off_only_when_both_say_so_and_else_both_are_asked_again() {
+    for one_says in ["On", "Unknown"] {
+        let mut stage = pending();
+        stage.act("n");
+        stage.answered("fencing/left: done; fencing/right: failed");
+        stage.seen(one_says);
+        assert_eq!(stage.words("n"), ["?NextAttempt"], "one of them: {one_says}");
+        stage.wait(5);
+        assert_eq!(stage.act("n"), ["off 2 by left+right"], "one of them: {one_says}");
+        stage.seen(one_says);
+        stage.wait(60);
+        assert_eq!(stage.act("n"), ["off 3 by left+right"], "in the next round");
+        assert_eq!(stage.only().1.evidence, None, "half of a machine is no evidence");
+    }
+    let mut stage = pending();
+    stage.act("n");
+    stage.seen("Off");
+    assert_eq!(stage.words("n"), ["prove"]);
+}
+
+#[test]
+fn one_that_cannot_be_used_closes_the_level_whichever_of_the_two_it_is() {
+    type Change = fn(&mut Stage, &str);
+    let changes: [(&str, Change); 3] = [
+        ("does not exist", |stage, name| stage.gone(Kind::FenceDevices, name)),
+        ("is not trusted", |stage, name| {
+            stage.device(name, |device| {
+                device["status"]["conditions"] = json!([
+                    { "type": "Trusted", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" },
+                ]);
+            });
+        }),
+        ("is not for this node", |stage, name| {
+            stage.device(name, |device| {
+                device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } });
+            });
+        }),
+    ];
+    for (why, change) in changes {
+        for name in ["left", "right"] {
+            let mut stage = pending();
+            change(&mut stage, name);
+            assert_eq!(stage.words("n"), ["write Pending", "?NoDevices"], "{name} {why}");
+            let sentence = stage.sentence("n");
+            assert!(sentence.contains(&format!("level both: device fencing/{name} {why}")), "{sentence}");
+        }
+    }
+}
+
+#[test]
+fn recovery_switches_both_on_and_waits_as_long_as_the_slower_one_may_take() {
+    let mut stage = released();
+    assert_eq!(stage.act("n"), ["on 2 by left+right"]);
+    assert_eq!(stage.only().1.attempts[1].within_seconds, 90);
+    stage.seen("Off");
+    stage.wait(10);
+    assert_eq!(stage.act("n"), ["on 3 by left+right"], "one of them did not come on: both are told again");
+}
+
+#[test]
+fn one_supply_alone_is_not_switched_on() {
+    for name in ["left", "right"] {
+        let mut stage = released();
+        stage.gone(Kind::FenceDevices, name);
+        assert_eq!(stage.words("n"), ["?NoDevices"], "{name} is gone");
+        let sentence = stage.sentence("n");
+        assert!(sentence.contains(&format!("device fencing/{name} does not exist")), "{sentence}");
+    }
+}
+
+#[test]
+fn a_sign_of_life_takes_the_evidence_back_that_rests_on_both() {
+    let mut stage = released();
+    stage.beat("n");
+    assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
+    stage.wait(30);
+    assert_eq!(stage.act("n"), ["contradict"]);
+}
+
+#[test]
+fn of_a_level_with_a_person_in_it_nothing_is_switched() {
+    for name in ["left", "right"] {
+        let mut stage = pending();
+        stage.device(name, |device| device["spec"]["driver"] = json!("Manual"));
+        assert_eq!(stage.act("n"), ["write AwaitingOperator"], "{name} is a person's");
+        assert!(stage.only().1.attempts.is_empty());
+    }
+}
+
+#[test]
+fn of_a_level_with_another_remediator_in_it_the_word_is_not_enough_where_only_what_was_verified_counts() {
+    for name in ["left", "right"] {
+        let mut stage = pending();
+        stage.device(name, |device| {
+            device["spec"]["driver"] = json!("External");
+            let template = json!({ "apiVersion": "g/v1", "kind": "ATemplate", "name": "a" });
+            device["spec"]["external"] = json!({ "templateRef": template });
+        });
+        assert_eq!(stage.words("n"), ["off 1 by left+right"], "{name}");
+        stage.policy(|policy| policy.minimum_evidence = Grade::Verified);
+        assert_eq!(stage.words("n"), ["write Pending", "?NoDevices"], "{name}");
+    }
+}

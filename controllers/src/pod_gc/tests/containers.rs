@@ -1,0 +1,81 @@
+//! What runs beside a terminal phase: sidecars, init containers, containers for debugging.
+
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::objects::Obj;
+use pod_safety_shared::testing::{World, at};
+use serde_json::json;
+
+use super::{Config, Key, asked, config, decided, evidence, node, on, pod, reasons};
+
+/// A pod that is called Succeeded, with these containers' states by the field of the status.
+fn called_ended(name: &str, statuses: &[(&str, &[&str])]) -> Obj {
+    pod(name).on("n").but(|pod| {
+        pod["status"] = json!({ "phase": "Succeeded" });
+        for (field, states) in statuses {
+            let of = |state: &&str| json!({ "name": "c", "state": { *state: {} } });
+            pod["status"][*field] = states.iter().map(of).collect();
+        }
+    })
+}
+
+fn collected(statuses: &[(&str, &[&str])]) -> Vec<String> {
+    let world = World::listed();
+    world.apply(Kind::Nodes, &node("n").ready("True"), at(0));
+    world.apply(Kind::Pods, &called_ended("web-0", statuses), at(0));
+    let all = Config { terminated_threshold: Some(0), ..config() };
+    let decision = decided(&world, &Key::Terminated, at(1), &all);
+    let mut words = asked(&decision);
+    words.extend(reasons(&decision).into_iter().map(|reason| format!("?{reason}")));
+    words
+}
+
+/// A sidecar is an init container with `restartPolicy: Always`: it runs beside the others, and after them.
+#[test]
+fn whatever_container_is_reported_running_a_terminal_phase_is_not_believed() {
+    let ended = ["remove web-0 because KubeletTerminated"];
+    let running = ["?TerminalButRunning"];
+    type Row = (&'static str, &'static [(&'static str, &'static [&'static str])], bool);
+    let rows: [Row; 9] = [
+        ("all have ended", &[("containerStatuses", &["terminated", "terminated"])], false),
+        ("nothing was ever reported: an evicted pod has no statuses", &[], false),
+        ("the first runs", &[("containerStatuses", &["running", "terminated"])], true),
+        ("the last runs", &[("containerStatuses", &["terminated", "running"])], true),
+        (
+            "init containers have ended",
+            &[("initContainerStatuses", &["terminated"]), ("containerStatuses", &["terminated"])],
+            false,
+        ),
+        (
+            "a sidecar runs beside what has ended",
+            &[("initContainerStatuses", &["terminated", "running"]), ("containerStatuses", &["terminated"])],
+            true,
+        ),
+        ("a sidecar alone is reported", &[("initContainerStatuses", &["running"])], true),
+        (
+            "a container for debugging runs",
+            &[("containerStatuses", &["terminated"]), ("ephemeralContainerStatuses", &["running"])],
+            true,
+        ),
+        (
+            "a container that waits does not run",
+            &[("initContainerStatuses", &["waiting"]), ("containerStatuses", &["waiting", "terminated"])],
+            false,
+        ),
+    ];
+    for (says, statuses, runs) in rows {
+        let wanted: &[&str] = if runs { &running } else { &ended };
+        assert_eq!(collected(statuses), wanted, "{says}");
+    }
+}
+
+/// That its node is proved off is about the machine: what was reported running there has ended with it.
+#[test]
+fn a_sidecar_that_was_reported_running_does_not_outlive_its_machine() {
+    let world = World::listed();
+    world.apply(Kind::Nodes, &node("n").boot("boot-1"), at(0));
+    let sidecar = called_ended("web-0", &[("initContainerStatuses", &["running"])]).terminating();
+    world.apply(Kind::Pods, &sidecar, at(0));
+    assert_eq!(reasons(&decided(&world, &on("n"), at(1), &config())), ["Unproved"]);
+    world.apply(Kind::FenceEvidences, &evidence("e", "n", "boot-1", "PowerOff"), at(0));
+    assert_eq!(asked(&decided(&world, &on("n"), at(1), &config())), ["remove web-0 because Fenced"]);
+}

@@ -1,0 +1,114 @@
+//! Rows that mutants of `decide` showed to be missing.
+
+use pod_safety_shared::drive::Decision;
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::{World, at};
+use serde_json::{Value, json};
+
+use super::{Config, Key, asked, config, decided, evidence, node, on, orphan, pod, reasons};
+
+const TAINT: &str = "node.kubernetes.io/out-of-service";
+
+/// A pod that only its finalizers keep.
+fn finalized(pod: &mut Value) {
+    pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:00Z");
+    pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+    pod["metadata"]["finalizers"] = json!(["example.com/a"]);
+}
+
+#[test]
+fn a_node_that_cannot_be_read_is_said_only_where_it_has_pods() {
+    let world = World::listed();
+    let odd = json!({ "metadata": { "name": "n", "uid": "u", "resourceVersion": "x" } });
+    world.apply(Kind::Nodes, &odd, at(0));
+    assert_eq!(decided(&world, &on("n"), at(1), &config()), Decision::default());
+    world.apply(Kind::Pods, &pod("web-0").on("n"), at(0));
+    assert_eq!(reasons(&decided(&world, &on("n"), at(1), &config())), ["NodeUnreadable"]);
+}
+
+#[test]
+fn on_a_node_that_is_not_heard_a_pod_that_waits_for_its_finalizers_waits_for_nothing_else() {
+    let world = World::listed();
+    world.apply(Kind::Nodes, &node("n"), at(0));
+    world.apply(Kind::Pods, &pod("web-0").on("n").but(finalized), at(0));
+    assert_eq!(decided(&world, &on("n"), at(1), &config()), Decision::default());
+}
+
+/// A pod of a node that the rules about nodes decide on is theirs alone: it would be asked for twice, for two reasons.
+#[test]
+fn a_terminated_pod_is_its_nodes_where_that_is_out_of_service_or_proved_off_or_not_to_be_read() {
+    let proof = evidence("e", "n", "boot-1", "PowerOff");
+    let mine = ["remove web-0 because KubeletTerminated"];
+    for (says, taint, is_proved, ends, collected) in [
+        ("a node like others", None, false, true, true),
+        ("tainted, and it ends", Some(TAINT), false, true, false),
+        ("tainted, and nobody asked it to end", Some(TAINT), false, false, true),
+        ("proved off, and it ends", None, true, true, false),
+        ("proved off, and nobody asked it to end", None, true, false, true),
+        ("both, and it ends", Some(TAINT), true, true, false),
+    ] {
+        let world = World::listed();
+        let machine = node("n").boot("boot-1");
+        let machine = taint.map_or(machine.clone(), |taint| machine.tainted_with(taint));
+        world.apply(Kind::Nodes, &machine, at(0));
+        let made = pod("web-0").on("n").ended();
+        world.apply(Kind::Pods, &*if ends { made.terminating() } else { made }, at(0));
+        if is_proved {
+            world.apply(Kind::FenceEvidences, &proof, at(0));
+        }
+        let all = Config { terminated_threshold: Some(0), ..config() };
+        let wanted: &[&str] = if collected { &mine } else { &[] };
+        assert_eq!(asked(&decided(&world, &Key::Terminated, at(1), &all)), wanted, "{says}");
+    }
+    let world = World::listed();
+    world.apply(
+        Kind::Nodes,
+        &json!({ "metadata": { "name": "n", "uid": "u", "resourceVersion": "x" } }),
+        at(0),
+    );
+    world.apply(Kind::Pods, &pod("web-0").on("n").ended(), at(0));
+    let all = Config { terminated_threshold: Some(0), ..config() };
+    assert_eq!(decided(&world, &Key::Terminated, at(1), &all), Decision::default(), "not to be read");
+}
+
+#[test]
+fn of_pods_that_wait_for_their_finalizers_a_hundred_are_shown() {
+    let world = World::listed();
+    for number in 0..110 {
+        let kept = pod(&format!("web-{number}")).on("gone").ended().but(finalized);
+        world.apply(Kind::Pods, &kept, at(0));
+    }
+    world.witness("gone", at(1));
+    world.hear(at(50));
+    let decision = decided(&world, &on("gone"), at(50), &config());
+    assert_eq!((decision.intents.len(), decision.holds.len()), (0, 100));
+}
+
+#[test]
+fn each_rule_needs_what_it_reads_and_nothing_else() {
+    let lists = [
+        (on("gone"), &[Kind::Pods, Kind::Nodes, Kind::NodeLeases][..]),
+        (Key::Terminated, &[Kind::Pods, Kind::Nodes]),
+        (Key::Unscheduled(pod_safety_shared::model::Uid::new("uid-web-0").unwrap()), &[Kind::Pods]),
+    ];
+    for (key, needs) in lists {
+        for left_out in needs {
+            let world = World::default();
+            needs.iter().filter(|kind| *kind != left_out).for_each(|kind| world.list(*kind, at(0)));
+            assert_eq!(
+                reasons(&decided(&world, &key, at(1), &config())),
+                ["NotSynced"],
+                "{key:?} without {left_out:?}"
+            );
+        }
+        let world = World::default();
+        needs.iter().for_each(|kind| world.list(*kind, at(0)));
+        assert!(!reasons(&decided(&world, &key, at(1), &config())).contains(&"NotSynced"), "{key:?}");
+    }
+}
+
+#[test]
+fn who_is_missing_and_was_never_watched_is_not_asked_for() {
+    let world = orphan();
+    assert_eq!(decided(&world, &on("another"), at(50), &config()), Decision::default());
+}

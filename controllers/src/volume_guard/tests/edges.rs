@@ -1,0 +1,380 @@
+//! Rows that mutants of the decisions showed to be missing.
+
+use pod_safety_shared::authority::{Hold, VolumeHold};
+use pod_safety_shared::drive::Subject;
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::at;
+use serde_json::{Value, json};
+
+use super::stage::{QUARANTINE, Stage, ended, in_use, not_ready, said};
+
+const A: &str = "a/uid-a/boot-1/uid-p";
+const B: &str = "b/uid-b/boot-1/uid-q";
+
+/// Node `a` holds `v` for the pod `p`, as this Lease says.
+fn held_as(holder: &str) -> Stage {
+    let mut stage = Stage::new();
+    stage.lease("v", Some(holder), false);
+    stage.pod("p", Some("a"), "c", |_| ());
+    stage
+}
+
+fn without_boot(node: &mut Value) {
+    node["status"]["nodeInfo"] = json!({});
+}
+
+/// What is not said is not another boot: else a volume would be broken that is written to.
+#[test]
+fn a_boot_that_is_not_said_is_no_other_boot() {
+    let mut stage = held_as("a/uid-a//uid-p");
+    assert!(stage.v().is_empty(), "the Lease does not say it, and the node does");
+    stage.node("a", not_ready);
+    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"]);
+    let mut stage = held_as(A);
+    stage.node("a", without_boot);
+    assert!(stage.v().is_empty(), "the Lease says it, and the node does not");
+    stage.node("a", |node| {
+        not_ready(node);
+        without_boot(node);
+    });
+    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"]);
+}
+
+/// Nor is it the same boot: two machines that say nothing are not one.
+#[test]
+fn of_two_nodes_that_do_not_say_their_boot_the_second_is_not_the_first() {
+    for (holder, node_says) in
+        [("a/uid-a//uid-p", ""), ("a/uid-a/boot-1/uid-p", ""), ("a/uid-a//uid-p", "boot-1")]
+    {
+        let mut stage = held_as(holder);
+        stage.world.remove(Kind::Nodes, "uid-a", at(2));
+        stage.node("a", |node| {
+            node["metadata"]["uid"] = json!("uid-other");
+            node["status"]["nodeInfo"] = json!({ "bootID": node_says });
+        });
+        assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "{holder} {node_says}");
+    }
+}
+
+/// A Lease of the node `a`, which is gone, with this version.
+fn heard(stage: &mut Stage, second: u64) {
+    let lease = json!({ "metadata": { "name": "a", "namespace": "kube-node-lease", "uid": "lease-a" },
+        "spec": { "holderIdentity": "a", "renewTime": format!("2026-01-01T00:00:{second:02}Z") } });
+    stage.put(Kind::NodeLeases, lease, at(second));
+}
+
+#[test]
+fn a_kubelet_that_is_heard_while_its_node_is_gone_begins_the_quarantine_anew() {
+    let mut stage = held_as(A);
+    heard(&mut stage, 1);
+    stage.world.remove(Kind::Nodes, "uid-a", at(2));
+    stage.world.witness("a", at(3));
+    heard(&mut stage, 3);
+    let again = |stage: &Stage, second: u64| {
+        (said(&stage.of_volume("v", second)), stage.of_volume("v", second).recheck_at)
+    };
+    let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let due = 3 + QUARANTINE;
+    assert_eq!(
+        again(&stage, due - 1),
+        (words(&["refuse", "VolumeUnproved"]), Some(at(due))),
+        "not asked yet"
+    );
+    assert_eq!(again(&stage, due), (words(&["refuse", "witness a", "VolumeUnproved"]), Some(at(due + 1))));
+    stage.world.witness("a", at(due));
+    assert_eq!(
+        again(&stage, due + QUARANTINE - 1),
+        (words(&["refuse", "VolumeUnproved"]), Some(at(due + QUARANTINE)))
+    );
+    assert_eq!(said(&stage.of_volume("v", due + QUARANTINE)), ["break: node gone"]);
+}
+
+#[test]
+fn a_node_that_cannot_be_read_is_not_missing_and_not_idle() {
+    let odd = json!({ "metadata": { "name": "b", "uid": "uid-b", "resourceVersion": "x" } });
+    let mut stage = held_as(A);
+    stage.attachment("v", "b", true);
+    stage.world.apply(Kind::Nodes, &odd, at(2));
+    assert_eq!(stage.v(), ["VolumeUnreadable"], "it may use what another holds");
+    stage.lease("v", None, false);
+    assert_eq!(stage.v(), ["VolumeUnreadable"], "and what nobody holds");
+    stage.lease("v", Some(B), false);
+    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "and keeps what it holds");
+}
+
+#[test]
+fn a_volume_that_cannot_be_read_keeps_its_lease_and_one_that_is_nobodys_business_is_not_said() {
+    let stage = held_as(A);
+    let odd = json!({ "metadata": { "name": "v", "uid": "uid-v", "resourceVersion": "x" }, "spec": {} });
+    stage.world.apply(Kind::Volumes, &odd, at(2));
+    assert_eq!(stage.v(), ["VolumeUnreadable"]);
+    let mut stage = Stage::new();
+    stage.volume("v", &["ReadWriteMany"]);
+    let broken = json!({ "metadata": { "name": "x", "uid": "uid-x" }, "spec": { "source": {} } });
+    stage.put(Kind::Attachments, broken, at(1));
+    assert!(stage.v().is_empty());
+}
+
+/// Each of these may be about any volume.
+#[test]
+fn one_lease_attachment_or_claim_that_cannot_be_read_holds_every_volume() {
+    for (kind, object) in [
+        (Kind::Attachments, json!({ "metadata": { "name": "x", "uid": "uid-x" }, "spec": { "source": {} } })),
+        (
+            Kind::VolumeLeases,
+            json!({ "metadata": { "name": "x", "namespace": "pod-safety-volumes", "uid": "uid-x", "resourceVersion": "x" } }),
+        ),
+        (
+            Kind::Claims,
+            json!({ "metadata": { "name": "x", "namespace": "ns", "uid": "uid-x", "resourceVersion": "x" } }),
+        ),
+    ] {
+        let mut stage = held_as(A);
+        stage.node("a", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2"));
+        assert_eq!(stage.v(), ["break: rebooted"]);
+        stage.world.apply(kind, &object, at(2));
+        assert_eq!(stage.v(), ["VolumeUnreadable"], "{kind:?}");
+    }
+}
+
+/// Who is heard is not relieved, whatever is said of its storage: it would take what it uses at once again.
+#[test]
+fn a_node_that_is_ready_under_the_taint_is_not_relieved_by_evidence_about_its_storage() {
+    let mut stage = held_as(A);
+    stage.lease("v", Some(A), true);
+    stage.attachment("v", "a", true);
+    stage.node("a", |node| {
+        in_use(node);
+        node["spec"]["taints"] =
+            json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
+    });
+    let proof = json!({
+        "metadata": { "name": "proof", "uid": "uid-proof" },
+        "spec": { "node": { "name": "a", "uid": "uid-a", "bootID": "boot-1" }, "kind": "StorageFenced", "fence": "f", "by": "x",
+            "storage": [{ "driver": "d", "className": "rbd" }] },
+    });
+    stage.put(Kind::FenceEvidences, proof, at(1));
+    assert_eq!(stage.v(), ["VolumeUnproved"]);
+}
+
+/// Who waits, of those that use a volume whose holder is in doubt.
+#[test]
+fn only_pods_of_other_nodes_that_do_not_run_yet_are_told_that_they_wait() {
+    let mut stage = held_as(A);
+    stage.lease("v", Some(A), true);
+    stage.node("a", not_ready);
+    let starts = |pod: &mut Value| pod["status"] = json!({ "phase": "Pending" });
+    stage.pod("waits", Some("b"), "c", starts);
+    stage.pod("beside", Some("a"), "c", starts);
+    stage.pod("runs", Some("b"), "c", |_| ());
+    stage.pod("over", Some("b"), "c", ended);
+    stage.pod("nowhere", None, "c", |_| ());
+    stage.pod("of-another", Some("b"), "d", starts);
+    let decision = stage.of_volume("v", 2);
+    let waiting: Vec<_> = decision
+        .holds
+        .iter()
+        .filter_map(|(subject, hold)| match (subject, hold) {
+            (Subject::Pod(pod), Hold::Volume(VolumeHold::Waits { .. })) => Some(pod.name.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(waiting, ["waits"]);
+}
+
+/// The taint lets attach/detach take the volume at once: nobody else may have it meanwhile.
+#[test]
+fn a_free_volume_that_is_used_on_a_ready_node_under_the_taint_is_taken_and_refused_in_one_write() {
+    let mut stage = Stage::new();
+    stage.pod("p", Some("a"), "c", |_| ());
+    assert_eq!(stage.v(), [format!("take {A}")]);
+    stage.node("a", |node| {
+        node["spec"]["taints"] =
+            json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
+    });
+    assert_eq!(stage.v(), [format!("take {A} refused")]);
+}
+
+/// What is written once is not written again, and what changed is.
+#[test]
+fn a_refusal_is_written_anew_when_it_names_another_node_or_none() {
+    let mut stage = held_as(A);
+    stage.config.backends = super::stage::classes(&["d"]);
+    stage.attachment("v", "a", true);
+    stage.node("a", not_ready);
+    for (lease, wanted) in [
+        ("none", &["refuse but to detach from a", "VolumeUnproved"][..]),
+        ("held", &["refuse but to detach from a", "VolumeUnproved"]),
+        ("from b", &["refuse but to detach from a", "VolumeUnproved"]),
+        ("from a", &["VolumeUnproved"]),
+    ] {
+        match lease {
+            "none" => stage.lease("v", Some(A), false),
+            "held" => stage.lease("v", Some(A), true),
+            "from b" => stage.lease_to_detach("v", Some(A), "b"),
+            _ => stage.lease_to_detach("v", Some(A), "a"),
+        }
+        assert_eq!(stage.v(), wanted, "{lease}");
+    }
+}
+
+/// Which of several nodes a free volume becomes that of.
+#[test]
+fn of_several_nodes_who_has_an_attachment_comes_first_then_whose_pod_was_bound_first_then_the_name() {
+    let mut stage = Stage::new();
+    let bound = |second: u32| {
+        move |pod: &mut Value| {
+            pod["status"]["phase"] = json!("Pending");
+            pod["status"]["containerStatuses"] = json!([]);
+            pod["status"]["conditions"] = json!([{ "type": "PodScheduled", "status": "True",
+                "lastTransitionTime": format!("2026-01-01T00:00:0{second}Z") }]);
+        }
+    };
+    stage.pod("p", Some("a"), "c", bound(5));
+    stage.pod("q", Some("b"), "c", bound(5));
+    assert_eq!(stage.v(), [format!("take {A}")], "of two at once the first by its UID");
+    stage.pod("q", Some("b"), "c", bound(4));
+    assert_eq!(stage.v(), [format!("take {B}")], "who was bound first");
+    stage.attachment("v", "a", false);
+    assert_eq!(stage.v(), [format!("take {A}")], "who is being attached");
+    stage.attachment("v", "b", true);
+    assert_eq!(stage.v(), [format!("take {B}")], "who is attached");
+    stage.pod("r", Some("b"), "c", bound(3));
+    assert_eq!(stage.v(), ["take b/uid-b/boot-1/uid-r"], "for the first of its pods");
+}
+
+/// A pod behind the gate whose only volume is this one.
+fn gate(stage: &Stage, pod: &str) -> Vec<String> {
+    said(&stage.of_pod(pod, 2))
+}
+
+fn gated(stage: &mut Stage, name: &str, created: u32, change: impl FnOnce(&mut Value)) {
+    stage.pod(name, None, "c", |pod| {
+        pod["spec"]["schedulingGates"] = json!([{ "name": "pod-safety.dev/volume-guard" }]);
+        pod["metadata"]["creationTimestamp"] = json!(format!("2026-01-01T00:00:{created:02}Z"));
+        change(pod);
+    });
+}
+
+#[test]
+fn whoever_is_bound_is_behind_no_gate_any_more() {
+    let mut stage = Stage::new();
+    gated(&mut stage, "q", 1, |pod| pod["spec"]["nodeName"] = json!("a"));
+    assert!(gate(&stage, "q").is_empty());
+    assert!(gate(&stage, "nobody").is_empty());
+}
+
+#[test]
+fn of_those_that_want_a_free_volume_who_ends_or_is_younger_is_not_waited_for() {
+    let ends = |pod: &mut Value| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
+    for (says, other, change, passes) in [
+        ("it is older", 1, (|_| ()) as fn(&mut Value), false),
+        ("it is younger", 9, |_| (), true),
+        ("it is older, and ends", 1, ends, true),
+        ("it is younger, and its gate is open", 9, |pod| pod["spec"]["schedulingGates"] = json!([]), false),
+        ("it is younger, and bound", 9, |pod| pod["spec"]["nodeName"] = json!("a"), false),
+        ("it is older, and over", 1, ended, true),
+        (
+            "it ends, and is bound",
+            9,
+            |pod| {
+                pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
+                pod["spec"]["nodeName"] = json!("a");
+            },
+            false,
+        ),
+    ] {
+        let mut stage = Stage::new();
+        gated(&mut stage, "q", 5, |_| ());
+        gated(&mut stage, "other", other, change);
+        let wanted = if passes { "ungate q" } else { "WaitsForVolume" };
+        assert_eq!(gate(&stage, "q"), [wanted], "{says}");
+    }
+}
+
+#[test]
+fn who_lost_the_volume_is_waited_for_again_when_its_node_is_heard() {
+    let mut stage = Stage::new();
+    stage.lease_to_detach("v", None, "a");
+    stage.pod("p", Some("a"), "c", |_| ());
+    gated(&mut stage, "q", 5, |_| ());
+    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"], "it is Ready");
+    stage.node("a", not_ready);
+    assert_eq!(gate(&stage, "q"), ["ungate q"]);
+    stage.lease("v", None, false);
+    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"], "it lost nothing");
+    stage.world.remove(Kind::Nodes, "uid-a", at(2));
+    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"], "and is gone");
+}
+
+#[test]
+fn a_volume_is_shared_with_a_pod_that_stays_on_its_node_and_with_no_other() {
+    let ends = |pod: &mut Value| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
+    for (says, node, change, shares) in [
+        ("it stays", "a", (|_| ()) as fn(&mut Value), true),
+        ("it ends", "a", ends, false),
+        ("it is over", "a", ended, false),
+        ("it is elsewhere", "b", |_| (), false),
+    ] {
+        let mut stage = Stage::new();
+        stage.lease("v", Some(A), false);
+        stage.pod("p", Some(node), "c", change);
+        gated(&mut stage, "q", 5, |_| ());
+        let wanted = if shares { "ungate q to host-a" } else { "WaitsForVolume" };
+        assert_eq!(gate(&stage, "q"), [wanted], "{says}");
+    }
+}
+
+#[test]
+fn a_node_without_the_label_of_its_host_is_called_by_its_name_and_two_volumes_of_one_node_are_one_place() {
+    let mut stage = Stage::new();
+    for (volume, claim) in [("v", "c"), ("w", "d")] {
+        stage.lease(volume, Some(A), false);
+        stage.pod(&format!("on-{volume}"), Some("a"), claim, |_| ());
+    }
+    stage.pod("q", None, "c", |pod| {
+        pod["spec"]["schedulingGates"] = json!([{ "name": "pod-safety.dev/volume-guard" }]);
+        pod["spec"]["volumes"] = json!([
+            { "name": "x", "persistentVolumeClaim": { "claimName": "c" } }, { "name": "y", "persistentVolumeClaim": { "claimName": "d" } },
+        ]);
+    });
+    assert_eq!(gate(&stage, "q"), ["ungate q to host-a"]);
+    stage.node("a", |node| node["metadata"]["labels"] = json!({}));
+    assert_eq!(gate(&stage, "q"), ["ungate q to a"]);
+}
+
+/// A kubelet says that it uses a volume before that is attached; then it only waits for it.
+#[test]
+fn who_waits_for_a_volume_and_who_writes_to_it() {
+    let starts = |pod: &mut Value| pod["status"] = json!({ "phase": "Pending" });
+    // Node `a` writes; whether `b` does, too.
+    for (says, attached, is_ready, pods, writes) in [
+        ("a pod of its starts", false, true, &[false][..], false),
+        ("a pod of its runs", false, true, &[true], true),
+        ("one of two runs", false, true, &[false, true], true),
+        ("an attachment is wanted", true, true, &[false], true),
+        ("it is not heard", false, false, &[false], true),
+        ("it has no pod of it any more, and is attached to be", true, true, &[], true),
+    ] {
+        let mut stage = Stage::new();
+        stage.attachment("v", "a", true);
+        stage.node("b", |node| {
+            in_use(node);
+            if !is_ready {
+                not_ready(node);
+            }
+        });
+        for (number, runs) in pods.iter().enumerate() {
+            stage.pod(&format!("q{number}"), Some("b"), "c", |pod| {
+                if !runs {
+                    starts(pod);
+                }
+            });
+        }
+        if attached {
+            stage.attachment("v", "b", false);
+        }
+        let wanted = if writes { "VolumeOnSeveralNodes" } else { "take a/uid-a/boot-1/-" };
+        assert_eq!(stage.v(), [wanted], "{says}");
+    }
+}

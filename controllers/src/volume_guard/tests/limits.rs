@@ -1,0 +1,96 @@
+//! The limits that safety rests on, as numbers, each with its argument; and whose evidence it is.
+
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::at;
+use serde_json::json;
+
+use super::stage::{Stage, in_use, not_ready, said};
+
+const A: &str = "a/uid-a/boot-1/uid-p";
+
+/// Node `a` holds `v`, and its pod went in second 2 without a word of the kubelet.
+fn left() -> Stage {
+    let mut stage = Stage::new();
+    stage.lease("v", Some(A), false);
+    stage.pod("p", Some("a"), "c", |_| ());
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    stage
+}
+
+/// Kubelets that live end what the API has no pod for within seconds; the longest graces in use are minutes. Ten of
+/// them are longer than those.
+#[test]
+fn a_volume_of_which_no_word_came_is_free_after_ten_minutes() {
+    let stage = left();
+    assert_eq!(said(&stage.of_volume("v", 2 + 599)), ["VolumeUnconfirmed"]);
+    assert_eq!(said(&stage.of_volume("v", 2 + 600)), ["release"]);
+}
+
+/// Other watches may be behind by 150 s, no more, or nothing is decided: what is read of a Node after that shows the
+/// mount, if there was one.
+#[test]
+fn a_volume_that_a_kubelet_leaves_out_beside_others_of_its_driver_is_free_after_150_seconds() {
+    let mut stage = left();
+    stage.node("a", |node| node["status"]["volumesInUse"] = json!(["kubernetes.io/csi/d^other"]));
+    assert_eq!(said(&stage.of_volume("v", 2 + 149)), ["VolumeUnconfirmed"]);
+    assert_eq!(said(&stage.of_volume("v", 2 + 150)), ["release"]);
+}
+
+/// Where nothing is known of a pod that left, as after a restart, it counts from when the Lease was first seen.
+#[test]
+fn after_a_restart_the_ten_minutes_count_from_when_the_lease_was_seen() {
+    let mut stage = Stage::new();
+    stage.lease("v", Some(A), false);
+    assert_eq!(said(&stage.of_volume("v", 1 + 599)), ["VolumeUnconfirmed"]);
+    assert_eq!(said(&stage.of_volume("v", 1 + 600)), ["release"]);
+}
+
+#[test]
+fn nothing_is_decided_from_what_is_older_than_150_seconds() {
+    let mut stage = left();
+    stage.gated("q", "c");
+    let (volume, pod) = (
+        super::super::Key::Volume("v".into()),
+        super::super::Key::Gate(pod_safety_shared::model::Uid::new("uid-q").unwrap()),
+    );
+    stage.world.hear(at(100));
+    for key in [volume, pod] {
+        let decided =
+            |now: u64| super::super::decide(&key, &stage.world.read().view(), at(now), &stage.config);
+        assert!(!said(&decided(250)).contains(&"Stale".to_owned()), "{key:?}");
+        assert_eq!(said(&decided(251)), ["Stale"], "{key:?}");
+        assert_eq!(decided(251).recheck_at, Some(at(251 + 60)), "{key:?}");
+    }
+}
+
+/// Evidence of another node says nothing of this one, though it be in the same boot.
+#[test]
+fn evidence_about_another_node_breaks_no_lease() {
+    for (name, uid, boot, breaks) in [
+        ("a", "uid-a", "boot-1", true),
+        ("b", "uid-a", "boot-1", false),
+        ("a", "uid-b", "boot-1", false),
+        ("b", "uid-b", "boot-1", false),
+        ("a", "uid-a", "boot-0", false),
+    ] {
+        for (kind, storage, word) in [
+            ("PowerOff", json!([]), "break by proof"),
+            ("StorageFenced", json!([{ "driver": "d", "className": "c" }]), "break by proof, of storage"),
+        ] {
+            let mut stage = Stage::new();
+            stage.lease("v", Some(A), true);
+            stage.pod("p", Some("a"), "c", |_| ());
+            stage.node("a", |node| {
+                not_ready(node);
+                in_use(node);
+            });
+            let proof = json!({
+                "metadata": { "name": "proof", "uid": "uid-proof" },
+                "spec": { "node": { "name": name, "uid": uid, "bootID": boot }, "kind": kind, "fence": "f", "by": "x", "storage": storage },
+            });
+            stage.put(Kind::FenceEvidences, proof, at(1));
+            let first = stage.v().into_iter().next().unwrap();
+            assert_eq!(first == word, breaks, "{kind} of {name} {uid} {boot}: {first}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What two devices come to that answer, or do not: the two power supplies of one machine.
+
+use super::*;
+use crate::api::DeviceRef;
+
+/// Power, identity, and what the device said.
+type Look = (&'static str, &'static str, &'static str);
+
+fn seen(device: &str, check: IdentityCheck, looks: &[Look]) -> Seen {
+    let device = DeviceRef { namespace: "fencing".to_owned(), name: device.to_owned() };
+    let sample = |(power, identity, said): &Look| Sample {
+        device: device.clone(),
+        power: (*power).to_owned(),
+        identity: (*identity).to_owned(),
+        said: (*said).to_owned(),
+        ..Sample::default()
+    };
+    Seen { check, samples: looks.iter().map(sample).collect() }
+}
+
+const OFF: Look = ("Off", "Match", "");
+const ON: Look = ("On", "Match", "");
+/// A supply knows no identity.
+const BARE: Look = ("Off", "Unknown", "");
+const SILENT: Look = ("Unknown", "Unknown", "timed out after 20 s");
+const OTHER: Look = ("Off", "Mismatch", "its serial number is 7");
+
+#[test]
+fn a_machine_of_two_supplies_is_off_when_both_said_so_twice_as_the_machine_that_is_meant() {
+    use IdentityCheck::{BestEffort, Required};
+    type Row = (IdentityCheck, &'static [Look], &'static [Look], &'static str, &'static str);
+    let rows: [Row; 13] = [
+        (BestEffort, &[OFF, OFF], &[OFF, OFF], "Off", ""),
+        (BestEffort, &[OFF, OFF], &[BARE, BARE], "Off", ""),
+        (BestEffort, &[OFF, OFF, OFF], &[OFF, OFF], "Off", ""),
+        (BestEffort, &[OFF, OFF], &[ON, ON], "On", "fencing/right says On"),
+        (BestEffort, &[OFF, OFF], &[OFF, ON], "On", "fencing/right says On"),
+        (BestEffort, &[OFF, OFF], &[ON, OFF], "On", "fencing/right says On"),
+        (
+            BestEffort,
+            &[OFF, OFF],
+            &[SILENT, SILENT],
+            "Unknown",
+            "fencing/right says Unknown: timed out after 20 s",
+        ),
+        (
+            BestEffort,
+            &[OFF, OFF],
+            &[OFF, SILENT],
+            "Unknown",
+            "fencing/right says Unknown: timed out after 20 s",
+        ),
+        (BestEffort, &[OFF, OFF], &[OFF], "Unknown", "not every device was looked at"),
+        (BestEffort, &[OFF, OFF], &[], "Unknown", "not every device was looked at"),
+        (
+            BestEffort,
+            &[OFF, OFF],
+            &[OFF, OTHER],
+            "Unknown",
+            "fencing/right reaches another machine than the node's: its serial number is 7",
+        ),
+        (
+            Required,
+            &[OFF, OFF],
+            &[OFF, BARE],
+            "Unknown",
+            "fencing/right does not say which machine it reaches, and identityCheck is Required",
+        ),
+        (Required, &[ON, ON], &[SILENT, SILENT], "On", "fencing/left says On"),
+    ];
+    for (check, left, right, power, message) in rows {
+        let (left, right) = (seen("left", check, left), seen("right", check, right));
+        let verified = judge(Act::Off, &[left.clone(), right.clone()], None);
+        assert_eq!((&*verified.power, &*verified.message), (power, message), "{left:?} {right:?}");
+        assert_eq!(judge(Act::Off, &[right, left], None).power, power, "in whichever order");
+    }
+}
+
+#[test]
+fn which_device_must_say_whom_it_reaches_is_asked_of_each_alone() {
+    let strict = |looks: &[Look]| seen("strict", IdentityCheck::Required, looks);
+    let lax = |looks: &[Look]| seen("lax", IdentityCheck::BestEffort, looks);
+    assert_eq!(judge(Act::Off, &[strict(&[OFF, OFF]), lax(&[BARE, BARE])], None).power, "Off");
+    assert_eq!(judge(Act::Off, &[strict(&[BARE, BARE]), lax(&[OFF, OFF])], None).power, "Unknown");
+}
+
+#[test]
+fn a_machine_is_on_when_one_supply_is_and_what_the_other_lacks_is_said() {
+    let of = |left: &[Look], right: &[Look]| {
+        let check = IdentityCheck::BestEffort;
+        let verified = judge(Act::On, &[seen("left", check, left), seen("right", check, right)], None);
+        (verified.power, verified.message)
+    };
+    let says = |power: &str, message: &str| (power.to_owned(), message.to_owned());
+    assert_eq!(of(&[ON], &[ON]), says("On", ""), "one look is enough");
+    assert_eq!(of(&[ON], &[OFF]), says("On", "fencing/right says Off"));
+    assert_eq!(of(&[SILENT], &[ON]), says("On", "fencing/left says Unknown: timed out after 20 s"));
+    assert_eq!(
+        of(&[OFF], &[OFF]),
+        says("Unknown", "fencing/left says Off"),
+        "that it is off is proved by two looks"
+    );
+    assert_eq!(of(&[ON], &[]), says("On", "not every device was looked at"));
+}
+
+#[test]
+fn what_was_seen_is_handed_on_as_it_was_in_the_order_of_the_devices() {
+    let check = IdentityCheck::BestEffort;
+    let renewed = Some("2026-01-01T00:00:00Z".to_owned());
+    let verified =
+        judge(Act::Off, &[seen("left", check, &[OFF, ON]), seen("right", check, &[SILENT])], renewed.clone());
+    assert_eq!(verified.lease_renewed, renewed);
+    let samples: Vec<_> = verified
+        .samples
+        .iter()
+        .map(|sample| (sample.device.name.as_str(), sample.power.as_str(), sample.said.as_str()))
+        .collect();
+    assert_eq!(
+        samples,
+        [("left", "Off", ""), ("left", "On", ""), ("right", "Unknown", "timed out after 20 s")]
+    );
+}

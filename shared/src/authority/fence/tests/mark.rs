@@ -1,0 +1,185 @@
+//! The out-of-service taint: kube-controller-manager takes pods and volumes from a node that bears it.
+
+use super::*;
+
+const KEY: &str = OUT_OF_SERVICE_TAINT;
+
+fn taint(key: &str, value: &str) -> Value {
+    json!({ "key": key, "value": value, "effect": "NoExecute" })
+}
+
+/// A cluster in which one thing is other than where the taint may be added.
+fn provable(change: impl FnOnce(&mut There)) -> There {
+    let mut there = There { proof: Some(proof(false)), ..There::default() };
+    change(&mut there);
+    there
+}
+
+fn about(pointer: &str, to: Value) -> There {
+    provable(|there| {
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        there.proof.as_mut().unwrap().pointer_mut(parent).unwrap()[key] = to;
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_taint_is_written_at_the_version_that_was_read_and_says_since_when() {
+    let scene = scene(provable(|_| ()), |_, _| None);
+    assert_eq!(scene.take(Step::Taint(target(looked("Off")))).await.name(), "written");
+    let body = scene.written("/nodes/");
+    assert_eq!(body["metadata"], json!({ "uid": "uid-n", "resourceVersion": "5" }));
+    let added =
+        json!([{ "key": KEY, "value": "n-1", "effect": "NoExecute", "timeAdded": "2026-11-21T12:00:00Z" }]);
+    assert_eq!(body["spec"], json!({ "taints": added }));
+    let sent = scene.api.heard().into_iter().find(|asked| asked.method == "PATCH").unwrap();
+    assert!(sent.permitted, "the guard lets no other such request through");
+}
+
+#[tokio::test(start_paused = true)]
+async fn evidence_of_something_else_puts_no_taint_on_a_node() {
+    for (what, there) in [
+        ("of storage alone", about("/spec/kind", json!("StorageFenced"))),
+        ("of another node", about("/spec/node/name", json!("m"))),
+        ("of another Node of that name", about("/spec/node/uid", json!("uid-m"))),
+        ("of another boot", about("/spec/node/bootID", json!("boot-0"))),
+        ("that was invalidated", provable(|there| there.proof = Some(proof(true)))),
+        ("of a Node that was made anew", provable(|there| there.node["metadata"]["uid"] = json!("uid-m"))),
+        (
+            "of a node that does not say its boot any more",
+            provable(|there| there.node["status"]["nodeInfo"]["bootID"] = json!("")),
+        ),
+    ] {
+        let scene = scene(there, |_, _| None);
+        assert_eq!(scene.take(Step::Taint(target(looked("Off")))).await.name(), "changed", "evidence {what}");
+        assert_eq!(scene.log(), [""; 0], "evidence {what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bug_the_taint_was_put_on_a_node_of_which_nobody_knows_the_boot() {
+    let mut there = about("/spec/node/bootID", json!(""));
+    there.node["status"]["nodeInfo"]["bootID"] = json!("");
+    let scene = scene(there, |_, _| None);
+    let mut wanted = target(looked("Off"));
+    wanted.spec.node.boot_id.clear();
+    assert_eq!(scene.take(Step::Taint(wanted)).await.name(), "changed");
+    assert_eq!(scene.log(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_node_whose_condition_ready_is_true_is_too_much_alive_for_the_taint() {
+    for (kind, status, expected) in [
+        ("Ready", "True", "heard"),
+        ("Ready", "False", "written"),
+        ("Ready", "Unknown", "written"),
+        ("MemoryPressure", "True", "written"),
+    ] {
+        let there = provable(|there| {
+            there.node["status"]["conditions"] = json!([{ "type": kind, "status": status }])
+        });
+        let scene = scene(there, |_, _| None);
+        let outcome = scene.take(Step::Taint(target(looked("Off")))).await;
+        assert_eq!(outcome.name(), expected, "{kind}={status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_somebody_declared_to_be_off_is_not_declared_so_again() {
+    for (taints, wanted) in [
+        (json!([taint(KEY, "ada")]), &[STATUS][..]),
+        (json!([taint(KEY, "n-1")]), &[STATUS]),
+        (json!([taint("k", "n-1")]), &[NODE, STATUS]),
+    ] {
+        let scene = scene(provable(|there| there.node["spec"]["taints"] = taints.clone()), |_, _| None);
+        assert_eq!(scene.take(Step::Taint(target(looked("Off")))).await.name(), "written");
+        assert_eq!(scene.log(), wanted, "{taints}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn our_taint_is_taken_away_alone_and_from_a_node_that_is_back() {
+    type Change = fn(&mut Value);
+    let rows: [(&str, Change, &str, &[&str]); 6] = [
+        ("with another boot", |_| {}, "written", &[NODE, STATUS]),
+        (
+            "as another Node",
+            |node| {
+                node["metadata"]["uid"] = json!("uid-2");
+                node["status"]["nodeInfo"]["bootID"] = json!("boot-1");
+            },
+            "written",
+            &[NODE, STATUS],
+        ),
+        (
+            "but not Ready",
+            |node| node["status"]["conditions"][0]["status"] = json!("Unknown"),
+            "changed",
+            &[],
+        ),
+        ("with the same boot", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-1"), "changed", &[]),
+        (
+            "without our taint",
+            |node| node["spec"]["taints"] = json!([taint(KEY, "ada"), taint("k", "n-1")]),
+            "written",
+            &[STATUS],
+        ),
+        ("without a taint", |node| node["spec"]["taints"] = Value::Null, "written", &[STATUS]),
+    ];
+    for (what, change, outcome, log) in rows {
+        let mut there = There::default();
+        there.node["spec"]["taints"] = json!([taint(KEY, "ada"), taint("k", "n-1"), taint(KEY, "n-1")]);
+        there.node["status"]["nodeInfo"]["bootID"] = json!("boot-2");
+        there.node["status"]["conditions"][0]["status"] = json!("True");
+        change(&mut there.node);
+        let scene = scene(there, |_, _| None);
+        assert_eq!(scene.take(Step::Untaint(target(looked("Off")))).await.name(), outcome, "{what}");
+        assert_eq!(scene.log(), log, "{what}");
+        if log.contains(&NODE) {
+            let kept = scene.written("/nodes/")["spec"]["taints"].clone();
+            assert_eq!(kept, json!([taint(KEY, "ada"), taint("k", "n-1")]), "{what}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_gone_bears_no_taint_and_one_that_cannot_be_read_may() {
+    for (answer, expected) in [
+        (Says::not_found as fn() -> Says, "written"),
+        (|| Says::plain(502, "bad gateway"), "failed"),
+        (Says::garbage, "failed"),
+    ] {
+        let first: First = Arc::new(move |asked| (asked.path == "/api/v1/nodes/n").then(answer));
+        for step in [Step::Untaint, Step::Contradict] {
+            let scene = scene(There { first: Arc::clone(&first), ..There::default() }, |_, _| None);
+            assert_eq!(scene.take(step(target(looked("Off")))).await.name(), expected);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_evidence_was_withdrawn_is_read_and_not_guessed() {
+    let tainted = |there: &mut There| there.node["spec"]["taints"] = json!([taint(KEY, "n-1")]);
+    let unreadable = |there: &mut There| {
+        tainted(there);
+        there.first = Arc::new(|asked| {
+            asked.path.contains("/fenceevidences/").then(|| Says::plain(502, "bad gateway"))
+        });
+    };
+    for (what, there, outcome, log) in [
+        ("it holds", provable(tainted), "changed", &[][..]),
+        ("nobody can say", provable(unreadable), "failed", &[]),
+        (
+            "it was deleted",
+            provable(|there| {
+                tainted(there);
+                there.proof = None;
+            }),
+            "written",
+            &[NODE, STATUS],
+        ),
+    ] {
+        let scene = scene(there, |_, _| None);
+        assert_eq!(scene.take(Step::Withdraw(target(looked("Off")))).await.name(), outcome, "{what}");
+        assert_eq!(scene.log(), log, "{what}");
+    }
+}

@@ -1,0 +1,451 @@
+//! Evidence of fencing against devices that answer: what they say at the moment of the release decides.
+
+use std::collections::BTreeMap;
+
+use futures::future::BoxFuture;
+use serde_json::json;
+
+use super::*;
+use crate::transport::{self, DeviceError, Driver, FenceTransport, Identity, Order, Power};
+
+type Answers = Result<transport::Answer, DeviceError>;
+
+/// What a device answers when it is looked at, and after which time.
+#[derive(Clone)]
+struct Looks {
+    answer: Answers,
+    after: Duration,
+}
+
+fn looks(power: Power, identity: Identity) -> Looks {
+    let answer = Ok(transport::Answer { power, identity, said: String::new() });
+    Looks { answer, after: Duration::ZERO }
+}
+
+fn off() -> Looks {
+    looks(Power::Off, Identity::Match)
+}
+
+/// Devices by the parameter `name` of the order.
+struct Devices {
+    env: Env,
+    looks: BTreeMap<&'static str, Looks>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl FenceTransport for Devices {
+    fn check<'a>(
+        &'a self,
+        _driver: &'a Driver,
+        _parameters: &'a BTreeMap<String, transport::Value>,
+    ) -> BoxFuture<'a, Result<(), DeviceError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn carry_out(&self, order: Order) -> BoxFuture<'_, Answers> {
+        let name = order.parameters["name"].reveal().to_owned();
+        self.asked.lock().push(format!("{} {name}", order.act.name()));
+        let Looks { answer, after } = self.looks[name.as_str()].clone();
+        Box::pin(async move {
+            self.env.sleep(after).await;
+            answer
+        })
+    }
+}
+
+/// What the API server has, by path, and two power supplies, `a` and `b`, of node `n`.
+pub(super) struct Rig {
+    pub(super) world: World,
+    pub(super) env: Env,
+    pub(super) policy: Policy,
+    pub(super) there: Arc<Mutex<BTreeMap<String, Value>>>,
+    connection: Connection,
+    devices: Devices,
+}
+
+pub(super) const NODE: &str = "/api/v1/nodes/n";
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n";
+pub(super) const PROOF: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences/e";
+const DEVICE_A: &str = "/apis/pod-safety.dev/v1alpha1/namespaces/fencing/fencedevices/a";
+const DEVICE_B: &str = "/apis/pod-safety.dev/v1alpha1/namespaces/fencing/fencedevices/b";
+
+fn device(name: &str) -> Value {
+    json!({
+        "metadata": { "name": name, "namespace": "fencing", "uid": format!("uid-{name}"), "resourceVersion": "3" },
+        "spec": { "driver": "Agent", "agent": "fence_pdu", "parameters": { "name": name } },
+    })
+}
+
+fn lost() -> Value {
+    node("n")
+        .ready("Unknown")
+        .set("/status/nodeInfo", json!({ "bootID": "boot-1", "systemUUID": "uuid-1" }))
+        .0
+}
+
+/// That both supplies were off in two looks each.
+fn evidence() -> Value {
+    let sample = |name: &str| json!({ "device": { "namespace": "fencing", "name": name }, "driver": "Agent", "at": "t", "power": "Off", "identity": "Match" });
+    json!({
+        "metadata": { "name": "e", "uid": "uid-e", "resourceVersion": "7", "creationTimestamp": "2026-11-21T11:45:00Z" },
+        "spec": {
+            "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "kind": "PowerOff", "fence": "n-1", "by": "p",
+            "samples": [sample("a"), sample("b"), sample("a"), sample("b")], "leaseRenewed": "2026-01-01T00:00:01Z",
+        },
+    })
+}
+
+impl Rig {
+    fn new() -> Self {
+        let (env, _wall) = env();
+        let there = Arc::new(Mutex::new(BTreeMap::from([
+            (NODE.to_owned(), lost()),
+            (LEASE.to_owned(), lease("n", 1).0),
+            (PROOF.to_owned(), evidence()),
+            (DEVICE_A.to_owned(), device("a")),
+            (DEVICE_B.to_owned(), device("b")),
+        ])));
+        let reads = Arc::clone(&there);
+        let api = Api::new(&env, move |asked| {
+            assert_eq!((asked.method.as_str(), asked.query.as_str()), ("GET", ""), "a quorum read");
+            let there = reads.lock();
+            let answer = match there.get(&asked.path) {
+                _ if there.get("refuse").is_some_and(|path| *path == *asked.path) => {
+                    Answer::plain(502, "bad gateway")
+                }
+                Some(object) => Answer::json(object),
+                None => Answer::not_found(),
+            };
+            async move { answer }
+        });
+        let policy = Policy {
+            quarantine: QUARANTINE,
+            trust_out_of_service_taint: true,
+            exclusive_backends: Default::default(),
+        };
+        let world = World::listed();
+        for (name, node) in [("a", "n"), ("b", "m")] {
+            world.apply(Kind::Pods, &on(name, node).0, env.now());
+        }
+        let looks = BTreeMap::from([("a", off()), ("b", off())]);
+        let devices = Devices { env: env.clone(), looks, asked: Mutex::default() };
+        Self { world, policy, there, connection: api.connection(), devices, env }
+    }
+
+    /// A cluster in which one thing is other than in the proof that holds.
+    pub(super) fn with(change: impl FnOnce(&mut Self)) -> Self {
+        let mut rig = Self::new();
+        change(&mut rig);
+        rig
+    }
+
+    /// Sets what the JSON pointer names in the object at this path.
+    pub(super) fn set(&mut self, path: &str, pointer: &str, to: Value) {
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        self.there.lock().get_mut(path).unwrap().pointer_mut(parent).unwrap()[key] = to;
+    }
+
+    pub(super) fn judge(&self) -> Verifier<'_> {
+        let Self { connection, env, policy, world, devices, .. } = self;
+        let looker = Looker { reader: Reader { connection }, env, transport: devices };
+        Verifier { connection, cache: world.cache(), env, policy, looker, proof: None }
+    }
+
+    async fn verify(&self, force: &Force) -> Result<Evidence, Refusal> {
+        self.judge().verify(force).await
+    }
+}
+
+/// A pod that ends, bound to that node.
+fn on(name: &str, node: &str) -> Obj {
+    pod(name).on(node).terminating()
+}
+
+fn fenced(node: &str) -> Claim {
+    Claim::Fenced { node: node.into(), proof: "e".into() }
+}
+
+/// What the judge says, in the words that people read.
+fn words(judged: Result<Evidence, Refusal>) -> String {
+    judged.map_or_else(|refusal| refusal.to_string(), |evidence| evidence.kind.name().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_supplies_of_a_machine_are_looked_at_again_and_must_be_off_now() {
+    let rig = Rig::new();
+    assert_eq!(words(rig.verify(&on("a", "n").force(fenced("n"))).await), "PowerOff");
+    let mut asked = rig.devices.asked.lock().clone();
+    asked.sort();
+    assert_eq!(asked, ["look a", "look b"], "each once, and nothing but looks");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_device_says_now_stands_above_what_it_said_then() {
+    let stranger = || Identity::Mismatch { found: "uuid-9".to_owned() };
+    let never = || Looks { after: Duration::from_secs(1_000_000), ..off() };
+    let fails = || Looks { answer: Err(DeviceError::Failed { said: "relay stuck".to_owned() }), ..off() };
+    for (what, answer, expected) in [
+        ("is on", looks(Power::On, Identity::Match), "fencing/b says On"),
+        ("is neither", looks(Power::Unknown, Identity::Match), "fencing/b says Unknown"),
+        ("fails", fails(), "fencing/b says Unknown: the device failed: relay stuck"),
+        ("does not answer", never(), "fencing/b says Unknown: no answer within"),
+        ("is another machine's", looks(Power::Off, stranger()), "fencing/b reaches another machine"),
+    ] {
+        for first in [false, true] {
+            let rig = Rig::with(|rig| {
+                let (other, shown) = if first { ("b", "a") } else { ("a", "b") };
+                rig.devices.looks.insert(shown, answer.clone());
+                rig.devices.looks.insert(other, off());
+            });
+            let expected =
+                if first { expected.replace("fencing/b", "fencing/a") } else { expected.to_owned() };
+            let judged = words(rig.verify(&on("a", "n").force(fenced("n"))).await);
+            let expected = format!("the machine may be on again: {expected}");
+            assert!(judged.starts_with(&expected), "a supply that {what}: {judged}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_that_says_off_of_it_knows_not_which_machine_is_believed_unless_it_must_know() {
+    for (check, expected) in [("BestEffort", "PowerOff"), ("Required", "MayBeOn")] {
+        let rig = Rig::with(|rig| {
+            rig.devices.looks.insert("b", looks(Power::Off, Identity::Unknown));
+            rig.set(DEVICE_B, "/spec/identityCheck", json!(check));
+        });
+        assert_eq!(reason(rig.verify(&on("a", "n").force(fenced("n"))).await), expected, "{check}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_that_cannot_be_asked_proves_nothing_whatever_the_other_says() {
+    type Change = fn(&mut Rig);
+    let rows: [(&str, Change); 6] = [
+        ("was deleted", |rig| drop(rig.there.lock().remove(DEVICE_B))),
+        ("is not trusted any more", |rig| {
+            let trusted = json!([{ "type": "Trusted", "status": "False", "lastTransitionTime": "t", "reason": "r", "message": "m" }]);
+            rig.set(DEVICE_B, "/status", json!({ "conditions": trusted }));
+        }),
+        ("is for other nodes now", |rig| {
+            rig.set(DEVICE_B, "/spec/nodeSelector", json!({ "matchLabels": { "rack": "7" } }));
+        }),
+        ("is a person", |rig| rig.set(DEVICE_B, "/spec/driver", json!("Manual"))),
+        ("wants a Secret that is not there", |rig| {
+            let wanted = json!([{ "parameter": "password", "secret": "s", "key": "k" }]);
+            rig.set(DEVICE_B, "/spec/secretParameters", wanted);
+        }),
+        ("is an object that nobody wrote down", |rig| rig.set(DEVICE_B, "/spec/driver", json!("Machine"))),
+    ];
+    for (what, change) in rows {
+        let rig = Rig::with(change);
+        assert_eq!(
+            reason(rig.verify(&on("a", "n").force(fenced("n"))).await),
+            "MayBeOn",
+            "a device that {what}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn devices_that_show_other_things_than_the_evidence_says_prove_neither() {
+    for kind in ["Decommissioned", "Remediated"] {
+        let rig = Rig::with(|rig| rig.set(PROOF, "/spec/kind", json!(kind)));
+        let judged = words(rig.verify(&on("a", "n").force(fenced("n"))).await);
+        let expected =
+            "the FenceEvidence does not hold: its devices show less, or other things, than it says";
+        assert_eq!(judged, expected, "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn evidence_that_does_not_hold_any_more_releases_nothing_though_its_devices_say_off() {
+    type Change = fn(&mut Rig);
+    let rows: [(&str, Change, &str); 9] = [
+        ("nothing is other", |_| {}, "PowerOff"),
+        (
+            "it was declared invalid",
+            |rig| rig.set(PROOF, "/status", json!({ "invalidated": { "at": "now", "reason": "heard" } })),
+            "ProofDoesNotHold",
+        ),
+        (
+            "it is being deleted",
+            |rig| rig.set(PROOF, "/metadata/deletionTimestamp", json!("2026-11-21T11:59:00Z")),
+            "ProofDoesNotHold",
+        ),
+        (
+            "the node booted again",
+            |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!("boot-2")),
+            "ProofDoesNotHold",
+        ),
+        (
+            "the node does not say its boot",
+            |rig| {
+                rig.set(NODE, "/status/nodeInfo/bootID", json!(""));
+                rig.set(PROOF, "/spec/node/bootID", json!(""));
+            },
+            "ProofDoesNotHold",
+        ),
+        (
+            "another Node has the name",
+            |rig| rig.set(NODE, "/metadata/uid", json!("uid-2")),
+            "ProofDoesNotHold",
+        ),
+        ("the Node was deleted", |rig| drop(rig.there.lock().remove(NODE)), "ProofDoesNotHold"),
+        ("the node is Ready", |rig| rig.set(NODE, "/status/conditions/0/status", json!("True")), "InService"),
+        (
+            "its kubelet was heard",
+            |rig| rig.set(LEASE, "/spec/renewTime", json!("2026-01-01T00:00:02.000000Z")),
+            "KubeletAlive",
+        ),
+    ];
+    for (what, change, expected) in rows {
+        let rig = Rig::with(change);
+        assert_eq!(reason(rig.verify(&on("a", "n").force(fenced("n"))).await), expected, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_of_the_node_says_how_good_evidence_must_be_at_least() {
+    let policy = |minimum: &str, rack: &str, priority: i32| {
+        json!({
+            "metadata": { "name": format!("p{priority}"), "uid": format!("uid-p{priority}"), "resourceVersion": "1" },
+            "spec": { "nodeSelector": { "matchLabels": { "rack": rack } }, "priority": priority, "minimumEvidence": minimum,
+                "levels": [{ "name": "pdu", "devices": [{ "namespace": "fencing", "name": "a" }] }] },
+        })
+    };
+    let word = |rig: &mut Rig| {
+        rig.set(PROOF, "/spec", json!({
+            "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "kind": "Asserted", "by": "ada", "reason": "unplugged",
+            "leaseRenewed": "2026-01-01T00:00:01Z",
+        }));
+    };
+    for (what, policies, of_a_person, expected) in [
+        ("no policy, a word", vec![], true, "Confirmed"),
+        ("Asserted, a word", vec![policy("Asserted", "7", 1)], true, "Confirmed"),
+        ("Verified, a word", vec![policy("Verified", "7", 1)], true, "ProofDoesNotHold"),
+        ("Verified, devices", vec![policy("Verified", "7", 1)], false, "PowerOff"),
+        ("Verified for other nodes, a word", vec![policy("Verified", "8", 1)], true, "Confirmed"),
+        (
+            "the policy of the highest priority counts",
+            vec![policy("Asserted", "7", 1), policy("Verified", "7", 2)],
+            true,
+            "ProofDoesNotHold",
+        ),
+        ("and no other", vec![policy("Verified", "7", 1), policy("Asserted", "7", 2)], true, "Confirmed"),
+    ] {
+        let rig = Rig::with(|rig| {
+            rig.set(NODE, "/metadata/labels", json!({ "rack": "7" }));
+            if of_a_person {
+                word(rig);
+            }
+        });
+        for policy in policies {
+            rig.world.apply(Kind::FencePolicies, &policy, rig.env.now());
+        }
+        assert_eq!(reason(rig.verify(&on("a", "n").force(fenced("n"))).await), expected, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn evidence_expires_before_a_machine_that_was_seen_off_could_run_pods_again() {
+    for (what, look_takes, lasts) in [
+        ("at once: two seconds after the last read", 0, 2),
+        ("the devices take their time", 5, 7),
+        ("the looks are old: ten seconds after they began", 9, 10),
+        ("the looks took as long as a boot: it is over before it can be used", 12, 10),
+    ] {
+        let rig = Rig::with(|rig| {
+            for looks in rig.devices.looks.values_mut() {
+                looks.after = Duration::from_secs(look_takes);
+            }
+        });
+        let began = rig.env.now();
+        let evidence = rig.verify(&on("a", "n").force(fenced("n"))).await.unwrap();
+        assert_eq!(evidence.expires.since(began), Duration::from_secs(lasts), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn evidence_about_another_node_is_refused_before_a_device_is_asked() {
+    let rig = Rig::new();
+    let judged = rig.verify(&on("b", "m").force(fenced("m"))).await;
+    assert_eq!(words(judged), "the FenceEvidence does not hold: it is about another node");
+    assert!(rig.devices.asked.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proof_is_not_used_for_another_node_of_the_same_turn() {
+    let tainted = Rig::with(|rig| {
+        rig.there.lock().insert(NODE.to_owned(), node("n").tainted().0);
+        rig.there.lock().insert("/api/v1/nodes/m".to_owned(), node("m").ready("True").0);
+    });
+    let asserted = |node: &str| Claim::OutOfService { node: node.into() };
+    for (rig, claim, earned, other) in [
+        (&tainted, &asserted as &dyn Fn(&str) -> Claim, "Asserted", "InService"),
+        (&Rig::new(), &fenced, "PowerOff", "ProofDoesNotHold"),
+    ] {
+        let mut judge = rig.judge();
+        assert_eq!(reason(judge.verify(&on("a", "n").force(claim("n"))).await), earned);
+        assert_eq!(reason(judge.verify(&on("b", "m").force(claim("m"))).await), other, "{earned}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proof_answers_no_other_claim_about_its_node() {
+    let rig = Rig::new();
+    let mut judge = rig.judge();
+    assert_eq!(reason(judge.verify(&on("a", "n").force(fenced("n"))).await), "PowerOff");
+    let other = Claim::Fenced { node: "n".into(), proof: "e-2".into() };
+    assert_eq!(
+        reason(judge.verify(&on("a", "n").force(other)).await),
+        "ReadFailed",
+        "evidence that is not there"
+    );
+    assert_eq!(reason(judge.verify(&on("a", "n").force(fenced("n"))).await), "PowerOff");
+    let taint = Claim::OutOfService { node: "n".into() };
+    assert_eq!(reason(judge.verify(&on("a", "n").force(taint)).await), "InService", "it bears no taint");
+    let gone = Claim::NodeGone { node: "n".into() };
+    assert_eq!(reason(judge.verify(&on("a", "n").force(gone)).await), "NoWitness", "nobody missed it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_one_node_share_a_proof_until_it_expires() {
+    let rig = Rig::new();
+    let mut judge = rig.judge();
+    let first = judge.verify(&on("a", "n").force(fenced("n"))).await.unwrap();
+    pass(1.9).await;
+    let second = judge.verify(&on("a", "n").force(fenced("n"))).await.unwrap();
+    assert_eq!((first.expires, rig.devices.asked.lock().len()), (second.expires, 2), "looked at once");
+    pass(0.1).await;
+    rig.there.lock().remove(PROOF);
+    assert_eq!(reason(judge.verify(&on("a", "n").force(fenced("n"))).await), "ReadFailed", "read again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn our_own_taint_is_no_proof_of_itself() {
+    let taint = |value: &str| json!([{ "key": "node.kubernetes.io/out-of-service", "value": value, "effect": "NoExecute" }]);
+    let both = json!([
+        { "key": "node.kubernetes.io/out-of-service", "value": "ada", "effect": "NoSchedule" },
+        { "key": "node.kubernetes.io/out-of-service", "value": "f", "effect": "NoExecute" },
+    ]);
+    for (what, taints, about, expected) in [
+        ("the name of an incident of the node", taint("f"), "n", "TaintNotTrusted"),
+        ("the name of another node's incident", taint("f"), "m", "Asserted"),
+        ("somebody else's word", taint("ada"), "n", "Asserted"),
+        ("no value", taint(""), "n", "Asserted"),
+        ("ours beside somebody else's", both, "n", "TaintNotTrusted"),
+    ] {
+        let rig = Rig::with(|rig| {
+            let tainted = node("n").set("/spec/taints", taints);
+            rig.there.lock().insert(NODE.to_owned(), tainted.0);
+        });
+        let fence = json!({
+            "metadata": { "name": "f", "uid": "uid-f", "resourceVersion": "1" },
+            "spec": { "node": { "name": about, "uid": "u", "bootID": "b" }, "policy": "p",
+                "trigger": { "kind": "Detected", "reason": "r" } },
+        });
+        rig.world.apply(Kind::NodeFences, &fence, rig.env.now());
+        let judged = rig.verify(&on("a", "n").force(Claim::OutOfService { node: "n".into() })).await;
+        assert_eq!(reason(judged), expected, "a taint with {what}");
+    }
+}

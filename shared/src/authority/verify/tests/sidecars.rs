@@ -1,0 +1,70 @@
+//! Pods with init containers, sidecars and debug containers: a terminal phase ends the ordinary containers only.
+
+use serde_json::json;
+
+use super::*;
+
+/// What a kubelet reports of a container.
+fn report(state: &str) -> Value {
+    match state {
+        "" => json!({ "name": "c" }),
+        "terminated" => json!({ "name": "c", "state": { "terminated": { "exitCode": 0 } } }),
+        state => json!({ "name": "c", "state": { state: {} } }),
+    }
+}
+
+/// A finished pod, and in which state each kind of container was last.
+fn finished(main: &[&str], init: &[&str], debug: &[&str]) -> Obj {
+    let reports = |states: &[&str]| states.iter().map(|state| report(state)).collect::<Value>();
+    pod("a")
+        .on("n")
+        .phase("Failed")
+        .set("/status/containerStatuses", reports(main))
+        .set("/status/initContainerStatuses", reports(init))
+        .set("/status/ephemeralContainerStatuses", reports(debug))
+}
+
+const ENDED: &str = "KubeletTerminated";
+const RUNS: &str = "DoesNotFit";
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_phase_releases_a_pod_only_if_nothing_of_it_runs_beside() {
+    for (what, pod, expected) in [
+        ("all ended", finished(&["terminated"], &["terminated"], &["terminated"]), ENDED),
+        ("nothing was reported of its containers: they never began", finished(&[], &[], &[]), ENDED),
+        ("its first container runs", finished(&["running", "terminated"], &[], &[]), RUNS),
+        ("its last container runs", finished(&["terminated", "running"], &[], &[]), RUNS),
+        ("a sidecar runs beside the terminal phase", finished(&["terminated"], &["running"], &[]), RUNS),
+        ("the second of two sidecars runs", finished(&["terminated"], &["terminated", "running"], &[]), RUNS),
+        (
+            "an init container runs, and the others never began",
+            finished(&["waiting"], &["running"], &[]),
+            RUNS,
+        ),
+        ("somebody debugs it", finished(&["terminated"], &["terminated"], &["running"]), RUNS),
+        (
+            "a sidecar waits to be restarted, which no terminal pod's is",
+            finished(&["terminated"], &["waiting"], &[]),
+            ENDED,
+        ),
+        ("a container of which no state was reported", finished(&["", "terminated"], &[""], &[]), ENDED),
+    ] {
+        let court = Court::new();
+        court.apply(Kind::Pods, &pod.0);
+        assert_eq!(reason(court.verify(&pod.force(Claim::KubeletTerminated)).await), expected, "{what}");
+        let cache = court.world.read();
+        let over =
+            cache.view().pod(&pod.force(Claim::KubeletTerminated).pod.uid).is_some_and(|pod| pod.is_over());
+        assert_eq!(over, expected == ENDED, "whether it has ended its use of volumes: {what}");
+    }
+}
+
+/// Whoever proves that the node is off needs no word of what ran there.
+#[tokio::test(start_paused = true)]
+async fn what_runs_in_a_pod_is_no_matter_where_its_node_is_gone() {
+    let court = Court::ripe().await;
+    let pod = finished(&["running"], &["running"], &[]).phase("Running");
+    court.apply(Kind::Pods, &pod.0);
+    let gone = Claim::NodeGone { node: "n".into() };
+    assert_eq!(reason(court.verify(&pod.force(gone)).await), "NodeGone");
+}

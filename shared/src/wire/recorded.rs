@@ -1,0 +1,146 @@
+//! What a real API server sent for objects in which every field that we declare is set (`testdata/wire`): a field number
+//! that is wrong, or a field that JSON calls otherwise, shows as a difference between the two encodings, or as a blank.
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::*;
+
+/// What an object says, and the JSON pointers of what it says nothing of: absent, empty, zero or false, which Go writes
+/// into protobuf and leaves out of JSON.
+#[derive(Debug, Default, PartialEq)]
+struct Said {
+    words: Vec<(String, String)>,
+    nothing: Vec<String>,
+}
+
+impl Said {
+    fn read(&mut self, value: &Value, at: &str) {
+        match value {
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    self.read(value, &format!("{at}/{key}"));
+                }
+            }
+            Value::Array(items) if !items.is_empty() => {
+                for (number, value) in items.iter().enumerate() {
+                    self.read(value, &format!("{at}/{number}"));
+                }
+            }
+            Value::Null | Value::Array(_) | Value::Bool(false) => self.nothing.push(at.to_owned()),
+            Value::String(text) if text.is_empty() => self.nothing.push(at.to_owned()),
+            Value::Number(number) if number.as_i64() == Some(0) => self.nothing.push(at.to_owned()),
+            Value::String(_) | Value::Number(_) | Value::Bool(true) => {
+                self.words.push((at.to_owned(), value.to_string()));
+            }
+        }
+    }
+}
+
+/// Decodes both forms of a recorded object, and lists what of it is blank.
+fn recorded<T: Decode + Serialize>(protobuf: &'static [u8], json: &'static [u8]) -> (T, Vec<String>) {
+    let decode =
+        |encoding, bytes| Raw::from_body(encoding, Bytes::from_static(bytes)).unwrap().decode::<T>().unwrap();
+    let [protobuf, json] = [decode(Encoding::Protobuf, protobuf), decode(Encoding::Json, json)];
+    let said = |read: &T| {
+        let mut said = Said::default();
+        said.read(&serde_json::to_value(read).unwrap(), "");
+        said
+    };
+    let mut all = said(&protobuf);
+    assert_eq!(all, said(&json));
+    // Of annotations only the keys are kept.
+    all.nothing.retain(|at| !at.starts_with("/metadata/annotations/"));
+    (protobuf, all.nothing)
+}
+
+macro_rules! recorded {
+    ($kind:ty, $name:literal) => {
+        recorded::<$kind>(
+            include_bytes!(concat!("../../testdata/wire/", $name, ".pb")),
+            include_bytes!(concat!("../../testdata/wire/", $name, ".json")),
+        )
+    };
+}
+
+/// What each recorded object does not say. Of a field that we declare there is at least one object that has it.
+#[test]
+fn what_a_real_api_server_sent_says_the_same_in_both_encodings_and_leaves_nothing_out() {
+    let seen = [
+        ("pod", recorded!(Pod, "pod").1),
+        ("gated", recorded!(Pod, "gated").1),
+        ("pod, to a scheduler", recorded!(PodNeeds, "pod").1),
+        ("node", recorded!(Node, "node").1),
+        ("node, to a scheduler", recorded!(NodeRoom, "node").1),
+        ("lease", recorded!(Lease, "lease").1),
+        ("budget", recorded!(Budget, "budget").1),
+        ("most", recorded!(Budget, "most").1),
+        ("statefulset", recorded!(Workload, "statefulset").1),
+        ("deployment", recorded!(Workload, "deployment").1),
+        ("replicaset", recorded!(Workload, "replicaset").1),
+        ("replicationcontroller", recorded!(Workload, "replicationcontroller").1),
+        ("volume", recorded!(PersistentVolume, "volume").1),
+        ("claim", recorded!(PersistentVolumeClaim, "claim").1),
+        ("attachment", recorded!(VolumeAttachment, "attachment").1),
+        ("csidriver", recorded!(CsiDriver, "csidriver").1),
+        ("status", recorded!(Status, "status").1),
+        ("resources", recorded!(ResourceList, "resources").1),
+    ];
+    let seen = seen.map(|(name, blanks)| (name, blanks.join(" ")));
+    let lives = "/metadata/deletionGracePeriodSeconds /metadata/deletionTimestamp";
+    let no_place = "/metadata/generation /metadata/namespace";
+    let sources = "/spec/volumes/0/ephemeral /spec/volumes/1/persistentVolumeClaim /spec/volumes/2/ephemeral \
+        /spec/volumes/2/persistentVolumeClaim";
+    // Those that the API server adds for taints of lost nodes.
+    let tolerations = "/spec/tolerations/1/value /spec/tolerations/2/value";
+    let expected = [
+        ("pod", format!("/spec/schedulingGates {tolerations} {sources}")),
+        (
+            "gated",
+            format!(
+                "{lives} /spec/nodeName {tolerations} {sources} /status/containerStatuses \
+                 /status/ephemeralContainerStatuses /status/initContainerStatuses /status/reason"
+            ),
+        ),
+        (
+            "pod, to a scheduler",
+            format!(
+                "/spec/containers/0/restartPolicy {tolerations} /spec/volumes/0/emptyDir /spec/volumes/1/emptyDir \
+                 /spec/volumes/1/persistentVolumeClaim /spec/volumes/2/persistentVolumeClaim"
+            ),
+        ),
+        ("node", format!("/metadata/deletionGracePeriodSeconds {no_place}")),
+        ("node, to a scheduler", format!("/metadata/deletionGracePeriodSeconds {no_place}")),
+        ("lease", format!("{lives} /metadata/generation")),
+        ("budget", format!("{lives} /spec/maxUnavailable")),
+        (
+            "most",
+            format!(
+                "{lives} /spec/minAvailable /spec/selector/matchExpressions /spec/unhealthyPodEvictionPolicy"
+            ),
+        ),
+        ("statefulset", lives.to_owned()),
+        ("deployment", lives.to_owned()),
+        ("replicaset", lives.to_owned()),
+        ("replicationcontroller", lives.to_owned()),
+        ("volume", format!("{lives} {no_place}")),
+        ("claim", format!("{lives} /metadata/generation")),
+        ("attachment", format!("{lives} {no_place}")),
+        ("csidriver", String::new()),
+        ("status", String::new()),
+        ("resources", String::new()),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn each_kind_of_container_has_a_report_of_its_own() {
+    let status = recorded!(Pod, "pod").0.status.unwrap();
+    let PodStatus { container_statuses, init_container_statuses, ephemeral_container_statuses, .. } = &status;
+    for reports in [container_statuses, init_container_statuses, ephemeral_container_statuses] {
+        assert!(reports[0].state.as_ref().is_some_and(|state| state.running.is_some()), "{status:?}");
+    }
+    let spec = recorded!(PodNeeds, "pod").0.spec.unwrap();
+    assert_eq!(spec.init_containers[0].restart_policy.as_deref(), Some("Always"), "a sidecar");
+}

@@ -1,0 +1,95 @@
+//! What was looked at once, by a person, and is compared with what is now.
+
+use std::path::Path;
+
+use crate::Error;
+
+/// Set on machines that nobody looks at while they run tests.
+const CI: &str = "CI";
+
+/// Compares `now` with the file. Where `variable` is `1` what is there is written; the comparison fails all the same, so
+/// that a variable that is left set is no check that is off. Where `CI` is set, nothing is written.
+pub fn looked_at(path: &Path, now: &str, variable: &str) -> Result<(), Error> {
+    let was = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        read => Some(read.map_err(Error::file("read", path))?),
+    };
+    let word = std::env::var_os(variable).map(|word| word.to_string_lossy().into_owned());
+    let (verdict, writes) =
+        judge(was.as_deref(), now, word.as_deref(), std::env::var_os(CI).is_some(), variable);
+    if writes {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).map_err(Error::file("create", folder))?;
+        std::fs::write(path, now).map_err(Error::file("write", path))?;
+    }
+    verdict.map_err(|why| Error::Golden { path: path.to_owned(), why })
+}
+
+/// What comes of it, and whether the file is written.
+fn judge(
+    was: Option<&str>,
+    now: &str,
+    word: Option<&str>,
+    ci: bool,
+    variable: &str,
+) -> (Result<(), String>, bool) {
+    match word {
+        Some(_) if ci => return (Err(format!("{variable} is set, and CI writes nothing anew")), false),
+        Some(word) if word != "1" => {
+            return (Err(format!("{variable}={word}: only 1 means something")), false);
+        }
+        _ => {}
+    }
+    let Some(was) = was.filter(|was| *was != now) else {
+        return match (was, word) {
+            (Some(_), _) => (Ok(()), false),
+            (None, None) => (Err(format!("there is none; {variable}=1 writes it")), false),
+            (None, Some(_)) => (Err("it was written now: look at it, and run this again".to_owned()), true),
+        };
+    };
+    let differs = was.lines().zip(now.lines()).position(|(one, other)| one != other);
+    let line = differs.unwrap_or_else(|| was.lines().count().min(now.lines().count())) + 1;
+    let differs = format!("differs at line {line}");
+    if word.is_some() {
+        return (Err(format!("{differs}, and was written anew: look at it, and run this again")), true);
+    }
+    (Err(format!("{differs}; {variable}=1 writes it anew")), false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(was: Option<&str>, word: Option<&str>, ci: bool) -> (bool, bool) {
+        let (verdict, writes) = judge(was, "now\n", word, ci, "WRITE");
+        (verdict.is_ok(), writes)
+    }
+
+    #[test]
+    fn what_is_the_same_is_good_and_nothing_is_written() {
+        assert_eq!(judged(Some("now\n"), None, false), (true, false));
+        assert_eq!(judged(Some("now\n"), Some("1"), false), (true, false));
+        assert_eq!(judged(Some("now\n"), None, true), (true, false));
+    }
+
+    #[test]
+    fn what_differs_fails_also_when_it_is_written() {
+        assert_eq!(judged(Some("once\n"), None, false), (false, false));
+        assert_eq!(judged(None, None, false), (false, false));
+        assert_eq!(judged(Some("once\n"), Some("1"), false), (false, true));
+        assert_eq!(judged(None, Some("1"), false), (false, true));
+    }
+
+    #[test]
+    fn ci_writes_nothing_and_is_told_of_a_variable_that_is_set() {
+        assert_eq!(judged(Some("once\n"), Some("1"), true), (false, false));
+        assert_eq!(judged(Some("now\n"), Some("1"), true), (false, false));
+        assert_eq!(judged(None, Some("1"), true), (false, false));
+    }
+
+    #[test]
+    fn a_word_that_means_nothing_is_refused() {
+        assert_eq!(judged(Some("now\n"), Some("0"), false), (false, false));
+        assert_eq!(judged(Some("now\n"), Some(""), false), (false, false));
+    }
+}

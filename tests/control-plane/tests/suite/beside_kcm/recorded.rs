@@ -1,0 +1,94 @@
+//! kube-controller-manager's pictures of a history, in a file: of each step what is not as after the step before.
+
+use std::path::PathBuf;
+
+use pod_safety_control_plane::{kubernetes_version, looked_at};
+use serde_json::{Map, Value, json};
+
+use super::{History, Picture};
+
+const WRITES: &str = "POD_SAFETY_WRITE_KCM";
+
+/// Whether kube-controller-manager is recorded anew.
+pub(crate) fn is_to_be_written() -> bool {
+    std::env::var_os(WRITES).is_some()
+}
+
+pub(crate) struct Recorded {
+    path: PathBuf,
+    steps: Vec<String>,
+    pictures: Vec<Picture>,
+}
+
+impl Recorded {
+    pub(crate) fn of<A>(history: &History<A>, pictures: Vec<Picture>) -> Self {
+        let steps = history.steps.iter().map(|step| step.name.clone()).collect();
+        Self { path: path(history.name), steps, pictures }
+    }
+
+    /// # Errors
+    /// It is of another version of Kubernetes than the programs, or of another history.
+    pub(crate) fn read<A>(history: &History<A>) -> Result<Self, String> {
+        let path = path(history.name);
+        let anew = format!("{WRITES}=1 records it anew, with the test of this history that ends in _live");
+        let text = std::fs::read_to_string(&path);
+        let text = text.map_err(|error| format!("{}: {error}; {anew}", path.display()))?;
+        let file: Value =
+            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let version = kubernetes_version().map_err(|error| error.to_string())?;
+        if file["kubernetes"] != *version {
+            let is = &file["kubernetes"];
+            return Err(format!(
+                "{} is of Kubernetes {is}, the programs are of {version}; {anew}",
+                path.display()
+            ));
+        }
+        let mut picture = Picture::new();
+        let (mut steps, mut pictures) = (Vec::new(), Vec::new());
+        for step in file["steps"].as_array().into_iter().flatten() {
+            steps.push(step["step"].as_str().unwrap_or_default().to_owned());
+            for (line, said) in step["changes"].as_object().into_iter().flatten() {
+                match said.as_str() {
+                    Some(said) => drop(picture.insert(line.clone(), said.to_owned())),
+                    None => drop(picture.remove(line)),
+                }
+            }
+            pictures.push(picture.clone());
+        }
+        if !history.steps.iter().map(|step| &step.name).eq(&steps) {
+            return Err(format!("{} is of other steps; {anew}", path.display()));
+        }
+        Ok(Self { path, steps, pictures })
+    }
+
+    /// The picture after the step of this number.
+    pub(crate) fn after(&self, at: usize) -> &Picture {
+        &self.pictures[at]
+    }
+
+    /// Fails where it changes something, for it has to be looked at.
+    pub(crate) fn write(&self) -> Result<(), String> {
+        let none = Picture::new();
+        let mut before = &none;
+        let mut steps = Vec::new();
+        for (step, picture) in self.steps.iter().zip(&self.pictures) {
+            let mut changes: Map<String, Value> = Map::new();
+            for (line, said) in picture.iter().filter(|(line, said)| before.get(*line) != Some(*said)) {
+                changes.insert(line.clone(), json!(said));
+            }
+            for line in before.keys().filter(|line| !picture.contains_key(*line)) {
+                changes.insert(line.clone(), Value::Null);
+            }
+            steps.push(json!({ "step": step, "changes": changes }));
+            before = picture;
+        }
+        let version = kubernetes_version().map_err(|error| error.to_string())?;
+        let file = json!({ "kubernetes": version, "steps": steps });
+        let text = serde_json::to_string_pretty(&file).map_err(|error| error.to_string())? + "\n";
+        looked_at(&self.path, &text, WRITES).map_err(|error| error.to_string())
+    }
+}
+
+fn path(history: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("golden/kcm/{history}.json"))
+}

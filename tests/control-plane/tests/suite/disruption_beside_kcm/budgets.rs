@@ -1,0 +1,241 @@
+//! What can happen to budgets, and a world in which it does: a control plane of its own with one disruption controller.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use pod_safety_control_plane::budgets::{self, Look};
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::workloads::{self, Kind};
+use pod_safety_control_plane::{ControlPlane, Options, SoleController, Who, observe, seen, until};
+use serde_json::{Value, json};
+
+use crate::beside_kcm::trace::Trace;
+use crate::beside_kcm::{Picture, Step, World};
+
+/// Statuses that do not change for so long are what they will be.
+const QUIET: Duration = Duration::from_millis(400);
+/// Its budget and its pod tell when a controller has seen all that happened before.
+const CANARY: &str = "canary";
+
+/// One thing that happens.
+pub(crate) enum Act {
+    /// A budget is created, or has this spec from now on.
+    Budget(&'static str, Value),
+    NoBudget(&'static str),
+    /// Its controller hears of it again.
+    Touch(&'static str),
+    /// A workload that wants so many pods.
+    Workload(Kind, &'static str, i32),
+    /// The same, managed by an earlier one.
+    Managed(Kind, &'static str, i32, &'static str),
+    /// Nobody creates it, but pods will name it.
+    Unknown(Kind, &'static str),
+    Scale(Kind, &'static str, i32),
+    NoWorkload(Kind, &'static str),
+    Pods(Pods),
+    Ready(&'static str, bool),
+    Relabel(&'static str, &'static str),
+    /// Its deletion is asked for; no kubelet lets it go.
+    End(&'static str),
+    /// A kubelet lets it go.
+    Gone(&'static str),
+    Evict(&'static str),
+    /// With a grace period of 0.
+    EvictAtOnce(&'static str),
+    /// The disruption controller ends.
+    Down,
+    Wait(Duration),
+    Up,
+}
+
+/// Pods that are alike.
+pub(crate) struct Pods {
+    pub(crate) names: &'static [&'static str],
+    /// The value of their label `app`.
+    pub(crate) app: &'static str,
+    /// The workload that they name as their controller.
+    pub(crate) owner: Option<&'static str>,
+    pub(crate) phase: &'static str,
+}
+
+/// Where the history happens.
+pub(crate) struct Budgets {
+    plane: ControlPlane,
+    who: Who,
+    controller: Option<SoleController>,
+    workloads: BTreeMap<(String, &'static str), OwnerReference>,
+    rounds: i32,
+    trace: Trace<PodDisruptionBudget>,
+}
+
+impl World for Budgets {
+    type Act = Act;
+
+    async fn of(who: Who) -> Self {
+        let plane = ControlPlane::start(Options::default()).await.unwrap();
+        // Before the controller learns which kinds there are.
+        workloads::define_custom_kinds(&plane.admin()).await.unwrap();
+        let controller = Some(plane.disruption_controller(who).await.unwrap());
+        plane.namespace(CANARY).await.unwrap();
+        let bird =
+            objects::pod(CANARY, "bird").with_label("app", "bird").on_node("worker").with_phase("Running");
+        objects::create_pod(&plane.admin(), &bird).await.unwrap();
+        let trace = Trace::of(Api::all(plane.admin())).await;
+        Self { plane, who, controller, workloads: BTreeMap::new(), rounds: 0, trace }
+    }
+
+    /// Gives back what was answered to evictions.
+    async fn live(&mut self, step: &Step<Act>) -> Picture {
+        let (namespace, _) = step.name.split_once(": ").unwrap();
+        self.plane.namespace(namespace).await.unwrap();
+        let mut answers = Picture::new();
+        for act in &step.acts {
+            if let Some((pod, answer)) = self.act(namespace, act).await {
+                answers.insert(format!("{namespace}: eviction of {pod}"), answer);
+            }
+        }
+        answers
+    }
+
+    /// Waits until the controller has seen all that happened, and nothing changes any more.
+    async fn settle(&mut self) {
+        self.rounds += 1;
+        let api = &self.api();
+        // What it knows of pods comes by one way, what it knows of budgets by another, and of workloads by more
+        // that no status tells about: those have the time of both, and then until all is quiet.
+        set_ready(api, CANARY, "bird", self.rounds % 2 == 0).await;
+        let spec = json!({ "minAvailable": self.rounds, "selector": { "matchLabels": { "app": "bird" } } });
+        budgets::put(api, CANARY, "bird", &spec).await.unwrap();
+        let wanted = (1 - self.rounds % 2, self.rounds);
+        until(&format!("{:?} follows the canary", self.who), async || {
+            let look = budgets::look(api, CANARY, "bird").await.map_err(|error| format!("{error:?}"))?;
+            seen((look.healthy, look.desired) == wanted && look.observed == look.generation, look.to_string())
+        })
+        .await
+        .unwrap();
+        // What a step of ours does later is judged with the next one.
+        if self.who == Who::Ours {
+            return;
+        }
+        let mut before = budgets::looks(api).await.unwrap();
+        loop {
+            tokio::time::sleep(QUIET).await;
+            let now = budgets::looks(api).await.unwrap();
+            if now == before {
+                return;
+            }
+            before = now;
+        }
+    }
+    /// All budgets, but for the canary's.
+    async fn picture(&self) -> Picture {
+        let all = budgets::looks(&self.api()).await.unwrap().into_iter();
+        let of_the_history = all.filter(|(name, _)| !name.starts_with(CANARY));
+        of_the_history.map(|(name, look): (String, Look)| (name, look.to_string())).collect()
+    }
+    async fn passed(&mut self) -> Vec<(String, String)> {
+        let versions = self.trace.take().await.into_iter();
+        versions.filter(|one| one.namespace().as_deref() != Some(CANARY)).map(|one| line(&one)).collect()
+    }
+
+    /// No eviction too many is let through, not even for a moment.
+    fn lies_between(value: &str, before: &str, after: &str) -> bool {
+        let allowed = |look: &str| look.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        allowed(value) <= i32::max(allowed(before), allowed(after))
+    }
+}
+
+impl Budgets {
+    fn api(&self) -> Client {
+        self.plane.admin()
+    }
+
+    async fn act(&mut self, namespace: &str, act: &Act) -> Option<(&'static str, String)> {
+        let api = &self.api();
+        match act {
+            Act::Budget(name, spec) => budgets::put(api, namespace, name, spec).await.unwrap(),
+            Act::NoBudget(name) => budgets::delete(api, namespace, name).await.unwrap(),
+            Act::Touch(name) => budgets::touch(api, namespace, name).await.unwrap(),
+            Act::Workload(kind, name, replicas) => self.put(namespace, *kind, name, *replicas, None).await,
+            Act::Managed(kind, name, replicas, owner) => {
+                let owner = self.workloads[&(namespace.to_owned(), *owner)].clone();
+                self.put(namespace, *kind, name, *replicas, Some(&owner)).await;
+            }
+            Act::Unknown(kind, name) => {
+                let reference = workloads::reference(*kind, name, "5b0a4f0e-0000-4000-8000-000000000001");
+                self.workloads.insert((namespace.to_owned(), name), reference);
+            }
+            Act::Scale(kind, name, replicas) => {
+                workloads::scale(api, *kind, namespace, name, *replicas).await.unwrap();
+            }
+            Act::NoWorkload(kind, name) => workloads::delete(api, *kind, namespace, name).await.unwrap(),
+            Act::Pods(pods) => self.create(namespace, pods).await,
+            Act::Ready(name, ready) => set_ready(api, namespace, name, *ready).await,
+            Act::Relabel(name, app) => {
+                let patch = Patch::Merge(json!({ "metadata": { "labels": { "app": app } } }));
+                let pods = Api::<Pod>::namespaced(api.clone(), namespace);
+                pods.patch(name, &PatchParams::default(), &patch).await.unwrap();
+            }
+            Act::End(name) => observe::delete_pod(api, namespace, name, false).await.unwrap(),
+            Act::Gone(name) => observe::delete_pod(api, namespace, name, true).await.unwrap(),
+            Act::Evict(name) => return Some((name, evict(api, namespace, name, &Value::Null).await)),
+            Act::EvictAtOnce(name) => {
+                let at_once = json!({ "gracePeriodSeconds": 0 });
+                return Some((name, evict(api, namespace, name, &at_once).await));
+            }
+            Act::Down => self.controller.take().unwrap().end().await.unwrap(),
+            Act::Wait(time) => tokio::time::sleep(*time).await,
+            Act::Up => self.controller = Some(self.plane.disruption_controller(self.who).await.unwrap()),
+        }
+        None
+    }
+
+    async fn put(
+        &mut self,
+        namespace: &str,
+        kind: Kind,
+        name: &'static str,
+        replicas: i32,
+        owner: Option<&OwnerReference>,
+    ) {
+        let put = workloads::put(&self.api(), kind, namespace, name, replicas, owner).await;
+        self.workloads.insert((namespace.to_owned(), name), put.unwrap());
+    }
+
+    async fn create(&mut self, namespace: &str, pods: &Pods) {
+        for name in pods.names {
+            let mut pod = objects::pod(namespace, name).with_label("app", pods.app).with_phase(pods.phase);
+            if pods.phase != "Pending" {
+                pod = pod.on_node("worker");
+            }
+            if let Some(owner) = pods.owner {
+                pod = pod.controlled_by(self.workloads[&(namespace.to_owned(), owner)].clone());
+            }
+            objects::create_pod(&self.api(), &pod).await.unwrap();
+        }
+    }
+}
+
+/// A line of the picture.
+fn line(budget: &PodDisruptionBudget) -> (String, String) {
+    let name = format!("{}/{}", budget.namespace().unwrap_or_default(), budget.name_any());
+    (name, Look::from(budget).to_string())
+}
+
+async fn evict(api: &Client, namespace: &str, pod: &str, options: &Value) -> String {
+    budgets::evict(api, namespace, pod, options).await.unwrap().to_string()
+}
+
+async fn set_ready(api: &Client, namespace: &str, name: &str, ready: bool) {
+    let status: PodStatus = serde_json::from_value(json!({
+        "phase": "Running",
+        "conditions": [{ "type": "Ready", "status": if ready { "True" } else { "False" } }],
+    }))
+    .unwrap();
+    objects::set_pod_status(api, namespace, name, &status).await.unwrap();
+}

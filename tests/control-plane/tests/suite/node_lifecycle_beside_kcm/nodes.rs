@@ -1,0 +1,346 @@
+//! A world of nodes that fall silent and come back: a control plane of its own with one node lifecycle controller, and
+//! hollow kubelets, which renew Leases and post what the history tells them to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::{Event, Node, NodeCondition, NodeSpec, Pod, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
+use pod_safety_control_plane::{ControlPlane, Options, SoleController, Who, observe, until};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::beside_kcm::trace::Trace;
+use crate::beside_kcm::{Picture, Step, World};
+
+const NAMESPACE: &str = "default";
+/// A kubelet renews its Lease this often: often enough for a machine that does other things, too.
+const BEAT: Duration = Duration::from_secs(1);
+/// What both sides are told: short, for the defaults would make an hour of the history.
+pub(crate) const FLAGS: [&str; 3] =
+    ["--node-monitor-grace-period=6s", "--node-startup-grace-period=6s", "--node-eviction-rate=2"];
+/// The prefix of Kubernetes' own taints and labels, which the pictures leave out.
+const OURS: &str = "node.kubernetes.io/";
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    /// A kubelet registers its node in this zone, and says whether it is ready.
+    Register(&'static str, &'static str, bool),
+    /// The same, and its node bears the taint `not-ready:NoExecute` from the start.
+    RegisterTainted(&'static str, &'static str),
+    /// Somebody creates a node of which no kubelet says anything; with `true` one renews its Lease.
+    Mute(&'static str, &'static str, bool),
+    /// Its kubelet says nothing any more.
+    Silence(&'static str),
+    /// It renews its Lease again, and says whether it is ready.
+    Speak(&'static str, bool),
+    /// It says this of another condition.
+    Condition(&'static str, &'static str, bool),
+    Cordon(&'static str, bool),
+    /// Somebody adds a taint: key and effect.
+    Taint(&'static str, &'static str, &'static str),
+    Label(&'static str, &'static str, &'static str),
+    Delete(&'static str),
+    /// A pod on a node, running and ready.
+    Pod(&'static str, &'static str),
+    /// One that has ended, one that its kubelet has not spoken of, one of a static pod.
+    OddPods(&'static str),
+    /// Its kubelet finds it ready.
+    Ready(&'static str),
+    Restart,
+    Wait(u64),
+}
+
+/// Where the history happens.
+pub(crate) struct Nodes {
+    who: Who,
+    plane: ControlPlane,
+    controller: Option<SoleController>,
+    /// The nodes whose kubelets speak.
+    alive: Arc<Mutex<BTreeSet<&'static str>>>,
+    beats: JoinHandle<()>,
+    /// The steps so far, with the second in which each began.
+    begun: Vec<(i64, String)>,
+    trace: Trace<Node>,
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        self.beats.abort();
+    }
+}
+
+impl World for Nodes {
+    type Act = Act;
+
+    async fn of(who: Who) -> Self {
+        let plane = ControlPlane::start(Options::default()).await.unwrap();
+        let alive: Arc<Mutex<BTreeSet<&'static str>>> = Arc::default();
+        let (admin, speaking) = (plane.admin(), Arc::clone(&alive));
+        let beats = tokio::spawn(async move {
+            loop {
+                let nodes: Vec<_> = speaking.lock().unwrap().iter().copied().collect();
+                // A node that was deleted meanwhile has no Lease any more.
+                let _renewed = join_all(nodes.iter().map(|node| objects::renew_lease(&admin, node))).await;
+                tokio::time::sleep(BEAT).await;
+            }
+        });
+        let controller = Some(plane.node_lifecycle_controller(who, &FLAGS).await.unwrap());
+        let trace = Trace::of(Api::all(plane.admin())).await;
+        Self { who, plane, controller, alive, beats, begun: Vec::new(), trace }
+    }
+
+    /// Lets a step happen. It begins in a second of its own, so that times tell steps apart.
+    async fn live(&mut self, step: &Step<Act>) -> Picture {
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        self.begun.push((Timestamp::now().as_second(), step.name.clone()));
+        for act in &step.acts {
+            self.act(*act).await;
+        }
+        Picture::new()
+    }
+
+    /// All that a controller can have changed.
+    async fn picture(&self) -> Picture {
+        let mut picture = Picture::new();
+        let mut uids = BTreeMap::new();
+        for node in self.nodes().list(&ListParams::default()).await.unwrap().items {
+            uids.insert(node.name_any(), node.metadata.uid.clone().unwrap_or_default());
+            self.draw_node(&node, &mut picture);
+        }
+        for pod in self.pods().list(&ListParams::default()).await.unwrap().items {
+            let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+            let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
+            let said = ready.map_or_else(|| "unsaid".to_owned(), |ready| ready.status.clone());
+            picture.insert(format!("{} ready", pod.name_any()), said);
+        }
+        self.draw_events(&uids, &mut picture).await;
+        picture
+    }
+
+    /// The taints of each node.
+    async fn passed(&mut self) -> Vec<(String, String)> {
+        self.trace.take().await.iter().map(taints).collect()
+    }
+
+    /// No taint is there, not even for a moment, that neither was nor will be, for one of NoExecute ends pods; but for the
+    /// one that the API server gives each new node.
+    fn lies_between(value: &str, before: &str, after: &str) -> bool {
+        let known =
+            |taint: &str| before.contains(taint) || after.contains(taint) || taint == "not-ready:NoSchedule";
+        value.split_whitespace().all(known)
+    }
+}
+
+impl Nodes {
+    fn api(&self) -> Client {
+        self.plane.admin()
+    }
+
+    fn nodes(&self) -> Api<Node> {
+        Api::all(self.api())
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.api(), NAMESPACE)
+    }
+
+    async fn act(&mut self, act: Act) {
+        match act {
+            Act::Register(node, zone, ready) => self.register(objects::node(node), node, zone, ready).await,
+            Act::RegisterTainted(name, zone) => {
+                let mut node = objects::node(name);
+                let taint = Taint {
+                    key: format!("{OURS}not-ready"),
+                    effect: "NoExecute".to_owned(),
+                    ..Taint::default()
+                };
+                node.spec = Some(NodeSpec { taints: Some(vec![taint]), ..NodeSpec::default() });
+                self.register(node, name, zone, false).await;
+            }
+            Act::Mute(name, zone, renews) => {
+                let mut node = objects::node(name).with_label("topology.kubernetes.io/zone", zone);
+                node.status = None;
+                objects::create_node(&self.api(), &node).await.unwrap();
+                if renews {
+                    self.alive.lock().unwrap().insert(name);
+                }
+            }
+            Act::Silence(node) => drop(self.alive.lock().unwrap().remove(node)),
+            Act::Speak(node, ready) => {
+                objects::renew_lease(&self.api(), node).await.unwrap();
+                self.alive.lock().unwrap().insert(node);
+                self.post(node, statuses(ready)).await;
+            }
+            Act::Condition(node, kind, holds) => {
+                self.post(node, vec![condition(kind, holds, "HollowSays")]).await
+            }
+            Act::Cordon(node, cordoned) => {
+                self.patch(node, json!({ "spec": { "unschedulable": cordoned } })).await
+            }
+            Act::Taint(node, key, effect) => self.taint(node, key, effect).await,
+            Act::Label(node, key, value) => {
+                self.patch(node, json!({ "metadata": { "labels": { key: value } } })).await;
+            }
+            Act::Delete(node) => {
+                self.alive.lock().unwrap().remove(node);
+                observe::delete_node(&self.api(), node).await.unwrap();
+            }
+            Act::Wait(seconds) => tokio::time::sleep(Duration::from_secs(seconds)).await,
+            Act::Restart => {
+                self.controller.take().unwrap().end().await.unwrap();
+                self.controller = Some(self.plane.node_lifecycle_controller(self.who, &FLAGS).await.unwrap());
+            }
+            Act::Pod(..) | Act::OddPods(_) | Act::Ready(_) => self.act_on_pods(act).await,
+        }
+    }
+
+    async fn act_on_pods(&self, act: Act) {
+        let running =
+            |node: &str, name: &str| objects::pod(NAMESPACE, name).on_node(node).with_phase("Running");
+        match act {
+            Act::Pod(node, name) => {
+                objects::create_pod(&self.api(), &running(node, name)).await.unwrap();
+            }
+            Act::OddPods(node) => {
+                let ended = running(node, "ended").with_phase("Succeeded");
+                let mut unspoken = running(node, "unspoken");
+                unspoken.status = None;
+                for pod in [ended, unspoken, running(node, "mirror").mirror()] {
+                    objects::create_pod(&self.api(), &pod).await.unwrap();
+                }
+            }
+            Act::Ready(name) => {
+                let status = running("", name).status.unwrap();
+                objects::set_pod_status(&self.api(), NAMESPACE, name, &status).await.unwrap();
+            }
+            _ => {}
+        }
+    }
+
+    async fn register(&self, mut node: Node, name: &'static str, zone: &str, ready: bool) {
+        node = node.with_label("topology.kubernetes.io/zone", zone);
+        node.status.as_mut().unwrap().conditions = Some(statuses(ready));
+        objects::renew_lease(&self.api(), name).await.unwrap();
+        self.alive.lock().unwrap().insert(name);
+        objects::create_node(&self.api(), &node).await.unwrap();
+    }
+
+    async fn post(&self, node: &str, conditions: Vec<NodeCondition>) {
+        let patch = Patch::Strategic(json!({ "status": { "conditions": conditions } }));
+        self.nodes().patch_status(node, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    async fn patch(&self, node: &str, patch: Value) {
+        self.nodes().patch(node, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    async fn taint(&self, name: &str, key: &str, effect: &str) {
+        until("the taint is there", async || {
+            let node = self.nodes().get(name).await.unwrap();
+            let mut taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+            taints.push(Taint { key: key.to_owned(), effect: effect.to_owned(), ..Taint::default() });
+            let version = node.metadata.resource_version;
+            let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": taints } });
+            // The controller may have written in between.
+            match self.nodes().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() => Err(status.message),
+                answer => Ok(drop(answer.unwrap())),
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    fn draw_node(&self, node: &Node, picture: &mut Picture) {
+        let name = node.name_any();
+        picture.extend([taints(node)]);
+        let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+        let lost = taints.find(|taint| {
+            taint.effect == "NoExecute"
+                && ["not-ready", "unreachable"].contains(&taint.key.replace(OURS, "").as_str())
+        });
+        if let Some(added) = lost.and_then(|taint| taint.time_added.as_ref()) {
+            let since = self.begun.iter().rev().find(|(began, _)| *began <= added.0.as_second());
+            let since = since.map_or("before all", |(_, step)| step);
+            picture.insert(format!("{name} tainted since"), since.to_owned());
+        }
+        for condition in node.status.iter().flat_map(|status| status.conditions.iter().flatten()) {
+            let NodeCondition { type_, status, reason, message, .. } = condition;
+            let (reason, message) = (reason.as_deref().unwrap_or(""), message.as_deref().unwrap_or(""));
+            // What this version adds has no twin in kube-controller-manager.
+            if !type_.starts_with("pod-safety.dev/") {
+                picture.insert(
+                    format!("{name} {type_}"),
+                    format!("{status} {reason} {message}").trim().to_owned(),
+                );
+            }
+        }
+        for label in ["beta.kubernetes.io/os", "beta.kubernetes.io/arch"] {
+            if let Some(value) = node.labels().get(label) {
+                picture.insert(format!("{name} {label}"), value.clone());
+            }
+        }
+    }
+
+    /// What was said in the name of kube-controller-manager's controller, and how often. That it knows a node, and knows
+    /// it no longer, is left out: kube-controller-manager says that of all nodes whenever it starts.
+    async fn draw_events(&self, uids: &BTreeMap<String, String>, picture: &mut Picture) {
+        let events = Api::<Event>::namespaced(self.api(), NAMESPACE);
+        let mut counts: BTreeMap<String, i32> = BTreeMap::new();
+        for event in events.list(&ListParams::default()).await.unwrap().items {
+            let from = event.source.and_then(|source| source.component).unwrap_or_default();
+            let reason = event.reason.unwrap_or_default();
+            if from != "node-controller" || ["RegisteredNode", "RemovingNode"].contains(&reason.as_str()) {
+                continue;
+            }
+            let about = event.involved_object;
+            let name = about.name.unwrap_or_default();
+            let whose = match (about.kind.as_deref(), about.uid) {
+                (Some("Node"), Some(uid)) if uids.get(&name) == Some(&uid) => "node",
+                (Some("Node"), Some(uid)) if uid == name => "node by its name",
+                (Some("Node"), _) => "another node",
+                _ => "pod",
+            };
+            let (kind, message) = (event.type_.unwrap_or_default(), event.message.unwrap_or_default());
+            let line = format!("{name} told: {kind} {reason} of {whose}: {message}");
+            *counts.entry(line).or_default() += event.count.unwrap_or(1);
+        }
+        picture.extend(counts.into_iter().map(|(line, count)| (line, format!("{count} times"))));
+    }
+}
+
+/// A line of the picture.
+fn taints(node: &Node) -> (String, String) {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let mut words: Vec<_> =
+        taints.map(|taint| format!("{}:{}", taint.key.replace(OURS, ""), taint.effect)).collect();
+    words.sort();
+    (format!("{} taints", node.name_any()), words.join(" "))
+}
+
+/// What a kubelet posts.
+fn statuses(ready: bool) -> Vec<NodeCondition> {
+    let mut all = vec![condition("Ready", ready, if ready { "KubeletReady" } else { "KubeletNotReady" })];
+    all.extend(["MemoryPressure", "DiskPressure"].map(|kind| condition(kind, false, "HollowSays")));
+    all
+}
+
+fn condition(kind: &str, holds: bool, reason: &str) -> NodeCondition {
+    let now = Some(Time(Timestamp::now()));
+    NodeCondition {
+        type_: kind.to_owned(),
+        status: if holds { "True" } else { "False" }.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some("says a hollow kubelet".to_owned()),
+        last_heartbeat_time: now.clone(),
+        last_transition_time: now,
+    }
+}

@@ -1,0 +1,353 @@
+//! A world in which nodes are tainted and pods tolerate that or not: a control plane of its own with one controller
+//! that ends pods for taints, and no kubelet, so that whoever is asked to end stays to be looked at.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod, Toleration};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::workloads::{self, DAEMON_SET};
+use pod_safety_control_plane::{ControlPlane, Options, SoleController, Who, observe, seen, until};
+use serde_json::{Value, json};
+
+use crate::beside_kcm::trace::Trace;
+use crate::beside_kcm::{Picture, Step, World};
+
+const NAMESPACE: &str = "default";
+/// Pods that tolerate the taints of their nodes for a time that is not changed: name, node, seconds.
+const TIMED: [(&str, &str, i64); 4] = [
+    ("across", "across", ACROSS),
+    ("two-seconds", "plain", 2),
+    ("five-seconds", "plain", 5),
+    ("shortest-of-two", "two", 2),
+];
+const NODES: [&str; 6] = ["across", "plain", "two", "spared", "changing", "narrowing"];
+
+/// Nobody may delete the pod `denied`, like many a webhook would have it.
+const POLICY: &str = r#"{
+    "apiVersion": "v1", "kind": "List", "items": [
+        { "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+          "metadata": { "name": "denied" }, "spec": { "failurePolicy": "Fail",
+            "matchConstraints": { "resourceRules": [{ "apiGroups": [""], "apiVersions": ["v1"],
+                "operations": ["DELETE"], "resources": ["pods"] }] },
+            "validations": [{ "expression": "oldObject.metadata.name != 'denied'", "message": "not this one" }] } },
+        { "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+          "metadata": { "name": "denied" }, "spec": { "policyName": "denied", "validationActions": ["Deny"] } }
+    ]
+}"#;
+
+/// A toleration of a taint that ends pods: of this key (empty: all), of this value (empty: all), for so long.
+#[derive(Clone, Copy)]
+pub(crate) struct Bears(pub(crate) &'static str, pub(crate) &'static str, pub(crate) Option<i64>);
+
+impl Bears {
+    fn toleration(self) -> Toleration {
+        let Self(key, value, seconds) = self;
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        Toleration {
+            key: some(key),
+            operator: Some(if value.is_empty() { "Exists" } else { "Equal" }.to_owned()),
+            value: some(value),
+            effect: Some("NoExecute".to_owned()),
+            toleration_seconds: seconds,
+        }
+    }
+}
+
+/// For so many seconds a pod tolerates the taint during which the controller is restarted: half of them before that.
+pub(crate) const ACROSS: i64 = 20;
+/// For so many seconds pods tolerate a taint whose time is changed before they are over.
+pub(crate) const SHORT: i64 = 8;
+
+/// One thing that happens.
+pub(crate) enum Act {
+    /// A running pod with a grace period of 30 s: its node, its name, what it tolerates.
+    Pod(&'static str, &'static str, Vec<Bears>),
+    /// Pods without tolerations, to which something else is odd.
+    SpecialPods(&'static str),
+    /// The node has these taints, key and value, and no others; those that it had stay as old as they are.
+    Taint(&'static str, &'static [(&'static str, &'static str)]),
+    /// The node has one more taint.
+    AlsoTaint(&'static str, &'static str),
+    /// The pod tolerates this from now on.
+    Tolerate(&'static str, Bears),
+    /// Somebody takes the pod away at once.
+    Vanish(&'static str),
+    /// Nobody may delete the pod `denied`, until they may again.
+    Deny,
+    Allow,
+    /// The controller ends as in a rollout, and another starts.
+    Restart,
+    /// Milliseconds.
+    Wait(u64),
+    /// Half of [`ACROSS`].
+    WaitHalf,
+    /// [`SHORT`].
+    WaitShort,
+}
+
+/// Where the history happens.
+pub(crate) struct Taints {
+    who: Who,
+    plane: ControlPlane,
+    controller: Option<SoleController>,
+    taints: BTreeMap<(&'static str, &'static str), String>,
+    /// The seconds in which pods may end at the earliest, by name.
+    earliest: BTreeMap<&'static str, i64>,
+    /// In which second the controller was started again.
+    restarted: i64,
+    trace: Trace<Pod>,
+}
+
+impl World for Taints {
+    type Act = Act;
+
+    async fn of(who: Who) -> Self {
+        let plane = ControlPlane::start(Options::default()).await.unwrap();
+        for node in NODES {
+            objects::create_node(&plane.admin(), &objects::node(node)).await.unwrap();
+        }
+        let controller = Some(plane.taint_eviction_controller(who).await.unwrap());
+        let trace = Trace::of(Api::namespaced(plane.admin(), NAMESPACE)).await;
+        let (taints, earliest) = (BTreeMap::new(), BTreeMap::new());
+        Self { who, plane, controller, taints, earliest, restarted: 0, trace }
+    }
+
+    async fn live(&mut self, step: &Step<Act>) -> Picture {
+        for act in &step.acts {
+            self.act(act).await;
+        }
+        Picture::new()
+    }
+
+    async fn picture(&self) -> Picture {
+        let mut picture = self.fates().await;
+        let ends = self.moments().await;
+        let early =
+            self.earliest.iter().filter(|(pod, earliest)| ends.get(**pod).is_some_and(|end| end < *earliest));
+        let early: Vec<_> = early.map(|(pod, _)| *pod).collect();
+        picture.insert("ended before their times".to_owned(), early.join(" "));
+        if let Some(end) = ends.get("across") {
+            // Times in the API have no fractions.
+            let anew = *end >= self.restarted + ACROSS - 1;
+            let said = if anew { "its time began anew" } else { "its time went on" };
+            picture.insert("across a restart".to_owned(), said.to_owned());
+        }
+        let conditions = self.conditions().await;
+        picture.extend(conditions.into_iter().map(|(pod, said)| (format!("{pod} condition"), said)));
+        self.draw_metrics(&mut picture).await;
+        picture
+    }
+
+    /// What was said of each pod in every version of it.
+    async fn passed(&mut self) -> Vec<(String, String)> {
+        let marked = |pod: &Pod| {
+            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            let mut target = conditions.filter(|one| one.type_ == "DisruptionTarget");
+            target.next().map_or("stays", |_| "marked")
+        };
+        let versions = self.trace.take().await;
+        versions.iter().map(|pod| (pod.name_any(), marked(pod).to_owned())).collect()
+    }
+
+    fn lies_between(value: &str, _: &str, after: &str) -> bool {
+        value == "stays" || after != "stays"
+    }
+}
+
+impl Taints {
+    async fn act(&mut self, act: &Act) {
+        match act {
+            Act::Pod(node, name, bears) => self.pod(node, name, bears, |_| ()).await,
+            Act::SpecialPods(node) => self.special_pods(node).await,
+            &Act::Taint(node, taints) => self.taint(node, taints).await,
+            &Act::AlsoTaint(node, key) => self.also_taint(node, key).await,
+            Act::Tolerate(name, bears) => self.tolerate(name, *bears).await,
+            Act::Vanish(name) => observe::delete_pod(&self.api(), NAMESPACE, name, true).await.unwrap(),
+            Act::Deny => self.deny().await,
+            Act::Allow => {
+                let delete = ["delete", "validatingadmissionpolicybinding", "denied"];
+                self.plane.kubectl(&delete).await.unwrap().text().unwrap();
+            }
+            Act::Restart => {
+                self.controller.take().unwrap().end().await.unwrap();
+                self.restarted = Timestamp::now().as_second();
+                self.controller = Some(self.plane.taint_eviction_controller(self.who).await.unwrap());
+            }
+            Act::Wait(millis) => tokio::time::sleep(Duration::from_millis(*millis)).await,
+            Act::WaitHalf => tokio::time::sleep(Duration::from_secs(ACROSS.unsigned_abs() / 2)).await,
+            Act::WaitShort => tokio::time::sleep(Duration::from_secs(SHORT.unsigned_abs())).await,
+        }
+    }
+
+    fn api(&self) -> Client {
+        self.plane.admin()
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.api(), NAMESPACE)
+    }
+
+    /// A running pod with a grace period of 30 s.
+    async fn pod(&self, node: &str, name: &str, bears: &[Bears], also: impl FnOnce(&mut Pod)) {
+        let mut pod = objects::pod(NAMESPACE, name).on_node(node).with_phase("Running");
+        let tolerations = bears.iter().map(|one| one.toleration()).collect();
+        pod.spec.get_or_insert_default().tolerations = Some(tolerations);
+        also(&mut pod);
+        objects::create_pod(&self.api(), &pod).await.unwrap();
+    }
+
+    /// Pods without tolerations, to which something else is odd.
+    async fn special_pods(&self, node: &str) {
+        self.pod(node, "long-grace", &[], |pod| *pod = pod.clone().with_grace(45)).await;
+        self.pod(node, "pending", &[], |pod| pod.status = None).await;
+        let set = workloads::reference(DAEMON_SET, "set", "5b0a4f0e-0000-4000-8000-000000000001");
+        self.pod(node, "of-a-daemon-set", &[], |pod| *pod = pod.clone().controlled_by(set)).await;
+        self.pod(node, "mirror", &[], |pod| *pod = pod.clone().mirror()).await;
+        self.pod(node, "completed", &[], |pod| *pod = pod.clone().with_phase("Succeeded")).await;
+        self.pod(node, "ending", &[], |_| ()).await;
+        observe::delete_pod(&self.api(), NAMESPACE, "ending", false).await.unwrap();
+    }
+
+    /// Whoever tolerates one of them for a time may stay as long, unless that is changed.
+    async fn taint(&mut self, node: &'static str, taints: &[(&'static str, &str)]) {
+        let now = Timestamp::now();
+        self.taints.retain(|(of, key), _| *of != node || taints.iter().any(|(kept, _)| kept == key));
+        let known = &mut self.taints;
+        let taints = taints.iter().map(|(key, value)| {
+            let added = known.entry((node, *key)).or_insert_with(|| format!("{now:.0}"));
+            json!({ "key": key, "value": value, "effect": "NoExecute", "timeAdded": added })
+        });
+        let taints: Vec<Value> = taints.collect();
+        for (pod, _, seconds) in TIMED.iter().filter(|(_, of, _)| *of == node) {
+            self.earliest.entry(pod).or_insert(now.as_second() + seconds);
+        }
+        let patch = Patch::Merge(json!({ "spec": { "taints": taints } }));
+        Api::<Node>::all(self.api()).patch(node, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    async fn also_taint(&mut self, node: &'static str, key: &'static str) {
+        let keys: Vec<_> = self.taints.keys().filter(|(of, _)| *of == node).map(|(_, key)| *key).collect();
+        let all: Vec<_> = keys.into_iter().chain([key]).map(|key| (key, "")).collect();
+        self.taint(node, &all).await;
+    }
+
+    async fn tolerate(&self, name: &str, bears: Bears) {
+        let pod = self.pods().get(name).await.unwrap();
+        let mut all = pod.spec.unwrap().tolerations.unwrap_or_default();
+        // What is there may get another time, but may not go.
+        all.retain(|one| one.key != bears.toleration().key);
+        all.push(bears.toleration());
+        let patch = Patch::Merge(json!({ "spec": { "tolerations": all } }));
+        self.pods().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    async fn deny(&self) {
+        self.plane.kubectl_with(&["apply", "-f", "-"], POLICY).await.unwrap().text().unwrap();
+        until("the deletion is denied", async || {
+            let tried = self.plane.kubectl(&["delete", "pod", "denied", "--dry-run=server"]).await.unwrap();
+            seen(tried.text().is_err(), "it would be let through")
+        })
+        .await
+        .unwrap();
+    }
+
+    /// In which second each pod that ends was asked to.
+    async fn moments(&self) -> BTreeMap<String, i64> {
+        let pods = self.pods().list(&ListParams::default()).await.unwrap().items.into_iter();
+        let moment = |pod: Pod| {
+            let meta = pod.metadata;
+            let grace = meta.deletion_grace_period_seconds.unwrap_or(0);
+            Some((meta.name?, meta.deletion_timestamp?.0.as_second() - grace))
+        };
+        pods.filter_map(moment).collect()
+    }
+
+    /// What became of each pod that there is, or of which there is an Event, in words.
+    async fn fates(&self) -> Picture {
+        let pods = self.pods().list(&ListParams::default()).await.unwrap().items;
+        let mut fates: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
+        for pod in pods {
+            let meta = pod.metadata;
+            let ends = meta.deletion_timestamp.and(meta.deletion_grace_period_seconds);
+            let fate = ends.map_or_else(|| "stays".to_owned(), |grace| format!("ends in {grace}s"));
+            fates.insert(meta.name.unwrap(), (fate, Vec::new()));
+        }
+        for (pod, said) in self.events().await {
+            fates.entry(pod).or_insert_with(|| ("gone".to_owned(), Vec::new())).1.push(said);
+        }
+        let words = |(fate, mut said): (String, Vec<String>)| {
+            said.sort_unstable();
+            said.dedup();
+            match said.as_slice() {
+                [] if fate.starts_with("ends") => format!("{fate} without a word"),
+                [] => fate,
+                said => format!("{fate}, {}", said.join(", ")),
+            }
+        };
+        fates.into_iter().map(|(pod, fate)| (pod, words(fate))).collect()
+    }
+
+    /// What was said of pods in the name of kube-controller-manager's controller.
+    async fn events(&self) -> Vec<(String, String)> {
+        let events = Api::<k8s_openapi::api::core::v1::Event>::namespaced(self.api(), NAMESPACE);
+        let ours = ListParams::default().fields("reason=TaintManagerEviction,type=Normal");
+        let events = events.list(&ours).await.unwrap().items.into_iter();
+        let said = |event: k8s_openapi::api::core::v1::Event| {
+            let (pod, message) = (event.involved_object.name.unwrap(), event.message.unwrap());
+            let from = event.source.and_then(|source| source.component).unwrap_or_default();
+            let said = match (message.as_str(), from.as_str()) {
+                (marked, "taint-eviction-controller")
+                    if marked == format!("Marking for deletion Pod default/{pod}") =>
+                {
+                    "marked".to_owned()
+                }
+                (off, "taint-eviction-controller")
+                    if off == format!("Cancelling deletion of Pod default/{pod}") =>
+                {
+                    "cancelled".to_owned()
+                }
+                (other, from) => format!("{from} says {other:?}"),
+            };
+            (pod, said)
+        };
+        events.map(said).collect()
+    }
+
+    /// The condition `DisruptionTarget` of each pod that has one, but for its time.
+    async fn conditions(&self) -> BTreeMap<String, String> {
+        let pods =
+            Api::<DynamicObject>::namespaced_with(self.api(), NAMESPACE, &ApiResource::erase::<Pod>(&()));
+        let pods = pods.list(&ListParams::default()).await.unwrap().items.into_iter();
+        let condition = |pod: DynamicObject| {
+            let conditions = pod.data["status"]["conditions"].as_array()?.clone();
+            let mut target = conditions.into_iter().find(|one| one["type"] == "DisruptionTarget")?;
+            target.as_object_mut()?.remove("lastTransitionTime");
+            target.as_object_mut()?.remove("lastProbeTime");
+            Some((pod.metadata.name?, target.to_string()))
+        };
+        pods.filter_map(condition).collect()
+    }
+
+    /// Which metrics there are of it, and whether they say what they seem to.
+    async fn draw_metrics(&self, picture: &mut Picture) {
+        let page = self.controller.as_ref().unwrap().metrics().await.unwrap();
+        let samples = page.lines().filter_map(|line| line.rsplit_once(' '));
+        let samples = samples.filter(|(name, _)| name.starts_with("taint_eviction_controller"));
+        let samples: BTreeMap<_, f64> =
+            samples.filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect();
+        let names: Vec<_> = samples.keys().copied().collect();
+        let of = |name: &str| samples.get(&*format!("taint_eviction_controller_pod_{name}")).copied();
+        let (deletions, count) = (of("deletions_total"), of("deletion_duration_seconds_count"));
+        let yes = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
+        let seconds = of("deletion_duration_seconds_sum").is_some_and(|sum| (0.0..600.0).contains(&sum));
+        picture.extend([
+            ("metrics".to_owned(), names.join(" ")),
+            ("deletions are counted".to_owned(), yes(deletions > Some(10.0) && deletions == count)),
+            ("durations are seconds".to_owned(), yes(seconds)),
+        ]);
+    }
+}

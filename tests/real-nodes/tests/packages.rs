@@ -1,0 +1,243 @@
+//! Which packages are asked for on which release, and what is said where something is missing, by the real scripts with other
+//! people's machines around them: programs that answer as theirs do.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+
+/// What the lists of a release have, of what could be asked for; and names that only stand for others there.
+struct Release {
+    name: &'static str,
+    known: &'static str,
+    provided: &'static str,
+    /// What is then chosen for the fence agents, as far as it differs.
+    fence_agents: &'static [&'static str],
+    /// The same of what a Docker daemon is made of.
+    docker: &'static [&'static str],
+}
+
+const EVERYWHERE: &str = "ipmitool openipmi libfreeipmi17 libncurses6 containerd runc tini libseccomp2 libfaketime \
+    containernetworking-plugins docker.io libdevmapper1.02.1 debootstrap iptables libip4tc2 libip6tc2 libxtables12 libmnl0 \
+    libnftnl11 libnfnetlink0 libnetfilter-conntrack3 ca-certificates python3-pip iproute2";
+
+const RELEASES: [Release; 3] = [
+    Release {
+        name: "Debian 12",
+        known: "fence-agents libopenipmi0 libsnmp40 libpopt0 libreadline8 chromium",
+        provided: "",
+        fence_agents: &["fence-agents", "libopenipmi0", "libsnmp40", "libpopt0", "libreadline8"],
+        docker: &["docker.io"],
+    },
+    Release {
+        name: "Debian 13",
+        known: "fence-agents fence-agents-common fence-agents-ipmilan fence-agents-redfish libopenipmi0t64 libsnmp40t64 libpopt0 \
+            libreadline8t64 docker-cli chromium",
+        provided: "libopenipmi0 libsnmp40 libreadline8",
+        fence_agents: &[
+            "fence-agents-common",
+            "fence-agents-ipmilan",
+            "fence-agents-redfish",
+            "libopenipmi0t64",
+            "libsnmp40t64",
+            "libpopt0",
+            "libreadline8t64",
+        ],
+        docker: &["docker.io", "docker-cli"],
+    },
+    Release {
+        name: "Ubuntu 24.04",
+        known: "fence-agents fence-agents-common fence-agents-base fence-agents-extra libopenipmi0t64 libsnmp40t64 libpopt0t64 \
+            libreadline8t64 chromium-browser",
+        provided: "libopenipmi0 libsnmp40 libpopt0 libreadline8",
+        fence_agents: &[
+            "fence-agents-base",
+            "fence-agents-common",
+            "fence-agents-extra",
+            "libopenipmi0t64",
+            "libsnmp40t64",
+            "libpopt0t64",
+            "libreadline8t64",
+        ],
+        docker: &["docker.io"],
+    },
+];
+
+const APT_CACHE: &str = r#"#!/bin/bash
+command=$1; shift
+case $command in
+    policy)
+        for name in "$@"; do
+            case " $KNOWN " in *" $name "*) printf '%s:\n  Installed: (none)\n  Candidate: 1.2-3\n  Version table:\n' "$name"; continue ;; esac
+            case " $PROVIDED " in *" $name "*) printf '%s:\n  Installed: (none)\n  Candidate: (none)\n  Version table:\n' "$name" ;; esac
+        done ;;
+    search)
+        for name in $KNOWN; do [[ $name =~ $2 ]] && printf '%s - of a test\n' "$name"; done
+        true ;;
+esac
+"#;
+
+/// A folder of programs, the only ones that there are.
+struct Machine {
+    programs: TempDir,
+    known: String,
+    provided: &'static str,
+}
+
+fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+impl Machine {
+    fn new(known: &str, provided: &'static str) -> Result<Self> {
+        let machine = Self {
+            programs: tempfile::tempdir()?,
+            known: [EVERYWHERE, known].join(" ").split_whitespace().collect::<Vec<_>>().join(" "),
+            provided,
+        };
+        machine.answers("apt-cache", APT_CACHE)?;
+        machine.answers("uname", "#!/bin/bash\necho x86_64\n")?;
+        machine.has("bash env awk cut dirname grep sort tr head cat mktemp rm mkdir cmp install sha256sum")
+    }
+
+    /// Programs of this machine, if it has them: what it lacks is found when it is asked for.
+    fn has(self, programs: &str) -> Result<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        for program in programs.split(' ') {
+            let found =
+                std::env::split_paths(&path).map(|folder| folder.join(program)).find(|one| one.is_file());
+            if let Some(found) = found {
+                symlink(found, self.programs.path().join(program))?;
+            }
+        }
+        Ok(self)
+    }
+
+    fn answers(&self, program: &str, script: &str) -> Result<()> {
+        let path = self.programs.path().join(program);
+        // Not written through a link of `has`.
+        if path.is_symlink() {
+            fs::remove_file(&path)?;
+        }
+        fs::write(&path, script)?;
+        Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
+    }
+
+    fn bash(&self, args: &[&str]) -> Result<Output> {
+        let mut command = Command::new(self.programs.path().join("bash"));
+        command.args(args).env_clear().env("PATH", self.programs.path());
+        command.env("KNOWN", &self.known).env("PROVIDED", self.provided).current_dir(tests());
+        command.output().context("bash does not start")
+    }
+
+    /// What is chosen of the packages for this.
+    fn chosen(&self, purpose: &str) -> Result<Vec<String>> {
+        let script = "set -euo pipefail; source packages.sh; mapfile -t all < <(packages_of \"$0\"); resolved_packages \"${all[@]}\"";
+        let output = self.bash(&["-c", script, purpose])?;
+        assert!(output.status.success(), "{purpose}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+    }
+
+    /// What install.sh says where it ends before it begins.
+    fn refusal(&self) -> Result<String> {
+        let output = self.bash(&["install.sh"])?;
+        assert!(!output.status.success(), "it went on");
+        Ok(String::from_utf8(output.stderr)?)
+    }
+}
+
+#[test]
+fn each_release_is_asked_for_packages_by_its_own_names() -> Result<()> {
+    for release in RELEASES {
+        let machine = Machine::new(release.known, release.provided)?;
+        for (purpose, expected) in [("fence-agents", release.fence_agents), ("docker", release.docker)] {
+            let mut chosen = machine.chosen(purpose)?;
+            chosen.retain(|name| {
+                name == "docker.io" || !EVERYWHERE.split(' ').any(|everywhere| everywhere == name)
+            });
+            assert_eq!(chosen, expected, "{purpose} on {}", release.name);
+        }
+        let machines = machine.chosen("machine")?;
+        assert!(machines.contains(&"containerd".to_owned()) && machines.len() == 14, "{machines:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_package_that_no_list_has_is_named() -> Result<()> {
+    let machine = Machine::new("libopenipmi0", "libsnmp40")?;
+    let script = "set -euo pipefail; source packages.sh; resolved_packages libopenipmi0 'libsnmp40t64|libsnmp40'; echo went on";
+    let output = machine.bash(&["-c", script])?;
+    let (stdout, stderr) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    assert!(!output.status.success() && !stdout.contains("went on"), "{stdout}");
+    assert!(stderr.contains("no package of this machine's lists is libsnmp40t64|libsnmp40"), "{stderr}");
+    Ok(())
+}
+
+#[test]
+fn without_root_and_sudo_all_that_is_missing_is_said_before_anything_begins() -> Result<()> {
+    let machine = Machine::new("", "")?.has("git make gcc tar chroot xargs")?;
+    machine.answers("id", "#!/bin/bash\necho 1000\n")?;
+    machine.answers("apt-get", "#!/bin/bash\necho apt-get was called >&2\n")?;
+    let said = machine.refusal()?;
+    for package in
+        ["python3", "python3-pip", "util-linux", "bsdutils", "iproute2", "procps", "kmod", "chromium"]
+    {
+        assert!(said.contains(&format!(" {package}")), "{package}: {said}");
+    }
+    assert!(said.contains("there is no sudo. As root, type: apt-get update && apt-get install"), "{said}");
+    assert!(!said.contains("was called"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_machine_for_which_no_programs_are_made_is_told_so() -> Result<()> {
+    let machine = Machine::new("", "")?;
+    machine.answers("uname", "#!/bin/bash\necho riscv64\n")?;
+    let said = machine.refusal()?;
+    assert!(said.contains("x86_64 or aarch64, and this is riscv64"), "{said}");
+    Ok(())
+}
+
+/// All programs that install.sh asks for, as far as they do not matter here.
+fn complete() -> Result<Machine> {
+    let machine = Machine::new("", "")?;
+    let all = "git make cc python3 pip3 flock setpriv unshare nsenter script mount ip ss pgrep modprobe hostname openssl chroot \
+        xargs tar cargo go";
+    for program in all.split_whitespace() {
+        machine.answers(program, "#!/bin/bash\nexit 0\n")?;
+    }
+    machine.answers("id", "#!/bin/bash\necho 0\n")?;
+    machine.answers("apt-get", "#!/bin/bash\nexit 0\n")?;
+    Ok(machine)
+}
+
+#[test]
+fn a_browser_that_only_says_how_to_get_one_is_none() -> Result<()> {
+    let machine = complete()?;
+    machine.answers(
+        "chromium-browser",
+        "#!/bin/bash\necho requires the chromium snap to be installed >&2\nexit 1\n",
+    )?;
+    let said = machine.refusal()?;
+    assert!(said.contains("put chromium or google-chrome"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn an_old_go_is_told_from_a_new_one_by_what_kubernetes_asks_for() -> Result<()> {
+    let machine = complete()?;
+    machine.answers("google-chrome", "#!/bin/bash\necho Google Chrome 150\n")?;
+    let module = fs::read_to_string(tests().join("control-plane/tools/kubernetes/go.mod"))?;
+    let needed = module.lines().find_map(|line| line.strip_prefix("go ")).context("go.mod names no Go")?;
+    machine.answers("go", "#!/bin/bash\necho go1.19.8\n")?;
+    let said = machine.refusal()?;
+    assert!(said.contains(&format!("Kubernetes needs Go {needed}, and this is 1.19.8")), "{said}");
+    fs::remove_file(machine.programs.path().join("go"))?;
+    let said = machine.refusal()?;
+    assert!(said.contains("there is no go in PATH"), "{said}");
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! A run before an audience: one that can be meddled with.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
+
+use std::time::Duration;
+
+use pod_safety_simulator::campaign::{Extras, Fault, Plan, draw};
+use pod_safety_simulator::comparison::compare;
+use pod_safety_simulator::scenario::{self, Contender};
+use pod_safety_simulator::world::{Deed, Machine, Pace, Snapshot, Stage, Subject, run};
+
+use crate::shipped;
+
+const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn pace(each: u64, ends: bool) -> Pace {
+    Pace { each: Duration::from_millis(each), speed: None, from: Duration::ZERO, ends }
+}
+
+fn quiet() -> Plan {
+    Plan {
+        seed: 1,
+        servers: 1,
+        nodes: 3,
+        replicas: 2,
+        pods: 4,
+        lease_collected_after: 600,
+        heal_at: 1_000,
+        with: Extras::default(),
+        faults: Vec::new(),
+    }
+}
+
+/// The first picture of which this is true.
+fn until(stage: &Stage, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
+    for _ in 0..100_000 {
+        let snapshot = stage.picture(PATIENCE).unwrap();
+        if wanted(&snapshot) {
+            return snapshot;
+        }
+    }
+    panic!("it never came to that");
+}
+
+#[test]
+fn to_be_looked_at_breaks_nothing_and_every_line_is_told_once() {
+    for seed in 0..6 {
+        let plan = draw(seed);
+        assert!(run(&plan, SHIPPED).violations.is_empty());
+        for each in [70, 1_000] {
+            let stage = Stage::open(&plan, SHIPPED, pace(each, true)).unwrap();
+            let mut told = Vec::new();
+            while let Some(snapshot) = stage.wait() {
+                told.extend(snapshot.news);
+            }
+            let seen = stage.end().unwrap();
+            assert!(
+                seen.violations.is_empty(),
+                "seed {seed}, looked at each {each} ms: {:?}",
+                seen.violations
+            );
+            assert_eq!(told, seen.timeline, "every line is told once");
+        }
+    }
+}
+
+/// Whoever looks sets timers of his own, and these decide about the order of what
+/// happens at the same instant: a run that is looked at is another one, but the
+/// same each time.
+#[test]
+fn a_run_that_is_looked_at_is_the_same_each_time() {
+    let plan = draw(2);
+    let seen = || {
+        let stage = Stage::open(&plan, SHIPPED, pace(1_000, true)).unwrap();
+        while stage.wait().is_some() {}
+        stage.end().unwrap().hash
+    };
+    assert_eq!(seen(), seen());
+}
+
+#[test]
+fn an_audience_can_do_what_a_plan_can() {
+    let stage = Stage::open(&quiet(), SHIPPED, pace(500, false)).unwrap();
+    let calm =
+        until(&stage, |now| now.processes.len() >= 4 && now.replicas.iter().any(|replica| replica.leads));
+    assert!(calm.nodes.iter().all(|node| node.machine == Machine::On && node.registered));
+    stage.act(Deed::Fault(Fault::CutNode { node: 0, seconds: 10_000 }));
+    until(&stage, |now| {
+        now.nodes[0].machine == Machine::Cut && now.nodes[0].lease_age > Some(Duration::from_secs(12))
+    });
+    stage.act(Deed::Mend(0));
+    stage.act(Deed::Fault(Fault::Freeze { node: 1, seconds: 10_000 }));
+    until(&stage, |now| now.nodes[0].machine == Machine::On && now.nodes[1].machine == Machine::Frozen);
+    stage.act(Deed::Thaw(1));
+    stage.act(Deed::Fault(Fault::PowerOff { node: 2, back: None }));
+    let off =
+        until(&stage, |now| now.nodes[1].machine == Machine::On && now.nodes[2].machine == Machine::Off);
+    assert!(off.processes.iter().all(|process| process.node != "node-2"), "power takes the processes along");
+    stage.act(Deed::PowerOn(2));
+    until(&stage, |now| now.nodes[2].machine == Machine::On);
+    let outcome = stage.close().unwrap();
+    assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
+}
+
+#[test]
+fn a_hold_is_shown_with_its_reason() {
+    let stage = Stage::open(&quiet(), SHIPPED, pace(500, false)).unwrap();
+    until(&stage, |now| now.processes.len() >= 4 && now.nodes.iter().all(|node| node.registered));
+    let busy = until(&stage, |now| now.processes.iter().any(|process| process.identity.contains("data")));
+    let node = busy.processes.iter().find(|process| process.identity.contains("data")).unwrap().node.clone();
+    let index = busy.nodes.iter().position(|known| known.name == node).unwrap();
+    stage.act(Deed::Fault(Fault::DeleteNode { node: index }));
+    let held = until(&stage, |now| now.holds.iter().any(|hold| hold.reason == "KubeletAlive"));
+    let hold = held.holds.iter().find(|hold| hold.reason == "KubeletAlive").unwrap();
+    assert!(hold.message.contains(&node) && hold.message.contains("Stop that kubelet"), "{hold:?}");
+    drop(stage.close());
+}
+
+#[test]
+fn time_stands_still_in_a_pause_and_visits_come_in() {
+    let stage = Stage::open(&quiet(), SHIPPED, pace(100, false)).unwrap();
+    until(&stage, |now| now.at > Duration::from_secs(30));
+    stage.pause(true);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    stage.visit(Box::new(move |world, _| sender.send(format!("{world:?}")).unwrap()));
+    // Orders are followed one after another; whoever looks away makes the world wait.
+    while !receiver.try_recv().is_ok_and(|world: String| world.contains("now")) {
+        let _older = stage.picture(Duration::from_millis(50));
+    }
+    // What was on its way when the pause began, and the picture after the visit.
+    while stage.picture(Duration::from_millis(300)).is_some() {}
+    let still = || {
+        stage.visit(Box::new(|_, _| ()));
+        stage.picture(PATIENCE).unwrap()
+    };
+    let (first, second) = (still(), still());
+    assert_eq!(first.at, second.at);
+    stage.pause(false);
+    until(&stage, |now| now.at > first.at);
+    drop(stage.close());
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the pace is one of real time")]
+fn the_world_keeps_the_pace_that_is_asked_for() {
+    const SPEED: f64 = 20.0;
+    let began = std::time::Instant::now();
+    let stage = Stage::open(&quiet(), SHIPPED, Pace { speed: Some(SPEED), ..pace(100, false) }).unwrap();
+    // A machine that is busy is slower than asked for, and never faster.
+    for _ in 0..100 {
+        let at = stage.picture(PATIENCE).unwrap().at;
+        let passed = began.elapsed().mul_f64(SPEED);
+        assert!(at <= passed + Duration::from_secs(1), "{at:?} when {passed:?} were due");
+    }
+    drop(stage.close());
+}
+
+#[test]
+fn a_stage_that_is_left_ends_its_run() {
+    let stage = Stage::open(&quiet(), SHIPPED, pace(100, false)).unwrap();
+    let visitors = stage.visitors();
+    stage.pause(true);
+    drop(stage.close());
+    assert!(!visitors.visit(Box::new(|_, _| ())), "nobody is there to be visited");
+}
+
+/// The figures of the table are those of the runs.
+#[test]
+fn the_table_is_measured() {
+    let all = scenario::shipped().unwrap();
+    let scenario = all.iter().find(|scenario| scenario.name == "partition").unwrap();
+    let comparison = compare(&scenario.plan, shipped::launch);
+    let rows = comparison.rows();
+    for (column, contender) in Contender::ALL.into_iter().enumerate() {
+        let outcome = run(&scenario.plan, contender.subject(shipped::launch));
+        assert_eq!(comparison.outcome(contender).unwrap().hash, outcome.hash, "{}", contender.name());
+        let cell = |name: &str| &rows.iter().find(|row| row[0].contains(name)).unwrap()[column + 1];
+        let count = |name: &str| outcome.broken.iter().find(|(rule, _)| rule.to_string().starts_with(name));
+        let broken = |name: &str| count(name).map_or(0, |(_, count)| *count).to_string();
+        assert_eq!(cell("(S1)"), &broken("S1"));
+        assert_eq!(cell("(S4)"), &broken("S4"));
+        assert_eq!(cell("stuck at the end"), &outcome.stuck.len().to_string());
+    }
+    let text = comparison.to_string();
+    println!("{text}");
+    assert!(text.contains("KubeletAlive"), "what is stuck is shown with its reason:\n{text}");
+}
+
+#[test]
+fn every_shipped_scenario_ends_as_it_says() {
+    for scenario in scenario::shipped().unwrap() {
+        let outcome = run(&scenario.plan, scenario.subject.subject(shipped::launch));
+        let missed = scenario.expect.missed(&outcome);
+        println!("{}\n{}", scenario.name, compare(&scenario.plan, shipped::launch));
+        assert!(missed.is_empty(), "{}: {missed:?}", scenario.name);
+    }
+}

@@ -1,0 +1,174 @@
+//! Fencing in the simulated cluster: the shipped controller and authority, our own kinds, and
+//! devices that work, fail and lie. Many seeds of them are in `campaign`, strikes at each of their
+//! writes in `perturbed`.
+
+use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Keeper, Malfunction, Plan, tell};
+use pod_safety_simulator::world::{Outcome, Subject, run};
+
+use crate::shipped;
+
+const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+
+/// When things begin to happen, in seconds.
+const BEGIN: u64 = 40;
+/// From the cut to the first attempt: the node is called lost, then its policy waits a little longer.
+const FOUND: u64 = 70;
+/// The longest fault of a plan.
+const LONG: u64 = 340;
+
+/// The devices say which machine they reach, and must.
+const STRICT: Fencing = Fencing {
+    always: true,
+    tells: true,
+    required: true,
+    backup: false,
+    power_on: true,
+    pair: false,
+    not_ready_seconds: None,
+};
+/// Nobody says which machine a device reaches, and nobody asks.
+const BLIND: Fencing = Fencing { tells: false, required: false, ..STRICT };
+
+fn plan(fencing: Fencing, faults: Vec<(u64, Fault)>) -> Plan {
+    Plan {
+        seed: 1,
+        servers: 2,
+        nodes: 3,
+        replicas: 2,
+        pods: 4,
+        lease_collected_after: 15,
+        heal_at: 400,
+        with: Extras { taints: true, nodes: Keeper::Ours, fencing: Some(fencing), ..Extras::default() },
+        faults,
+    }
+}
+
+/// `node-0` is cut off, and its device fails so from before the first attempt.
+fn cut(fencing: Fencing, seconds: u64, how: Option<Malfunction>) -> Plan {
+    let fails = how.map(|how| (BEGIN - 10, Fault::Malfunction { node: 0, how, seconds: LONG }));
+    let cut = (BEGIN, Fault::CutNode { node: 0, seconds });
+    plan(fencing, fails.into_iter().chain([cut]).collect())
+}
+
+/// A run that breaks no rule.
+#[track_caller]
+fn well(plan: &Plan) -> Outcome {
+    let outcome = run(plan, SHIPPED);
+    assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
+    outcome
+}
+
+/// When lines with these words were told, in seconds.
+fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
+    let lines = outcome.timeline.iter().filter(|(_, line)| words.iter().all(|word| line.contains(word)));
+    lines.map(|(at, _)| at.as_secs()).collect()
+}
+
+/// How often something happened whose name begins so.
+fn seen(outcome: &Outcome, probe: &str) -> u64 {
+    outcome.probes.iter().filter(|(name, _)| name.starts_with(probe)).map(|(_, count)| count).sum()
+}
+
+const RELEASED: &[&str] = &["called ended by replica", "on evidence PowerOff"];
+const LIED: &str = "limit: a device lied of a machine that ran";
+
+#[test]
+fn a_node_that_is_cut_off_is_switched_off_its_pods_are_released_and_it_comes_back() {
+    let outcome = well(&cut(STRICT, LONG, None));
+    let order = [
+        "bmc-0 switches node-0 off",
+        "writes the evidence node-0",
+        "adds the out-of-service taint to node-0",
+    ]
+    .into_iter()
+    .chain([
+        "called ended by replica",
+        "bmc-0 switches node-0 on",
+        "takes the out-of-service taint",
+        "is Done",
+    ]);
+    let mut last = 0;
+    for words in order {
+        let at = told(&outcome, &[words, ""]);
+        let first = at.iter().copied().find(|at| *at >= last.max(BEGIN));
+        assert!(first.is_some(), "{words:?} after {last}: {:#?}", outcome.timeline);
+        last = first.unwrap_or_default();
+    }
+    let off = told(&outcome, &["bmc-0 switches node-0 off"]);
+    assert!(off.len() == 1 && off[0] <= BEGIN + FOUND, "{off:?}");
+}
+
+#[test]
+fn a_node_whose_device_cannot_be_used_is_never_released() {
+    for how in [Malfunction::Unreachable, Malfunction::Silent, Malfunction::AcksOnly] {
+        let outcome = well(&cut(STRICT, LONG, Some(how)));
+        assert!(seen(&outcome, "a device was told off") > 1, "{how:?}: it is tried again");
+        assert_eq!(seen(&outcome, "evidence was written"), 0, "{how:?}");
+        assert!(told(&outcome, RELEASED).is_empty(), "{how:?}");
+    }
+}
+
+#[test]
+fn a_device_that_acts_and_does_not_answer_proves_itself_by_looks() {
+    let outcome = well(&cut(STRICT, LONG, Some(Malfunction::DoneButSilent)));
+    assert_eq!(told(&outcome, &["bmc-0 switches node-0 off"]).len(), 1, "{:#?}", outcome.timeline);
+    assert_eq!(seen(&outcome, "evidence was written"), 1);
+}
+
+#[test]
+fn a_second_level_is_tried_when_the_first_one_fails() {
+    let outcome = well(&cut(Fencing { backup: true, ..STRICT }, LONG, Some(Malfunction::Unreachable)));
+    assert_eq!(told(&outcome, &["pdu-0 switches node-0 off"]).len(), 1, "{:#?}", outcome.timeline);
+    assert_eq!(seen(&outcome, "an incident became Done"), 1);
+}
+
+/// Five minutes late, on a machine that was proved off and switched on meanwhile: it goes off once more, and whoever
+/// waits for it switches it on once more.
+#[test]
+fn an_order_that_lands_minutes_after_it_failed_ends_no_process_twice() {
+    let fails = Fault::Malfunction { node: 0, how: Malfunction::LateAfterFailure(120), seconds: 75 };
+    let cut = (BEGIN, Fault::CutNode { node: 0, seconds: 100 });
+    let outcome = well(&plan(STRICT, vec![(BEGIN - 10, fails), cut]));
+    assert!(seen(&outcome, "a device acted after it had said that it failed") > 0, "{:#?}", outcome.timeline);
+}
+
+#[test]
+fn a_device_of_another_machine_that_says_so_switches_nobody_off() {
+    for fencing in [STRICT, Fencing { required: false, ..STRICT }] {
+        let outcome = well(&cut(fencing, LONG, Some(Malfunction::WrongMachine(1))));
+        assert!(told(&outcome, &["bmc-0 switches"]).is_empty(), "{:#?}", outcome.timeline);
+        assert_eq!(seen(&outcome, "evidence was written"), 0);
+    }
+}
+
+/// What cannot say which machine it reaches proves nothing where it must.
+#[test]
+fn where_identity_is_required_a_blind_device_never_releases_anybody() {
+    for how in [None, Some(Malfunction::WrongMachine(1))] {
+        let outcome = well(&cut(Fencing { required: true, ..BLIND }, LONG, how));
+        assert_eq!(seen(&outcome, "evidence was written"), 0, "{how:?}");
+        assert!(told(&outcome, RELEASED).is_empty(), "{how:?}");
+    }
+}
+
+/// Not a promise but a limit, as docs/proof.md says: nobody can see a device that says off of a machine that runs, while
+/// nobody hears its kubelet. When it is heard, nothing of it stands: no release, no evidence, no trust, no taint.
+#[test]
+fn limit_a_device_that_says_off_of_a_machine_that_runs_is_found_out_when_the_node_is_heard() {
+    for (fencing, how) in [
+        (STRICT, Malfunction::StaleOff),
+        (BLIND, Malfunction::StaleOff),
+        (BLIND, Malfunction::WrongMachine(1)),
+    ] {
+        let outcome = well(&cut(fencing, 150, Some(how)));
+        assert!(seen(&outcome, LIED) > 0, "{how:?}: {:#?}", outcome.timeline);
+        let doubted = told(&outcome, &["takes the out-of-service taint from node-0"]);
+        let heard = BEGIN + 150;
+        let within = heard..=heard + 60;
+        assert!(doubted.len() == 1 && within.contains(&doubted[0]), "{how:?}: {doubted:?}");
+        let last = told(&outcome, RELEASED);
+        assert!(!last.is_empty(), "{how:?}: {:#?}", outcome.timeline);
+        assert!(last.iter().all(|at| *at < heard), "{how:?}: {last:?}");
+        assert!(seen(&outcome, "our taint was contradicted") > 0, "{how:?}");
+    }
+}

@@ -1,0 +1,30 @@
+//! The simulated cluster, its checker, and the shipped process in it: one program, for linking twenty takes minutes. One part of
+//! it: `cargo test -p pod-safety-simulator --test suite planted::`.
+
+mod allocator;
+mod asked;
+mod audience;
+mod budgets;
+mod campaign;
+mod corpus;
+mod determinism;
+mod differential;
+mod fencing;
+mod files;
+mod known;
+mod memory;
+mod nodes;
+mod paused;
+mod perturbed;
+mod planted;
+mod serve;
+mod serve_kubectl;
+mod shapes;
+mod shipped;
+mod stage;
+mod taints;
+mod teeth;
+mod twins;
+mod two_copies;
+mod volumes;
+mod world;

@@ -1,0 +1,209 @@
+//! Nodes that are lost, and nodes that only seem so, in the simulated cluster: pod-safety's node
+//! lifecycle in place of the world's, and beside it. Many seeds of them are in `campaign`.
+
+use pod_safety_simulator::campaign::{Extras, Fault, Keeper, Plan, Plant, Trouble, tell};
+use pod_safety_simulator::world::{Outcome, Subject, run};
+
+use crate::shipped;
+
+const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+
+/// When things begin to happen, in seconds.
+const BEGIN: u64 = 40;
+const GRACE: u64 = 50;
+/// A kubelet renewed its Lease up to so many seconds before it was cut off, or will after.
+const RENEWS: u64 = 10;
+/// What reads and writes take.
+const SOON: u64 = 2;
+/// A kubelet that is cut off waits for answers, and then a while.
+const BACK: u64 = 25;
+
+fn plan(faults: Vec<(u64, Fault)>) -> Plan {
+    Plan {
+        seed: 1,
+        servers: 2,
+        nodes: 3,
+        replicas: 2,
+        pods: 4,
+        lease_collected_after: 15,
+        heal_at: 260,
+        with: Extras { taints: true, nodes: Keeper::Ours, ..Extras::default() },
+        faults,
+    }
+}
+
+fn guarded(faults: Vec<(u64, Fault)>) -> Plan {
+    Plan { with: Extras { nodes: Keeper::Guarded, ..Extras::default() }, ..plan(faults) }
+}
+
+const fn cut(node: usize, seconds: u64) -> (u64, Fault) {
+    (BEGIN, Fault::CutNode { node, seconds })
+}
+
+/// A run that breaks no rule.
+#[track_caller]
+fn well(plan: &Plan) -> Outcome {
+    let outcome = run(plan, SHIPPED);
+    assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
+    outcome
+}
+
+/// In which seconds a line with these words was told.
+fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
+    let lines = outcome.timeline.iter().filter(|(_, line)| words.iter().all(|word| line.contains(word)));
+    lines.map(|(at, _)| at.as_secs()).collect()
+}
+
+const CALLED: &str = "is called Unknown by replica";
+const GIVEN_UP: &[&str] = &["replica", "taints node-0 with unreachable:NoExecute"];
+const FREED: &[&str] = &["replica", "frees node-0 of unreachable:NoExecute"];
+
+#[track_caller]
+fn once(outcome: &Outcome, words: &[&str], when: std::ops::RangeInclusive<u64>) -> u64 {
+    let at = told(outcome, words);
+    assert!(at.len() == 1 && when.contains(&at[0]), "{words:?} at {at:?}: {:#?}", outcome.timeline);
+    at[0]
+}
+
+#[track_caller]
+fn nobody_is_called_lost(plan: &Plan) {
+    let outcome = well(plan);
+    let called = told(&outcome, &[CALLED]);
+    assert!(called.is_empty(), "{called:?}: {}", tell(plan, &outcome));
+}
+
+#[test]
+fn a_node_that_is_lost_is_called_so_at_once_and_is_free_when_it_is_heard() {
+    let outcome = well(&plan(vec![cut(0, 150)]));
+    let due = BEGIN + GRACE;
+    let called = once(&outcome, &["node-0", CALLED], due - RENEWS..=due + SOON);
+    once(&outcome, &["replica", "taints node-0 with unreachable:NoSchedule"], called..=called + SOON);
+    once(&outcome, GIVEN_UP, called..=called + SOON);
+    let back = BEGIN + 150;
+    once(&outcome, FREED, back..=back + BACK);
+    assert_eq!(told(&outcome, &[CALLED]).len(), 1, "nobody else is");
+}
+
+#[test]
+fn a_new_leader_neither_frees_nor_taints_anew_nor_begins_to_wait_again() {
+    let crash = |at, replica| (at, Fault::CrashReplica { replica, seconds: 5 });
+    let changes = plan(vec![cut(0, 200), crash(60, 0), crash(120, 1), crash(160, 0), crash(200, 1)]);
+    let outcome = well(&changes);
+    let due = BEGIN + GRACE;
+    // Its time is over while nobody leads, perhaps.
+    let called = once(&outcome, &["node-0", CALLED], due - RENEWS..=due + 5);
+    once(&outcome, GIVEN_UP, called..=called + SOON);
+    once(&outcome, FREED, BEGIN + 200..=BEGIN + 200 + 40);
+    assert!(
+        outcome.probes.contains_key("the leader changed while a node was silent"),
+        "{:?}",
+        outcome.probes
+    );
+}
+
+#[test]
+fn who_hears_nothing_himself_calls_nobody_lost() {
+    for seconds in [40, 80, 130] {
+        let of_both = |fault: fn(usize, u64) -> Fault| {
+            plan((0..2).map(|replica| (BEGIN, fault(replica, seconds))).collect())
+        };
+        nobody_is_called_lost(&of_both(|replica, seconds| Fault::CutReplica { replica, seconds }));
+        nobody_is_called_lost(&of_both(|replica, seconds| Fault::PauseReplica { replica, seconds }));
+        nobody_is_called_lost(&of_both(|server, seconds| Fault::LagServer { server, seconds }));
+    }
+}
+
+/// Within some of them falls the bookmark that an API server sends each minute, whoever reaches it: it was taken for a
+/// word of an API server that can be heard, and kubelets that were kept from it for as long were called lost.
+#[test]
+fn bug_an_outage_of_all_api_servers_loses_nobody() {
+    for seed in 0..12 {
+        let seconds = 45 + 7 * seed;
+        let out = |server| (BEGIN + seed, Fault::CutServer { server, answers_lost: false, seconds });
+        nobody_is_called_lost(&Plan { seed, ..plan((0..2).map(out).collect()) });
+    }
+}
+
+#[test]
+fn clocks_convict_nobody() {
+    for by in [-86_400, -600, -51, 51, 600, 86_400] {
+        let jumps = |at| (at, Fault::JumpNode { node: 0, seconds: by });
+        nobody_is_called_lost(&plan(vec![jumps(BEGIN), jumps(BEGIN + 25)]));
+        let ours = |replica| (BEGIN, Fault::JumpReplica { replica, seconds: by });
+        nobody_is_called_lost(&plan((0..2).map(ours).collect()));
+    }
+}
+
+#[test]
+fn slow_heartbeats_are_heartbeats() {
+    let trouble = Trouble::Delay(9_000);
+    nobody_is_called_lost(&plan(vec![(
+        BEGIN,
+        Fault::TroubleNode { node: 0, trouble, percent: 100, seconds: 150 },
+    )]));
+    // Each time it is back within its grace.
+    let flaps = (0..5).map(|time| (BEGIN + 35 * time, Fault::CutNode { node: 0, seconds: 15 }));
+    nobody_is_called_lost(&plan(flaps.collect()));
+}
+
+/// The first node that came back was the end of that, and the others were given up in the seconds before they came.
+#[test]
+fn bug_when_every_node_is_lost_none_is_given_up_before_nor_when_they_come_back() {
+    for seed in 0..6 {
+        let outcome = well(&Plan { seed, ..plan((0..3).map(|node| cut(node, 150)).collect()) });
+        assert_eq!(told(&outcome, &[CALLED]).len(), 3);
+        let ended = told(&outcome, &["is asked to end for a taint"]);
+        assert!(ended.is_empty(), "{:#?}", outcome.timeline);
+    }
+}
+
+/// They are lost one after the other: the first is given up as if it were alone, and free again when all are.
+#[test]
+fn who_was_given_up_is_free_again_when_every_node_is_lost() {
+    let apart = |node: usize| (BEGIN + 30 * node as u64, Fault::CutNode { node, seconds: 200 });
+    let outcome = well(&Plan { heal_at: 330, ..plan((0..3).map(apart).collect()) });
+    let freed = told(&outcome, &["frees", "unreachable:NoExecute: every node is lost"]);
+    assert_eq!(freed.len(), 2, "{:#?}", outcome.timeline);
+}
+
+#[test]
+fn nodes_of_a_zone_are_given_up_one_after_the_other() {
+    // node-0, node-3 and node-6 are a zone, and so are the three others.
+    let lost = Plan { nodes: 9, ..plan([0, 3, 6].map(|node| cut(node, 300)).to_vec()) };
+    let outcome = well(&Plan { heal_at: 360, ..lost });
+    let given_up = told(&outcome, &["replica", "unreachable:NoExecute", "taints"]);
+    let apart: Vec<u64> = given_up.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(given_up.len() == 3 && apart.iter().all(|apart| (10..=13).contains(apart)), "{given_up:?}");
+}
+
+#[test]
+fn beside_kcm_a_silent_node_is_suspected_and_nothing_else() {
+    let outcome = well(&guarded(vec![cut(0, 150)]));
+    let due = BEGIN + 25;
+    once(&outcome, &["replica", "taints node-0 with suspect:NoSchedule"], due - RENEWS..=due + SOON);
+    // Until its own controller says Unknown.
+    once(&outcome, &["replica", "frees node-0 of suspect:NoSchedule"], BEGIN + 40..=BEGIN + GRACE + 8);
+    assert!(told(&outcome, &[CALLED]).is_empty());
+    let short = well(&guarded(vec![cut(0, 32)]));
+    once(&short, &["replica", "frees node-0 of suspect:NoSchedule"], BEGIN + 32..=BEGIN + 32 + BACK);
+}
+
+#[test]
+fn each_planted_bug_is_caught_by_its_rule_in_a_plan_that_is_well_without_it() {
+    let crash = |at, replica| (at, Fault::CrashReplica { replica, seconds: 5 });
+    let out = |server| (BEGIN + 5, Fault::CutServer { server, answers_lost: false, seconds: 80 });
+    let plans = [
+        (Plant::TrustsNodeClocks, vec![(BEGIN, Fault::JumpNode { node: 0, seconds: -600 })]),
+        (Plant::RetaintsWhenLeading, vec![cut(0, 200), crash(120, 0), crash(160, 1)]),
+        (Plant::NeverMaybeUs, (0..2).map(out).collect()),
+        (Plant::LiftsUnread, vec![cut(0, 150)]),
+    ];
+    for (plant, faults) in plans {
+        let plan = Plan { seed: 5, ..plan(faults) };
+        well(&plan);
+        let outcome = run(&plan, Subject::Shipped(shipped::launch, Some(plant)));
+        let rule = Plant::ALL.into_iter().find(|(known, _)| *known == plant).map(|(_, rule)| rule);
+        let caught = outcome.violations.iter().any(|violation| Some(violation.invariant) == rule);
+        assert!(caught, "{plant:?}: {}", tell(&plan, &outcome));
+    }
+}

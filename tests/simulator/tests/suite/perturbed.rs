@@ -1,0 +1,72 @@
+//! One strike at calls and events of every scenario. All of them: `make perturb`.
+
+use pod_safety_simulator::campaign::{fenced, guarded, perturb, perturb_writes, scenarios};
+use pod_safety_simulator::world::{Blow, Occasion, Strike, Subject, stricken};
+
+use crate::shipped;
+
+const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+
+/// One of so many strikes is carried out here: what fits into a minute of two
+/// cores. A prime, so that it steps through all families.
+const EACH: usize = 17;
+
+#[test]
+fn no_strike_at_a_call_or_an_event_breaks_a_rule() {
+    let tally = perturb(&scenarios(), SHIPPED, EACH);
+    println!("{tally}");
+    assert!(tally.diverged.is_empty(), "the runs before a strike are their references: {tally}");
+    assert!(tally.broken.is_empty(), "{tally}");
+    assert_eq!(tally.scenarios.len(), scenarios().len(), "every scenario is struck: {tally}");
+    assert!(tally.families.len() >= 16, "every family strikes: {tally}");
+}
+
+/// Each step of an incident is written before and after: whoever dies, is cut off, is paused or has another clock at any
+/// of these writes leaves something behind that the next one goes on from.
+#[test]
+fn no_strike_at_a_write_of_an_incident_breaks_a_rule() {
+    let scenarios = fenced();
+    let (well, failing) = scenarios.split_at(1);
+    for (scenarios, each) in [(well, 1), (failing, 11)] {
+        let tally = perturb_writes(scenarios, SHIPPED, each);
+        println!("{tally}");
+        assert!(tally.diverged.is_empty(), "the runs before a strike are their references: {tally}");
+        assert!(tally.broken.is_empty(), "{tally}");
+        assert_eq!(tally.scenarios.len(), scenarios.len(), "every scenario is struck: {tally}");
+        assert!(tally.families.len() >= 11, "every family strikes: {tally}");
+    }
+}
+
+/// One of so many strikes at volumes and their owners: what fits into a few seconds.
+const EACH_OF_VOLUMES: usize = 401;
+
+#[test]
+fn no_strike_while_volumes_change_their_owners_breaks_a_rule() {
+    let tally = perturb(&guarded(), SHIPPED, EACH_OF_VOLUMES);
+    println!("{tally}");
+    assert!(tally.diverged.is_empty(), "the runs before a strike are their references: {tally}");
+    assert!(tally.broken.is_empty(), "{tally}");
+    assert_eq!(tally.scenarios.len(), guarded().len(), "every scenario is struck: {tally}");
+    assert!(tally.families.len() >= 8, "families strike: {tally}");
+}
+
+/// How many rules this strike breaks in this scenario.
+fn broken_by(scenario: &str, strike: &Strike) -> Option<usize> {
+    let scenario = scenarios().into_iter().find(|one| one.name == scenario)?;
+    Some(stricken(&scenario.plan, SHIPPED, strike).0.violations.len())
+}
+
+/// The first run of all strikes found it: the rule of failover allowed for one look of the standby, and there are two,
+/// for it may have seen the dead leader's last renewal as late as it then sees its end.
+#[test]
+fn bug_a_standby_that_saw_the_last_renewal_a_look_late_was_called_slow() {
+    let strike = Strike { replica: 0, occasion: Occasion::Call, number: 4, blow: Blow::Error { code: 429 } };
+    assert_eq!(broken_by("terminated and unscheduled pods", &strike), Some(0));
+}
+
+/// The second run found it: after a conflict that nothing had caused, the budget waited for an event in vain.
+#[test]
+fn bug_a_conflict_without_a_cause_left_a_budget_wrong_for_half_a_minute() {
+    let strike = Strike { replica: 1, occasion: Occasion::Call, number: 53, blow: Blow::Error { code: 409 } };
+    assert_eq!(broken_by("a node is drained under a budget", &strike), Some(0));
+}

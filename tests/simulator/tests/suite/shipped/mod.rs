@@ -1,0 +1,6 @@
+//! The shipped process, started as `pod-safety demo` starts it.
+
+#[path = "../../../../../controllers/src/cli/demo/launch.rs"]
+mod process;
+
+pub(crate) use process::launch;

@@ -1,0 +1,225 @@
+//! Taints in the simulated cluster: when the pods of a node are asked to end, whatever
+//! happens while their times run. Many seeds of them are in `campaign`.
+
+use std::collections::BTreeMap;
+
+use pod_safety_simulator::campaign::{Extras, Fault, Plan, tell};
+use pod_safety_simulator::checker::Invariant;
+use pod_safety_simulator::world::{Baseline, Outcome, Subject, run};
+
+use crate::shipped;
+
+const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+const KCM: Subject = Subject::Baseline(Baseline::KubeControllerManager);
+
+/// When the node is tainted, in seconds.
+const TAINTED: u64 = 40;
+/// So many seconds after its time is over a pod has been asked to end.
+const SOON: u64 = 3;
+/// A new leader needs so many seconds.
+const FAILOVER: u64 = 30;
+
+/// All pods are on one node, and bear its first trouble as `MEMBERS` of the world has it:
+/// `data-0` for 20 s, `data-1` for no time, `data-2` for ever, `data-3` for 150 s, and
+/// `data-4` says nothing.
+fn plan(faults: Vec<(u64, Fault)>) -> Plan {
+    Plan {
+        seed: 1,
+        servers: 2,
+        nodes: 1,
+        replicas: 2,
+        pods: 5,
+        lease_collected_after: 15,
+        heal_at: 260,
+        with: Extras { taints: true, ..Extras::default() },
+        faults,
+    }
+}
+
+const fn added(key: usize) -> Fault {
+    Fault::AddTaint { node: 0, key, stamped: true }
+}
+
+fn tainted(faults: Vec<(u64, Fault)>) -> Plan {
+    plan([(TAINTED, added(0))].into_iter().chain(faults).collect())
+}
+
+/// In which seconds pods were asked to end, by name, in a run that breaks no rule.
+fn ends(plan: &Plan) -> BTreeMap<String, Vec<u64>> {
+    let outcome = run(plan, SHIPPED);
+    assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
+    asked(&outcome)
+}
+
+fn asked(outcome: &Outcome) -> BTreeMap<String, Vec<u64>> {
+    let mut ends: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (at, what) in &outcome.timeline {
+        let pod = what.strip_suffix(" is asked to end for a taint");
+        if let Some(pod) = pod.and_then(|pod| pod.strip_prefix("default/data-")) {
+            ends.entry(format!("data-{pod}")).or_default().push(at.as_secs());
+        }
+    }
+    ends
+}
+
+/// Each of them was asked once, within `late` seconds of its time; nobody else was.
+#[track_caller]
+fn ended(plan: &Plan, late: u64, wanted: &[(&str, u64)]) {
+    let ends = ends(plan);
+    let names: Vec<&str> = ends.keys().map(String::as_str).collect();
+    let mut due: Vec<&str> = wanted.iter().map(|(name, _)| *name).collect();
+    due.sort_unstable();
+    assert_eq!(names, due, "{ends:?}");
+    for (name, due) in wanted {
+        let asked = &ends[*name];
+        let soon = asked.iter().all(|at| (*due..=due + late).contains(at));
+        assert!(asked.len() == 1 && soon, "{name} at {asked:?}, due at {due}: {ends:?}");
+    }
+}
+
+#[test]
+fn each_pod_ends_when_it_bears_the_taint_no_longer() {
+    let wanted = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
+    ended(&tainted(Vec::new()), SOON, &wanted);
+    let unstamped = Fault::AddTaint { node: 0, key: 0, stamped: false };
+    ended(&plan(vec![(TAINTED, unstamped)]), SOON, &wanted);
+}
+
+#[test]
+fn a_node_that_is_cut_off_is_tainted_and_its_pods_end_one_by_one() {
+    let cut = Plan { heal_at: 500, ..plan(vec![(40, Fault::CutNode { node: 0, seconds: 500 })]) };
+    let outcome = run(&cut, SHIPPED);
+    assert!(outcome.violations.is_empty(), "{}", tell(&cut, &outcome));
+    // Its first try meets a node that has changed.
+    let at = outcome.timeline.iter().rfind(|(_, what)| what == "node-lifecycle taints node-0");
+    let at = at.map_or(0, |(at, _)| at.as_secs());
+    assert!((85..=105).contains(&at), "silent for 50 s and a tick: {at}");
+    let ends = asked(&outcome);
+    for (pod, bears) in [("data-0", 20), ("data-1", 0), ("data-3", 300), ("data-4", 300)] {
+        let when = ends.get(pod).and_then(|all| all.first()).copied().unwrap_or_default();
+        // The taint says a whole second, and is written down when its request is answered.
+        assert!((at + bears - 1..=at + bears + SOON).contains(&when), "{pod}, tainted at {at}: {ends:?}");
+    }
+    assert!(!ends.contains_key("data-2"), "it bears it for ever: {ends:?}");
+}
+
+#[test]
+fn the_shortest_time_counts_whichever_taint_came_first() {
+    // The second trouble: `data-0` and `data-1` bear it for ever, `data-2` for 30 s.
+    let two = tainted(vec![(TAINTED, added(1))]);
+    let wanted = [("data-0", 60), ("data-1", 40), ("data-2", 70), ("data-3", 190), ("data-4", 40)];
+    ended(&two, SOON, &wanted);
+    let second = tainted(vec![(50, added(1))]);
+    let wanted = [("data-0", 60), ("data-1", 40), ("data-2", 80), ("data-3", 190), ("data-4", 40)];
+    ended(&second, SOON, &wanted);
+}
+
+#[test]
+fn tolerations_that_change_while_times_run_count_from_then_on() {
+    let tolerate = |pod, seconds| Fault::Tolerate { pod, key: 0, seconds };
+    let longer = tolerate(0, Some(60));
+    let changed = tainted(vec![(45, longer), (46, tolerate(3, Some(15))), (50, tolerate(2, Some(30)))]);
+    ended(&changed, SOON, &[("data-0", 100), ("data-1", 40), ("data-2", 70), ("data-3", 55), ("data-4", 40)]);
+    // What is over already is over at once; what is for ever now never ends.
+    let changed = tainted(vec![(70, tolerate(3, Some(5))), (50, tolerate(0, None))]);
+    let mut sorted = changed.clone();
+    sorted.faults.sort_by_key(|(at, _)| *at);
+    ended(&sorted, SOON, &[("data-1", 40), ("data-3", 70), ("data-4", 40)]);
+}
+
+#[test]
+fn a_taint_that_is_lifted_in_time_ends_nobody_any_more() {
+    let lifted = tainted(vec![(55, Fault::LiftTaint { node: 0, key: 0 })]);
+    ended(&lifted, SOON, &[("data-1", 40), ("data-4", 40)]);
+    // The next one begins anew.
+    let again = tainted(vec![(55, Fault::LiftTaint { node: 0, key: 0 }), (100, added(0))]);
+    let ends = ends(&again);
+    assert_eq!(ends["data-0"].len(), 1, "{ends:?}");
+    assert!((120..=120 + SOON).contains(&ends["data-0"][0]), "{ends:?}");
+    assert!((250..=250 + SOON).contains(&ends["data-3"][0]), "{ends:?}");
+}
+
+#[test]
+fn deadlines_do_not_move_when_leaders_do() {
+    let wanted = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
+    let crash = |at, replica, seconds| (at, Fault::CrashReplica { replica, seconds });
+    // The leader dies, and then whoever follows: none of them has seen the taint come.
+    let all_anew = vec![crash(80, 0, 5), crash(80, 1, 5), crash(140, 0, 5), crash(140, 1, 5)];
+    ended(&tainted(all_anew), SOON, &wanted);
+    // In the very moment of it a new leader must be found first.
+    let ends = ends(&tainted(vec![crash(58, 0, 60)]));
+    assert!((60..=60 + FAILOVER).contains(&ends["data-0"][0]), "{ends:?}");
+    assert!((190..=190 + SOON).contains(&ends["data-3"][0]), "{ends:?}");
+}
+
+#[test]
+fn our_wall_clocks_may_jump_either_way() {
+    let wanted = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
+    for seconds in [3_600, -3_600, 100, -100] {
+        for at in [30, 45] {
+            let mut faults: Vec<_> =
+                (0..2).map(|replica| (at, Fault::JumpReplica { replica, seconds })).collect();
+            faults.push((TAINTED, added(0)));
+            faults.sort_by_key(|(at, _)| *at);
+            ended(&plan(faults), SOON, &wanted);
+        }
+    }
+}
+
+#[test]
+fn a_node_that_flaps_ends_those_whose_time_was_over_and_no_others() {
+    let cut = |at| (at, Fault::CutNode { node: 0, seconds: 70 });
+    let flaps = Plan { heal_at: 400, ..plan(vec![cut(40), cut(150), cut(260)]) };
+    let outcome = run(&flaps, SHIPPED);
+    assert!(outcome.violations.is_empty(), "{}", tell(&flaps, &outcome));
+    let ends = asked(&outcome);
+    assert!(!ends.contains_key("data-3") && !ends.contains_key("data-2"), "they bear it longer: {ends:?}");
+    assert!(ends.contains_key("data-1"), "it bears it for no time: {ends:?}");
+    assert!(outcome.probes.contains_key("a taint was lifted while a pod's time ran"), "{:?}", outcome.probes);
+}
+
+#[test]
+fn a_new_leader_whose_cache_is_behind_ends_nobody_for_a_taint_that_went() {
+    let behind = tainted(vec![
+        // Both API servers show the past, in which the taint is there.
+        (45, Fault::LagServer { server: 0, seconds: 60 }),
+        (45, Fault::LagServer { server: 1, seconds: 60 }),
+        (47, Fault::LiftTaint { node: 0, key: 0 }),
+        (48, Fault::CrashReplica { replica: 0, seconds: 60 }),
+    ]);
+    ended(&behind, SOON, &[("data-1", 40), ("data-4", 40)]);
+}
+
+#[test]
+fn hole_h2_the_successor_under_the_same_name_is_not_ended_in_its_place() {
+    for seed in 0..8 {
+        let replaced = Plan {
+            seed,
+            nodes: 2,
+            ..tainted(vec![(44, Fault::DeletePod { pod: 0 }), (44, Fault::DeletePod { pod: 3 })])
+        };
+        let ends = ends(&replaced);
+        for pod in ["data-0", "data-3"] {
+            assert!(!ends.contains_key(pod), "its time went with it: {ends:?}");
+        }
+    }
+}
+
+#[test]
+fn a_deletion_that_is_refused_is_tried_again_and_nobody_is_ended_too_early_for_it() {
+    use pod_safety_simulator::campaign::Trouble;
+    for trouble in [Trouble::Error(500), Trouble::Error(409), Trouble::LoseAnswer, Trouble::DropRequest] {
+        let troubled = |replica| Fault::TroubleReplica { replica, trouble, percent: 60, seconds: 40 };
+        let plan = tainted(vec![(50, troubled(0)), (50, troubled(1))]);
+        let ends = ends(&plan);
+        assert!(ends["data-0"][0] >= 60 && ends["data-3"][0] >= 190, "{trouble:?}: {ends:?}");
+    }
+}
+
+#[test]
+fn kcms_rules_are_judged_by_the_same_referee() {
+    let outcome = run(&tainted(Vec::new()), KCM);
+    assert!(outcome.probes.contains_key("kcm evicted a pod by its taint"), "{:?}", outcome.probes);
+    let broken = |invariant| outcome.violations.iter().any(|violation| violation.invariant == invariant);
+    assert!(!broken(Invariant::AtMostOne), "graceful deletions let nobody run twice");
+}

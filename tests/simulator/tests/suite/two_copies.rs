@@ -1,0 +1,68 @@
+//! Known findings of issue 20: plans by which today's tree lets two processes of one identity run, shown by the ledger of
+//! processes itself, whatever the referee excuses. They are no promises. When one of these tests fails, the finding is
+//! mended: then its plan gets another name, and `expect` says that the shipped process breaks nothing.
+#![expect(clippy::unwrap_used, reason = "tests fail loudly")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use pod_safety_simulator::campaign::{Entry, Plan, tell};
+use pod_safety_simulator::world::{Outcome, Subject, run};
+
+use crate::shipped;
+
+const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+
+/// For how long two processes of one identity ran at once, by the ledger as it was told: who started when and where,
+/// and who ended.
+fn both_ran(outcome: &Outcome) -> BTreeMap<String, Duration> {
+    let mut running: BTreeMap<(String, String), Duration> = BTreeMap::new();
+    let mut both = BTreeMap::new();
+    for (at, line) in &outcome.timeline {
+        let Some(words) = line.strip_prefix("process of ") else { continue };
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let [identity, uid, what, ..] = words.as_slice() else { panic!("{line}") };
+        let key = ((*identity).to_owned(), (*uid).to_owned());
+        if *what == "starts" {
+            running.insert(key, *at);
+            continue;
+        }
+        let Some(began) = running.remove(&key) else { panic!("{line}: it never started") };
+        let others = running.iter().filter(|((other, _), _)| other == identity);
+        let together = others.map(|(_, other)| *at - (*other).max(began)).max();
+        if let Some(together) = together {
+            let longest: &mut Duration = both.entry((*identity).to_owned()).or_default();
+            *longest = together.max(*longest);
+        }
+    }
+    both
+}
+
+/// The plan of the corpus with that name, and what came of it.
+fn known(name: &str) -> (Plan, Outcome) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let entry: Entry =
+        serde_json::from_slice(&std::fs::read(corpus.join(format!("{name}.json"))).unwrap()).unwrap();
+    let outcome = run(&entry.plan, SHIPPED);
+    (entry.plan, outcome)
+}
+
+#[track_caller]
+fn two_run(name: &str, at_least: Duration) {
+    let (plan, outcome) = known(name);
+    let both = both_ran(&outcome);
+    println!("{name}: {both:?}");
+    let longest = both.values().max().copied().unwrap_or_default();
+    assert!(longest >= at_least, "{both:?}: is it mended? {}", tell(&plan, &outcome));
+}
+
+#[test]
+fn known_a1_two_processes_run_when_the_node_of_a_living_kubelet_is_deleted() {
+    two_run("known-a1-node-of-a-living-kubelet", Duration::from_secs(20));
+}
+
+#[test]
+fn known_a2_two_processes_run_when_a_device_of_a_sick_node_that_renews_reaches_another_machine() {
+    two_run("known-a2-wrong-device-of-a-sick-node", Duration::from_secs(60));
+}

@@ -1,0 +1,319 @@
+//! Exclusive volumes in the simulated cluster: the shipped guard, attach/detach as kube-controller-manager has it, the
+//! chart's admission policies, and a storage that shuts nobody out, or does.
+
+mod objects;
+
+use std::time::Duration;
+
+use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Guarding, Keeper, Plan, draw, tell};
+use pod_safety_simulator::world::{
+    Blow, Moment, Occasion, Outcome, Strike, Subject, recorded, run, stricken,
+};
+
+use crate::{asked, shipped};
+
+const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+
+/// When things begin to happen, in seconds.
+const BEGIN: u64 = 40;
+/// Longer than the six minutes after which volumes are detached by force, and the grace of nodes before.
+const LONG: u64 = 500;
+
+const GATED: Guarding = Guarding { gate: true, excludes: false, one_pod: false };
+const OPEN: Guarding = Guarding { gate: false, ..GATED };
+const FENCED: Fencing = Fencing {
+    always: true,
+    tells: true,
+    required: true,
+    backup: false,
+    power_on: true,
+    pair: false,
+    not_ready_seconds: None,
+};
+
+fn plan(guarding: Guarding, fencing: Option<Fencing>, faults: Vec<(u64, Fault)>) -> Plan {
+    Plan {
+        seed: 1,
+        servers: 2,
+        nodes: 3,
+        replicas: 2,
+        pods: 3,
+        lease_collected_after: 15,
+        heal_at: BEGIN + LONG + 20,
+        with: Extras {
+            attached_volumes: true,
+            guarded_volumes: Some(guarding),
+            taints: true,
+            nodes: Keeper::Ours,
+            fencing,
+            ..Extras::default()
+        },
+        faults,
+    }
+}
+
+/// A run that breaks no rule.
+#[track_caller]
+fn well(plan: &Plan) -> Outcome {
+    let outcome = run(plan, SHIPPED);
+    assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
+    outcome
+}
+
+/// How often something happened.
+fn seen(outcome: &Outcome, probe: &str) -> u64 {
+    outcome.probes.get(probe).copied().unwrap_or_default()
+}
+
+/// When lines with these words were told, in seconds.
+fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
+    let lines = outcome.timeline.iter().filter(|(_, line)| words.iter().all(|word| line.contains(word)));
+    lines.map(|(at, _)| at.as_secs()).collect()
+}
+
+/// All pods run on `node-1` in this seed.
+const HOME: usize = 1;
+
+#[test]
+fn in_a_healthy_world_each_volume_is_taken_once_and_nobody_is_refused() {
+    let outcome = well(&plan(GATED, None, Vec::new()));
+    assert_eq!(seen(&outcome, "a volume was taken"), 3);
+    assert_eq!(seen(&outcome, "a volume was held"), 0);
+    assert!(seen(&outcome, "a leader died, and another leads in time") <= 1);
+}
+
+#[test]
+fn a_pod_that_is_deleted_gives_its_volume_back_and_the_next_one_takes_it() {
+    let outcome = well(&plan(GATED, None, vec![(BEGIN, Fault::DeletePod { pod: 0 })]));
+    assert_eq!(seen(&outcome, "a volume was given back"), 1, "{:#?}", outcome.timeline);
+    assert_eq!(seen(&outcome, "a volume was taken"), 4);
+}
+
+#[test]
+fn a_node_that_is_cut_off_keeps_its_volumes_until_it_is_fenced() {
+    let cut = (BEGIN, Fault::CutNode { node: HOME, seconds: LONG });
+    let outcome = well(&plan(GATED, Some(FENCED), vec![cut]));
+    assert_eq!(seen(&outcome, "a volume was held"), 3, "{:#?}", outcome.timeline);
+    assert_eq!(seen(&outcome, "a volume's owner was relieved"), 3);
+    assert!(seen(&outcome, "a volume was attached to its next node") > 0, "{:#?}", outcome.timeline);
+    // Evidence, relief, and only then a next node.
+    let first = |words: &[&str]| told(&outcome, words).into_iter().find(|at| *at > BEGIN).unwrap_or(u64::MAX);
+    let proved = first(&["writes the evidence node-1"]);
+    let relieved = first(&["the Lease of data-", "(generation 0 to 1"]);
+    assert!(proved <= relieved && relieved <= proved + 2, "{proved} {relieved}: {:#?}", outcome.timeline);
+}
+
+/// Without fencing nobody proves anything: people force delete, attach/detach wants to tear the volumes away after six
+/// minutes, and is refused, until the node is heard again.
+#[test]
+fn what_people_and_six_minutes_do_moves_no_volume_of_a_node_that_may_write() {
+    for guarding in [GATED, OPEN, Guarding { excludes: true, ..OPEN }] {
+        let forced = (0..3).map(|pod| (BEGIN + 60, Fault::ForceDelete { pod }));
+        let cut = (BEGIN, Fault::CutNode { node: HOME, seconds: LONG });
+        let outcome = well(&plan(guarding, None, [cut].into_iter().chain(forced).collect()));
+        assert!(seen(&outcome, "a volume was held") > 0, "{guarding:?}: {:#?}", outcome.timeline);
+        assert!(seen(&outcome, "a detachment was refused by admission") > 0, "{guarding:?}");
+        assert_eq!(seen(&outcome, "a volume's owner was relieved"), 0, "{guarding:?}");
+        assert_eq!(seen(&outcome, "a volume was detached by force"), 0, "{guarding:?}");
+    }
+}
+
+/// The peer: the same without the guard's words breaks a volume, and exclusion in the backend is what saves it.
+#[test]
+fn a_taint_that_proves_nothing_takes_no_volume_away() {
+    for guarding in [GATED, OPEN] {
+        let cut = (BEGIN, Fault::CutNode { node: HOME, seconds: LONG });
+        let forced = (0..3).map(|pod| (BEGIN + 65, Fault::ForceDelete { pod }));
+        let faults = [cut, (BEGIN + 60, Fault::Taint { node: HOME })].into_iter().chain(forced).collect();
+        let outcome = well(&plan(guarding, None, faults));
+        assert!(
+            seen(&outcome, "a detachment was refused by admission") > 0,
+            "{guarding:?}: {:#?}",
+            outcome.timeline
+        );
+        assert_eq!(seen(&outcome, "a volume was detached by force"), 0, "{guarding:?}");
+    }
+}
+
+#[test]
+fn a_machine_that_boots_anew_gives_back_what_its_old_life_had() {
+    let lost = (BEGIN, Fault::PowerOff { node: HOME, back: Some(200) });
+    let outcome = well(&plan(GATED, None, vec![lost]));
+    assert!(seen(&outcome, "a volume's owner was relieved") > 0, "{:#?}", outcome.timeline);
+}
+
+#[test]
+fn a_node_that_is_gone_is_relieved_after_its_quarantine() {
+    let faults = vec![
+        (BEGIN, Fault::PowerOff { node: HOME, back: None }),
+        (BEGIN + 5, Fault::DeleteNode { node: HOME }),
+    ];
+    let outcome = well(&plan(GATED, None, faults));
+    assert_eq!(seen(&outcome, "a volume's owner was relieved"), 3, "{:#?}", outcome.timeline);
+    assert!(seen(&outcome, "a volume was attached to its next node") > 0);
+}
+
+/// The steps of the design of 2016 ("Storage Consistency"), by what is told of them, each after the one before.
+const STEPS: [&[&str]; 15] = [
+    &["POST /api/v1/persistentvolumes: 201"],
+    &["POST /api/v1/namespaces/default/persistentvolumeclaims: 201"],
+    &["pod default/data-0", "is made"],
+    &["pod default/data-0", "is bound"],
+    // The kubelet waits for it from here on.
+    &["the Lease of data-0 passes from \"\" to \"node-"],
+    &["the attachment data-0.node-", "is wanted"],
+    &["process of default/data-0", "starts"],
+    &["pod default/data-0", "is asked to end"],
+    &["pod default/next-0", "is made"],
+    &["pod default/next-0", "is bound"],
+    &["an attachment waits"],
+    &["process of default/data-0", "ends"],
+    &["the Lease of data-0 passes from \"node-", "to \"\""],
+    &["the Lease of data-0 passes from \"\" to \"node-"],
+    &["process of default/next-0", "starts"],
+];
+
+/// The same where pods wait behind the gate: the second one does so instead of its attachment.
+const STEPS_GATED: [&[&str]; 15] = [
+    STEPS[0],
+    STEPS[1],
+    STEPS[2],
+    &["pod default/data-0", "passes the gate"],
+    STEPS[3],
+    STEPS[4],
+    STEPS[5],
+    STEPS[6],
+    STEPS[7],
+    STEPS[8],
+    STEPS[11],
+    STEPS[12],
+    &["pod default/next-0", "passes the gate"],
+    STEPS[9],
+    STEPS[14],
+];
+
+/// One pod, and another one of another name with its volume, which the first gives back late.
+fn moving(seed: u64, guarding: Guarding) -> Plan {
+    let faults = vec![
+        (BEGIN, Fault::StuckProcesses { node: 0, seconds: 15 }),
+        (BEGIN, Fault::StuckProcesses { node: 1, seconds: 15 }),
+        (BEGIN, Fault::StuckProcesses { node: 2, seconds: 15 }),
+        (BEGIN + 1, Fault::DeletePod { pod: 0 }),
+        (BEGIN + 2, Fault::MakePod { pod: 0 }),
+    ];
+    Plan { seed, pods: 1, heal_at: 160, ..plan(guarding, None, faults) }
+}
+
+/// When each step happened; `None`: not all of them did, in this order.
+fn steps(outcome: &Outcome, steps: &[&[&str]]) -> Option<Vec<Duration>> {
+    let mut lines = outcome.timeline.iter();
+    steps
+        .iter()
+        .map(|words| {
+            let found = lines.find(|(_, line)| words.iter().all(|word| line.contains(word)));
+            found.map(|(at, _)| *at)
+        })
+        .collect()
+}
+
+/// The first call or event of the leader at this moment or after, where it dies.
+fn death_at(moments: &[Moment], at: Duration, back: u64) -> Option<Strike> {
+    let mut calls = 0;
+    for moment in moments.iter().filter(|moment| moment.replica == 0) {
+        let is_call = moment.occasion == Occasion::Call;
+        if moment.at >= at && is_call {
+            let blow = if moment.write { Blow::CrashSent { back } } else { Blow::CrashAnswered { back } };
+            return Some(Strike { replica: 0, occasion: Occasion::Call, number: calls, blow });
+        }
+        calls += usize::from(is_call);
+    }
+    None
+}
+
+/// A death of the leader after each of these steps: back at once, and back when another one leads. How many there were;
+/// `None`: no seed goes by these steps.
+fn with_a_death_after_each(guarding: Guarding, told_by: &[&[&str]]) -> Option<usize> {
+    let found = (0..40).map(|seed| moving(seed, guarding)).find_map(|plan| {
+        let (outcome, moments) = recorded(&plan, SHIPPED);
+        assert!(outcome.violations.is_empty(), "{}", tell(&plan, &outcome));
+        steps(&outcome, told_by).map(|steps| (plan, moments, steps))
+    });
+    let (plan, moments, steps) = found?;
+    let mut deaths = 0;
+    for (number, at) in steps.iter().enumerate() {
+        for back in [0, 20] {
+            let strike = death_at(&moments, *at, back)?;
+            let (outcome, before) = stricken(&plan, SHIPPED, &strike);
+            let what = format!("step {}: {strike:?}", number + 1);
+            assert!(before.is_some(), "{what}");
+            assert!(outcome.violations.is_empty(), "{what}: {}", tell(&plan, &outcome));
+            let runs = told(&outcome, &["process of default/next-0", "starts"]);
+            assert!(!runs.is_empty(), "{what}: {:#?}", outcome.timeline);
+            deaths += 1;
+        }
+    }
+    Some(deaths)
+}
+
+#[test]
+fn the_fifteen_steps_of_2016_with_a_death_of_the_leader_after_each() {
+    assert_eq!(with_a_death_after_each(OPEN, &STEPS), Some(2 * STEPS.len()));
+}
+
+#[test]
+fn the_fifteen_steps_behind_the_gate_with_a_death_of_the_leader_after_each() {
+    assert_eq!(with_a_death_after_each(GATED, &STEPS_GATED), Some(2 * STEPS_GATED.len()));
+}
+
+/// How many volumes are in the worlds in which processes of ours die at random.
+const MANY: usize = 60;
+
+/// Both processes die again and again while pods move and nodes are lost: S17 and S8 are judged at each write.
+#[test]
+fn two_processes_that_die_at_random_never_make_two_owners_of_a_volume() {
+    for seed in 0..4_u64 {
+        let mut faults = Vec::new();
+        let (mut at, mut drawn) = (20, seed * 7 + 1);
+        while at < 300 {
+            drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let dice = usize::try_from(drawn >> 40).unwrap();
+            faults.push((at, Fault::CrashReplica { replica: dice % 2, seconds: (dice % 25) as u64 }));
+            faults.extend((0..4).map(|more| (at, Fault::DeletePod { pod: (dice / 3 + more * 17) % MANY })));
+            at += 3 + (dice % 19) as u64;
+        }
+        faults.push((100, Fault::CutNode { node: 0, seconds: 150 }));
+        faults.push((130, Fault::PowerOff { node: 1, back: Some(100) }));
+        faults.sort_by_key(|(at, _)| *at);
+        let guarding = Guarding { gate: seed % 2 == 0, ..GATED };
+        let plan = Plan { seed, pods: MANY, nodes: 5, heal_at: 330, ..plan(guarding, Some(FENCED), faults) };
+        let outcome = well(&plan);
+        let taken = seen(&outcome, "a volume was taken");
+        println!(
+            "seed {seed}: {taken} times taken, {} given back, {} relieved, {} held",
+            seen(&outcome, "a volume was given back"),
+            seen(&outcome, "a volume's owner was relieved"),
+            seen(&outcome, "a volume was held")
+        );
+        assert!(taken > MANY as u64 && seen(&outcome, "a volume's owner was relieved") > 0);
+    }
+}
+
+/// Seeds with guarded volumes that `tests/campaign.rs` does not run. More: `POD_SAFETY_GUARDED_SEEDS=3000`, from
+/// `POD_SAFETY_GUARDED_FROM`.
+#[test]
+fn drawn_worlds_with_guarded_volumes_break_no_rule() {
+    let number = |name: &str, or: u64| asked::number(name).unwrap_or(or);
+    let (from, count) = (number("POD_SAFETY_GUARDED_FROM", 5_000), number("POD_SAFETY_GUARDED_SEEDS", 4));
+    let plans = (from..).map(draw).filter(|plan| plan.with.guarded_volumes.is_some());
+    let (mut broken, mut probes) = (Vec::new(), std::collections::BTreeMap::<String, u64>::new());
+    for plan in plans.take(usize::try_from(count).unwrap()) {
+        let outcome = run(&plan, SHIPPED);
+        outcome.probes.iter().for_each(|(name, count)| *probes.entry(name.clone()).or_default() += count);
+        if !outcome.violations.is_empty() {
+            println!("{}", tell(&plan, &outcome));
+            broken.push(plan.seed);
+        }
+    }
+    println!("{count} seeds from {from}: {probes:#?}");
+    assert!(broken.is_empty(), "{broken:?}");
+}

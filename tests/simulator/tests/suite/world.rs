@@ -1,0 +1,255 @@
+//! That what the world has does what the real thing does, each by a plan of its own.
+
+use pod_safety_simulator::campaign::{
+    Ailment, Extras, Fault, Fencing, Keeper, Malfunction, Plan, draw, tell,
+};
+use pod_safety_simulator::world::{Outcome, Subject, run};
+
+use crate::shipped;
+
+const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+
+/// When things begin to happen, in seconds.
+const BEGIN: u64 = 40;
+
+fn plan(faults: Vec<(u64, Fault)>) -> Plan {
+    Plan {
+        seed: 1,
+        servers: 2,
+        nodes: 3,
+        replicas: 2,
+        pods: 4,
+        lease_collected_after: 2,
+        heal_at: 260,
+        with: Extras { taints: true, nodes: Keeper::Ours, ..Extras::default() },
+        faults,
+    }
+}
+
+/// A run that breaks no rule.
+#[track_caller]
+fn well(plan: &Plan) -> Outcome {
+    let outcome = run(plan, SHIPPED);
+    assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
+    outcome
+}
+
+/// In which seconds a line with these words was told.
+fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
+    let lines = outcome.timeline.iter().filter(|(_, line)| words.iter().all(|word| line.contains(word)));
+    lines.map(|(at, _)| at.as_secs()).collect()
+}
+
+fn seen(outcome: &Outcome, probe: &str) -> u64 {
+    outcome.probes.get(probe).copied().unwrap_or_default()
+}
+
+/// All pods of the StatefulSet are deleted while `node-0` is ill.
+fn sick(ailment: Ailment, until: Option<u64>) -> Outcome {
+    let ill = (BEGIN, Fault::SickenNode { node: 0, ailment, seconds: 150 });
+    let deleted = (0..4).map(|pod| (BEGIN + 15, Fault::DeletePod { pod }));
+    let heals = until.map(|at| (at, Fault::HealNode { node: 0 }));
+    well(&plan([ill].into_iter().chain(deleted).chain(heals).collect()))
+}
+
+/// Processes that ended on `node-0`, by the second.
+fn ends(outcome: &Outcome) -> Vec<u64> {
+    told(outcome, &["process of default/data-", "on node-0 ends"])
+}
+
+#[test]
+fn a_node_whose_runtime_is_down_says_so_renews_and_neither_starts_nor_ends_a_process() {
+    let outcome = sick(Ailment::Runtime, None);
+    let said = told(&outcome, &["node-0 says that it is not ready"]);
+    assert!(said.len() == 1 && said[0] <= BEGIN + 11, "{said:?}");
+    assert_eq!(told(&outcome, &["node-0 is called Unknown"]), [0_u64; 0], "its Lease is renewed");
+    assert!(!told(&outcome, &["taints node-0 with not-ready"]).is_empty(), "{:#?}", outcome.timeline);
+    let over = BEGIN + 150;
+    let ends = ends(&outcome);
+    assert!(!ends.is_empty() && ends.iter().all(|at| *at >= over), "{ends:?}: {:#?}", outcome.timeline);
+    assert!(seen(&outcome, "a sick node did not end a pod") > 0);
+    let starts = told(&outcome, &["process of", "starts on node-0"]);
+    assert!(starts.iter().all(|at| !(BEGIN + 1..over).contains(at)), "{starts:?}");
+}
+
+#[test]
+fn a_node_without_a_network_for_pods_ends_them_and_starts_none() {
+    let outcome = sick(Ailment::Network, None);
+    let ends = ends(&outcome);
+    assert!(ends.iter().any(|at| *at < BEGIN + 15 + 40), "{ends:?}");
+    let starts = told(&outcome, &["process of", "starts on node-0"]);
+    assert!(starts.iter().all(|at| !(BEGIN + 1..BEGIN + 150).contains(at)), "{starts:?}");
+}
+
+#[test]
+fn a_node_that_heals_early_is_ready_again() {
+    let healed = BEGIN + 60;
+    let outcome = sick(Ailment::Runtime, Some(healed));
+    let ends = ends(&outcome);
+    assert!(ends.iter().all(|at| (healed..healed + 35).contains(at)), "{ends:?}");
+    // Once when it registers.
+    let mut freed = told(&outcome, &["frees node-0 of not-ready"]);
+    freed.retain(|at| *at > BEGIN);
+    assert!(freed.iter().all(|at| (healed..healed + 15).contains(at)) && !freed.is_empty(), "{freed:?}");
+}
+
+#[test]
+fn beside_kube_controller_manager_a_sick_node_is_tainted_and_freed_by_that() {
+    let with = Extras { taints: true, ..Extras::default() };
+    let ill = (BEGIN, Fault::SickenNode { node: 0, ailment: Ailment::Network, seconds: 100 });
+    let outcome = well(&Plan { with, ..plan(vec![ill]) });
+    let tainted = told(&outcome, &["node-lifecycle taints node-0"]);
+    assert!(tainted.len() == 1 && tainted[0] <= BEGIN + 20, "{tainted:?}");
+}
+
+/// Garbage collection follows the owner. With the Lease goes what shows that a kubelet lives: it makes no other, nor a
+/// mirror pod, for both need its Node.
+#[test]
+fn a_living_kubelet_without_its_node_makes_neither_a_lease_nor_a_mirror_pod() {
+    let with = Extras { static_pods: true, ..Extras::default() };
+    let outcome = run(&Plan { with, ..plan(vec![(63, Fault::DeleteNode { node: 0 })]) }, SHIPPED);
+    let collected = told(&outcome, &["the Lease of node-0 is collected"]);
+    assert!(collected.len() == 1 && (65..=68).contains(&collected[0]), "{collected:?}");
+    assert!(seen(&outcome, "a kubelet could make no Lease: its Node is gone") > 1, "{:?}", outcome.probes);
+    assert!(
+        seen(&outcome, "a kubelet could make no mirror pod: its Node is gone") > 1,
+        "{:?}",
+        outcome.probes
+    );
+    assert_eq!(seen(&outcome, "a kubelet made a mirror pod"), 3, "one on each node, when it began");
+    // So nothing holds its pods: the finding that issue 20 mends, `known-a1-…` of the corpus.
+    assert!(seen(&outcome, "removed on NodeGone") > 0, "{:?}", outcome.probes);
+}
+
+/// A kubelet that is started anew registers, and all that needs a Node is possible again.
+#[test]
+fn a_kubelet_that_begins_anew_registers_and_has_a_lease_and_a_mirror_pod_again() {
+    let with = Extras { static_pods: true, ..Extras::default() };
+    let faults = vec![(63, Fault::DeleteNode { node: 0 }), (80, Fault::KillKubelet { node: 0, seconds: 1 })];
+    let outcome = well(&Plan { with, ..plan(faults) });
+    assert_eq!(told(&outcome, &["node-0 registers"]).len(), 2);
+    assert_eq!(seen(&outcome, "a kubelet made a mirror pod"), 4, "{:?}", outcome.probes);
+    assert!(told(&outcome, &["the Lease of node-0 is collected"]).len() == 1);
+}
+
+/// Each machine has two power supplies, and an outlet for each.
+const PAIR: Fencing = Fencing {
+    always: true,
+    tells: false,
+    required: false,
+    backup: false,
+    power_on: true,
+    pair: true,
+    not_ready_seconds: None,
+};
+
+fn paired(faults: Vec<(u64, Fault)>) -> Plan {
+    let with = Extras { taints: true, nodes: Keeper::Ours, fencing: Some(PAIR), ..Extras::default() };
+    Plan { with, heal_at: 400, ..plan(faults) }
+}
+
+#[test]
+fn a_machine_with_two_supplies_is_off_when_both_are_and_on_again_when_one_is() {
+    let outcome = well(&paired(vec![(BEGIN, Fault::CutNode { node: 0, seconds: 340 })]));
+    assert!(seen(&outcome, "one of two supplies was switched off, and the machine ran on") > 0);
+    assert_eq!(seen(&outcome, "a machine lost both of its supplies"), 1, "{:#?}", outcome.timeline);
+    assert!(!told(&outcome, &["writes the evidence node-0"]).is_empty(), "{:#?}", outcome.timeline);
+    assert!(seen(&outcome, "an incident became Done") > 0, "{:?}", outcome.probes);
+}
+
+/// All devices of a level must say off. One that cannot be asked is enough to prove nothing, whatever the other says.
+#[test]
+fn of_two_devices_one_that_does_not_answer_keeps_the_level_from_proving_anything() {
+    for how in [Malfunction::Unreachable, Malfunction::Silent, Malfunction::AcksOnly] {
+        let fails = (BEGIN - 10, Fault::Malfunction { node: 0, how, seconds: 350 });
+        let outcome = well(&paired(vec![fails, (BEGIN, Fault::CutNode { node: 0, seconds: 340 })]));
+        assert_eq!(
+            seen(&outcome, "evidence was written by two looks"),
+            0,
+            "{how:?}: {:#?}",
+            outcome.timeline
+        );
+        assert_eq!(seen(&outcome, "a machine lost both of its supplies"), 0, "{how:?}");
+    }
+}
+
+/// One outlet is another machine's: that one runs on by its second supply, and so does the node, by its first.
+#[test]
+fn of_two_devices_one_that_is_wired_wrong_switches_no_machine_off() {
+    let fails = (BEGIN - 10, Fault::Malfunction { node: 0, how: Malfunction::WrongMachine(1), seconds: 350 });
+    let wrong = paired(vec![fails, (BEGIN, Fault::CutNode { node: 0, seconds: 340 })]);
+    let outcome = run(&wrong, SHIPPED);
+    assert_eq!(seen(&outcome, "a machine lost both of its supplies"), 0, "{}", tell(&wrong, &outcome));
+    assert!(seen(&outcome, "one of two supplies was switched off, and the machine ran on") > 1);
+}
+
+/// The kubelet says Running until the sidecar has ended, and the volume is in use so long.
+#[test]
+fn a_sidecar_that_outlives_the_main_container_keeps_its_pod() {
+    let with = Extras { sidecars: true, ..Extras::default() };
+    let deleted = (0..4).map(|pod| (BEGIN, Fault::DeletePod { pod }));
+    let lost = (BEGIN + 40, Fault::DeleteNode { node: 0 });
+    let dies = (BEGIN + 39, Fault::PowerOff { node: 0, back: None });
+    let with_sidecars = Plan { with, ..plan(deleted.chain([dies, lost]).collect()) };
+    let outcome = well(&with_sidecars);
+    assert!(seen(&outcome, "a sidecar outlived the main container") >= 4, "{:?}", outcome.probes);
+    let mut removed = 0;
+    for (at, line) in &outcome.timeline {
+        let Some((pod, _)) = line.split_once(" removed by replica") else { continue };
+        let Some(of_pod) = pod.strip_prefix("default/data-") else { continue };
+        let end = outcome.timeline.iter().find(|(_, line)| {
+            line.starts_with(&format!("process of default/data-{of_pod}")) && line.contains(" ends")
+        });
+        assert!(end.is_some_and(|(end, _)| end <= at), "{pod}: {}", tell(&with_sidecars, &outcome));
+        removed += 1;
+    }
+    assert!(removed > 0, "{}", tell(&with_sidecars, &outcome));
+}
+
+#[test]
+fn one_watch_may_be_silent_while_the_others_are_live() {
+    for kind in ["Node", "Lease", "Pod"] {
+        let silent = |replica| (BEGIN, Fault::SilenceWatch { replica, kind: kind.to_owned(), seconds: 100 });
+        let lost = (BEGIN + 10, Fault::CutNode { node: 0, seconds: 60 });
+        let outcome = well(&plan(vec![silent(0), silent(1), lost]));
+        assert_eq!(seen(&outcome, &format!("one watch fell silent beside live ones: {kind}")), 2);
+    }
+}
+
+/// Older and newer processes lead in turn, and wait by the terms of each other's Lease.
+#[test]
+fn an_upgrade_with_other_terms_lets_one_lead_at_a_time_and_nothing_is_late() {
+    let with = Extras { upgrade: true, taints: true, nodes: Keeper::Ours, ..Extras::default() };
+    for seed in 0..6 {
+        let replaced =
+            |replica: usize| (50 + seed + 35 * replica as u64, Fault::StopReplica { replica, seconds: 1 });
+        let crash = (70 + seed, Fault::CrashReplica { replica: 1, seconds: 3 });
+        let lost = (BEGIN, Fault::CutNode { node: 0, seconds: 150 });
+        let outcome = well(&Plan { seed, with, ..plan((0..2).map(replaced).chain([crash, lost]).collect()) });
+        assert_eq!(seen(&outcome, "a newer process took the place of an older one"), 2, "{seed}");
+    }
+}
+
+/// Clocks that drift change nothing that anybody could be told of.
+#[test]
+fn clocks_that_drift_lose_no_node_and_let_nothing_go_early() {
+    for seed in 0..4 {
+        let with = Extras { drift: true, ..Extras::default() };
+        let dies = vec![(60, Fault::PowerOff { node: 0, back: None }), (62, Fault::DeleteNode { node: 0 })];
+        let outcome = well(&Plan { seed, with, ..plan(dies) });
+        assert!(seen(&outcome, "a clock ran too fast or too slow") >= 5, "{:?}", outcome.probes);
+        assert!(seen(&outcome, "removed on NodeGone") > 0, "{:?}", outcome.probes);
+    }
+}
+
+#[test]
+fn of_all_seeds_a_third_fences_and_a_quarter_guards_volumes() {
+    let plans: Vec<Plan> = (0..2_000).map(draw).collect();
+    let share = |of: fn(&Extras) -> bool| plans.iter().filter(|plan| of(&plan.with)).count();
+    let fenced = share(|with| with.fencing.is_some());
+    let guarded = share(|with| with.guarded_volumes.is_some());
+    assert!(fenced * 3 >= plans.len(), "{fenced} of {}", plans.len());
+    assert!(guarded * 4 >= plans.len(), "{guarded} of {}", plans.len());
+    let large = plans.iter().filter(|plan| plan.nodes >= 6).count();
+    assert!(large * 20 >= plans.len(), "{large} of {}", plans.len());
+}
