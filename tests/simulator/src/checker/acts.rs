@@ -42,9 +42,9 @@ pub(super) struct Acts {
     told: BTreeSet<String>,
     /// UIDs of pods that were removed, and whether what is under test did it.
     removed: BTreeMap<String, bool>,
-    /// By process and node: the Node reads that missed, and all Lease reads.
+    /// By process and node: the Node reads that missed, and all Lease reads, by quorum.
     missed: BTreeMap<(String, String), Vec<Missed>>,
-    lease_reads: BTreeMap<(String, String), Vec<Duration>>,
+    pub(super) lease_reads: BTreeMap<(String, String), Vec<Duration>>,
     /// Who wrote the terminal phase of a pod, and when, by UID.
     ended_by: BTreeMap<String, (String, Duration)>,
     /// When kubelets created mirror pods, by node.
@@ -91,6 +91,12 @@ impl Acts {
             self.renewals.entry(node.to_owned()).or_default().push(now);
         }
         is_new
+    }
+
+    /// When this process last read the node's Lease before that moment.
+    pub(super) fn lease_read(&self, caller: &str, node: &str, before: Duration) -> Option<Duration> {
+        let reads = self.lease_reads.get(&(caller.to_owned(), node.to_owned()))?;
+        reads.iter().rev().find(|at| **at <= before).copied()
     }
 
     /// Since when this Node is missing; `None`: it is there, or never was.
@@ -145,7 +151,7 @@ impl Checker {
         state.judge_budgets(now, asked, code, changes);
         state.judge_taints(now, asked, code, changes);
         state.judge_nodes(now, asked, code, changes);
-        state.judge_fences(now, asked, code, changes);
+        state.judge_fences(now, asked, changes);
         if state.storage.guarded {
             state.judge_volumes(now, asked, changes);
         }

@@ -36,7 +36,6 @@ mod tests;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use http::Method;
 use pod_safety_shared::transport::{Identity, Power};
 use serde_json::Value;
 
@@ -62,17 +61,8 @@ const VALID_FOR: Duration = Duration::from_secs(2);
 
 impl State {
     /// A request was executed: what it says of fencing is judged, then it is learnt from.
-    pub(super) fn judge_fences(&mut self, now: Duration, asked: &Asked, code: u16, changes: &[Seen]) {
+    pub(super) fn judge_fences(&mut self, now: Duration, asked: &Asked, changes: &[Seen]) {
         let ours = is_shipped(&asked.caller);
-        let quorum = asked.method == Method::GET && asked.parameter("resourceVersion").is_empty();
-        if ours
-            && quorum
-            && matches!(code, 200 | 404)
-            && let Some((_, node)) = asked.path.split_once("/namespaces/kube-node-lease/leases/")
-        {
-            let key = (asked.caller.to_string(), node.to_owned());
-            self.fences.lease_reads.entry(key).or_default().push(now);
-        }
         for change in changes {
             if ours {
                 self.judge_fence_change(now, asked, change);
@@ -118,7 +108,7 @@ impl State {
             return Some("it names no device".to_owned());
         }
         // The Lease is read when all looks are done: what was renewed between it and them is unknown.
-        let Some(read) = self.fences.lease_read(caller, &about.0, now) else {
+        let Some(read) = self.acts.lease_read(caller, &about.0, now) else {
             return Some(format!("{caller} never read the Lease of {}", about.0));
         };
         if now.saturating_sub(read) > WRITTEN_WITHIN {
@@ -250,7 +240,7 @@ impl State {
         proof: &Proof,
         sent: Duration,
     ) -> Result<(Vec<Look>, Duration), String> {
-        let read = self.fences.lease_read(caller, node, sent);
+        let read = self.acts.lease_read(caller, node, sent);
         let read = read.ok_or_else(|| format!("{caller} never read the Lease of {node}"))?;
         let mut looks = Vec::new();
         for device in &proof.devices {

@@ -124,8 +124,7 @@ pub(in crate::checker) struct Fences {
     pub(super) nodes: BTreeMap<String, Node>,
     /// When each node's Lease was written, and which time it had then.
     pub(super) beats: BTreeMap<String, Vec<(Duration, Option<Timestamp>)>>,
-    /// By caller and node: when it read the node's Lease by quorum, and the looks at its devices.
-    pub(super) lease_reads: BTreeMap<(String, String), Vec<Duration>>,
+    /// By caller and node: the looks at its devices.
     pub(super) looks: BTreeMap<(String, String), Vec<Look>>,
     /// By UID.
     pub(super) leaving: BTreeMap<String, Leaving>,
@@ -251,12 +250,6 @@ impl Fences {
     pub(super) fn lease_at(&self, node: &str, then: Duration) -> Option<Timestamp> {
         let beats = self.beats.get(node).map(Vec::as_slice).unwrap_or_default();
         beats.iter().rev().find(|(at, _)| *at <= then).and_then(|(_, renewed)| *renewed)
-    }
-
-    /// When this process last read the node's Lease before that moment.
-    pub(super) fn lease_read(&self, caller: &str, node: &str, before: Duration) -> Option<Duration> {
-        let reads = self.lease_reads.get(&(caller.to_owned(), node.to_owned()))?;
-        reads.iter().rev().find(|at| **at <= before).copied()
     }
 
     /// The looks of a process at a device for a node, until that moment.

@@ -171,7 +171,7 @@ fn bug_evidence_rests_on_a_read_of_the_lease_after_the_looks() {
             let mut state = state(checker);
             let looks = [10, 15].map(|at| look(at, Power::Off, Identity::Match));
             state.fences.looks = [(key(), looks.to_vec())].into();
-            state.fences.lease_reads =
+            state.acts.lease_reads =
                 read.map(|at| (key(), vec![Duration::from_secs(at)])).into_iter().collect();
             state.fences.beats =
                 [("node-0".to_owned(), vec![(Duration::ZERO, known::time_of(renewed))])].into();
