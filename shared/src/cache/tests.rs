@@ -6,9 +6,11 @@ mod heartbeat;
 mod indexes;
 mod limits;
 mod nodes;
+mod ours;
 mod relist;
 mod taints;
 mod unknown;
+mod unread;
 mod volumes;
 
 use parking_lot::Mutex;

@@ -180,6 +180,13 @@ within() {
     exec nsenter --target "$pid" --mount --pid --net --uts --ipc --cgroup "$here/machine.sh" "$@"
 }
 
+# A fault of a machine goes when its power does, and a switch may cut that at any moment.
+unless_off() {
+    local before
+    before=$(first) || return 0
+    (within "$@") || [ "$(first)" != "$before" ]
+}
+
 case $command in
     on | off) alone "$command" ;;
     boot) boot ;;
@@ -189,9 +196,8 @@ case $command in
     start) within service "$number" "$3" ;;
     kill) within signal "$number" "$3" KILL ;;
     stop) within signal "$number" "$3" STOP ;;
-    # A fault of a machine goes when its power does.
-    continue) ! first >/dev/null || within signal "$number" "$3" CONT ;;
-    repair) within mend "$number" "$3" ;;
+    continue) unless_off signal "$number" "$3" CONT ;;
+    repair) unless_off mend "$number" "$3" ;;
     import) within receive "$number" "$3" ;;
     receive) ctr -a "$folder/run/containerd.sock" -n k8s.io images import --digests "$3" ;;
     mend) "$0" signal "$number" "$3" CONT 2>/dev/null || service "$3" ;;

@@ -78,7 +78,7 @@ fn two_thousand_terminated_pods_are_asked_for_at_once_and_a_hundred_holds_are_sh
         world.apply(Kind::Pods, &pod(&format!("p{number}")).on("n").ended(), at(0));
     }
     for number in 0..110 {
-        let lying = pod(&format!("q{number}")).on("n").but(|pod| {
+        let lying = pod(&format!("q{number}")).on("n").running().but(|pod| {
             pod["status"]["phase"] = json!("Failed");
             pod["metadata"]["creationTimestamp"] = json!("2025-01-01T00:00:00Z");
         });

@@ -1,5 +1,7 @@
 //! What people may say, and when they are refused.
 
+mod acts;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -7,6 +7,7 @@ mod gone;
 mod limits;
 mod pods;
 mod sidecars;
+mod volumes;
 
 use std::time::Duration;
 

@@ -7,6 +7,7 @@ mod nodes;
 mod storage;
 mod updates;
 mod volumes;
+mod words;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;

@@ -185,6 +185,7 @@ fn a_node_and_an_attachment_are_deleted_only_with_a_permit() {
 
 #[test]
 fn a_node_is_declared_off_only_with_a_permit() {
+<<<<<<< HEAD
     check_rows(
         r#"
         the taint | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}} | removes, ok
@@ -203,6 +204,53 @@ fn a_node_is_declared_off_only_with_a_permit() {
         a condition | PATCH NODE_STATUS | {"status":{"conditions":[{"type":"Ready"}]}} | ok
         "#,
     );
+=======
+    let off = r#"{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}}"#;
+    let beside = r#"{"spec":{"taints":[{"key":"a","effect":"NoSchedule"},{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule","value":"x"}]}}"#;
+    let escaped = r#"{"spec":{"taints":[{"key":"node.kubernetes.io\/out-\u006ff-service"}]}}"#;
+    let doubled = r#"{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service"}],"taints":[]}}"#;
+    let ours = r#"{"spec":{"taints":[{"key":"node.kubernetes.io/unreachable","effect":"NoExecute","timeAdded":"2026-11-21T12:00:00Z","n":[1,-1,0.5,true,null]}]}}"#;
+    check_rows(&[
+        (
+            "the taint as a key",
+            "PATCH",
+            NODE,
+            r#"{"spec":{"node.kubernetes.io/out-of-service":1}}"#,
+            "removes",
+            "ok",
+        ),
+        (
+            "the taint as a value",
+            "PATCH",
+            NODE,
+            r#"{"spec":{"a":"node.kubernetes.io/out-of-service"}}"#,
+            "removes",
+            "ok",
+        ),
+        (
+            "the taint before others",
+            "PATCH",
+            NODE,
+            r#"{"spec":{"a":["node.kubernetes.io/out-of-service","b"],"c":1}}"#,
+            "removes",
+            "ok",
+        ),
+        ("the taint", "PATCH", NODE, off, "removes", "ok"),
+        ("the taint beside others, with any effect and value", "PATCH", NODE, beside, "removes", "ok"),
+        ("the taint in other letters", "PATCH", NODE, escaped, "removes", "ok"),
+        ("the taint in a list that a second one overrules", "PATCH", NODE, doubled, "removes", "ok"),
+        ("a new node with the taint", "POST", "/api/v1/nodes", off, "removes", "ok"),
+        ("a node replaced", "PUT", NODE, r#"{"spec":{}}"#, "removes", "ok"),
+        ("a node replaced by a directive", "PATCH", NODE, r#"{"$patch":"replace"}"#, "removes", "ok"),
+        ("a status replaced", "PUT", NODE_STATUS, r#"{"status":{}}"#, "removes", "ok"),
+        ("two specs", "PATCH", NODE, r#"{"spec":{},"spec":{"taints":[]}}"#, "opaque", "opaque"),
+        ("no taints", "PATCH", NODE, r#"{"spec":{"taints":[]}}"#, "ok", "ok"),
+        ("a taint of ours", "PATCH", NODE, ours, "ok", "ok"),
+        ("a label", "PATCH", NODE, r#"{"metadata":{"labels":{"a":"b"}}}"#, "ok", "ok"),
+        ("a cordon", "PATCH", NODE, r#"{"spec":{"unschedulable":true}}"#, "ok", "ok"),
+        ("a condition", "PATCH", NODE_STATUS, r#"{"status":{"conditions":[{"type":"Ready"}]}}"#, "ok", "ok"),
+    ]);
+>>>>>>> shared
 }
 
 #[test]
@@ -257,4 +305,29 @@ fn a_refusal_says_what_was_refused_and_why() {
             "refused to send DELETE {POD}: a deletion must name one object and carry its UID as a precondition"
         )
     );
+}
+
+/// A service that takes requests only when it says so.
+struct Busy(Option<&'static str>);
+
+impl Service<Request<Body>> for Busy {
+    type Response = ();
+    type Error = BoxError;
+    type Future = futures::future::Ready<Result<(), BoxError>>;
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.map_or(Poll::Pending, |error| Poll::Ready(Err(error.into())))
+    }
+    fn call(&mut self, _: Request<Body>) -> Self::Future {
+        futures::future::ready(Ok(()))
+    }
+}
+
+#[test]
+fn the_guard_takes_requests_when_what_is_below_it_does() {
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    assert!(GuardLayer.layer(Busy(None)).poll_ready(&mut context).is_pending());
+    let Poll::Ready(Err(error)) = GuardLayer.layer(Busy(Some("closed"))).poll_ready(&mut context) else {
+        panic!("it is closed");
+    };
+    assert_eq!(error.to_string(), "closed");
 }

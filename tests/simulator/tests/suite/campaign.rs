@@ -113,7 +113,11 @@ fn limit_a_connected_kubelet_whose_lease_was_collected_is_not_seen() {
     assert!(shown(&plan(15)), "a renewal in between makes it two quarantines, for then all is silent");
     let held = plan(300);
     let outcome = run(&held, SHIPPED);
-    assert!(!outcome.breaks(Invariant::Connected), "while there is a Lease, its renewals hold the pods:\n{}", tell(&held, &outcome));
+    assert!(
+        !outcome.breaks(Invariant::Connected),
+        "while there is a Lease, its renewals hold the pods:\n{}",
+        tell(&held, &outcome)
+    );
 }
 
 /// What a kubelet made while it had a Node is no sign of life: neither that of a dead one, nor that of a living one, which

@@ -1,5 +1,7 @@
 //! Devices that are objects of the cluster, and the courtesy of medik8s' Leases, against a scripted API server.
 
+mod found;
+
 use super::*;
 use crate::api::{ActedOn, DeviceDriver, KindOfEvidence, Sample};
 use crate::authority::storage_evidence_name;

@@ -54,18 +54,18 @@ impl FenceTransport for Devices {
 }
 
 /// What the API server has, by path, and two power supplies, `a` and `b`, of node `n`.
-struct Rig {
-    world: World,
-    env: Env,
-    policy: Policy,
-    there: Arc<Mutex<BTreeMap<String, Value>>>,
+pub(super) struct Rig {
+    pub(super) world: World,
+    pub(super) env: Env,
+    pub(super) policy: Policy,
+    pub(super) there: Arc<Mutex<BTreeMap<String, Value>>>,
     connection: Connection,
     devices: Devices,
 }
 
-const NODE: &str = "/api/v1/nodes/n";
+pub(super) const NODE: &str = "/api/v1/nodes/n";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n";
-const PROOF: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences/e";
+pub(super) const PROOF: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences/e";
 const DEVICE_A: &str = "/apis/pod-safety.dev/v1alpha1/namespaces/fencing/fencedevices/a";
 const DEVICE_B: &str = "/apis/pod-safety.dev/v1alpha1/namespaces/fencing/fencedevices/b";
 
@@ -108,7 +108,14 @@ impl Rig {
         let reads = Arc::clone(&there);
         let api = Api::new(&env, move |asked| {
             assert_eq!((asked.method.as_str(), asked.query.as_str()), ("GET", ""), "a quorum read");
-            let answer = reads.lock().get(&asked.path).map_or_else(Answer::not_found, Answer::json);
+            let there = reads.lock();
+            let answer = match there.get(&asked.path) {
+                _ if there.get("refuse").is_some_and(|path| *path == *asked.path) => {
+                    Answer::plain(502, "bad gateway")
+                }
+                Some(object) => Answer::json(object),
+                None => Answer::not_found(),
+            };
             async move { answer }
         });
         let policy = Policy {
@@ -126,19 +133,19 @@ impl Rig {
     }
 
     /// A cluster in which one thing is other than in the proof that holds.
-    fn with(change: impl FnOnce(&mut Self)) -> Self {
+    pub(super) fn with(change: impl FnOnce(&mut Self)) -> Self {
         let mut rig = Self::new();
         change(&mut rig);
         rig
     }
 
     /// Sets what the JSON pointer names in the object at this path.
-    fn set(&mut self, path: &str, pointer: &str, to: Value) {
+    pub(super) fn set(&mut self, path: &str, pointer: &str, to: Value) {
         let (parent, key) = pointer.rsplit_once('/').unwrap();
         self.there.lock().get_mut(path).unwrap().pointer_mut(parent).unwrap()[key] = to;
     }
 
-    fn judge(&self) -> Verifier<'_> {
+    pub(super) fn judge(&self) -> Verifier<'_> {
         let Self { connection, env, policy, world, devices, .. } = self;
         let looker = Looker { reader: Reader { connection }, env, transport: devices };
         Verifier { connection, cache: world.cache(), env, policy, looker, proof: None }

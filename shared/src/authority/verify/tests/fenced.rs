@@ -53,6 +53,16 @@ async fn a_persons_word_counts_as_long_as_it_holds() {
             "ProofDoesNotHold",
         ),
         (
+            "of an hour, in its last moment",
+            set("/metadata/creationTimestamp", json!("2026-11-21T11:00:00Z")),
+            "Confirmed",
+        ),
+        (
+            "of an hour, a second after it",
+            set("/metadata/creationTimestamp", json!("2026-11-21T10:59:59Z")),
+            "ProofDoesNotHold",
+        ),
+        (
             "of an hour, nobody knows when",
             set("/metadata/creationTimestamp", Value::Null),
             "ProofDoesNotHold",

@@ -1,0 +1,154 @@
+//! Which object is a node's, and by which addresses it reaches a storage.
+
+use super::*;
+
+const MACHINES: &str = "/apis/cluster.x-k8s.io/v1beta2/machines";
+
+fn listed(name: &str, node: &str, uid: &str) -> Value {
+    json!({ "metadata": { "name": name, "namespace": "capi", "uid": format!("uid-{name}") },
+        "spec": { "providerID": "cloud:///n" }, "status": { "nodeRef": { "name": node, "uid": uid } } })
+}
+
+/// The Machine that is found for a node that does not name it.
+async fn machine_among(machines: Value) -> Result<String, String> {
+    let (store, spec) = machine_of("cloud:///n");
+    store.put(MACHINES, json!({ "items": machines }));
+    let answers = store.clone();
+    let mut there =
+        There { first: Arc::new(move |asked| answers.answer(asked)), device: Some(spec), ..There::default() };
+    there.node["spec"]["providerID"] = json!("cloud:///n");
+    let scene = scene(there, |_, _| panic!("no transport is asked"));
+    scene.take(Step::Attempt(target(tried("off")))).await;
+    let attempt = attempted(&scene);
+    match attempt.objects.first() {
+        Some(object) => Ok(object.path.rsplit('/').next().unwrap().to_owned()),
+        None => Err(attempt.outcome.unwrap_or_default()),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_machine_of_a_node_that_does_not_name_it_is_the_one_that_names_the_node() {
+    for (what, machines, expected) in [
+        ("by name and UID", json!([listed("a", "m", "uid-m"), listed("b", "n", "uid-n")]), Some("b")),
+        ("by name alone, where it knows no UID", json!([listed("b", "n", "")]), Some("b")),
+        ("not that of an earlier Node of its name", json!([listed("b", "n", "uid-old")]), None),
+        ("not that of another node with its UID", json!([listed("b", "m", "uid-n")]), None),
+        ("not one of no node", json!([listed("b", "", "")]), None),
+    ] {
+        let found = machine_among(machines).await;
+        match expected {
+            Some(name) => assert_eq!(found.as_deref(), Ok(name), "{what}"),
+            None => assert!(
+                found.as_ref().is_err_and(|said| said.contains("no Machine is of node n")),
+                "{what}: {found:?}"
+            ),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_kind_of_remediation_says_in_its_own_words_that_the_node_is_fenced() {
+    for (kind, own, condition, power) in [
+        ("FarTemplate", None, "Succeeded", "Off"),
+        ("FarTemplate", None, "FencingSucceeded", "Unknown"),
+        ("StorageBasedRemediationTemplate", None, "FencingSucceeded", "Off"),
+        ("StorageBasedRemediationTemplate", None, "Succeeded", "Unknown"),
+        ("StorageBasedRemediationTemplate", Some("Done"), "Done", "Off"),
+        ("StorageBasedRemediationTemplate", Some("Done"), "FencingSucceeded", "Unknown"),
+    ] {
+        let (store, mut spec) = external();
+        let made = kind.strip_suffix("Template").unwrap();
+        let kinds = json!([{ "name": "fars", "kind": made }, { "name": "fartemplates", "kind": kind }]);
+        store.put(FAR, json!({ "resources": kinds }));
+        spec["spec"]["external"]["templateRef"]["kind"] = json!(kind);
+        if let Some(own) = own {
+            spec["spec"]["external"]["successCondition"] = json!(own);
+        }
+        let scene = with(&store, spec);
+        scene.take(Step::Attempt(target(tried("off")))).await;
+        let attempt = attempted(&scene);
+        let said = json!([{ "type": condition, "status": "True" }]);
+        store.change(MADE, |object| object["status"] = json!({ "conditions": said }));
+        scene.take(Step::Look(target(again(attempt)))).await;
+        let looked = attempted(&scene).verified.unwrap().power;
+        assert_eq!(looked == "Off", power == "Off", "{kind} {own:?} says {condition}: {looked}");
+    }
+}
+
+const CLIENTS: &str = "/apis/csiaddons.openshift.io/v1alpha1/csiaddonsnodes";
+
+/// What a CSIAddonsNode says of the addresses of a node.
+fn client(node: &str, class: &str, cidr: &str) -> Value {
+    json!({ "spec": { "driver": { "nodeID": node } }, "status": { "networkFenceClientStatus": [
+        { "networkFenceClassName": class, "ClientDetails": [{ "cidrs": [cidr] }] }] } })
+}
+
+/// Which addresses a look through the device writes down, and of which life.
+async fn recorded(ready: &str, said: Option<Value>) -> (Value, Value) {
+    let (store, spec) = network(&["10.0.0.9/32"]);
+    if let Some(said) = said {
+        store.put(CLIENTS, json!({ "items": said }));
+    }
+    let answers = store.clone();
+    let mut there =
+        There { first: Arc::new(move |asked| answers.answer(asked)), device: Some(spec), ..There::default() };
+    there.node["status"]["conditions"][0]["status"] = json!(ready);
+    there.node["status"]["nodeInfo"]["bootID"] = json!("boot-2");
+    let scene = scene(there, |_, _| panic!("no transport is asked"));
+    assert_eq!(scene.look_through(&wish(&["n"], true)).await.name(), "written");
+    let target = scene.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
+    (target["clients"].clone(), target["bootID"].clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_are_recorded_while_the_node_is_heard_and_kept_when_it_is_not() {
+    let ours = || {
+        json!([
+            client("n", "rbd", "10.0.0.1/32"),
+            client("m", "rbd", "10.0.0.2/32"),
+            client("n", "nfs", "10.0.0.3/32")
+        ])
+    };
+    let kept = (json!(["10.0.0.9/32"]), json!("boot-1"));
+    assert_eq!(recorded("True", Some(ours())).await, (json!(["10.0.0.1/32"]), json!("boot-2")));
+    for status in ["Unknown", "False"] {
+        assert_eq!(
+            recorded(status, Some(ours())).await,
+            kept,
+            "Ready={status}: a storage may name another's by now"
+        );
+    }
+    assert_eq!(recorded("True", Some(json!([client("m", "rbd", "10.0.0.2/32")]))).await, kept, "nobody says");
+    assert_eq!(recorded("True", None).await, kept, "nobody can say");
+}
+
+/// Evidence of this name is there already.
+async fn proved(there: Value) -> (String, Vec<String>) {
+    let store = Store::default();
+    let path = format!("{PROOFS}/{}", incident_name(&incarnation()));
+    store.put(PROOFS, json!({})).put(&path, there);
+    let answers = store.clone();
+    let scene =
+        scene(There { first: Arc::new(move |asked| answers.answer(asked)), ..There::default() }, |_, _| None);
+    let ended = scene.take(Step::Prove(target(looked("Off")))).await.name().to_owned();
+    (ended, scene.log())
+}
+
+#[tokio::test(start_paused = true)]
+async fn evidence_from_before_a_crash_is_taken_for_this_one_only_if_it_holds_and_says_the_same() {
+    let there = |kind: &str, boot: &str| {
+        json!({ "metadata": { "name": "e", "uid": "uid-e" }, "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": boot },
+            "kind": kind, "by": "p", "fence": "n-1" } })
+    };
+    let mut invalid = there("PowerOff", "boot-1");
+    invalid["status"] = json!({ "invalidated": { "at": "t", "reason": "heard" } });
+    let created = EVIDENCE.to_owned();
+    for (what, there, ended, writes) in [
+        ("the same", there("PowerOff", "boot-1"), "written", vec![created.clone(), STATUS.to_owned()]),
+        ("of another life", there("PowerOff", "boot-0"), "changed", vec![created.clone()]),
+        ("of storage alone", there("StorageFenced", "boot-1"), "changed", vec![created.clone()]),
+        ("that was invalidated", invalid, "changed", vec![created]),
+    ] {
+        assert_eq!(proved(there).await, (ended.to_owned(), writes), "evidence {what}");
+    }
+}

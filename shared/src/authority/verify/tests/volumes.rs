@@ -1,0 +1,139 @@
+//! The judge of holders of volumes: each way in which a break can be wrong.
+
+use serde_json::json;
+
+use super::devices::{NODE, PROOF, Rig};
+use super::*;
+use crate::authority::volume::{Over, VolumeChange, VolumeUpdate};
+use crate::model::Holder;
+use crate::testing::objects::uid;
+
+const VOLUME: &str = "/api/v1/persistentvolumes/v";
+const DRIVER: &str = "/apis/storage.k8s.io/v1/csidrivers/d";
+const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+
+fn holder(uid_of: &str, boot: &str) -> Holder {
+    Holder { node: "n".into(), node_uid: uid(uid_of), boot_id: boot.into(), pod: Some(uid("uid-p")) }
+}
+
+fn update(holder: &Holder, by: &Over) -> VolumeUpdate {
+    let change = VolumeChange::Break { holder: holder.clone(), by: by.clone(), refused: None };
+    VolumeUpdate { volume: "v".into(), uid: uid("uid-v"), rv: "7".parse().unwrap(), lease: None, change }
+}
+
+/// What the judge finds, and for how long that is good.
+async fn judged(rig: &Rig, holder: &Holder, by: Over) -> Result<(&'static str, Duration), &'static str> {
+    let now = rig.env.now();
+    let found = rig.judge().writes_no_more(&update(holder, &by), holder, &by).await;
+    found.map(|(kind, expires)| (kind.name(), expires.since(now))).map_err(|refusal| refusal.reason())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_node_gives_up_only_the_volumes_that_it_took_in_the_life_that_ended() {
+    for (what, holder, expected) in [
+        ("in that life", holder("uid-n", "boot-1"), Ok(("PowerOff", VALID_FOR))),
+        ("before the last boot", holder("uid-n", "boot-0"), Err("ProofDoesNotHold")),
+        ("in a life of which nobody knows the boot", holder("uid-n", ""), Err("ProofDoesNotHold")),
+        ("as another Node of its name", holder("uid-m", "boot-1"), Err("ProofDoesNotHold")),
+    ] {
+        assert_eq!(
+            judged(&Rig::with(|_| ()), &holder, Over::Fenced("e".into())).await,
+            expected,
+            "taken {what}"
+        );
+    }
+    let invalid =
+        Rig::with(|rig| rig.set(PROOF, "/status", json!({ "invalidated": { "at": "t", "reason": "r" } })));
+    let found = judged(&invalid, &holder("uid-n", "boot-1"), Over::Fenced("e".into())).await;
+    assert_eq!(found, Err("ProofDoesNotHold"), "evidence that was withdrawn");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_boot_ends_what_the_same_node_wrote_before() {
+    for (what, holder, boot, expected) in [
+        ("it has booted since", holder("uid-n", "boot-0"), "boot-1", Ok(("BootChanged", VALID_FOR))),
+        ("it has not", holder("uid-n", "boot-1"), "boot-1", Err("ProofDoesNotHold")),
+        ("it does not say", holder("uid-n", "boot-0"), "", Err("ProofDoesNotHold")),
+        ("nobody wrote down in which life", holder("uid-n", ""), "boot-1", Err("ProofDoesNotHold")),
+        ("another Node has its name", holder("uid-m", "boot-0"), "boot-1", Err("ProofDoesNotHold")),
+    ] {
+        let rig = Rig::with(|rig| rig.set(NODE, "/status/nodeInfo/bootID", json!(boot)));
+        assert_eq!(judged(&rig, &holder, Over::Rebooted).await, expected, "{what}");
+    }
+    let gone = Rig::with(|rig| drop(rig.there.lock().remove(NODE)));
+    let found = judged(&gone, &holder("uid-n", "boot-0"), Over::Rebooted).await;
+    assert_eq!(found, Err("ProofDoesNotHold"), "the Node is gone");
+}
+
+/// Detached: the Lease says that it was attached, and no attachment is left.
+fn detached(change: impl FnOnce(&mut Rig)) -> Rig {
+    Rig::with(|rig| {
+        let lease = json!({
+            "metadata": { "namespace": "pod-safety-volumes", "name": "v", "uid": "uid-lease", "resourceVersion": "7",
+                "labels": { "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": "uid-n" } },
+            "spec": { "holderIdentity": "n/uid-n/boot-1/uid-p", "leaseTransitions": 3 },
+        });
+        rig.world.apply(Kind::VolumeLeases, &lease, rig.env.now());
+        rig.policy.exclusive_backends = ["d".to_owned()].into();
+        let elsewhere = json!({ "metadata": { "name": "a", "uid": "uid-a" },
+            "spec": { "attacher": "d", "nodeName": "m", "source": { "persistentVolumeName": "v" } } });
+        let all = json!({ "metadata": { "resourceVersion": "9" }, "items": [elsewhere] });
+        rig.there.lock().extend([
+            (
+                VOLUME.to_owned(),
+                json!({ "metadata": { "name": "v", "uid": "uid-v" }, "spec": { "csi": { "driver": "d", "volumeHandle": "h" } } }),
+            ),
+            (DRIVER.to_owned(), json!({ "metadata": { "name": "d" }, "spec": { "attachRequired": true } })),
+            (ATTACHMENTS.to_owned(), all),
+        ]);
+        change(rig);
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_the_node() {
+    type Change = fn(&mut Rig);
+    let rows: [(&str, Change, Result<(&str, Duration), &str>); 9] = [
+        ("none is left", |_| {}, Ok(("StorageFenced", VALID_FOR))),
+        (
+            "there are more pages",
+            |rig| rig.set(ATTACHMENTS, "/metadata/continue", json!("more")),
+            Err("ReadFailed"),
+        ),
+        (
+            "the list has no version: some other JSON",
+            |rig| rig.set(ATTACHMENTS, "/metadata", json!({})),
+            Err("ReadFailed"),
+        ),
+        (
+            "one is left",
+            |rig| rig.set(ATTACHMENTS, "/items/0/spec/nodeName", json!("n")),
+            Err("ProofDoesNotHold"),
+        ),
+        ("one cannot be read", |rig| rig.set(ATTACHMENTS, "/items/0/spec", json!(7)), Err("ReadFailed")),
+        ("the volume is gone", |rig| drop(rig.there.lock().remove(VOLUME)), Err("ProofDoesNotHold")),
+        (
+            "the volume cannot be read",
+            |rig| drop(rig.there.lock().insert(VOLUME.to_owned(), json!(7))),
+            Err("ReadFailed"),
+        ),
+        ("there is no CSIDriver", |rig| drop(rig.there.lock().remove(DRIVER)), Err("ProofDoesNotHold")),
+        (
+            "its driver is not vouched for",
+            |rig| rig.policy.exclusive_backends.clear(),
+            Err("ProofDoesNotHold"),
+        ),
+    ];
+    for (what, change, expected) in rows {
+        let found = judged(&detached(change), &holder("uid-n", "boot-1"), Over::Detached).await;
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
+/// Not found is an answer; everything else that is no answer is none.
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_answer_says_nothing_of_a_volume() {
+    let rig = detached(|rig| drop(rig.there.lock().insert("refuse".to_owned(), json!(VOLUME))));
+    let found = judged(&rig, &holder("uid-n", "boot-1"), Over::Detached).await;
+    assert_eq!(found, Err("ReadFailed"));
+}

@@ -1,0 +1,194 @@
+//! What people and machines read of what was done: the words of Events, metrics and journal, and the times of Leases.
+
+use serde_json::json;
+
+use super::volumes::{holder, update};
+use super::*;
+use crate::authority::{Over, Refused, VolumeChange};
+
+#[test]
+fn each_change_of_a_volume_has_a_name_of_its_own() {
+    let refused = || Refused { why: String::new(), detach_from: None };
+    let all = [
+        VolumeChange::Take { holder: holder("b"), refused: None },
+        VolumeChange::Refuse(refused()),
+        VolumeChange::Allow,
+        VolumeChange::Release { refused: None },
+        VolumeChange::Break { holder: holder("b"), by: Over::NodeGone, refused: None },
+        VolumeChange::Forget,
+    ];
+    assert_eq!(all.map(|change| change.name()), VolumeChange::NAMES);
+    assert_eq!(VolumeChange::NAMES[4], "VolumeBroken");
+}
+
+#[test]
+fn a_claim_about_a_node_names_it_for_its_turn_and_its_line_in_the_journal() {
+    let node: Arc<str> = "n".into();
+    for (claim, named) in [
+        (Claim::NodeGone { node: Arc::clone(&node) }, true),
+        (Claim::OutOfService { node: Arc::clone(&node) }, true),
+        (Claim::Fenced { node: Arc::clone(&node), proof: "e".into() }, true),
+        (Claim::NeverScheduled, false),
+        (Claim::KubeletTerminated, false),
+    ] {
+        assert_eq!(claim.node(), named.then_some(&node), "{claim:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_a_volume_says_since_when_in_the_form_that_leases_have() {
+    let pool = pool(Leadership::alone(), |asked| match asked.method.as_str() {
+        "GET" => Answer::not_found(),
+        _ => {
+            Answer::json(&json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }))
+        }
+    });
+    let take = VolumeChange::Take { holder: holder("b"), refused: None };
+    assert_eq!(pool.authority.submit(update(true, take), &pool.owner), Submitted::Accepted);
+    pass(0.5).await;
+    let written = pool.api.heard().into_iter().find(|asked| asked.method == "PATCH").unwrap().json();
+    let noon = json!("2026-11-21T12:00:00.000000Z");
+    assert_eq!((&written["spec"]["acquireTime"], &written["spec"]["renewTime"]), (&noon, &noon));
+}
+
+/// The Events that were to be written about a pod: type and reason.
+async fn told(pool: &Pool) -> Vec<(String, String)> {
+    let write = pool.authority.events.clone().write_for_ever(
+        pool.api.connection(),
+        Arc::clone(&pool.leadership),
+        "pod-safety",
+        "this-process".to_owned(),
+    );
+    let _until = tokio::time::timeout(Duration::from_secs(1), write).await;
+    let heard = pool.api.heard().into_iter().filter(|asked| asked.path.ends_with("/events"));
+    let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    heard.map(|asked| asked.json()).map(|event| (word(&event["type"]), word(&event["reason"]))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_hear_of_a_removal_a_refusal_and_a_failure_and_of_nothing_that_passes() {
+    type Script = fn(&Asked) -> Answer;
+    let removed: Script = well;
+    let fails: Script = |asked| match asked.method.as_str() {
+        "GET" => Answer::not_found(),
+        "POST" => Answer::json(&json!({ "metadata": {} })),
+        _ => Answer::status(500, "InternalError", "etcd"),
+    };
+    let changed: Script = |asked| match asked.method.as_str() {
+        "POST" => Answer::json(&json!({ "metadata": {} })),
+        _ => Answer::status(409, "Conflict", "changed"),
+    };
+    let ended = || Claim::KubeletTerminated;
+    for (what, script, object, claim, expected) in [
+        ("removed", removed, ended_pod("a"), ended(), &[("Normal", "ForceDeleted")][..]),
+        (
+            "refused",
+            removed,
+            pod("a").on("n"),
+            Claim::NodeGone { node: "n".into() },
+            &[("Warning", "ForceDeleteRefused")],
+        ),
+        ("failed", fails, ended_pod("a"), ended(), &[("Warning", "ForceDeleteFailed")]),
+        ("changed", changed, ended_pod("a"), ended(), &[]),
+    ] {
+        let pool = pool(Leadership::alone(), script);
+        pool.world.apply(Kind::Pods, &object.0, pool.env.now());
+        assert_eq!(pool.submit(&object, claim), Submitted::Accepted);
+        pass(0.5).await;
+        let expected: Vec<_> =
+            expected.iter().map(|(kind, reason)| ((*kind).to_owned(), (*reason).to_owned())).collect();
+        assert_eq!(told(&pool).await, expected, "{what}");
+    }
+}
+
+/// Each change of a volume, how it ended, and what is said of it.
+#[tokio::test(start_paused = true)]
+async fn what_becomes_of_a_volume_is_written_down_and_people_hear_of_what_is_not_everyday() {
+    let refused = |why: &str| Refused { why: why.to_owned(), detach_from: None };
+    let taken = |refused| VolumeChange::Take { holder: holder("b"), refused };
+    let broken = |boot: &str| VolumeChange::Break { holder: holder(boot), by: Over::Rebooted, refused: None };
+    let booted =
+        "it is free, though node n did not give it back: node n has booted since: its boot id is another one";
+    for (change, code, action, reason, said, about, loud) in [
+        (taken(None), 200, Action::Guarded, "VolumeTaken", "taken by node n", Some("n"), false),
+        (
+            taken(Some(refused("it may write"))),
+            200,
+            Action::Guarded,
+            "VolumeTaken",
+            "taken by node n, and not everybody may attach it: it may write",
+            Some("n"),
+            false,
+        ),
+        (
+            VolumeChange::Refuse(refused("it may write")),
+            200,
+            Action::Guarded,
+            "VolumeRefused",
+            "it may write",
+            None,
+            true,
+        ),
+        (
+            VolumeChange::Allow,
+            200,
+            Action::Guarded,
+            "VolumeAllowed",
+            "nothing speaks against it any more: it is attached and detached as ever",
+            None,
+            true,
+        ),
+        (
+            VolumeChange::Release { refused: None },
+            200,
+            Action::Guarded,
+            "VolumeReleased",
+            "its node has ended its use, and it is free",
+            None,
+            false,
+        ),
+        (broken("a"), 200, Action::Guarded, "VolumeBroken", booted, Some("n"), true),
+        (
+            broken("b"),
+            200,
+            Action::Refused,
+            "ProofDoesNotHold",
+            "the FenceEvidence does not hold: the node has not booted since",
+            Some("n"),
+            false,
+        ),
+        (
+            VolumeChange::Forget,
+            200,
+            Action::Guarded,
+            "VolumeForgotten",
+            "it is gone, and so is its Lease",
+            None,
+            false,
+        ),
+        (VolumeChange::Allow, 500, Action::Failed, "server", "", None, false),
+    ] {
+        let pool =
+            pool(Leadership::alone(), move |asked| match (asked.method.as_str(), asked.path.as_str()) {
+                ("GET", "/api/v1/nodes/n") => {
+                    Answer::json(&node("n").set("/status/nodeInfo", json!({ "bootID": "b" })).0)
+                }
+                ("GET", _) => Answer::not_found(),
+                ("POST", _) => Answer::json(&json!({ "metadata": {} })),
+                _ if code == 500 => Answer::status(500, "InternalError", "etcd"),
+                _ => Answer::json(
+                    &json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }),
+                ),
+            });
+        assert_eq!(pool.authority.submit(update(true, change.clone()), &pool.owner), Submitted::Accepted);
+        pass(0.5).await;
+        let record = pool.journal.last().remove(0);
+        assert_eq!((record.action, record.reason), (action, reason), "{change:?}");
+        if code == 200 {
+            assert_eq!(record.message, format!("volume v: {said}"), "{change:?}");
+        }
+        assert_eq!(record.node.as_deref(), about, "{change:?}");
+        let expected = loud.then(|| ("Normal".to_owned(), reason.to_owned()));
+        assert_eq!(told(&pool).await, expected.into_iter().collect::<Vec<_>>(), "{change:?}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Our own kinds: which evidence counts for a node, and for a volume that it took.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::model::Holder;
+use crate::testing::World;
+use crate::testing::at;
+use crate::testing::objects::node;
+
+fn proof(name: &str, version: u64) -> Value {
+    json!({
+        "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": version.to_string() },
+        "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "kind": "PowerOff", "fence": "f", "by": "p",
+            "storage": [{ "driver": "d", "className": "c" }] },
+    })
+}
+
+fn set(mut object: Value, pointer: &str, to: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    object.pointer_mut(parent).unwrap()[key] = to;
+    object
+}
+
+/// Node `n` of rack 7, in the life `boot`, and what else is there.
+fn world(boot: &str, objects: &[(Kind, Value)]) -> World {
+    let world = World::listed();
+    let object = node("n")
+        .set("/status/nodeInfo", json!({ "bootID": boot }))
+        .set("/metadata/labels", json!({ "rack": "7" }));
+    world.apply(Kind::Nodes, &object.0, at(1));
+    for (kind, object) in objects {
+        world.apply(*kind, object, at(1));
+    }
+    world
+}
+
+fn invalid() -> Value {
+    json!({ "invalidated": { "at": "t", "reason": "r" } })
+}
+
+/// The evidence by which a decision would have the node's pods released.
+fn counts(boot: &str, objects: &[(Kind, Value)]) -> Option<String> {
+    let world = world(boot, objects);
+    let guard = world.read();
+    let Lookup::Known(node) = guard.view().node("n") else { panic!("it is there") };
+    guard.view().proof_of(node).map(|proof| proof.name.to_string())
+}
+
+#[test]
+fn evidence_counts_for_the_life_that_it_is_about_and_while_nobody_withdrew_it() {
+    let one = |change: fn(Value) -> Value| [(Kind::FenceEvidences, change(proof("e", 1)))];
+    for (what, boot, objects, expected) in [
+        ("of this life", "boot-1", one(|proof| proof), Some("e")),
+        ("of another boot", "boot-2", one(|proof| proof), None),
+        ("of no boot", "", one(|proof| set(proof, "/spec/node/bootID", json!(""))), None),
+        (
+            "of another Node of its name",
+            "boot-1",
+            one(|proof| set(proof, "/spec/node/uid", json!("uid-m"))),
+            None,
+        ),
+        ("of another node", "boot-1", one(|proof| set(proof, "/spec/node/name", json!("m"))), None),
+        ("of storage alone", "boot-1", one(|proof| set(proof, "/spec/kind", json!("StorageFenced"))), None),
+        ("that was withdrawn", "boot-1", one(|proof| set(proof, "/status", invalid())), None),
+    ] {
+        assert_eq!(counts(boot, &objects).as_deref(), expected, "evidence {what}");
+    }
+}
+
+#[test]
+fn evidence_must_be_as_good_as_the_policy_of_the_node_asks() {
+    let policy = |minimum: &str| {
+        (
+            Kind::FencePolicies,
+            json!({ "metadata": { "name": "p", "uid": "uid-p", "resourceVersion": "1" },
+                "spec": { "minimumEvidence": minimum, "levels": [{ "name": "l", "devices": [{ "namespace": "x", "name": "y" }] }] } }),
+        )
+    };
+    let word = (Kind::FenceEvidences, set(proof("w", 9), "/spec/kind", json!("Asserted")));
+    let seen = (Kind::FenceEvidences, proof("e", 1));
+    for (objects, expected) in [
+        (vec![word.clone()], Some("w")),
+        (vec![policy("Asserted"), word.clone()], Some("w")),
+        (vec![policy("Verified"), word.clone()], None),
+        (vec![policy("Verified"), word.clone(), seen.clone()], Some("e")),
+        (vec![word.clone(), seen], Some("e")),
+        (
+            vec![word.clone(), (Kind::FenceEvidences, set(proof("x", 10), "/spec/kind", json!("Asserted")))],
+            Some("x"),
+        ),
+    ] {
+        assert_eq!(counts("boot-1", &objects).as_deref(), expected, "{objects:?}");
+    }
+}
+
+#[test]
+fn evidence_that_storage_is_fenced_counts_for_its_drivers_volumes_of_that_life() {
+    let of_storage = || set(proof("s", 1), "/spec/kind", json!("StorageFenced"));
+    let life = |uid_of: &str, boot: &str| Holder {
+        node: "n".into(),
+        node_uid: uid(uid_of),
+        boot_id: boot.into(),
+        pod: None,
+    };
+    let here = || life("uid-n", "boot-1");
+    for (what, proof, life, driver, expected) in [
+        ("of this life", of_storage(), here(), "d", true),
+        ("of another driver", of_storage(), here(), "e", false),
+        ("of another boot", of_storage(), life("uid-n", "boot-0"), "d", false),
+        ("of no boot", set(of_storage(), "/spec/node/bootID", json!("")), life("uid-n", ""), "d", false),
+        ("of another Node of its name", of_storage(), life("uid-m", "boot-1"), "d", false),
+        ("that the machine is off", proof("s", 1), here(), "d", false),
+        ("that was withdrawn", set(of_storage(), "/status", invalid()), here(), "d", false),
+    ] {
+        let world = world("boot-1", &[(Kind::FenceEvidences, proof)]);
+        let guard = world.read();
+        assert_eq!(guard.view().storage_proof(&life, driver).is_some(), expected, "evidence {what}");
+    }
+}
+
+#[test]
+fn evidence_that_went_or_turned_to_another_node_counts_no_more() {
+    let world = world("boot-1", &[(Kind::FenceEvidences, proof("e", 1))]);
+    let about = |node: &str| world.read().view().proofs_of(node).count();
+    assert_eq!((about("n"), about("m")), (1, 0));
+    world.apply(
+        Kind::FenceEvidences,
+        &set(set(proof("e", 2), "/spec/node/name", json!("m")), "/spec/by", json!("q")),
+        at(2),
+    );
+    assert_eq!((about("n"), about("m")), (0, 1));
+    world.remove(Kind::FenceEvidences, "uid-e", at(3));
+    assert_eq!((about("n"), about("m")), (0, 0));
+}
+
+#[test]
+fn a_device_is_found_by_its_namespace_and_its_name() {
+    let device = |namespace: &str, name: &str| {
+        (
+            Kind::FenceDevices,
+            json!({ "metadata": { "namespace": namespace, "name": name, "uid": format!("{namespace}-{name}"), "resourceVersion": "1" },
+                "spec": { "driver": "Redfish" } }),
+        )
+    };
+    let world = world("boot-1", &[device("a", "x"), device("b", "x"), device("a", "y")]);
+    let guard = world.read();
+    let found = |namespace: &str, name: &str| {
+        guard.view().device(namespace, name).map(|device| device.uid.to_string())
+    };
+    assert_eq!(found("b", "x").as_deref(), Some("b-x"));
+    assert_eq!(found("a", "y").as_deref(), Some("a-y"));
+    assert_eq!(found("b", "y"), None);
+}
