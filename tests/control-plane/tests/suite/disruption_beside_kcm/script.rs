@@ -123,9 +123,10 @@ fn rollout() -> Vec<Step<Act>> {
             vec![
                 Act::Scale(REPLICA_SET, "first", 6),
                 Act::Managed(REPLICA_SET, "second", 2, "shop"),
-                Act::Pods(second),
+                // First the old ones go, so that there are never more than before or after.
                 Act::End("g"),
                 Act::Gone("h"),
+                Act::Pods(second),
             ],
         ),
         step(ns, "a first eviction", vec![Act::Evict("a")]),
