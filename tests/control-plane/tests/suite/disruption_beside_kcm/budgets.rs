@@ -143,10 +143,15 @@ impl World for Budgets {
         versions.filter(|one| one.namespace().as_deref() != Some(CANARY)).map(|one| line(&one)).collect()
     }
 
-    /// No eviction too many is let through, not even for a moment.
+    /// No eviction too many is let through, not even for a moment: no more pods are counted as healthy than there were or
+    /// will be, no fewer wanted than were or will be, and the difference is what is allowed. What it hears of pods may come
+    /// before what it hears of workloads, or after it.
     fn lies_between(value: &str, before: &str, after: &str) -> bool {
-        let allowed = |look: &str| look.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
-        allowed(value) <= i32::max(allowed(before), allowed(after))
+        let Some([allowed, healthy, desired]) = numbers(value) else { return false };
+        let known: Vec<_> = [before, after].into_iter().filter_map(numbers).collect();
+        let counted = known.iter().any(|[_, known, _]| healthy <= *known);
+        let wanted = known.iter().any(|[_, _, known]| desired >= *known);
+        allowed == 0 || (counted && wanted && allowed <= healthy - desired)
     }
 }
 
@@ -219,6 +224,12 @@ impl Budgets {
             objects::create_pod(&self.api(), &pod).await.unwrap();
         }
     }
+}
+
+/// How many disruptions a line allows, how many pods it counts as healthy, and how many it wants.
+fn numbers(look: &str) -> Option<[i32; 3]> {
+    let mut numbers = look.split(' ').step_by(2).map(|word| word.parse().ok());
+    Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }
 
 /// A line of the picture.

@@ -122,10 +122,10 @@ fn rollout() -> Vec<Step<Act>> {
             "rolled halfway",
             vec![
                 Act::Scale(REPLICA_SET, "first", 6),
+                Act::Managed(REPLICA_SET, "second", 2, "shop"),
+                // First the old ones go, so that there are never more than before or after.
                 Act::End("g"),
                 Act::Gone("h"),
-                // After those that go: with both there, more may be evicted for a moment, and rightly.
-                Act::Managed(REPLICA_SET, "second", 2, "shop"),
                 Act::Pods(second),
             ],
         ),
