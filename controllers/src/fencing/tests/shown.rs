@@ -106,8 +106,8 @@ fn a_person_who_is_asked_is_shown_which_level_and_round_it_is_and_that_the_gates
     assert_eq!(stage.act("n"), ["off 1 by bmc"], "there is no device of that name yet");
     assert_eq!((stage.only().1.level, stage.only().1.rounds), (1, 0));
     stage.device("hands", |device| device["spec"]["driver"] = json!("Manual"));
-    failed(&mut stage, "it is on");
     stage.edit(|_, status| status.gates.clear());
+    failed(&mut stage, "it is on");
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
     let (_, status) = stage.only();
     assert_eq!((status.level, status.rounds), (0, 1));

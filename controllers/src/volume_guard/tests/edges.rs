@@ -104,7 +104,7 @@ fn a_node_that_cannot_be_read_is_not_missing_and_not_idle() {
 
 #[test]
 fn a_volume_that_cannot_be_read_keeps_its_lease_and_one_that_is_nobodys_business_is_not_said() {
-    let mut stage = held_as(A);
+    let stage = held_as(A);
     let odd = json!({ "metadata": { "name": "v", "uid": "uid-v", "resourceVersion": "x" }, "spec": {} });
     stage.world.apply(Kind::Volumes, &odd, at(2));
     assert_eq!(stage.v(), ["VolumeUnreadable"]);
