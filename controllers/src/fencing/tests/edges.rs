@@ -216,6 +216,7 @@ fn a_machine_that_a_person_switched_off_is_switched_on_by_the_first_level_that_c
 
 /// What keeps a storage fenced, and what does not: the pods of a node that is heard again.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn storage_is_lifted_when_no_pod_there_uses_a_volume_that_is_anothers() {
     let fenced = || {
         let mut stage = Stage::at(Phase::Fencing, |status| {
