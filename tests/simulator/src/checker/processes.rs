@@ -99,6 +99,12 @@ impl Checker {
                 state.probe("a person did not wait for a process on the same node: S1 not owed");
                 continue;
             }
+            if other.forced && other.relieved && state.acts.is_removed_by_others(&other.uid) {
+                // The guard of its volume alone stood between the two, and had evidence that was honest.
+                state
+                    .probe("a person did not wait, and the volume's owner was relieved in vain: S1 not owed");
+                continue;
+            }
             let what = format!(
                 "{} runs on {} (boot {}, pod {:.8}, since {:?}) and now on {} (boot {}, pod {:.8}) too",
                 new.identity, other.node, other.boot, other.uid, other.started, new.node, new.boot, new.uid

@@ -116,8 +116,10 @@ impl State {
             if !there || !trusted || fences.was_seen_on(node, proof.created) {
                 continue;
             }
+            // A node that is fenced right after it came back says Ready until its grace is over, and a Ready node is believed.
+            let lost = fences.called_since.get(node).copied().unwrap_or_default();
             for leaving in fences.leaving.values().filter(|leaving| leaving.node == *node) {
-                let owed = from.max(working).max(proof.created).max(leaving.since) + USED_WITHIN;
+                let owed = from.max(working).max(proof.created).max(leaving.since).max(lost) + USED_WITHIN;
                 if now > owed {
                     late.push(format!(
                         "{node} is proved off, and {} is there still (owed at {owed:?})",

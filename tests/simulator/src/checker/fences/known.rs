@@ -122,6 +122,8 @@ pub(in crate::checker) struct Fences {
     pub(super) distrusted: BTreeMap<String, Duration>,
     pub(super) required: BTreeSet<String>,
     pub(super) nodes: BTreeMap<String, Node>,
+    /// Since when each Node says of this life what it says of its readiness.
+    pub(super) called_since: BTreeMap<String, Duration>,
     /// When each node's Lease was written, and which time it had then.
     pub(super) beats: BTreeMap<String, Vec<(Duration, Option<Timestamp>)>>,
     /// By caller and node: the looks at its devices.
@@ -168,7 +170,14 @@ impl Fences {
                     self.distrusted.entry(name).or_insert(now);
                 }
             }
-            ("Node", Some(after)) => drop(self.nodes.insert(change.name.clone(), Node::of(after))),
+            ("Node", Some(after)) => {
+                let node = Node::of(after);
+                let is_old = |old: &Node| old.ready == node.ready && old.life == node.life;
+                if !self.nodes.get(&change.name).is_some_and(is_old) {
+                    self.called_since.insert(change.name.clone(), now);
+                }
+                self.nodes.insert(change.name.clone(), node);
+            }
             ("Node", None) => drop(self.nodes.remove(&change.name)),
             ("Lease", after) => {
                 if let Some(node) = change.name.strip_prefix("kube-node-lease/") {
