@@ -18,7 +18,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 PROGRAM := $(TARGET)/debug/as-shipped/pod-safety
 NEXTEST := .cache/bin/cargo-nextest nextest run --workspace --locked
 
-.PHONY: help demo try test install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb bench image kind kind-shell kind-delete test-kind advisories clean
+.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb bench image kind kind-shell kind-delete test-kind advisories clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -78,6 +78,14 @@ campaign: ## simulated clusters for MINUTES (10) from a seed drawn by chance; EX
 
 perturb: ## a strike at every call and every event of every scenario
 	@cargo run --release --quiet --locked -p pod-safety-simulator --example campaign -- perturb
+
+# What follows from a change of one operator or one answer, in the code that safety rests on. Hours; docs/mutants.md has the figures.
+MUTATED := shared/src/authority/** shared/src/cache/** shared/src/client/** shared/src/lease.rs \
+	controllers/src/pod_gc/** controllers/src/disruption/** controllers/src/node_lifecycle/** controllers/src/taint_eviction/** \
+	controllers/src/fencing/** controllers/src/volume_guard/** controllers/src/drain/**
+mutants: ## changes in the code that safety rests on which no unit test notices; SHARD=K/N takes a part
+	@[ -x .cache/bin/cargo-mutants ] || cargo install --quiet --locked --version 27.1.0 --root .cache cargo-mutants
+	@.cache/bin/cargo-mutants mutants --output target --shard $(or $(SHARD),0/1) $(foreach place,$(MUTATED),--file '$(place)')
 
 bench: install ## the numbers, beside kube-controller-manager's, on this machine
 	@cargo run --release --locked -p pod-safety-bench

@@ -29,7 +29,8 @@ fn who_cannot_begin_keeps_nobody_waiting_and_who_can_does() {
         change(&mut object);
         stage.world.apply(Kind::NodeFences, &object, stage.mono());
     };
-    let rows: [(&str, Change, fn(&mut Value), bool); 9] = [
+    type Edit = fn(&mut Value);
+    let rows: [(&str, Change, Edit, bool); 9] = [
         ("as it is", |_| (), |_| (), false),
         ("it was cancelled", |_| (), |fence| fence["spec"]["cancelled"] = json!(true), true),
         (

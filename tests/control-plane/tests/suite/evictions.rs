@@ -142,7 +142,8 @@ async fn twenty_clients_never_exceed_one_budget(api: &Client) {
     let (witness, evictors) = (Witness::of(&crowd).await, Evictors::of(api, &crowd));
     let work = async {
         join_all((0..CLIENTS).map(|number| evictors.work(number, enough))).await;
-        heard_of_all(&witness, &evictors.evicted.borrow().clone()).await;
+        let evicted = evictors.evicted.borrow().clone();
+        heard_of_all(&witness, &evicted).await;
     };
     beside(futures::future::join(crowd.tend(), witness.watch()), work).await;
     let lowest = witness.lowest(&witness.losses()).unwrap();

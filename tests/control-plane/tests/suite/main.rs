@@ -1,5 +1,11 @@
 //! The shipped binary against the real control plane: one program, for linking twenty takes minutes, and so that
 //! scenarios that mostly wait do so at the same time. One of them: `cargo test --workspace --test suite fencing`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "what tests share may fail as loudly as they do, and says what it measured"
+)]
 
 mod alerts;
 mod api_faults;

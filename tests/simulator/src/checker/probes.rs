@@ -146,6 +146,9 @@ const SOMETIMES: [(&str, u64); 135] = [
     ("tolerations changed on a tainted node", 220),
 ];
 
+/// Fewer are a look at some worlds: what happens seven times in most of them may happen in none of these.
+const FEWEST_SEEDS: u64 = 100;
+
 /// What happened too rarely in a campaign of `seeds` seeds: name, count, and what
 /// was wanted. Fewer seeds than the table is for want proportionally less, and
 /// nothing of what would come out below three.
@@ -154,7 +157,7 @@ pub fn unreached(probes: &BTreeMap<String, u64>, seeds: u64) -> Vec<(&'static st
     let wanted = |count: u64| count.saturating_mul(seeds.min(SEEDS)) / SEEDS;
     let counted = |name: &str| probes.get(name).copied().unwrap_or_default();
     let rows = SOMETIMES.iter().map(|(name, count)| (*name, counted(name), wanted(*count)));
-    rows.filter(|(_, count, wanted)| *wanted >= 3 && count < wanted).collect()
+    rows.filter(|(_, count, wanted)| seeds >= FEWEST_SEEDS && *wanted >= 3 && count < wanted).collect()
 }
 
 #[cfg(test)]

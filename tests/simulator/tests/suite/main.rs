@@ -1,5 +1,12 @@
 //! The simulated cluster, its checker, and the shipped process in it: one program, for linking twenty takes minutes. One part of
 //! it: `cargo test -p pod-safety-simulator --test suite planted::`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "what tests share fails loudly, says what it measured, and has threads of real time for real clients"
+)]
 
 mod allocator;
 mod asked;

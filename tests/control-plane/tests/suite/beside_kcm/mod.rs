@@ -180,13 +180,11 @@ pub(crate) async fn kcm_lives_as_recorded<W: World>(history: History<W::Act>) {
     for at in 0..history.steps.len() {
         let model = recorded.as_ref().map(|recorded| recorded.after(at));
         let mut picture = history.lived(&mut world, at, Who::Kcm, model).await;
-        while writes {
+        let mut known = Picture::new();
+        while writes && picture != known {
             tokio::time::sleep(QUIET).await;
-            let known = picture.clone();
+            known = picture.clone();
             picture.extend(world.picture().await);
-            if picture == known {
-                break;
-            }
         }
         picture.retain(|line, _| !history.is_free(at, line));
         pictures.push(picture);

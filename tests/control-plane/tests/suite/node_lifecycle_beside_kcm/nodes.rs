@@ -256,7 +256,10 @@ impl Nodes {
             // The controller may have written in between.
             match self.nodes().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Err(kube::Error::Api(status)) if status.is_conflict() => Err(status.message),
-                answer => Ok(drop(answer.unwrap())),
+                answer => {
+                    answer.unwrap();
+                    Ok(())
+                }
             }
         })
         .await
