@@ -31,11 +31,11 @@ try: install ## a small cluster on this machine with pod-safety in it, to look a
 
 test: install lint build ## everything that CI checks, on a fresh machine too; .config/nextest.toml says what runs beside what
 	@$(call timed,documentation tests) cargo test --quiet --workspace --doc --locked
-	@POD_SAFETY_PROGRAM=$(PROGRAM) $(NEXTEST); verdict=$$?; ./tests/times.sh; exit $$verdict
+	@verdict=0; POD_SAFETY_PROGRAM=$(PROGRAM) $(NEXTEST) || verdict=$$?; ./tests/times.sh; exit $$verdict
 
 test-all: install lint build ## the same and what only repeats earlier proof: image, benchmark, long strikes, kube-controller-manager itself; an hour
 	@$(call timed,documentation tests) cargo test --quiet --workspace --doc --locked
-	@POD_SAFETY_PROGRAM=$(PROGRAM) $(NEXTEST) --profile all; verdict=$$?; ./tests/times.sh all; exit $$verdict
+	@verdict=0; POD_SAFETY_PROGRAM=$(PROGRAM) $(NEXTEST) --profile all || verdict=$$?; ./tests/times.sh all; exit $$verdict
 
 build: # all tests, and the program as it is shipped, which the suites start
 	@$(call timed,program) cargo build --quiet --locked --workspace --no-default-features --bin pod-safety
