@@ -184,7 +184,9 @@ within() {
 unless_off() {
     local before
     before=$(first) || return 0
-    (within "$@") || [ "$(first)" != "$before" ]
+    ! (within "$@") || return 0
+    alone true # what is being switched off is off after this
+    [ "$(first)" != "$before" ]
 }
 
 case $command in
