@@ -10,6 +10,7 @@ use crate::balancer::{Balancer, Looks};
 use crate::etcd::{self, Member};
 use crate::folder::Folder;
 use crate::pki::Pki;
+use crate::read::Resources;
 use crate::{Error, Program, access};
 
 /// How often a start is tried when a stranger takes one of our ports.
@@ -58,6 +59,7 @@ pub struct ControlPlane {
     apiservers: Vec<Server>,
     etcd: Vec<Member>,
     pub(crate) admin: Client,
+    pub(crate) resources: Resources,
     pub(crate) pki: Pki,
     pub(crate) folder: Arc<Folder>,
     options: Options,
@@ -96,7 +98,8 @@ impl ControlPlane {
         let admin = access::client(&kubeconfig).await?;
         etcd::start(&mut etcd, &folder).await?;
         let options = options.clone();
-        let mut plane = Self { balancer, looks, apiservers, etcd, admin, pki, folder, options };
+        let resources = Resources::default();
+        let mut plane = Self { balancer, looks, apiservers, etcd, admin, resources, pki, folder, options };
         plane.start_apiserver().await?;
         Ok(plane)
     }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use crate::Error;
 
 /// Short against anything a control plane does, long enough not to disturb it.
-pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
-/// Ends what hangs. No promise is kept by it: a machine that does other things, too, may take minutes for what takes
+/// Ends what hangs. No promise is kept by it: a machine that does other things, too, may take many minutes for what takes
 /// a second alone. Whatever a test waits for has this limit, and what is promised is told by causes and their order.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(900);
 
 /// A point in time up to which something is tried.
 pub(crate) struct Deadline(Instant);
@@ -81,7 +81,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_probe_that_hangs_does_not_hang_the_test() {
-        let error = eventually::<(), &str>("an answer", Duration::from_millis(50), async || {
+        let error = eventually::<(), &str>("an answer", Duration::from_millis(100), async || {
             std::future::pending().await
         });
         assert!(error.await.is_err());

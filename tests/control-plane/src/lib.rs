@@ -57,6 +57,7 @@ mod port;
 mod program;
 mod prometheus;
 mod raw;
+mod read;
 mod relay;
 pub mod rigs;
 mod scenarios;

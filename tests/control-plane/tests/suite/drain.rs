@@ -118,10 +118,8 @@ fn is_ready(pod: &Pod) -> bool {
 /// Waits until the budget lets so many through.
 async fn allows(plane: &ControlPlane, name: &str, wanted: i64) {
     until(&format!("{name} allows {wanted}"), async || {
-        let text =
-            plane.kubectl(&["get", "pdb", "-n", NS, name, "-o", "json"]).await.and_then(|out| out.text());
-        let object: Value = serde_json::from_str(&text.map_err(|error| error.to_string())?)
-            .map_err(|error| error.to_string())?;
+        let object = plane.find("pdb", NS, name).await.map_err(|error| error.to_string())?;
+        let object = object.ok_or("there is none")?;
         let status = &object["status"];
         let current = status["observedGeneration"] == object["metadata"]["generation"];
         // Three pods are expected by either budget of three.

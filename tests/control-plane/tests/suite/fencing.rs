@@ -24,8 +24,7 @@ const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 const CONTROLLERS: &str = "--controllers=pod-gc,node-lifecycle,taint-eviction,fencing";
 
 async fn list(plane: &ControlPlane, kind: &str) -> Vec<Value> {
-    let text = plane.kubectl(&["get", kind, "-A", "-o", "json"]).await.unwrap().text().unwrap();
-    serde_json::from_str::<Value>(&text).unwrap()["items"].as_array().unwrap().clone()
+    plane.list(kind).await.unwrap()
 }
 
 async fn fence_of(plane: &ControlPlane, node: &str) -> Option<Value> {

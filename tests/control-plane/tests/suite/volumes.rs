@@ -40,12 +40,6 @@ struct Scene {
     _running: JoinSet<()>,
 }
 
-async fn get(plane: &ControlPlane, args: &[&str]) -> Option<Value> {
-    let args = [&["get", "-o", "json", "--ignore-not-found"], args].concat();
-    let text = plane.kubectl(&args).await.unwrap().text().unwrap();
-    serde_json::from_str(&text).ok()
-}
-
 async fn scene(more: &[&str]) -> Scene {
     let rigs = Rigs::new().await.unwrap();
     let power = rigs.file("w1.power");
@@ -80,7 +74,7 @@ async fn scene(more: &[&str]) -> Scene {
 }
 
 async fn lease(plane: &ControlPlane, volume: &str) -> Option<Value> {
-    get(plane, &["lease", "-n", "pod-safety-volumes", volume]).await
+    plane.find("lease", "pod-safety-volumes", volume).await.unwrap()
 }
 
 /// The node that holds it, empty if nobody does.
@@ -291,7 +285,7 @@ async fn a_pod_waits_behind_the_gate_until_its_volume_is_free(scene: &Scene) {
     until_held(plane, "data", "w2", true).await;
     until("the gate is there", async || {
         plane.kubectl_with(&["apply", "-f", "-"], &second.to_string()).await.unwrap().text().unwrap();
-        let pod = get(plane, &["pod", "-n", NAMESPACE, "second"]).await.ok_or("no pod")?;
+        let pod = plane.find("pod", NAMESPACE, "second").await.unwrap().ok_or("no pod")?;
         if pod["spec"]["schedulingGates"][0]["name"] == "pod-safety.dev/volume-guard" {
             return Ok(());
         }
@@ -310,7 +304,7 @@ async fn a_pod_waits_behind_the_gate_until_its_volume_is_free(scene: &Scene) {
     assert!(waits.contains("node w2 took it"), "{waits}");
     scene.hosts[1].connect();
     until("it is sent to the node that has the volume", async || {
-        let pod = get(plane, &["pod", "-n", NAMESPACE, "second"]).await.ok_or("no pod")?;
+        let pod = plane.find("pod", NAMESPACE, "second").await.unwrap().ok_or("no pod")?;
         seen(
             pod["spec"]["nodeName"] == "w2" && pod["spec"]["nodeSelector"]["kubernetes.io/hostname"] == "w2",
             format!("{:#}", pod["spec"]),

@@ -37,9 +37,7 @@ struct Scene {
 
 impl Scene {
     async fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
-        let args = ["get", kind, name, "-n", namespace, "--ignore-not-found", "-o", "json"];
-        let text = self.plane.kubectl(&args).await.unwrap().text().unwrap();
-        serde_json::from_str(&text).ok()
+        self.plane.find(kind, namespace, name).await.unwrap()
     }
 
     async fn evidence(&self, node: &str) -> Value {
@@ -49,9 +47,7 @@ impl Scene {
 
     /// What a foreign controller writes into its object.
     async fn says(&self, kind: &str, name: &str, status: &Value) {
-        let patch = json!({ "status": status }).to_string();
-        let args = ["patch", kind, name, "-n", OPS, "--subresource=status", "--type=merge", "-p", &patch];
-        self.plane.kubectl(&args).await.unwrap().text().unwrap();
+        self.plane.say(kind, OPS, name, status).await.unwrap();
     }
 
     async fn appears(&self, kind: &str, name: &str) -> Value {

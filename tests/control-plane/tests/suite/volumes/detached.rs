@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::hosts::DRIVER;
 use super::objects::{NAMESPACE, all, apply, volume, volume_of};
-use super::{FOR_EVER, Scene, get, lease, scene, until_held};
+use super::{FOR_EVER, Scene, lease, scene, until_held};
 
 /// A driver that nobody vouches for.
 const OTHER: &str = "other.csi.example.com";
@@ -24,7 +24,7 @@ pub(super) async fn pod(scene: &Scene, name: &str, node: &str, volume: &str) {
 
 pub(super) async fn until_running(scene: &Scene, name: &str) {
     until(&format!("{name} runs"), async || {
-        let pod = get(&scene.plane, &["pod", "-n", NAMESPACE, name]).await.ok_or("there is none")?;
+        let pod = scene.plane.find("pod", NAMESPACE, name).await.unwrap().ok_or("there is none")?;
         let all = all(&scene.plane, "volumeattachments").await;
         let at: Vec<_> = all.iter().map(|one| (&one["spec"], &one["status"]["attached"])).collect();
         seen(pod["status"]["phase"] == "Running", format!("{at:?} {:?}", lease(&scene.plane, "data").await))
@@ -117,7 +117,7 @@ async fn it_moves_and_the_old_pod_stays(scene: &Scene) -> Duration {
         assert_eq!(nodes(&attachments_of(scene, "data").await), ["w2"]);
         assert_eq!(nodes(&attachments_of(scene, "other").await), ["w1"]);
         for name in ["old", "old-other"] {
-            assert!(get(plane, &["pod", "-n", NAMESPACE, name]).await.is_some(), "{name} was released");
+            assert!(plane.find("pod", NAMESPACE, name).await.unwrap().is_some(), "{name} was released");
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::detached::{attachments_of, nodes, pod, two_of_a_node_that_is_cut_off, until_running};
 use super::hosts::DRIVER;
 use super::objects::{NAMESPACE, all, apply};
-use super::{FOR_EVER, Scene, get, lease, policy, scene, until_held};
+use super::{FOR_EVER, Scene, lease, policy, scene, until_held};
 
 const VERSION: &str = "csiaddons.openshift.io/v1alpha1";
 /// Of CSI-Addons, with their scopes.
@@ -25,9 +25,7 @@ const CLASS: &str = "hollow";
 const ADDRESS: &str = "192.0.2.1/32";
 
 async fn says(plane: &ControlPlane, kind: &str, name: &str, status: &Value) {
-    let patch = json!({ "status": status }).to_string();
-    let args = ["patch", kind, name, "-n", NAMESPACE, "--subresource=status", "--type=merge", "-p", &patch];
-    plane.kubectl(&args).await.unwrap().text().unwrap();
+    plane.say(kind, NAMESPACE, name, status).await.unwrap();
 }
 
 /// What CSI-Addons knows before anything goes wrong; the device, and a policy that has nothing else.
@@ -48,7 +46,7 @@ async fn storage(plane: &ControlPlane) {
     })).await;
     apply(plane, &policy("storage", "storage")).await;
     until("the addresses of w1 are recorded", async || {
-        let device = get(plane, &["fencedevice", "-n", "pod-safety", "storage"]).await.unwrap();
+        let device = plane.find("fencedevice", "pod-safety", "storage").await.unwrap().unwrap();
         seen(device["status"].to_string().contains(ADDRESS), device["status"].to_string())
     })
     .await
@@ -148,7 +146,7 @@ async fn nothing_else_is(scene: &Scene) {
     let plane = &scene.plane;
     let until = Instant::now() + FOR_EVER;
     while Instant::now() < until {
-        assert!(get(plane, &["pod", "-n", NAMESPACE, "old-other"]).await.is_some(), "it was released");
+        assert!(plane.find("pod", NAMESPACE, "old-other").await.unwrap().is_some(), "it was released");
         assert_eq!(nodes(&attachments_of(scene, "other").await), ["w1"]);
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
@@ -167,7 +165,7 @@ async fn it_is_lifted_when_the_node_has_ended_its_pods(scene: &Scene) {
     })
     .await
     .unwrap();
-    assert!(get(plane, &["pod", "-n", NAMESPACE, "old-other"]).await.is_none(), "it was lifted too soon");
+    assert!(plane.find("pod", NAMESPACE, "old-other").await.unwrap().is_none(), "it was lifted too soon");
     let proof = all(plane, "fenceevidences").await.remove(0);
     assert!(!proof["status"]["invalidated"]["reason"].is_null(), "{proof:#}");
 }

@@ -13,8 +13,7 @@ pub(super) async fn apply(plane: &ControlPlane, object: &Value) {
 
 /// All of a kind without namespaces.
 pub(super) async fn all(plane: &ControlPlane, kind: &str) -> Vec<Value> {
-    let text = plane.kubectl(&["get", kind, "-o", "json"]).await.unwrap().text().unwrap();
-    serde_json::from_str::<Value>(&text).unwrap()["items"].as_array().unwrap().clone()
+    plane.list(kind).await.unwrap()
 }
 
 /// What the chart has for volumes, and only that: who forces is not what is looked at here.

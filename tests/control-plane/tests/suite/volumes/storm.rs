@@ -268,6 +268,8 @@ async fn settle(api: &Client, truth: &Mutex<Truth>) {
     let all = Api::<Node>::all(api.clone()).list(&ListParams::default()).await.unwrap().items;
     join_all(all.iter().map(|one| say(api, truth, one.metadata.name.as_deref().unwrap(), "True"))).await;
     until("each volume belongs to the node of its pod", async || {
+        // To read a thousand objects is work, and some of them are given back after minutes only.
+        tokio::time::sleep(Duration::from_secs(1)).await;
         let pods = Api::<Pod>::namespaced(api.clone(), SPACE)
             .list(&ListParams::default())
             .await

@@ -1,0 +1,133 @@
+//! Objects by the words that kubectl takes, but without kubectl: what is waited for is read many times a second, and to
+//! start a program each time is what most of a machine would be busy with.
+
+use std::time::Duration;
+
+use http::Method;
+use kube::Client;
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use crate::{ControlPlane, Error};
+
+/// All groups in one answer.
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// Where the API server wants to be asked later.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// What the API server has, as it was last asked.
+#[derive(Debug, Default)]
+pub(crate) struct Resources(Mutex<Vec<Resource>>);
+
+#[derive(Clone, Debug)]
+struct Resource {
+    /// `/apis/apps/v1`.
+    version: String,
+    plural: String,
+    /// All its names.
+    names: Vec<String>,
+    namespaced: bool,
+}
+
+impl Resource {
+    fn path(&self, namespace: &str, name: &str) -> String {
+        let Self { version, plural, .. } = self;
+        if self.namespaced {
+            format!("{version}/namespaces/{namespace}/{plural}/{name}")
+        } else {
+            format!("{version}/{plural}/{name}")
+        }
+    }
+}
+
+impl Resources {
+    async fn find(&self, kind: &str) -> Option<Resource> {
+        let all = self.0.lock().await;
+        let named = |one: &&Resource| one.names.iter().any(|name| name.eq_ignore_ascii_case(kind));
+        all.iter().find(named).cloned()
+    }
+
+    async fn ask(&self, client: &Client) -> Result<(), Error> {
+        let mut all = Vec::new();
+        for path in ["/api", "/apis"] {
+            let failed = || Error::api(format!("discover {path}"));
+            let request = http::Request::get(path).header("accept", ACCEPT).body(Vec::new());
+            let request = request.map_err(kube::Error::HttpError).map_err(failed())?;
+            let answer: Value = client.request(request).await.map_err(failed())?;
+            for group in list(&answer["items"]) {
+                let name = text(&group["metadata"]["name"]);
+                // The API server's own first choice comes first.
+                for version in list(&group["versions"]) {
+                    let root = if name.is_empty() { path.to_owned() } else { format!("{path}/{name}") };
+                    let root = format!("{root}/{}", text(&version["version"]));
+                    all.extend(list(&version["resources"]).map(|resource| of(resource, &root)));
+                }
+            }
+        }
+        *self.0.lock().await = all;
+        Ok(())
+    }
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn of(resource: &Value, version: &str) -> Resource {
+    let plural = &resource["resource"];
+    let others = [plural, &resource["singularResource"], &resource["responseKind"]["kind"]];
+    let names = list(&resource["shortNames"]).chain(others);
+    Resource {
+        version: version.to_owned(),
+        plural: text(plural).to_owned(),
+        names: names.map(|name| text(name).to_owned()).collect(),
+        namespaced: resource["scope"] == "Namespaced",
+    }
+}
+
+impl ControlPlane {
+    async fn resource(&self, kind: &str) -> Result<Resource, Error> {
+        if let Some(known) = self.resources.find(kind).await {
+            return Ok(known);
+        }
+        self.resources.ask(&self.admin).await?;
+        self.resources.find(kind).await.ok_or(Error::Incomplete("a kind that a test named"))
+    }
+
+    async fn read(&self, path: &str) -> Result<Option<Value>, Error> {
+        loop {
+            match crate::raw::send(&self.admin, Method::GET, path, "application/json", &Value::Null).await {
+                Ok(object) => return Ok(Some(object)),
+                Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
+                // Of a kind that was just defined; so does kubectl.
+                Err(kube::Error::Api(status)) if status.code == 429 => tokio::time::sleep(AGAIN).await,
+                Err(error) => return Err(Error::api(format!("read {path}"))(error)),
+            }
+        }
+    }
+
+    /// All objects of a kind, in all namespaces (`kubectl get KIND -A`).
+    pub async fn list(&self, kind: &str) -> Result<Vec<Value>, Error> {
+        let Resource { version, plural, .. } = self.resource(kind).await?;
+        let mut answer = self.read(&format!("{version}/{plural}")).await?;
+        let items = answer.as_mut().and_then(|answer| answer["items"].as_array_mut());
+        items.map(std::mem::take).ok_or(Error::Incomplete("items"))
+    }
+
+    /// An object, if it is there (`kubectl get KIND NAME --ignore-not-found`). The namespace is ignored where a kind has none.
+    pub async fn find(&self, kind: &str, namespace: &str, name: &str) -> Result<Option<Value>, Error> {
+        let path = self.resource(kind).await?.path(namespace, name);
+        self.read(&path).await
+    }
+
+    /// Merges into the status of an object.
+    pub async fn say(&self, kind: &str, namespace: &str, name: &str, status: &Value) -> Result<(), Error> {
+        let path = format!("{}/status", self.resource(kind).await?.path(namespace, name));
+        crate::raw::merge(&self.admin, &path, &serde_json::json!({ "status": status })).await.map(drop)
+    }
+}
