@@ -372,10 +372,20 @@ impl Elector {
         let path = format!("{}/{}", self.config.collection(), self.config.name);
         match self.connection.send(Call::get(path).by(self.call_deadline())).await {
             Ok(raw) => self.observe(raw.decode().map_err(ApiError::Undecodable)?),
-            Err(error) if error.is_not_found() => self.observed = None,
+            Err(error) if error.is_not_found() => {
+                // Somebody deleted it, and its holder may not know that yet: its time is waited out.
+                self.observed = self.observed.take().filter(|held| self.waits_for(held));
+            }
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Whether another holds it, as it was last seen, and its time is not over.
+    fn waits_for(&self, observed: &Observed) -> bool {
+        let Observed { holder, duration, since, .. } = observed;
+        let held = !holder.is_empty() && *holder != self.config.identity;
+        held && self.env.now().since(*since) < *duration
     }
 
     fn observe(&mut self, lease: wire::Lease) {

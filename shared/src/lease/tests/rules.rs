@@ -86,6 +86,20 @@ async fn a_lease_of_another_is_taken_after_its_own_duration_since_we_saw_it_what
     }
 }
 
+/// A8: its holder may not know yet that somebody deleted it.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_deletes_is_taken_after_the_time_of_its_holder() {
+    let server = Server::held_by("other", 30);
+    let mut one = Candidate::well(&server, "a");
+    let _ended = one.start();
+    pass(3.0).await;
+    server.delete();
+    pass(26.9).await;
+    assert!(!one.leads());
+    pass(4.0).await;
+    assert!(one.leads());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wall_clock_that_jumps_while_we_lead_changes_nothing() {
     let server = Server::default();
