@@ -181,7 +181,7 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
         }
     }
     match lease.map(|lease| (&lease.held, lease)) {
-        None | Some((Held::Free, _)) => free(&case, view),
+        None | Some((Held::Free, _)) => free(&case, view, now),
         Some((Held::Unreadable(identity), lease)) => {
             let hold = VolumeHold::LeaseUnreadable { volume: Arc::clone(name), identity: identity.clone() };
             refuse(&case, lease, hold, None)
@@ -192,11 +192,12 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
 
 /// The nodes that use a volume, but for those whose life is over: what they did before is over, and evidence about it
 /// was used up by whoever broke the Lease.
-fn users<'a>(case: &Case<'_>, view: &View<'a>) -> Result<Vec<(&'a Node, Use<'a>)>, VolumeHold> {
+fn users<'a>(case: &Case<'_>, view: &View<'a>, now: Mono) -> Result<Vec<(&'a Node, Use<'a>)>, VolumeHold> {
     let mut users = Vec::new();
     for (name, used) in uses(case.name, case.volume, view) {
         match view.node(&name) {
-            Lookup::Known(node) if node.readiness != Readiness::Ready && view.proof_of(node).is_some() => {}
+            Lookup::Known(node)
+                if node.readiness != Readiness::Ready && view.proof_of(node, now).is_some() => {}
             // By its last report it has the volume mounted.
             Lookup::Known(node) if is_kept_out(case.volume, case.lease, node, view) => {
                 if node.readiness == Readiness::Ready {
@@ -217,11 +218,11 @@ fn users<'a>(case: &Case<'_>, view: &View<'a>) -> Result<Vec<(&'a Node, Use<'a>)
 }
 
 /// Nobody's: it becomes that of the node that uses it.
-fn free(case: &Case<'_>, view: &View<'_>) -> Decision {
+fn free(case: &Case<'_>, view: &View<'_>, now: Mono) -> Decision {
     if !case.wanted {
         return case.write(VolumeChange::Forget);
     }
-    let users = match users(case, view) {
+    let users = match users(case, view, now) {
         Ok(users) => users,
         Err(hold) => return case.hold(hold),
     };
@@ -317,6 +318,11 @@ fn held(
             }
             let again = until.map_or(now + LOOK_AGAIN, |until| until.min(now + LOOK_AGAIN));
             decision.and_recheck_at(again.max(now + Duration::from_secs(1)))
+        }
+        // What is believed may be refused by the judge. Until it is broken, nobody else may have it.
+        Standing::Over(by) if !lease.refused_elsewhere && matches!(by, Over::Fenced(_) | Over::NodeGone) => {
+            let doubt = if by == Over::NodeGone { Doubt::Missing } else { Doubt::NotReady };
+            doubted(case, lease, holder, doubt, view)
         }
         Standing::Over(by) => {
             let mut decision = relieve(case, holder, by.clone(), view);
@@ -416,7 +422,7 @@ fn unconfirmed(case: &Case<'_>, node: &Node, free_at: Mono, now: Mono) -> Decisi
 
 /// Its holder is well: it keeps what it uses, and gives back what it has ended.
 fn well(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now: Mono) -> Decision {
-    let users = match users(case, view) {
+    let users = match users(case, view, now) {
         Ok(users) => users,
         Err(hold) => return case.hold(hold),
     };

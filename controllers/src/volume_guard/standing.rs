@@ -48,7 +48,7 @@ impl Holding<'_> {
             return Standing::Over(Over::Rebooted);
         }
         if node.readiness != Readiness::Ready {
-            return match view.proof_of(node) {
+            return match view.proof_of(node, now) {
                 Some(proof) => Standing::Over(Over::Fenced(Arc::clone(&proof.name))),
                 None => Standing::Doubted(Doubt::NotReady),
             };

@@ -86,6 +86,7 @@ fn a_kubelet_that_is_heard_while_its_node_is_gone_begins_the_quarantine_anew() {
         again(&stage, due + QUARANTINE - 1),
         (words(&["refuse", "VolumeUnproved"]), Some(at(due + QUARANTINE)))
     );
+    stage.lease("v", Some(A), true);
     assert_eq!(said(&stage.of_volume("v", due + QUARANTINE)), ["break: node gone"]);
 }
 

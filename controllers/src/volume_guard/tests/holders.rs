@@ -176,19 +176,27 @@ fn evidence_about_the_life_in_which_it_was_taken_breaks_it() {
     let mut stage = held();
     stage.node("a", not_ready);
     stage.proof("boot-1");
+    assert_eq!(
+        stage.v(),
+        ["refuse", "VolumeUnproved"],
+        "A4: the judge may refuse; until then nobody else may have it"
+    );
+    stage.lease("v", Some(A), true);
     assert_eq!(stage.v(), ["break by proof"]);
+    stage.lease("v", Some(A), false);
     stage.node("a", |_| ());
     assert!(stage.v().is_empty(), "it is Ready, whatever is said of it");
 }
 
 #[test]
 fn a_node_that_is_gone_is_asked_for_twice_a_quarantine_apart() {
-    let stage = held();
+    let mut stage = held();
     stage.world.remove(Kind::Pods, "uid-p", at(2));
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
     assert_eq!(stage.v(), ["refuse", "witness a", "VolumeUnproved"], "though no pod names the node any more");
     stage.world.witness("a", at(3));
     assert_eq!(said(&stage.of_volume("v", 2 + QUARANTINE)), ["refuse", "VolumeUnproved"]);
+    stage.lease("v", Some(A), true);
     assert_eq!(said(&stage.of_volume("v", 3 + QUARANTINE)), ["break: node gone"]);
 }
 
