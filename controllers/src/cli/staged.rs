@@ -160,7 +160,7 @@ impl Stage {
     /// A person's word of this time, taken back then for this reason.
     pub(in crate::cli) fn proof_since(&self, at: &str, until: Option<(&str, &str)>) {
         let spec = json!({ "node": self.life("boot-1"), "kind": "Asserted", "by": "anna@example.com",
-            "reason": "PDU port 14 off, ticket 8123" });
+            "reason": "PDU port 14 off, ticket 8123", "leaseRenewed": "2026-11-21T10:14:05Z" });
         let mut proof = json!({ "metadata": { "name": "worker-b1-e", "uid": "uid-proof", "creationTimestamp": at }, "spec": spec });
         if let Some((at, reason)) = until {
             proof["status"] = json!({ "invalidated": { "at": at, "reason": reason } });
@@ -183,7 +183,7 @@ impl Stage {
     }
 
     pub(in crate::cli) fn proof(&self, kind: &str, boot: &str) {
-        let mut spec = json!({ "node": self.life(boot), "kind": kind, "by": "pod-safety-x" });
+        let mut spec = json!({ "node": self.life(boot), "kind": kind, "by": "pod-safety-x", "leaseRenewed": "2026-11-21T10:14:05Z" });
         if kind == "Asserted" {
             (spec["by"], spec["reason"]) = (json!("anna@example.com"), json!("PDU port 14 off, ticket 8123"));
         } else {

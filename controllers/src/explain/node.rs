@@ -98,7 +98,7 @@ impl<'a> Pods<'a> {
 /// The state of a node in one word.
 #[must_use]
 pub fn state(node: &Node, scene: &Scene<'_>) -> &'static str {
-    let counts = scene.view.proof_of(node).filter(|_| scene.has(Kind::FenceEvidences));
+    let counts = scene.view.proof_of(node, scene.now).filter(|_| scene.has(Kind::FenceEvidences));
     let incident = proof::incident(node, scene).map(|fence| fence.status.phase);
     match (node.readiness, counts, incident) {
         (Readiness::Ready, ..) if node.turns_away(SUSPECT_TAINT) => "Suspect",
@@ -298,7 +298,7 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
         answer.notes.push(format!("Volumes that it holds: {}.", held.join(", ")));
     }
     let stateful = pods.all.iter().filter(|pod| is_stateful(pod) && pod.deletion.is_some()).count();
-    if stateful > 0 && scene.view.proof_of(node).is_none() && node.readiness != Readiness::Ready {
+    if stateful > 0 && scene.view.proof_of(node, scene.now).is_none() && node.readiness != Readiness::Ready {
         let released = match pods.waiting() {
             1 => "1 pod is released".to_owned(),
             count => format!("{count} pods are released"),
@@ -309,7 +309,7 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
 
 fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
     let name = &node.name;
-    let proved = scene.view.proof_of(node).is_some() && scene.has(Kind::FenceEvidences);
+    let proved = scene.view.proof_of(node, scene.now).is_some() && scene.has(Kind::FenceEvidences);
     match (node.readiness, proved) {
         (Readiness::Ready, _) => {}
         (_, true) => {

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use pod_safety_shared::api::{FenceEvidenceSpec, KindOfEvidence, Phase};
+use pod_safety_shared::authority::Lack;
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{Fence, Kind, Node, Own, Pod, Proof, Readiness};
 
@@ -69,9 +70,9 @@ fn new_boot(node: &Node) -> Finding {
     finding("NewBootID", "its node booted anew", Some(false), detail)
 }
 
-/// What would prove that this life of the node is over. What counts is what decisions take ([`proof_of`]).
+/// What would prove that this life of the node is over. What counts is what decisions take ([`holds_now`]).
 ///
-/// [`proof_of`]: pod_safety_shared::cache::View::proof_of
+/// [`holds_now`]: pod_safety_shared::cache::View::holds_now
 pub(super) fn of_node(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
     let names = [("FenceConfirmed", "a fence device says off"), ("PersonConfirmed", "a person confirmed")];
     if !scene.has(Kind::FenceEvidences) {
@@ -79,16 +80,16 @@ pub(super) fn of_node(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
             .map(|(r#type, name)| finding(r#type, name, None, "FenceEvidences were not read"))
             .to_vec();
     }
-    let counts = scene.view.proof_of(node);
     let of = |person: bool| {
         let (r#type, name) = names[usize::from(person)];
         let mut found: Vec<&Proof> =
             scene.view.proofs_of(&node.name).filter(|proof| is_persons(proof) == person).collect();
         found.sort_by_key(|proof| proof.rv);
-        let best = found.iter().rev().find(|proof| counts.is_some_and(|counts| counts.uid == proof.uid));
+        let lack = |proof: &Proof| scene.view.holds_now(proof, node, scene.now).err();
+        let best = found.iter().rev().find(|proof| lack(proof).is_none());
         if let Some(proof) = best.or(found.last()) {
-            let is_it = counts.is_some_and(|counts| counts.uid == proof.uid);
-            return finding(r#type, name, Some(is_it), words(proof, node, is_it));
+            let lack = lack(proof);
+            return finding(r#type, name, Some(lack.is_none()), words(proof, lack));
         }
         let detail = if person { "nobody".to_owned() } else { device_words(node, scene) };
         finding(r#type, name, Some(false), detail)
@@ -100,23 +101,17 @@ fn is_persons(proof: &Own<FenceEvidenceSpec>) -> bool {
     proof.spec.kind == KindOfEvidence::Asserted
 }
 
-fn words(proof: &Proof, node: &Node, counts: bool) -> String {
+fn words(proof: &Proof, lack: Option<Lack>) -> String {
     let Proof { name, spec, status, .. } = proof;
-    let boot = node.life.as_ref().map_or("", |life| &*life.boot_id);
     let said = match (&spec.reason, spec.kind) {
         (Some(reason), KindOfEvidence::Asserted) => format!("{}: {reason}", spec.by),
         (_, kind) => format!("{kind:?}, found by {}", spec.by),
     };
-    let but = if let Some(invalid) = &status.invalidated {
-        format!(", but it was taken back: {}", invalid.reason)
-    } else if spec.node.boot_id != boot || spec.node.uid != node.uid.to_string() {
-        ", but about an earlier life of the node".to_owned()
-    } else if !spec.kind.ends_life() {
-        ", but it is about volumes, and says nothing of what runs".to_owned()
-    } else if counts {
-        String::new()
-    } else {
-        ", but the FencePolicy asks for more than that".to_owned()
+    let but = match (&status.invalidated, lack) {
+        (_, None) => String::new(),
+        (Some(invalid), Some(_)) => format!(", but it was taken back: {}", invalid.reason),
+        (None, Some(Lack::OtherLife)) => ", but about an earlier life of the node".to_owned(),
+        (None, Some(lack)) => format!(", but {}", lack.words()),
     };
     format!("{name} ({said}){but}")
 }

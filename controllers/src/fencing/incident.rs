@@ -120,12 +120,11 @@ impl<'a> Incident<'a> {
     /// Evidence about this life that holds, and that the policy takes.
     pub(super) fn proof(&self) -> Option<&'a Proof> {
         match self.machine {
-            Machine::SameLife(node) => self.view.proof_of(node),
+            Machine::SameLife(node) => self.view.proof_of(node, self.now),
             Machine::Gone => {
                 let wanted = self.policy().map(|policy| policy.spec.minimum_evidence).unwrap_or_default();
                 let holds = |proof: &&Proof| {
-                    proof.status.invalidated.is_none()
-                        && proof.spec.kind.ends_life()
+                    self.view.said(proof, self.now).holds().is_ok()
                         && proof.spec.node == self.fence.spec.node
                         && proof.spec.kind.grade() >= wanted
                 };

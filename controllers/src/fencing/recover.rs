@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_shared::api::{Attempt, DeviceRef, KindOfEvidence, NodeFenceStatus, Phase, Recovery};
-use pod_safety_shared::authority::{Hold, Step};
+use pod_safety_shared::authority::{Hold, Lack, Step};
 use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Node, Policy, Proof, Readiness};
 
@@ -43,8 +43,14 @@ pub(super) fn doubted(incident: &Incident<'_>) -> Option<Decision> {
 /// nobody says any more, and kube-controller-manager acts on it: it goes, unless other evidence about this life holds.
 pub(super) fn withdrawn(incident: &Incident<'_>) -> Option<Decision> {
     let proof = evidence(incident)?;
-    let reason = &proof.status.invalidated.as_ref()?.reason;
-    let message = format!("the evidence {} was declared invalid: {reason}", proof.name);
+    let message = match (&proof.status.invalidated, incident.view.said(proof, incident.now).holds()) {
+        (Some(invalid), _) => format!("the evidence {} was declared invalid: {}", proof.name, invalid.reason),
+        // Who is to end from now on is not released by it.
+        (None, Err(lack @ Lack::Expired)) => {
+            format!("the evidence {} does not hold: {}", proof.name, lack.words())
+        }
+        (None, _) => return None,
+    };
     if incident.status().tainted && incident.proof().is_none() {
         let status = NodeFenceStatus {
             tainted: false,

@@ -120,7 +120,7 @@ fn orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Dec
 fn proved<'a>(node: &Node, view: &View<'a>, now: Mono) -> Option<&'a Proof> {
     let fresh = |kind: &Kind| view.fresh(*kind, now).is_ok();
     let fresh = [Kind::FenceEvidences, Kind::FencePolicies].iter().all(fresh);
-    if fresh { view.proof_of(node) } else { None }
+    if fresh { view.proof_of(node, now) } else { None }
 }
 
 /// The terminating pods of a node that was fenced.

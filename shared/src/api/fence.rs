@@ -217,7 +217,7 @@ impl Attempt {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Verified {
-    /// `Off`: each device said so twice, [`Verified::APART`] apart. `On`: one says so. `Unknown`: else.
+    /// `Off`: each device said so twice, at least [`Verified::APART`] apart. `On`: one says so. `Unknown`: else.
     pub power: String,
     /// Why it is not what was wanted.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -230,6 +230,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// How far the two looks lie apart: a supply that flaps, or a machine on its way, shows itself.
+    /// How far the two looks lie apart at least: a supply that flaps, or a machine on its way, shows itself. Where the
+    /// kubelet was heard lately, they lie as far apart as it takes to hear it again (`authority::silence`).
     pub const APART: std::time::Duration = std::time::Duration::from_secs(5);
 }

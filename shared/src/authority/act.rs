@@ -121,7 +121,7 @@ pub(super) fn version(meta: &wire::ObjectMeta) -> Option<Rv> {
 }
 
 /// Sends one request of the pair while evidence and term last, and gives up when
-/// the term ends: after that another leader may start. The term is asked for
+/// either ends: after that the machine may run again, or another leader act. The term is asked for
 /// right before each write: it may have been lost, or renewed, since the last.
 async fn send(
     connection: &Connection,
@@ -137,7 +137,7 @@ async fn send(
     let Some(term) = leadership.term(now) else {
         return Err(Outcome::NotLeader);
     };
-    let call = call.by(term.ends()).permitted(Permit::danger_new());
+    let call = call.by(term.ends().min(evidence.expires)).permitted(Permit::danger_new());
     let raw = connection.send(call).await.map_err(Outcome::of)?;
     let only: wire::OnlyMeta = raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
     Ok(only.metadata.unwrap_or_default())

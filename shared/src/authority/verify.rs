@@ -12,6 +12,8 @@
 mod fenced;
 mod volumes;
 
+pub(in crate::authority) use fenced::Judge;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +52,12 @@ pub enum Refusal {
     /// The kubelet lives.
     #[error("the kubelet gave a sign of life after the first read ({0:?})")]
     KubeletAlive(Sign),
+    /// Its Lease was renewed so lately that a kubelet that lives need not have renewed it again.
+    #[error("the kubelet was heard lately: it must be silent for {}s more", left.as_secs())]
+    HeardLately {
+        /// How long.
+        left: Duration,
+    },
     /// Heartbeats cannot be seen, so none can be said to be missing.
     #[error("the Leases of nodes, or the pods that kubelets create, cannot be followed")]
     HeartbeatsUnseen,
@@ -83,6 +91,7 @@ impl Refusal {
             Self::QuarantineNotOver { .. } => "QuarantineNotOver",
             Self::NodeExists => "NodeExists",
             Self::KubeletAlive(_) => "KubeletAlive",
+            Self::HeardLately { .. } => "HeardLately",
             Self::HeartbeatsUnseen => "HeartbeatsUnseen",
             Self::TaintNotTrusted => "TaintNotTrusted",
             Self::InService => "InService",
@@ -93,13 +102,14 @@ impl Refusal {
     }
 
     /// Every reason, for metrics that must exist before they count.
-    pub const REASONS: [&'static str; 12] = [
+    pub const REASONS: [&'static str; 13] = [
         "PodChanged",
         "DoesNotFit",
         "NoWitness",
         "QuarantineNotOver",
         "NodeExists",
         "KubeletAlive",
+        "HeardLately",
         "HeartbeatsUnseen",
         "TaintNotTrusted",
         "InService",
@@ -120,6 +130,13 @@ pub(super) struct NodeProof {
     node: Arc<str>,
     kind: EvidenceKind,
     expires: Mono,
+}
+
+impl NodeProof {
+    /// Until when it is good.
+    pub(super) const fn expires(&self) -> Mono {
+        self.expires
+    }
 }
 
 /// A proof that an earlier claim of the same turn earned.
@@ -191,7 +208,7 @@ impl Verifier<'_> {
         let proof = match &claim {
             NodeClaim::Gone => self.node_gone(node).await,
             NodeClaim::OutOfService => self.out_of_service(node).await,
-            NodeClaim::Fenced(proof) => self.fenced(node, proof).await,
+            NodeClaim::Fenced(proof) => self.judge().fenced(node, proof).await,
         };
         let proof = self.unless_refuted(node, proof)?;
         let found = (proof.kind.clone(), proof.expires);

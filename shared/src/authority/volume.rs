@@ -169,7 +169,8 @@ async fn send(means: &Means<'_>, call: Call, expires: Option<Mono>) -> Outcome {
         return Outcome::Expired;
     }
     let Some(term) = means.leadership.term(now) else { return Outcome::NotLeader };
-    match means.connection.send(call.by(term.ends())).await {
+    let until = expires.map_or(term.ends(), |expires| expires.min(term.ends()));
+    match means.connection.send(call.by(until)).await {
         Ok(_) => Outcome::Written,
         Err(error) => Outcome::of(error),
     }

@@ -15,7 +15,12 @@ pub(super) enum LeaseSample {
     /// There is none.
     Absent,
     /// There is one, last renewed so.
-    Present { uid: String, renewed: Option<wire::Time> },
+    Present {
+        uid: String,
+        renewed: Option<wire::Time>,
+        /// `leaseDurationSeconds`.
+        seconds: Option<i32>,
+    },
 }
 
 impl LeaseSample {
@@ -120,7 +125,8 @@ pub(super) fn sample(answer: Result<wire::Raw, ApiError>) -> Result<LeaseSample,
         Ok(raw) => {
             let lease: wire::Lease = raw.decode().map_err(ApiError::Undecodable)?;
             let uid = lease.metadata.and_then(|meta| meta.uid).unwrap_or_default();
-            Ok(LeaseSample::Present { uid, renewed: lease.spec.and_then(|spec| spec.renew_time) })
+            let spec = lease.spec.unwrap_or_default();
+            Ok(LeaseSample::Present { uid, renewed: spec.renew_time, seconds: spec.lease_duration_seconds })
         }
         Err(error) if error.is_not_found() => Ok(LeaseSample::Absent),
         Err(error) => Err(error),

@@ -45,7 +45,7 @@ pub use heartbeat::Heartbeat;
 pub(crate) use object::{Object, Undecodable};
 pub use snapshot::{Each, Snapshot, SnapshotError, Unread};
 pub use sync::{BREAK, KindState, Trouble};
-pub use view::{Lookup, STALE_AFTER, Sign, SignOfLife, View};
+pub use view::{Lookup, Renewal, STALE_AFTER, Sign, SignOfLife, View};
 pub use volumes::Left;
 pub use workloads::ScaleAnswer;
 pub use zones::ZoneCount;

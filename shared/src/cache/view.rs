@@ -9,8 +9,8 @@ use super::absence::Absence;
 use super::table::Entry;
 use super::zones::ZoneCount;
 use super::{Inner, KindState, Left, ScaleAnswer};
-use crate::api::KindOfEvidence;
-use crate::authority::Hold;
+use crate::api::{Grade, Incarnation, KindOfEvidence};
+use crate::authority::{Hold, Lack, Now, Said};
 use crate::clock::Mono;
 use crate::model::{
     Attachment, Budget, Device, Fence, Holder, Kind, Node, Pod, Policy, Proof, Remediation, Taint, Uid,
@@ -49,6 +49,15 @@ pub struct SignOfLife {
     pub sign: Sign,
     /// When we saw it.
     pub at: Mono,
+}
+
+/// A renewal of a node's Lease that this process saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// When it was seen.
+    pub at: Mono,
+    /// The `renewTime` that the Lease has since; `None`: it went, or does not say.
+    pub renewed: Option<Timestamp>,
 }
 
 /// The cache at one moment.
@@ -165,6 +174,13 @@ impl<'a> View<'a> {
     pub fn lease(&self, node: &str) -> Option<Option<Timestamp>> {
         let beat = self.inner.heartbeats.get(node)?;
         beat.gone_at.is_none().then_some(beat.renewed)
+    }
+
+    /// The last renewal of this node's Lease that this process saw; `None`: it has not moved since this process began.
+    #[must_use]
+    pub fn renewal(&self, node: &str) -> Option<Renewal> {
+        let beat = self.inner.heartbeats.get(node)?;
+        Some(Renewal { at: beat.renewed_at?, renewed: beat.renewed })
     }
 
     /// When each of the nodes was last heard that are Ready: the longest silent ones first.
@@ -411,22 +427,48 @@ impl<'a> View<'a> {
         self.devices().find(|device| *device.namespace == *namespace && *device.name == *name)
     }
 
+    /// Which evidence a node with these labels is released by. Where a policy cannot be read, it may ask for the strictest.
+    #[must_use]
+    pub fn minimum_evidence(&self, labels: &std::collections::BTreeMap<String, String>) -> Grade {
+        if self.count(Kind::FencePolicies).1 > 0 {
+            return Grade::Verified;
+        }
+        self.policy_of(labels).map(|policy| policy.spec.minimum_evidence).unwrap_or_default()
+    }
+
+    /// What speaks against evidence about this node, besides what its devices say.
+    ///
+    /// # Errors
+    /// The first thing.
+    pub fn holds_now(&self, proof: &Proof, node: &Node, now: Mono) -> Result<(), Lack> {
+        let none = Default::default();
+        let (boot_id, labels) = node.life.as_ref().map_or(("", &none), |life| (&*life.boot_id, &life.labels));
+        let (name, uid, boot_id) = (node.name.to_string(), node.uid.to_string(), boot_id.to_owned());
+        let life = Incarnation { name, uid, boot_id };
+        let wanted = self.minimum_evidence(labels);
+        self.said(proof, now).holds_now(&Now { life, renewed: self.lease(&node.name), wanted })
+    }
+
+    /// What evidence says, at this moment.
+    #[must_use]
+    pub fn said<'p>(&self, proof: &'p Proof, now: Mono) -> Said<'p> {
+        let invalidated = proof.status.invalidated.is_some();
+        let age = Some(self.inner.wall.age(proof.created, now));
+        Said { spec: &proof.spec, invalidated, deleting: proof.deleting, age }
+    }
+
     /// The evidence that the life of this node is over, if there is some that holds and is good enough for its policy.
     #[must_use]
-    pub fn proof_of(&self, node: &Node) -> Option<&'a Proof> {
-        let life = node.life.as_ref()?;
-        let wanted =
-            self.policy_of(&life.labels).map(|policy| policy.spec.minimum_evidence).unwrap_or_default();
-        let fits = |proof: &&Proof| {
-            proof.status.invalidated.is_none()
-                && proof.spec.kind.ends_life()
-                && !life.boot_id.is_empty()
-                && proof.spec.node.boot_id == *life.boot_id
-                && proof.spec.node.uid == node.uid.to_string()
-                && proof.spec.kind.grade() >= wanted
-        };
-        // Of a person's words the last: those before it may have expired.
-        self.proofs_of(&node.name).filter(fits).max_by_key(|proof| (proof.spec.kind.grade(), proof.rv))
+    pub fn proof_of(&self, node: &Node, now: Mono) -> Option<&'a Proof> {
+        self.proofs_that_hold(node, now).next()
+    }
+
+    /// All such evidence, the best first; of a person's words the last. The devices of one may not answer any more.
+    pub fn proofs_that_hold(&self, node: &Node, now: Mono) -> impl Iterator<Item = &'a Proof> + use<'a> {
+        let mut holding: Vec<_> =
+            self.proofs_of(&node.name).filter(|proof| self.holds_now(proof, node, now).is_ok()).collect();
+        holding.sort_by_key(|proof| std::cmp::Reverse((proof.spec.kind.grade(), proof.rv)));
+        holding.into_iter()
     }
 
     /// The evidence that the storage of this CSI driver takes nothing from this life of a node, if there is some that holds.

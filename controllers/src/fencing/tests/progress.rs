@@ -247,6 +247,15 @@ fn evidence_of_a_person_or_of_before_a_crash_is_adopted_in_every_phase_before_fe
     assert_eq!(stage.words("n"), ["?StillReady"], "of who is Ready nothing is believed");
 }
 
+/// C2: the word of an earlier loss of the same life ended the fencing of the next one.
+#[test]
+fn a_word_that_was_given_before_the_kubelet_was_heard_again_is_not_adopted() {
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+    stage.beat("n");
+    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+}
+
 #[test]
 fn an_incident_without_its_policy_waits_and_says_so() {
     let mut stage = Stage::at(Phase::Pending, |_| ());

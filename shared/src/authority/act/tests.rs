@@ -168,7 +168,7 @@ async fn the_api_servers_wish_for_a_pause_is_handed_on_from_header_and_status() 
 
 #[tokio::test(start_paused = true)]
 async fn evidence_that_expires_between_mark_and_deletion_deletes_nothing() {
-    for (late, expected, lines) in [(1.9, "released", 2), (2.0, "expired", 1)] {
+    for (late, expected, lines) in [(1.9, "released", 2), (2.0, "failed", 1)] {
         let scene = scene(move || marked().late(Duration::from_secs_f64(late)), removed);
         assert_eq!(scene.outcome().await, expected, "{late}");
         assert_eq!(scene.api.lines().len(), lines);
@@ -227,4 +227,24 @@ async fn a_name_that_is_no_part_of_a_url_sends_nothing() {
     scene.evidence.lock().as_mut().unwrap().pod.name = "a b".into();
     assert_eq!(scene.outcome().await, "failed");
     assert_eq!(scene.api.lines(), [""; 0]);
+}
+
+/// A6: the evidence was compared before the request was sent, and the request might then wait until the end of the term.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_not_answered_is_given_up_when_its_evidence_expires() {
+    let (env, _wall) = env();
+    let slow = env.clone();
+    let api = Api::new(&env, move |_| {
+        let env = slow.clone();
+        async move {
+            env.sleep(Duration::from_secs(3)).await;
+            marked()
+        }
+    });
+    let connection = api.connection();
+    let scene = Scene { env, api, connection, leadership: Leadership::alone(), evidence: Mutex::new(None) };
+    let scene = scene.with(gone(), false);
+    let began = scene.env.now();
+    assert_eq!(scene.outcome().await, "failed");
+    assert_eq!(scene.env.now().since(began), Duration::from_secs(2));
 }

@@ -6,12 +6,12 @@
 use serde_json::{Value, json};
 
 use super::step::Acting;
-use crate::api::{FenceEvidenceSpec, FenceEvidenceStatus, Incarnation, group_path};
+use crate::api::Incarnation;
 use crate::authority::act::Outcome;
 use crate::authority::permit::Permit;
+use crate::authority::verify::Refusal;
 use crate::client::{ApiError, Call, Method};
 use crate::model::OUT_OF_SERVICE_TAINT;
-use crate::wire::{self, Raw};
 
 /// A node with all of its fields, and the incarnation that it is now.
 struct Whole {
@@ -59,40 +59,39 @@ async fn write(acting: &Acting<'_>, whole: &Whole, taints: Vec<Value>) -> Result
     acting.send(call.permitted(Permit::danger_new())).await.map(|_answer| ())
 }
 
-/// Whether it is evidence about this incarnation that nobody declared invalid.
-fn is_about(raw: &Raw, node: &Incarnation) -> Result<bool, Outcome> {
-    let proof: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
-        raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
-    Ok(proof.spec.kind.ends_life()
-        && proof.spec.node == *node
-        && proof.status.unwrap_or_default().invalidated.is_none())
-}
-
-/// Whether this evidence is there and holds, by a quorum read.
+/// Whether this evidence is there and nobody declared it invalid, nor is its time over, by a quorum read.
 pub(super) async fn holds(acting: &Acting<'_>, proof: &str, node: &Incarnation) -> Result<bool, Outcome> {
-    match acting.send(Call::get(group_path(&format!("fenceevidences/{proof}")))).await {
-        Ok(raw) => is_about(&raw, node),
-        Err(Outcome::Gone) => Ok(false),
-        Err(outcome) => Err(outcome),
+    match acting.judge().still_holds(proof, node).await {
+        Ok(holds) => Ok(holds),
+        Err(Refusal::Read(error)) if error.is_not_found() => Ok(false),
+        Err(Refusal::Read(error)) => Err(Outcome::of(error)),
+        Err(refusal) => Err(Outcome::Refused(refusal)),
     }
 }
 
-/// Puts the taint on the node, if evidence about this incarnation of it holds.
+/// Puts the taint on the node, if the judge finds that evidence about this incarnation of it holds now, by its devices, too:
+/// kube-controller-manager acts on it and asks nobody.
 pub(super) async fn add(
     acting: &Acting<'_>,
     node: &Incarnation,
     fence: &str,
     proof: &str,
 ) -> Result<(), Outcome> {
-    let raw = acting.send(Call::get(group_path(&format!("fenceevidences/{proof}")))).await?;
-    let holds = is_about(&raw, node)?;
+    let judged = acting.judge().fenced(&node.name.as_str().into(), &proof.into()).await;
+    let proved = judged.map_err(|refusal| match refusal {
+        Refusal::KubeletAlive(_) | Refusal::InService => Outcome::Heard,
+        Refusal::Read(error) => Outcome::of(error),
+        refusal => Outcome::Refused(refusal),
+    })?;
     let whole = read(acting, &node.name).await?;
-    // Of a node that does not say its boot nobody can tell which life it is in.
-    if !holds || whole.node != *node || node.boot_id.is_empty() {
+    if whole.node != *node || node.boot_id.is_empty() {
         return Err(Outcome::Changed);
     }
     if whole.is_ready() {
         return Err(Outcome::Heard);
+    }
+    if acting.env.now() >= proved.expires() {
+        return Err(Outcome::Expired);
     }
     let mut taints = whole.taints();
     if taints.iter().any(is_out_of_service) {

@@ -19,9 +19,10 @@ use crate::api::{
     NodeFenceSpec, NodeFenceStatus, Phase, Sample, Trigger, Verified, group_path, object,
 };
 use crate::authority::act::{Outcome, version};
+use crate::authority::silence;
 use crate::authority::update::Means;
-use crate::authority::verify::is_ready;
-use crate::authority::witness::{Look, incarnation, look};
+use crate::authority::verify::{Judge, is_ready};
+use crate::authority::witness::{LeaseSample, Look, incarnation, look};
 use crate::client::{ApiError, Call, Method};
 use crate::clock::Env;
 use crate::events::Recorder;
@@ -54,6 +55,12 @@ impl<'a> Acting<'a> {
         let reader = super::Reader { connection: means.connection };
         let env = means.env;
         Self { looker: Looker { reader, env, transport }, env, means, identity, events }
+    }
+
+    /// Whoever says whether evidence holds now.
+    pub(super) const fn judge(&self) -> Judge<'_> {
+        let Means { connection, cache, .. } = self.means;
+        Judge { connection, cache, env: self.env, looker: self.looker }
     }
 
     /// One request, within the term.
@@ -315,7 +322,7 @@ async fn not_begun(
     status(acting, target, target.fence.rv, &wanted).await.map(drop)
 }
 
-/// Two looks at each device, apart, and the Lease between them.
+/// Two looks at each device, and the Lease between them: so far apart that a kubelet that lives renews it meanwhile.
 async fn look_twice(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     let mut wanted = (*target.status).clone();
     let last = wanted.attempts.last_mut().ok_or_else(no_attempt)?;
@@ -339,7 +346,8 @@ async fn looks(
         return Ok((first.into_iter().map(once).collect(), None));
     }
     let lease = read_lease(acting, node).await?;
-    acting.env.sleep(Verified::APART).await;
+    let listen = silence::to_listen(&node.name, &lease, &acting.means.cache.read().view(), acting.env.now());
+    acting.env.sleep(listen.max(Verified::APART)).await;
     let second = acting.looker.look(devices, facts, objects).await;
     let mut seen: Vec<_> = first
         .into_iter()
@@ -347,13 +355,14 @@ async fn looks(
         .map(|(first, second)| Seen { check: first.check, samples: vec![first.sample, second.sample] })
         .collect();
     // A kubelet that speaks while its machine is said to be off: the device reaches another one.
-    if read_lease(acting, node).await? != lease {
+    let (before, after) = (renewed(&lease)?, renewed(&read_lease(acting, node).await?)?);
+    if before != after {
         for sample in seen.iter_mut().flat_map(|one| &mut one.samples).filter(|sample| sample.power == "Off")
         {
             contradicted(sample);
         }
     }
-    Ok((seen, lease))
+    Ok((seen, before))
 }
 
 fn contradicted(sample: &mut Sample) {
@@ -363,9 +372,12 @@ fn contradicted(sample: &mut Sample) {
         "said off while the node's kubelet renewed its Lease: it switches another machine".to_owned();
 }
 
-async fn read_lease(acting: &Acting<'_>, node: &Incarnation) -> Result<Option<String>, Outcome> {
-    let Look { lease, .. } =
-        look(acting.means.connection, acting.env, &node.name).await.map_err(Outcome::Failed)?;
+async fn read_lease(acting: &Acting<'_>, node: &Incarnation) -> Result<LeaseSample, Outcome> {
+    let look = look(acting.means.connection, acting.env, &node.name).await.map_err(Outcome::Failed)?;
+    Ok(look.lease)
+}
+
+fn renewed(lease: &LeaseSample) -> Result<Option<String>, Outcome> {
     Ok(lease.renewed().map_err(Outcome::Failed)?.map(|time| time.to_string()))
 }
 
@@ -381,7 +393,7 @@ async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     if read.is_some_and(|read| incarnation(&node.name, &read) != *node) {
         return Err(Outcome::Changed);
     }
-    if lease.renewed().map_err(Outcome::Failed)?.map(|time| time.to_string()) != verified.lease_renewed {
+    if renewed(&lease)? != verified.lease_renewed {
         return unproved(acting, target).await;
     }
     let kind = KindOfEvidence::of(&verified.samples);

@@ -230,6 +230,11 @@ impl Scene {
         self.log.lock().clone()
     }
 
+    /// What was written, without what devices were asked.
+    fn requests(&self) -> Vec<String> {
+        self.log().into_iter().filter(|line| !line.starts_with("device ")).collect()
+    }
+
     fn written(&self, path: &str) -> Value {
         self.api
             .heard()
@@ -387,6 +392,37 @@ async fn a_kubelet_that_speaks_between_the_looks_convicts_the_device() {
     assert!(verified["message"].as_str().unwrap().contains("another machine"), "{verified}");
 }
 
+/// A2: whatever the phase of its renewals, a kubelet that lives convicts the device that says off.
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_renews_each_ten_seconds_is_heard_between_the_looks_in_any_phase() {
+    for tenths in 0..104 {
+        let (clock, _wall) = env();
+        let began = clock.now();
+        let phase = Duration::from_millis(tenths * 100);
+        let renewed = move |_| {
+            let renewals = (clock.now().since(began) + phase).as_millis() / 10_400;
+            7 + u8::try_from(renewals).unwrap()
+        };
+        let there = There { renewed: Arc::new(renewed), ..There::default() };
+        let scene = scene(there, |_, _| says(Power::Off));
+        scene.ends(Step::Look(target(tried("off"))), "written").await;
+        assert_eq!(scene.verified()["power"], "Unknown", "renewed {phase:?} before the first look");
+    }
+}
+
+/// The other half of it: to be silent for long already costs nothing.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_silent_for_the_duration_of_its_lease_is_looked_at_five_seconds_apart() {
+    for (silent, apart) in [(0, 15), (20, 15), (30, 10), (40, 5), (600, 5)] {
+        let scene = scene(There::default(), |_, _| says(Power::Off));
+        pass(Duration::from_secs(silent).as_secs_f64()).await;
+        let began = scene.env.now();
+        scene.ends(Step::Look(target(tried("off"))), "written").await;
+        assert_eq!(scene.env.now().since(began).as_secs(), apart, "silent for {silent}s");
+        assert_eq!(scene.verified()["power"], "Off");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_supply_that_flaps_proves_nothing() {
     let scene = scene(There::default(), |_, number| says(if number == 0 { Power::Off } else { Power::On }));
@@ -423,8 +459,11 @@ async fn there_is_no_evidence_if_the_kubelet_spoke_since_or_nothing_said_off() {
 
 fn proof(invalidated: bool) -> Value {
     let mut proof = json!({
-        "metadata": { "name": "n-1", "uid": "uid-fe", "resourceVersion": "2" },
-        "spec": { "node": incarnation(), "kind": "PowerOff", "fence": "n-1", "by": "p" },
+        "metadata": { "name": "n-1", "uid": "uid-fe", "resourceVersion": "2", "creationTimestamp": "2026-11-21T11:45:00Z" },
+        "spec": {
+            "node": incarnation(), "kind": "PowerOff", "fence": "n-1", "by": "p", "leaseRenewed": "2026-01-01T00:00:07Z",
+            "samples": [{ "device": bmc(), "driver": "Agent", "at": "t", "power": "Off", "identity": "Match" }],
+        },
     });
     if invalidated {
         proof["status"] = json!({ "invalidated": { "at": "", "reason": "heard" } });
@@ -437,9 +476,8 @@ async fn the_taint_needs_evidence_that_holds_and_keeps_what_others_put_there() {
     let theirs = json!([{ "key": "k", "value": "v", "effect": "NoSchedule", "unknownField": 1 }]);
     let mut there = There { proof: Some(proof(false)), ..There::default() };
     there.node["spec"]["taints"] = theirs.clone();
-    let held = scene(there.clone(), |_, _| None);
-    held.ends(Step::Taint(target(looked("Off"))), "written").await;
-    assert_eq!(held.log(), [NODE, STATUS]);
+    let (held, outcome) = mark::tainted(there.clone(), target(looked("Off"))).await;
+    assert_eq!((outcome, held.requests()), ("written", vec![NODE.to_owned(), STATUS.to_owned()]));
     let taints = held.written("/nodes/")["spec"]["taints"].clone();
     assert_eq!(taints[0], theirs[0]);
     assert_eq!((&taints[1]["key"], &taints[1]["value"]), (&json!(OUT_OF_SERVICE_TAINT), &json!("n-1")));
@@ -449,10 +487,9 @@ async fn the_taint_needs_evidence_that_holds_and_keeps_what_others_put_there() {
     booted.node["status"]["nodeInfo"]["bootID"] = json!("boot-2");
     let invalid = There { proof: Some(proof(true)), ..there.clone() };
     let none = There { proof: None, ..there };
-    for (there, wanted) in [(ready, "heard"), (booted, "changed"), (invalid, "changed"), (none, "gone")] {
-        let scene = scene(there, |_, _| None);
-        scene.ends(Step::Taint(target(looked("Off"))), wanted).await;
-        assert_eq!(scene.log(), [""; 0], "{wanted}");
+    for (there, wanted) in [(ready, "heard"), (booted, "refused"), (invalid, "refused"), (none, "gone")] {
+        let (scene, outcome) = mark::tainted(there, target(looked("Off"))).await;
+        assert_eq!((outcome, scene.requests()), (wanted, Vec::new()));
     }
 }
 

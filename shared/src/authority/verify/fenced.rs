@@ -4,31 +4,93 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::evidence::{EvidenceKind, VALID_FOR};
-use super::super::witness::{LeaseSample, incarnation, look};
+use super::super::fence::Looker;
+use super::super::holds::{Lack, Now, Said};
+use super::super::silence;
+use super::super::witness::{LeaseSample, Look, incarnation, look};
 use super::{NodeProof, Refusal, Verifier, is_ready};
-use crate::api::{FenceEvidenceSpec, FenceEvidenceStatus, Grade, KindOfEvidence, group_path};
-use crate::cache::Sign;
-use crate::client::{ApiError, Call};
+use crate::api::{FenceEvidenceSpec, FenceEvidenceStatus, Incarnation, KindOfEvidence, group_path};
+use crate::cache::{Cache, Lookup, Sign};
+use crate::client::{ApiError, Call, Connection};
+use crate::clock::Env;
 use crate::wire;
 
 /// No machine boots faster: so long after a look that said off nothing can run on it.
 pub(super) const MINIMUM_BOOT: Duration = Duration::from_secs(10);
 
+/// Asks whether evidence holds now: for a release, for a volume, and for the taint by which others release.
+#[derive(Clone, Copy)]
+pub(in crate::authority) struct Judge<'a> {
+    pub(in crate::authority) connection: &'a Connection,
+    pub(in crate::authority) cache: &'a Cache,
+    pub(in crate::authority) env: &'a Env,
+    pub(in crate::authority) looker: Looker<'a>,
+}
+
+/// A FenceEvidence as a quorum read found it.
+pub(super) struct Found {
+    pub(super) spec: FenceEvidenceSpec,
+    invalidated: bool,
+    deleting: bool,
+    age: Option<Duration>,
+}
+
+impl Found {
+    /// Whether nothing speaks against it whatever the node does.
+    pub(super) fn holds(&self) -> Result<(), Lack> {
+        self.said().holds()
+    }
+
+    fn said(&self) -> Said<'_> {
+        let Self { spec, invalidated, deleting, age } = self;
+        Said { spec, invalidated: *invalidated, deleting: *deleting, age: *age }
+    }
+}
+
 impl Verifier<'_> {
-    /// Evidence of fencing: what an object says, looked up again. The object alone proves nothing: the
-    /// devices that it names must say off now, the node must be the same and not Ready, and its Lease unmoved.
-    pub(super) async fn fenced(&self, node: &Arc<str>, proof: &Arc<str>) -> Result<NodeProof, Refusal> {
-        let (spec, metadata) = self.evidence(proof).await?;
-        if !spec.kind.ends_life() {
-            return Err(OF_STORAGE_ALONE);
+    pub(super) const fn judge(&self) -> Judge<'_> {
+        let Self { connection, cache, env, looker, .. } = self;
+        Judge { connection, cache, env, looker: *looker }
+    }
+}
+
+impl Judge<'_> {
+    /// Evidence of fencing: what an object says, looked up again. Where the one that is named does not hold, because its
+    /// device does not answer any more for instance, any other about this life of the node is asked.
+    pub(in crate::authority) async fn fenced(
+        &self,
+        node: &Arc<str>,
+        proof: &Arc<str>,
+    ) -> Result<NodeProof, Refusal> {
+        let refusal = match self.fenced_by(node, proof).await {
+            Err(refusal @ (Refusal::ProofDoesNotHold(_) | Refusal::MayBeOn(_) | Refusal::Read(_))) => refusal,
+            judged => return judged,
+        };
+        for other in self.others(node, proof) {
+            if let Ok(proved) = self.fenced_by(node, &other).await {
+                return Ok(proved);
+            }
         }
+        Err(refusal)
+    }
+
+    /// The other evidence about this life of the node that holds by the cache.
+    fn others(&self, node: &str, proof: &str) -> Vec<Arc<str>> {
+        let (guard, now) = (self.cache.read(), self.env.now());
+        let view = guard.view();
+        let Lookup::Known(node) = view.node(node) else { return Vec::new() };
+        let names = view.proofs_that_hold(node, now).map(|other| Arc::clone(&other.name));
+        names.filter(|name| **name != *proof).collect()
+    }
+
+    /// The object alone proves nothing: the devices that it names must say off now, the node must be the same and not
+    /// Ready, and its Lease unmoved.
+    async fn fenced_by(&self, node: &Arc<str>, proof: &Arc<str>) -> Result<NodeProof, Refusal> {
+        let found = self.evidence(proof).await?;
+        found.holds().map_err(lacks)?;
+        let spec = &found.spec;
         if spec.node.name != **node {
-            return Err(Refusal::ProofDoesNotHold("it is about another node"));
-        }
-        if self.is_over(&spec, &metadata) {
-            return Err(Refusal::ProofDoesNotHold(
-                "the person's word has expired; confirm anew if it is still true",
-            ));
+            return Err(lacks(Lack::OtherNode));
         }
         let looked_at = self.env.now();
         if spec.kind != KindOfEvidence::Asserted {
@@ -42,20 +104,12 @@ impl Verifier<'_> {
                 ));
             }
         }
+        // After the devices: a kubelet that was heard while they said off convicts them.
         let look = look(self.connection, self.env, node).await.map_err(Refusal::Read)?;
-        let Some(read) = look.node else {
-            return Err(Refusal::ProofDoesNotHold(
-                "the Node object is gone: its absence is proved otherwise",
-            ));
-        };
-        self.same_life(&spec, &read)?;
-        let unmoved = match (&look.lease, look.lease.renewed()) {
-            (LeaseSample::Absent, _) => true,
-            (LeaseSample::Present { .. }, Ok(now)) => now.map(|now| now.to_string()) == spec.lease_renewed,
-            (LeaseSample::Present { .. }, Err(_)) => false,
-        };
-        if !unmoved {
-            return Err(Refusal::KubeletAlive(Sign::LeaseRenewed));
+        self.of_this_life(&found, &look)?;
+        let left = silence::left(node, &look.lease, &self.cache.read().view(), look.answered_at);
+        if !left.is_zero() {
+            return Err(Refusal::HeardLately { left });
         }
         let expires = (looked_at + MINIMUM_BOOT).min(look.answered_at + VALID_FOR);
         let (about, node, proof) = (Arc::clone(node), Arc::clone(node), Arc::clone(proof));
@@ -63,61 +117,66 @@ impl Verifier<'_> {
             KindOfEvidence::PowerOff => EvidenceKind::PowerOff { node, proof },
             KindOfEvidence::Decommissioned => EvidenceKind::Decommissioned { node, proof },
             KindOfEvidence::Remediated => EvidenceKind::Remediated { node, proof },
-            KindOfEvidence::Asserted => EvidenceKind::Confirmed { node, proof, by: spec.by.into() },
-            KindOfEvidence::StorageFenced => return Err(OF_STORAGE_ALONE),
+            KindOfEvidence::Asserted => EvidenceKind::Confirmed { node, proof, by: spec.by.as_str().into() },
+            KindOfEvidence::StorageFenced => return Err(lacks(Lack::OfStorage)),
         };
         Ok(NodeProof { node: about, kind, expires })
     }
 
-    /// Evidence that nobody declared invalid, by quorum read.
-    pub(super) async fn evidence(
+    /// Whether the node is in the life that the evidence is about, was not heard since, and its policy takes such evidence.
+    fn of_this_life(&self, found: &Found, look: &Look) -> Result<(), Refusal> {
+        let Some(read) = &look.node else {
+            return Err(Refusal::ProofDoesNotHold(
+                "the Node object is gone: its absence is proved otherwise",
+            ));
+        };
+        if is_ready(read) && found.spec.node == incarnation(&found.spec.node.name, read) {
+            return Err(Refusal::InService);
+        }
+        let renewed = match &look.lease {
+            LeaseSample::Absent => None,
+            // What is no time is not the one that the evidence names.
+            lease @ LeaseSample::Present { .. } => {
+                Some(lease.renewed().map_err(|_nonsense| Refusal::KubeletAlive(Sign::LeaseRenewed))?)
+            }
+        };
+        let none = Default::default();
+        let labels = read.metadata.as_ref().map_or(&none, |meta| &meta.labels);
+        let wanted = self.cache.read().view().minimum_evidence(labels);
+        let now = Now { life: incarnation(&found.spec.node.name, read), renewed, wanted };
+        found.said().holds_now(&now).map_err(lacks)
+    }
+
+    /// Whether this evidence is about this incarnation, and nothing speaks against it whatever the node does.
+    pub(in crate::authority) async fn still_holds(
         &self,
         proof: &str,
-    ) -> Result<(FenceEvidenceSpec, wire::CustomMeta), Refusal> {
+        node: &Incarnation,
+    ) -> Result<bool, Refusal> {
+        let found = self.evidence(proof).await?;
+        Ok(found.holds().is_ok() && found.spec.node == *node)
+    }
+
+    /// Evidence by quorum read.
+    pub(super) async fn evidence(&self, proof: &str) -> Result<Found, Refusal> {
         let path = group_path(&format!("fenceevidences/{proof}"));
         let raw = self.connection.send(Call::get(path)).await.map_err(Refusal::Read)?;
         let object: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
             raw.decode().map_err(|error| Refusal::Read(ApiError::Undecodable(error)))?;
-        if object.status.unwrap_or_default().invalidated.is_some() {
-            return Err(Refusal::ProofDoesNotHold("it was invalidated"));
-        }
-        if object.metadata.deletion_timestamp.is_some() {
-            return Err(Refusal::ProofDoesNotHold("it is being deleted"));
-        }
-        Ok((object.spec, object.metadata))
-    }
-
-    /// Whether a person's word has had its time. By our wall clock: one that is wrong makes it too short or too long,
-    /// never true of another life. What does not say when it was written is over.
-    fn is_over(&self, spec: &FenceEvidenceSpec, metadata: &wire::ObjectMeta) -> bool {
-        let Some(valid_for) = spec.valid_for() else { return false };
+        let wire::Custom { metadata, spec, status } = object;
+        // By our wall clock: one that is wrong makes a person's word last too short or too long, never true of another life.
         let written = metadata.creation_timestamp.and_then(wire::Time::timestamp);
-        written.is_none_or(|written| self.env.clock.wall().duration_since(written) > signed(valid_for))
-    }
-
-    /// Whether the node is in the life that the evidence is about, and its policy takes such evidence.
-    fn same_life(&self, spec: &FenceEvidenceSpec, read: &wire::Node) -> Result<(), Refusal> {
-        let life = incarnation(&spec.node.name, read);
-        if life != spec.node || life.boot_id.is_empty() {
-            return Err(Refusal::ProofDoesNotHold("the node has another UID or another boot id"));
-        }
-        if is_ready(read) {
-            return Err(Refusal::InService);
-        }
-        let none = Default::default();
-        let labels = read.metadata.as_ref().map_or(&none, |meta| &meta.labels);
-        let wanted = self.cache.read().view().policy_of(labels).map(|policy| policy.spec.minimum_evidence);
-        if spec.kind.grade() < wanted.unwrap_or(Grade::Asserted) {
-            return Err(Refusal::ProofDoesNotHold("the node's FencePolicy asks for verified evidence"));
-        }
-        Ok(())
+        let wall = self.env.clock.wall();
+        // One from the future is new.
+        let age = written.map(|written| Duration::try_from(wall.duration_since(written)).unwrap_or_default());
+        let invalidated = status.unwrap_or_default().invalidated.is_some();
+        Ok(Found { spec, invalidated, deleting: metadata.deletion_timestamp.is_some(), age })
     }
 }
 
-fn signed(duration: Duration) -> jiff::SignedDuration {
-    jiff::SignedDuration::try_from(duration).unwrap_or(jiff::SignedDuration::MAX)
+fn lacks(lack: Lack) -> Refusal {
+    match lack {
+        Lack::Heard => Refusal::KubeletAlive(Sign::LeaseRenewed),
+        lack => Refusal::ProofDoesNotHold(lack.words()),
+    }
 }
-
-/// Evidence StorageFenced releases no pod.
-const OF_STORAGE_ALONE: Refusal =
-    Refusal::ProofDoesNotHold("it is about storage, and says nothing of what runs");

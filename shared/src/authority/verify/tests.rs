@@ -143,6 +143,7 @@ fn only_what_shows_a_living_kubelet_refutes_the_first_read() {
         (Refusal::DoesNotFit("x"), false),
         (Refusal::NoWitness, false),
         (Refusal::QuarantineNotOver { left: QUARANTINE }, false),
+        (Refusal::HeardLately { left: QUARANTINE }, false),
         (Refusal::HeartbeatsUnseen, false),
         (Refusal::TaintNotTrusted, false),
         (Refusal::InService, false),

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::super::evidence::{Barrier, EvidenceKind, VALID_FOR};
+use super::super::holds::Lack;
 use super::super::volume::{Judged, Over, VolumeUpdate};
 use super::super::witness::{incarnation, look};
 use super::{NodeProof, Refusal, Verifier, is_ready};
@@ -31,7 +32,7 @@ impl Verifier<'_> {
             Over::Fenced(proof) => {
                 // The proof is about the life that the node is in; so must the Lease be. Once that is read, a reboot
                 // between cannot make it untrue: what was in that life has ended with it.
-                let proved = self.fenced(&holder.node, proof).await?;
+                let proved = self.judge().fenced(&holder.node, proof).await?;
                 self.in_that_life(holder).await?;
                 proved
             }
@@ -49,7 +50,12 @@ impl Verifier<'_> {
         holder: &Holder,
         proof: &Arc<str>,
     ) -> Result<NodeProof, Refusal> {
-        let (spec, _) = self.evidence(proof).await?;
+        let found = self.judge().evidence(proof).await?;
+        let spec = &found.spec;
+        match found.holds() {
+            Ok(()) | Err(Lack::OfStorage) => {}
+            Err(lack) => return Err(Refusal::ProofDoesNotHold(lack.words())),
+        }
         if spec.kind != KindOfEvidence::StorageFenced {
             return Err(Refusal::ProofDoesNotHold("it is not about storage"));
         }

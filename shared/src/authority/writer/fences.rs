@@ -195,6 +195,9 @@ impl Authority {
             Outcome::Failed(error) => {
                 tracing::warn!(controller, %node, step, error = %error_chain(error), "a step of fencing failed; trying again");
             }
+            Outcome::Refused(refusal) => {
+                tracing::warn!(controller, %node, step, reason = refusal.reason(), error = %error_chain(refusal), "the evidence does not hold now; trying again");
+            }
             Outcome::Heard => {
                 tracing::warn!(controller, %node, step, "the node was heard of meanwhile: nothing was done to it");
             }

@@ -9,10 +9,6 @@ const SICK: u64 = 30;
 const BEGIN: u64 = 28;
 /// So long before the healing nothing begins any more.
 const SPARE: u64 = 5;
-/// Nodes that renew while a device may lie of them: evidence about those is an open finding (`known-a2-…` of the
-/// corpus), so no drawn world has them until it is mended.
-const LIARS_OF_SICK_NODES: bool = false;
-
 /// Adds them to the plan of some seeds. Drawn from a chance of their own: the rest of the plan is what it was.
 pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("sick", 0));
@@ -25,11 +21,6 @@ pub(super) fn add(plan: &mut Plan) {
         let seconds = 20 + draws.below(200);
         let ailment = if draws.percent(60) { Ailment::Runtime } else { Ailment::Network };
         let heals = draws.percent(25).then(|| (at + draws.below(seconds)).min(plan.heal_at - SPARE));
-        let lies =
-            |(_, fault): &(u64, Fault)| matches!(fault, Fault::Malfunction { node: of, .. } if *of == node);
-        if !LIARS_OF_SICK_NODES && plan.faults.iter().any(lies) {
-            continue;
-        }
         plan.faults.push((at, Fault::SickenNode { node, ailment, seconds }));
         plan.faults.extend(heals.map(|at| (at, Fault::HealNode { node })));
     }

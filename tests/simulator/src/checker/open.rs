@@ -23,22 +23,13 @@ pub struct Known {
 }
 
 /// All that is known to be wrong.
-pub const KNOWN: [Known; 2] = [
-    Known {
-        finding: "A1",
-        issue: 20,
-        rule: Invariant::Connected,
-        plan: "known-a1-node-of-a-living-kubelet.json",
-        what: "The Node of a kubelet that lives is deleted: its pods are released after a quarantine, and run.",
-    },
-    Known {
-        finding: "A2",
-        issue: 20,
-        rule: Invariant::Renewing,
-        plan: "known-a2-wrong-device-of-a-sick-node.json",
-        what: "A device says off of another machine, between two renewals of a kubelet that lives.",
-    },
-];
+pub const KNOWN: [Known; 1] = [Known {
+    finding: "A1",
+    issue: 20,
+    rule: Invariant::Connected,
+    plan: "known-a1-node-of-a-living-kubelet.json",
+    what: "The Node of a kubelet that lives is deleted: its pods are released after a quarantine, and run.",
+}];
 
 /// What is known of this rule.
 pub(super) fn known(rule: Invariant) -> Option<&'static Known> {

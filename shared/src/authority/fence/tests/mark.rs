@@ -22,10 +22,22 @@ fn about(pointer: &str, to: Value) -> There {
     })
 }
 
+/// The taint is to be put on a node that has been silent for a minute, and whose device says off.
+pub(super) async fn tainted(there: There, wanted: Target) -> (Scene, &'static str) {
+    tainted_where(there, wanted, Power::Off).await
+}
+
+async fn tainted_where(there: There, wanted: Target, power: Power) -> (Scene, &'static str) {
+    let scene = scene(there, move |_, _| says(power));
+    pass(60.0).await;
+    let outcome = scene.take(Step::Taint(wanted)).await.name();
+    (scene, outcome)
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_taint_is_written_at_the_version_that_was_read_and_says_since_when() {
-    let scene = scene(provable(|_| ()), |_, _| None);
-    assert_eq!(scene.take(Step::Taint(target(looked("Off")))).await.name(), "written");
+    let (scene, outcome) = tainted(provable(|_| ()), target(looked("Off"))).await;
+    assert_eq!(outcome, "written");
     let body = scene.written("/nodes/");
     assert_eq!(body["metadata"], json!({ "uid": "uid-n", "resourceVersion": "5" }));
     let added =
@@ -49,9 +61,8 @@ async fn evidence_of_something_else_puts_no_taint_on_a_node() {
             provable(|there| there.node["status"]["nodeInfo"]["bootID"] = json!("")),
         ),
     ] {
-        let scene = scene(there, |_, _| None);
-        assert_eq!(scene.take(Step::Taint(target(looked("Off")))).await.name(), "changed", "evidence {what}");
-        assert_eq!(scene.log(), [""; 0], "evidence {what}");
+        let (scene, outcome) = tainted(there, target(looked("Off"))).await;
+        assert_eq!((outcome, scene.requests()), ("refused", Vec::new()), "evidence {what}");
     }
 }
 
@@ -59,11 +70,40 @@ async fn evidence_of_something_else_puts_no_taint_on_a_node() {
 async fn bug_the_taint_was_put_on_a_node_of_which_nobody_knows_the_boot() {
     let mut there = about("/spec/node/bootID", json!(""));
     there.node["status"]["nodeInfo"]["bootID"] = json!("");
-    let scene = scene(there, |_, _| None);
     let mut wanted = target(looked("Off"));
     wanted.spec.node.boot_id.clear();
-    assert_eq!(scene.take(Step::Taint(wanted)).await.name(), "changed");
-    assert_eq!(scene.log(), [""; 0]);
+    let (scene, outcome) = tainted(there, wanted).await;
+    assert_eq!((outcome, scene.requests()), ("refused", Vec::new()));
+}
+
+/// A3: the taint asked least of all, and kube-controller-manager acts on it.
+#[tokio::test(start_paused = true)]
+async fn evidence_that_does_not_hold_now_puts_no_taint_on_a_node() {
+    let word = |created: &str| {
+        let created = json!(created);
+        provable(|there| {
+            let proof = there.proof.as_mut().unwrap();
+            proof["metadata"]["creationTimestamp"] = created;
+            proof["spec"] = json!({
+                "node": incarnation(), "kind": "Asserted", "by": "ada", "reason": "I pulled the plug", "validSeconds": 3600,
+                "leaseRenewed": "2026-01-01T00:00:07Z",
+            });
+        })
+    };
+    let renewed = |there: &mut There| there.renewed = Arc::new(|_| 9);
+    for (what, there, power, expected) in [
+        ("a word of 59 minutes ago", word("2026-11-21T11:01:00Z"), Power::Unknown, "written"),
+        ("a word of 61 minutes ago", word("2026-11-21T10:59:00Z"), Power::Unknown, "refused"),
+        ("a device that says off", provable(|_| ()), Power::Off, "written"),
+        ("a device that says on", provable(|_| ()), Power::On, "refused"),
+        ("a device that does not know", provable(|_| ()), Power::Unknown, "refused"),
+        ("a kubelet that was heard since", provable(renewed), Power::Off, "heard"),
+    ] {
+        let (scene, outcome) = tainted_where(there, target(looked("Off")), power).await;
+        let written =
+            if expected == "written" { vec![NODE.to_owned(), STATUS.to_owned()] } else { Vec::new() };
+        assert_eq!((outcome, scene.requests()), (expected, written), "{what}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,9 +117,8 @@ async fn only_a_node_whose_condition_ready_is_true_is_too_much_alive_for_the_tai
         let there = provable(|there| {
             there.node["status"]["conditions"] = json!([{ "type": kind, "status": status }])
         });
-        let scene = scene(there, |_, _| None);
-        let outcome = scene.take(Step::Taint(target(looked("Off")))).await;
-        assert_eq!(outcome.name(), expected, "{kind}={status}");
+        let (_, outcome) = tainted(there, target(looked("Off"))).await;
+        assert_eq!(outcome, expected, "{kind}={status}");
     }
 }
 
@@ -90,9 +129,10 @@ async fn a_node_that_somebody_declared_to_be_off_is_not_declared_so_again() {
         (json!([taint(KEY, "n-1")]), &[STATUS]),
         (json!([taint("k", "n-1")]), &[NODE, STATUS]),
     ] {
-        let scene = scene(provable(|there| there.node["spec"]["taints"] = taints.clone()), |_, _| None);
-        assert_eq!(scene.take(Step::Taint(target(looked("Off")))).await.name(), "written");
-        assert_eq!(scene.log(), wanted, "{taints}");
+        let there = provable(|there| there.node["spec"]["taints"] = taints.clone());
+        let (scene, outcome) = tainted(there, target(looked("Off"))).await;
+        assert_eq!(outcome, "written");
+        assert_eq!(scene.requests(), wanted, "{taints}");
     }
 }
 

@@ -449,3 +449,43 @@ async fn our_own_taint_is_no_proof_of_itself() {
         assert_eq!(reason(judged), expected, "a taint with {what}");
     }
 }
+
+/// C1: a person's word was masked by older evidence whose device no longer answers.
+#[tokio::test(start_paused = true)]
+async fn a_persons_word_counts_where_the_device_of_better_evidence_answers_no_more() {
+    const WORD: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences/w";
+    let word = |created: &str, boot: &str| {
+        json!({
+            "metadata": { "name": "w", "uid": "uid-w", "resourceVersion": "8", "creationTimestamp": created },
+            "spec": {
+                "node": { "name": "n", "uid": "uid-n", "bootID": boot }, "kind": "Asserted", "by": "ada", "reason": "I looked",
+                "validSeconds": 3600, "leaseRenewed": "2026-01-01T00:00:01Z",
+            },
+        })
+    };
+    for (what, word, expected) in [
+        ("that holds", word("2026-11-21T11:30:00Z", "boot-1"), "Confirmed"),
+        (
+            "that has expired",
+            word("2026-11-21T10:30:00Z", "boot-1"),
+            "the machine may be on again: fencing/a says Unknown",
+        ),
+        (
+            "of another life",
+            word("2026-11-21T11:30:00Z", "boot-0"),
+            "the machine may be on again: fencing/a says Unknown",
+        ),
+    ] {
+        let rig = Rig::with(|rig| {
+            let silent = Looks { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
+            rig.devices.looks.insert("a", silent);
+            rig.there.lock().insert(WORD.to_owned(), word.clone());
+        });
+        rig.world.apply(Kind::Nodes, &lost(), rig.env.now());
+        for proof in [&evidence(), &word] {
+            rig.world.apply(Kind::FenceEvidences, proof, rig.env.now());
+        }
+        let judged = words(rig.verify(&on("a", "n").force(fenced("n"))).await);
+        assert!(judged.starts_with(expected), "a word {what}: {judged}");
+    }
+}

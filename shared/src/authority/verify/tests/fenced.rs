@@ -121,6 +121,19 @@ async fn what_the_node_says_now_stands_above_any_evidence() {
     }
 }
 
+/// A2: evidence whose Lease was renewed a moment ago was given before a kubelet that lives could be heard again.
+#[tokio::test(start_paused = true)]
+async fn evidence_about_a_node_that_was_heard_a_moment_ago_waits_until_it_would_be_heard_again() {
+    for (silent, expected) in [(0, "HeardLately"), (14, "HeardLately"), (15, "Confirmed"), (60, "Confirmed")]
+    {
+        let court = court(word(|_| ()));
+        let renewed = lease("n", 1).set("/spec/renewTime", json!("2026-11-21T11:00:01.000000Z"));
+        court.apply(Kind::NodeLeases, &renewed.0);
+        pass(Duration::from_secs(silent).as_secs_f64()).await;
+        assert_eq!(reason(court.verify(&claim()).await), expected, "silent for {silent}s");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn evidence_of_devices_that_names_none_proves_nothing() {
     let proof = word(|proof| {

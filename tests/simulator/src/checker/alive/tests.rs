@@ -93,6 +93,6 @@ async fn wrong_device(checker: &Arc<Checker>, renewed_after: u64) {
 fn s19_a_kubelet_that_renews_before_and_after_was_never_silent() {
     let renewed_after = |wait| judged(async move |checker| wrong_device(checker, wait).await);
     let charged = vec![Invariant::Renewing; 2];
-    assert_eq!(renewed_after(5), (vec![], charged), "the evidence, and the release");
+    assert_eq!(renewed_after(5), (charged, vec![]), "the evidence, and the release");
     assert_eq!(renewed_after(40), (vec![], vec![]), "it was cut off: a lie that nobody could see");
 }

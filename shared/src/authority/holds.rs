@@ -1,0 +1,185 @@
+//! Whether a FenceEvidence holds now: one question, with one answer for the judge, the taint, adoption, the cached view
+//! and `explain`. What its devices say is the judge's to ask; all else is here. Pure.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::api::{FenceEvidenceSpec, Grade, Incarnation};
+
+/// What evidence says, and what became of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Said<'a> {
+    /// What it says.
+    pub spec: &'a FenceEvidenceSpec,
+    /// Somebody declared it invalid.
+    pub invalidated: bool,
+    /// Somebody asked for its deletion.
+    pub deleting: bool,
+    /// How long ago it was written; `None`: it does not say.
+    pub age: Option<Duration>,
+}
+
+/// The node as it is now.
+#[derive(Clone, Debug)]
+pub struct Now {
+    /// The life that it is in.
+    pub life: Incarnation,
+    /// The `renewTime` of its Lease; `None`: there is no Lease.
+    pub renewed: Option<Option<Timestamp>>,
+    /// Which evidence its FencePolicy takes.
+    pub wanted: Grade,
+}
+
+/// What evidence lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// Its status says so.
+    Invalidated,
+    /// It is about to go.
+    BeingDeleted,
+    /// It is of kind StorageFenced.
+    OfStorage,
+    /// It is about another node.
+    OtherNode,
+    /// The node booted, or was registered anew, or does not say its boot id.
+    OtherLife,
+    /// Its time is over.
+    Expired,
+    /// The FencePolicy asks for more, or cannot be read: then the strictest is assumed.
+    TooWeak,
+    /// The kubelet was heard since.
+    Heard,
+}
+
+impl Lack {
+    /// Why it does not hold, as the end of a sentence.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Invalidated => "it was invalidated",
+            Self::BeingDeleted => "it is being deleted",
+            Self::OfStorage => "it is about storage, and says nothing of what runs",
+            Self::OtherNode => "it is about another node",
+            Self::OtherLife => "the node has another UID or another boot id",
+            Self::Expired => "the person's word has expired; confirm anew if it is still true",
+            Self::TooWeak => "the node's FencePolicy asks for verified evidence, or cannot be read",
+            Self::Heard => "the node's kubelet renewed its Lease since",
+        }
+    }
+}
+
+impl Said<'_> {
+    /// What it lacks whatever the node does.
+    ///
+    /// # Errors
+    /// The first thing.
+    pub fn holds(&self) -> Result<(), Lack> {
+        // What does not say when it was written is over.
+        let over = |valid_for| self.age.is_none_or(|age| age > valid_for);
+        match self {
+            Self { invalidated: true, .. } => Err(Lack::Invalidated),
+            Self { deleting: true, .. } => Err(Lack::BeingDeleted),
+            Self { spec, .. } if !spec.kind.ends_life() => Err(Lack::OfStorage),
+            Self { spec, .. } if spec.valid_for().is_some_and(over) => Err(Lack::Expired),
+            Self { .. } => Ok(()),
+        }
+    }
+
+    /// What speaks against it, about the node as it is now.
+    ///
+    /// # Errors
+    /// The first thing.
+    pub fn holds_now(&self, now: &Now) -> Result<(), Lack> {
+        self.holds()?;
+        let Self { spec, .. } = self;
+        if spec.node.name != now.life.name {
+            return Err(Lack::OtherNode);
+        }
+        // Of a node that does not say its boot nobody can tell which life it is in.
+        if spec.node != now.life || now.life.boot_id.is_empty() {
+            return Err(Lack::OtherLife);
+        }
+        if spec.kind.grade() < now.wanted {
+            return Err(Lack::TooWeak);
+        }
+        // Two stamps of one kubelet are compared, never with our time.
+        let before = spec.lease_renewed.as_deref();
+        let unmoved = |renewed: Option<Timestamp>| renewed.map(|at| at.to_string()).as_deref() == before;
+        now.renewed.is_none_or(unmoved).then_some(()).ok_or(Lack::Heard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::KindOfEvidence;
+
+    const RENEWED: &str = "2026-11-21T11:00:01Z";
+
+    fn life(boot: &str) -> Incarnation {
+        Incarnation { name: "n".to_owned(), uid: "uid-n".to_owned(), boot_id: boot.to_owned() }
+    }
+
+    fn word() -> FenceEvidenceSpec {
+        FenceEvidenceSpec {
+            node: life("boot-1"),
+            kind: KindOfEvidence::Asserted,
+            fence: None,
+            samples: Vec::new(),
+            storage: Vec::new(),
+            lease_renewed: Some(RENEWED.to_owned()),
+            by: "ada".to_owned(),
+            reason: Some("I pulled the plug".to_owned()),
+            valid_seconds: Some(3_600),
+        }
+    }
+
+    type Change = fn(&mut FenceEvidenceSpec, &mut (bool, bool, Option<u64>), &mut Now);
+
+    #[test]
+    fn each_thing_that_can_be_missing_has_its_own_word() {
+        let cases: [(&str, Change, Option<Lack>); 17] = [
+            ("as it was given", |_, _, _| (), None),
+            ("to the last second", |_, said, _| said.2 = Some(3_600), None),
+            ("a second later", |_, said, _| said.2 = Some(3_601), Some(Lack::Expired)),
+            ("nobody knows when", |_, said, _| said.2 = None, Some(Lack::Expired)),
+            ("for ever", |spec, said, _| (spec.valid_seconds, said.2) = (None, None), None),
+            ("taken back", |_, said, _| said.0 = true, Some(Lack::Invalidated)),
+            ("on its way out", |_, said, _| said.1 = true, Some(Lack::BeingDeleted)),
+            ("of storage", |spec, _, _| spec.kind = KindOfEvidence::StorageFenced, Some(Lack::OfStorage)),
+            ("of m", |spec, _, _| spec.node.name = "m".to_owned(), Some(Lack::OtherNode)),
+            ("of another Node", |spec, _, _| spec.node.uid = "uid-o".to_owned(), Some(Lack::OtherLife)),
+            ("of another boot", |_, _, now| now.life = life("boot-2"), Some(Lack::OtherLife)),
+            (
+                "of no boot",
+                |spec, _, now| (spec.node, now.life) = (life(""), life("")),
+                Some(Lack::OtherLife),
+            ),
+            ("too weak", |_, _, now| now.wanted = Grade::Verified, Some(Lack::TooWeak)),
+            (
+                "of a device, where verified evidence is asked for",
+                |spec, _, now| (spec.kind, now.wanted) = (KindOfEvidence::PowerOff, Grade::Verified),
+                None,
+            ),
+            (
+                "heard since",
+                |_, _, now| now.renewed = Some("2026-11-21T11:00:02Z".parse().ok()),
+                Some(Lack::Heard),
+            ),
+            ("heard for the first time", |spec, _, _| spec.lease_renewed = None, Some(Lack::Heard)),
+            ("its Lease went", |_, _, now| now.renewed = None, None),
+        ];
+        for (what, change, lack) in cases {
+            let mut spec = word();
+            let mut now =
+                Now { life: life("boot-1"), renewed: Some(RENEWED.parse().ok()), wanted: Grade::Asserted };
+            let mut said = (false, false, Some(60));
+            change(&mut spec, &mut said, &mut now);
+            let (invalidated, deleting, age) = said;
+            let age = age.map(Duration::from_secs);
+            let said = Said { spec: &spec, invalidated, deleting, age };
+            assert_eq!(said.holds_now(&now).err(), lack, "a word {what}");
+        }
+    }
+}
