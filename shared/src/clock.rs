@@ -169,23 +169,54 @@ impl Clock for Ahead {
     }
 }
 
+/// How far the clock that counts a suspended host's sleep (`CLOCK_BOOTTIME`) is ahead of the one that does not.
+#[cfg(target_os = "linux")]
+fn suspended() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    let since_boot = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+    // The second is read later: what passes between the two makes no sleep.
+    let whole = since_boot(ClockId::Boottime);
+    let apart = whole.saturating_sub(since_boot(ClockId::Monotonic));
+    // Two clocks read one after the other differ by less than this.
+    if apart < SHORTEST_SLEEP { Duration::ZERO } else { apart }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn suspended() -> Duration {
+    Duration::ZERO
+}
+
+/// No host is suspended for less.
+#[cfg(target_os = "linux")]
+const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
+
 /// The real world. Under tokio's paused test clock its monotonic clock is the
 /// paused one.
 struct Real {
     start: tokio::time::Instant,
+    /// For how long the host has been suspended since it booted, then and now. Tokio's clock stands still meanwhile;
+    /// machines do not, and what was read before is older than that clock says.
+    suspended: (Duration, fn() -> Duration),
     random: Mutex<u64>,
 }
 
 impl Real {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
     fn new(seed: u64) -> Self {
-        Self { start: tokio::time::Instant::now(), random: Mutex::new(seed | 1) }
+        let suspended = (suspended(), suspended as fn() -> Duration);
+        Self { start: tokio::time::Instant::now(), suspended, random: Mutex::new(seed | 1) }
+    }
+
+    /// For how long the host has been suspended since this clock was made.
+    fn slept(&self) -> Duration {
+        let (then, now) = self.suspended;
+        now().saturating_sub(then)
     }
 }
 
 impl Clock for Real {
     fn mono(&self) -> Mono {
-        Mono(self.start.elapsed())
+        Mono(self.start.elapsed() + self.slept())
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
@@ -194,7 +225,7 @@ impl Clock for Real {
     }
 
     fn sleep_until(&self, deadline: Mono) -> Task {
-        Box::pin(tokio::time::sleep_until(self.start + deadline.0))
+        Box::pin(tokio::time::sleep_until(self.start + deadline.0.saturating_sub(self.slept())))
     }
 }
 
@@ -214,5 +245,26 @@ impl Rng for Real {
         *state ^= *state >> 27;
         let high = (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) as u32;
         f64::from(high) / (f64::from(u32::MAX) + 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    static SLEPT: AtomicU64 = AtomicU64::new(5);
+
+    /// A9: a suspended host made neither evidence nor a term any older.
+    #[tokio::test(start_paused = true)]
+    async fn what_was_read_before_the_host_slept_is_as_old_as_that_and_what_is_due_is_due() {
+        let slept = || Duration::from_secs(SLEPT.load(Ordering::SeqCst));
+        let clock = Real { suspended: (slept(), slept), ..Real::new(1) };
+        let began = clock.mono();
+        let due = began + Duration::from_secs(60);
+        SLEPT.store(5 + 3_600, Ordering::SeqCst);
+        assert_eq!(clock.mono().since(began), Duration::from_secs(3_600));
+        assert!(tokio::time::timeout(Duration::from_secs(1), clock.sleep_until(due)).await.is_ok());
     }
 }

@@ -117,9 +117,13 @@ fn members(budget: &Budget, view: &View<'_>, now: Mono) -> Behind {
     let (mut members, mut ask) = (Vec::new(), BTreeMap::new());
     let (mut waits, mut recheck_at) = (Decision::default(), None::<Mono>);
     let mut recheck = |when: Mono| recheck_at = Some(recheck_at.map_or(when, |earlier| earlier.min(when)));
+    let touched = view.budget_touched(&budget.key.uid);
     for pod in view.pods_of_budget(&budget.key.uid) {
-        let found =
-            if asks_owners(&budget.wanted) { find(pod, view, now) } else { Found::Owner(Owner::Nobody) };
+        let found = if asks_owners(&budget.wanted) {
+            find(pod, view, now, touched)
+        } else {
+            Found::Owner(Owner::Nobody)
+        };
         let owner = match found {
             Found::Owner(owner) => owner,
             Found::Failed(owner, again) => {
@@ -138,7 +142,7 @@ fn members(budget: &Budget, view: &View<'_>, now: Mono) -> Behind {
         if matches!(owner, Owner::Scaled(..))
             && let Some(answer) = view.scale(pod)
         {
-            recheck(ask_next(answer, view.budget_touched(&budget.key.uid), now));
+            recheck(ask_next(answer, touched, now));
         }
         members.push(Member {
             name: (*pod.key.name).into(),
@@ -243,7 +247,7 @@ fn at_most(budget: &Budget, members: &[Member], status: &BudgetStatus, view: &Vi
     // As if everything had been waited for.
     let (mut alone, at_last) = (0_i32, Mono::from_start(Duration::MAX));
     for pod in members.iter().filter_map(|member| view.pod(&member.uid)) {
-        match find(pod, view, at_last) {
+        match find(pod, view, at_last, None) {
             Found::Owner(Owner::Scaled(uid, replicas)) => drop(wanted.insert(uid, replicas)),
             Found::Owner(Owner::Nobody) => alone = alone.saturating_add(1),
             _ => return None,

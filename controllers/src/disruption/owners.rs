@@ -16,6 +16,9 @@ use super::calculate::Owner;
 /// An answer about a scale that is older says nothing about the pods of now: they
 /// may have changed because it did.
 pub(super) const FRESH: Duration = Duration::from_secs(2);
+/// Unless the question was put after the pods changed last: then it is about the pods of now, while others of the same
+/// budget are asked. A budget over hundreds of custom resources has them all within this, however slow the API server.
+const GATHERED: Duration = Duration::from_secs(30);
 /// That a kind has no scale changes with its definition only.
 const NO_SCALE_FRESH: Duration = Duration::from_secs(60);
 /// After a failure a controller is asked again so long later.
@@ -39,11 +42,13 @@ pub enum Found {
     Wait(Mono),
 }
 
-/// What stands behind `pod`.
+/// What stands behind `pod`; `touched`: when the pods of its budget changed last.
 #[must_use]
-pub fn find(pod: &Pod, view: &View<'_>, now: Mono) -> Found {
+pub fn find(pod: &Pod, view: &View<'_>, now: Mono, touched: Option<Mono>) -> Found {
     let Some(controller) = &pod.controller else { return Found::Owner(Owner::Nobody) };
-    let Some(kind) = WorkloadKind::of(controller) else { return asked(pod, controller, view, now) };
+    let Some(kind) = WorkloadKind::of(controller) else {
+        return asked(pod, controller, view, now, touched);
+    };
     match view.workload(kind, &controller.uid) {
         Lookup::Known(workload) => Found::Owner(scaled(workload, view)),
         Lookup::Unknown(why) => Found::Owner(unreadable(controller, why)),
@@ -95,16 +100,23 @@ fn absent(pod: &Pod, controller: &Controller, now: Mono) -> Found {
 }
 
 /// What the scale of a controller of another kind said, if that is recent.
-fn asked(pod: &Pod, controller: &Arc<Controller>, view: &View<'_>, now: Mono) -> Found {
+fn asked(
+    pod: &Pod,
+    controller: &Arc<Controller>,
+    view: &View<'_>,
+    now: Mono,
+    touched: Option<Mono>,
+) -> Found {
     let ask = || Found::Ask(Arc::clone(controller));
-    let Some(ScaleAnswer { answered, scale, .. }) = view.scale(pod) else { return ask() };
+    let Some(ScaleAnswer { asked, answered, scale }) = view.scale(pod) else { return ask() };
     let within = |limit: Duration| now.since(*answered) <= limit;
+    let fresh = if touched.is_some_and(|touched| touched < *asked) { GATHERED } else { FRESH };
     match scale {
-        Ok(Scale::Replicas(replicas)) if within(FRESH) => {
+        Ok(Scale::Replicas(replicas)) if within(fresh) => {
             Found::Owner(Owner::Scaled(controller.uid.clone(), *replicas))
         }
         Ok(Scale::None) if within(NO_SCALE_FRESH) => Found::Owner(Owner::Unscaled(named(controller).into())),
-        Ok(Scale::Absent) if within(FRESH) => absent(pod, controller, now),
+        Ok(Scale::Absent) if within(fresh) => absent(pod, controller, now),
         Err(why) if within(ASK_AGAIN) => {
             Found::Failed(Owner::Unknown(why.clone()), *answered + ASK_AGAIN + Duration::from_millis(1))
         }

@@ -161,7 +161,27 @@ fn other_controllers_are_asked_and_nothing_is_written_before_they_answer() {
     let second = decided(&world, 2);
     assert_eq!(words(&second), ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
     assert_eq!(second.recheck_at, Some(at(62)), "nobody tells when it is scaled");
-    assert_eq!(words(&decided(&world, 5)), ["ask Db own"], "an old answer says nothing of now");
+    assert_eq!(words(&decided(&world, 33)), ["ask Db own"], "an old answer says nothing of now");
+}
+
+/// C6: where one answer was old before the last had come, the budget never had a status.
+#[test]
+fn answers_that_were_asked_for_after_the_last_change_are_waited_for_together() {
+    let world = World::listed();
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    for name in ["p", "q"] {
+        world.apply(Kind::Pods, &pod(name).owned("example.com/v1", "Db", name), at(0));
+    }
+    world.scale_asked("uid-p", Ok(Scale::Replicas(1)), at(1), at(2));
+    world.scale_asked("uid-q", Ok(Scale::Replicas(1)), at(15), at(16));
+    let status = ["at 7: 2 of 2 healthy, 1 wanted, 1 allowed, SufficientPods"];
+    assert_eq!(words(&decided(&world, 16)), status, "slow, and asked after the last change");
+    world.apply(Kind::Pods, &pod("q").owned("example.com/v1", "Db", "q").ready("False"), at(17));
+    assert_eq!(
+        words(&decided(&world, 19)),
+        ["ask Db p", "ask Db q"],
+        "what was asked before a change is old"
+    );
 }
 
 /// Found beside kube-controller-manager, which asks anew for each event: a custom resource was scaled, a pod changed

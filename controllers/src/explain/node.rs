@@ -303,7 +303,9 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
             1 => "1 pod is released".to_owned(),
             count => format!("{count} pods are released"),
         };
-        answer.notes.push(format!("If it is proved off now: {released}, {stateful} of StatefulSets."));
+        answer
+            .notes
+            .push(format!("If it is proved off now: {released}, {stateful} with a lasting identity."));
     }
 }
 

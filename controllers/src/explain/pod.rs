@@ -277,7 +277,7 @@ fn volume(message: &str, scene: &Scene<'_>) -> Judgement {
 }
 
 pub(super) fn is_stateful(pod: &Pod) -> bool {
-    pod.controller.as_ref().is_some_and(|controller| &*controller.kind == "StatefulSet")
+    pod.keeps_identity()
 }
 
 fn facts(pod: &Pod, scene: &Scene<'_>) -> Vec<String> {

@@ -195,7 +195,7 @@ fn verdict(budget: &Budget, members: &[Member<'_>], numbers: &Arithmetic) -> Ver
 /// The controllers of its pods that have to be asked how many pods they want, before
 /// it is explained: nothing that was listed says it.
 pub fn asks<'a>(budget: &Budget, view: &'a View<'_>, now: Mono) -> impl Iterator<Item = Scaled> + use<'a> {
-    view.pods_of_budget(&budget.key.uid).filter_map(move |pod| match find(pod, view, now) {
+    view.pods_of_budget(&budget.key.uid).filter_map(move |pod| match find(pod, view, now, None) {
         Found::Ask(controller) => Some((Arc::clone(&pod.key.namespace), controller)),
         Found::Owner(_) | Found::Failed(..) | Found::Wait(_) => None,
     })
@@ -231,7 +231,7 @@ impl Counted {
         let mut unknown = BTreeSet::new();
         for pod in pods {
             let refused = view.scale(pod).is_some_and(|answer| answer.scale.is_err());
-            match find(pod, view, now) {
+            match find(pod, view, now, None) {
                 Found::Owner(Owner::Scaled(uid, replicas)) => drop(scales.insert(uid, replicas)),
                 Found::Owner(Owner::Nobody) => unmanaged += 1,
                 Found::Owner(Owner::Unknown(why)) => drop(unknown.insert(why.into_string())),

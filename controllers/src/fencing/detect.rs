@@ -55,8 +55,7 @@ pub(super) fn health(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealt
 
 /// Whether a pod waits for its node: it may be replaced only when it has ended.
 fn waits(pod: &Pod) -> bool {
-    let guarded = pod.controller.as_ref().is_some_and(|controller| &*controller.kind == "StatefulSet");
-    guarded && pod.deletion.is_some() && !pod.waits_for_finalizers()
+    pod.keeps_identity() && pod.deletion.is_some() && !pod.waits_for_finalizers()
 }
 
 /// Decides about a node of whose life there is no live incident; `over`: the one that is over.

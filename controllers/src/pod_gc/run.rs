@@ -100,6 +100,11 @@ impl Controller for PodGc {
         }
     }
 
+    /// A policy may ask for less than before: what was held is decided anew.
+    fn touches_all(&self, change: &Change<'_>) -> bool {
+        matches!(change, Change::Fencing { node: None })
+    }
+
     fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Key)) {
         view.nodes_named_by_pods().for_each(|node| mark(Key::Node(Arc::clone(node))));
         view.terminating_unscheduled().for_each(|pod| mark(Key::Unscheduled(pod.key.uid.clone())));

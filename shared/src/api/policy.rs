@@ -80,7 +80,8 @@ pub enum PolicyMode {
 /// When a lost node is fenced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum When {
-    /// When a pod of a StatefulSet there was asked to end, and waits for it.
+    /// When a pod there was asked to end and waits for it, and its replacement takes over its identity: of a StatefulSet, or
+    /// of a kind that an operator defines, such as CloudNativePG's Cluster.
     #[default]
     #[serde(rename = "WhenNeeded")]
     Needed,

@@ -225,7 +225,7 @@ pub enum Hold {
     },
     /// It is lost, and nobody is hindered by that.
     #[error(
-        "node {node} is lost: {why}; it is fenced when a pod of a StatefulSet there is asked to end and does not (when: WhenNeeded)"
+        "node {node} is lost: {why}; it is fenced when a pod with a lasting identity (of a StatefulSet, or of a kind of an operator) there is asked to end and does not (when: WhenNeeded)"
     )]
     FenceNotNeeded {
         /// Its name.

@@ -10,8 +10,9 @@ use std::sync::Arc;
 /// during a turn at a slow API server is looked for again.
 pub(super) const BATCH: usize = 32;
 
-/// How many intents may wait. A pod's intent takes some 200 bytes; what does not
-/// fit is decided again when there is room.
+/// How many intents of one class may wait: a lost zone of thousands of pods shuts out no
+/// force deletion. A pod's intent takes some 200 bytes; what does not fit is decided again
+/// when there is room.
 pub(super) const LIMIT: usize = 20_000;
 
 /// A bounded queue with fair turns on two levels.
@@ -26,6 +27,7 @@ pub(super) struct FairQueue<C, T> {
 struct Lanes<T> {
     lanes: BTreeMap<Arc<str>, VecDeque<T>>,
     turns: VecDeque<Arc<str>>,
+    len: usize,
 }
 
 impl<C: Ord + Copy, T> Default for FairQueue<C, T> {
@@ -35,15 +37,16 @@ impl<C: Ord + Copy, T> Default for FairQueue<C, T> {
 }
 
 impl<C: Ord + Copy, T> FairQueue<C, T> {
-    /// Adds `item`; gives it back if the queue is full.
+    /// Adds `item`; gives it back if its class is full.
     pub(super) fn push(&mut self, class: C, lane: &Arc<str>, item: T) -> Result<(), T> {
-        if self.len >= LIMIT {
-            return Err(item);
-        }
         let lanes = self.classes.entry(class).or_insert_with(|| {
             self.turns.push_back(class);
-            Lanes { lanes: BTreeMap::new(), turns: VecDeque::new() }
+            Lanes { lanes: BTreeMap::new(), turns: VecDeque::new(), len: 0 }
         });
+        if lanes.len >= LIMIT {
+            return Err(item);
+        }
+        lanes.len += 1;
         let waiting = lanes.lanes.entry(Arc::clone(lane)).or_insert_with(|| {
             lanes.turns.push_back(Arc::clone(lane));
             VecDeque::new()
@@ -66,6 +69,7 @@ impl<C: Ord + Copy, T> FairQueue<C, T> {
         let lane = lanes.turns.pop_front()?;
         let waiting = lanes.lanes.get_mut(&lane)?;
         let batch: Vec<T> = waiting.drain(..BATCH.min(waiting.len())).collect();
+        lanes.len -= batch.len();
         if waiting.is_empty() {
             lanes.lanes.remove(&lane);
         } else {
@@ -98,6 +102,21 @@ impl<C: Ord + Copy, T> FairQueue<C, T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// C5: one limit for all let a lost zone shut out force deletions.
+    #[test]
+    fn a_class_that_is_full_refuses_no_other() {
+        let mut queue = FairQueue::<u8, usize>::default();
+        let lane = Arc::from("zone");
+        for item in 0..LIMIT {
+            queue.push(1, &lane, item).unwrap();
+        }
+        assert_eq!(queue.push(1, &lane, 0), Err(0));
+        assert_eq!(queue.push(2, &lane, 0), Ok(()));
+        assert_eq!(queue.len(), LIMIT + 1);
+        assert_eq!(queue.pop().unwrap().len(), BATCH);
+        assert_eq!(queue.push(1, &lane, 0), Ok(()), "there is room again");
+    }
 
     #[test]
     fn a_small_lane_is_served_after_one_batch_of_a_large_one() {

@@ -180,6 +180,9 @@ fn project_pod(
         first_seen: now,
         arrived: now,
         turned_ready: None,
+        unschedulable: any("PodScheduled").is_some_and(|one| {
+            (one.status.as_deref(), one.reason.as_deref()) == (Some("False"), Some("Unschedulable"))
+        }),
         gated: spec.scheduling_gates.iter().any(|gate| gate.name.as_deref() == Some(VOLUME_GATE)),
         claims,
     })

@@ -320,6 +320,7 @@ mod tests {
             turned_ready: None,
             claims: Box::default(),
             gated: false,
+            unschedulable: false,
             bound: 0,
             tolerations: Tolerations::default(),
         }

@@ -76,6 +76,9 @@ pub struct Controller {
     pub uid: Uid,
 }
 
+/// The API groups of Kubernetes' own controllers of pods.
+const KUBERNETES_OWN: [&str; 4] = ["", "apps", "batch", "extensions"];
+
 /// That somebody is about to end a pod, or was (KEP-3329).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DisruptionTarget {
@@ -126,6 +129,8 @@ pub struct Pod {
     pub claims: Box<[Arc<str>]>,
     /// It bears our gate [`super::VOLUME_GATE`]: no scheduler takes it.
     pub gated: bool,
+    /// The scheduler found no node for it as it is.
+    pub unschedulable: bool,
     /// Who manages it, shared with the others that it manages.
     pub controller: Option<Arc<Controller>>,
     /// What keeps the object after its deletion.
@@ -146,6 +151,16 @@ impl Pod {
         &self.key.uid
     }
 
+    /// Its replacement takes over its name or its volumes, and so can start only when it has ended: of a StatefulSet, or
+    /// of a kind that Kubernetes does not have, by which operators of databases do the same (CloudNativePG's Cluster,
+    /// StrimziPodSet).
+    #[must_use]
+    pub fn keeps_identity(&self) -> bool {
+        let Some(controller) = &self.controller else { return false };
+        let group = controller.api_version.split_once('/').map_or("", |(group, _)| group);
+        &*controller.kind == "StatefulSet" || !KUBERNETES_OWN.contains(&group)
+    }
+
     /// It uses its volumes no more: its kubelet reported the end of all that ran.
     #[must_use]
     pub const fn is_over(&self) -> bool {
@@ -156,5 +171,40 @@ impl Pod {
     #[must_use]
     pub fn waits_for_finalizers(&self) -> bool {
         !self.finalizers.is_empty() && self.deletion.is_some_and(|deletion| deletion.grace == Some(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{Kind, Uid};
+    use crate::testing::objects::pod;
+    use crate::testing::{World, at};
+
+    /// C4: pods of operators stayed Terminating, and their nodes were never fenced.
+    #[test]
+    fn a_pod_keeps_its_identity_by_who_makes_its_replacement() {
+        for (api, kind, expected) in [
+            ("apps/v1", "StatefulSet", true),
+            ("apps.kruise.io/v1beta1", "StatefulSet", true),
+            ("postgresql.cnpg.io/v1", "Cluster", true),
+            ("core.strimzi.io/v1beta2", "StrimziPodSet", true),
+            ("apps/v1", "ReplicaSet", false),
+            ("apps/v1", "DaemonSet", false),
+            ("batch/v1", "Job", false),
+            ("v1", "Node", false),
+            ("v1", "ReplicationController", false),
+        ] {
+            let world = World::listed();
+            world.apply(Kind::Pods, &pod("a").owned(api, kind, "o").0, at(1));
+            let guard = world.read();
+            let read = guard.view().pod(&Uid::new("uid-a").unwrap()).unwrap();
+            assert_eq!(read.keeps_identity(), expected, "{api} {kind}");
+        }
+        let world = World::listed();
+        world.apply(Kind::Pods, &pod("a").0, at(1));
+        assert!(
+            !world.read().view().pod(&Uid::new("uid-a").unwrap()).unwrap().keeps_identity(),
+            "nobody replaces it"
+        );
     }
 }

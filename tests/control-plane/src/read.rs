@@ -8,13 +8,16 @@ use kube::Client;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::{ControlPlane, Error};
+use crate::{ControlPlane, Error, eventually};
 
 /// All groups in one answer.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Where the API server wants to be asked later.
 const AGAIN: Duration = Duration::from_millis(200);
+
+/// Within this a kind that is defined is served, or it is misspelt.
+const DISCOVERED: Duration = Duration::from_secs(60);
 
 /// What the API server has, as it was last asked.
 #[derive(Debug, Default)]
@@ -61,7 +64,7 @@ impl Resources {
                 for version in list(&group["versions"]) {
                     let root = if name.is_empty() { path.to_owned() } else { format!("{path}/{name}") };
                     let root = format!("{root}/{}", text(&version["version"]));
-                    all.extend(list(&version["resources"]).map(|resource| of(resource, &root)));
+                    all.extend(list(&version["resources"]).map(|resource| of(resource, name, &root)));
                 }
             }
         }
@@ -78,25 +81,29 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn of(resource: &Value, version: &str) -> Resource {
+fn of(resource: &Value, group: &str, version: &str) -> Resource {
     let plural = &resource["resource"];
     let others = [plural, &resource["singularResource"], &resource["responseKind"]["kind"]];
     let names = list(&resource["shortNames"]).chain(others);
     Resource {
         version: version.to_owned(),
         plural: text(plural).to_owned(),
-        names: names.map(|name| text(name).to_owned()).collect(),
+        names: names.map(|name| text(name).to_owned()).chain([format!("{}.{group}", text(plural))]).collect(),
         namespaced: resource["scope"] == "Namespaced",
     }
 }
 
 impl ControlPlane {
     async fn resource(&self, kind: &str) -> Result<Resource, Error> {
-        if let Some(known) = self.resources.find(kind).await {
-            return Ok(known);
-        }
-        self.resources.ask(&self.admin).await?;
-        self.resources.find(kind).await.ok_or(Error::Incomplete("a kind that a test named"))
+        // A kind that was just defined is in no discovery yet.
+        eventually(&format!("the API server knows {kind}"), DISCOVERED, async || {
+            if let Some(known) = self.resources.find(kind).await {
+                return Ok(known);
+            }
+            self.resources.ask(&self.admin).await?;
+            self.resources.find(kind).await.ok_or(Error::Incomplete("that kind"))
+        })
+        .await
     }
 
     async fn read(&self, path: &str) -> Result<Option<Value>, Error> {

@@ -15,9 +15,14 @@ fn custom() -> World {
 #[test]
 fn the_answer_about_a_scale_counts_for_two_seconds() {
     let world = custom();
-    world.scale("uid-p", Ok(Scale::Replicas(3)), at(2));
-    assert_eq!(words(&decided(&world, 4)), ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
+    world.scale_asked("uid-p", Ok(Scale::Replicas(3)), at(0), at(2));
+    let status = ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"];
+    assert_eq!(words(&decided(&world, 4)), status);
     assert_eq!(words(&decided(&world, 5)), ["ask Db own"]);
+    // Unless it was asked for after the last change: then for as long as it takes to ask hundreds of others of the budget.
+    world.scale("uid-p", Ok(Scale::Replicas(3)), at(2));
+    assert_eq!(words(&decided(&world, 32)), status);
+    assert_eq!(words(&decided(&world, 33)), ["ask Db own"]);
 }
 
 /// That a kind has no scale changes with its definition only.
@@ -44,7 +49,7 @@ fn a_scale_that_could_not_be_asked_lets_nothing_through_for_five_seconds_and_is_
 #[test]
 fn that_a_controller_is_absent_counts_for_two_seconds() {
     let world = custom();
-    world.scale("uid-p", Ok(Scale::Absent), at(12));
+    world.scale_asked("uid-p", Ok(Scale::Absent), at(0), at(12));
     assert_eq!(held(&decided(&world, 14)), ["PodsNotCounted"]);
     assert_eq!(words(&decided(&world, 15)), ["ask Db own"]);
 }

@@ -142,6 +142,21 @@ fn without_evidence_that_holds_nothing_goes_on() {
     assert!(stage.only().1.message.ends_with("was declared invalid: wrong"));
 }
 
+/// A3: who was to end after the word had expired was released by kube-controller-manager, by the taint.
+#[test]
+fn the_taint_of_a_word_that_has_expired_goes() {
+    let mut stage = fenced();
+    stage.edit(|_, status| status.tainted = true);
+    let name = stage.only().1.evidence.unwrap();
+    stage.expires(&name);
+    assert_eq!(stage.act("n"), ["withdraw"]);
+    let (_, status) = stage.only();
+    assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
+    assert!(status.message.ends_with("confirm anew if it is still true"), "{}", status.message);
+    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+    assert_eq!(stage.act("n"), ["write Fenced"], "it was confirmed anew");
+}
+
 /// kube-controller-manager acts on it: what was withdrawn went on releasing pods there.
 #[test]
 fn bug_the_taint_of_evidence_that_was_withdrawn_stayed_on_the_node() {

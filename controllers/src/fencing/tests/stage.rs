@@ -313,6 +313,14 @@ impl Stage {
         self.proofs.insert(name.to_owned(), (spec, status));
     }
 
+    /// A person's word of a long time ago, for an hour.
+    pub(super) fn expires(&mut self, name: &str) {
+        let (mut spec, status) = self.proofs[name].clone();
+        (spec.kind, spec.valid_seconds) = (KindOfEvidence::Asserted, Some(3_600));
+        self.world.wall(objects::BEGINS, self.mono());
+        self.put_proof(name, spec, status);
+    }
+
     pub(super) fn invalidates(&mut self, name: &str) {
         let (spec, _) = self.proofs[name].clone();
         let invalidated = Some(Invalidation { at: stamp(self.now), reason: "wrong".to_owned() });

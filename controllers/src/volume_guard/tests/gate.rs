@@ -113,3 +113,24 @@ fn a_pod_that_ends_or_bears_no_gate_of_ours_is_left_alone() {
     });
     assert!(gate(&stage, "q").is_empty());
 }
+
+/// C3: the rollout that would have mended a pod waited for that pod.
+#[test]
+fn a_pod_that_no_node_takes_keeps_nobody_from_a_volume_that_is_attached() {
+    let conditions = |status: &'static str, reason: &'static str| {
+        move |pod: &mut serde_json::Value| {
+            pod["status"]["conditions"] =
+                json!([{ "type": "PodScheduled", "status": status, "reason": reason }]);
+        }
+    };
+    for (what, change, expected) in [
+        ("for which there is no node", conditions("False", "Unschedulable"), "ungate q"),
+        ("that is behind another's gate", conditions("False", "SchedulingGated"), "WaitsForVolume"),
+        ("that the scheduler has not seen", conditions("Unknown", ""), "WaitsForVolume"),
+    ] {
+        let mut stage = Stage::new();
+        stage.pod("p", None, "c", change);
+        stage.gated("q", "c");
+        assert_eq!(gate(&stage, "q"), [expected], "a pod {what}");
+    }
+}

@@ -18,6 +18,8 @@ use crate::record::{Action, Record, error_chain};
 /// What failed is tried again after this, and after twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// For so long after its pause a turn's failures are remembered.
+const FORGOTTEN: Duration = Duration::from_secs(600);
 /// Between two looks through a device, whatever is thought of it: what was written may have changed nothing, or our
 /// view may be behind, and then it seems to be due still.
 const MONITOR_RESTS: Duration = Duration::from_secs(10);
@@ -50,6 +52,8 @@ impl Fences {
 
     /// It ended; gives back when it may be tried again, if it failed, or has to rest.
     fn end(&mut self, lane: &Arc<str>, outcome: &Outcome, rests: Duration, now: Mono) -> Option<Mono> {
+        // What rested and was not taken up again is over: remediations are deleted, and take their names with them.
+        self.0.retain(|_, turn| !matches!(turn, Turn::Paused { until, .. } if *until + FORGOTTEN <= now));
         let before = match self.0.remove(lane) {
             Some(Turn::UnderWay { failures } | Turn::Paused { failures, .. }) => failures,
             None => 0,
@@ -254,6 +258,19 @@ impl Authority {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// C10: a lane that ever failed was remembered for ever.
+    #[test]
+    fn what_failed_and_is_not_taken_up_again_is_forgotten() {
+        let mut fences = Fences::default();
+        for number in 0..50_u64 {
+            let lane: Arc<str> = format!("remediation ns/{number}").into();
+            let now = Mono::default() + Duration::from_secs(100 * number);
+            assert!(fences.take(&lane, now).is_ok());
+            fences.end(&lane, &Outcome::Changed, Duration::ZERO, now);
+        }
+        assert_eq!(fences.0.len(), 7, "those of the last ten minutes");
+    }
 
     /// The simulator found it: a status that says what it said before makes no event, so the device seemed to be due
     /// again at once, a hundred times a minute.

@@ -168,7 +168,7 @@ fn a_persons_word_counts_until_it_expires_while_the_lease_is_as_it_says_and_ever
     };
     let lease = (Kind::NodeLeases, crate::testing::objects::lease("n", 7).0);
     let heard = crate::testing::objects::stamp(7);
-    let unreadable = json!({ "metadata": { "name": "p", "uid": "uid-p" }, "spec": {} });
+    let unreadable = json!({ "metadata": { "name": "p", "uid": "uid-p" }, "spec": { "levels": [] } });
     for (what, objects, expected) in [
         ("59 minutes old", vec![word(59, &heard)], true),
         ("61 minutes old", vec![word(61, &heard)], false),

@@ -177,7 +177,12 @@ async fn taints_and_deletions_of_nodes(scene: &Scene) {
         (DEV, Some("Unknown"), false, None, "label", None),
         (DEV, Some("Unknown"), false, None, "delete", refused),
         (DEV, Some("False"), false, None, "delete", refused),
-        (DEV, Some("True"), false, None, "delete", None),
+        // A1: its kubelet lives, and cannot show it when its Node is gone.
+        (DEV, Some("True"), false, None, "delete", refused),
+        (DEV, Some("True"), false, None, "cordon and delete", None),
+        (DEV, Some("Unknown"), false, None, "cordon and delete", refused),
+        (OPERATOR, Some("True"), false, Some("sold"), "delete", None),
+        (DELETER, Some("True"), false, None, "delete", None),
         (DEV, None, false, None, "delete", None),
         (DEV, Some("Unknown"), true, None, "delete", None),
         (OPERATOR, Some("Unknown"), false, None, "delete", refused),
@@ -193,6 +198,9 @@ async fn taints_and_deletions_of_nodes(scene: &Scene) {
         scene.node(&name, ready, reason).await;
         if tainted {
             scene.run(OURS, &["taint", "node", &name, TAINT], &Value::Null).await.text().unwrap();
+        }
+        if act.starts_with("cordon") {
+            scene.run(DEV, &["cordon", &name], &Value::Null).await.text().unwrap();
         }
         let args: &[&str] = match act {
             "taint" => &["taint", "node", &name, TAINT],
