@@ -1,7 +1,6 @@
 //! The ways beside each other: each is a program in a world of its own, which prints what it found; here it is put together.
 //!
-//! Incidents are mostly waited for, so three worlds take little longer than the slowest of them. A fourth would need more than
-//! the 128 instances of inotify that Linux gives out.
+//! Incidents are mostly waited for, so three worlds take little longer than the slowest of them.
 
 use std::io::Write as _;
 use std::path::PathBuf;

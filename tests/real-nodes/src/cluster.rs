@@ -107,7 +107,7 @@ impl Cluster {
             machine.on().await?;
             ways.insert(machine, way);
         }
-        let systems = systems(&plane.admin()).await?;
+        let systems = systems(&plane.admin()).await.map_err(|error| error.context(Machine::last_errors()))?;
         let rigs = Rigs::new().await?;
         let switches = switches(&plane, &rigs, &systems)?;
         Ok(Self {

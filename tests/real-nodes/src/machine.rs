@@ -95,6 +95,17 @@ impl Machine {
         Ok(std::fs::write(folder.join("service"), address)?)
     }
 
+    /// What the kubelet of each machine said last of what went wrong.
+    pub(crate) fn last_errors() -> String {
+        let last = |machine: Self| {
+            let log = Path::new("/run/machines").join(machine.name()).join("log/kubelet");
+            let log = std::fs::read_to_string(log).unwrap_or_default();
+            let line = log.lines().rfind(|line| line.starts_with(['E', 'F'])).unwrap_or("no error");
+            format!("the kubelet of {}: {line}", machine.name())
+        };
+        Self::ALL.map(last).join("; ")
+    }
+
     pub(crate) async fn on(self) -> Result<()> {
         self.script("on", &[]).await.map(drop)
     }

@@ -15,6 +15,10 @@ const HIERARCHIES: [&str; 9] =
     ["cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd"];
 /// Of v2, the controllers that a kubelet uses; as in scripts/cgroups.sh.
 const CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
+/// How many instances of inotify a user may have.
+const INOTIFY: &str = "/proc/sys/fs/inotify/max_user_instances";
+/// Three worlds use 90 of Linux's 128, and the suites beside them up to 40: a kubelet that gets none ends as it starts.
+const ENOUGH_INOTIFY: u32 = 512;
 /// Each with the package of Debian and Ubuntu that has it.
 const PROGRAMS: [(&str, &str); 14] = [
     ("ip", "iproute2"),
@@ -78,6 +82,7 @@ struct Found {
     programs_missing: Vec<(&'static str, &'static str)>,
     machine_id: bool,
     tap: bool,
+    inotify: u32,
     cgroup: Tried,
     namespaces: Tried,
     devices: Tried,
@@ -112,6 +117,12 @@ fn judge(found: &Found) -> Result<Verdict> {
     }
     if !found.tap {
         lacks.push("TAP devices at /dev/net/tun: modprobe tun (package kmod), or start the container with --device /dev/net/tun".to_owned());
+    }
+    if found.root && found.inotify < ENOUGH_INOTIFY {
+        lacks.push(format!(
+            "{ENOUGH_INOTIFY} instances of inotify, {} are allowed and this may not be changed from here: sysctl fs.inotify.max_user_instances={ENOUGH_INOTIFY}",
+            found.inotify
+        ));
     }
     refusals(found, &mut lacks)?;
     Ok(if lacks.is_empty() { Verdict::CanRun(cgroups) } else { Verdict::Lacks(lacks) })
@@ -191,6 +202,7 @@ fn look() -> Found {
         programs_missing,
         machine_id: Path::new("/etc/machine-id").exists(),
         tap: Path::new("/dev/net/tun").exists(),
+        inotify: allowed_inotify(),
         namespaces: tried("ip link set lo up"),
         devices: tried("ip link add switch type bridge && ip link add one type veth peer name other"),
     }
@@ -208,6 +220,17 @@ fn mounted(top: &Path) -> Mounted {
 fn in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// The limit, raised to what is enough if that is allowed.
+fn allowed_inotify() -> u32 {
+    let allowed =
+        || std::fs::read_to_string(INOTIFY).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let before = allowed();
+    if before >= ENOUGH_INOTIFY || std::fs::write(INOTIFY, ENOUGH_INOTIFY.to_string()).is_err() {
+        return before;
+    }
+    allowed()
 }
 
 /// Makes one wherever machines have theirs, and removes it.
@@ -275,6 +298,7 @@ mod tests {
             programs_missing: Vec::new(),
             machine_id: true,
             tap: true,
+            inotify: ENOUGH_INOTIFY,
             cgroup: Tried::Works,
             namespaces: Tried::Works,
             devices: Tried::Works,
@@ -315,6 +339,7 @@ mod tests {
             ),
             (Found { machine_id: false, ..able() }, "the file /etc/machine-id: touch"),
             (Found { tap: false, ..able() }, "TAP devices at /dev/net/tun: modprobe tun"),
+            (Found { inotify: 128, ..able() }, "512 instances of inotify, 128 are allowed"),
             (Found { cgroup: Tried::Refused, ..able() }, "the right to make cgroups"),
             (Found { namespaces: Tried::Refused, ..able() }, "the right to make namespaces"),
             (Found { devices: Tried::Refused, ..able() }, "network devices of the kinds veth and bridge"),
