@@ -169,16 +169,14 @@ impl Clock for Ahead {
     }
 }
 
-/// How far the clock that counts a suspended host's sleep (`CLOCK_BOOTTIME`) is ahead of the one that does not.
+/// How far the clock that counts a suspended host's sleep (`CLOCK_BOOTTIME`) is ahead of the one that does not. The second is
+/// read later, so it is never more than that, and may be less by what passes between the two.
 #[cfg(target_os = "linux")]
 fn suspended() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     let since_boot = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
-    // The second is read later: what passes between the two makes no sleep.
     let whole = since_boot(ClockId::Boottime);
-    let apart = whole.saturating_sub(since_boot(ClockId::Monotonic));
-    // Two clocks read one after the other differ by less than this.
-    if apart < SHORTEST_SLEEP { Duration::ZERO } else { apart }
+    whole.saturating_sub(since_boot(ClockId::Monotonic))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -186,31 +184,34 @@ fn suspended() -> Duration {
     Duration::ZERO
 }
 
-/// No host is suspended for less.
-#[cfg(target_os = "linux")]
-const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
-
 /// The real world. Under tokio's paused test clock its monotonic clock is the
 /// paused one.
 struct Real {
     start: tokio::time::Instant,
-    /// For how long the host has been suspended since it booted, then and now. Tokio's clock stands still meanwhile;
-    /// machines do not, and what was read before is older than that clock says.
-    suspended: (Duration, fn() -> Duration),
+    suspended: fn() -> Duration,
+    /// For how long the host has been suspended since it booted: as this clock was made, and the most that was read since.
+    /// Tokio's clock stands still meanwhile; machines do not, and what was read before is older than that clock says.
+    before: Duration,
+    most: Mutex<Duration>,
     random: Mutex<u64>,
 }
 
 impl Real {
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
     fn new(seed: u64) -> Self {
-        let suspended = (suspended(), suspended as fn() -> Duration);
-        Self { start: tokio::time::Instant::now(), suspended, random: Mutex::new(seed | 1) }
+        Self::suspended_by(suspended, seed)
     }
 
-    /// For how long the host has been suspended since this clock was made.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
+    fn suspended_by(suspended: fn() -> Duration, seed: u64) -> Self {
+        let (start, before) = (tokio::time::Instant::now(), suspended());
+        Self { start, suspended, before, most: Mutex::new(before), random: Mutex::new(seed | 1) }
+    }
+
+    /// For how long the host has been suspended since this clock was made. It never becomes less.
     fn slept(&self) -> Duration {
-        let (then, now) = self.suspended;
-        now().saturating_sub(then)
+        let mut most = self.most.lock();
+        *most = (*most).max((self.suspended)());
+        most.saturating_sub(self.before)
     }
 }
 
@@ -260,11 +261,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_read_before_the_host_slept_is_as_old_as_that_and_what_is_due_is_due() {
         let slept = || Duration::from_secs(SLEPT.load(Ordering::SeqCst));
-        let clock = Real { suspended: (slept(), slept), ..Real::new(1) };
+        let clock = Real::suspended_by(slept, 1);
         let began = clock.mono();
         let due = began + Duration::from_secs(60);
         SLEPT.store(5 + 3_600, Ordering::SeqCst);
         assert_eq!(clock.mono().since(began), Duration::from_secs(3_600));
         assert!(tokio::time::timeout(Duration::from_secs(1), clock.sleep_until(due)).await.is_ok());
+        // The two clocks are read one after the other, so what was read may be less the next time.
+        let before = clock.mono();
+        SLEPT.store(5 + 3_599, Ordering::SeqCst);
+        assert!(clock.mono() >= before, "it never goes back");
     }
 }

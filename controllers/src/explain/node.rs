@@ -10,7 +10,7 @@ use pod_safety_shared::model::{Kind, Node, Pod, Policy, Readiness, SUSPECT_TAINT
 
 use super::answer::{Answer, Finding, Judgement, Standing, since, span};
 use super::pauses::Paused;
-use super::pod::{explain_pod, is_stateful};
+use super::pod::explain_pod;
 use super::scene::{Scene, object};
 use super::{history, proof};
 
@@ -297,15 +297,13 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
     if !held.is_empty() && node.readiness != Readiness::Ready {
         answer.notes.push(format!("Volumes that it holds: {}.", held.join(", ")));
     }
-    let stateful = pods.all.iter().filter(|pod| is_stateful(pod) && pod.deletion.is_some()).count();
-    if stateful > 0 && scene.view.proof_of(node, scene.now).is_none() && node.readiness != Readiness::Ready {
+    let lasting = pods.all.iter().filter(|pod| pod.keeps_identity() && pod.deletion.is_some()).count();
+    if lasting > 0 && scene.view.proof_of(node, scene.now).is_none() && node.readiness != Readiness::Ready {
         let released = match pods.waiting() {
             1 => "1 pod is released".to_owned(),
             count => format!("{count} pods are released"),
         };
-        answer
-            .notes
-            .push(format!("If it is proved off now: {released}, {stateful} with a lasting identity."));
+        answer.notes.push(format!("If it is proved off now: {released}, {lasting} with a lasting identity."));
     }
 }
 

@@ -148,7 +148,7 @@ fn held(pod: &Pod, hold: &Hold) -> Judgement {
     let waits = matches!(hold, Hold::Quarantine { .. } | Hold::Tolerated { .. });
     let standing = if waits { Standing::Waiting } else { Standing::Blocked };
     let mut message = format!("{hold}.");
-    if matches!(hold, Hold::Unproved { .. }) && is_stateful(pod) {
+    if matches!(hold, Hold::Unproved { .. }) && pod.keeps_identity() {
         message.push_str(&format!(" Until then a second {} must not start.", pod.key.name));
     }
     Judgement::new(standing, hold.reason(), message)
@@ -277,7 +277,7 @@ fn volume(message: &str, scene: &Scene<'_>) -> Judgement {
 }
 
 pub(super) fn is_stateful(pod: &Pod) -> bool {
-    pod.keeps_identity()
+    pod.controller.as_ref().is_some_and(|controller| &*controller.kind == "StatefulSet")
 }
 
 fn facts(pod: &Pod, scene: &Scene<'_>) -> Vec<String> {

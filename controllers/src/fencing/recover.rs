@@ -45,7 +45,7 @@ pub(super) fn withdrawn(incident: &Incident<'_>) -> Option<Decision> {
     let proof = evidence(incident)?;
     let message = match (&proof.status.invalidated, incident.view.said(proof, incident.now).holds()) {
         (Some(invalid), _) => format!("the evidence {} was declared invalid: {}", proof.name, invalid.reason),
-        // Who is to end from now on is not released by it.
+        // It releases no pod that is asked to end from now on.
         (None, Err(lack @ Lack::Expired)) => {
             format!("the evidence {} does not hold: {}", proof.name, lack.words())
         }

@@ -319,7 +319,7 @@ fn held(
             let again = until.map_or(now + LOOK_AGAIN, |until| until.min(now + LOOK_AGAIN));
             decision.and_recheck_at(again.max(now + Duration::from_secs(1)))
         }
-        // What is believed may be refused by the judge. Until it is broken, nobody else may have it.
+        // The judge may refuse what the cache shows: the volume stays refused to other nodes until the Lease is broken.
         Standing::Over(by) if !lease.refused_elsewhere && matches!(by, Over::Fenced(_) | Over::NodeGone) => {
             let doubt = if by == Over::NodeGone { Doubt::Missing } else { Doubt::NotReady };
             doubted(case, lease, holder, doubt, view)

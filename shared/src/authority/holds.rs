@@ -70,20 +70,28 @@ impl Lack {
 }
 
 impl Said<'_> {
-    /// What it lacks whatever the node does.
+    /// Whether anything speaks against it, whatever it is about.
     ///
     /// # Errors
     /// The first thing.
-    pub fn holds(&self) -> Result<(), Lack> {
+    pub fn stands(&self) -> Result<(), Lack> {
         // What does not say when it was written is over.
         let over = |valid_for| self.age.is_none_or(|age| age > valid_for);
         match self {
             Self { invalidated: true, .. } => Err(Lack::Invalidated),
             Self { deleting: true, .. } => Err(Lack::BeingDeleted),
-            Self { spec, .. } if !spec.kind.ends_life() => Err(Lack::OfStorage),
             Self { spec, .. } if spec.valid_for().is_some_and(over) => Err(Lack::Expired),
             Self { .. } => Ok(()),
         }
+    }
+
+    /// What it lacks, as evidence that a life is over, whatever the node does.
+    ///
+    /// # Errors
+    /// The first thing.
+    pub fn holds(&self) -> Result<(), Lack> {
+        self.stands()?;
+        self.spec.kind.ends_life().then_some(()).ok_or(Lack::OfStorage)
     }
 
     /// What speaks against it, about the node as it is now.

@@ -20,7 +20,6 @@ pub(super) const LIMIT: usize = 20_000;
 pub(super) struct FairQueue<C, T> {
     classes: BTreeMap<C, Lanes<T>>,
     turns: VecDeque<C>,
-    len: usize,
 }
 
 #[derive(Debug)]
@@ -32,7 +31,7 @@ struct Lanes<T> {
 
 impl<C: Ord + Copy, T> Default for FairQueue<C, T> {
     fn default() -> Self {
-        Self { classes: BTreeMap::new(), turns: VecDeque::new(), len: 0 }
+        Self { classes: BTreeMap::new(), turns: VecDeque::new() }
     }
 }
 
@@ -52,7 +51,6 @@ impl<C: Ord + Copy, T> FairQueue<C, T> {
             VecDeque::new()
         });
         waiting.push_back(item);
-        self.len += 1;
         Ok(())
     }
 
@@ -80,21 +78,20 @@ impl<C: Ord + Copy, T> FairQueue<C, T> {
         } else {
             self.turns.push_back(class);
         }
-        self.len -= batch.len();
         Some(batch)
     }
 
     /// Forgets everything, for instance when leadership is lost.
     pub(super) fn clear(&mut self) -> Vec<T> {
-        let mut all = Vec::with_capacity(self.len);
+        let mut all = Vec::with_capacity(self.len());
         while let Some(batch) = self.pop() {
             all.extend(batch);
         }
         all
     }
 
-    pub(super) const fn len(&self) -> usize {
-        self.len
+    pub(super) fn len(&self) -> usize {
+        self.classes.values().map(|lanes| lanes.len).sum()
     }
 }
 
@@ -103,14 +100,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// C5: one limit for all let a lost zone shut out force deletions.
-    #[test]
-    fn a_class_that_is_full_refuses_no_other() {
-        let mut queue = FairQueue::<u8, usize>::default();
-        let lane = Arc::from("zone");
+    /// A queue whose class 1 is full, of one lane.
+    fn full() -> (FairQueue<u8, usize>, Arc<str>) {
+        let (mut queue, lane) = (FairQueue::default(), Arc::from("lane"));
         for item in 0..LIMIT {
             queue.push(1, &lane, item).unwrap();
         }
+        (queue, lane)
+    }
+
+    /// C5: one limit for all let a lost zone shut out force deletions.
+    #[test]
+    fn a_class_that_is_full_refuses_no_other() {
+        let (mut queue, lane) = full();
         assert_eq!(queue.push(1, &lane, 0), Err(0));
         assert_eq!(queue.push(2, &lane, 0), Ok(()));
         assert_eq!(queue.len(), LIMIT + 1);
@@ -154,11 +156,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_gives_the_item_back() {
-        let mut queue = FairQueue::<u8, usize>::default();
-        let lane = Arc::from("lane");
-        for item in 0..LIMIT {
-            queue.push(1, &lane, item).unwrap();
-        }
+        let (mut queue, lane) = full();
         assert_eq!(queue.push(1, &lane, 7), Err(7));
         assert_eq!(queue.clear().len(), LIMIT);
         assert_eq!(queue.len(), 0);

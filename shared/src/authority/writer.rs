@@ -413,6 +413,7 @@ impl Authority {
         state.ledger.tidy(now);
         state.updates.tidy(now);
         state.deletions.tidy(now);
+        state.fences.tidy(now);
     }
 
     const fn bell(&self, staff: Staff) -> &Notify {

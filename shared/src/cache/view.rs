@@ -441,12 +441,16 @@ impl<'a> View<'a> {
     /// # Errors
     /// The first thing.
     pub fn holds_now(&self, proof: &Proof, node: &Node, now: Mono) -> Result<(), Lack> {
+        self.said(proof, now).holds_now(&self.as_it_is(node))
+    }
+
+    /// The node, as evidence about it is compared with it.
+    fn as_it_is(&self, node: &Node) -> Now {
         let none = Default::default();
         let (boot_id, labels) = node.life.as_ref().map_or(("", &none), |life| (&*life.boot_id, &life.labels));
         let (name, uid, boot_id) = (node.name.to_string(), node.uid.to_string(), boot_id.to_owned());
         let life = Incarnation { name, uid, boot_id };
-        let wanted = self.minimum_evidence(labels);
-        self.said(proof, now).holds_now(&Now { life, renewed: self.lease(&node.name), wanted })
+        Now { life, renewed: self.lease(&node.name), wanted: self.minimum_evidence(labels) }
     }
 
     /// What evidence says, at this moment.
@@ -465,8 +469,12 @@ impl<'a> View<'a> {
 
     /// All such evidence, the best first; of a person's words the last. The devices of one may not answer any more.
     pub fn proofs_that_hold(&self, node: &Node, now: Mono) -> impl Iterator<Item = &'a Proof> + use<'a> {
-        let mut holding: Vec<_> =
-            self.proofs_of(&node.name).filter(|proof| self.holds_now(proof, node, now).is_ok()).collect();
+        let mut holding: Vec<_> = self.proofs_of(&node.name).collect();
+        // Of most nodes there is none.
+        if !holding.is_empty() {
+            let node = self.as_it_is(node);
+            holding.retain(|proof| self.said(proof, now).holds_now(&node).is_ok());
+        }
         holding.sort_by_key(|proof| std::cmp::Reverse((proof.spec.kind.grade(), proof.rv)));
         holding.into_iter()
     }

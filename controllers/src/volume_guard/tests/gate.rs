@@ -116,7 +116,7 @@ fn a_pod_that_ends_or_bears_no_gate_of_ours_is_left_alone() {
 
 /// C3: the rollout that would have mended a pod waited for that pod.
 #[test]
-fn a_pod_that_no_node_takes_keeps_nobody_from_a_volume_that_is_attached() {
+fn an_unschedulable_pod_does_not_hold_back_the_next_pod_of_an_attachable_volume() {
     let conditions = |status: &'static str, reason: &'static str| {
         move |pod: &mut serde_json::Value| {
             pod["status"]["conditions"] =

@@ -179,7 +179,7 @@ fn evidence_about_the_life_in_which_it_was_taken_breaks_it() {
     assert_eq!(
         stage.v(),
         ["refuse", "VolumeUnproved"],
-        "A4: the judge may refuse; until then nobody else may have it"
+        "A4: the judge may refuse, and until it has not, other nodes are refused"
     );
     stage.lease("v", Some(A), true);
     assert_eq!(stage.v(), ["break by proof"]);

@@ -61,28 +61,33 @@ async fn write(acting: &Acting<'_>, whole: &Whole, taints: Vec<Value>) -> Result
 
 /// Whether this evidence is there and nobody declared it invalid, nor is its time over, by a quorum read.
 pub(super) async fn holds(acting: &Acting<'_>, proof: &str, node: &Incarnation) -> Result<bool, Outcome> {
-    match acting.judge().still_holds(proof, node).await {
-        Ok(holds) => Ok(holds),
-        Err(Refusal::Read(error)) if error.is_not_found() => Ok(false),
-        Err(Refusal::Read(error)) => Err(Outcome::of(error)),
-        Err(refusal) => Err(Outcome::Refused(refusal)),
+    match acting.judge().still_holds(proof, node).await.map_err(outcome) {
+        Err(Outcome::Gone) => Ok(false),
+        holds => holds,
+    }
+}
+
+/// How a step ends for which there is no evidence.
+fn outcome(refusal: Refusal) -> Outcome {
+    match refusal {
+        Refusal::KubeletAlive(_) | Refusal::InService => Outcome::Heard,
+        Refusal::Read(error) => Outcome::of(error),
+        refusal => Outcome::Refused(refusal),
     }
 }
 
 /// Puts the taint on the node, if the judge finds that evidence about this incarnation of it holds now, by its devices, too:
-/// kube-controller-manager acts on it and asks nobody.
+/// kube-controller-manager acts on the taint alone.
 pub(super) async fn add(
     acting: &Acting<'_>,
     node: &Incarnation,
     fence: &str,
     proof: &str,
 ) -> Result<(), Outcome> {
-    let judged = acting.judge().fenced(&node.name.as_str().into(), &proof.into()).await;
-    let proved = judged.map_err(|refusal| match refusal {
-        Refusal::KubeletAlive(_) | Refusal::InService => Outcome::Heard,
-        Refusal::Read(error) => Outcome::of(error),
-        refusal => Outcome::Refused(refusal),
-    })?;
+    let (name, proof) = (node.name.as_str().into(), proof.into());
+    // Devices may take long to answer.
+    let judged = acting.while_leading(acting.judge().fenced(&name, &proof)).await?;
+    let proved = judged.map_err(outcome)?;
     let whole = read(acting, &node.name).await?;
     if whole.node != *node || node.boot_id.is_empty() {
         return Err(Outcome::Changed);

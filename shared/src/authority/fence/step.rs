@@ -57,7 +57,7 @@ impl<'a> Acting<'a> {
         Self { looker: Looker { reader, env, transport }, env, means, identity, events }
     }
 
-    /// Whoever says whether evidence holds now.
+    /// The judge of whether evidence holds now.
     pub(super) const fn judge(&self) -> Judge<'_> {
         let Means { connection, cache, .. } = self.means;
         Judge { connection, cache, env: self.env, looker: self.looker }

@@ -36,12 +36,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Whether nothing speaks against it whatever the node does.
-    pub(super) fn holds(&self) -> Result<(), Lack> {
-        self.said().holds()
-    }
-
-    fn said(&self) -> Said<'_> {
+    pub(super) fn said(&self) -> Said<'_> {
         let Self { spec, invalidated, deleting, age } = self;
         Said { spec, invalidated: *invalidated, deleting: *deleting, age: *age }
     }
@@ -87,7 +82,7 @@ impl Judge<'_> {
     /// Ready, and its Lease unmoved.
     async fn fenced_by(&self, node: &Arc<str>, proof: &Arc<str>) -> Result<NodeProof, Refusal> {
         let found = self.evidence(proof).await?;
-        found.holds().map_err(lacks)?;
+        found.said().holds().map_err(lacks)?;
         let spec = &found.spec;
         if spec.node.name != **node {
             return Err(lacks(Lack::OtherNode));
@@ -154,7 +149,7 @@ impl Judge<'_> {
         node: &Incarnation,
     ) -> Result<bool, Refusal> {
         let found = self.evidence(proof).await?;
-        Ok(found.holds().is_ok() && found.spec.node == *node)
+        Ok(found.said().holds().is_ok() && found.spec.node == *node)
     }
 
     /// Evidence by quorum read.
@@ -174,7 +169,7 @@ impl Judge<'_> {
     }
 }
 
-fn lacks(lack: Lack) -> Refusal {
+pub(super) fn lacks(lack: Lack) -> Refusal {
     match lack {
         Lack::Heard => Refusal::KubeletAlive(Sign::LeaseRenewed),
         lack => Refusal::ProofDoesNotHold(lack.words()),

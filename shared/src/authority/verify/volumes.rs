@@ -8,9 +8,9 @@
 use std::sync::Arc;
 
 use super::super::evidence::{Barrier, EvidenceKind, VALID_FOR};
-use super::super::holds::Lack;
 use super::super::volume::{Judged, Over, VolumeUpdate};
 use super::super::witness::{incarnation, look};
+use super::fenced::lacks;
 use super::{NodeProof, Refusal, Verifier, is_ready};
 use crate::api::{Incarnation, KindOfEvidence};
 use crate::cache::page;
@@ -51,11 +51,8 @@ impl Verifier<'_> {
         proof: &Arc<str>,
     ) -> Result<NodeProof, Refusal> {
         let found = self.judge().evidence(proof).await?;
+        found.said().stands().map_err(lacks)?;
         let spec = &found.spec;
-        match found.holds() {
-            Ok(()) | Err(Lack::OfStorage) => {}
-            Err(lack) => return Err(Refusal::ProofDoesNotHold(lack.words())),
-        }
         if spec.kind != KindOfEvidence::StorageFenced {
             return Err(Refusal::ProofDoesNotHold("it is not about storage"));
         }

@@ -39,6 +39,11 @@ impl Fences {
         self.0.remove(lane);
     }
 
+    /// Forgets what was not taken up again: remediations are deleted, and no other has their name.
+    pub(super) fn tidy(&mut self, now: Mono) {
+        self.0.retain(|_, turn| !matches!(turn, Turn::Paused { until, .. } if *until + FORGOTTEN <= now));
+    }
+
     fn take(&mut self, lane: &Arc<str>, now: Mono) -> Result<(), Submitted> {
         let failures = match self.0.get(lane) {
             Some(Turn::UnderWay { .. }) => return Err(Submitted::Accepted),
@@ -52,8 +57,6 @@ impl Fences {
 
     /// It ended; gives back when it may be tried again, if it failed, or has to rest.
     fn end(&mut self, lane: &Arc<str>, outcome: &Outcome, rests: Duration, now: Mono) -> Option<Mono> {
-        // What rested and was not taken up again is over: remediations are deleted, and take their names with them.
-        self.0.retain(|_, turn| !matches!(turn, Turn::Paused { until, .. } if *until + FORGOTTEN <= now));
         let before = match self.0.remove(lane) {
             Some(Turn::UnderWay { failures } | Turn::Paused { failures, .. }) => failures,
             None => 0,
@@ -268,6 +271,7 @@ mod tests {
             let now = Mono::default() + Duration::from_secs(100 * number);
             assert!(fences.take(&lane, now).is_ok());
             fences.end(&lane, &Outcome::Changed, Duration::ZERO, now);
+            fences.tidy(now);
         }
         assert_eq!(fences.0.len(), 7, "those of the last ten minutes");
     }

@@ -23,12 +23,8 @@ const NAMESPACE: &str = "shop";
 const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 const CONTROLLERS: &str = "--controllers=pod-gc,node-lifecycle,taint-eviction,fencing";
 
-async fn list(plane: &ControlPlane, kind: &str) -> Vec<Value> {
-    plane.list(kind).await.unwrap()
-}
-
 async fn fence_of(plane: &ControlPlane, node: &str) -> Option<Value> {
-    list(plane, "nodefences").await.into_iter().find(|fence| fence["spec"]["node"]["name"] == node)
+    plane.list("nodefences").await.unwrap().into_iter().find(|fence| fence["spec"]["node"]["name"] == node)
 }
 
 async fn until_phase(plane: &ControlPlane, node: &str, phase: &str) -> Value {
@@ -69,7 +65,7 @@ async fn until_released(plane: &ControlPlane, pod: &str) {
         let found = observe::find_pod(&plane.admin(), NAMESPACE, pod).await;
         let found = found.map_err(|error| format!("{error:?}"))?;
         let fences: Vec<_> =
-            list(plane, "nodefences").await.iter().map(|one| one["status"].clone()).collect();
+            plane.list("nodefences").await.unwrap().iter().map(|one| one["status"].clone()).collect();
         seen(found.is_none(), format!("{:?}: {fences:?}", found.map(|pod| pod.metadata.deletion_timestamp)))
     })
     .await

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use hosts::{DRIVER, Host};
-use objects::{NAMESPACE, all, apply, attachments, database, policies, volume};
+use objects::{NAMESPACE, apply, attachments, database, policies, volume};
 
 /// What must not happen is watched for so long: the taint makes kube-controller-manager detach within a second.
 const FOR_EVER: Duration = Duration::from_secs(15);
@@ -205,7 +205,8 @@ async fn with_the_proof_it_moves(scene: &Scene) -> Duration {
     })).await;
     apply(plane, &policy("power", "w1")).await;
     until("there is evidence", async || {
-        let (proofs, fences) = (all(plane, "fenceevidences").await, all(plane, "nodefences").await);
+        let (proofs, fences) =
+            (plane.list("fenceevidences").await.unwrap(), plane.list("nodefences").await.unwrap());
         seen(!proofs.is_empty(), format!("{fences:#?}"))
     })
     .await

@@ -79,6 +79,20 @@ fn a_node_that_is_proved_off_releases_its_pods() {
     reads("fenced-node", &stage.node("worker-b1"));
 }
 
+/// The policy force-delete asks for a reason in an annotation where a StatefulSet makes the replacement, and only there.
+#[test]
+fn bug_people_were_told_to_annotate_pods_of_which_the_policy_asks_no_annotation() {
+    let stage = Stage::lost();
+    stage.pod_with("pg-1", "worker-b1", |pod| {
+        stage::terminating(pod);
+        let owner = &mut pod["metadata"]["ownerReferences"][0];
+        (owner["apiVersion"], owner["kind"]) = (json!("postgresql.cnpg.io/v1"), json!("Cluster"));
+    });
+    let asks =
+        |pod: &str| stage.pod(pod).actors.iter().any(|actor| format!("{actor:?}").contains("break-glass"));
+    assert!(asks("orders-1") && !asks("pg-1"));
+}
+
 #[test]
 fn a_persons_word_is_not_enough_where_the_policy_wants_more() {
     let stage = Stage::lost();

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::whole::device;
-use super::{CONTROLLERS, NAMESPACE, apply, fence_of, list, policy, secret, stateful_pod};
+use super::{CONTROLLERS, NAMESPACE, apply, fence_of, policy, secret, stateful_pod};
 
 /// What may be switched off, and what may not: a node each.
 const CANARY: &str = "canary";
@@ -85,7 +85,7 @@ async fn refused_are_those_that_may_not_be_switched_off(scene: &Scene) {
     refused(CANARY, "switch off canary", busy).await;
     scene.kubectl(&["delete", "pod", "-n", NAMESPACE, "db-0"]).await;
     refused(CANARY, "switch off other", "what was typed is not that").await;
-    assert_eq!(list(&scene.plane, "nodefences").await, Vec::<Value>::new(), "nothing is begun");
+    assert_eq!(scene.plane.list("nodefences").await.unwrap(), Vec::<Value>::new(), "nothing is begun");
     assert_eq!((scene.canary.boots(), scene.ipmi.is_on().unwrap()), (1, true), "nothing is switched");
 }
 
@@ -108,7 +108,7 @@ async fn the_canary_goes_down_and_comes_back(scene: &Scene) {
     let attempts = fence["status"]["attempts"].as_array().unwrap();
     let acts: Vec<_> = attempts.iter().map(|attempt| attempt["act"].as_str().unwrap()).collect();
     assert_eq!(acts, ["off", "on"], "{fence:#}");
-    let proofs = list(&scene.plane, "fenceevidences").await;
+    let proofs = scene.plane.list("fenceevidences").await.unwrap();
     let proof = proofs.iter().find(|proof| proof["metadata"]["name"] == fence["status"]["evidence"]).unwrap();
     assert_eq!((&proof["spec"]["kind"], proofs.len()), (&json!("PowerOff"), 1), "{proofs:#?}");
     let boot = &proof["spec"]["node"]["bootID"];
@@ -124,7 +124,7 @@ async fn the_canary_goes_down_and_comes_back(scene: &Scene) {
 async fn what_became_of_its_device_is_said(scene: &Scene) {
     let said = async |word: &str| {
         until(&format!("{word} is said of the device"), async || {
-            let events = list(&scene.plane, "events").await;
+            let events = scene.plane.list("events").await.unwrap();
             let of_it = events.iter().filter(|event| {
                 let about = &event["involvedObject"];
                 about["kind"] == "FenceDevice" && about["name"] == CANARY

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, granted_and_used, list, stateful_pod, until_phase,
+    ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, granted_and_used, stateful_pod, until_phase,
     until_released,
 };
 
@@ -41,7 +41,7 @@ impl Scene {
     }
 
     async fn evidence(&self, node: &str) -> Value {
-        let all = list(&self.plane, "fenceevidences").await;
+        let all = self.plane.list("fenceevidences").await.unwrap();
         all.into_iter().find(|one| one["spec"]["node"]["name"] == node).unwrap()
     }
 

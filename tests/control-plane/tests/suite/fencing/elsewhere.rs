@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, list, policy, secret, until_phase};
+use super::{ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, policy, secret, until_phase};
 
 /// A pod that waits for ever is watched for so long: the others were released within a fraction of it.
 const FOR_EVER: Duration = Duration::from_secs(20);
@@ -210,7 +210,7 @@ async fn until_elsewhere(scene: &Scene, node: &'static str, uid: &str) -> Durati
     let machine = &scene.machines[node];
     let proved = until(&format!("{node} is proved off"), async || {
         let gone = pod_of(scene, node).await.is_none_or(|pod| pod.metadata.uid.as_deref() != Some(uid));
-        let proofs = list(&scene.plane, "fenceevidences").await;
+        let proofs = scene.plane.list("fenceevidences").await.unwrap();
         let proved = proofs.iter().any(|proof| proof["spec"]["node"]["name"] == node);
         assert!(proved || !gone, "{node}: its pod went without evidence");
         let fence = fence_of(&scene.plane, node).await.map(|fence| fence["status"].clone());

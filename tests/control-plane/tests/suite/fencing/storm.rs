@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::{apply, list};
+use super::apply;
 
 /// How many there are, and how many are lost at first, and in the end.
 const NODES: usize = 250;
@@ -54,7 +54,7 @@ fn shot(switches: &Path) -> Vec<String> {
 }
 
 async fn incidents(plane: &ControlPlane) -> Vec<Value> {
-    list(plane, "nodefences").await.into_iter().map(|fence| fence["status"].clone()).collect()
+    plane.list("nodefences").await.unwrap().into_iter().map(|fence| fence["status"].clone()).collect()
 }
 
 fn gate(status: &Value, name: &str) -> Option<String> {

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, granted_and_used, list, policy, secret, stateful_pod,
+    ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, granted_and_used, policy, secret, stateful_pod,
     until_phase, until_released,
 };
 
@@ -97,7 +97,7 @@ async fn a_dead_node_is_fenced_with_proof_and_one_that_cannot_be_is_said_why() {
 async fn devices_say_whether_they_can_be_used(scene: &Scene) {
     for (name, wanted, words) in [("bmc-w1", "True", ""), ("bmc-w2", "False", "node w2: the device failed")] {
         until(&format!("{name} is Ready {wanted}"), async || {
-            let devices = list(&scene.plane, "fencedevices").await;
+            let devices = scene.plane.list("fencedevices").await.unwrap();
             let device = devices.iter().find(|device| device["metadata"]["name"] == name).ok_or("none")?;
             let conditions = device["status"]["conditions"].as_array().ok_or("no status")?;
             let ready = conditions.iter().find(|one| one["type"] == "Ready").ok_or("not Ready")?;
@@ -122,7 +122,7 @@ async fn people_test_devices_and_rehearse(scene: &Scene) {
     let drilled = plane.pod_safety_once(&kubeconfig, &drill).await.unwrap();
     assert!(drilled.stdout.contains("bmc-w1"), "{drilled:?}");
     assert!(scene.ipmi.is_on().unwrap(), "nothing is switched");
-    assert_eq!(list(plane, "nodefences").await, Vec::<Value>::new(), "nothing is left lying");
+    assert_eq!(plane.list("nodefences").await.unwrap(), Vec::<Value>::new(), "nothing is left lying");
 }
 
 async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(scene: &Scene) {
@@ -131,7 +131,7 @@ async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(
     // The kubelet dies; the machine has power.
     scene.nodes[0].cut_off().await;
     until("there is evidence", async || {
-        let all = list(plane, "fenceevidences").await;
+        let all = plane.list("fenceevidences").await.unwrap();
         let holds = fence_of(plane, "w1").await.map(|fence| fence["status"].clone());
         seen(all.iter().any(|one| one["spec"]["node"]["name"] == "w1"), format!("{holds:#?}"))
     })
@@ -205,16 +205,16 @@ async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {
     let fence = until_phase(plane, "w3", "AwaitingOperator").await;
     let message = fence["status"]["message"].as_str().unwrap();
     assert!(message.starts_with("what was proved is not true"), "{message}");
-    let proofs = list(plane, "fenceevidences").await;
+    let proofs = plane.list("fenceevidences").await.unwrap();
     let proof = proofs.iter().find(|proof| proof["spec"]["node"]["name"] == "w3").unwrap();
     assert!(proof["status"]["invalidated"]["reason"].is_string(), "{proof:#}");
-    let devices = list(plane, "fencedevices").await;
+    let devices = plane.list("fencedevices").await.unwrap();
     let device = devices.iter().find(|device| device["metadata"]["name"] == "bmc-w3").unwrap();
     let conditions = device["status"]["conditions"].as_array().unwrap();
     let trusted = conditions.iter().find(|one| one["type"] == "Trusted").unwrap();
     assert_eq!(trusted["status"], "False", "{conditions:?}");
     until("it is said of the device", async || {
-        let events = list(plane, "events").await;
+        let events = plane.list("events").await.unwrap();
         let said = events.iter().any(|event| {
             event["involvedObject"]["name"] == "bmc-w3" && event["reason"] == "EvidenceContradicted"
         });
@@ -237,7 +237,7 @@ async fn each_right_that_was_granted_was_used(scene: &Scene) {
 async fn no_secret_is_said_anywhere(scene: &Scene) {
     let mut said = scene.ours.log_text();
     for kind in ["nodefences", "fencedevices", "fenceevidences", "events"] {
-        said += &serde_json::to_string(&list(&scene.plane, kind).await).unwrap();
+        said += &serde_json::to_string(&scene.plane.list(kind).await.unwrap()).unwrap();
     }
     said += &scene.ours.get("/debug/decisions").await.unwrap().body;
     said += &scene.ours.get("/metrics").await.unwrap().body;

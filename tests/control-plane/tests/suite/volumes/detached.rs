@@ -7,7 +7,7 @@ use pod_safety_control_plane::{observe, seen, until};
 use serde_json::{Value, json};
 
 use super::hosts::DRIVER;
-use super::objects::{NAMESPACE, all, apply, volume, volume_of};
+use super::objects::{NAMESPACE, apply, volume, volume_of};
 use super::{FOR_EVER, Scene, lease, scene, until_held};
 
 /// A driver that nobody vouches for.
@@ -25,7 +25,7 @@ pub(super) async fn pod(scene: &Scene, name: &str, node: &str, volume: &str) {
 pub(super) async fn until_running(scene: &Scene, name: &str) {
     until(&format!("{name} runs"), async || {
         let pod = scene.plane.find("pod", NAMESPACE, name).await.unwrap().ok_or("there is none")?;
-        let all = all(&scene.plane, "volumeattachments").await;
+        let all = scene.plane.list("volumeattachments").await.unwrap();
         let at: Vec<_> = all.iter().map(|one| (&one["spec"], &one["status"]["attached"])).collect();
         seen(pod["status"]["phase"] == "Running", format!("{at:?} {:?}", lease(&scene.plane, "data").await))
     })
@@ -36,7 +36,7 @@ pub(super) async fn until_running(scene: &Scene, name: &str) {
 /// The names of the attachments of a volume, with their nodes.
 pub(super) async fn attachments_of(scene: &Scene, volume: &str) -> Vec<(String, String)> {
     let text = |one: &Value, pointer: &str| one.pointer(pointer).unwrap().as_str().unwrap().to_owned();
-    let all = all(&scene.plane, "volumeattachments").await;
+    let all = scene.plane.list("volumeattachments").await.unwrap();
     let of_it = all.iter().filter(|one| one["spec"]["source"]["persistentVolumeName"] == volume);
     of_it.map(|one| (text(one, "/metadata/name"), text(one, "/spec/nodeName"))).collect()
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::detached::{attachments_of, nodes, pod, two_of_a_node_that_is_cut_off, until_running};
 use super::hosts::DRIVER;
-use super::objects::{NAMESPACE, all, apply};
+use super::objects::{NAMESPACE, apply};
 use super::{FOR_EVER, Scene, lease, policy, scene, until_held};
 
 const VERSION: &str = "csiaddons.openshift.io/v1alpha1";
@@ -56,7 +56,7 @@ async fn storage(plane: &ControlPlane) {
 /// CSI-Addons: whatever a NetworkFence asks for is done, once it answers.
 async fn csi_addons(plane: &ControlPlane, answers: &AtomicBool) {
     loop {
-        for fence in all(plane, "networkfences").await {
+        for fence in plane.list("networkfences").await.unwrap() {
             let message = match fence["spec"]["fenceState"].as_str() {
                 Some("Unfenced") => "unfencing operation successful",
                 _ => "fencing operation successful",
@@ -116,14 +116,14 @@ async fn nothing_is_detached_before_it_is_in_force(scene: &Scene) {
     plane.kubectl(&taint).await.unwrap().text().unwrap();
     pod(scene, "new", "w2", "data").await;
     until("a NetworkFence is asked for", async || {
-        let fences = all(plane, "networkfences").await;
+        let fences = plane.list("networkfences").await.unwrap();
         let asked = fences.iter().any(|fence| fence["spec"]["cidrs"] == json!([ADDRESS]));
-        seen(asked, format!("{:#?}", all(plane, "nodefences").await))
+        seen(asked, format!("{:#?}", plane.list("nodefences").await.unwrap()))
     })
     .await
     .unwrap();
     assert_eq!(nodes(&attachments_of(scene, "data").await), ["w1"]);
-    assert_eq!(all(plane, "fenceevidences").await, [] as [Value; 0]);
+    assert_eq!(plane.list("fenceevidences").await.unwrap(), [] as [Value; 0]);
 }
 
 async fn volumes_of_its_driver_are_free(scene: &Scene) -> Duration {
@@ -132,7 +132,7 @@ async fn volumes_of_its_driver_are_free(scene: &Scene) -> Duration {
     let took = since.elapsed();
     let lease = until_held(plane, "data", "w2", false).await;
     assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
-    let proofs = all(plane, "fenceevidences").await;
+    let proofs = plane.list("fenceevidences").await.unwrap();
     assert_eq!(proofs.len(), 1, "{proofs:#?}");
     let proof = &proofs[0];
     assert_eq!(proof["spec"]["kind"], "StorageFenced");
@@ -151,21 +151,21 @@ async fn nothing_else_is(scene: &Scene) {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     assert_eq!(super::holder(&lease(plane, "other").await.unwrap()), "w1");
-    let fences = all(plane, "nodefences").await;
+    let fences = plane.list("nodefences").await.unwrap();
     assert_eq!(fences[0]["status"]["phase"], "AwaitingOperator", "{fences:#?}");
 }
 
 async fn it_is_lifted_when_the_node_has_ended_its_pods(scene: &Scene) {
     let plane = &scene.plane;
-    assert_eq!(all(plane, "networkfences").await.len(), 1);
+    assert_eq!(plane.list("networkfences").await.unwrap().len(), 1);
     scene.hosts[0].connect();
     until("it is lifted", async || {
-        let fences = all(plane, "networkfences").await;
-        seen(fences.is_empty(), format!("{fences:#?} {:#?}", all(plane, "nodefences").await))
+        let fences = plane.list("networkfences").await.unwrap();
+        seen(fences.is_empty(), format!("{fences:#?} {:#?}", plane.list("nodefences").await.unwrap()))
     })
     .await
     .unwrap();
     assert!(plane.find("pod", NAMESPACE, "old-other").await.unwrap().is_none(), "it was lifted too soon");
-    let proof = all(plane, "fenceevidences").await.remove(0);
+    let proof = plane.list("fenceevidences").await.unwrap().remove(0);
     assert!(!proof["status"]["invalidated"]["reason"].is_null(), "{proof:#}");
 }

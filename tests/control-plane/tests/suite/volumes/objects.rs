@@ -11,11 +11,6 @@ pub(super) async fn apply(plane: &ControlPlane, object: &Value) {
     plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().text().unwrap();
 }
 
-/// All of a kind without namespaces.
-pub(super) async fn all(plane: &ControlPlane, kind: &str) -> Vec<Value> {
-    plane.list(kind).await.unwrap()
-}
-
 /// What the chart has for volumes, and only that: who forces is not what is looked at here.
 pub(super) async fn policies(plane: &ControlPlane) {
     let chart = chart();
@@ -76,7 +71,7 @@ pub(super) fn database(replicas: u32) -> Value {
 }
 
 pub(super) async fn attachments(plane: &ControlPlane) -> Vec<(String, bool)> {
-    let all = all(plane, "volumeattachments").await;
+    let all = plane.list("volumeattachments").await.unwrap();
     let mut nodes: Vec<_> = all
         .iter()
         .map(|one| (one["spec"]["nodeName"].as_str().unwrap().to_owned(), one["status"]["attached"] == true))
