@@ -191,6 +191,11 @@ impl World {
         self.cache.witnessed(node, Witness::for_decide_tests(now));
     }
 
+    /// The kubelet of this missing node had been silent for long when this process saw its Node go.
+    pub fn fell_silent_first(&self, node: &str) {
+        self.cache.fell_silent_first(node);
+    }
+
     /// What decisions see.
     #[must_use]
     pub fn read(&self) -> ViewGuard<'_> {

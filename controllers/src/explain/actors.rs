@@ -22,7 +22,7 @@ pub(super) fn of_pod(answer: &mut Answer, pod: &Pod, name: &str, fate: &Fate, sc
     let proof = match fate {
         Fate::Claimed(_) => "yes: there is proof",
         Fate::Left if heard => "no: its node is heard, so its kubelet must say so",
-        Fate::Held(_) | Fate::Witnessed | Fate::Ended | Fate::Unread(_) | Fate::Left => {
+        Fate::Held(_) | Fate::Witnessed | Fate::Ended(_) | Fate::Unread(_) | Fate::Left => {
             "yes, with proof, and never without"
         }
     };

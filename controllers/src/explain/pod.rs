@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Claim, FORCE_DELETE_HELD, Hold, Intent};
+use pod_safety_shared::authority::{Cause, Claim, FORCE_DELETE_HELD, Hold, Intent};
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::drive::{Decision, Mode, Subject};
 use pod_safety_shared::model::{Deletion, Kind, Phase, Pod, Readiness};
@@ -29,7 +29,7 @@ pub(super) enum Fate {
     /// A first quorum read of its missing node is taken.
     Witnessed,
     /// It is asked to end now, by this taint's controller.
-    Ended,
+    Ended(Cause),
     /// Not enough was read to decide.
     Unread(Hold),
     /// Nobody does anything about it.
@@ -73,7 +73,7 @@ fn fate(pod: &Pod, scene: &Scene<'_>) -> Fate {
         for intent in decision.intents {
             match intent {
                 Intent::Force(force) if force.pod == pod.key => return Fate::Claimed(force.claim),
-                Intent::Delete(delete) if delete.pod == pod.key => return Fate::Ended,
+                Intent::Delete(delete) if delete.pod == pod.key => return Fate::Ended(delete.cause),
                 Intent::Witness { .. } if unread.is_none() => unread = Some(Fate::Witnessed),
                 _ => {}
             }
@@ -106,7 +106,10 @@ fn verdict(pod: &Pod, fate: &Fate, scene: &Scene<'_>) -> Judgement {
                 scene.settings.pod_gc.quarantine.as_secs()
             ),
         ),
-        Fate::Ended => Judgement::new(
+        Fate::Ended(cause @ Cause::NodeGone { .. }) => {
+            Judgement::new(Standing::Waiting, "NodeGone", format!("{cause}."))
+        }
+        Fate::Ended(Cause::Taint { .. }) => Judgement::new(
             Standing::Waiting,
             "Intolerant",
             "it does not tolerate a taint of its node, or no longer: it is asked to end now.",
@@ -145,7 +148,7 @@ fn finalizers(pod: &Pod) -> Judgement {
 }
 
 fn held(pod: &Pod, hold: &Hold) -> Judgement {
-    let waits = matches!(hold, Hold::Quarantine { .. } | Hold::Tolerated { .. });
+    let waits = matches!(hold, Hold::Quarantine { .. } | Hold::AwaitsKubelet { .. } | Hold::Tolerated { .. });
     let standing = if waits { Standing::Waiting } else { Standing::Blocked };
     let mut message = format!("{hold}.");
     if matches!(hold, Hold::Unproved { .. }) && pod.keeps_identity() {
@@ -336,7 +339,7 @@ fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {
         Fate::Unread(_) => {
             answer.next("somebody with more rights", format!("pod-safety explain pod -n {namespace} {name}"))
         }
-        Fate::Held(_) | Fate::Witnessed | Fate::Ended | Fate::Left => {
+        Fate::Held(_) | Fate::Witnessed | Fate::Ended(_) | Fate::Left => {
             let events = format!("kubectl events -n {namespace} --for pod/{name}");
             left(answer, events, explain_node, scene);
         }

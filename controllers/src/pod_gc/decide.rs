@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Claim, Force, Hold, Intent};
-use pod_safety_shared::cache::{Lookup, SignOfLife, View};
+use pod_safety_shared::authority::{Cause, Claim, Delete, Force, Hold, Intent};
+use pod_safety_shared::cache::{Lookup, Sign, SignOfLife, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
 use pod_safety_shared::model::{Kind, Node, Phase, Pod, Proof, Readiness, Uid};
@@ -84,21 +84,24 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
 /// The pods of a node that does not exist.
 fn orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decision {
     let Some(absence) = view.absence(name) else { return Decision::default() };
-    let ask =
-        || Decision { intents: vec![Intent::Witness { node: Arc::clone(name) }], ..Decision::default() };
-    let Some(witness) = &absence.witness else { return ask() };
+    let Some(witness) = &absence.witness else { return first_read(name) };
     if let Some(SignOfLife { sign, at }) = view.last_sign_of_life(name)
         && at >= witness.asked_at()
     {
         // Only a read taken after the kubelet fell silent can start a quarantine.
         let quiet = at + config.quarantine;
-        let mut decision = if now >= quiet { ask() } else { Decision::default() };
+        let mut decision = if now >= quiet { first_read(name) } else { Decision::default() };
         let hold = Hold::KubeletAlive { node: Arc::clone(name), sign, ago: now.since(at) };
         decision.holds = view
             .pods_on(name)
             .take(HOLDS_SHOWN)
             .map(|pod| (Subject::Pod(pod.key.clone()), hold.clone()))
             .collect();
+        if sign == Sign::PodReported && now >= absence.since + config.quarantine {
+            // Its kubelet renews no Lease, so it will not register again by itself: it is asked to end its pods.
+            let living = view.pods_on(name).filter(|pod| pod.deletion.is_none() && !pod.phase.is_terminal());
+            decision.intents.extend(living.map(|pod| end(pod, name, absence.since + config.quarantine)));
+        }
         return decision
             .and_recheck_at(quiet.max(now).min(now + LOOK_AGAIN).max(now + Duration::from_secs(1)));
     }
@@ -109,10 +112,50 @@ fn orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Dec
             .and_recheck_at(ends.min(now + LOOK_AGAIN));
     }
     let mut decision = Decision::default();
+    let silent = view.fell_silent_before_its_node_went(name);
+    let mut waiting = Vec::new();
     for pod in view.pods_on(name) {
-        force(&mut decision, pod, Claim::NodeGone { node: Arc::clone(name) });
+        let from = pod.unanswered_from();
+        if silent || pod.phase.is_terminal() || from.is_some_and(|from| from <= witness.asked_at()) {
+            force(&mut decision, pod, Claim::NodeGone { node: Arc::clone(name) });
+        } else if let Some(from) = from {
+            waiting.push((from, pod));
+        } else {
+            decision.intents.push(end(pod, name, ends));
+        }
     }
-    decision
+    await_answer(decision, name, &waiting, now, config)
+}
+
+fn first_read(node: &Arc<str>) -> Decision {
+    Decision { intents: vec![Intent::Witness { node: Arc::clone(node) }], ..Decision::default() }
+}
+
+fn end(pod: &Pod, node: &Arc<str>, due: Mono) -> Intent {
+    Intent::Delete(Delete::new(pod, Cause::NodeGone { node: Arc::clone(node) }, due))
+}
+
+/// Its kubelet was asked to end these pods. Once its silence says something, a new first read begins another quarantine.
+fn await_answer(
+    mut decision: Decision,
+    node: &Arc<str>,
+    waiting: &[(Mono, &Pod)],
+    now: Mono,
+    config: &Config,
+) -> Decision {
+    let Some(next) = waiting.iter().map(|(from, _)| *from).min() else { return decision };
+    // What can be done now is done before: a new first read holds up what the last one lets go, and what is not asked yet
+    // would wait for one more. But not for what cannot be done.
+    let done = if decision.intents.is_empty() { Duration::ZERO } else { LOOK_AGAIN };
+    if next + done <= now {
+        decision.intents.extend(first_read(node).intents);
+    }
+    decision.holds.extend(waiting.iter().take(HOLDS_SHOWN).map(|(from, pod)| {
+        let left = (*from).max(now) + config.quarantine;
+        let hold = Hold::AwaitsKubelet { node: Arc::clone(node), left: left.since(now) };
+        (Subject::Pod(pod.key.clone()), hold)
+    }));
+    decision.and_recheck_at((next + done).min(now + LOOK_AGAIN).max(now + Duration::from_secs(1)))
 }
 
 /// The evidence about the life that this node is in. Where our own kinds are not to be had, there is none: that must

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::{Config, Key, decide};
 
+mod connected;
 mod containers;
 mod edges;
 mod fenced;
@@ -39,8 +40,8 @@ fn asked(decision: &Decision) -> Vec<String> {
     let word = |intent: &Intent| match intent {
         Intent::Witness { node } => format!("ask for {node}"),
         Intent::Force(force) => format!("remove {} because {:?}", force.pod.name, force.claim.kind()),
-        Intent::Delete(_)
-        | Intent::Update(_)
+        Intent::Delete(delete) => format!("end {} because: {}", delete.pod.name, delete.cause),
+        Intent::Update(_)
         | Intent::Scale { .. }
         | Intent::Fence(_)
         | Intent::Monitor(_)
@@ -54,10 +55,11 @@ fn about(world: &World, node: &str, second: u64) -> Decision {
     decided(world, &on(node), at(second), &config())
 }
 
-/// A pod of a node that is missing since second 0 and was not found at second 1.
+/// A pod of a node that fell silent, is missing since second 0 and was not found at second 1.
 fn orphan() -> World {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("web-0").on("gone").running(), at(0));
+    world.fell_silent_first("gone");
     world.witness("gone", at(1));
     world.hear(at(100));
     world
@@ -133,22 +135,6 @@ fn a_renewed_lease_holds_and_the_next_first_read_waits_for_silence() {
     world.hear(at(120));
     assert_eq!(reasons(&about(&world, "gone", 80)), ["Quarantine"]);
     assert_eq!(asked(&about(&world, "gone", 75 + QUARANTINE)), ["remove web-0 because NodeGone"]);
-}
-
-#[test]
-fn a_mirror_pod_that_appears_on_a_missing_node_shows_that_its_kubelet_lives() {
-    let world = orphan();
-    world.apply(Kind::Pods, &pod("static").on("gone").mirror(), at(20));
-    assert_eq!(reasons(&about(&world, "gone", 50)), ["KubeletAlive", "KubeletAlive"]);
-}
-
-#[test]
-fn a_mirror_pod_that_was_there_before_goes_with_its_node() {
-    let world = World::listed();
-    world.apply(Kind::Pods, &pod("static").on("gone").running().mirror(), at(0));
-    world.witness("gone", at(1));
-    world.hear(at(41));
-    assert_eq!(asked(&about(&world, "gone", 41)), ["remove static because NodeGone"]);
 }
 
 #[test]

@@ -291,7 +291,7 @@ fn held(
     now: Mono,
     config: &Config,
 ) -> Decision {
-    let holding = Holding { holder, quarantine: config.quarantine };
+    let holding = Holding { holder, volume: case.name, quarantine: config.quarantine };
     match holding.standing(view, now) {
         Standing::Well(node) => well(case, lease, node, view, now),
         Standing::Registered(node) => case.write(take(case, node, holder.pod.clone(), view)),

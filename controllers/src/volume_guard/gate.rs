@@ -84,7 +84,7 @@ fn way<'a>(
         None | Some(Held::Free) => first_of_free(pod, volume, view),
         Some(Held::Unreadable(_)) => Err(waits(name, "its Lease cannot be read".to_owned())),
         Some(Held::By(holder)) => {
-            let holding = Holding { holder, quarantine: config.quarantine };
+            let holding = Holding { holder, volume: name, quarantine: config.quarantine };
             match holding.standing(view, now) {
                 Standing::Well(node) | Standing::Registered(node) => beside(pod, volume, node, view),
                 Standing::Over(_) => {

@@ -36,7 +36,7 @@ impl Holding<'_> {
         let node = match view.node(&holder.node) {
             Lookup::Known(node) => node,
             Lookup::Unknown(why) => return Standing::Doubted(Doubt::Unreadable(why.to_owned())),
-            Lookup::Absent => return missing(holder, view, self.quarantine, now),
+            Lookup::Absent => return self.missing(view, now),
         };
         let boot_id = node.life.as_ref().map_or("", |life| &*life.boot_id);
         let known = !boot_id.is_empty() && !holder.boot_id.is_empty();
@@ -55,30 +55,37 @@ impl Holding<'_> {
         }
         if node.out_of_service { Standing::Tainted(node) } else { Standing::Well(node) }
     }
+
+    fn missing<'a>(&self, view: &View<'_>, now: Mono) -> Standing<'a> {
+        let Self { holder, volume, quarantine } = *self;
+        let Some(absence) = view.absence(&holder.node) else {
+            return Standing::Missing { unasked: false, until: None };
+        };
+        let Some(witness) = &absence.witness else { return Standing::Missing { unasked: true, until: None } };
+        let quiet = view.last_sign_of_life(&holder.node).filter(|sign| sign.at >= witness.asked_at());
+        if let Some(sign) = quiet {
+            // Only a read that is taken after the kubelet fell silent can start a quarantine.
+            let until = sign.at + quarantine;
+            return Standing::Missing { unasked: now >= until, until: Some(until) };
+        }
+        let until = witness.answered_at() + quarantine;
+        if now < until {
+            return Standing::Missing { unasked: false, until: Some(until) };
+        }
+        // Its pods are asked to end first.
+        if view.is_used_on_missing(volume, &holder.node) {
+            return Standing::Missing { unasked: false, until: None };
+        }
+        Standing::Over(Over::NodeGone)
+    }
 }
 
 /// A holder, and what it takes to judge it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holding<'h> {
     pub(super) holder: &'h Holder,
+    /// Of this volume.
+    pub(super) volume: &'h str,
     /// For how long a node must have been missing.
     pub(super) quarantine: Duration,
-}
-
-fn missing<'a>(holder: &Holder, view: &View<'_>, quarantine: Duration, now: Mono) -> Standing<'a> {
-    let Some(absence) = view.absence(&holder.node) else {
-        return Standing::Missing { unasked: false, until: None };
-    };
-    let Some(witness) = &absence.witness else { return Standing::Missing { unasked: true, until: None } };
-    let quiet = view.last_sign_of_life(&holder.node).filter(|sign| sign.at >= witness.asked_at());
-    if let Some(sign) = quiet {
-        // Only a read that is taken after the kubelet fell silent can start a quarantine.
-        let until = sign.at + quarantine;
-        return Standing::Missing { unasked: now >= until, until: Some(until) };
-    }
-    let until = witness.answered_at() + quarantine;
-    if now < until {
-        return Standing::Missing { unasked: false, until: Some(until) };
-    }
-    Standing::Over(Over::NodeGone)
 }

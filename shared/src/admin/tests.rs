@@ -171,6 +171,7 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         Refusal::QuarantineNotOver { left: Duration::ZERO },
         Refusal::NodeExists,
         Refusal::KubeletAlive(Sign::LeaseRenewed),
+        Refusal::KubeletNotAsked,
         Refusal::HeardLately { left: Duration::ZERO },
         Refusal::HeartbeatsUnseen,
         Refusal::TaintNotTrusted,

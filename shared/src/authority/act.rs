@@ -82,7 +82,7 @@ impl Outcome {
 }
 
 /// KCM's condition on a pod whose node is gone (KEP-3329).
-const NODE_GONE_MESSAGE: &str = "PodGC: node no longer exists";
+pub(super) const NODE_GONE_MESSAGE: &str = "PodGC: node no longer exists";
 
 /// Removes the pod that `evidence` is about.
 pub(super) async fn force(

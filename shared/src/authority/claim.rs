@@ -103,6 +103,12 @@ pub enum Cause {
         /// The taint.
         taint: Box<str>,
     },
+    /// Its node does not exist any more, and its kubelet was heard until then: it may run, and ends the pod itself.
+    #[error("node {node} does not exist any more, and its kubelet may live: it is asked to end the pod")]
+    NodeGone {
+        /// The node's name.
+        node: Arc<str>,
+    },
 }
 
 impl Cause {
@@ -110,7 +116,7 @@ impl Cause {
     #[must_use]
     pub const fn node(&self) -> &Arc<str> {
         match self {
-            Self::Taint { node, .. } => node,
+            Self::Taint { node, .. } | Self::NodeGone { node } => node,
         }
     }
 }

@@ -14,7 +14,7 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::act::Outcome;
+use super::act::{NODE_GONE_MESSAGE, Outcome};
 use super::claim::{Cause, Delete};
 use super::evict::{DEFAULT_GRACE, SHORTEST_GRACE};
 use crate::cache::Object;
@@ -25,7 +25,7 @@ use crate::lease::Leadership;
 use crate::model::{Interner, Pod, Rv};
 use crate::wire;
 
-/// In whose place, and by what reason, people hear of deletions for taints: those who
+/// In whose place, and by what reason, people read of deletions for taints: those who
 /// look for kube-controller-manager's Events find ours.
 pub(crate) const TAINT_MANAGER_EVICTION: (Speaker, &str) =
     (Speaker::InPlaceOf("taint-eviction-controller"), "TaintManagerEviction");
@@ -34,6 +34,15 @@ pub(crate) const TAINT_MANAGER_EVICTION: (Speaker, &str) =
 const fn words(cause: &Cause) -> (&'static str, &'static str) {
     match cause {
         Cause::Taint { .. } => ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
+        Cause::NodeGone { .. } => ("DeletionByPodGC", NODE_GONE_MESSAGE),
+    }
+}
+
+/// What people read on the pod that was asked to end: the reason in Events and the one in the journal.
+pub(super) const fn told(cause: &Cause) -> ((Speaker, &'static str), &'static str) {
+    match cause {
+        Cause::Taint { .. } => (TAINT_MANAGER_EVICTION, "TaintNotTolerated"),
+        Cause::NodeGone { .. } => ((Speaker::Ours, "NodeGone"), "NodeGone"),
     }
 }
 

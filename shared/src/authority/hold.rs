@@ -47,6 +47,14 @@ pub enum Hold {
         /// How long is left.
         left: Duration,
     },
+    /// The node is missing, and its kubelet was heard until then: the pod was asked to end.
+    #[error("node {node} does not exist, and its kubelet was heard until its Node went: the pod was asked to end. If nothing is heard of the kubelet it is removed in {}s", left.as_secs())]
+    AwaitsKubelet {
+        /// Its name.
+        node: Arc<str>,
+        /// How long is left.
+        left: Duration,
+    },
     /// The node is missing, but its kubelet acts.
     #[error("node {node} does not exist, but its kubelet lives: {} {}s ago. Its pods may run. Stop that kubelet, or let it register its Node again", sign_words(*sign), ago.as_secs())]
     KubeletAlive {
@@ -546,7 +554,7 @@ pub enum Hold {
 const fn sign_words(sign: Sign) -> &'static str {
     match sign {
         Sign::LeaseRenewed => "its Lease was renewed",
-        Sign::MirrorPodCreated => "it created a mirror pod",
+        Sign::PodReported => "it reported on a pod",
     }
 }
 

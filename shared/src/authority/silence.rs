@@ -10,12 +10,7 @@ use std::time::Duration;
 use super::witness::LeaseSample;
 use crate::cache::View;
 use crate::clock::Mono;
-
-/// The default of `nodeLeaseDurationSeconds`, for a Lease that does not say its own.
-const DURATION: Duration = Duration::from_secs(40);
-
-/// No cluster works with longer ones: node lifecycle calls a node lost after 50 s without a renewal.
-const DURATION_MOST: Duration = Duration::from_secs(600);
+use crate::model::lease_duration;
 
 /// Within this a kubelet that lives has renewed: three eighths of the duration, half as long again as it takes between
 /// two renewals. 15 s by default.
@@ -24,11 +19,8 @@ fn heard_within(lease: &LeaseSample) -> Duration {
 }
 
 fn duration(lease: &LeaseSample) -> Duration {
-    let LeaseSample::Present { seconds: Some(seconds), .. } = lease else { return DURATION };
-    match u64::try_from(*seconds) {
-        Ok(seconds) if seconds > 0 => Duration::from_secs(seconds).min(DURATION_MOST),
-        _ => DURATION,
-    }
+    let LeaseSample::Present { seconds, .. } = lease else { return lease_duration(None) };
+    lease_duration(*seconds)
 }
 
 /// For how long this process has seen no renewal of a Lease that is now as `lease` says; zero where the watch is behind.

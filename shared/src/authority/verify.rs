@@ -25,7 +25,7 @@ use super::writer::Policy;
 use crate::cache::{Cache, Sign};
 use crate::client::{ApiError, Connection};
 use crate::clock::{Env, Mono};
-use crate::model::{Kind, OUT_OF_SERVICE_TAINT, Pod};
+use crate::model::{Kind, OUT_OF_SERVICE_TAINT, Pod, Uid};
 use crate::wire;
 
 /// Why there is no evidence.
@@ -52,6 +52,9 @@ pub enum Refusal {
     /// The kubelet lives.
     #[error("the kubelet gave a sign of life after the first read ({0:?})")]
     KubeletAlive(Sign),
+    /// The kubelet was heard until its Node went: it gets the time to end the pod itself.
+    #[error("the kubelet was heard until its Node went, and has not had the time to end the pod itself")]
+    KubeletNotAsked,
     /// Its Lease was renewed so lately that a kubelet that lives need not have renewed it again.
     #[error("the kubelet was heard lately: it must be silent for {}s more", left.as_secs())]
     HeardLately {
@@ -91,6 +94,7 @@ impl Refusal {
             Self::QuarantineNotOver { .. } => "QuarantineNotOver",
             Self::NodeExists => "NodeExists",
             Self::KubeletAlive(_) => "KubeletAlive",
+            Self::KubeletNotAsked => "KubeletNotAsked",
             Self::HeardLately { .. } => "HeardLately",
             Self::HeartbeatsUnseen => "HeartbeatsUnseen",
             Self::TaintNotTrusted => "TaintNotTrusted",
@@ -102,13 +106,14 @@ impl Refusal {
     }
 
     /// Every reason, for metrics that must exist before they count.
-    pub const REASONS: [&'static str; 13] = [
+    pub const REASONS: [&'static str; 14] = [
         "PodChanged",
         "DoesNotFit",
         "NoWitness",
         "QuarantineNotOver",
         "NodeExists",
         "KubeletAlive",
+        "KubeletNotAsked",
         "HeardLately",
         "HeartbeatsUnseen",
         "TaintNotTrusted",
@@ -172,7 +177,11 @@ impl Verifier<'_> {
         let (kind, expires) = match &force.claim {
             Claim::NeverScheduled => (EvidenceKind::NeverScheduled, facts.seen + VALID_FOR),
             Claim::KubeletTerminated => (EvidenceKind::KubeletTerminated, facts.seen + VALID_FOR),
-            Claim::NodeGone { node } => self.node_proof(node, NodeClaim::Gone).await?,
+            Claim::NodeGone { node } => {
+                let proof = self.node_proof(node, NodeClaim::Gone).await?;
+                self.was_asked_to_end(&force.pod.uid, node)?;
+                proof
+            }
             Claim::OutOfService { node } => self.node_proof(node, NodeClaim::OutOfService).await?,
             Claim::Fenced { node, proof } => {
                 self.node_proof(node, NodeClaim::Fenced(Arc::clone(proof))).await?
@@ -238,10 +247,15 @@ impl Verifier<'_> {
         if !unmoved {
             return Err(Refusal::KubeletAlive(Sign::LeaseRenewed));
         }
-        // What went may have been renewed first: only the watch can tell, and it
-        // has once it has brought the end.
-        let went = look.lease == LeaseSample::Absent && *witness.lease() != LeaseSample::Absent;
-        if went && !self.cache.read().view().lease_is_gone(node) {
+        // What went may have been renewed first, and what is there before the first read: only the watch can tell, and it
+        // has once it has brought the end, or this renewal.
+        let unseen = match &look.lease {
+            LeaseSample::Absent => {
+                *witness.lease() != LeaseSample::Absent && !self.cache.read().view().lease_is_gone(node)
+            }
+            LeaseSample::Present { .. } => look.lease.renewed().ok() != self.cache.read().view().lease(node),
+        };
+        if unseen {
             return Err(Refusal::HeartbeatsUnseen);
         }
         // Once more, for what the watch brought while we read. The first read of a
@@ -252,6 +266,19 @@ impl Verifier<'_> {
         let apart = look.asked_at.since(witness.answered_at());
         let kind = EvidenceKind::NodeGone { node: Arc::clone(node), apart };
         Ok(NodeProof { node: Arc::clone(node), kind, expires: look.asked_at + VALID_FOR })
+    }
+
+    /// Silence alone is proof where a kubelet fell silent before its Node went. Any other is asked first: it was to end
+    /// the pod before the first read, and had the time to.
+    fn was_asked_to_end(&self, pod: &Uid, node: &str) -> Result<(), Refusal> {
+        let guard = self.cache.read();
+        let view = guard.view();
+        let pod = view.pod(pod).ok_or(Refusal::PodChanged)?;
+        let witness = view.absence(node).and_then(|absence| absence.witness.as_ref());
+        let witness = witness.ok_or(Refusal::NoWitness)?;
+        let asked = pod.unanswered_from().is_some_and(|from| from <= witness.asked_at());
+        let enough = asked || pod.phase.is_terminal() || view.fell_silent_before_its_node_went(node);
+        if enough { Ok(()) } else { Err(Refusal::KubeletNotAsked) }
     }
 
     /// The first read of a node that is missing still, old enough and unrefuted.

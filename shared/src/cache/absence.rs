@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::authority::Witness;
 use crate::clock::Mono;
@@ -11,8 +12,19 @@ use crate::clock::Mono;
 pub struct Absence {
     /// Since when this process has missed it, without a break.
     pub since: Mono,
+    /// What was heard of its kubelet before its Node went; `None`: this process did not see it go.
+    pub(super) before: Option<Heard>,
     /// The first quorum read in that time, if it was taken and not refuted.
     pub witness: Option<Witness>,
+}
+
+/// What was heard of a kubelet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    /// When it was last heard.
+    pub(super) at: Mono,
+    /// How long it promises to be heard again within.
+    pub(super) duration: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -25,7 +37,14 @@ impl Absences {
         if !missing {
             self.0.remove(name);
         } else if !self.0.contains_key(name) {
-            self.0.insert(Arc::clone(name), Absence { since: now, witness: None });
+            self.0.insert(Arc::clone(name), Absence { since: now, before: None, witness: None });
+        }
+    }
+
+    /// This process saw the Node go.
+    pub(super) fn went(&mut self, name: &str, before: Heard) {
+        if let Some(absence) = self.0.get_mut(name) {
+            absence.before = Some(before);
         }
     }
 

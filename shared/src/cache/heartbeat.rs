@@ -7,11 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::clock::Mono;
-use crate::model::{NodeLease, Uid};
+use crate::model::{NodeLease, Uid, lease_duration};
 
-/// How long the record of a deleted Lease is kept. A Lease is collected soon
-/// after its Node, while the question whether it was renewed in between is asked
-/// one quarantine later; ten minutes cover any sensible quarantine.
+/// How long the record of a deleted Lease is kept where its node is not missed: a Lease may go before its Node does.
 pub(super) const KEEP_GONE: Duration = Duration::from_secs(600);
 
 /// What is known of one kubelet's heartbeat.
@@ -23,6 +21,8 @@ pub struct Heartbeat {
     pub renewed_at: Option<Mono>,
     /// When we saw the Lease go.
     pub gone_at: Option<Mono>,
+    /// How long its kubelet promises to be heard again within.
+    pub duration: Duration,
     /// Its `renewTime`, if it is there and says so: compared for change, never with our time.
     pub renewed: Option<Timestamp>,
 }
@@ -48,10 +48,10 @@ impl Heartbeats {
             Some(before) => before.renewed != after.renewed || before.uid != after.uid,
             None => synced,
         };
-        let unseen = Heartbeat { renewed_at: None, gone_at: None, renewed: None };
+        let unseen = Heartbeat { renewed_at: None, gone_at: None, duration: after.duration, renewed: None };
         let beat = self.beats.entry(Arc::clone(&after.name)).or_insert(unseen);
         self.unreadable.remove(&after.uid);
-        (beat.gone_at, beat.renewed) = (None, after.renewed);
+        (beat.gone_at, beat.renewed, beat.duration) = (None, after.renewed, after.duration);
         if moved {
             beat.renewed_at = Some(now);
         }
@@ -61,7 +61,8 @@ impl Heartbeats {
     /// A Lease that cannot be read was written, perhaps by a kubelet: unknown is
     /// not absent.
     pub(super) fn unreadable(&mut self, uid: &Uid, name: &Arc<str>, now: Mono) {
-        let beat = Heartbeat { renewed_at: Some(now), gone_at: None, renewed: None };
+        let duration = lease_duration(None);
+        let beat = Heartbeat { renewed_at: Some(now), gone_at: None, duration, renewed: None };
         self.beats.insert(Arc::clone(name), beat);
         self.unreadable.insert(uid.clone(), Arc::clone(name));
     }
@@ -92,7 +93,9 @@ impl Heartbeats {
         self.beats.get(name)
     }
 
-    pub(super) fn tidy(&mut self, now: Mono) {
-        self.beats.retain(|_, beat| beat.gone_at.is_none_or(|gone| now.since(gone) < KEEP_GONE));
+    /// Of a node that is `missed` it is asked a quarantine later whether its Lease was renewed, however long that is.
+    pub(super) fn tidy(&mut self, now: Mono, missed: impl Fn(&str) -> bool) {
+        let young = |beat: &Heartbeat| beat.gone_at.is_none_or(|gone| now.since(gone) < KEEP_GONE);
+        self.beats.retain(|name, beat| young(beat) || missed(name));
     }
 }

@@ -35,8 +35,8 @@ pub(super) struct PodIndex {
     terminating_unscheduled: BTreeSet<Uid>,
     /// Pods that somebody was about to end.
     disruption_targets: BTreeSet<Uid>,
-    /// When the last mirror pod of a node appeared.
-    mirrors: BTreeMap<Arc<str>, Mono>,
+    /// When the kubelet of a node last reported on a pod.
+    reports: BTreeMap<Arc<str>, Mono>,
 }
 
 impl PodIndex {
@@ -45,10 +45,6 @@ impl PodIndex {
         match &pod.node {
             Some(node) => {
                 self.by_node.entry(Arc::clone(node)).or_default().insert(uid.clone());
-                if pod.mirror {
-                    let seen = self.mirrors.entry(Arc::clone(node)).or_insert(pod.first_seen);
-                    *seen = (*seen).max(pod.first_seen);
-                }
             }
             None if pod.deletion.is_some() => {
                 self.terminating_unscheduled.insert(uid.clone());
@@ -88,7 +84,7 @@ impl PodIndex {
     /// `remove`: a change of the last pod removes it for a moment.
     pub(super) fn forget_if_unnamed(&mut self, node: &str) {
         if !self.by_node.contains_key(node) {
-            self.mirrors.remove(node);
+            self.reports.remove(node);
         }
     }
 
@@ -116,8 +112,12 @@ impl PodIndex {
         self.disruption_targets.iter()
     }
 
-    pub(super) fn last_mirror(&self, node: &str) -> Option<Mono> {
-        self.mirrors.get(node).copied()
+    pub(super) fn reported(&mut self, node: &Arc<str>, now: Mono) {
+        self.reports.insert(Arc::clone(node), now);
+    }
+
+    pub(super) fn last_report(&self, node: &str) -> Option<Mono> {
+        self.reports.get(node).copied()
     }
 }
 

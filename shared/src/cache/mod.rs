@@ -285,7 +285,8 @@ impl Cache {
     /// Forgets what nobody can ask for any more.
     pub fn tidy(&self, now: Mono) {
         let mut inner = self.inner.write();
-        inner.heartbeats.tidy(now);
+        let Inner { heartbeats, absences, .. } = &mut *inner;
+        heartbeats.tidy(now, |name| absences.get(name).is_some());
         inner.scales.retain(|_, answer| now.since(answer.answered) < SCALES_FOR);
         inner.interner.shrink();
     }
@@ -320,7 +321,9 @@ impl Inner {
             && !self.node_index.contains(name)
             && (self.pod_index.on_node(name).next().is_some() || self.volumes.held_by(name).next().is_some());
         self.absences.set(name, missing, now);
-        self.pod_index.forget_if_unnamed(name);
+        if !missing {
+            self.pod_index.forget_if_unnamed(name);
+        }
     }
 }
 

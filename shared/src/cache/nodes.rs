@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::absence::Heard;
 use super::object::{Identity, Object, ProjectError, Tell, Undecodable, identity};
 use super::table::{Entry, Table};
 use super::wall::Wall;
@@ -12,7 +13,7 @@ use crate::api::PAUSE_ANNOTATION;
 use crate::clock::Mono;
 use crate::model::{
     Interner, Kind, Life, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, OUT_OF_SERVICE_TAINT, Pressures,
-    Readiness, Says, Taint, Uid,
+    Readiness, Says, Taint, Uid, lease_duration,
 };
 use crate::wire;
 
@@ -224,6 +225,13 @@ impl Object for Node {
         tell(Change::Node { name: &name, taints: true, readiness: true });
     }
 
+    /// What it reported meanwhile is not known: unknown is not silent.
+    fn missed(inner: &mut Inner, uid: &Uid, now: Mono) {
+        if let Some(node) = inner.nodes.known(uid).cloned() {
+            inner.nodes.put(uid.clone(), Entry::Known(Self { heard: now, ..node }));
+        }
+    }
+
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
         let Some(taken) = inner.nodes.take(uid) else { return };
         inner.zones.remove(uid);
@@ -231,6 +239,10 @@ impl Object for Node {
         let Some(name) = inner.node_index.name_of(uid) else { return };
         inner.node_index.remove(&name, uid);
         inner.recheck_absence(&name, now);
+        if let Entry::Known(node) = &taken {
+            let duration = inner.heartbeats.get(&name).map_or(lease_duration(None), |beat| beat.duration);
+            inner.absences.went(&name, Heard { at: inner.last_heard(node), duration });
+        }
         tell(Change::Node { name: &name, taints: true, readiness: true });
         if let Entry::Known(node) = taken {
             inner.replace_holder(Some(&node), None, now, tell);

@@ -9,7 +9,7 @@ use crate::clock::Mono;
 use crate::model::{
     BadRv, Controller, Deletion, DisruptionTarget, Interner, Kind, Labels, MIRROR_ANNOTATION, NO_EXECUTE,
     NODE_UNREACHABLE_CONDITION, NodeLease, Phase, Pod, PodKey, Rv, Says, Toleration, Tolerations, Uid,
-    VOLUME_GATE, is_kubernetes_name,
+    VOLUME_GATE, is_kubernetes_name, lease_duration,
 };
 use crate::wire;
 
@@ -148,16 +148,21 @@ fn project_pod(
     let condition = |name: &str| any(name).filter(|one| one.status.as_deref() == Some("True"));
     let disrupted =
         condition("DisruptionTarget").filter(|one| one.reason.as_deref() != Some("TerminationByKubelet"));
-    let deletion = meta
-        .deletion_timestamp
-        .map(|at| Deletion { at: at.whole_seconds(), grace: meta.deletion_grace_period_seconds });
+    let (generation, observed) = (meta.generation.unwrap_or(0), status.observed_generation.unwrap_or(0));
+    let deletion = meta.deletion_timestamp.map(|at| Deletion {
+        at: at.whole_seconds(),
+        grace: meta.deletion_grace_period_seconds,
+        first_seen: now,
+        known_to_kubelet: true,
+    });
     let created = meta.creation_timestamp.map_or(0, wire::Time::whole_seconds);
     let claims = claims(&name, &spec.volumes, interner);
     let bound = condition("PodScheduled").and_then(|one| one.last_transition_time);
     Ok(Pod {
         key: PodKey { namespace: interner.intern(&namespace), name: name.into(), uid },
         rv,
-        generation: meta.generation.unwrap_or(0),
+        generation,
+        observed,
         created,
         bound: bound.map_or(created, wire::Time::whole_seconds),
         node: node.map(|node| interner.intern(&node)),
@@ -186,6 +191,19 @@ fn project_pod(
         gated: spec.scheduling_gates.iter().any(|gate| gate.name.as_deref() == Some(VOLUME_GATE)),
         claims,
     })
+}
+
+/// Since when a deletion is known that was there before, and whether its kubelet has reported about it since.
+fn since(deletion: Deletion, before: &Pod, after: &Pod) -> Deletion {
+    let reported = after.observed >= after.generation;
+    match before.deletion {
+        Some(known) => {
+            let same = (known.at, known.grace) == (deletion.at, deletion.grace);
+            let first_seen = if same { known.first_seen } else { deletion.first_seen };
+            Deletion { first_seen, known_to_kubelet: known.known_to_kubelet || reported, ..deletion }
+        }
+        None => Deletion { known_to_kubelet: reported, ..deletion },
+    }
 }
 
 /// The claims behind the volumes of a pod; that of an ephemeral volume is called after both.
@@ -273,6 +291,10 @@ impl Object for Pod {
                 (true, true) => before.turned_ready,
                 (false, true) => Some(now),
             };
+            pod.deletion = pod.deletion.map(|deletion| since(deletion, before, &pod));
+            if let Some(node) = pod.node.as_ref().filter(|_| pod.was_reported_by_its_kubelet(before)) {
+                inner.pod_index.reported(node, now);
+            }
             pod.disruption_target = pod.disruption_target.map(|target| match before.disruption_target {
                 Some(known) if known.since == target.since => known,
                 _ => target,
@@ -326,7 +348,8 @@ fn project_lease(
         .renew_time
         .map(|time| time.timestamp().ok_or(ProjectError::Time("spec.renewTime")))
         .transpose()?;
-    Ok(NodeLease { name: interner.intern(&name), uid, rv, renewed })
+    let duration = lease_duration(spec.lease_duration_seconds);
+    Ok(NodeLease { name: interner.intern(&name), uid, rv, renewed, duration })
 }
 
 impl Object for NodeLease {

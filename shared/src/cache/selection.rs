@@ -305,6 +305,7 @@ mod tests {
             created: 0,
             node: None,
             phase: Phase::parse("Running"),
+            observed: 0,
             evicted: false,
             running: false,
             mirror: false,

@@ -38,8 +38,8 @@ pub enum Lookup<'a, T> {
 pub enum Sign {
     /// Its Lease was renewed.
     LeaseRenewed,
-    /// It created a mirror pod.
-    MirrorPodCreated,
+    /// It reported on a pod.
+    PodReported,
 }
 
 /// A sign of life and when we saw it.
@@ -234,9 +234,28 @@ impl<'a> View<'a> {
     pub fn last_sign_of_life(&self, node: &str) -> Option<SignOfLife> {
         let lease = self.inner.heartbeats.get(node).and_then(|beat| beat.renewed_at);
         let lease = lease.map(|at| SignOfLife { sign: Sign::LeaseRenewed, at });
-        let mirror =
-            self.inner.pod_index.last_mirror(node).map(|at| SignOfLife { sign: Sign::MirrorPodCreated, at });
-        [lease, mirror].into_iter().flatten().max_by_key(|sign| sign.at)
+        let report = self.inner.pod_index.last_report(node);
+        let report = report.map(|at| SignOfLife { sign: Sign::PodReported, at });
+        [lease, report].into_iter().flatten().max_by_key(|sign| sign.at)
+    }
+
+    /// Whether the kubelet of a missing node had been silent for a whole duration of its Lease when its Node went, and
+    /// was not heard since. `false` also where this process did not see the Node go: unknown is not silent.
+    #[must_use]
+    pub fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
+        let Some(absence) = self.absence(node) else { return false };
+        let Some(before) = absence.before else { return false };
+        let heard = self.last_sign_of_life(node).map_or(before.at, |sign| sign.at.max(before.at));
+        absence.since.since(heard) >= before.duration
+    }
+
+    /// Whether a pod that is bound to a missing node may still write to this volume: where the kubelet did not fall silent
+    /// before, as long as the pod is there.
+    #[must_use]
+    pub fn is_used_on_missing(&self, volume: &str, node: &str) -> bool {
+        let mut users = self.users_of(volume);
+        !self.fell_silent_before_its_node_went(node)
+            && users.any(|pod| pod.node.as_deref() == Some(node) && !pod.is_over())
     }
 
     /// Whether the watch has brought the end of this node's Lease, or never one.

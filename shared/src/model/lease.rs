@@ -1,6 +1,7 @@
 //! A kubelet's heartbeat as decisions see it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -17,4 +18,21 @@ pub struct NodeLease {
     pub rv: Rv,
     /// `spec.renewTime` by the kubelet's clock: compared for change, never with our time.
     pub renewed: Option<Timestamp>,
+    /// `spec.leaseDurationSeconds`, as [`lease_duration`] reads it.
+    pub duration: Duration,
+}
+
+/// The default of a kubelet's `nodeLeaseDurationSeconds`.
+const DURATION: Duration = Duration::from_secs(40);
+
+/// No cluster works with longer ones: node lifecycle calls a node lost after 50 s without a renewal.
+const DURATION_MOST: Duration = Duration::from_secs(600);
+
+/// Within how long a kubelet promises to renew its Lease; what is no duration is the default.
+#[must_use]
+pub fn lease_duration(seconds: Option<i32>) -> Duration {
+    match seconds.map(u64::try_from) {
+        Some(Ok(seconds)) if seconds > 0 => Duration::from_secs(seconds).min(DURATION_MOST),
+        _ => DURATION,
+    }
 }

@@ -21,7 +21,7 @@ pub use budget::{
 pub use ids::{BadRv, PodKey, Rv, Uid, is_kubernetes_name};
 pub use intern::Interner;
 pub use labels::{BadSelector, Labels, Requirement, Selector};
-pub use lease::NodeLease;
+pub use lease::{NodeLease, lease_duration};
 pub use node::{
     Life, NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeKey, OUT_OF_SERVICE_TAINT, Pressures,
     Readiness, SUSPECT_TAINT, Says, UNREACHABLE_TAINT,

@@ -1,6 +1,7 @@
 //! A pod as decisions see it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Labels, PodKey, Rv, Says, Tolerations, Uid};
 use crate::clock::Mono;
@@ -61,7 +62,15 @@ pub struct Deletion {
     pub at: i64,
     /// `deletionGracePeriodSeconds`. Zero: only finalizers keep the object.
     pub grace: Option<i64>,
+    /// When this process first saw it so.
+    pub first_seen: Mono,
+    /// Its kubelet may know, and may have said so before: it has reported about this generation, or this process never
+    /// saw the pod before it was deleted.
+    pub known_to_kubelet: bool,
 }
+
+/// A pod's grace where nobody says, as the API server sets it.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
 /// The controller of an object: the owner reference that manages it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,6 +117,9 @@ pub struct Pod {
     pub phase: Phase,
     /// `status.reason` is `Evicted`: the kubelet threw it out.
     pub evicted: bool,
+    /// `status.observedGeneration`: the generation that its kubelet has reported about. Zero: the kubelet does not say
+    /// (before Kubernetes 1.34), or has not reported yet.
+    pub observed: i64,
     /// Some container's last report says running.
     pub running: bool,
     /// The API's copy of a static pod.
@@ -165,6 +177,27 @@ impl Pod {
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.phase.is_terminal() && !self.running
+    }
+
+    /// From when on the silence of its kubelet means that there is none: a kubelet reports at once that it has seen the
+    /// deletion, and then nothing before the pod's grace is over. `None`: it was not asked to end.
+    #[must_use]
+    pub fn unanswered_from(&self) -> Option<Mono> {
+        let deletion = self.deletion?;
+        let answers_at_once = self.observed > 0 && !deletion.known_to_kubelet;
+        let grace = deletion
+            .grace
+            .map_or(DEFAULT_GRACE, |grace| Duration::from_secs(u64::try_from(grace).unwrap_or_default()));
+        Some(if answers_at_once { deletion.first_seen } else { deletion.first_seen + grace })
+    }
+
+    /// Whether this change was written by the pod's kubelet. Nobody else reports on containers, turns a pod ready or
+    /// reports about a newer generation, but for those that call a pod Failed in the kubelet's place.
+    #[must_use]
+    pub fn was_reported_by_its_kubelet(&self, before: &Self) -> bool {
+        let observed = self.observed > before.observed && self.phase != Phase::Failed;
+        self.node == before.node
+            && (observed || self.running != before.running || (self.ready && !before.ready))
     }
 
     /// Removed as far as anybody but the owners of its finalizers is concerned.

@@ -156,6 +156,10 @@ impl Obj {
         self.set("/metadata/deletionTimestamp", json!("2026-01-01T01:00:00Z"))
             .set("/metadata/deletionGracePeriodSeconds", json!(30))
     }
+    /// Its kubelet has reported about this generation.
+    pub fn observed(self, generation: i64) -> Self {
+        self.set("/status/observedGeneration", json!(generation))
+    }
     pub fn mirror(self) -> Self {
         self.set("/metadata/annotations", json!({ "kubernetes.io/config.mirror": "x" }))
     }

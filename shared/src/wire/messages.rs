@@ -155,6 +155,8 @@ message! {
         init_container_statuses: Vec<ContainerStatus> = [message, repeated, tag = "10"] serde[deserialize_with = "null_is_empty"];
         /// Reports on the debug containers.
         ephemeral_container_statuses: Vec<ContainerStatus> = [message, repeated, tag = "13"] serde[deserialize_with = "null_is_empty"];
+        /// Which `metadata.generation` it is about (KEP-5067).
+        observed_generation: Option<i64> = [int64, optional, tag = "17"];
     }
 }
 

@@ -78,7 +78,7 @@ fn blanks() -> [(&'static str, String); 18] {
             "gated",
             format!(
                 "{lives} /spec/nodeName {tolerations} {sources} /status/containerStatuses \
-                 /status/ephemeralContainerStatuses /status/initContainerStatuses /status/reason"
+                 /status/ephemeralContainerStatuses /status/initContainerStatuses /status/observedGeneration /status/reason"
             ),
         ),
         (

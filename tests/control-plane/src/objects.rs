@@ -163,6 +163,8 @@ impl PodExt for Pod {
         let status = self.status.get_or_insert_default();
         status.phase = Some(phase.to_owned());
         status.conditions = Some(vec![condition]);
+        // A kubelet says which generation it has seen, from Kubernetes 1.34 on.
+        status.observed_generation = Some(1);
         self
     }
 

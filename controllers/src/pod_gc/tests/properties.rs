@@ -16,7 +16,7 @@ proptest! {
     #[test]
     fn every_claim_fits_its_pod(
         phases in prop::collection::vec((0_usize..6, any::<bool>(), any::<bool>(), 0_usize..3), 0..12),
-        witnessed in any::<bool>(), now in 0_u64..120, trust in any::<bool>(),
+        witnessed in any::<bool>(), silent in any::<bool>(), now in 0_u64..120, trust in any::<bool>(),
     ) {
         let world = World::listed();
         world.apply(Kind::Nodes, &node("there").tainted(), at(0));
@@ -27,6 +27,7 @@ proptest! {
             if *deleted { made = made.terminating(); }
             world.apply(Kind::Pods, &made, at(0));
         }
+        if silent { world.fell_silent_first("gone"); }
         if witnessed { world.witness("gone", at(1)); }
         world.hear(at(now));
         let config = Config { trust_out_of_service_taint: trust, ..config() };
@@ -39,6 +40,10 @@ proptest! {
             let decision = decide(&key, &view, at(now), &config);
             prop_assert_eq!(&decision, &decide(&key, &view, at(now), &config), "pure");
             for intent in &decision.intents {
+                if let Intent::Delete(delete) = intent {
+                    let pod = view.pod(&delete.pod.uid).unwrap();
+                    prop_assert!(pod.deletion.is_none() && pod.node.as_deref() == Some("gone") && !silent);
+                }
                 let Intent::Force(force) = intent else { continue };
                 let pod = view.pod(&force.pod.uid).unwrap();
                 prop_assert_eq!(force.rv, pod.rv);
@@ -46,6 +51,8 @@ proptest! {
                     Claim::NodeGone { node } => {
                         prop_assert!(pod.node.as_ref() == Some(node) && &**node == "gone");
                         prop_assert!(witnessed && now > QUARANTINE);
+                        let asked = pod.unanswered_from().is_some_and(|from| from <= at(1));
+                        prop_assert!(silent || asked || pod.phase.is_terminal());
                     }
                     Claim::OutOfService { node } => prop_assert!(trust && pod.deletion.is_some() && &**node == "there"),
                     Claim::Fenced { node, .. } => prop_assert!(pod.deletion.is_some() && &**node == "there"),

@@ -87,7 +87,10 @@ fn a_kubelet_that_is_heard_while_its_node_is_gone_begins_the_quarantine_anew() {
         (words(&["refuse", "VolumeUnproved"]), Some(at(due + QUARANTINE)))
     );
     stage.lease("v", Some(A), true);
-    assert_eq!(said(&stage.of_volume("v", due + QUARANTINE)), ["break: node gone"]);
+    let after = due + QUARANTINE;
+    assert_eq!(said(&stage.of_volume("v", after)), ["VolumeUnproved"], "its pod was not asked to end yet");
+    stage.world.remove(Kind::Pods, "uid-p", at(after));
+    assert_eq!(said(&stage.of_volume("v", after)), ["break: node gone"]);
 }
 
 #[test]

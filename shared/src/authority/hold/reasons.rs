@@ -13,6 +13,7 @@ impl Hold {
             Self::Stale { .. } => "Stale",
             Self::NodeUnreadable { .. } => "NodeUnreadable",
             Self::Quarantine { .. } => "Quarantine",
+            Self::AwaitsKubelet { .. } => "AwaitsKubelet",
             Self::KubeletAlive { .. } => "KubeletAlive",
             Self::OutOfServiceUnproved { .. } => "OutOfServiceUnproved",
             Self::Unproved { .. } => "Unproved",
@@ -73,6 +74,7 @@ impl Hold {
         "Stale",
         "NodeUnreadable",
         "Quarantine",
+        "AwaitsKubelet",
         "KubeletAlive",
         "OutOfServiceUnproved",
         "Unproved",
@@ -166,12 +168,14 @@ impl Hold {
     /// The Event by which people hear of it; `None`: it will pass by itself. What
     /// KCM has an Event for has its type and reason.
     #[must_use]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     pub const fn event(&self) -> Option<(EventType, &'static str)> {
         match self {
             Self::Volume(hold) => hold.event(),
             Self::NotSynced { .. }
             | Self::Stale { .. }
             | Self::Quarantine { .. }
+            | Self::AwaitsKubelet { .. }
             | Self::NeverAllows { .. }
             | Self::ScaleAsked { .. }
             | Self::Tolerated { .. }

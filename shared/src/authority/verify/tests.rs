@@ -76,6 +76,7 @@ impl Court {
         let connection = api.connection();
         let world = World::listed();
         world.apply(Kind::Pods, &pod("a").on("n").0, env.now());
+        world.fell_silent_first("n");
         Self { world, env, policy, node, lease, proof, api, connection }
     }
 
@@ -138,11 +139,12 @@ fn only_what_shows_a_living_kubelet_refutes_the_first_read() {
     for (refusal, refutes) in [
         (Refusal::NodeExists, true),
         (Refusal::KubeletAlive(Sign::LeaseRenewed), true),
-        (Refusal::KubeletAlive(Sign::MirrorPodCreated), true),
+        (Refusal::KubeletAlive(Sign::PodReported), true),
         (Refusal::PodChanged, false),
         (Refusal::DoesNotFit("x"), false),
         (Refusal::NoWitness, false),
         (Refusal::QuarantineNotOver { left: QUARANTINE }, false),
+        (Refusal::KubeletNotAsked, false),
         (Refusal::HeardLately { left: QUARANTINE }, false),
         (Refusal::HeartbeatsUnseen, false),
         (Refusal::TaintNotTrusted, false),

@@ -27,7 +27,11 @@ impl Verifier<'_> {
         by: &Over,
     ) -> Judged {
         let NodeProof { node: _, kind, expires } = match by {
-            Over::NodeGone => self.node_gone(&holder.node).await?,
+            Over::NodeGone => {
+                let gone = self.node_gone(&holder.node).await?;
+                self.is_used_no_more(update, holder)?;
+                gone
+            }
             Over::Rebooted => self.rebooted(holder).await?,
             Over::Fenced(proof) => {
                 // The proof is about the life that the node is in; so must the Lease be. Once that is read, a reboot
@@ -76,6 +80,13 @@ impl Verifier<'_> {
         let how = Barrier::Network { proof: Arc::clone(proof) };
         let kind = EvidenceKind::StorageFenced { volume, node, how };
         Ok(NodeProof { node: Arc::clone(&holder.node), kind, expires: asked_at + VALID_FOR })
+    }
+
+    /// A kubelet that was heard until its Node went may run the pods that are bound to it.
+    fn is_used_no_more(&self, update: &VolumeUpdate, holder: &Holder) -> Result<(), Refusal> {
+        let guard = self.cache.read();
+        let used = guard.view().is_used_on_missing(&update.volume, &holder.node);
+        if used { Err(Refusal::KubeletNotAsked) } else { Ok(()) }
     }
 
     async fn in_that_life(&self, holder: &Holder) -> Result<(), Refusal> {

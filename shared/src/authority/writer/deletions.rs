@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::act::Outcome;
-use super::super::delete::{TAINT_MANAGER_EVICTION, delete};
+use super::super::claim::Cause;
+use super::super::delete::{delete, told};
 use super::super::ledger::{Admission, Ledger};
 use super::{Authority, Class, Delete, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
 use crate::cache::{Lookup, Object};
@@ -137,7 +138,7 @@ impl Authority {
         let wished = match looked_at.remembered(wished.cause.node(), self.env.now()) {
             Some(true) => wished,
             Some(false) => return (wished, (Outcome::Changed, rv)),
-            None => match self.is_as_known(wished.cause.node(), looked_at).await {
+            None => match self.is_as_known(&wished.cause, looked_at).await {
                 // An answer is as old as its question: it came late, or this process stood still.
                 Ok(_) if looked_at.remembered(wished.cause.node(), self.env.now()).is_none() => {
                     return (wished, (Outcome::Expired, rv));
@@ -155,9 +156,9 @@ impl Authority {
     }
 
     /// Whether a quorum read finds the node's identity and taints as the cache has
-    /// them: the cache may be behind, and a deletion cannot be taken back.
-    async fn is_as_known(&self, name: &Arc<str>, looked_at: &mut LookedAt) -> Result<bool, ApiError> {
-        let asked = self.env.now();
+    /// them, or no node either: the cache may be behind, and a deletion cannot be taken back.
+    async fn is_as_known(&self, cause: &Cause, looked_at: &mut LookedAt) -> Result<bool, ApiError> {
+        let (asked, name) = (self.env.now(), cause.node());
         let same = match self.connection.send(Call::get(format!("/api/v1/nodes/{name}"))).await {
             Ok(raw) => {
                 let wire: wire::Node = raw.decode().map_err(ApiError::Undecodable)?;
@@ -165,12 +166,17 @@ impl Authority {
                 let guard = self.cache.read();
                 match (live, guard.view().node(name)) {
                     (Ok(live), Lookup::Known(known)) => {
-                        live.uid == known.uid && same_taints(&live.no_execute, &known.no_execute)
+                        matches!(cause, Cause::Taint { .. })
+                            && live.uid == known.uid
+                            && same_taints(&live.no_execute, &known.no_execute)
                     }
                     (Err(_), _) | (_, Lookup::Unknown(_) | Lookup::Absent) => false,
                 }
             }
-            Err(error) if error.is_not_found() => false,
+            Err(error) if error.is_not_found() => match cause {
+                Cause::Taint { .. } => false,
+                Cause::NodeGone { .. } => matches!(self.cache.read().view().node(name), Lookup::Absent),
+            },
             Err(error) => return Err(error),
         };
         looked_at.0 = Some((Arc::clone(name), asked, same));
@@ -182,13 +188,20 @@ impl Authority {
         let about = About::Pod(pod.clone());
         let (action, reason, message) = match outcome {
             Outcome::Ending => {
-                let (speaker, reason) = TAINT_MANAGER_EVICTION;
-                let message = format!("Marking for deletion Pod {pod}");
+                let ((speaker, reason), recorded) = told(&wished.cause);
+                let message = match &wished.cause {
+                    Cause::Taint { .. } => format!("Marking for deletion Pod {pod}"),
+                    Cause::NodeGone { .. } => wished.cause.to_string(),
+                };
                 self.events.record(Event { speaker, about, kind: EventType::Normal, reason, message });
-                (Action::Deleted, "TaintNotTolerated", wished.cause.to_string())
+                (Action::Deleted, recorded, wished.cause.to_string())
             }
             Outcome::Failed(error) => {
-                let (why, reason) = (error_chain(error), "TaintEvictionFailed");
+                let reason = match &wished.cause {
+                    Cause::Taint { .. } => "TaintEvictionFailed",
+                    Cause::NodeGone { .. } => "DeletionFailed",
+                };
+                let why = error_chain(error);
                 let (speaker, kind) = (Speaker::Ours, EventType::Warning);
                 let message = format!("it is tried again: {why}");
                 self.events.record(Event { speaker, about, kind, reason, message });

@@ -286,6 +286,7 @@ async fn pods_of_a_node_that_nobody_can_read_do_not_keep_terminated_pods_waiting
         let object = pod(&format!("orphan{number}")).on("n");
         pool.world.apply(Kind::Pods, &object.0, pool.env.now());
     }
+    pool.world.fell_silent_first("n");
     pool.world.witness("n", pool.env.now());
     pass(41.0).await;
     pool.world.hear(pool.env.now());
@@ -405,6 +406,7 @@ async fn a_pod_of_a_gone_node_costs_two_reads_and_two_writes_and_its_neighbours_
     for name in ["a", "b", "c"] {
         pool.world.apply(Kind::Pods, &pod(name).on("n").0, pool.env.now());
     }
+    pool.world.fell_silent_first("n");
     pool.world.witness("n", pool.env.now());
     pass(40.0).await;
     for name in ["a", "b", "c"] {

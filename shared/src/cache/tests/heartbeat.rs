@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::testing::at;
-use crate::testing::objects::{lease, node, pod};
+use crate::testing::objects::{Obj, lease, node, pod};
+use crate::testing::{World, at};
 
 type Seen = Option<(Sign, Mono)>;
 
@@ -140,34 +140,124 @@ fn a_renewal_is_told_and_an_unmoved_lease_is_not() {
     assert_eq!(heard.take(), ["heartbeat n"]);
 }
 
+/// What only a kubelet writes, and what others write too.
 #[test]
-fn a_mirror_pod_is_a_sign_of_life_when_it_appears_and_not_again_when_it_changes() {
-    let cache = listed();
-    apply::<Pod>(&cache, &pod("static").on("n").mirror(), at(5));
-    apply::<Pod>(&cache, &pod("static").on("n").mirror().phase("Failed").rv(11), at(9));
-    assert_eq!(sign(&cache), Some((Sign::MirrorPodCreated, at(5))));
+fn a_report_on_a_pod_is_a_sign_of_life_and_what_others_write_is_none() {
+    let table: [(&str, Obj, Obj, bool); 11] = [
+        ("it appears", pod("x").on("n"), pod("a").on("n").running(), false),
+        ("a container starts", pod("a").on("n"), pod("a").on("n").running(), true),
+        ("a container ends", pod("a").on("n").running(), pod("a").on("n"), true),
+        ("it turns ready", pod("a").on("n").ready("False"), pod("a").on("n").ready("True"), true),
+        (
+            "node lifecycle calls it unready",
+            pod("a").on("n").ready("True"),
+            pod("a").on("n").ready("False"),
+            false,
+        ),
+        (
+            "its deletion was seen",
+            pod("a").on("n").observed(2),
+            pod("a").on("n").terminating().observed(3),
+            true,
+        ),
+        ("it is deleted", pod("a").on("n").observed(2), pod("a").on("n").terminating().observed(2), false),
+        (
+            "somebody calls it Failed",
+            pod("a").on("n").observed(2),
+            pod("a").on("n").phase("Failed").observed(3),
+            false,
+        ),
+        ("its labels change", pod("a").on("n"), pod("a").on("n").labels(json!({ "a": "b" })), false),
+        ("it is bound", pod("a"), pod("a").on("n").running(), false),
+        ("nothing", pod("a").on("n").running().observed(3), pod("a").on("n").running().observed(3), false),
+    ];
+    for (what, before, after, is_sign) in table {
+        let cache = listed();
+        apply::<Pod>(&cache, &before, at(5));
+        apply::<Pod>(&cache, &after.rv(11), at(9));
+        let wanted = is_sign.then_some((Sign::PodReported, at(9)));
+        assert_eq!(sign(&cache), wanted, "{what}");
+    }
 }
 
 #[test]
 fn the_younger_of_two_signs_counts() {
     let cache = known();
+    apply::<Pod>(&cache, &pod("a").on("n"), at(4));
     apply::<NodeLease>(&cache, &lease("n", 2), at(5));
-    apply::<Pod>(&cache, &pod("static").on("n").mirror(), at(6));
-    assert_eq!(sign(&cache), Some((Sign::MirrorPodCreated, at(6))));
+    apply::<Pod>(&cache, &pod("a").on("n").rv(11).running(), at(6));
+    assert_eq!(sign(&cache), Some((Sign::PodReported, at(6))));
     apply::<NodeLease>(&cache, &lease("n", 3), at(7));
     assert_eq!(sign(&cache), renewed(7));
 }
 
 #[test]
-fn bug_a_change_of_the_last_pod_of_a_node_forgot_that_a_mirror_pod_had_appeared() {
+fn bug_a_change_of_the_last_pod_of_a_node_forgot_that_its_kubelet_had_reported() {
     let cache = listed();
     apply::<Pod>(&cache, &pod("a").on("n"), at(1));
-    apply::<Pod>(&cache, &pod("static").on("n").mirror(), at(5));
-    cache.remove::<Pod>(&uid("uid-static"), at(6));
+    apply::<Pod>(&cache, &pod("b").on("n"), at(4));
+    apply::<Pod>(&cache, &pod("b").on("n").rv(11).running(), at(5));
+    cache.remove::<Pod>(&uid("uid-b"), at(6));
     apply::<Pod>(&cache, &pod("a").on("n").rv(11), at(7));
-    assert_eq!(sign(&cache), Some((Sign::MirrorPodCreated, at(5))));
+    assert_eq!(sign(&cache), Some((Sign::PodReported, at(5))));
     cache.remove::<Pod>(&uid("uid-a"), at(8));
-    assert_eq!(sign(&cache), None, "nobody can ask any more");
+    assert_eq!(sign(&cache), None, "no pod names the node any more");
+}
+
+/// The record of a deleted Lease went after ten minutes: a longer quarantine forgot that it had been renewed.
+#[test]
+fn bug_a_quarantine_longer_than_the_memory_of_deleted_leases_forgot_a_renewal() {
+    let cache = listed();
+    apply::<Pod>(&cache, &pod("a").on("n"), at(1));
+    apply::<NodeLease>(&cache, &lease("n", 1), at(4));
+    apply::<NodeLease>(&cache, &lease("n", 2), at(5));
+    cache.remove::<NodeLease>(&uid("lease-n"), at(6));
+    cache.tidy(at(6_000));
+    assert_eq!(sign(&cache), renewed(5), "a pod names the node, which is missing");
+    cache.remove::<Pod>(&uid("uid-a"), at(6_001));
+    cache.tidy(at(6_002));
+    assert_eq!(sign(&cache), None);
+}
+
+/// What a kubelet was silent for before its Node went, as this process saw it.
+#[test]
+fn a_kubelet_fell_silent_first_only_if_this_process_saw_a_whole_duration_of_its_lease_pass() {
+    let ready = |status: &str, rv: u64, second: u64| (Kind::Nodes, node("n").ready(status).rv(rv), second);
+    let seen = |second: u64| ready("Unknown", 5, second);
+    let renewed = |renewed: u64, second: u64| (Kind::NodeLeases, lease("n", renewed), second);
+    let brief = (Kind::NodeLeases, lease("n", 1).set("/spec/leaseDurationSeconds", json!(8)), 1);
+    let report = (Kind::Pods, pod("a").on("n").rv(11).running(), 30);
+    for (what, before, gone, expected) in [
+        ("nobody saw the Node", vec![], 60, false),
+        ("it was silent for 39 s", vec![seen(10)], 49, false),
+        ("it was silent for 40 s", vec![seen(10)], 50, true),
+        ("it renewed 39 s before", vec![seen(1), renewed(1, 1), renewed(2, 11)], 50, false),
+        ("it renewed 40 s before", vec![seen(1), renewed(1, 1), renewed(2, 10)], 50, true),
+        ("its Lease promises 8 s", vec![seen(1), brief], 9, true),
+        ("it reported on a pod", vec![seen(1), report], 50, false),
+        ("its Node says something", vec![seen(1), ready("True", 20, 30)], 50, false),
+        ("somebody calls it Unknown", vec![ready("True", 5, 1), ready("Unknown", 20, 30)], 50, true),
+    ] {
+        let world = World::listed();
+        let silent = || world.read().view().fell_silent_before_its_node_went("n");
+        world.apply(Kind::Pods, &pod("a").on("n"), at(0));
+        before.iter().for_each(|(kind, object, second)| world.apply(*kind, object, at(*second)));
+        assert!(!silent(), "{what}: its Node is there");
+        world.remove(Kind::Nodes, "uid-n", at(gone));
+        assert_eq!(silent(), expected, "{what}");
+        world.apply(Kind::NodeLeases, &lease("n", 40), at(gone + 1));
+        assert!(!silent(), "{what}, and its Lease was written after its Node went");
+    }
+}
+
+/// A relist that lacks the Node: what its kubelet said while nobody watched is not known.
+#[test]
+fn a_node_that_went_while_nobody_watched_did_not_fall_silent_first() {
+    let cache = listed();
+    apply::<Pod>(&cache, &pod("a").on("n"), at(0));
+    apply::<Node>(&cache, &node("n"), at(1));
+    list::<Node>(&cache, &[], at(500));
+    assert!(!cache.read().view().fell_silent_before_its_node_went("n"));
 }
 
 #[test]

@@ -212,6 +212,7 @@ fn no_hold_that_needs_a_person_is_forgotten() {
     let silent = [
         "AttemptUnderWay",
         "AwaitingOperator",
+        "AwaitsKubelet",
         "Collateral",
         "Concurrency",
         "Cooldown",

@@ -174,7 +174,7 @@ async fn in_observe_it_writes_nothing(plane: &ControlPlane, audit: &AuditLog, ku
     objects::create_pod(&plane.admin(), &orphan).await.unwrap();
     until("it says what it would do", async || {
         let records = ours.records("orphan").await.map_err(|error| error.to_string())?;
-        seen(records.iter().any(|record| record["action"] == "WouldForceDelete"), format!("{records:?}"))
+        seen(records.iter().any(|record| record["action"] == "WouldDelete"), format!("{records:?}"))
     })
     .await
     .unwrap();

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::Client;
 use kube::api::{Patch, PatchParams};
 use pod_safety_control_plane::objects::{self, PodExt as _};
@@ -28,7 +28,7 @@ async fn pods_of_vanished_nodes() {
         a_node_that_registers_anew_within_the_quarantine_keeps_its_pods(api, ours),
         a_node_that_comes_and_goes_starts_a_new_quarantine(api),
         a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api, ours),
-        a_mirror_pod_created_after_the_node_went_keeps_all_of_its_pods(api, ours),
+        a_kubelet_that_answers_is_left_to_end_its_pod(api, ours),
         pods_bound_to_a_node_that_never_was_go_too(api),
     ];
     // Force deletions are counted as kube-controller-manager counts them.
@@ -120,8 +120,8 @@ async fn what_a_finalizer_keeps_shows_kcms_condition_and_is_left_alone(api: &Cli
     let (meta, status) = (kept.metadata, kept.status.unwrap());
     assert_eq!(meta.deletion_grace_period_seconds, Some(0));
     assert_eq!(status.phase.as_deref(), Some("Failed"));
-    // The API server raises the generation once more for the deletion itself.
-    let written_at = meta.generation.map(|generation| generation - 1);
+    // To be asked to end raised the generation; the removal after it does not.
+    let written_at = meta.generation;
     assert_eq!(status.observed_generation, written_at);
     let conditions = status.conditions.unwrap();
     let target = conditions.iter().find(|condition| condition.type_ == "DisruptionTarget").unwrap();
@@ -218,19 +218,33 @@ async fn a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api: &Cli
     assert!(ours.holds("alive").await.unwrap().is_empty());
 }
 
-async fn a_mirror_pod_created_after_the_node_went_keeps_all_of_its_pods(api: &Client, ours: &PodSafety) {
-    let node = "node-static";
-    node_with(api, node, &[running("beside-static", node)]).await;
+/// Its Node went while it was connected: it gets the signal, and the pod's grace, and no second copy runs meanwhile.
+async fn a_kubelet_that_answers_is_left_to_end_its_pod(api: &Client, ours: &PodSafety) {
+    let node = "node-connected";
+    node_with(api, node, &[running("connected", node).with_grace(60)]).await;
     observe::delete_node(api, node).await.unwrap();
-    tokio::time::sleep(QUARANTINE / 2).await;
-    objects::create_pod(api, &running("static", node).mirror()).await.unwrap();
-    let began = Instant::now();
-    let message = until_held(ours, "beside-static", "KubeletAlive").await;
-    assert!(message.contains("it created a mirror pod"), "{message}");
-    until_held(ours, "static", "KubeletAlive").await;
-    // Then no more signs come.
-    until_gone(api, &["beside-static", "static"]).await;
-    assert!(began.elapsed() >= QUARANTINE, "{:?}", began.elapsed());
+    let asked = async || {
+        let pod = observe::find_pod(api, "shop", "connected").await.map_err(|error| error.to_string())?;
+        let pod = pod.ok_or("it is gone")?;
+        seen(pod.metadata.deletion_timestamp.is_some(), "nobody asked it to end".to_owned()).map(|()| pod)
+    };
+    let pod = until("the pod is asked to end", asked).await.unwrap();
+    assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(60), "its own grace");
+    let conditions = pod.status.unwrap().conditions.unwrap();
+    let target = conditions.iter().find(|condition| condition.type_ == "DisruptionTarget").unwrap();
+    assert_eq!(target.reason.as_deref(), Some("DeletionByPodGC"));
+    let event = observe::event(api, "shop", "connected", "NodeGone").await.unwrap();
+    assert!(event.contains("it is asked to end the pod"), "{event}");
+    let answer = PodStatus { observed_generation: pod.metadata.generation, ..PodStatus::default() };
+    objects::set_pod_status(api, "shop", "connected", &answer).await.unwrap();
+    let message = until_held(ours, "connected", "KubeletAlive").await;
+    assert!(message.contains("it reported on a pod"), "{message}");
+    // It is silent for two quarantines, and need not say anything: the pod has its grace.
+    until_held(ours, "connected", "AwaitsKubelet").await;
+    tokio::time::sleep(QUARANTINE).await;
+    assert!(is_there(api, "connected").await);
+    observe::delete_pod(api, "shop", "connected", true).await.unwrap();
+    until_gone(api, &["connected"]).await;
 }
 
 async fn pods_bound_to_a_node_that_never_was_go_too(api: &Client) {

@@ -138,7 +138,7 @@ async fn observe_mode_writes_nothing(plane: &ControlPlane, audit: &AuditLog, kub
     observer.ready().await.unwrap();
     let record = until("it says what it would do", async || {
         let records = observer.records("orphan").await.map_err(|error| format!("{error:?}"))?;
-        records.into_iter().find(|record| record["action"] == "WouldForceDelete").ok_or("nothing".to_owned())
+        records.into_iter().find(|record| record["action"] == "WouldDelete").ok_or("nothing".to_owned())
     });
     assert_eq!(record.await.unwrap()["reason"], "ObserveMode");
     let listed = audit.entries().unwrap();

@@ -22,8 +22,7 @@ pub enum Plant {
     CachedReads,
     /// The Leases of kubelets are looked for in the wrong namespace.
     BlindToLeases,
-    /// The second read of a node and of its Lease is answered from memory of the first;
-    /// heartbeats are not watched.
+    /// The second read of a node is answered from memory of the first.
     RememberedReads,
     /// A first read of a missing node fails for ever.
     DeafToNodes,
@@ -237,9 +236,7 @@ impl Plant {
             Self::LongTerm => "A term lasts longer than others wait.",
             Self::CachedReads => "Nodes and Leases are read with `resourceVersion=0`.",
             Self::BlindToLeases => "The Leases of kubelets are looked for in the wrong namespace.",
-            Self::RememberedReads => {
-                "The second read of a node and of its Lease is answered from memory of the first; heartbeats are not watched."
-            }
+            Self::RememberedReads => "The second read of a node is answered from memory of the first.",
             Self::DeafToNodes => "A first read of a missing node fails for ever.",
             Self::Hammer => "What fails is sent again at once, without end.",
             Self::ErrorsMeanAbsent => {

@@ -17,6 +17,9 @@ use crate::world::{is_shipped, is_under_test, number, ready, word};
 /// docs/proof.md.
 const VALID_FOR: Duration = Duration::from_secs(2);
 
+/// What a Lease promises, less what a watch may be behind.
+const SILENT: Duration = Duration::from_secs(35);
+
 /// The Lease by which processes under test elect their leader.
 const OUR_LEASE: &str = "kube-system/pod-safety";
 
@@ -47,8 +50,8 @@ pub(super) struct Acts {
     pub(super) lease_reads: BTreeMap<(String, String), Vec<Duration>>,
     /// Who wrote the terminal phase of a pod, and when, by UID.
     ended_by: BTreeMap<String, (String, Duration)>,
-    /// When kubelets created mirror pods, by node.
-    mirrors: BTreeMap<String, Duration>,
+    /// When kubelets last reported on a pod, by node.
+    reports: BTreeMap<String, Duration>,
     /// When pods got their nodes, by UID.
     bound: BTreeMap<String, Duration>,
     /// The leader, and since when.
@@ -111,7 +114,14 @@ impl Acts {
 
     /// When this node's kubelet was last seen to act, by the API.
     pub(super) fn last_sign(&self, node: &str) -> Option<Duration> {
-        self.renewed_at(node).max(self.mirrors.get(node).copied())
+        self.renewed_at(node).max(self.reports.get(node).copied())
+    }
+
+    /// Whether this node's Lease had not been renewed for so long when its Node went that it was silent for whoever
+    /// watches it. Those who are behind may take it for silent some seconds earlier.
+    fn fell_silent_first(&self, node: &str) -> bool {
+        let renewed = self.renewed_at(node).unwrap_or_default();
+        self.missing_since(node).is_some_and(|since| since.saturating_sub(renewed) >= SILENT)
     }
 
     pub(super) fn bound_at(&self, uid: &str) -> Option<Duration> {
@@ -238,9 +248,8 @@ impl State {
                 if !node.is_empty() && !acts.bound.contains_key(uid) {
                     acts.bound.insert(uid.to_owned(), now);
                 }
-                let mirror = after.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some();
-                if mirror && change.before.is_none() {
-                    acts.mirrors.insert(node.to_owned(), now);
+                if caller == node {
+                    acts.reports.insert(node.to_owned(), now);
                 }
             }
             _ => {}
@@ -271,7 +280,12 @@ impl State {
         }
         let sent = intention.map_or(now, |intention| intention.sent);
         for effect in effects(before, change.after.as_deref()) {
-            let verdict = self.evidence(&asked.caller, before, sent, quarantine);
+            let ended = change.after.as_deref().is_some_and(is_terminal);
+            let verdict = if effect == Effect::CalledOrphan && !ended {
+                self.acts.missed_lately(&asked.caller, word(before, "/spec/nodeName"), sent)
+            } else {
+                self.evidence(&asked.caller, before, sent, quarantine)
+            };
             self.judge_effect(now, asked, change, effect, verdict);
         }
     }
@@ -305,7 +319,7 @@ impl State {
             Err(why) => return self.violated(now, invariant, format!("{told}: {why}")),
             Ok(kind) => kind,
         };
-        if effect == Effect::CalledOrphan && kind != "NodeGone" {
+        if effect == Effect::CalledOrphan && !["NodeGone", "Missing"].contains(&kind) {
             return self.violated(now, invariant, format!("{told} on evidence {kind}"));
         }
         self.probe(&format!("{what} on {kind}"));
@@ -313,14 +327,15 @@ impl State {
             let told = format!("{} ({uid:.8}) {what} by {} on evidence {kind}", change.name, asked.caller);
             self.note(now, told);
             if kind == "NodeGone" {
-                self.vouch(now, asked, &uid, &node, effect == Effect::Ended);
+                self.vouch(now, asked, before, &node, effect == Effect::Ended);
             }
         }
     }
 
     /// The evidence was honest, and yet a process runs: a person deleted the Node of
     /// a machine that was on, and no kubelet showed that (docs/proof.md).
-    fn vouch(&mut self, now: Duration, asked: &Asked, uid: &str, node: &str, first: bool) {
+    fn vouch(&mut self, now: Duration, asked: &Asked, pod: &Value, node: &str, first: bool) {
+        let uid = word(pod, "/metadata/uid");
         let mut running = 0;
         for process in self.processes.of_uid(uid) {
             process.vouched_for = true;
@@ -333,8 +348,24 @@ impl State {
         self.probe(&format!("limit: a person deleted the Node of a machine that ran, its Lease was {lease}"));
         if is_shipped(&asked.caller) {
             let what = format!("{} releases the pod {uid:.8} for want of its Node", asked.caller);
-            self.judge_connected(now, node, &what);
+            if self.acts.fell_silent_first(node) {
+                self.probe("limit: a kubelet that had been silent came back after its Node was deleted, and was not heard");
+            } else if self.may_be_ending(now, pod) {
+                self.judge_connected(now, node, &what);
+            }
         }
+    }
+
+    /// Whether a kubelet that is well may be at ending this pod, or does not know that it should. One that was asked and
+    /// neither answers nor ends it in its time is deaf, or what it ends hangs.
+    fn may_be_ending(&self, now: Duration, pod: &Value) -> bool {
+        let Some(asked) = self.fences.leaves_since(word(pod, "/metadata/uid")) else { return true };
+        let observed = number(pod, "/status/observedGeneration");
+        let answered = observed.is_none_or(|observed| Some(observed) >= number(pod, "/metadata/generation"));
+        let grace =
+            number(pod, "/metadata/deletionGracePeriodSeconds").and_then(|grace| u64::try_from(grace).ok());
+        let grace = Duration::from_secs(grace.filter(|_| answered).unwrap_or(0));
+        now < asked + grace + self.quarantine
     }
 
     /// Which evidence there is for this pod, as it was right before the act.

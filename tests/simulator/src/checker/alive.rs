@@ -9,7 +9,7 @@
 //!   written, between two renewals of its kubelet that lie no further apart than renewals do. The silence
 //!   that the looks found was none.
 //!
-//! Both are known of today's tree: see `open`.
+//! S18 asks nothing where the kubelet had been silent before its Node went, nor where it was asked to end the pod and had the time to.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::taints::NODE_GONE;
 use crate::world::{number, word};
 
 /// Grace of a pod that names none.
@@ -48,7 +49,7 @@ fn is_called_orphan(pod: &Value) -> bool {
     conditions.into_iter().any(|condition| {
         word(condition, "/type") == "DisruptionTarget"
             && word(condition, "/status") == "True"
-            && word(condition, "/reason") == "DeletionByPodGC"
+            && word(condition, "/reason") == NODE_GONE
     })
 }
 

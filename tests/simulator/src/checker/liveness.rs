@@ -10,7 +10,7 @@ use super::budgets::RECOVERS;
 use super::effects::is_terminal;
 use super::shown::Shown;
 use super::{Checker, Invariant, State};
-use crate::world::word;
+use crate::world::{number, word};
 
 /// The longest pause of what failed while the world was ill.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -47,9 +47,15 @@ fn orphans<'a>(
             [Some(healed + LONGEST_PAUSE), acts.missing_since(node), acts.bound_at(uid), acts.led_since()];
         let from = from.into_iter().flatten().max().unwrap_or_default();
         // A sign of life is followed by one quarantine of silence, and then by the
-        // one that lies between two reads.
+        // one that lies between two reads. Who did not fall silent first is asked to end its pods, which takes a
+        // quarantine before, their grace and a quarantine after, if it answers or cannot.
         let quiet = acts.last_sign(node).map_or(from, |sign| from.max(sign + quarantine));
-        Some(Orphan { pod, node, told_at: from + LOOKED_AT, owed_at: quiet + quarantine + LOOKED_AT })
+        let grace = ["/metadata/deletionGracePeriodSeconds", "/spec/terminationGracePeriodSeconds"];
+        let grace =
+            grace.iter().find_map(|field| number(pod, field)).and_then(|grace| u64::try_from(grace).ok());
+        let asked = quiet + quarantine + LOOKED_AT;
+        let answered = asked + Duration::from_secs(grace.unwrap_or(30)) + quarantine + LOOKED_AT;
+        Some(Orphan { pod, node, told_at: from + LOOKED_AT, owed_at: answered + quarantine + LOOKED_AT })
     };
     pods.iter().filter_map(of_pod).collect()
 }
@@ -75,7 +81,10 @@ impl Checker {
                 let alive =
                     state.acts.last_sign(node).is_some_and(|sign| now < sign + self.promise.quarantine);
                 let reason = if alive { "KubeletAlive" } else { "Quarantine" };
-                if shown(reason) || (!alive && shown("KubeletAlive")) {
+                let waits =
+                    ["KubeletAlive", "AwaitsKubelet"].into_iter().find(|reason| !alive && shown(reason));
+                if shown(reason) || waits.is_some() {
+                    let reason = waits.unwrap_or(reason);
                     state.probe(&format!("an orphan is held: {reason}"));
                 } else if now >= told_at {
                     let what = format!("{name} of missing node {node} waits, and nobody is told: {holds:?}");

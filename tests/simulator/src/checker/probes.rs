@@ -8,7 +8,7 @@ const SEEDS: u64 = 2_000;
 /// What must happen, and at least how often in [`SEEDS`] seeds: about a third of
 /// what was measured, so that another drawing of faults does not break them. Two are small for a reason: a kubelet whose Node is gone makes no
 /// mirror pod, and has a Lease only where garbage collection stands still.
-const SOMETIMES: [(&str, u64); 135] = [
+const SOMETIMES: [(&str, u64); 137] = [
     ("a budget came to rest", 330),
     ("a budget's status met a conflict", 60),
     ("a clock ran too fast or too slow", 1830),
@@ -23,6 +23,7 @@ const SOMETIMES: [(&str, u64); 135] = [
     ("a kubelet could make no Lease: its Node is gone", 5219),
     ("a kubelet could make no mirror pod: its Node is gone", 15585),
     ("a kubelet made a mirror pod", 756),
+    ("a kubelet said that it has seen a deletion", 1500),
     ("a kubelet said that its node is not ready, and renewed", 180),
     ("a leader died, and another leads in time", 176),
     ("a machine lost both of its supplies", 177),
@@ -60,13 +61,14 @@ const SOMETIMES: [(&str, u64); 135] = [
     ("an incident became Done", 145),
     ("an incident became Fenced", 192),
     ("an orphan is held: KubeletAlive", 55),
-    ("an orphan is held: Quarantine", 40),
+    ("an orphan is held: Quarantine", 9),
     ("asked to end for a taint after its time", 451),
     ("asked to end for a taint at once", 583),
     ("asked to end for the first of several taints", 298),
-    ("called an orphan on NodeGone", 880),
+    ("called an orphan on Missing", 630),
+    ("called an orphan on NodeGone", 320),
     ("called ended on NeverScheduled", 662),
-    ("called ended on NodeGone", 880),
+    ("called ended on NodeGone", 550),
     ("called ended on PowerOff", 456),
     ("evidence was written by two looks", 192),
     ("fault AddTaint", 600),
@@ -125,7 +127,7 @@ const SOMETIMES: [(&str, u64); 135] = [
     ("quorum read found a node that an earlier one had missed", 305),
     ("quorum read missed a node", 2476),
     ("removed on KubeletTerminated", 2650),
-    ("removed on NodeGone", 868),
+    ("removed on NodeGone", 550),
     ("renewal of leadership failed", 2046),
     ("request met: answer cut", 534),
     ("request met: answer lost", 1086),

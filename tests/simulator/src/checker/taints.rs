@@ -40,6 +40,8 @@ const MARK_LASTS: Duration = Duration::from_secs(31);
 const TAKES_OVER: Duration = Duration::from_secs(10);
 /// The reason by which a deletion for a taint can be told.
 const REASON: &str = "DeletionByTaintManager";
+/// And for a Node that is gone.
+pub(super) const NODE_GONE: &str = "DeletionByPodGC";
 
 /// A taint of the effect `NoExecute`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,11 +177,17 @@ impl State {
     fn judge_mark(&mut self, now: Duration, asked: &Asked) {
         let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
         let conditions = body.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-        if !conditions.into_iter().any(|one| word(one, "/reason") == REASON) {
-            return;
-        }
+        let reasons: Vec<&str> = conditions.map(|one| word(one, "/reason")).collect();
         let (uid, caller) = (meant(&body), asked.caller.to_string());
         let sent = self.requests.intention(asked).map_or(now, |intention| intention.sent);
+        if reasons.contains(&NODE_GONE) && word(&body, "/status/phase").is_empty() {
+            // Its condition says so, which is judged where it is applied.
+            self.taints.marked.insert((caller, uid), sent);
+            return;
+        }
+        if !reasons.contains(&REASON) {
+            return;
+        }
         self.taints.marked.insert((caller.clone(), uid.clone()), sent);
         let Some(pod) = self.taints.pods.get(&uid).cloned() else { return };
         let told = format!("{} ({uid:.8}) was marked by {caller}", pod.name);

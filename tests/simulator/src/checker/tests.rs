@@ -140,6 +140,13 @@ fn s11_an_end_stays_an_end_and_conditions_are_true() {
         acts(checker, Method::PATCH, &patch(), pod(), Some(orphan.clone()));
     });
     assert_eq!(lied, [Invariant::Truth]);
+    let asked = broken(async |checker| {
+        let person = Asked::new("person", Method::DELETE, "/api/v1/nodes/node-0");
+        checker.executed(&person, 200, &[change("Node", "node-0", Some(json!({})), None)]);
+        checker.executed(&Asked::new(ME, Method::GET, "/api/v1/nodes/node-0"), 404, &[]);
+        acts(checker, Method::PATCH, &patch(), pod(), Some(orphan.clone()));
+    });
+    assert_eq!(asked, [], "its node is gone, and it is only asked to end");
 }
 
 #[test]
@@ -299,14 +306,19 @@ fn l1_an_orphan_is_owed_after_the_pause_and_the_quarantine() {
             checker.check_settled(&[pod().into()], &[], &holds);
         })
     };
-    assert_eq!(at(116, holds("Quarantine")), [Invariant::Liveness], "60 + 40 + 15");
-    assert_eq!(at(114, holds("Quarantine")), []);
     assert_eq!(
-        at(114, holds_of("u2", "Quarantine")),
+        at(256, holds("Quarantine")),
+        [Invariant::Liveness],
+        "60 + 40 + 15, 30 of grace + 40 + 15, 40 + 15"
+    );
+    assert_eq!(at(254, holds("Quarantine")), []);
+    assert_eq!(at(254, holds("AwaitsKubelet")), []);
+    assert_eq!(
+        at(254, holds_of("u2", "Quarantine")),
         [Invariant::Reported],
         "that of another pod excuses nothing"
     );
-    assert_eq!(at(114, Shown::default()), [Invariant::Reported], "L9: nobody was told");
+    assert_eq!(at(254, Shown::default()), [Invariant::Reported], "L9: nobody was told");
     assert_eq!(at(70, Shown::default()), [], "too early to be told");
 }
 
@@ -322,8 +334,8 @@ fn l1_false_alarm_a_lease_renewed_late_begins_another_quarantine() {
             checker.check_settled(&[pod().into()], &[], &holds(reason));
         })
     };
-    assert_eq!(renewed_and(94, "Quarantine"), [], "40 of silence, 40 between the reads, 15");
-    assert_eq!(renewed_and(96, "Quarantine"), [Invariant::Liveness]);
+    assert_eq!(renewed_and(234, "Quarantine"), [], "40 of silence, and all that follows");
+    assert_eq!(renewed_and(236, "Quarantine"), [Invariant::Liveness]);
     assert_eq!(renewed_and(30, "KubeletAlive"), []);
     assert_eq!(renewed_and(30, "Quarantine"), [Invariant::Reported], "its kubelet lives, which is not told");
 }
@@ -331,7 +343,7 @@ fn l1_false_alarm_a_lease_renewed_late_begins_another_quarantine() {
 #[test]
 fn l1_another_node_with_a_living_kubelet_excuses_nothing() {
     let found = broken(async |checker| {
-        an_orphan_after(checker, 130).await;
+        an_orphan_after(checker, 260).await;
         checker.check_settled(&[pod().into()], &[], &holds("KubeletAlive"));
     });
     assert_eq!(found, [Invariant::Liveness]);

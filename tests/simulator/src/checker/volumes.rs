@@ -265,7 +265,8 @@ impl State {
             match honest {
                 Ok(()) => {
                     self.processes.of_uid(&process.uid).for_each(|process| process.relieved = true);
-                    if self.acts.missing_since(node).is_some() {
+                    // What somebody removed by force was to end then.
+                    if self.acts.missing_since(node).is_some() && !self.acts.is_removed(&process.uid) {
                         let what = format!("{} relieves {:.8} of {volume}", asked.caller, process.uid);
                         self.judge_connected(now, node, &what);
                     }

@@ -282,6 +282,9 @@ impl Kubelet {
 
     /// SIGTERM, and SIGKILL when the grace is over by this machine's own clock.
     async fn stop(&self, uid: &str, pod: Option<&Value>, process: u64) {
+        if let Some(pod) = pod {
+            self.acknowledge(pod).await;
+        }
         let grace = pod.and_then(|pod| {
             number(pod, "/metadata/deletionGracePeriodSeconds")
                 .or_else(|| number(pod, "/spec/terminationGracePeriodSeconds"))
@@ -309,6 +312,25 @@ impl Kubelet {
         if let Some(pod) = self.pod(uid) {
             self.finish(uid, &pod).await;
         }
+    }
+
+    /// Says that it has seen the deletion, before its process has ended (`status_manager.go`, KEP-5067). Before 1.34 it
+    /// does not.
+    async fn acknowledge(&self, pod: &Value) {
+        let Some(observed) = self.observed(pod).filter(|_| !is_ended(pod)) else { return };
+        if number(pod, "/status/observedGeneration").is_none_or(|known| known < observed) {
+            let patch = json!({ "metadata": { "uid": word(pod, "/metadata/uid") },
+                "status": { "observedGeneration": observed } });
+            if let Some((200, _)) = self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await {
+                self.world.checker.probe("a kubelet said that it has seen a deletion");
+            }
+        }
+    }
+
+    /// The generation that it has seen, if it is young enough to say so: three of four are.
+    fn observed(&self, pod: &Value) -> Option<i64> {
+        let says = self.draw(&self.node, "says what it has seen", 4) > 0;
+        number(pod, "/metadata/generation").filter(|_| says)
     }
 
     /// Its process has ended: says so, and completes the deletion.
@@ -342,7 +364,7 @@ impl Kubelet {
         };
         let mut patch = json!({
             "metadata": { "uid": word(pod, "/metadata/uid") },
-            "status": { "phase": phase, "startTime": now, "containerStatuses": [{
+            "status": { "phase": phase, "observedGeneration": self.observed(pod), "startTime": now, "containerStatuses": [{
                 "name": "main", "image": "hollow", "imageID": "hollow", "ready": running, "restartCount": 0, "state": state }] },
         });
         if let Some(statuses) = sidecar::statuses(pod, running, &now) {

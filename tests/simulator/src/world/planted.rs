@@ -82,7 +82,6 @@ impl Seam {
             }
             Plant::CachedReads if parts.is_evidence() => parts.target.push_str("?resourceVersion=0"),
             Plant::BlindToLeases | Plant::ErrorsMeanAbsent => look_elsewhere(&mut parts),
-            Plant::RememberedReads if !parts.is_evidence() => look_elsewhere(&mut parts),
             plant => self.miscount(plant, &mut parts),
         }
         parts
@@ -111,7 +110,9 @@ impl Seam {
                 self.out_of_order(plant, &parts).await
             }
             Plant::DeafToNodes if parts.is_evidence() => refused(503),
-            Plant::RememberedReads if parts.is_evidence() => self.remembered(parts, first.await?).await,
+            Plant::RememberedReads if parts.is_evidence() && parts.path().contains("/nodes/") => {
+                self.remembered(parts, first.await?).await
+            }
             Plant::SharesAnyway | Plant::DeafToMounts => self.in_other_words(&parts, first.await).await,
             Plant::OldStoreKept if is_list(&parts) => self.old_items(parts, first.await?).await,
             Plant::FailsTooEarly if parts.is_evidence() => {
@@ -222,10 +223,6 @@ impl Seam {
     }
 
     async fn remembered(&self, parts: Parts, answer: Answer) -> Result<Answer, BoxError> {
-        let known = self.memory.lock().get(&parts.target).cloned();
-        if let Some((code, body)) = known {
-            return whole(code, body);
-        }
         let code = answer.status().as_u16();
         let body = answer.into_body().collect().await?.to_bytes();
         self.memory.lock().insert(parts.target, (code, body.clone()));

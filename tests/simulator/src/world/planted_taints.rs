@@ -90,6 +90,10 @@ impl Seam {
                 .lock()
                 .contains_key(parts.path().trim_end_matches("/status"))
                 .then(|| refused(404)),
+            Some(Plant::RememberedReads) if parts.is_evidence() && parts.path().contains("/nodes/") => {
+                let known = self.memory.lock().get(&parts.target).cloned();
+                known.map(|(code, body)| whole(code, body))
+            }
             Some(Plant::NeverForgets) if parts.forgets_a_volume() => Some(refused(404)),
             _ => None,
         }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use memory::{memory, memory_line};
 use pod_safety_shared::clock::Env;
 use pod_safety_simulator::campaign::{Extras, Fault, Plan, campaign, draw, same_twice, tell, threads};
-use pod_safety_simulator::checker::{Invariant, unreached};
+use pod_safety_simulator::checker::unreached;
 use pod_safety_simulator::world::{Subject, run};
 
 use crate::asked::number;
@@ -93,10 +93,9 @@ fn a_seed_gives_the_same_run_each_time() {
     }
 }
 
-/// What is known as A1 of issue 20: whoever deletes the Node of a machine that runs, connected even, vouches for it once
-/// its Lease is collected. `tests/known.rs` asserts that it is so still; here is where it ends.
+/// A1: a person who deleted the Node of a machine that ran, connected even, vouched for it once its Lease was collected.
 #[test]
-fn limit_a_connected_kubelet_whose_lease_was_collected_is_not_seen() {
+fn bug_a1_a_connected_kubelet_whose_lease_was_collected_was_not_asked_to_end_its_pods() {
     let plan = |collected| Plan {
         seed: 1,
         servers: 1,
@@ -108,16 +107,13 @@ fn limit_a_connected_kubelet_whose_lease_was_collected_is_not_seen() {
         with: Extras::default(),
         faults: vec![(63, Fault::DeleteNode { node: 0 })],
     };
-    let shown = |plan: &Plan| run(plan, SHIPPED).breaks(Invariant::Connected);
-    assert!(shown(&plan(1)), "removed after one quarantine");
-    assert!(shown(&plan(15)), "a renewal in between makes it two quarantines, for then all is silent");
-    let held = plan(3_600);
-    let outcome = run(&held, SHIPPED);
-    assert!(
-        !outcome.breaks(Invariant::Connected),
-        "while there is a Lease, its renewals hold the pods:\n{}",
-        tell(&held, &outcome)
-    );
+    for (collected, asked) in [(1, true), (15, true), (3_600, false)] {
+        let plan = plan(collected);
+        let outcome = run(&plan, SHIPPED);
+        assert!(outcome.violations.is_empty(), "{}", tell(&plan, &outcome));
+        let told = outcome.probes.contains_key("called an orphan on Missing");
+        assert_eq!(told, asked, "while there is a Lease, its renewals hold the pods: {:?}", outcome.probes);
+    }
 }
 
 /// What a kubelet made while it had a Node is no sign of life: neither that of a dead one, nor that of a living one, which
@@ -138,6 +134,7 @@ fn the_mirror_pod_of_a_node_that_is_gone_holds_nothing() {
     for how in [None, Some(Fault::PowerOff { node: 0, back: None })] {
         let probes = run(&lost(how.clone()), SHIPPED).probes;
         assert_eq!(probes["a kubelet made a mirror pod"], 2, "{how:?}: {probes:?}");
-        assert!(probes.contains_key("removed on NodeGone"), "{how:?}: {probes:?}");
+        let ended = if how.is_some() { "removed on NodeGone" } else { "kubelet completed a deletion" };
+        assert!(probes.contains_key(ended), "{how:?}: {probes:?}");
     }
 }

@@ -67,13 +67,10 @@ fn every_planted_bug_is_caught_by_the_invariant_that_names_it() -> Result<()> {
 }
 
 #[test]
-fn two_bugs_let_two_processes_run() {
-    for plant in [Plant::BlindToLeases, Plant::RememberedReads] {
-        let subject = Subject::Shipped(shipped::launch, Some(plant));
-        let found = first_seed_that_breaks(Invariant::AtMostOne, 0..SEEDS, subject);
-        println!("{plant:?}: {:?}", found.as_ref().map(|(seed, _)| seed + 1));
-        assert!(found.is_some(), "{plant:?}");
-    }
+fn a_bug_lets_two_processes_run() {
+    let subject = Subject::Shipped(shipped::launch, Some(Plant::BlindToLeases));
+    let found = first_seed_that_breaks(Invariant::AtMostOne, 0..SEEDS, subject);
+    assert!(found.is_some(), "BlindToLeases");
 }
 
 #[test]

@@ -117,8 +117,8 @@ fn a_living_kubelet_without_its_node_makes_neither_a_lease_nor_a_mirror_pod() {
         outcome.probes
     );
     assert_eq!(seen(&outcome, "a kubelet made a mirror pod"), 3, "one on each node, when it began");
-    // So nothing holds its pods: the finding that issue 20 mends, `known-a1-…` of the corpus.
-    assert!(seen(&outcome, "removed on NodeGone") > 0, "{:?}", outcome.probes);
+    // It is asked to end its pods, and does.
+    assert!(seen(&outcome, "kubelet completed a deletion") > 0, "{:?}", outcome.probes);
 }
 
 /// A kubelet that is started anew registers, and all that needs a Node is possible again.

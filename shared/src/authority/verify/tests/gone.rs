@@ -116,6 +116,14 @@ async fn what_became_of_the_lease_between_the_reads_decides() {
     ] {
         let says = |sample: Option<Obj>| sample.map_or_else(absent, object);
         let court = Court::new();
+        if let Some(first) = &first {
+            court.world.apply(Kind::NodeLeases, &first.0, court.env.now());
+            pass(1.0).await;
+        }
+        if second.is_none() {
+            court.world.remove(Kind::NodeLeases, "lease-n", court.env.now());
+            pass(1.0).await;
+        }
         court.reads_of_lease(says(first));
         court.witness().await;
         pass(QUARANTINE.as_secs_f64()).await;
@@ -144,12 +152,13 @@ async fn a_sign_of_life_on_the_watch_counts_from_when_the_first_read_was_asked()
     for (what, when, expected) in
         [("before", 9_u64, "NodeGone"), ("at that moment", 10, "KubeletAlive"), ("later", 11, "KubeletAlive")]
     {
-        for kind in ["lease", "mirror"] {
+        for kind in ["lease", "report"] {
             let court = Court::new();
             court.world.apply(Kind::NodeLeases, &lease("n", 1).0, at(5));
+            court.world.apply(Kind::Pods, &pod("b").on("n").0, at(5));
             let sign = || match kind {
                 "lease" => court.world.apply(Kind::NodeLeases, &lease("n", 2).0, at(when)),
-                _ => court.world.apply(Kind::Pods, &pod("static").on("n").mirror().0, at(when)),
+                _ => court.world.apply(Kind::Pods, &pod("b").on("n").rv(11).running().0, at(when)),
             };
             pass(9.0).await;
             if when == 9 {
@@ -183,7 +192,11 @@ async fn what_the_watch_brings_while_the_reads_are_under_way_is_heard() {
     let rows: [(&str, Act, &str); 5] = [
         ("nothing", |_| {}, "NodeGone"),
         ("a renewed Lease", |court| court.apply(Kind::NodeLeases, &lease("n", 9).0), "KubeletAlive"),
-        ("a mirror pod", |court| court.apply(Kind::Pods, &pod("m").on("n").mirror().0), "KubeletAlive"),
+        (
+            "a report on a pod",
+            |court| court.apply(Kind::Pods, &pod("b").on("n").rv(11).running().0),
+            "KubeletAlive",
+        ),
         ("the node", |court| court.apply(Kind::Nodes, &node("n").0), "NoWitness"),
         (
             "the node, and its removal",
@@ -196,6 +209,7 @@ async fn what_the_watch_brings_while_the_reads_are_under_way_is_heard() {
     ];
     for (what, act, expected) in rows {
         let court = Court::ripe().await;
+        court.apply(Kind::Pods, &pod("b").on("n").0);
         assert_eq!(reason(meanwhile(&court, act).await), expected, "{what}");
     }
 }

@@ -62,9 +62,12 @@ async fn a_terminal_phase_releases_a_pod_only_if_nothing_of_it_runs_beside() {
 /// Whoever proves that the node is off needs no word of what ran there.
 #[tokio::test(start_paused = true)]
 async fn what_runs_in_a_pod_is_no_matter_where_its_node_is_gone() {
-    let court = Court::ripe().await;
+    let court = Court::new();
     let pod = finished(&["running"], &["running"], &[]).phase("Running");
     court.apply(Kind::Pods, &pod.0);
+    pass(1.0).await;
+    court.witness().await;
+    pass(QUARANTINE.as_secs_f64()).await;
     let gone = Claim::NodeGone { node: "n".into() };
     assert_eq!(reason(court.verify(&pod.force(gone)).await), "NodeGone");
 }

@@ -47,7 +47,7 @@ fn pod() -> Thing {
             "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
                 "labelSelector": { "matchLabels": { "app": "db" } } }],
         } }),
-        status: json!({ "phase": "Running", "reason": "Evicted", "message": "m",
+        status: json!({ "phase": "Running", "reason": "Evicted", "message": "m", "observedGeneration": 2,
             "conditions": [{ "type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "m", "lastTransitionTime": AT }],
             "containerStatuses": report("c"), "initContainerStatuses": report("side"), "ephemeralContainerStatuses": report("debug") }),
         deleted: true,

@@ -4,10 +4,30 @@ use std::time::Duration;
 
 use super::{Acts, Missed, VALID_FOR};
 
+/// Two seconds, and what the answer took.
+const MISSED_LASTS: Duration = Duration::from_millis(2_200);
+
 /// The two requests of a look begin together, and each may take so long.
 const LOOK_LASTS: Duration = Duration::from_secs(31);
 
 impl Acts {
+    /// Whether a quorum read has just missed the node: so long one is good for the pods of its turn that are asked to end.
+    pub(in crate::checker) fn missed_lately(
+        &self,
+        caller: &str,
+        node: &str,
+        sent: Duration,
+    ) -> Result<&'static str, String> {
+        let missed =
+            self.missed.get(&(caller.to_owned(), node.to_owned())).map(Vec::as_slice).unwrap_or_default();
+        let last = missed.iter().rev().find(|read| read.at <= sent);
+        match last {
+            Some(read) if sent.saturating_sub(read.at) <= MISSED_LASTS => Ok("Missing"),
+            Some(read) => Err(format!("node {node} was last read as missing at {:?}", read.at)),
+            None => Err(format!("{caller} never read node {node} as missing")),
+        }
+    }
+
     /// Why "the node is gone" is not honest evidence for this act; `None` if it is.
     pub(in crate::checker) fn dishonest(
         &self,

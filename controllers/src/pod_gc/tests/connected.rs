@@ -1,0 +1,163 @@
+//! Pods of a missing node whose kubelet was heard until its Node went: it may run them, and is asked to end them.
+
+use super::*;
+
+/// The pod `web-0` of a missing node of which nobody knows whether it fell silent; not found at second 1.
+fn connected() -> World {
+    let world = World::listed();
+    world.apply(Kind::Pods, &alive(), at(0));
+    world.witness("gone", at(1));
+    world.hear(at(100));
+    world
+}
+
+/// As its kubelet reported it: it says which generation it has seen.
+fn alive() -> Obj {
+    pod("web-0").on("gone").running().observed(3)
+}
+
+/// As it is once it was asked to end, which is another generation.
+fn dying(grace: i64) -> Obj {
+    let dying = alive().terminating().set("/metadata/generation", json!(4));
+    dying.set("/metadata/deletionGracePeriodSeconds", json!(grace)).rv(20)
+}
+
+const END: &str = "end web-0 because: node gone does not exist any more, and its kubelet may live: it is asked to end the pod";
+const REMOVE: &str = "remove web-0 because NodeGone";
+
+#[test]
+fn at_the_end_of_the_quarantine_the_kubelet_is_asked_to_end_them() {
+    let world = connected();
+    assert_eq!(reasons(&about(&world, "gone", QUARANTINE)), ["Quarantine"]);
+    assert_eq!(asked(&about(&world, "gone", 1 + QUARANTINE)), [END]);
+}
+
+/// 40 s, a signal, 40 s: as fast as a kubelet of 1.34 that lives could answer, plus a quarantine.
+#[test]
+fn without_an_answer_they_are_removed_a_quarantine_after_a_first_read_that_follows_the_signal() {
+    let world = connected();
+    world.apply(Kind::Pods, &dying(3_600), at(42));
+    let waiting = about(&world, "gone", 42);
+    assert_eq!(
+        (asked(&waiting), reasons(&waiting)),
+        (vec!["ask for gone".to_owned()], vec!["AwaitsKubelet"])
+    );
+    world.witness("gone", at(43));
+    assert_eq!(reasons(&about(&world, "gone", 60)), ["Quarantine"]);
+    assert_eq!(asked(&about(&world, "gone", 43 + QUARANTINE)), [REMOVE]);
+}
+
+#[test]
+fn a_kubelet_that_answers_ends_them_itself_and_gets_their_grace_for_it() {
+    let world = connected();
+    world.apply(Kind::Pods, &dying(120), at(42));
+    world.apply(Kind::Pods, &dying(120).observed(4).rv(21), at(44));
+    let answered = about(&world, "gone", 45);
+    assert_eq!((asked(&answered), reasons(&answered)), (vec![], vec!["KubeletAlive"]));
+    // It has said nothing for a quarantine, and need not: the grace of the pod is not over.
+    assert_eq!(asked(&about(&world, "gone", 44 + QUARANTINE)), ["ask for gone"]);
+    world.witness("gone", at(85));
+    world.hear(at(250));
+    for now in [125, 161] {
+        let waiting = about(&world, "gone", now);
+        assert_eq!((asked(&waiting), reasons(&waiting)), (vec![], vec!["AwaitsKubelet"]), "at {now}");
+    }
+    assert_eq!(asked(&about(&world, "gone", 162)), ["ask for gone"]);
+    world.witness("gone", at(163));
+    assert_eq!(
+        asked(&about(&world, "gone", 163 + QUARANTINE)),
+        [REMOVE],
+        "it was cut off while it ended them"
+    );
+}
+
+/// Before 1.34 a kubelet does not say what it has seen: it may be ending the pod until its grace is over.
+#[test]
+fn a_kubelet_that_cannot_answer_gets_the_grace_of_its_pods() {
+    let world = World::listed();
+    let old = |object: Obj| {
+        object.but(|pod| drop(pod["status"].as_object_mut().unwrap().remove("observedGeneration")))
+    };
+    world.apply(Kind::Pods, &old(alive()), at(0));
+    world.witness("gone", at(1));
+    world.apply(Kind::Pods, &old(dying(120)), at(42));
+    world.hear(at(250));
+    assert_eq!(asked(&about(&world, "gone", 161)), [""; 0]);
+    assert_eq!(asked(&about(&world, "gone", 162)), ["ask for gone"]);
+}
+
+/// An attack: whoever may change a pod makes a generation that its kubelet has not reported about yet.
+#[test]
+fn a_tenant_who_changes_a_pod_does_not_make_its_kubelet_unheard() {
+    let world = connected();
+    world.apply(Kind::Pods, &dying(120), at(42));
+    world.apply(Kind::Pods, &dying(120).observed(4).rv(21), at(44));
+    world.apply(Kind::Pods, &dying(120).observed(4).set("/metadata/generation", json!(5)).rv(22), at(50));
+    world.witness("gone", at(85));
+    world.hear(at(140));
+    assert_eq!(asked(&about(&world, "gone", 85 + QUARANTINE)), [""; 0]);
+}
+
+/// An attack: pods that are bound to the missing node for ever, so that its other pods stay.
+#[test]
+fn a_tenant_who_binds_pods_to_a_missing_node_does_not_hold_the_others_up() {
+    let world = connected();
+    world.apply(Kind::Pods, &dying(30), at(42));
+    world.witness("gone", at(43));
+    world.apply(Kind::Pods, &pod("new").on("gone"), at(80));
+    let decision = about(&world, "gone", 43 + QUARANTINE);
+    let new = END.replace("web-0", "new");
+    assert!(asked(&decision).contains(&REMOVE.to_owned()) && asked(&decision).contains(&new), "{decision:?}");
+    assert!(!asked(&decision).contains(&"ask for gone".to_owned()), "those who can go go first");
+}
+
+/// What cannot be asked to end, because an admission webhook refuses it, keeps only itself.
+#[test]
+fn a_pod_that_cannot_be_asked_holds_the_others_up_for_ten_seconds() {
+    let world = connected();
+    world.apply(Kind::Pods, &pod("stubborn").on("gone").observed(3), at(0));
+    world.apply(Kind::Pods, &dying(30), at(42));
+    let stubborn = END.replace("web-0", "stubborn");
+    assert_eq!(asked(&about(&world, "gone", 51)), [&*stubborn]);
+    assert_eq!(asked(&about(&world, "gone", 52)), [&*stubborn, "ask for gone"]);
+}
+
+#[test]
+fn a_pod_that_was_terminating_when_its_node_went_is_not_asked_again() {
+    let world = World::listed();
+    world.apply(Kind::Pods, &dying(30), at(0));
+    world.witness("gone", at(1));
+    world.hear(at(100));
+    // This process did not see when it was deleted: its kubelet may know, and be ending it.
+    assert_eq!(asked(&about(&world, "gone", 41)), ["ask for gone"]);
+    world.witness("gone", at(42));
+    assert_eq!(asked(&about(&world, "gone", 42 + QUARANTINE)), [REMOVE]);
+}
+
+#[test]
+fn a_pod_that_has_ended_needs_no_signal() {
+    let world = World::listed();
+    world.apply(Kind::Pods, &pod("web-0").on("gone").ended(), at(0));
+    world.witness("gone", at(1));
+    world.hear(at(100));
+    assert_eq!(asked(&about(&world, "gone", 1 + QUARANTINE)), [REMOVE]);
+}
+
+/// Its Lease is collected with its Node, and it makes no other: it will not register again by itself, and its pods restart.
+#[test]
+fn a_kubelet_that_only_reports_on_its_pods_is_asked_to_end_them_after_the_quarantine() {
+    let world = connected();
+    world.apply(Kind::Pods, &pod("web-0").on("gone").observed(3).rv(11), at(30));
+    let early = about(&world, "gone", 39);
+    assert_eq!((asked(&early), reasons(&early)), (vec![], vec!["KubeletAlive"]));
+    let late = about(&world, "gone", 41);
+    assert_eq!((asked(&late), reasons(&late)), (vec![END.to_owned()], vec!["KubeletAlive"]));
+}
+
+#[test]
+fn one_that_renews_its_lease_may_register_again_and_is_left_alone() {
+    let world = connected();
+    world.apply(Kind::NodeLeases, &lease("gone", 0), at(35));
+    let alive = about(&world, "gone", 60);
+    assert_eq!((asked(&alive), reasons(&alive)), (vec![], vec!["KubeletAlive"]));
+}
