@@ -84,13 +84,20 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
 /// The pods of a node that does not exist.
 fn orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decision {
     let Some(absence) = view.absence(name) else { return Decision::default() };
-    let Some(witness) = &absence.witness else { return first_read(name) };
+    let first_read = || Intent::Witness { node: Arc::clone(name) };
+    let mut decision = Decision::default();
+    let Some(witness) = &absence.witness else {
+        decision.intents.push(first_read());
+        return decision;
+    };
     if let Some(SignOfLife { sign, at }) = view.last_sign_of_life(name)
         && at >= witness.asked_at()
     {
         // Only a read taken after the kubelet fell silent can start a quarantine.
         let quiet = at + config.quarantine;
-        let mut decision = if now >= quiet { first_read(name) } else { Decision::default() };
+        if now >= quiet {
+            decision.intents.push(first_read());
+        }
         let hold = Hold::KubeletAlive { node: Arc::clone(name), sign, ago: now.since(at) };
         decision.holds = view
             .pods_on(name)
@@ -98,7 +105,7 @@ fn orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Dec
             .map(|pod| (Subject::Pod(pod.key.clone()), hold.clone()))
             .collect();
         if sign == Sign::PodReported && now >= absence.since + config.quarantine {
-            // Its kubelet renews no Lease, so it will not register again by itself: it is asked to end its pods.
+            // Its kubelet renews no Lease, so it will not register again by itself: its pods are deleted gracefully.
             let living = view.pods_on(name).filter(|pod| pod.deletion.is_none() && !pod.phase.is_terminal());
             decision.intents.extend(living.map(|pod| end(pod, name, absence.since + config.quarantine)));
         }
@@ -111,14 +118,11 @@ fn orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Dec
         return Decision::hold(Subject::Node(Arc::clone(name)), hold)
             .and_recheck_at(ends.min(now + LOOK_AGAIN));
     }
-    let mut decision = Decision::default();
-    let silent = view.fell_silent_before_its_node_went(name);
     let mut waiting = Vec::new();
     for pod in view.pods_on(name) {
-        let from = pod.unanswered_from();
-        if silent || pod.phase.is_terminal() || from.is_some_and(|from| from <= witness.asked_at()) {
+        if view.silence_is_proof(pod, name, witness) {
             force(&mut decision, pod, Claim::NodeGone { node: Arc::clone(name) });
-        } else if let Some(from) = from {
+        } else if let Some(from) = pod.unanswered_from() {
             waiting.push((from, pod));
         } else {
             decision.intents.push(end(pod, name, ends));
@@ -127,15 +131,12 @@ fn orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Dec
     await_answer(decision, name, &waiting, now, config)
 }
 
-fn first_read(node: &Arc<str>) -> Decision {
-    Decision { intents: vec![Intent::Witness { node: Arc::clone(node) }], ..Decision::default() }
-}
-
 fn end(pod: &Pod, node: &Arc<str>, due: Mono) -> Intent {
     Intent::Delete(Delete::new(pod, Cause::NodeGone { node: Arc::clone(node) }, due))
 }
 
-/// Its kubelet was asked to end these pods. Once its silence says something, a new first read begins another quarantine.
+/// These pods were deleted gracefully. When their kubelet has had the time to respond, a new first read begins another
+/// quarantine.
 fn await_answer(
     mut decision: Decision,
     node: &Arc<str>,
@@ -148,7 +149,7 @@ fn await_answer(
     // would wait for one more. But not for what cannot be done.
     let done = if decision.intents.is_empty() { Duration::ZERO } else { LOOK_AGAIN };
     if next + done <= now {
-        decision.intents.extend(first_read(node).intents);
+        decision.intents.push(Intent::Witness { node: Arc::clone(node) });
     }
     decision.holds.extend(waiting.iter().take(HOLDS_SHOWN).map(|(from, pod)| {
         let left = (*from).max(now) + config.quarantine;

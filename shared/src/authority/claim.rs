@@ -103,8 +103,10 @@ pub enum Cause {
         /// The taint.
         taint: Box<str>,
     },
-    /// Its node does not exist any more, and its kubelet was heard until then: it may run, and ends the pod itself.
-    #[error("node {node} does not exist any more, and its kubelet may live: it is asked to end the pod")]
+    /// Its node does not exist any more. The kubelet was active until then: it may still run, and end the pod itself.
+    #[error(
+        "node {node} does not exist any more, and its kubelet may still run: the pod is deleted gracefully"
+    )]
     NodeGone {
         /// The node's name.
         node: Arc<str>,

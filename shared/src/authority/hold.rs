@@ -47,8 +47,8 @@ pub enum Hold {
         /// How long is left.
         left: Duration,
     },
-    /// The node is missing, and its kubelet was heard until then: the pod was asked to end.
-    #[error("node {node} does not exist, and its kubelet was heard until its Node went: the pod was asked to end. If nothing is heard of the kubelet it is removed in {}s", left.as_secs())]
+    /// The node is missing, and its kubelet was active until then: the pod was deleted gracefully.
+    #[error("node {node} does not exist. Its kubelet was active until the Node was deleted, so the pod was deleted gracefully. If the kubelet reports nothing, the pod is removed in {}s", left.as_secs())]
     AwaitsKubelet {
         /// Its name.
         node: Arc<str>,

@@ -52,8 +52,10 @@ pub enum Refusal {
     /// The kubelet lives.
     #[error("the kubelet gave a sign of life after the first read ({0:?})")]
     KubeletAlive(Sign),
-    /// The kubelet was heard until its Node went: it gets the time to end the pod itself.
-    #[error("the kubelet was heard until its Node went, and has not had the time to end the pod itself")]
+    /// The kubelet was active until its Node was deleted: it gets the time to end the pod itself.
+    #[error(
+        "the kubelet was active until its Node was deleted, and has not had the time to end the pod itself"
+    )]
     KubeletNotAsked,
     /// Its Lease was renewed so lately that a kubelet that lives need not have renewed it again.
     #[error("the kubelet was heard lately: it must be silent for {}s more", left.as_secs())]
@@ -179,7 +181,7 @@ impl Verifier<'_> {
             Claim::KubeletTerminated => (EvidenceKind::KubeletTerminated, facts.seen + VALID_FOR),
             Claim::NodeGone { node } => {
                 let proof = self.node_proof(node, NodeClaim::Gone).await?;
-                self.was_asked_to_end(&force.pod.uid, node)?;
+                self.had_time_to_end(&force.pod.uid, node)?;
                 proof
             }
             Claim::OutOfService { node } => self.node_proof(node, NodeClaim::OutOfService).await?,
@@ -268,17 +270,14 @@ impl Verifier<'_> {
         Ok(NodeProof { node: Arc::clone(node), kind, expires: look.asked_at + VALID_FOR })
     }
 
-    /// Silence alone is proof where a kubelet fell silent before its Node went. Any other is asked first: it was to end
-    /// the pod before the first read, and had the time to.
-    fn was_asked_to_end(&self, pod: &Uid, node: &str) -> Result<(), Refusal> {
+    /// A kubelet that was active until its Node was deleted may run the pod: it had the time to end it.
+    fn had_time_to_end(&self, pod: &Uid, node: &str) -> Result<(), Refusal> {
         let guard = self.cache.read();
         let view = guard.view();
         let pod = view.pod(pod).ok_or(Refusal::PodChanged)?;
         let witness = view.absence(node).and_then(|absence| absence.witness.as_ref());
         let witness = witness.ok_or(Refusal::NoWitness)?;
-        let asked = pod.unanswered_from().is_some_and(|from| from <= witness.asked_at());
-        let enough = asked || pod.phase.is_terminal() || view.fell_silent_before_its_node_went(node);
-        if enough { Ok(()) } else { Err(Refusal::KubeletNotAsked) }
+        if view.silence_is_proof(pod, node, witness) { Ok(()) } else { Err(Refusal::KubeletNotAsked) }
     }
 
     /// The first read of a node that is missing still, old enough and unrefuted.

@@ -10,7 +10,7 @@ use super::table::Entry;
 use super::zones::ZoneCount;
 use super::{Inner, KindState, Left, ScaleAnswer};
 use crate::api::{Grade, Incarnation, KindOfEvidence};
-use crate::authority::{Hold, Lack, Now, Said};
+use crate::authority::{Hold, Lack, Now, Said, Witness};
 use crate::clock::Mono;
 use crate::model::{
     Attachment, Budget, Device, Fence, Holder, Kind, Node, Pod, Policy, Proof, Remediation, Taint, Uid,
@@ -247,6 +247,16 @@ impl<'a> View<'a> {
         let Some(before) = absence.before else { return false };
         let heard = self.last_sign_of_life(node).map_or(before.at, |sign| sign.at.max(before.at));
         absence.since.since(heard) >= before.duration
+    }
+
+    /// Whether the silence of a missing node's kubelet since this first read is proof for this pod of it: the kubelet fell
+    /// silent before its Node was deleted; or the pod was deleted gracefully before the read, and the kubelet had the time to
+    /// respond. A pod with a terminal phase cannot be deleted gracefully.
+    #[must_use]
+    pub fn silence_is_proof(&self, pod: &Pod, node: &str, witness: &Witness) -> bool {
+        pod.unanswered_from().is_some_and(|from| from <= witness.asked_at())
+            || pod.phase.is_terminal()
+            || self.fell_silent_before_its_node_went(node)
     }
 
     /// Whether a pod that is bound to a missing node may still write to this volume: where the kubelet did not fall silent

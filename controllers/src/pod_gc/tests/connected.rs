@@ -1,4 +1,5 @@
-//! Pods of a missing node whose kubelet was heard until its Node went: it may run them, and is asked to end them.
+//! Pods of a missing node whose kubelet was active until its Node was deleted: it may still run them, so they are deleted
+//! gracefully first.
 
 use super::*;
 
@@ -16,17 +17,17 @@ fn alive() -> Obj {
     pod("web-0").on("gone").running().observed(3)
 }
 
-/// As it is once it was asked to end, which is another generation.
+/// As it is once it was deleted, which is another generation.
 fn dying(grace: i64) -> Obj {
     let dying = alive().terminating().set("/metadata/generation", json!(4));
     dying.set("/metadata/deletionGracePeriodSeconds", json!(grace)).rv(20)
 }
 
-const END: &str = "end web-0 because: node gone does not exist any more, and its kubelet may live: it is asked to end the pod";
+const END: &str = "end web-0 because: node gone does not exist any more, and its kubelet may still run: the pod is deleted gracefully";
 const REMOVE: &str = "remove web-0 because NodeGone";
 
 #[test]
-fn at_the_end_of_the_quarantine_the_kubelet_is_asked_to_end_them() {
+fn at_the_end_of_the_quarantine_they_are_deleted_gracefully() {
     let world = connected();
     assert_eq!(reasons(&about(&world, "gone", QUARANTINE)), ["Quarantine"]);
     assert_eq!(asked(&about(&world, "gone", 1 + QUARANTINE)), [END]);
@@ -86,7 +87,7 @@ fn a_kubelet_that_cannot_answer_gets_the_grace_of_its_pods() {
     assert_eq!(asked(&about(&world, "gone", 162)), ["ask for gone"]);
 }
 
-/// An attack: whoever may change a pod makes a generation that its kubelet has not reported about yet.
+/// An attack: a tenant changes the pod, which makes a generation that its kubelet has not reported about yet.
 #[test]
 fn a_tenant_who_changes_a_pod_does_not_make_its_kubelet_unheard() {
     let world = connected();
@@ -111,7 +112,7 @@ fn a_tenant_who_binds_pods_to_a_missing_node_does_not_hold_the_others_up() {
     assert!(!asked(&decision).contains(&"ask for gone".to_owned()), "those who can go go first");
 }
 
-/// What cannot be asked to end, because an admission webhook refuses it, keeps only itself.
+/// A pod that cannot be deleted, because an admission webhook refuses it, delays only itself.
 #[test]
 fn a_pod_that_cannot_be_asked_holds_the_others_up_for_ten_seconds() {
     let world = connected();

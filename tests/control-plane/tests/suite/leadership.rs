@@ -203,12 +203,9 @@ async fn a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finish
     orphan(api, "half-done").await;
     let asked = async || {
         let pod = observe::find_pod(api, "default", "half-done").await.map_err(|error| error.to_string())?;
-        seen(
-            pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()),
-            "nobody asked it to end".to_owned(),
-        )
+        seen(pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()), "it is not deleted".to_owned())
     };
-    until("the pod is asked to end", asked).await.unwrap();
+    until("the pod is deleted gracefully", asked).await.unwrap();
     relay.hold("DELETE /api/v1/namespaces/default/pods/");
     let marked = async || seen(phase(api, "half-done").await.as_deref() == Some("Failed"), "not marked");
     until("the leader has marked the pod", marked).await.unwrap();
@@ -295,7 +292,7 @@ async fn an_outage_longer_than_the_renew_deadline_ends_the_term(plane: &ControlP
     tokio::time::sleep(LEASE).await;
     assert_eq!(masters(&[&isolated, &other]).await, [0.0, 1.0]);
     assert_eq!(writes(&isolated).await, 0.0);
-    assert_eq!(writes(&other).await, 4.0, "it was asked to end, and then removed");
+    assert_eq!(writes(&other).await, 4.0, "it was deleted gracefully, and then by force");
     isolated.terminate().await.unwrap();
     other.terminate().await.unwrap();
 }

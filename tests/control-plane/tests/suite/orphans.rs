@@ -120,7 +120,7 @@ async fn what_a_finalizer_keeps_shows_kcms_condition_and_is_left_alone(api: &Cli
     let (meta, status) = (kept.metadata, kept.status.unwrap());
     assert_eq!(meta.deletion_grace_period_seconds, Some(0));
     assert_eq!(status.phase.as_deref(), Some("Failed"));
-    // To be asked to end raised the generation; the removal after it does not.
+    // The graceful deletion raised the generation; the forced one after it does not.
     let written_at = meta.generation;
     assert_eq!(status.observed_generation, written_at);
     let conditions = status.conditions.unwrap();
@@ -226,15 +226,15 @@ async fn a_kubelet_that_answers_is_left_to_end_its_pod(api: &Client, ours: &PodS
     let asked = async || {
         let pod = observe::find_pod(api, "shop", "connected").await.map_err(|error| error.to_string())?;
         let pod = pod.ok_or("it is gone")?;
-        seen(pod.metadata.deletion_timestamp.is_some(), "nobody asked it to end".to_owned()).map(|()| pod)
+        seen(pod.metadata.deletion_timestamp.is_some(), "it is not deleted".to_owned()).map(|()| pod)
     };
-    let pod = until("the pod is asked to end", asked).await.unwrap();
+    let pod = until("the pod is deleted gracefully", asked).await.unwrap();
     assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(60), "its own grace");
     let conditions = pod.status.unwrap().conditions.unwrap();
     let target = conditions.iter().find(|condition| condition.type_ == "DisruptionTarget").unwrap();
     assert_eq!(target.reason.as_deref(), Some("DeletionByPodGC"));
     let event = observe::event(api, "shop", "connected", "NodeGone").await.unwrap();
-    assert!(event.contains("it is asked to end the pod"), "{event}");
+    assert!(event.contains("the pod is deleted gracefully"), "{event}");
     let answer = PodStatus { observed_generation: pod.metadata.generation, ..PodStatus::default() };
     objects::set_pod_status(api, "shop", "connected", &answer).await.unwrap();
     let message = until_held(ours, "connected", "KubeletAlive").await;

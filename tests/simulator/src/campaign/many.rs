@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::draw::draw;
 use super::plan::Plan;
-use crate::checker::{Invariant, KNOWN, Known};
+use crate::checker::Invariant;
 use crate::world::{Outcome, Subject, run};
 
 /// How many broken seeds are kept whole.
@@ -31,8 +31,6 @@ pub struct Tally {
     pub broken_seeds: u64,
     /// The first seed that broke each rule.
     pub first: BTreeMap<Invariant, u64>,
-    /// By known finding: how many seeds show it, and the first. They are no success.
-    pub known: BTreeMap<&'static str, (u64, u64)>,
 }
 
 impl Tally {
@@ -45,12 +43,6 @@ impl Tally {
         for violation in &outcome.violations {
             let first = self.first.entry(violation.invariant).or_insert(seed);
             *first = seed.min(*first);
-        }
-        for Known { finding, rule, .. } in KNOWN {
-            if outcome.known.iter().any(|violation| violation.invariant == rule) {
-                let (seeds, first) = self.known.entry(finding).or_insert((0, seed));
-                (*seeds, *first) = (*seeds + 1, seed.min(*first));
-            }
         }
         if !outcome.violations.is_empty() {
             self.broken_seeds += 1;
@@ -83,9 +75,6 @@ impl std::fmt::Display for Tally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let hours = self.simulated.as_secs_f64() / 3600.0;
         writeln!(f, "{} seeds, {hours:.1} simulated hours, {} broken", self.seeds, self.broken_seeds)?;
-        for (finding, (seeds, first)) in &self.known {
-            writeln!(f, "{seeds} seeds show the known finding {finding}, the first is {first}")?;
-        }
         self.probes.iter().try_for_each(|(name, count)| writeln!(f, "  {count:>8}  {name}"))
     }
 }
@@ -166,7 +155,7 @@ pub fn tell(plan: &Plan, outcome: &Outcome) -> String {
     let mut text = String::new();
     let seed = plan.seed;
     let _written = writeln!(text, "seed {seed}: {}", serde_json::to_string(plan).unwrap_or_default());
-    for violation in outcome.violations.iter().chain(&outcome.known) {
+    for violation in &outcome.violations {
         let _written = writeln!(
             text,
             "  {:>9.3}s  {}: {}",

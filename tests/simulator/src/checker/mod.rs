@@ -34,7 +34,6 @@ mod fences;
 mod leaders;
 mod liveness;
 mod nodes;
-mod open;
 mod probes;
 mod processes;
 mod requests;
@@ -52,7 +51,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use open::{KNOWN, Known};
 use parking_lot::Mutex;
 pub use probes::unreached;
 pub(crate) use rest::FAILOVER;
@@ -189,7 +187,6 @@ pub struct Violation {
 /// What a run came to.
 pub(crate) struct Findings {
     pub(crate) violations: Vec<Violation>,
-    pub(crate) known: Vec<Violation>,
     pub(crate) timeline: Vec<(Duration, String)>,
     pub(crate) probes: BTreeMap<String, u64>,
     pub(crate) tape: Vec<Moment>,
@@ -211,8 +208,6 @@ pub(crate) struct Promise {
 #[derive(Debug)]
 struct State {
     violations: Vec<Violation>,
-    /// Breaks of the rules of [`KNOWN`].
-    known: Vec<Violation>,
     timeline: Vec<(Duration, String)>,
     probes: BTreeMap<String, u64>,
     broken: BTreeMap<Invariant, u64>,
@@ -255,7 +250,6 @@ impl Checker {
     pub(crate) fn new(promise: Promise) -> Arc<Self> {
         let state = State {
             violations: Vec::new(),
-            known: Vec::new(),
             timeline: Vec::new(),
             probes: BTreeMap::new(),
             broken: BTreeMap::new(),
@@ -326,7 +320,6 @@ impl Checker {
         let (violations, timeline) = (state.violations.clone(), state.timeline.clone());
         Findings {
             violations,
-            known: state.known.clone(),
             timeline,
             probes: state.probes.clone(),
             tape: state.tape.clone(),
@@ -359,11 +352,6 @@ impl State {
     }
 
     fn violated(&mut self, now: Duration, invariant: Invariant, what: String) {
-        if let Some(Known { finding, issue, .. }) = open::known(invariant) {
-            self.note(now, format!("KNOWN FINDING {finding} of issue {issue}, {invariant}: {what}"));
-            self.probe(&format!("known finding {finding}"));
-            return self.known.push(Violation { at: now, invariant, what });
-        }
         self.note(now, format!("VIOLATION {invariant}: {what}"));
         *self.broken.entry(invariant).or_default() += 1;
         let known = self.violations.iter().filter(|known| known.invariant == invariant).count();

@@ -10,7 +10,7 @@ use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{PodKey, Uid};
 use serde_json::{Value, json};
 
-use super::{Checker, Findings, Invariant, Promise, Shown, Violation};
+use super::{Checker, Invariant, Promise, Shown};
 use crate::api::{Asked, Seen};
 
 pub(super) const ME: &str = "replica-0.1";
@@ -18,11 +18,6 @@ pub(super) const POD: &str = "/api/v1/namespaces/default/pods/data-0";
 
 /// Runs `told` with a checker inside of a simulation; gives back what was broken.
 pub(super) fn broken(told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
-    judged(told).0
-}
-
-/// The same, and what was broken that is known.
-pub(super) fn judged(told: impl AsyncFnOnce(&Arc<Checker>)) -> (Vec<Invariant>, Vec<Invariant>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -33,9 +28,7 @@ pub(super) fn judged(told: impl AsyncFnOnce(&Arc<Checker>)) -> (Vec<Invariant>, 
         };
         let checker = Checker::new(promise);
         told(&checker).await;
-        let rules = |all: &[Violation]| all.iter().map(|violation| violation.invariant).collect();
-        let Findings { violations, known, .. } = checker.findings();
-        (rules(&violations), rules(&known))
+        checker.findings().violations.iter().map(|violation| violation.invariant).collect()
     })
 }
 

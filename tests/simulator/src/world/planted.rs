@@ -110,9 +110,7 @@ impl Seam {
                 self.out_of_order(plant, &parts).await
             }
             Plant::DeafToNodes if parts.is_evidence() => refused(503),
-            Plant::RememberedReads if parts.is_evidence() && parts.path().contains("/nodes/") => {
-                self.remembered(parts, first.await?).await
-            }
+            Plant::RememberedReads if parts.reads_a_node() => self.remembered(parts, first.await?).await,
             Plant::SharesAnyway | Plant::DeafToMounts => self.in_other_words(&parts, first.await).await,
             Plant::OldStoreKept if is_list(&parts) => self.old_items(parts, first.await?).await,
             Plant::FailsTooEarly if parts.is_evidence() => {

@@ -55,7 +55,7 @@ impl Parts {
     }
 
     /// The read of one node.
-    fn reads_a_node(&self) -> bool {
+    pub(super) fn reads_a_node(&self) -> bool {
         self.method == Method::GET && self.is_evidence() && self.is_about("nodes")
     }
 
@@ -90,7 +90,7 @@ impl Seam {
                 .lock()
                 .contains_key(parts.path().trim_end_matches("/status"))
                 .then(|| refused(404)),
-            Some(Plant::RememberedReads) if parts.is_evidence() && parts.path().contains("/nodes/") => {
+            Some(Plant::RememberedReads) if parts.reads_a_node() => {
                 let known = self.memory.lock().get(&parts.target).cloned();
                 known.map(|(code, body)| whole(code, body))
             }

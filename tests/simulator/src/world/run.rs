@@ -39,8 +39,6 @@ pub enum Subject {
 pub struct Outcome {
     /// The rules that were broken.
     pub violations: Vec<Violation>,
-    /// Breaks of the rules that today's tree is known to break ([`KNOWN`](crate::checker::KNOWN)).
-    pub known: Vec<Violation>,
     /// What happened, for people.
     pub timeline: Vec<(Duration, String)>,
     /// How often each thing happened that should happen sometimes.
@@ -93,10 +91,10 @@ pub struct World {
 }
 
 impl Outcome {
-    /// Whether it broke this rule, known or not.
+    /// Whether it broke this rule.
     #[must_use]
     pub fn breaks(&self, invariant: Invariant) -> bool {
-        self.violations.iter().chain(&self.known).any(|violation| violation.invariant == invariant)
+        self.violations.iter().any(|violation| violation.invariant == invariant)
     }
 }
 
@@ -143,7 +141,6 @@ fn start(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) 
             let (at, invariant, what) = (Duration::ZERO, Invariant::Simulator, error.to_string());
             let outcome = Outcome {
                 violations: vec![Violation { at, invariant, what }],
-                known: Vec::new(),
                 timeline: Vec::new(),
                 probes: BTreeMap::new(),
                 tape: Vec::new(),
@@ -267,10 +264,9 @@ impl World {
     }
 
     fn outcome(&self) -> Outcome {
-        let Findings { violations, known, timeline, probes, tape, broken } = self.checker.findings();
+        let Findings { violations, timeline, probes, tape, broken } = self.checker.findings();
         Outcome {
             violations,
-            known,
             timeline,
             probes,
             tape,

@@ -18,7 +18,6 @@ mod determinism;
 mod differential;
 mod fencing;
 mod files;
-mod known;
 mod memory;
 mod nodes;
 mod paused;

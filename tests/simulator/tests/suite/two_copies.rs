@@ -1,6 +1,5 @@
-//! Known findings of issue 20: plans by which today's tree lets two processes of one identity run, shown by the ledger of
-//! processes itself, whatever the referee excuses. They are no promises. When one of these tests fails, the finding is
-//! mended: then its plan gets another name, and `expect` says that the shipped process breaks nothing.
+//! Plans by which two processes of one identity ran (A1 and A2 of issue 20): the ledger of processes shows that they do not any
+//! more, whatever the referee excuses.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
 use std::collections::BTreeMap;
