@@ -53,6 +53,8 @@ pub struct Config {
     pub volume_guard: volume_guard::Config,
     /// The node that this process runs on, if it was told: fencing never shoots that one.
     pub node_name: Option<Arc<str>>,
+    /// For how long fencing keeps incidents and evidence that nothing rests on; `None`: for ever.
+    pub fencing_history: Option<std::time::Duration>,
     /// Where the admin server listens; `None`: nowhere.
     pub admin: Option<std::net::SocketAddr>,
     /// Who this process is, in Events.
@@ -219,7 +221,12 @@ fn start_controllers(
             Name::Fencing => {
                 let guards_volumes = config.controllers.contains(&Name::VolumeGuard);
                 let our_node = config.node_name.clone();
-                let settings = fencing::Config { mode: config.mode, our_node, guards_volumes };
+                let settings = fencing::Config {
+                    mode: config.mode,
+                    our_node,
+                    guards_volumes,
+                    history: config.fencing_history,
+                };
                 start(Fencing::new(settings, metrics.registry())?, around, beats, running);
             }
             Name::VolumeGuard => {

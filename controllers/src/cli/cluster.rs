@@ -36,7 +36,7 @@ pub(super) struct ConnectArgs {
 
 impl ConnectArgs {
     pub(super) fn options(&self) -> ConnectOptions {
-        ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
+        ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), server: None }
     }
 }
 

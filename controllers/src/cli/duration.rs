@@ -4,25 +4,50 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-/// The longest duration that makes sense for any flag here.
-const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+const MILLISECOND: SignedDuration = SignedDuration::from_millis(1);
+/// The longest duration that makes sense for what somebody waits for.
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// Ten years.
+const LONGEST_HISTORY: SignedDuration = SignedDuration::from_hours(87_600);
 
 /// Reads a duration from one millisecond to 24 hours.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
-    const ALLOWED: &str = "allowed is 1ms to 24h, written such as 40s, 1m30s or 500ms";
+    within(text, MILLISECOND, DAY, "allowed is 1ms to 24h, written such as 40s, 1m30s or 500ms")
+}
+
+/// Reads for how long something is kept: zero, or one hour to ten years.
+pub(super) fn history(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" | "0s" | "0h" => Ok(Duration::ZERO),
+        _ => within(
+            text,
+            HOUR,
+            LONGEST_HISTORY,
+            "allowed is 1h to 87600h, such as 2160h for 90 days; 0: for ever",
+        ),
+    }
+}
+
+fn within(
+    text: &str,
+    least: SignedDuration,
+    most: SignedDuration,
+    allowed: &str,
+) -> Result<Duration, String> {
     // Go writes a bare zero.
     let read = if text == "0" { Ok(SignedDuration::ZERO) } else { text.parse::<SignedDuration>() };
-    let read = read.map_err(|_not_one| format!("not a duration; {ALLOWED}"))?;
+    let read = read.map_err(|_not_one| format!("not a duration; {allowed}"))?;
     if read.is_negative() {
-        return Err(format!("a duration cannot be negative; {ALLOWED}"));
+        return Err(format!("a duration cannot be negative; {allowed}"));
     }
-    if read < SignedDuration::from_millis(1) {
-        return Err(format!("too short; {ALLOWED}"));
+    if read < least {
+        return Err(format!("too short; {allowed}"));
     }
-    if read > LONGEST {
-        return Err(format!("too long; {ALLOWED}"));
+    if read > most {
+        return Err(format!("too long; {allowed}"));
     }
-    Duration::try_from(read).map_err(|_out_of_range| format!("not a duration; {ALLOWED}"))
+    Duration::try_from(read).map_err(|_out_of_range| format!("not a duration; {allowed}"))
 }
 
 #[cfg(test)]
@@ -51,6 +76,18 @@ mod tests {
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(said) && error.contains("allowed is 1ms to 24h"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn history_is_kept_for_an_hour_to_ten_years_or_for_ever() {
+        assert_eq!(history("2160h"), Ok(Duration::from_hours(2160)));
+        assert_eq!((history("0"), history("0s")), (Ok(Duration::ZERO), Ok(Duration::ZERO)));
+        for (text, said) in
+            [("59m", "too short"), ("87601h", "too long"), ("90d", "not a duration"), ("-1h", "negative")]
+        {
+            let error = history(text).unwrap_err();
+            assert!(error.contains(said) && error.contains("allowed is 1h to 87600h"), "{text}: {error}");
         }
     }
 }

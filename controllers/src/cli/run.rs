@@ -3,6 +3,7 @@
 //! Flags keep kube-controller-manager's names and defaults where it has them, so
 //! that a command line can be carried over.
 
+mod carried;
 mod nodes;
 
 use std::collections::BTreeSet;
@@ -33,6 +34,10 @@ use super::{duration, logging, random};
 pub(super) struct Args {
     #[command(flatten)]
     cluster: ConnectArgs,
+
+    /// The address of the API server, in place of the kubeconfig's
+    #[arg(long, value_name = "URL", env = "POD_SAFETY_MASTER", help_heading = "Cluster")]
+    master: Option<String>,
 
     /// How far controllers go
     #[arg(long, value_enum, default_value_t = ModeArg::Guard, env = "POD_SAFETY_MODE", help_heading = "Controllers")]
@@ -146,12 +151,27 @@ pub(super) struct Args {
     )]
     fence_agents_path: Vec<String>,
 
+    /// For how long incidents and evidence are kept that nothing rests on any more. 0: for ever
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "2160h",
+        value_parser = duration::history,
+        allow_hyphen_values = true,
+        env = "POD_SAFETY_FENCING_HISTORY",
+        help_heading = "Fencing"
+    )]
+    fencing_history: Duration,
+
     /// The node that this process runs on: it never fences that one. In a pod: from spec.nodeName
     #[arg(long, value_name = "NAME", env = "POD_SAFETY_NODE_NAME", help_heading = "Fencing")]
     node_name: Option<String>,
 
     #[command(flatten)]
     election: ElectionArgs,
+
+    #[command(flatten)]
+    carried: carried::CarriedArgs,
 
     /// Where /livez, /readyz, /metrics and /debug are served
     #[arg(
@@ -276,11 +296,15 @@ pub(super) enum BadFlags {
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<()> {
         let (log_format, log_level) = (self.log_format, self.log_level);
-        let connect = self.cluster.options();
+        let connect = ConnectOptions { server: self.master.clone(), ..self.cluster.options() };
+        let without_effect = self.carried.given();
         let identity = identity();
         let agents = self.fence_agents_path.iter().map(PathBuf::from).collect();
         let config = self.into_config(&identity)?;
         logging::start(log_format, log_level);
+        for (flag, instead) in without_effect {
+            tracing::warn!(flag, instead, "this flag of kube-controller-manager has no effect here");
+        }
         block_on(run(config, &connect, agents))
     }
 
@@ -288,6 +312,8 @@ impl Args {
     fn into_config(self, identity: &str) -> Result<Config, BadFlags> {
         let Self {
             cluster: _,
+            master: _,
+            carried: _,
             mode,
             controllers,
             terminated_pod_gc_threshold,
@@ -299,6 +325,7 @@ impl Args {
             exclusive_csi_drivers,
             exclusive_backends,
             fence_agents_path: _,
+            fencing_history,
             node_name,
             election,
             admin_address,
@@ -331,6 +358,7 @@ impl Args {
                 backends: names("exclusive-backends", exclusive_backends)?,
             },
             node_name: our_node(node_name)?,
+            fencing_history: Some(fencing_history).filter(|kept| !kept.is_zero()),
             admin: Some(admin_address),
             identity: identity.to_owned(),
         })

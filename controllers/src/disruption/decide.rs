@@ -182,7 +182,8 @@ fn ask_next(answer: &ScaleAnswer, touched: Option<Mono>, now: Mono) -> Mono {
 }
 
 fn failed(budget: &Budget, why: &CannotCalculate, decision: &mut Decision) -> BudgetStatus {
-    let hold = Hold::BudgetFailed { why: why.to_string() };
+    let selector = matches!(why, CannotCalculate::Selector(_));
+    let hold = Hold::BudgetFailed { why: why.to_string(), selector };
     decision.holds.push((Subject::Budget(budget.key.clone()), hold));
     fail_safe(budget, why)
 }

@@ -31,7 +31,11 @@ impl DisruptionMetrics {
         let of = match update {
             Update::Budget { .. } => "budget",
             Update::NotDisrupted { .. } => "pod",
-            Update::Node(_) | Update::PodOfLostNode { .. } | Update::Volume(_) | Update::Ungate { .. } => {
+            Update::Node(_)
+            | Update::PodOfLostNode { .. }
+            | Update::Volume(_)
+            | Update::Forget(_)
+            | Update::Ungate { .. } => {
                 return;
             }
         };

@@ -26,8 +26,6 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Kinds are not listed together: a pod may be seen so long before its controller.
 const BEFORE_ITS_CONTROLLER: Duration = Duration::from_secs(1);
-/// After this long nobody waits for the controller of a pod: it is not there.
-const WITHOUT_CONTROLLER: Duration = Duration::from_secs(10);
 
 /// What is known of a pod's controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +45,12 @@ pub enum Found {
 pub fn find(pod: &Pod, view: &View<'_>, now: Mono, touched: Option<Mono>) -> Found {
     let Some(controller) = &pod.controller else { return Found::Owner(Owner::Nobody) };
     let Some(kind) = WorkloadKind::of(controller) else {
-        return asked(pod, controller, view, now, touched);
+        return asked(controller, pod, view, now, touched);
     };
     match view.workload(kind, &controller.uid) {
         Lookup::Known(workload) => Found::Owner(scaled(workload, view)),
         Lookup::Unknown(why) => Found::Owner(unreadable(controller, why)),
-        Lookup::Absent => absent(pod, controller, now),
+        Lookup::Absent => absent(pod, controller, view, now, touched),
     }
 }
 
@@ -83,26 +81,33 @@ fn named(controller: &Controller) -> String {
     format!("{}/{}", controller.kind, controller.name)
 }
 
-/// The controller is not there. A pod that ends does not count anyway (KCM gives
-/// up its whole budget: kubernetes#130723); one that is new may have been seen
-/// before its controller; and one that stays without is nobody's.
-fn absent(pod: &Pod, controller: &Controller, now: Mono) -> Found {
-    let named = format!("{}, which is not there", named(controller));
-    let known_for = now.since(pod.first_seen);
-    if pod.deletion.is_some() || known_for >= WITHOUT_CONTROLLER {
-        Found::Owner(Owner::Unscaled(named.into()))
-    } else if known_for < BEFORE_ITS_CONTROLLER {
+/// The cache does not have the controller: it is gone, or its watch is behind. A pod that ends does not count anyway (KCM
+/// gives up its whole budget: kubernetes#130723); one that is new may have been seen before its controller; of any other
+/// the API server knows.
+fn absent(
+    pod: &Pod,
+    controller: &Arc<Controller>,
+    view: &View<'_>,
+    now: Mono,
+    touched: Option<Mono>,
+) -> Found {
+    if pod.deletion.is_some() {
+        Found::Owner(gone(controller))
+    } else if now.since(pod.first_seen) < BEFORE_ITS_CONTROLLER {
         Found::Wait(pod.first_seen + BEFORE_ITS_CONTROLLER)
     } else {
-        let again = pod.first_seen + WITHOUT_CONTROLLER;
-        Found::Failed(Owner::Unknown(named.into()), again)
+        asked(controller, pod, view, now, touched)
     }
 }
 
-/// What the scale of a controller of another kind said, if that is recent.
+fn gone(controller: &Controller) -> Owner {
+    Owner::Unscaled(format!("{}, which is not there", named(controller)).into())
+}
+
+/// What the scale of a controller that the cache does not have said, if that is recent.
 fn asked(
-    pod: &Pod,
     controller: &Arc<Controller>,
+    pod: &Pod,
     view: &View<'_>,
     now: Mono,
     touched: Option<Mono>,
@@ -116,7 +121,7 @@ fn asked(
             Found::Owner(Owner::Scaled(controller.uid.clone(), *replicas))
         }
         Ok(Scale::None) if within(NO_SCALE_FRESH) => Found::Owner(Owner::Unscaled(named(controller).into())),
-        Ok(Scale::Absent) if within(fresh) => absent(pod, controller, now),
+        Ok(Scale::Absent) if within(fresh) => Found::Owner(gone(controller)),
         Err(why) if within(ASK_AGAIN) => {
             Found::Failed(Owner::Unknown(why.clone()), *answered + ASK_AGAIN + Duration::from_millis(1))
         }

@@ -79,7 +79,11 @@ fn words(decision: &Decision) -> Vec<String> {
         | Intent::Monitor(_)
         | Intent::Remediate(_)
         | Intent::Update(
-            Update::Node(_) | Update::PodOfLostNode { .. } | Update::Volume(_) | Update::Ungate { .. },
+            Update::Node(_)
+            | Update::PodOfLostNode { .. }
+            | Update::Volume(_)
+            | Update::Forget(_)
+            | Update::Ungate { .. },
         ) => "another's".to_owned(),
     };
     decision.intents.iter().map(word).collect()
@@ -236,7 +240,7 @@ fn w_dc5_a_pod_without_a_scale_is_left_out_and_named() {
 }
 
 #[test]
-fn a_controller_that_is_not_there_is_waited_for_then_doubted_then_left_out() {
+fn a_controller_that_is_not_there_is_waited_for_then_asked_then_left_out() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("p").owned("apps/v1", "StatefulSet", "db"), at(10));
     world.apply(Kind::Pods, &pod("q").owned("apps/v1", "StatefulSet", "other"), at(0));
@@ -244,8 +248,9 @@ fn a_controller_that_is_not_there_is_waited_for_then_doubted_then_left_out() {
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     let soon = decided(&world, 10);
     assert_eq!((words(&soon).len(), soon.recheck_at), (0, Some(at(11))), "it may come with the next event");
-    assert_eq!(words(&decided(&world, 12)), ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"]);
-    let later = decided(&world, 20);
+    assert_eq!(words(&decided(&world, 12)), ["ask StatefulSet db"]);
+    world.scale("uid-p", Ok(Scale::Absent), at(13));
+    let later = decided(&world, 13);
     assert_eq!(words(&later), ["at 7: 1 of 1 healthy, 0 wanted, 1 allowed, SufficientPods"]);
     assert_eq!(held(&later), ["PodsNotCounted"]);
 }
@@ -282,6 +287,26 @@ fn w_dc6_an_entry_is_about_the_pod_that_had_the_name_when_it_appeared() {
     assert_eq!(
         words(&decided(&world, 7)),
         ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods, over: db-1"]
+    );
+}
+
+/// B3: where pods were behind by a whole replacement, the predecessor had the name, and the pod that was evicted counted
+/// as healthy.
+#[test]
+fn bug_an_entry_was_bound_to_a_pod_that_was_ending_already() {
+    let world = guarded();
+    world.apply(Kind::Pods, &pod("db-1").owned("apps/v1", "StatefulSet", "db").terminating(), at(3));
+    world.apply(Kind::Budgets, &let_through("db-1"), at(5));
+    world.remove(Kind::Pods, "uid-db-1", at(6));
+    let successor = pod("db-1").owned("apps/v1", "StatefulSet", "db").uid("new");
+    world.apply(
+        Kind::Pods,
+        &successor.set("/metadata/creationTimestamp", json!("2026-01-01T00:09:00Z")),
+        at(7),
+    );
+    assert_eq!(
+        words(&decided(&world, 7)),
+        ["at 7: 2 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods, as before"]
     );
 }
 

@@ -119,7 +119,7 @@ impl<'a> Facts<'a> {
             .filter(|pod| volume.is_used_by(pod))
             .filter_map(|pod| known(pod, scene))
             .collect();
-        users.retain(|pod| !pod.is_over());
+        users.retain(|pod| pod.has_volumes());
         users.sort_by_key(|pod| pod.key.clone());
         let name = volume.name();
         let mut held: Vec<&Attachment> =

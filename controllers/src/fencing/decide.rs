@@ -10,6 +10,7 @@ use pod_safety_shared::drive::{Decision, Mode, Subject};
 use pod_safety_shared::model::{Fence, Kind, Node, Uid};
 
 use super::detect::detect;
+use super::history::forget;
 use super::incident::{Incident, is_about, is_rehearsal};
 use super::monitor::monitor;
 use super::progress::progress;
@@ -70,6 +71,8 @@ pub struct Config {
     pub our_node: Option<Arc<str>>,
     /// The volume guard runs: that storage is fenced frees volumes.
     pub guards_volumes: bool,
+    /// For how long incidents and evidence are kept that nothing rests on; `None`: for ever.
+    pub history: Option<Duration>,
 }
 
 /// Decides about one key.
@@ -80,6 +83,7 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
     if let Key::Node(name) = key
         && policies == 0
         && view.fences_of(name).next().is_none()
+        && view.proofs_of(name).next().is_none()
         && view.remediations_of(name).next().is_none()
         && !taint::is_carried_by(name, view)
     {
@@ -139,6 +143,11 @@ fn about_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> D
     }
     if let Some(node) = node {
         add(&mut decision, taint::stale(node, view, now));
+    }
+    if let Some(keep) = config.history.filter(|_| config.mode != Mode::Observe) {
+        let forgotten = forget(name, node, &fences, view, now, keep);
+        decision.intents.extend(forgotten.intents);
+        decision.recheck_at = decision.recheck_at.into_iter().chain(forgotten.recheck_at).min();
     }
     for remediation in view.remediations_of(name) {
         let Wanted { step, reply } = remediate(remediation, node, view, now, config);

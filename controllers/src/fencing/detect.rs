@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_shared::api::{
-    FenceTrigger, Incarnation, NodeFenceSpec, Phase, PolicyMode, Trigger, Unhealthy, When,
+    FencePolicySpec, FenceTrigger, Incarnation, NodeFenceSpec, Phase, PolicyMode, Trigger, Unhealthy, When,
 };
 use pod_safety_shared::authority::{FenceKey, Fencing, Hold, Intent, Step, Target};
-use pod_safety_shared::cache::View;
+use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Mode};
-use pod_safety_shared::model::{Fence, Kind, Node, Pod, Policy, Readiness};
+use pod_safety_shared::model::{Fence, Held, Kind, Node, Pod, Policy, Readiness};
 
 use super::decide::about;
 use super::{Config, gates};
@@ -54,8 +54,23 @@ pub(super) fn health(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealt
 }
 
 /// Whether a pod waits for its node: it may be replaced only when it has ended.
-fn waits(pod: &Pod) -> bool {
-    pod.keeps_identity() && pod.deletion.is_some() && !pod.waits_for_finalizers()
+fn waits(pod: &Pod, policy: &FencePolicySpec, view: &View<'_>) -> bool {
+    let named = |kind: &String| pod.controller.as_ref().is_some_and(|controller| *controller.kind == **kind);
+    pod.deletion.is_some()
+        && !pod.waits_for_finalizers()
+        && (pod.keeps_identity() || policy.needed_by_kinds.iter().any(named) || holds_a_volume(pod, view))
+}
+
+/// Whether one of its volumes is its node's alone, so that its replacement on another node waits for it. Claims are known
+/// where volumes are guarded.
+fn holds_a_volume(pod: &Pod, view: &View<'_>) -> bool {
+    pod.claims.iter().any(|claim| match view.claim(&pod.key.namespace, claim) {
+        Lookup::Known(claim) => claim.volume.as_ref().is_some_and(|volume| {
+            let held = view.volume_lease(volume).map(|lease| &lease.held);
+            matches!(held, Some(Held::By(holder)) if pod.node.as_ref() == Some(&holder.node))
+        }),
+        Lookup::Absent | Lookup::Unknown(_) => false,
+    })
 }
 
 /// Decides about a node of whose life there is no live incident; `over`: the one that is over.
@@ -77,7 +92,7 @@ pub(super) fn detect(
     };
     match policy.spec.when {
         When::Manual => return Decision::default(),
-        When::Needed if !view.pods_on(&node.name).any(waits) => {
+        When::Needed if !view.pods_on(&node.name).any(|pod| waits(pod, &policy.spec, view)) => {
             return hold(Hold::FenceNotNeeded { node: name(), why });
         }
         When::Needed | When::Always => {}

@@ -26,6 +26,8 @@
 //! | | a sign of life of the same boot for half a minute | `Contradict` |
 //! | | what was proved was declared invalid, and nothing else is | `Withdraw` |
 //!
+//! for what is over and old: `Forget`;
+//!
 //! and for each device, at its change and from time to time: `Monitor`; for each PodSafetyRemediation: `Remediate`.
 //!
 //! | file | says |
@@ -39,6 +41,7 @@
 //! | `doubt` | whether a node that was found off lives |
 //! | `recover` | from evidence to a node that is back |
 //! | `taint` | whose mark of a node that is off was forgotten on one that is not |
+//! | `history` | which incidents and evidence nothing rests on any more |
 //! | `remediate` | what other remediators ask for, and are answered |
 //! | `monitor` | which devices are looked through |
 //!
@@ -56,6 +59,7 @@ mod decide;
 mod detect;
 mod doubt;
 mod gates;
+mod history;
 mod incident;
 mod levels;
 mod metrics;

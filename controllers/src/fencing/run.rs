@@ -92,6 +92,7 @@ impl Controller for Fencing {
         self.metrics.show(view);
         view.nodes().for_each(|node| mark(Key::Node(Arc::clone(&node.name))));
         view.fences().for_each(|fence| mark(Key::Node(fence.spec.node.name.as_str().into())));
+        view.proofs().for_each(|proof| mark(Key::Node(proof.spec.node.name.as_str().into())));
         view.remediations().filter_map(|one| one.node()).for_each(|node| mark(Key::Node(node.into())));
         view.devices().for_each(|device| mark(Key::Device(device.uid.clone())));
     }

@@ -6,6 +6,7 @@ mod drivers;
 mod edges;
 mod edges_of_gates;
 mod gates;
+mod history;
 mod limits;
 mod progress;
 mod properties;
@@ -31,7 +32,7 @@ use stage::{Stage, level};
 use super::*;
 
 fn config() -> Config {
-    Config { mode: Mode::Guard, our_node: None, guards_volumes: false }
+    Config { mode: Mode::Guard, our_node: None, guards_volumes: false, history: None }
 }
 
 fn step(decision: &Decision) -> Option<&Step> {

@@ -189,6 +189,7 @@ fn give_up(wanted: &mut Wanted<'_>, readiness: Readiness, view: &View<'_>, now: 
     let missed = two_renewals(config.monitor_grace);
     let pace = match slower(view, zone, now, missed, &config.rates) {
         Ok(pace) => pace,
+        Err(_) if config.rates.normal <= 0.0 => return wanted.hold(Hold::EvictionOff),
         Err(count) => {
             let (not_ready, of) = (count.not_ready, count.counted());
             return wanted.hold(Hold::ZoneDisrupted { zone: Arc::clone(zone), not_ready, of });

@@ -51,6 +51,7 @@ impl NodeLifecycle {
                 | Update::PodOfLostNode { .. }
                 | Update::NotDisrupted { .. }
                 | Update::Volume(_)
+                | Update::Forget(_)
                 | Update::Ungate { .. },
             )
             | Intent::Witness { .. }
@@ -143,6 +144,7 @@ impl Controller for NodeLifecycle {
         match update {
             Update::Node(update) => self.metrics.updated(update, outcome, at),
             Update::Budget { .. }
+            | Update::Forget(_)
             | Update::PodOfLostNode { .. }
             | Update::NotDisrupted { .. }
             | Update::Volume(_)

@@ -63,7 +63,7 @@ pub(super) fn pace(zone: ZoneCount, rates: &Rates) -> Option<Duration> {
         State::Partial if zone.counted() > rates.large => rates.disrupted,
         State::Partial => return None,
     };
-    Some(Duration::try_from_secs_f32(1.0 / rate).unwrap_or(Duration::MAX))
+    (rate > 0.0).then(|| Duration::try_from_secs_f32(1.0 / rate).unwrap_or(Duration::MAX))
 }
 
 /// The time between two nodes of a zone as it is, and as it would be if those were lost, too, of

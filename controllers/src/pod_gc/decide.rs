@@ -41,6 +41,10 @@ impl Key {
     }
 }
 
+/// A kubelet that renews its Lease and has no Node registers again only when it is restarted. It has as long for that as
+/// pods tolerate a node that is not heard, unless they say otherwise: then its pods are deleted gracefully.
+pub(super) const REGISTERS_WITHIN: Duration = Duration::from_secs(300);
+
 /// What an operator decided.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -104,10 +108,12 @@ fn orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Dec
             .take(HOLDS_SHOWN)
             .map(|pod| (Subject::Pod(pod.key.clone()), hold.clone()))
             .collect();
-        if sign == Sign::PodReported && now >= absence.since + config.quarantine {
-            // Its kubelet renews no Lease, so it will not register again by itself: its pods are deleted gracefully.
+        // A kubelet that renews no Lease, and reports on its pods, does not register again by itself.
+        let due =
+            absence.since + if sign == Sign::PodReported { config.quarantine } else { REGISTERS_WITHIN };
+        if now >= due {
             let living = view.pods_on(name).filter(|pod| pod.deletion.is_none() && !pod.phase.is_terminal());
-            decision.intents.extend(living.map(|pod| end(pod, name, absence.since + config.quarantine)));
+            decision.intents.extend(living.map(|pod| end(pod, name, due)));
         }
         return decision
             .and_recheck_at(quiet.max(now).min(now + LOOK_AGAIN).max(now + Duration::from_secs(1)));
@@ -242,6 +248,10 @@ fn terminated(view: &View<'_>, now: Mono, threshold: usize) -> Decision {
     for pod in view.terminated().filter(|pod| !belongs_to_its_node(pod, view, now)) {
         if decision.intents.len() == wanted {
             break;
+        }
+        // Its kubelet removes it when it has unmounted its volumes: that is how the volume guard knows.
+        if pod.deletion.is_some() && !pod.claims.is_empty() {
+            continue;
         }
         let hold = if pod.phase == Phase::Other {
             Hold::PhaseUnreadable

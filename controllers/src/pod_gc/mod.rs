@@ -12,6 +12,7 @@
 //! |---|---|---|---|
 //! | orphaned | the node has been missing for the quarantine and its kubelet is silent, and was before the Node went | `NodeGone` | `orphaned` |
 //! | orphaned | the same, but the kubelet was active until then: the pod is deleted gracefully first, and a quarantine of silence follows | `NodeGone` | `orphaned` |
+//! | orphaned | the kubelet renews its Lease without a Node for five minutes: the pods are deleted gracefully | – | – |
 //! | fenced | terminating, on a node that is not Ready and about whose life there is evidence | `Fenced` | `out-of-service` |
 //! | out of service | terminating, on a node that is not Ready and carries the taint, *if* the operator trusts the taint | `OutOfService` | `out-of-service` |
 //! | unscheduled | terminating, and no node ever took it | `NeverScheduled` | `unscheduled` |

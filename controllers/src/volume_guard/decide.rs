@@ -7,7 +7,7 @@ use std::time::Duration;
 use pod_safety_shared::authority::{
     Doubt, Hold, Intent, Over, Refused, Seen, Update, VolumeChange, VolumeHold, VolumeUpdate,
 };
-use pod_safety_shared::cache::{Lookup, STALE_AFTER, View};
+use pod_safety_shared::cache::{Lookup, STALE_AFTER, View, Word};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
 use pod_safety_shared::model::{
@@ -54,6 +54,12 @@ pub(super) const UNTOLD: Duration = Duration::from_secs(600);
 /// before that attachment went. Other watches may be behind by `STALE_AFTER`, no more, or nothing is decided. So what
 /// is read of the Node after T and that is not older than T, and shows that report, if there was one.
 pub(super) const UNUSED: Duration = STALE_AFTER;
+
+/// A kubelet reports the end of a pod's containers before it unmounts, and says of a volume that nobody attaches nothing
+/// more; of a pod that somebody deleted, such as not the pod of a Job that has ended, it removes the object after that.
+/// It gives each of the two calls that unmount a CSI volume two minutes (`csiTimeout`), and what takes longer than both
+/// hangs for a reason that a person sees.
+pub(super) const UNMOUNTED: Duration = Duration::from_secs(240);
 
 /// What an operator decided.
 #[derive(Clone, Debug)]
@@ -196,8 +202,7 @@ fn users<'a>(case: &Case<'_>, view: &View<'a>, now: Mono) -> Result<Vec<(&'a Nod
     let mut users = Vec::new();
     for (name, used) in uses(case.name, case.volume, view) {
         match view.node(&name) {
-            Lookup::Known(node)
-                if node.readiness != Readiness::Ready && view.proof_of(node, now).is_some() => {}
+            Lookup::Known(node) if is_proved_off(node, view, now) => {}
             // By its last report it has the volume mounted.
             Lookup::Known(node) if is_kept_out(case.volume, case.lease, node, view) => {
                 if node.readiness == Readiness::Ready {
@@ -230,6 +235,11 @@ fn free(case: &Case<'_>, view: &View<'_>, now: Mono) -> Decision {
     if writers.len() > 1 {
         return case.hold(case.several(&writers));
     }
+    if writers.is_empty()
+        && let Some((node, used)) = unjudged(case, view, now)
+    {
+        return case.write(take(case, node, first_pod(&used), view));
+    }
     let chosen = users.iter().min_by_key(|(node, used)| {
         (!used.writes, !used.attachment, first_bound(used), Arc::clone(&node.name))
     });
@@ -237,6 +247,25 @@ fn free(case: &Case<'_>, view: &View<'_>, now: Mono) -> Decision {
         Some((node, used)) => case.write(take(case, node, first_pod(used), view)),
         None => unused(case, view),
     }
+}
+
+/// The lost node that writes to it by its last report, where the judge has never broken its Lease: that there is evidence
+/// is what the cache shows, and it may hold no more. As its holder the node is relieved of it by the judge.
+fn unjudged<'a>(case: &Case<'_>, view: &View<'a>, now: Mono) -> Option<(&'a Node, Use<'a>)> {
+    if case.lease.is_some_and(|lease| lease.generation > 0) {
+        return None;
+    }
+    uses(case.name, case.volume, view).into_iter().filter(|(_, used)| used.writes).find_map(|(name, used)| {
+        match view.node(&name) {
+            Lookup::Known(node) if is_proved_off(node, view, now) => Some((node, used)),
+            Lookup::Known(_) | Lookup::Absent | Lookup::Unknown(_) => None,
+        }
+    })
+}
+
+/// By what the cache shows.
+fn is_proved_off(node: &Node, view: &View<'_>, now: Mono) -> bool {
+    node.readiness != Readiness::Ready && view.proof_of(node, now).is_some()
 }
 
 /// Nobody's, and nobody uses it: what admission refuses about it is refused no longer than there is somebody to refuse.
@@ -408,10 +437,14 @@ fn free_at(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, n
         return None;
     }
     let left = view.left(case.name, &node.name);
-    if left.is_some_and(|left| left.told) {
-        return Some(now);
-    }
-    let patience = if node.mounts_others_like(case.volume) { UNUSED } else { UNTOLD };
+    let patience = match left.map_or(Word::None, |left| left.word) {
+        Word::Unmounted => return Some(now),
+        // A kubelet says in `volumesInUse` what it has mounted of it.
+        Word::Ended if view.attaches(case.name) => return Some(now),
+        Word::Ended => UNMOUNTED,
+        Word::None if node.mounts_others_like(case.volume) => UNUSED,
+        Word::None => UNTOLD,
+    };
     Some(left.map_or(lease.seen, |left| left.at) + patience)
 }
 

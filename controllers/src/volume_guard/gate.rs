@@ -114,7 +114,7 @@ fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>) -> Result<Way<
         }
         Some(Lookup::Absent | Lookup::Unknown(_)) | None => false,
     };
-    let others = view.users_of(&volume.name).filter(|other| other.uid() != pod.uid() && !other.is_over());
+    let others = view.users_of(&volume.name).filter(|other| other.uid() != pod.uid() && other.has_volumes());
     // Nothing runs of a pod that no node takes as it is, and nothing will before another change; where both should find a
     // node at last, attaching arbitrates. A rollout that mends such a pod would wait for it for ever.
     let nowhere = |other: &Pod| other.unschedulable && other.node.is_none() && volume.unique_name.is_some();

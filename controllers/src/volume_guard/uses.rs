@@ -65,7 +65,7 @@ pub(super) fn uses<'a>(name: &str, volume: Option<&Volume>, view: &View<'a>) -> 
         used.attachment = true;
         used.writes |= attachment.attached;
     }
-    for pod in view.users_of(name).filter(|pod| !pod.is_over()) {
+    for pod in view.users_of(name).filter(|pod| pod.has_volumes()) {
         if let Some(node) = &pod.node {
             uses.entry(Arc::clone(node)).or_default().pods.push(pod);
         }

@@ -153,6 +153,21 @@ fn labels_are_closed_sets_but_for_kcms_own_namespace() {
     }
 }
 
+/// Does not compile when a kind is new, so that it is asked here whether it releases pods.
+const fn releases_pods(kind: &EvidenceKind) -> bool {
+    match kind {
+        EvidenceKind::NodeGone { .. }
+        | EvidenceKind::NeverScheduled
+        | EvidenceKind::KubeletTerminated
+        | EvidenceKind::Asserted { .. }
+        | EvidenceKind::PowerOff { .. }
+        | EvidenceKind::Decommissioned { .. }
+        | EvidenceKind::Remediated { .. }
+        | EvidenceKind::Confirmed { .. } => true,
+        EvidenceKind::BootChanged { .. } | EvidenceKind::StorageFenced { .. } => false,
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
     let (node, proof): (Arc<str>, Arc<str>) = ("n".into(), "p".into());
@@ -162,6 +177,8 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         EvidenceKind::KubeletTerminated,
         EvidenceKind::Asserted { node: Arc::clone(&node) },
         EvidenceKind::PowerOff { node: Arc::clone(&node), proof: Arc::clone(&proof) },
+        EvidenceKind::Decommissioned { node: Arc::clone(&node), proof: Arc::clone(&proof) },
+        EvidenceKind::Remediated { node: Arc::clone(&node), proof: Arc::clone(&proof) },
         EvidenceKind::Confirmed { node, proof, by: "who".into() },
     ];
     let refusals = [
@@ -180,6 +197,7 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         Refusal::MayBeOn("why".to_owned()),
         Refusal::Read(ApiError::ContentType("why".to_owned())),
     ];
+    assert!(kinds.iter().all(releases_pods));
     assert_eq!(kinds.each_ref().map(EvidenceKind::name), EvidenceKind::NAMES);
     assert_eq!(refusals.each_ref().map(Refusal::reason), Refusal::REASONS);
     let page = desk(World::listed()).get("/metrics").await.2;

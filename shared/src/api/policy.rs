@@ -38,6 +38,11 @@ pub struct FencePolicySpec {
     /// When a node is fenced.
     #[serde(default)]
     pub when: When,
+    /// With `WhenNeeded`: further kinds of controllers whose pods wait for the end of the old one, such as `ReplicaSet` or
+    /// `Job`, by the word in the pod's ownerReference.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 63)))]
+    pub needed_by_kinds: Vec<String>,
     /// When a node counts as lost.
     #[serde(default)]
     pub unhealthy: Unhealthy,
@@ -80,8 +85,9 @@ pub enum PolicyMode {
 /// When a lost node is fenced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum When {
-    /// When a pod there was asked to end and waits for it, and its replacement takes over its identity: of a StatefulSet, or
-    /// of a kind that an operator defines, such as CloudNativePG's Cluster.
+    /// When a pod there was deleted and has not ended, and its replacement waits for that: a pod of a StatefulSet, of a kind
+    /// that an operator defines, such as CloudNativePG's Cluster, or of `neededByKinds`; and where volumes are guarded, any
+    /// pod with an exclusive volume.
     #[default]
     #[serde(rename = "WhenNeeded")]
     Needed,

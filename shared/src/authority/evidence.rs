@@ -141,8 +141,16 @@ impl EvidenceKind {
     }
 
     /// The names of those that release pods, for metrics that must exist before they count.
-    pub const NAMES: [&'static str; 6] =
-        ["NodeGone", "NeverScheduled", "KubeletTerminated", "Asserted", "PowerOff", "Confirmed"];
+    pub const NAMES: [&'static str; 8] = [
+        "NodeGone",
+        "NeverScheduled",
+        "KubeletTerminated",
+        "Asserted",
+        "PowerOff",
+        "Decommissioned",
+        "Remediated",
+        "Confirmed",
+    ];
 }
 
 /// Evidence for one pod at one version.

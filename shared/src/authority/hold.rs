@@ -105,6 +105,8 @@ pub enum Hold {
     BudgetFailed {
         /// What is wrong, and the way out.
         why: String,
+        /// It is the selector: nobody knows its pods.
+        selector: bool,
     },
     /// Pods that nobody manages.
     #[error(
@@ -195,6 +197,11 @@ pub enum Hold {
         /// Of how many that count.
         of: usize,
     },
+    /// No node is given up.
+    #[error(
+        "its pods stay: --node-eviction-rate=0 gives up no node. Delete the pods, or the Node if it is gone"
+    )]
+    EvictionOff,
     /// Other nodes of its zone are given up before it.
     #[error("its pods stay until it is its turn: nodes of {} before it: {ahead}; the next one's turn is in {}s. --node-eviction-rate says how many have theirs in a second", zone_words(zone), next.as_secs())]
     EvictionQueued {

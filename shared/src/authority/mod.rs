@@ -65,7 +65,7 @@ pub use holds::{Lack, Now, Said};
 pub use node::{Effect, NodeUpdate, OurTaint, Silence};
 pub(crate) use permit::Permit;
 pub use scales::{Scaled, ask_scales};
-pub use update::Update;
+pub use update::{Past, Update};
 pub use verify::Refusal;
 pub use volume::{Over, Refused, Seen, VolumeChange, VolumeUpdate};
 pub use witness::Witness;

@@ -17,7 +17,7 @@ use crate::cache::Cache;
 use crate::client::{Call, Connection, Method};
 use crate::clock::Env;
 use crate::lease::Leadership;
-use crate::model::{BudgetKey, BudgetStatus, NODE_UNREACHABLE_CONDITION, PodKey, Rv, Uid};
+use crate::model::{BudgetKey, BudgetStatus, Kind, NODE_UNREACHABLE_CONDITION, PodKey, Rv, Uid};
 use crate::wire::{self, Raw};
 
 /// A status that should be written.
@@ -52,6 +52,8 @@ pub enum Update {
         /// What the condition `pod-safety.dev/NodeUnreachable` should say; `None`: it stays.
         unreachable: Option<bool>,
     },
+    /// An object of ours that is over and old is deleted.
+    Forget(Past),
     /// Whose an exclusive volume is.
     Volume(Box<VolumeUpdate>),
     /// Our gate goes from a pod whose exclusive volumes are free.
@@ -75,6 +77,21 @@ pub enum Update {
     },
 }
 
+/// An incident or evidence, about a life of a node that nothing rests on any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// [`Kind::NodeFences`] or [`Kind::FenceEvidences`].
+    pub kind: Kind,
+    /// The name of the node that it is about.
+    pub node: std::sync::Arc<str>,
+    /// Its name.
+    pub name: std::sync::Arc<str>,
+    /// The identity.
+    pub uid: Uid,
+    /// The version that was seen: one that changed since is not over.
+    pub rv: Rv,
+}
+
 /// Which kind of status. Those of one object take turns, whoever wants them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum UpdateKind {
@@ -84,6 +101,7 @@ pub(super) enum UpdateKind {
     NotDisrupted,
     Volume,
     Ungate,
+    Forget,
 }
 
 impl Update {
@@ -94,6 +112,7 @@ impl Update {
             Self::Budget { budget, .. } => &budget.uid,
             Self::Node(update) => &update.node.uid,
             Self::Volume(update) => &update.uid,
+            Self::Forget(past) => &past.uid,
             Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } | Self::Ungate { pod, .. } => {
                 &pod.uid
             }
@@ -106,6 +125,7 @@ impl Update {
             Self::Budget { budget, .. } => &budget.namespace,
             Self::Node(update) => &update.node.name,
             Self::Volume(update) => &update.volume,
+            Self::Forget(past) => &past.node,
             Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } | Self::Ungate { pod, .. } => {
                 &pod.namespace
             }
@@ -118,6 +138,7 @@ impl Update {
         match self {
             Self::Node(update) => update.rv,
             Self::Volume(update) => update.rv,
+            Self::Forget(past) => past.rv,
             Self::Budget { rv, .. }
             | Self::PodOfLostNode { rv, .. }
             | Self::NotDisrupted { rv, .. }
@@ -133,6 +154,7 @@ impl Update {
             Self::NotDisrupted { .. } => UpdateKind::NotDisrupted,
             Self::Volume(_) => UpdateKind::Volume,
             Self::Ungate { .. } => UpdateKind::Ungate,
+            Self::Forget(_) => UpdateKind::Forget,
         }
     }
 }
@@ -143,6 +165,11 @@ fn budget_call(budget: &BudgetKey, rv: Rv, status: Value) -> Call {
         budget.namespace, budget.name
     );
     patch(path, &budget.uid, rv, status)
+}
+
+fn forget_call(past: &Past) -> Call {
+    let options = json!({ "preconditions": { "uid": past.uid, "resourceVersion": past.rv } });
+    Call::write(Method::Delete, format!("{}/{}", past.kind.path(), past.name), &options)
 }
 
 /// A strategic merge patch: conditions of others stay, and what is not named of these.
@@ -251,6 +278,7 @@ pub(super) async fn write(means: &Means<'_>, verifier: &Verifier<'_>, update: &U
             let (outcome, found) = volume::write(means, verifier, update).await;
             return (outcome, Done { found, ..Done::default() });
         }
+        Update::Forget(past) => forget_call(past),
         Update::NotDisrupted { pod, rv, generation } => {
             pod_call(pod, *rv, &[not_disrupted(*generation, wall)])
         }

@@ -146,6 +146,7 @@ impl Staff {
                 | Update::PodOfLostNode { .. }
                 | Update::NotDisrupted { .. }
                 | Update::Volume(_)
+                | Update::Forget(_)
                 | Update::Ungate { .. },
             )
             | Intent::Witness { .. }

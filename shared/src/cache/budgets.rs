@@ -85,8 +85,8 @@ fn project(
     })
 }
 
-/// Keeps what was seen of entries that were there before, and notes whom a new
-/// one is about: whoever has the name now.
+/// Keeps what was seen of entries that were there before, and notes which pod a new one is about: the one that has the
+/// name, unless it shows that pods are behind. The API server lets no pod be evicted that ends already, or that came later.
 fn remember(inner: &Inner, before: &Budget, after: &mut Budget) {
     for (name, entry) in &mut after.status.disrupted {
         match before.status.disrupted.get(name) {
@@ -94,7 +94,11 @@ fn remember(inner: &Inner, before: &Budget, after: &mut Budget) {
             _ => {
                 let mut chosen = inner.selection.chosen_by(&before.key.uid);
                 entry.pod = chosen
-                    .find(|uid| inner.pods.known(uid).is_some_and(|pod| *pod.key.name == **name))
+                    .find(|uid| {
+                        inner.pods.known(uid).is_some_and(|pod| {
+                            *pod.key.name == **name && pod.deletion.is_none() && pod.created <= entry.at
+                        })
+                    })
                     .cloned();
             }
         }

@@ -6,8 +6,9 @@
 //!
 //! Invariants: lists are consistent reads (no `resourceVersion=0`); a watch goes
 //! on from the last version seen, bookmarks included; a version that is too old
-//! (410) means a new list, whose gaps are removals; a stream that is silent for
-//! longer than a bookmark takes is dead.
+//! (410), or that the API server has not reached, means a new list, whose gaps are
+//! removals; a stream that is silent for longer than a bookmark takes is dead, and
+//! after two of them a new list says whether anything went by.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,10 @@ const WATCH_AT_LEAST: Duration = Duration::from_secs(300);
 
 /// Bookmarks come each minute; half a minute more is not chance.
 pub(super) const WATCH_SILENCE: Duration = Duration::from_secs(90);
+
+/// After so many silent watches in a row the kind is listed again. After etcd was restored from a backup a watch waits for
+/// versions that are long in coming, and nothing says so. A kind without a change in three minutes is cheap to list.
+const SILENT_WATCHES: u32 = 2;
 
 /// The first pause after a failure, doubled each time up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -92,6 +97,14 @@ fn too_much(error: &ApiError) -> bool {
     }
 }
 
+/// Whether the API server has not reached the version that it was asked for: as after etcd was restored (client-go's
+/// `IsTooLargeResourceVersion` reads the same words of servers that name no cause).
+fn is_of_the_future(error: &ApiError) -> bool {
+    matches!(error, ApiError::Refused { code: 504, message, .. } if message.contains("Too large resource version"))
+}
+
+const AHEAD: &str = "the API server has not reached the version: its data may have been restored";
+
 /// Why a watch ended.
 enum End {
     /// In good order, or its time was up.
@@ -128,6 +141,8 @@ struct Feed<T> {
     metrics: CacheMetrics,
     /// Where the next watch goes on; `None` before the first list and after 410.
     version: Option<String>,
+    /// How many watches in a row brought nothing at all.
+    silent: u32,
     /// The last list failed: the next one asks for pages.
     paged: bool,
     pause: Duration,
@@ -144,6 +159,7 @@ impl<T: Object> Feed<T> {
             env,
             metrics,
             version: None,
+            silent: 0,
             paged: false,
             pause: FIRST_PAUSE,
             logged: None,
@@ -175,7 +191,11 @@ impl<T: Object> Feed<T> {
                 // Nothing to worry anybody: an API server sends no bookmarks for a kind of which
                 // it has seen no change since it started, unless etcd reports its progress.
                 End::Silent => {
+                    self.silent += 1;
                     tracing::debug!(resource = T::KIND.resource(), "the watch fell silent; opening it again");
+                    if self.silent >= SILENT_WATCHES {
+                        (self.silent, self.version) = (0, None);
+                    }
                 }
                 End::Failed(error) => {
                     self.trouble("watch", &error).await;
@@ -282,6 +302,7 @@ impl<T: Object> Feed<T> {
         let mut stream = match self.connection.watch(Call::get(path)).await {
             Ok(stream) => stream,
             Err(error) if error.code() == Some(410) => return End::Relist("the version is too old"),
+            Err(error) if is_of_the_future(&error) => return End::Relist(AHEAD),
             Err(error) => return End::Failed(error),
         };
         self.heard();
@@ -295,6 +316,7 @@ impl<T: Object> Feed<T> {
                 Some(Ok(Some(event))) => event,
             };
             self.heard();
+            self.silent = 0;
             if let Some(end) = self.take(event) {
                 return end;
             }
@@ -336,7 +358,8 @@ impl<T: Object> Feed<T> {
                 let (reason, message) =
                     (status.reason.unwrap_or_default(), status.message.unwrap_or_default());
                 let causes = Vec::new();
-                Some(End::Failed(ApiError::Refused { code, reason, message, causes, retry_after: None }))
+                let error = ApiError::Refused { code, reason, message, causes, retry_after: None };
+                Some(if is_of_the_future(&error) { End::Relist(AHEAD) } else { End::Failed(error) })
             }
         }
     }

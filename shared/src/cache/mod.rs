@@ -46,7 +46,7 @@ pub(crate) use object::{Object, Undecodable};
 pub use snapshot::{Each, Snapshot, SnapshotError, Unread};
 pub use sync::{BREAK, KindState, Trouble};
 pub use view::{Lookup, Renewal, STALE_AFTER, Sign, SignOfLife, View};
-pub use volumes::Left;
+pub use volumes::{Left, Word};
 pub use workloads::ScaleAnswer;
 pub use zones::ZoneCount;
 

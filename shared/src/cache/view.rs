@@ -259,13 +259,19 @@ impl<'a> View<'a> {
             || self.fell_silent_before_its_node_went(node)
     }
 
+    /// Whether the driver of this volume attaches it, as far as this process saw.
+    #[must_use]
+    pub fn attaches(&self, volume: &str) -> bool {
+        self.inner.volumes.attaches(volume)
+    }
+
     /// Whether a pod that is bound to a missing node may still write to this volume: where the kubelet did not fall silent
     /// before, as long as the pod is there.
     #[must_use]
     pub fn is_used_on_missing(&self, volume: &str, node: &str) -> bool {
         let mut users = self.users_of(volume);
         !self.fell_silent_before_its_node_went(node)
-            && users.any(|pod| pod.node.as_deref() == Some(node) && !pod.is_over())
+            && users.any(|pod| pod.node.as_deref() == Some(node) && pod.has_volumes())
     }
 
     /// Whether the watch has brought the end of this node's Lease, or never one.
@@ -490,6 +496,18 @@ impl<'a> View<'a> {
         Said { spec: &proof.spec, invalidated, deleting: proof.deleting, age }
     }
 
+    /// How old something is that the API server stamped in that second.
+    #[must_use]
+    pub fn age(&self, seconds: i64, now: Mono) -> std::time::Duration {
+        self.inner.wall.age(seconds, now)
+    }
+
+    /// Whether a volume is held by a node of this name.
+    #[must_use]
+    pub fn holds_volumes(&self, node: &str) -> bool {
+        self.inner.volumes.held_by(node).next().is_some()
+    }
+
     /// The evidence that the life of this node is over, if there is some that holds and is good enough for its policy.
     #[must_use]
     pub fn proof_of(&self, node: &Node, now: Mono) -> Option<&'a Proof> {
@@ -529,6 +547,11 @@ impl<'a> View<'a> {
     /// The readable fences of the node of this name.
     pub fn fences_of(&self, node: &str) -> impl Iterator<Item = &'a Fence> + use<'a> {
         self.inner.ours.fences.of_node(node)
+    }
+
+    /// All readable evidence.
+    pub fn proofs(&self) -> impl Iterator<Item = &'a Proof> + use<'a> {
+        self.inner.ours.proofs.table.iter()
     }
 
     /// The readable evidence about the node of this name.

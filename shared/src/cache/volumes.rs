@@ -19,8 +19,30 @@ type ClaimKey = (Arc<str>, Arc<str>);
 pub struct Left {
     /// When the last of it went.
     pub at: Mono,
-    /// Its kubelet said so: it reported the end of each pod, or that it has unmounted the volume.
-    pub told: bool,
+    /// What its kubelet said of each that used it.
+    pub word: Word,
+}
+
+/// What a kubelet said of the end of a pod's use of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Word {
+    /// Nothing.
+    None,
+    /// That its containers have ended.
+    Ended,
+    /// That it has unmounted the volume, or all of the pod's: then it removes the pod.
+    Unmounted,
+}
+
+impl Word {
+    /// Its kubelet's word of a pod that used its volumes before, and does not any more.
+    const fn of(before: &Pod, after: Option<&Pod>) -> Self {
+        match after {
+            _ if before.is_over() => Self::Unmounted,
+            Some(_) => Self::Ended,
+            None => Self::None,
+        }
+    }
 }
 
 /// Everything about the volume of one name.
@@ -31,6 +53,8 @@ struct File {
     attachments: BTreeSet<Uid>,
     claims: BTreeSet<ClaimKey>,
     left: BTreeMap<Arc<str>, Left>,
+    /// Its driver attaches: an attachment of it was seen.
+    attaches: bool,
 }
 
 impl File {
@@ -92,6 +116,10 @@ impl Volumes {
         self.files.get(name)?.left.get(node).copied()
     }
 
+    pub(super) fn attaches(&self, name: &str) -> bool {
+        self.files.get(name).is_some_and(|file| file.attaches)
+    }
+
     /// The nodes that hold a volume.
     pub(super) fn holders(&self) -> impl Iterator<Item = &Arc<str>> {
         self.held_by.keys()
@@ -126,15 +154,15 @@ impl Volumes {
         }
     }
 
-    /// A use of the volume on this node ended. What was not told stays so: of several pods each must have been.
-    fn leaves(&mut self, name: &Arc<str>, node: &Arc<str>, told: bool, now: Mono) {
-        let left = self.file(name).left.entry(Arc::clone(node)).or_insert(Left { at: now, told });
-        *left = Left { at: now, told: told && left.told };
+    /// A use of the volume on this node ended. Of several pods the least that was said counts.
+    fn leaves(&mut self, name: &Arc<str>, node: &Arc<str>, word: Word, now: Mono) {
+        let left = self.file(name).left.entry(Arc::clone(node)).or_insert(Left { at: now, word });
+        *left = Left { at: now, word: word.min(left.word) };
     }
 
     /// The kubelet has unmounted it: that is its word for whatever used it.
     fn unmounted(&mut self, name: &Arc<str>, node: &Arc<str>, now: Mono) {
-        self.file(name).left.insert(Arc::clone(node), Left { at: now, told: true });
+        self.file(name).left.insert(Arc::clone(node), Left { at: now, word: Word::Unmounted });
     }
 }
 
@@ -190,18 +218,11 @@ impl Inner {
         let keys: BTreeSet<ClaimKey> = before.into_iter().chain(after).flat_map(claims_of).collect();
         for key in keys {
             if let Some(volume) = self.volumes.volume_of(&key).cloned() {
-                match (before, after) {
-                    (Some(before), None) => {
-                        if let Some(node) = &before.node {
-                            self.volumes.leaves(&volume, node, before.is_over(), now);
-                        }
-                    }
-                    (Some(before), Some(after)) if after.is_over() && !before.is_over() => {
-                        if let Some(node) = &after.node {
-                            self.volumes.leaves(&volume, node, true, now);
-                        }
-                    }
-                    _ => {}
+                if let Some(before) = before.filter(|before| before.has_volumes())
+                    && after.is_none_or(|after| !after.has_volumes())
+                    && let Some(node) = &before.node
+                {
+                    self.volumes.leaves(&volume, node, Word::of(before, after), now);
                 }
                 self.tell_of_volume(&volume, tell);
             }

@@ -13,6 +13,8 @@ pub struct ConnectOptions {
     pub kubeconfig: Option<PathBuf>,
     /// A context of the kubeconfig other than its current one.
     pub context: Option<String>,
+    /// The address of the API server, in place of the configuration's.
+    pub server: Option<String>,
 }
 
 /// Why there is no usable configuration.
@@ -42,6 +44,14 @@ pub enum ConfigError {
         /// The context.
         context: String,
     },
+    /// `--master` is no address.
+    #[error(
+        "invalid value {value:?} for '--master <URL>': not the address of an API server, such as https://10.0.0.1:6443"
+    )]
+    Server {
+        /// The value.
+        value: String,
+    },
     /// Read, but nothing can be sent with it.
     #[error("setting up the connection")]
     Unusable {
@@ -54,12 +64,21 @@ pub enum ConfigError {
 /// Reads the configuration and switches off what would act behind our back.
 pub(super) async fn load(options: &ConnectOptions) -> Result<Config, ConfigError> {
     let mut config = find(options).await?;
+    if let Some(server) = &options.server {
+        config.cluster_url = address(server)?;
+    }
     // kube would repeat any request, deletions included, up to 15 times on 429,
     // 503 and 504: long after the evidence for it has expired.
     config.default_retry = false;
     let agent = concat!("pod-safety/", env!("CARGO_PKG_VERSION"));
     config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
     Ok(config)
+}
+
+fn address(text: &str) -> Result<http::Uri, ConfigError> {
+    let read = text.parse::<http::Uri>().ok();
+    let is_one = |uri: &http::Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
+    read.filter(is_one).ok_or_else(|| ConfigError::Server { value: text.to_owned() })
 }
 
 async fn find(options: &ConnectOptions) -> Result<Config, ConfigError> {

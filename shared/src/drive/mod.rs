@@ -54,7 +54,7 @@ const ROUND: usize = 128;
 const BEAT: Duration = Duration::from_secs(20);
 
 /// A controller: what wakes it, and what it decides. It has no client, no clock
-/// and no memory of its own.
+/// and no memory of its own that decisions rest on, but metrics.
 pub trait Controller: Send + Sync + 'static {
     /// What it decides about.
     type Key: Ord + Clone + Debug + Send + Sync + 'static;
@@ -85,7 +85,7 @@ pub trait Controller: Send + Sync + 'static {
     /// Marks every key that there is.
     fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Self::Key));
 
-    /// Decides. Pure: the same view, time and configuration give the same decision.
+    /// Decides. The same view, time and configuration give the same decision; metrics may be set beside it.
     fn decide(&self, key: &Self::Key, view: &View<'_>, now: Mono) -> Decision;
 
     /// Whether it writes in this mode. Where it does not, it decides and reports:

@@ -173,10 +173,17 @@ impl Pod {
         &*controller.kind == "StatefulSet" || !KUBERNETES_OWN.contains(&group)
     }
 
-    /// It uses its volumes no more: its kubelet reported the end of all that ran.
+    /// Nothing of it runs any more: its kubelet reported the end of all that ran.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.phase.is_terminal() && !self.running
+    }
+
+    /// Its volumes may be mounted for it: it may run, or its kubelet has not removed it yet. A kubelet removes a pod that
+    /// was deleted after it has unmounted its volumes; of one that nobody deleted it does not say when it has.
+    #[must_use]
+    pub fn has_volumes(&self) -> bool {
+        !self.is_over() || self.deletion.is_some() && !self.waits_for_finalizers()
     }
 
     /// From when on the silence of its kubelet means that there is none: a kubelet reports at once that it has seen the

@@ -97,8 +97,11 @@ impl NodeArgs {
 }
 
 fn rate(text: &str) -> Result<f32, String> {
-    const ALLOWED: &str = "allowed is more than 0 and up to 1000 nodes in a second, such as 0.1. To give up no node at all, leave node-lifecycle out of --controllers, or let pods tolerate the taints for ever";
-    number(text, 1000.0).map_err(|wrong| format!("{wrong}; {ALLOWED}"))
+    const ALLOWED: &str = "allowed is 0 to 1000 nodes in a second, such as 0.1; 0: none";
+    match text.parse::<f32>() {
+        Ok(never) if never.abs() < f32::MIN_POSITIVE => Ok(0.0),
+        _ => number(text, 1000.0).map_err(|wrong| format!("{wrong}; {ALLOWED}")),
+    }
 }
 
 fn share(text: &str) -> Result<f32, String> {
@@ -150,16 +153,24 @@ mod tests {
         assert_eq!(shorter.suspect_after.as_secs(), 4, "half of the grace, whatever that is");
     }
 
+    /// As kube-controller-manager's never-limiter.
+    #[test]
+    fn a_rate_of_zero_means_never() {
+        for zero in ["0", "-0", "0.0"] {
+            let flag = |name: &str| format!("--{name}={zero}");
+            let rates =
+                read(&[&flag("node-eviction-rate"), &flag("secondary-node-eviction-rate")]).unwrap().rates;
+            assert_eq!((rates.normal, rates.disrupted), (0.0, 0.0));
+        }
+    }
+
     #[test]
     fn a_value_that_makes_no_sense_is_named_with_its_flag_and_with_what_would() {
         for (flag, value, says) in [
-            ("--node-eviction-rate", "NaN", "not a number; allowed is more than 0"),
-            ("--node-eviction-rate", "often", "not a number; allowed is more than 0"),
-            ("--node-eviction-rate", "-0.1", "cannot be negative; allowed is more than 0"),
-            ("--node-eviction-rate", "0", "cannot be zero; allowed is more than 0"),
-            ("--node-eviction-rate", "-0", "cannot be zero; allowed is more than 0"),
-            ("--node-eviction-rate", "inf", "too large; allowed is more than 0 and up to 1000"),
-            ("--secondary-node-eviction-rate", "0.0", "leave node-lifecycle out of --controllers"),
+            ("--node-eviction-rate", "NaN", "not a number; allowed is 0 to 1000"),
+            ("--node-eviction-rate", "often", "not a number; allowed is 0 to 1000"),
+            ("--node-eviction-rate", "-0.1", "cannot be negative; allowed is 0 to 1000"),
+            ("--node-eviction-rate", "inf", "too large; allowed is 0 to 1000 nodes in a second"),
             ("--secondary-node-eviction-rate", "-inf", "cannot be negative"),
             ("--unhealthy-zone-threshold", "nan", "not a number; allowed is more than 0 and up to 1"),
             ("--unhealthy-zone-threshold", "0", "cannot be zero; allowed is more than 0 and up to 1"),

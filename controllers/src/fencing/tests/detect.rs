@@ -76,6 +76,41 @@ fn when_says_whether_a_lost_node_is_fenced() {
     }
 }
 
+/// C4: a policy can say which further kinds wait for the end of their pods.
+#[test]
+fn a_policy_says_which_further_kinds_need_their_nodes_fenced() {
+    for (kinds, wanted) in [(&["Job", "ReplicaSet"][..], "open by p"), (&["Job"], "?FenceNotNeeded")] {
+        let mut stage = Stage::lost();
+        stage.policy(|policy| {
+            policy.when = When::Needed;
+            policy.needed_by_kinds = kinds.iter().map(|&kind| kind.to_owned()).collect();
+        });
+        stage.pod("web-1", "n", |pod| {
+            Stage::terminating(pod);
+            pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
+        });
+        assert_eq!(stage.words("n").join(" "), wanted, "{kinds:?}");
+    }
+}
+
+/// C4: the volume guard holds the volume until the node is proved off, so the pod's replacement waits for that.
+#[test]
+fn bug_a_node_that_held_the_volume_of_a_deployments_pod_was_never_fenced() {
+    for (holder, wanted) in [("n/uid-n/boot-n/-", "open by p"), ("m/uid-m/boot-m/-", "?FenceNotNeeded")] {
+        let mut stage = Stage::lost();
+        stage.policy(|policy| policy.when = When::Needed);
+        stage.volume_of_another("web-1");
+        let lease = pod_safety_shared::testing::objects::volume_lease("v", Some(holder));
+        stage.world.put(Kind::VolumeLeases, lease, stage.mono());
+        stage.pod("web-1", "n", |pod| {
+            Stage::terminating(pod);
+            pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
+            *pod = pod_safety_shared::testing::objects::Obj(pod.take()).using("c").0;
+        });
+        assert_eq!(stage.words("n").join(" "), wanted, "held by {holder}");
+    }
+}
+
 #[test]
 fn a_dry_run_opens_an_incident_that_is_one() {
     let mut stage = Stage::lost();

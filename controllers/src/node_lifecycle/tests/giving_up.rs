@@ -235,6 +235,18 @@ fn nl_7_when_all_zones_are_lost_nobody_is_given_up_and_who_was_is_not_any_more()
     assert_eq!(stage.words("a1"), ["EvictionQueued 0 10s"]);
 }
 
+/// B4: as kube-controller-manager's never-limiter.
+#[test]
+fn a_rate_of_zero_gives_up_no_node_and_says_so() {
+    let mut stage = cluster(&[("a", 4)]);
+    stage.config.rates.normal = 0.0;
+    lose(&mut stage, "a", 1);
+    stage.until(100);
+    stage.act_on_all();
+    assert!(stage.ends_pods("a0").is_empty());
+    assert_eq!(stage.words("a0"), ["EvictionOff"]);
+}
+
 #[test]
 fn nl_7_a_node_with_two_zones_is_in_that_of_the_old_label_as_in_kcm() {
     let mut stage = cluster(&[("new", 4), ("old", 2)]);

@@ -62,7 +62,15 @@ fn it_acts_beside_kcm_and_in_its_place_and_only_looks_in_observe_mode() {
     let controller = NodeLifecycle::new(config(), Leadership::alone(), &prometheus::Registry::new()).unwrap();
     let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts(mode));
     assert_eq!(acts, [false, true, true]);
-    for reason in ["MaybeItIsUs", "ZoneDisrupted", "EvictionQueued", "NodeUnreadable", "NotSynced", "Stale"] {
+    for reason in [
+        "MaybeItIsUs",
+        "ZoneDisrupted",
+        "EvictionOff",
+        "EvictionQueued",
+        "NodeUnreadable",
+        "NotSynced",
+        "Stale",
+    ] {
         assert!(controller.reasons().contains(&reason));
     }
 }

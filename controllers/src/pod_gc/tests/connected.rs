@@ -1,6 +1,7 @@
 //! Pods of a missing node whose kubelet was active until its Node was deleted: it may still run them, so they are deleted
 //! gracefully first.
 
+use super::super::decide::REGISTERS_WITHIN;
 use super::*;
 
 /// The pod `web-0` of a missing node of which nobody knows whether it fell silent; not found at second 1.
@@ -31,6 +32,25 @@ fn at_the_end_of_the_quarantine_they_are_deleted_gracefully() {
     let world = connected();
     assert_eq!(reasons(&about(&world, "gone", QUARANTINE)), ["Quarantine"]);
     assert_eq!(asked(&about(&world, "gone", 1 + QUARANTINE)), [END]);
+}
+
+/// C7: the kubelet renews a Lease that outlived the Node, and does not register again. Nothing would ever have ended its
+/// pods.
+#[test]
+fn bug_the_pods_of_a_kubelet_that_renews_without_a_node_waited_for_ever() {
+    let world = connected();
+    let renew = |second: u64| {
+        world.apply(Kind::NodeLeases, &lease("gone", second), at(second));
+        world.hear(at(second));
+    };
+    renew(10);
+    for second in (20..REGISTERS_WITHIN.as_secs()).step_by(10) {
+        renew(second);
+        let waits = about(&world, "gone", second);
+        assert_eq!((asked(&waits), reasons(&waits)), (vec![], vec!["KubeletAlive"]), "at {second}");
+    }
+    renew(REGISTERS_WITHIN.as_secs());
+    assert_eq!(asked(&about(&world, "gone", REGISTERS_WITHIN.as_secs())), [END]);
 }
 
 /// 40 s, a signal, 40 s: as fast as a kubelet of 1.34 that lives could answer, plus a quarantine.

@@ -2,9 +2,10 @@
 
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::at;
-use serde_json::json;
+use pod_safety_shared::testing::objects::Obj;
+use serde_json::{Value, json};
 
-use super::super::decide::{UNTOLD, UNUSED};
+use super::super::decide::{UNMOUNTED, UNTOLD, UNUSED};
 use super::stage::{QUARANTINE, Stage, ended, in_use, not_ready, said};
 
 const A: &str = "a/uid-a/boot-1/uid-p";
@@ -30,6 +31,56 @@ fn it_is_given_back_when_the_kubelet_has_reported_the_end() {
     assert!(stage.v().is_empty(), "it is attached still");
     stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
     assert_eq!(stage.v(), ["release"]);
+}
+
+/// A5: a kubelet reports the end of the containers before it unmounts, and removes the pod after it. Nothing is attached
+/// of NFS and iSCSI, so nothing else says that the file system is unmounted.
+#[test]
+fn bug_a_volume_without_attachments_was_given_back_while_it_was_mounted() {
+    let mut stage = held();
+    let dying = |pod: &mut Value| {
+        ended(pod);
+        *pod = Obj(pod.take()).terminating().set("/metadata/deletionGracePeriodSeconds", json!(30)).0;
+    };
+    stage.pod("p", Some("a"), "c", dying);
+    assert!(stage.v().is_empty(), "its kubelet has not removed it");
+    stage.world.remove(Kind::Pods, "uid-p", at(3));
+    assert_eq!(stage.v(), ["release"]);
+}
+
+/// The same pod, kept by the finalizer of another controller: its kubelet has done its part.
+#[test]
+fn a_pod_that_its_kubelet_removed_and_a_finalizer_keeps_uses_nothing() {
+    let mut stage = held();
+    stage.pod("p", Some("a"), "c", |pod| {
+        ended(pod);
+        let kept = Obj(pod.take())
+            .terminating()
+            .set("/metadata/finalizers", json!(["batch.kubernetes.io/job-tracking"]));
+        *pod = kept.set("/metadata/deletionGracePeriodSeconds", json!(30)).0;
+    });
+    assert!(stage.v().is_empty());
+    stage.pod("p", Some("a"), "c", |pod| {
+        ended(pod);
+        let kept = Obj(pod.take())
+            .terminating()
+            .set("/metadata/finalizers", json!(["batch.kubernetes.io/job-tracking"]));
+        *pod = kept.set("/metadata/deletionGracePeriodSeconds", json!(0)).0;
+    });
+    assert_eq!(stage.v(), ["release"]);
+}
+
+/// A5: nobody deletes the pod of a Job that has ended, so nothing says when its volume is unmounted.
+#[test]
+fn a_volume_without_attachments_of_a_pod_that_has_ended_is_given_back_when_no_unmount_lasts_so_long() {
+    let mut stage = held();
+    stage.pod("p", Some("a"), "c", ended);
+    let later = 1 + UNMOUNTED.as_secs();
+    assert_eq!(stage.v(), ["VolumeUnconfirmed"]);
+    assert_eq!(said(&stage.of_volume("v", later - 1)), ["VolumeUnconfirmed"]);
+    assert_eq!(said(&stage.of_volume("v", later)), ["release"]);
+    stage.world.remove(Kind::Pods, "uid-p", at(later - 2));
+    assert_eq!(said(&stage.of_volume("v", later)), ["release"], "who removes it later changes nothing");
 }
 
 #[test]

@@ -120,7 +120,24 @@ fn a_node_that_was_proved_off_does_not_get_it_back_for_what_it_left() {
     stage.node("a", not_ready);
     stage.proof("boot-1");
     stage.pod("q", Some("b"), "c", |_| ());
+    stage.lease("v", None, false);
     assert_eq!(stage.v(), ["take b/uid-b/boot-1/uid-q"]);
+}
+
+/// A4: what the cache shows as proof was taken for the judge's word where no Lease had ever been broken.
+#[test]
+fn bug_a_volume_that_was_never_anybodys_went_past_a_lost_node_without_a_judge() {
+    let mut stage = Stage::new();
+    stage.node("a", |node| {
+        in_use(node);
+        not_ready(node);
+    });
+    stage.pod("p", Some("a"), "c", |_| ());
+    stage.proof("boot-1");
+    stage.pod("q", Some("b"), "c", |_| ());
+    assert_eq!(stage.v(), [format!("take {A} refused")], "the judge breaks it, or refuses");
+    stage.attachment("v", "b", true);
+    assert_eq!(stage.v(), ["take b/uid-b/boot-1/uid-q"], "it is written to elsewhere already");
 }
 
 #[test]

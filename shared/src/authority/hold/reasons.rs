@@ -32,6 +32,7 @@ impl Hold {
             Self::TolerationUnreadable { .. } => "TolerationUnreadable",
             Self::MaybeItIsUs { .. } | Self::TooManyLost { .. } => "MaybeItIsUs",
             Self::ZoneDisrupted { .. } => "ZoneDisrupted",
+            Self::EvictionOff => "EvictionOff",
             Self::EvictionQueued { .. } => "EvictionQueued",
             Self::ProvedButReady { .. } => "ProvedButReady",
             Self::FencingUnreadable { .. } => "FencingUnreadable",
@@ -104,8 +105,15 @@ impl Hold {
         &["NotSynced", "Stale", "NodeUnreadable", "Tolerated", "TolerationUnreadable"];
 
     /// Every reason of the controller of lost nodes.
-    pub const OF_NODES: &'static [&'static str] =
-        &["NotSynced", "Stale", "NodeUnreadable", "MaybeItIsUs", "ZoneDisrupted", "EvictionQueued"];
+    pub const OF_NODES: &'static [&'static str] = &[
+        "NotSynced",
+        "Stale",
+        "NodeUnreadable",
+        "MaybeItIsUs",
+        "ZoneDisrupted",
+        "EvictionOff",
+        "EvictionQueued",
+    ];
 
     /// Every reason of the controller of exclusive volumes.
     pub const OF_VOLUMES: &'static [&'static str] = &[
@@ -181,6 +189,7 @@ impl Hold {
             | Self::Tolerated { .. }
             | Self::MaybeItIsUs { .. }
             | Self::ZoneDisrupted { .. }
+            | Self::EvictionOff
             | Self::EvictionQueued { .. }
             | Self::FenceNotNeeded { .. }
             | Self::WouldFence { .. }
@@ -225,6 +234,8 @@ impl Hold {
             Self::MachineHeld { .. } => Some((EventType::Normal, "MachineHeld")),
             Self::TolerationUnreadable { .. } => Some((EventType::Warning, "TaintEvictionHeld")),
             Self::NoPods => Some((EventType::Normal, "NoPods")),
+            // KCM's two reasons.
+            Self::BudgetFailed { selector: true, .. } => Some((EventType::Warning, "NoPods")),
             Self::BudgetFailed { .. } => Some((EventType::Warning, "CalculateExpectedPodCountFailed")),
             Self::UnmanagedPods { .. } => Some((EventType::Warning, "UnmanagedPods")),
             Self::PodsNotCounted { .. } => Some((EventType::Warning, "PodsNotCounted")),

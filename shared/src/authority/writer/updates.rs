@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::super::act::Outcome;
 use super::super::ledger::{Admission, Ledger};
 use super::super::node::Done;
-use super::super::update::{Means, Update, UpdateKind, write};
+use super::super::update::{Means, Past, Update, UpdateKind, write};
 use super::{Authority, Class, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
 use crate::clock::Mono;
 use crate::model::{BudgetStatus, Uid};
@@ -96,9 +96,11 @@ impl Authority {
         let queued = match update.kind() {
             UpdateKind::Node => state.nodes.push(Class::Node, &lane, work),
             UpdateKind::PodOfLostNode => state.queue.push(Class::PodOfLostNode, &lane, work),
-            UpdateKind::Budget | UpdateKind::NotDisrupted | UpdateKind::Volume | UpdateKind::Ungate => {
-                state.queue.push(Class::Update, &lane, work)
-            }
+            UpdateKind::Budget
+            | UpdateKind::NotDisrupted
+            | UpdateKind::Volume
+            | UpdateKind::Ungate
+            | UpdateKind::Forget => state.queue.push(Class::Update, &lane, work),
         };
         if queued.is_err() {
             state.updates.ledger.released(&uid);
@@ -183,6 +185,7 @@ impl Authority {
             Update::Budget { .. }
             | Update::PodOfLostNode { .. }
             | Update::NotDisrupted { .. }
+            | Update::Forget(_)
             | Update::Ungate { .. } => {}
         }
     }
@@ -213,6 +216,9 @@ fn log_update(update: &Update, outcome: &Outcome, controller: &'static str) {
         }
         (Update::Ungate { pod, pin, .. }, Outcome::Written) => {
             tracing::info!(controller, %uid, %pod, pin = pin.as_deref(), "the pod's exclusive volumes are free: the scheduler may take it");
+        }
+        (Update::Forget(Past { kind, node, name, .. }), Outcome::Written) => {
+            tracing::info!(controller, %uid, resource = kind.resource(), %name, %node, "deleted: it is over, nothing rests on it, and --fencing-history says for how long it is kept");
         }
         (Update::NotDisrupted { pod, .. }, Outcome::Written) => {
             tracing::info!(controller, %uid, %pod, "the pod was not disrupted after all: its condition DisruptionTarget is False");

@@ -227,6 +227,32 @@ async fn a_silent_stream_is_opened_again_after_a_minute_and_a_half_and_a_bookmar
     assert!(following.env.now().since(heard) < Duration::from_secs(2), "opening it is contact");
 }
 
+/// C11: etcd was restored from an older backup. Nothing is younger than the version that is watched from, so what went
+/// with the restore stayed in the cache until the process was restarted.
+#[tokio::test(start_paused = true)]
+async fn bug_a_watch_from_a_version_that_a_restore_took_back_stayed_silent_for_ever() {
+    let script = Script::default();
+    script.list(page(&[pod("ghost")], "70", ""));
+    script.list(page(&[], "7", ""));
+    let following = start(&script, &[Kind::Pods]);
+    pass(100.0).await;
+    assert_eq!(following.asked(), ["list", "watch 70", "watch 70"]);
+    pass(90.0).await;
+    assert_eq!(following.asked(), ["list", "watch 70", "watch 70", "list", "watch 7"]);
+    assert_eq!(following.names(), [""; 0]);
+}
+
+/// The same where the API server says it.
+#[tokio::test(start_paused = true)]
+async fn bug_a_version_of_the_future_was_watched_from_again_and_again() {
+    let script = Script::default();
+    script.list(page(&[], "70", "")).list(page(&[], "7", ""));
+    script.watch(Answer::status(504, "Timeout", "Too large resource version: 70, current: 7"));
+    let following = start(&script, &[Kind::Pods]);
+    pass(1.0).await;
+    assert_eq!(following.asked(), ["list", "watch 70", "list", "watch 7"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_list_that_fails_is_tried_again_ever_more_slowly_and_says_what_is_wrong() {
     let script = Script::default();

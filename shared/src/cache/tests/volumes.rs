@@ -81,12 +81,18 @@ fn the_end_of_a_use_is_told_or_not() {
     let cache = used();
     assert_eq!(left(&cache), None);
     cache.remove::<Pod>(&uid("uid-a"), at(2));
-    assert_eq!(left(&cache), Some(Left { at: at(2), told: false }), "it ran when it was last seen");
+    assert_eq!(left(&cache), Some(Left { at: at(2), word: Word::None }), "it ran when it was last seen");
     let cache = used();
     apply::<Pod>(&cache, &user("a", "n", "c").phase("Failed"), at(2));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
-    assert_eq!(left(&cache), Some(Left { at: at(3), told: true }));
-    // An attachment that goes says nothing: those are also deleted by force. Whoever is there still has a word of his own.
+    assert_eq!(left(&cache), Some(Left { at: at(2), word: Word::Ended }), "nobody had deleted it");
+    let cache = used();
+    let dying = user("a", "n", "c").terminating().set("/metadata/deletionGracePeriodSeconds", json!(30));
+    apply::<Pod>(&cache, &dying.phase("Failed"), at(2));
+    assert_eq!(left(&cache), None, "its kubelet removes it when it has unmounted its volumes");
+    cache.remove::<Pod>(&uid("uid-a"), at(3));
+    assert_eq!(left(&cache), Some(Left { at: at(3), word: Word::Unmounted }));
+    // An attachment that goes says nothing: those are also deleted by force. What the kubelet says of the pod counts.
     let cache = used();
     let attachment = Obj(json!({ "metadata": { "name": "x", "uid": "uid-x", "resourceVersion": "10" },
         "spec": { "nodeName": "n", "source": { "persistentVolumeName": "v" } } }));
@@ -96,7 +102,7 @@ fn the_end_of_a_use_is_told_or_not() {
     apply::<Attachment>(&cache, &attachment, at(3));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
     cache.remove::<Attachment>(&uid("uid-x"), at(4));
-    assert_eq!(left(&cache), Some(Left { at: at(4), told: false }));
+    assert_eq!(left(&cache), Some(Left { at: at(4), word: Word::None }));
 }
 
 #[test]
@@ -106,7 +112,7 @@ fn a_kubelet_that_has_unmounted_it_has_said_so_for_all() {
     apply::<Node>(&cache, &mounted(&["kubernetes.io/csi/d^v"]).rv(11), at(2));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
     apply::<Node>(&cache, &mounted(&[]).rv(12), at(4));
-    assert_eq!(left(&cache), Some(Left { at: at(4), told: true }));
+    assert_eq!(left(&cache), Some(Left { at: at(4), word: Word::Unmounted }));
 }
 
 #[test]

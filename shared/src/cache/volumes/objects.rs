@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::super::Inner;
 use super::super::object::{Identity, Object, ProjectError, Tell, Undecodable, identity, name};
 use super::super::table::{Entry, Table};
+use super::Word;
 use crate::clock::Mono;
 use crate::model::{
     Attachment, DETACH_LABEL, HELD_LABEL, Held, Interner, Kind, Sharing, Uid, Volume, VolumeClaim,
@@ -176,7 +177,9 @@ impl Object for Attachment {
         let (volume, uid) = (attachment.volume.clone(), attachment.uid.clone());
         inner.volumes.attachments.put(uid.clone(), Entry::Known(attachment));
         if let Some(volume) = volume {
-            inner.volumes.file(&volume).attachments.insert(uid);
+            let file = inner.volumes.file(&volume);
+            file.attachments.insert(uid);
+            file.attaches = true;
             inner.tell_of_volume(&volume, tell);
         }
     }
@@ -196,8 +199,8 @@ impl Object for Attachment {
             let left = inner.volumes.left(&volume, &attachment.node);
             let used = inner.uses(&volume, &attachment.node);
             if left.is_some() || !used {
-                let told = left.is_some_and(|left| left.told);
-                inner.volumes.leaves(&volume, &attachment.node, told, now);
+                let word = left.map_or(Word::None, |left| left.word);
+                inner.volumes.leaves(&volume, &attachment.node, word, now);
             }
             inner.tell_of_volume(&volume, tell);
             inner.volumes.tidy(&volume);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use pod_safety_control_plane::{PATIENCE, Port, binary, manifests, seen, until};
+use pod_safety_control_plane::{PATIENCE, Port, binary, manifests, seen, tool, until};
 
 struct Ended {
     code: Option<i32>,
@@ -190,6 +190,96 @@ async fn what_is_asked_for_is_printed() {
     assert_eq!(manifests.split("\n---\n").count(), 6 + 27, "kinds, then rights: {manifests}");
     let nothing = pod_safety(&[], &[]).await;
     assert!(nothing.code == Some(2) && nothing.stderr.contains("Usage:"), "{}", nothing.stderr);
+}
+
+/// The flags of kube-controller-manager whose section of its help is one of these, with a value that they take.
+async fn flags_of_kcm(sections: &[&str]) -> Vec<String> {
+    let kcm = tool("kube-controller-manager").await.unwrap();
+    let help = tokio::process::Command::new(kcm).arg("--help").output().await.unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let (mut section, mut flags) = ("", Vec::new());
+    for line in help.lines() {
+        if let Some(name) = line.strip_suffix(" flags:") {
+            section = name;
+        }
+        let mut words = line.split_whitespace().skip_while(|word| !word.starts_with("--"));
+        if let (true, Some(flag)) =
+            (sections.contains(&section) && line.trim().starts_with('-'), words.next())
+        {
+            let value = match words.next() {
+                Some("duration") => "=9s",
+                Some("int32" | "float32" | "float") => "=1",
+                Some("string" | "strings") => "=leases",
+                Some("colonSeparatedMultimapStringString") => "=A=true",
+                // A switch.
+                _ => "",
+            };
+            flags.push(format!("{flag}{value}"));
+        }
+    }
+    flags
+}
+
+/// B4: "so that a command line can be carried over". Left out are flags of other controllers and of cloud providers.
+#[tokio::test]
+async fn what_kube_controller_manager_takes_for_these_controllers_and_its_client_is_taken() {
+    const OF_OTHERS: [&str; 11] = [
+        "--allocate-node-cidrs",
+        "--cidr-allocator-type",
+        "--cloud-config",
+        "--cloud-provider",
+        "--cluster-cidr",
+        "--cluster-name",
+        "--configure-cloud-routes",
+        "--emulated-version",
+        "--external-cloud-volume-plugin",
+        "--min-compatibility-version",
+        "--route-reconciliation-period",
+    ];
+    // Their values are read: each has a test of its own.
+    const WITH_EFFECT: [&str; 2] = ["--controllers", "--master"];
+    let sections = [
+        "Debugging",
+        "Generic",
+        "Misc",
+        "Node-lifecycle-controller",
+        "Pod-garbage-collector-controller",
+        "Disruption-controller",
+        "Taint-eviction-controller",
+    ];
+    let all = flags_of_kcm(&sections).await;
+    assert!(all.len() > 30, "{all:?}");
+    let name = |flag: &String| flag.split('=').next().unwrap_or_default().to_owned();
+    let taken = all.iter().filter(|flag| {
+        !OF_OTHERS.contains(&name(flag).as_str()) && !WITH_EFFECT.contains(&name(flag).as_str())
+    });
+    for flag in taken {
+        refuses(&[flag, "--controllers=nosuch"], &[], 2, &["--controllers", "nosuch"]).await;
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_effect_here_is_said_once_and_an_address_of_the_api_server_is_taken() {
+    let args = ["run", "--kube-api-qps=50", "--node-monitor-period=5s", "--admin-address=127.0.0.1:0"];
+    let said = |args: &[&str]| {
+        let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+        async move {
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            pod_safety(&args, &[]).await.stderr
+        }
+    };
+    // Without a cluster it ends when it has said so.
+    let stderr = said(&args).await;
+    for flag in ["--kube-api-qps", "--node-monitor-period"] {
+        assert_eq!(stderr.matches(flag).count(), 1, "{stderr}");
+    }
+    assert!(stderr.contains("has no effect here"), "{stderr}");
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let cluster = r#"{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}"#;
+    std::fs::write(config.path(), cluster).unwrap();
+    let kubeconfig = format!("--kubeconfig={}", config.path().display());
+    let stderr = said(&["run", &kubeconfig, "--master=10.0.0.1"]).await;
+    assert!(stderr.contains("'--master <URL>'") && stderr.contains("10.0.0.1"), "{stderr}");
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use pod_safety_shared::api::{
 };
 use pod_safety_shared::authority::{
     Authority, Claim, Delete, Effect, FenceKey, Fencing, Force, Intent, Monitor, NodeUpdate, Outcome, Owner,
-    Parts, Policy, Remediate, Reply, Silence, Step, Target, Update, incident_name,
+    Parts, Past, Policy, Remediate, Reply, Silence, Step, Target, Update, incident_name,
 };
 use pod_safety_shared::cache::{Cache, View, follow};
 use pod_safety_shared::client::Connection;
@@ -210,12 +210,24 @@ async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>, nod
     }
 }
 
+/// Hands it what is over.
+async fn forget(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>) {
+    let past = {
+        let guard = cache.read();
+        let (fence, node) = (guard.view().fences().next().unwrap().clone(), "lost".into());
+        Past { kind: Kind::NodeFences, node, name: fence.name, uid: fence.uid, rv: fence.rv }
+    };
+    authority.submit(Intent::Update(Update::Forget(past)), owner);
+    pass(2).await;
+}
+
 /// Hands the authority an absence and a pod that may go.
 async fn force(parts: Parts, uid: &str, set: &str, lost: Incarnation) {
     let cache = Arc::clone(&parts.cache);
     let authority = Authority::start(parts);
     let owner: Arc<dyn Owner> = Arc::new(Nobody);
     fence(&authority, &cache, &owner, lost).await;
+    forget(&authority, &cache, &owner).await;
     authority.submit(Intent::Witness { node: "gone".into() }, &owner);
     let guard = cache.read();
     let pod = guard.view().pod(&Uid::new(uid).unwrap()).unwrap();
@@ -360,6 +372,7 @@ async fn every_shape_that_our_code_sends_is_compared() {
         "PATCH /apis/pod-safety.dev/v1alpha1/namespaces/*/fencedevices/*/status",
         "PATCH /apis/pod-safety.dev/v1alpha1/namespaces/*/podsafetyremediations/*",
         "PATCH /apis/pod-safety.dev/v1alpha1/namespaces/*/podsafetyremediations/*/status",
+        "DELETE /apis/pod-safety.dev/v1alpha1/nodefences/*",
         "GET /apis/apps/v1/namespaces/*/statefulsets/*/scale",
     ] {
         assert!(sent.contains(wanted), "{wanted} was not sent: {sent:?}");

@@ -1,0 +1,86 @@
+//! Flags of kube-controller-manager that mean nothing here, so that its command line can be carried over: those of the
+//! controllers that pod-safety replaces, of its client and of how it runs. Whatever is given is said once at the start.
+
+use clap::{ArgAction, Args as ClapArgs};
+
+/// `Option<String>` for each flag, and [`CarriedArgs::given`]: name, whether it may stand without a value, and what is
+/// so here instead.
+macro_rules! carried {
+    ($($field:ident, $flag:literal, $switch:literal, $instead:literal;)*) => {
+        #[derive(Debug, ClapArgs)]
+        pub(super) struct CarriedArgs {
+            $(
+                #[arg(long = $flag, hide = true, action = ArgAction::Append, num_args = usize::from(!$switch)..=1,
+                    default_missing_value = "true", require_equals = $switch, allow_hyphen_values = true)]
+                $field: Vec<String>,
+            )*
+        }
+
+        impl CarriedArgs {
+            /// Those that were given: the flag, and what is so here instead.
+            pub(super) fn given(&self) -> Vec<(&'static str, &'static str)> {
+                let mut given = Vec::new();
+                $(if !self.$field.is_empty() {
+                    given.push((concat!("--", $flag), $instead));
+                })*
+                given
+            }
+        }
+    };
+}
+
+carried! {
+    node_monitor_period, "node-monitor-period", false, "nothing is looked at by a tick: a node is found lost at the moment it is";
+    kube_api_qps, "kube-api-qps", false, "so many requests run at once, not in a second; API priority and fairness does the rest";
+    kube_api_burst, "kube-api-burst", false, "so many requests run at once, not in a second; API priority and fairness does the rest";
+    kube_api_content_type, "kube-api-content-type", false, "protobuf is asked for, and JSON is read where a kind has nothing else";
+    feature_gates, "feature-gates", false, "what differs between versions of Kubernetes is found out from the API server";
+    controller_start_interval, "controller-start-interval", false, "all controllers read one cache, so they start together";
+    controller_shutdown_timeout, "controller-shutdown-timeout", false, "what is under way when it stops ends with the leader's term";
+    min_resync_period, "min-resync-period", false, "the cache needs no resync, and each controller sweeps by itself";
+    use_service_account_credentials, "use-service-account-credentials", true, "all controllers use the identity that the process was given";
+    profiling, "profiling", true, "there is no profiling by HTTP";
+    contention_profiling, "contention-profiling", true, "there is no profiling by HTTP";
+    v, "v", false, "--log-level says how much is logged";
+    vmodule, "vmodule", false, "--log-level says how much is logged";
+    logging_format, "logging-format", false, "--log-format says how logs are written";
+    log_flush_frequency, "log-flush-frequency", false, "each line is written at once";
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Alone {
+        #[command(flatten)]
+        carried: CarriedArgs,
+    }
+
+    fn given(args: &[&str]) -> Vec<&'static str> {
+        let read = Alone::try_parse_from(["run"].iter().chain(args)).unwrap();
+        read.carried.given().into_iter().map(|(flag, _)| flag).collect()
+    }
+
+    #[test]
+    fn they_are_taken_as_kube_controller_manager_takes_them() {
+        assert!(given(&[]).is_empty());
+        assert_eq!(given(&["--node-monitor-period=5s", "--v", "2"]), ["--node-monitor-period", "--v"]);
+        assert_eq!(
+            given(&["--profiling", "--feature-gates=A=true", "--feature-gates=B=false"]),
+            ["--feature-gates", "--profiling"]
+        );
+        assert_eq!(
+            given(&["--use-service-account-credentials=false"]),
+            ["--use-service-account-credentials"]
+        );
+    }
+
+    #[test]
+    fn one_that_needs_a_value_says_so() {
+        let said = Alone::try_parse_from(["run", "--kube-api-qps"]).unwrap_err().to_string();
+        assert!(said.contains("--kube-api-qps"), "{said}");
+    }
+}

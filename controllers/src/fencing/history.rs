@@ -1,0 +1,81 @@
+//! What is over and old goes: incidents, and evidence about lives of nodes, that nothing rests on any more. Without this
+//! they would be kept for ever, and read whole at each start.
+//!
+//! Kept, however old: what is about the life that the node has now, or about a node that cannot be read; of a node that is
+//! gone or replaced as long as a pod is bound to that name or a volume is held by it; evidence of an incident that is not over;
+//! and everything while the node carries the taint out-of-service, which names its incident.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pod_safety_shared::api::{Incarnation, NodeFenceStatus};
+use pod_safety_shared::authority::{Intent, Past, Update};
+use pod_safety_shared::cache::View;
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::Decision;
+use pod_safety_shared::model::{Fence, Kind, Node};
+
+/// The next one is looked for after this, where nothing else wakes the node.
+const LOOK_AGAIN: Duration = Duration::from_hours(1);
+
+/// What goes of the node of this name; `node`: as it is, if it is there.
+pub(super) fn forget(
+    name: &Arc<str>,
+    node: Option<&Node>,
+    fences: &[&Fence],
+    view: &View<'_>,
+    now: Mono,
+    keep: Duration,
+) -> Decision {
+    let mut decision = Decision::default();
+    if fences.is_empty() && view.proofs_of(name).next().is_none() || is_relied_on(name, node, view) {
+        return decision;
+    }
+    let is_old = |since: i64| view.age(since, now) > keep;
+    let past = |life: &Incarnation| !is_now(life, node);
+    let mut forget = |kind: Kind, object: &Arc<str>, uid, rv| {
+        let (node, name) = (Arc::clone(name), Arc::clone(object));
+        decision.intents.push(Intent::Update(Update::Forget(Past { kind, node, name, uid, rv })));
+    };
+    let goes = |fence: &Fence| {
+        fence.status.phase.is_over()
+            && !fence.deleting
+            && past(&fence.spec.node)
+            && is_old(last_change(fence.created, &fence.status))
+    };
+    for fence in fences.iter().filter(|fence| goes(fence)) {
+        forget(Kind::NodeFences, &fence.name, fence.uid.clone(), fence.rv);
+    }
+    for proof in view.proofs_of(name) {
+        let life = &proof.spec.node;
+        let goes_on = fences.iter().any(|fence| fence.spec.node == *life && !goes(fence));
+        if !proof.deleting && past(life) && !goes_on && is_old(proof.created) {
+            forget(Kind::FenceEvidences, &proof.name, proof.uid.clone(), proof.rv);
+        }
+    }
+    decision.and_recheck_at(now + LOOK_AGAIN)
+}
+
+/// Whether something may still rest on what is known of the node's former lives.
+fn is_relied_on(name: &str, node: Option<&Node>, view: &View<'_>) -> bool {
+    let unread = [Kind::NodeFences, Kind::FenceEvidences].iter().any(|kind| view.count(*kind).1 > 0);
+    let tainted = node.is_some_and(|node| node.out_of_service);
+    let bound = node.is_none() && view.pods_on(name).next().is_some();
+    unread || tainted || bound || view.holds_volumes(name)
+}
+
+/// Whether it is about the life that the node has now. One that does not say its boot may have any.
+fn is_now(life: &Incarnation, node: Option<&Node>) -> bool {
+    node.is_some_and(|node| node.incarnation().is_none_or(|now| now == *life))
+}
+
+/// When an incident changed last, in seconds: what its attempts and conditions say.
+fn last_change(created: i64, status: &NodeFenceStatus) -> i64 {
+    let attempts = status.attempts.iter().map(|attempt| &attempt.at);
+    let stamps = attempts.chain(status.conditions.iter().map(|condition| &condition.last_transition_time));
+    stamps
+        .filter_map(|stamp| stamp.parse::<Timestamp>().ok())
+        .map(Timestamp::as_second)
+        .fold(created, i64::max)
+}

@@ -1,0 +1,106 @@
+//! What is over and old goes, and nothing that anybody rests on.
+
+use std::time::Duration;
+
+use pod_safety_shared::authority::{Past, Update, incident_name};
+use pod_safety_shared::testing::objects::{BEGINS, Obj, named};
+
+use super::*;
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// An incident of `n` that is over, with its evidence, both of the year 1970, and another boot since.
+fn over() -> Stage {
+    let mut stage = Stage::new(&["n", "m"]);
+    stage.config.history = Some(DAY * 90);
+    stage.fence("n", Trigger::Detected, NodeFenceStatus { phase: Phase::Done, ..NodeFenceStatus::default() });
+    stage.proof("n", "e", KindOfEvidence::PowerOff);
+    stage.comes_back("n", "boot-2");
+    stage.world.wall(BEGINS, stage.mono());
+    stage
+}
+
+fn forgotten(stage: &Stage) -> Vec<&'static str> {
+    let intents = stage.decided("n").intents;
+    let kinds = intents.iter().filter_map(|intent| match intent {
+        Intent::Update(Update::Forget(Past { kind, .. })) => Some(kind.resource()),
+        _ => None,
+    });
+    kinds.collect()
+}
+
+const BOTH: [&str; 2] = ["nodefences", "fenceevidences"];
+
+#[test]
+fn an_incident_and_its_evidence_go_when_they_are_over_and_old_and_about_a_life_that_has_ended() {
+    type Change = fn(&mut Stage);
+    let cases: [(&str, Change, &[&str]); 11] = [
+        ("the machine has booted since", |_| (), &BOTH),
+        ("its Node is gone, and no pod is bound to it", |stage| stage.gone(Kind::Nodes, "n"), &BOTH),
+        ("they are kept for ever", |stage| stage.config.history = None, &[]),
+        ("only observed", |stage| stage.config.mode = Mode::Observe, &[]),
+        ("it is the life of now", |stage| stage.comes_back("n", "boot-n"), &[]),
+        (
+            "nobody knows which life is now",
+            |stage| stage.change("n", |node| node["status"]["nodeInfo"] = json!({})),
+            &[],
+        ),
+        (
+            "a pod is bound to the Node that is gone",
+            |stage| {
+                stage.pod("db-0", "n", |_| ());
+                stage.gone(Kind::Nodes, "n");
+            },
+            &[],
+        ),
+        (
+            "the node holds a volume",
+            |stage| {
+                let lease = pod_safety_shared::testing::objects::volume_lease("v", Some("n/uid-n/boot-n/-"));
+                stage.world.put(Kind::VolumeLeases, lease, stage.mono());
+            },
+            &[],
+        ),
+        ("the taint is on it", |stage| stage.change("n", |node| *node = Obj(node.take()).tainted().0), &[]),
+        ("the incident goes on", |stage| stage.edit(|_, status| status.phase = Phase::Fenced), &[]),
+        (
+            "its last attempt is of yesterday",
+            |stage| {
+                let at = pod_safety_shared::testing::objects::stamp(-86_400);
+                stage.edit(|_, status| status.attempts.push(Attempt { at, ..Attempt::default() }));
+            },
+            &[],
+        ),
+    ];
+    for (sentence, change, expected) in cases {
+        let mut stage = over();
+        change(&mut stage);
+        assert_eq!(forgotten(&stage), expected, "{sentence}");
+    }
+}
+
+/// An attack: a tenant cannot create these objects, but one that cannot be read might be the incident that goes on.
+#[test]
+fn one_that_cannot_be_read_keeps_all() {
+    let stage = over();
+    let odd = named("odd").set("/metadata/resourceVersion", json!("x")).set("/spec", json!(stage.only().0));
+    stage.world.apply(Kind::NodeFences, &odd, stage.mono());
+    assert!(forgotten(&stage).is_empty());
+}
+
+/// A wrong clock: it jumped ahead while the process ran.
+#[test]
+fn a_clock_that_jumps_ahead_makes_nothing_old() {
+    let stage = over();
+    let young = |at: i64| pod_safety_shared::testing::objects::stamp(at);
+    let (spec, status) = stage.only();
+    let name = incident_name(&spec.node);
+    let fence = named(&name).set("/spec", json!(spec)).set("/status", json!(status));
+    stage.world.put(
+        Kind::NodeFences,
+        fence.set("/metadata/creationTimestamp", json!(young(0))),
+        stage.mono(),
+    );
+    stage.world.wall(BEGINS + 365 * 86_400, stage.mono());
+    assert!(!forgotten(&stage).contains(&"nodefences"));
+}
