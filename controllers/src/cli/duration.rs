@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 const MILLISECOND: SignedDuration = SignedDuration::from_millis(1);
 /// The longest duration that makes sense for what somebody waits for.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
 /// Ten years.
 const LONGEST_HISTORY: SignedDuration = SignedDuration::from_hours(87_600);
 
@@ -16,15 +16,15 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     within(text, MILLISECOND, DAY, "allowed is 1ms to 24h, written such as 40s, 1m30s or 500ms")
 }
 
-/// Reads for how long something is kept: zero, or one hour to ten years.
+/// Reads for how long something is kept: zero, or one second to ten years.
 pub(super) fn history(text: &str) -> Result<Duration, String> {
     match text {
         "0" | "0s" | "0h" => Ok(Duration::ZERO),
         _ => within(
             text,
-            HOUR,
+            SECOND,
             LONGEST_HISTORY,
-            "allowed is 1h to 87600h, such as 2160h for 90 days; 0: for ever",
+            "allowed is 1s to 87600h, such as 2160h for 90 days; 0: for ever",
         ),
     }
 }
@@ -80,14 +80,17 @@ mod tests {
     }
 
     #[test]
-    fn history_is_kept_for_an_hour_to_ten_years_or_for_ever() {
+    fn history_is_kept_for_a_second_to_ten_years_or_for_ever() {
         assert_eq!(history("2160h"), Ok(Duration::from_hours(2160)));
         assert_eq!((history("0"), history("0s")), (Ok(Duration::ZERO), Ok(Duration::ZERO)));
-        for (text, said) in
-            [("59m", "too short"), ("87601h", "too long"), ("90d", "not a duration"), ("-1h", "negative")]
-        {
+        for (text, said) in [
+            ("59ms", "too short"),
+            ("87601h", "too long"),
+            ("forever", "not a duration"),
+            ("-1h", "negative"),
+        ] {
             let error = history(text).unwrap_err();
-            assert!(error.contains(said) && error.contains("allowed is 1h to 87600h"), "{text}: {error}");
+            assert!(error.contains(said) && error.contains("allowed is 1s to 87600h"), "{text}: {error}");
         }
     }
 }

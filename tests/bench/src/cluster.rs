@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
-use k8s_openapi::api::core::v1::Pod;
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
-use kube::api::{ListParams, PartialObjectMeta};
+use kube::api::{DeleteParams, ListParams, PartialObjectMeta};
 use kube::{Api, ResourceExt};
-use pod_safety_control_plane::{ControlPlane, Options};
+use pod_safety_control_plane::{ControlPlane, Options, objects};
 
 use crate::etcd::Etcd;
 use crate::http;
@@ -38,11 +39,9 @@ pub(crate) struct Cluster {
     bursts: u32,
 }
 
-/// Pods that were just bound to nodes that do not exist.
-pub(crate) struct Orphans {
-    /// When the first of them was stored.
-    pub(crate) visible: Instant,
-    pub(crate) count: usize,
+/// The nodes of machines that are dead, as the loader calls them.
+fn dead_node(number: u16) -> String {
+    format!("ghost-{number}")
 }
 
 /// One of them: what a precondition needs.
@@ -112,28 +111,40 @@ impl Cluster {
         Ok(requests::read(&http::page(&self.plane.admin(), "metrics").await?))
     }
 
-    /// Writes `count` orphans straight into etcd.
-    pub(crate) async fn add_orphans(&mut self, count: usize) -> Result<Orphans> {
+    /// The nodes of machines that are dead, each with a Lease that nobody renews any more.
+    pub(crate) async fn add_dead_nodes(&self) -> Result<()> {
+        let admin = self.plane.admin();
+        for name in (0..self.ghosts).map(dead_node) {
+            objects::create_node(&admin, &objects::node(&name)).await?;
+            objects::renew_lease(&admin, &name).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes them, as a cloud provider does, and their Leases, as the garbage collector does. Gives back when that began.
+    pub(crate) async fn delete_dead_nodes(&self) -> Result<Instant> {
+        let admin = self.plane.admin();
+        let (nodes, leases) =
+            (Api::<Node>::all(admin.clone()), Api::<Lease>::namespaced(admin, "kube-node-lease"));
+        let began = Instant::now();
+        for name in (0..self.ghosts).map(dead_node) {
+            nodes.delete(&name, &DeleteParams::default()).await.context("cannot delete a dead node")?;
+            leases.delete(&name, &DeleteParams::default()).await.context("cannot delete its Lease")?;
+        }
+        Ok(began)
+    }
+
+    /// Writes `count` pods of dead nodes straight into etcd, and waits until the first is stored.
+    pub(crate) async fn add_orphans(&mut self, count: usize) -> Result<()> {
         // Names are never used twice: a pod of the same name as one that was just removed is another matter.
         self.bursts += 1;
         let prefix = format!("burst-{}", self.bursts);
         let (number, ghosts) = (count.to_string(), self.ghosts.to_string());
         let args = ["-orphans", &number, "-ghosts", &ghosts, "-namespace", NAMESPACE, "-prefix", &prefix];
-        let (written, visible) = tokio::join!(self.plane.loader(&args), self.first_orphan());
-        written?;
-        Ok(Orphans { visible: visible?, count })
-    }
-
-    async fn first_orphan(&self) -> Result<Instant> {
-        let within = Duration::from_secs(60);
-        let deadline = Instant::now() + within;
-        while Instant::now() < deadline {
-            if self.orphans_left().await? > 0 {
-                return Ok(Instant::now());
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        bail!("no orphan is stored within {within:?}")
+        self.plane.loader(&args).await?;
+        let stored = self.orphans_left().await?;
+        ensure!(stored == count, "{stored} of {count} orphans are stored");
+        Ok(())
     }
 
     /// How many of them are there still: asked of etcd, at no cost to the API server.

@@ -1,10 +1,12 @@
-//! Phase: orphans appear while a contender runs, and it removes them after their quarantine.
+//! Phase: the Nodes of dead machines are deleted while a contender runs, and it removes their pods after the quarantine.
+//! The machines fell silent for longer than the duration of their Leases before, as those of a cloud that takes them away:
+//! pods of a Node that is deleted while its kubelet is active are deleted gracefully first, and take two quarantines.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::cluster::{Cluster, Orphans};
+use crate::cluster::Cluster;
 use crate::contender::{Contender, Duty, Starter};
 use crate::plan::{Phase, Plan};
 use crate::results::{Meter, RATE, Sample, number};
@@ -12,6 +14,9 @@ use crate::say;
 
 /// Processor times are read this long before the quarantine ends: nothing is removed yet.
 const BEFORE_THE_END: Duration = Duration::from_millis(300);
+
+/// The duration of a Lease, and a little more: for so long a contender sees that the machines are silent.
+const SILENT: Duration = Duration::from_secs(45);
 
 /// Slower than this many pods a second, no contender is waited for.
 const SLOWEST: f64 = 3.0;
@@ -29,15 +34,17 @@ pub(crate) async fn run(
     count: usize,
 ) -> Result<Sample> {
     cluster.calm().await?;
+    cluster.add_dead_nodes().await?;
     let mut running = starter.start(contender, Duty::PodGc, cluster).await?;
+    tokio::time::sleep(SILENT).await;
+    cluster.add_orphans(count).await?;
     cluster.calm().await?;
     let before = cluster.requests().await?;
-    let orphans = cluster.add_orphans(count).await?;
-    let ends = orphans.visible + plan.quarantine();
+    let ends = cluster.delete_dead_nodes().await? + plan.quarantine();
 
     let idle = idle(cluster, plan, ends).await?;
     let meter = Meter::start(before, cluster, &mut running)?;
-    let (first, last) = watch(cluster, &orphans, ends).await?;
+    let (first, last) = watch(cluster, count, ends).await?;
     cluster.calm().await?;
     let after = |at: Instant| at.saturating_duration_since(ends).as_secs_f64();
     let rate = |seconds: f64| number(count) / seconds.max(0.001);
@@ -64,26 +71,26 @@ async fn idle(cluster: &mut Cluster, plan: &Plan, ends: Instant) -> Result<f64> 
 }
 
 /// Counts until none is left: when the first was gone, and when the last.
-async fn watch(cluster: &Cluster, orphans: &Orphans, ends: Instant) -> Result<(Instant, Instant)> {
-    let limit = PATIENCE + Duration::from_secs_f64(number(orphans.count) / SLOWEST);
+async fn watch(cluster: &Cluster, count: usize, ends: Instant) -> Result<(Instant, Instant)> {
+    let limit = PATIENCE + Duration::from_secs_f64(number(count) / SLOWEST);
     let mut first = None;
     let mut told = Instant::now();
     loop {
         let left = cluster.orphans_left().await?;
         let now = Instant::now();
-        if left < orphans.count {
+        if left < count {
             first = first.or(Some(now));
         }
         if left == 0 {
             return Ok((first.unwrap_or(now), now));
         }
-        ensure!(now <= ends + limit, "{left} of {} orphans are left after {limit:?}", orphans.count);
+        ensure!(now <= ends + limit, "{left} of {} orphans are left after {limit:?}", count);
         if told.elapsed() > TELL_EVERY {
             told = now;
             say(&format!("{left} orphans left"));
         }
         // Counting many costs etcd a little, and only the first and the last matter.
-        let precise = left == orphans.count || left < 200;
+        let precise = left == count || left < 200;
         tokio::time::sleep(Duration::from_millis(if precise { 10 } else { 100 })).await;
     }
 }

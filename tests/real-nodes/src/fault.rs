@@ -89,6 +89,8 @@ pub(crate) enum Fault {
     TaintedByHand,
     /// At that time: `kubectl delete node`.
     NodeDeleted,
+    /// `kubectl cordon` and `kubectl delete node`, of a machine that is well: its kubelet runs on.
+    NodeCordonedAndDeleted,
     /// `kubectl delete pod`, as a rollout does.
     PodDeleted,
     /// `pod-safety confirm-down`, of somebody who looked.
@@ -168,6 +170,13 @@ impl Cluster {
                     return Ok(Some(format!("nobody asked {identity} to end, so nothing was done by hand")));
                 }
                 return self.by_hand(fault, victim, identity).await;
+            }
+            Fault::NodeCordonedAndDeleted => {
+                let node = victim.name();
+                self.plane.kubectl(&["cordon", &node]).await?;
+                let deleted = self.plane.kubectl(&["delete", "node", &node, "--wait=false"]).await?;
+                return Ok((!deleted.status.success())
+                    .then(|| format!("`kubectl delete node` was refused: {}", deleted.stderr)));
             }
             Fault::PodDeleted => observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?,
             Fault::Confirmed => return self.by_hand(fault, victim, identity).await,
@@ -268,9 +277,21 @@ impl Cluster {
                 for service in [Service::Containerd, Service::Kubelet] {
                     machine.repair(service).await?;
                 }
+                self.register(machine).await?;
             } else {
                 machine.on().await?;
             }
+        }
+        Ok(())
+    }
+
+    /// A kubelet whose Node was deleted registers again when it is restarted.
+    async fn register(&self, machine: Machine) -> Result<()> {
+        let node =
+            self.plane.kubectl(&["get", "node", &machine.name(), "--ignore-not-found", "-o", "name"]).await?;
+        if node.status.success() && node.stdout.trim().is_empty() {
+            machine.kill(Service::Kubelet).await?;
+            machine.start(Service::Kubelet).await?;
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ impl Chance {
 }
 
 /// What is wrong with the machine, and what ends it; some never end by themselves.
-const OF_MACHINE: [(Fault, Option<Fault>); 12] = [
+const OF_MACHINE: [(Fault, Option<Fault>); 14] = [
     (CablePulled, Some(CablePlugged)),
     (CablePulled, None),
     (PowerLost, None),
@@ -40,6 +40,8 @@ const OF_MACHINE: [(Fault, Option<Fault>); 12] = [
     (Killed(Kubelet), None),
     (Stopped(Kubelet), Some(GoesOn(Kubelet))),
     (Killed(Containerd), None),
+    (Stopped(Containerd), Some(GoesOn(Containerd))),
+    (NodeCordonedAndDeleted, None),
 ];
 
 /// What is wrong with the rest, at the same time.

@@ -217,6 +217,7 @@ fn no_hold_that_needs_a_person_is_forgotten() {
         "Concurrency",
         "Cooldown",
         "DryRun",
+        "EvictionOff",
         "FenceNotNeeded",
         "MachineHeld",
         "NextAttempt",

@@ -67,7 +67,7 @@ async fn a_wrong_value_is_named_with_its_flag_and_with_what_is_allowed() {
         (&["--terminated-pod-gc-threshold=many"], &["--terminated-pod-gc-threshold", "many", "allowed is"]),
         (&["--admin-address=8080"], &["--admin-address", "8080", "allowed is"]),
         (&["--admin-address=localhost:http"], &["--admin-address", "localhost:http", "allowed is"]),
-        (&["--node-eviction-rate=NaN"], &["--node-eviction-rate", "NaN", "allowed is more than 0"]),
+        (&["--node-eviction-rate=NaN"], &["--node-eviction-rate", "NaN", "allowed is 0 to 1000"]),
         (&["--unhealthy-zone-threshold=-1"], &["--unhealthy-zone-threshold", "-1", "allowed is more than 0"]),
         (&["--large-cluster-size-threshold=few"], &["--large-cluster-size-threshold", "few", "allowed is"]),
         (&["--no-such-flag"], &["--no-such-flag"]),

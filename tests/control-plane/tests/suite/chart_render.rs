@@ -134,11 +134,12 @@ fn arguments(rendered: &str) -> BTreeMap<String, String> {
 }
 
 /// Flags without a value in the chart, and why.
-const LEFT: [&str; 10] = [
+const LEFT: [&str; 11] = [
     "--help",
     "--version",
     "--kubeconfig",                 // the pod's service account
     "--context",                    // the same
+    "--master",                     // the same
     "--node-name",                  // its variable, from spec.nodeName
     "--node-suspect-after",         // empty: half of another
     "--exclusive-storage-classes",  // empty: none

@@ -77,7 +77,7 @@ pub enum Plant {
     DeafToDeletions,
     /// Every third event of a watch is dropped.
     SkippedEvents,
-    /// Watches fall silent after forty events, and nobody notices.
+    /// After forty events watches bring bookmarks alone, and nobody notices.
     MuteWatches,
     /// The quarantine lasts an hour.
     EndlessQuarantine,

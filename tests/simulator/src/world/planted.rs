@@ -312,7 +312,7 @@ impl Seam {
         let lost = match self.plant {
             Some(Plant::DeafToDeletions) => of_nodes && says("\"type\":\"DELETED\""),
             Some(Plant::SkippedEvents) => (of_nodes || of_pods) && count % 3 == 0,
-            Some(Plant::MuteWatches) => count > 40,
+            Some(Plant::MuteWatches) => count > 40 && !says("\"type\":\"BOOKMARK\""),
             _ => false,
         };
         if lost {

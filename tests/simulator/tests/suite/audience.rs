@@ -176,9 +176,20 @@ fn the_table_is_measured() {
         assert_eq!(cell("(S4)"), &broken("S4"));
         assert_eq!(cell("stuck at the end"), &outcome.stuck.len().to_string());
     }
-    let text = comparison.to_string();
-    println!("{text}");
-    assert!(text.contains("KubeletAlive"), "what is stuck is shown with its reason:\n{text}");
+}
+
+/// Somebody typed the taint, and nobody proves that the machine is off.
+#[test]
+fn what_is_stuck_is_shown_with_its_reason() {
+    let all = scenario::shipped().unwrap();
+    let mut plan = all.iter().find(|scenario| scenario.name == "partition").unwrap().plan.clone();
+    plan.faults = vec![(30, Fault::PowerOff { node: 0, back: None }), (31, Fault::Taint { node: 0 })];
+    plan.faults.extend((0..plan.pods).map(|pod| (32, Fault::DeletePod { pod })));
+    let text = compare(&plan, shipped::launch).to_string();
+    assert!(
+        text.contains("stuck: pod-safety: default/data-3") && text.contains("OutOfServiceButReady"),
+        "{text}"
+    );
 }
 
 #[test]

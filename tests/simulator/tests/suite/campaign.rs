@@ -107,12 +107,14 @@ fn bug_a1_a_connected_kubelet_whose_lease_was_collected_was_not_asked_to_end_its
         with: Extras::default(),
         faults: vec![(63, Fault::DeleteNode { node: 0 })],
     };
-    for (collected, asked) in [(1, true), (15, true), (3_600, false)] {
+    // While there is a Lease, its renewals hold the pods: for five minutes.
+    for (collected, held) in [(1, false), (15, false), (3_600, true)] {
         let plan = plan(collected);
         let outcome = run(&plan, SHIPPED);
         assert!(outcome.violations.is_empty(), "{}", tell(&plan, &outcome));
-        let told = outcome.probes.contains_key("called an orphan on Missing");
-        assert_eq!(told, asked, "while there is a Lease, its renewals hold the pods: {:?}", outcome.probes);
+        let seen = |probe: &str| outcome.probes.contains_key(probe);
+        assert!(seen("a kubelet said that it has seen a deletion"), "{:?}", outcome.probes);
+        assert_eq!(seen("an orphan is held: KubeletAlive"), held, "{:?}", outcome.probes);
     }
 }
 

@@ -36,6 +36,7 @@ pub(super) fn device(name: &str, node: &str, port: u16, secret: &str) -> Value {
 
 struct Scene {
     plane: ControlPlane,
+    kubeconfig: std::path::PathBuf,
     audit: AuditLog,
     ours: PodSafety,
     ipmi: Arc<Ipmi>,
@@ -78,12 +79,12 @@ async fn scene() -> Scene {
     let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents];
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
     ours.leads().await.unwrap();
-    Scene { plane, audit, ours, ipmi, _other: other, nodes, _kubelets: kubelets }
+    Scene { plane, kubeconfig, audit, ours, ipmi, _other: other, nodes, _kubelets: kubelets }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_node_is_fenced_with_proof_and_one_that_cannot_be_is_said_why() {
-    let scene = scene().await;
+    let mut scene = scene().await;
     scene.plane.namespace(NAMESPACE).await.unwrap();
     devices_say_whether_they_can_be_used(&scene).await;
     people_test_devices_and_rehearse(&scene).await;
@@ -91,6 +92,7 @@ async fn a_dead_node_is_fenced_with_proof_and_one_that_cannot_be_is_said_why() {
     what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(&scene).await;
     a_device_that_switches_another_machine_is_found_out(&scene).await;
     no_secret_is_said_anywhere(&scene).await;
+    what_is_over_and_old_goes_and_what_matters_stays(&mut scene).await;
     each_right_that_was_granted_was_used(&scene).await;
 }
 
@@ -225,6 +227,27 @@ async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {
     let node = Api::<Node>::all(plane.admin()).get("w3").await.unwrap();
     let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
     assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
+}
+
+/// C9: the incident of w1 is over, and its machine has booted since; that of w3 waits for a person.
+async fn what_is_over_and_old_goes_and_what_matters_stays(scene: &mut Scene) {
+    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", "--fencing-history=1s"];
+    scene.ours = scene.plane.pod_safety("next", &scene.kubeconfig, args).await.unwrap();
+    scene.ours.leads().await.unwrap();
+    let about = async |kind: &str, node: &str| {
+        let all = scene.plane.list(kind).await.unwrap();
+        all.iter().filter(|one| one["spec"]["node"]["name"] == node).count()
+    };
+    until("what was known of the former life of w1 is deleted", async || {
+        let left = (about("nodefences", "w1").await, about("fenceevidences", "w1").await);
+        seen(left == (0, 0), format!("{left:?}"))
+    })
+    .await
+    .unwrap();
+    assert_eq!(about("nodefences", "w3").await, 1, "it is not over");
+    assert!(about("fenceevidences", "w3").await > 0, "what was invalidated is about the life of now");
+    let log = scene.ours.log_text();
+    assert!(log.contains("nothing rests on it"), "each is said: {log}");
 }
 
 async fn each_right_that_was_granted_was_used(scene: &Scene) {
