@@ -73,6 +73,8 @@ const BACK: &[Outcome] = &[Undisturbed, Recovers];
 const STUCK: &[Outcome] = &[Waits];
 const RECOVERS: &[Outcome] = &[Recovers];
 const BROKEN: &[Outcome] = &[Unsafe];
+/// The pod is removed by force, and its kubelet may end it before its successor runs.
+const A_RACE: &[Outcome] = &[Recovers, Unsafe];
 
 const SHARED: &str = IDENTITIES[0];
 
