@@ -10,7 +10,7 @@ use pod_safety_shared::transport::{Act, DeviceError, Order, Value};
 use zeroize::Zeroizing;
 
 use super::metadata::{Kind, Metadata, Parameter};
-use super::traps;
+use super::{parameters, traps};
 
 /// The only flag that agents read by its value where it is on by default.
 const FLAG_BY_VALUE: &str = "lanplus";
@@ -84,6 +84,9 @@ fn known<'a>(metadata: &'a Metadata, name: &str) -> Result<&'a Parameter, Device
     };
     match &parameter.now {
         Some(now) => Err(refuse(name, format!("this is an old spelling; write {now:?}"))),
+        None if matches!(parameter.kind, Kind::Text) && parameters::class(name).is_none() => {
+            Err(refuse(name, parameters::UNKNOWN))
+        }
         None => Ok(parameter),
     }
 }
@@ -117,6 +120,10 @@ fn complete(
 fn line<'a>(name: &str, parameter: &Parameter, value: &'a str) -> Result<Option<&'a str>, DeviceError> {
     plain(name, value)?;
     if let Some(why) = traps::value(name, value) {
+        return Err(refuse(name, why));
+    }
+    let class = parameters::class(name);
+    if let Some(why) = class.and_then(|class| parameters::value(class, value)) {
         return Err(refuse(name, why));
     }
     match &parameter.kind {

@@ -10,6 +10,7 @@
 //! | [`find`] | from a name to an executable: never a path |
 //! | [`metadata`] | what the agent says of itself, and whether it can be used at all |
 //! | [`traps`] | agents and parameters that turn "I do not know" into "off", or run other programs |
+//! | [`parameters`] | which strings agents may be given: what is not known to be safe is refused |
 //! | [`input`] | parameters as lines of stdin |
 //! | [`process`], [`remains`] | a run, its end, and what is left of it |
 //! | [`verdict`] | exit code and words as an answer |
@@ -20,6 +21,7 @@
 mod find;
 mod input;
 mod metadata;
+mod parameters;
 mod process;
 mod remains;
 mod traps;

@@ -57,27 +57,9 @@ pub(super) fn value(name: &str, value: &str) -> Option<&'static str> {
         "method" if value.eq_ignore_ascii_case("cycle") => {
             Some("a power cycle is not verified and cannot be repeated; leave it out, or say onoff")
         }
-        name if WORDS.contains(&name) && (value.contains(char::is_whitespace) || value.starts_with('-')) => {
-            Some("it would be read as further arguments of a program that the agent starts; write one word")
-        }
         _ => None,
     }
 }
-
-/// Parameters that agents paste into the command lines of ipmitool and ssh.
-const WORDS: [&str; 11] = [
-    "ip",
-    "ipport",
-    "username",
-    "identity_file",
-    "target",
-    "auth",
-    "cipher",
-    "privlvl",
-    "hexadecimal_kg",
-    "ipmitool_timeout",
-    "switch",
-];
 
 /// Without it this agent would choose a machine by itself.
 pub(super) fn needed(agent: &str) -> Option<(&'static str, &'static str)> {

@@ -9,10 +9,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::Client;
-use pod_safety_control_plane::objects::{self, PodExt as _};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::{ControlPlane, Options, Relay, observe, seen, until};
+use serde_json::json;
 
 /// Long enough for a request that was let through to do its work.
 const AFTERMATH: Duration = Duration::from_secs(2);
@@ -166,4 +168,37 @@ async fn a_replacement_survives_both_writes_against_the_orphan_that_it_replaces(
         let dropped = |reason: &str| records.iter().any(|record| record["reason"] == reason);
         assert!(dropped("Changed") || dropped("Gone"), "{records:?}");
     }
+}
+
+/// kubernetes#141887 and #142331: by its cache the node bears the taint out-of-service and is not Ready; it came back and
+/// the taint went. kube-controller-manager's pod garbage collector and its attach/detach controller act on what they cached.
+#[tokio::test]
+async fn a_taint_that_was_lifted_meanwhile_releases_nothing() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let (api, kubeconfig) = (&plane.admin(), plane.install_pod_safety().await.unwrap());
+    let mut node = objects::node("back").with_ready("Unknown");
+    let taint = json!([{ "key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute" }]);
+    node.spec.get_or_insert_default().taints = serde_json::from_value(taint).unwrap();
+    objects::create_node(api, &node).await.unwrap();
+    let pod = objects::pod("default", "db-0").on_node("back").with_phase("Running");
+    objects::create_pod(api, &pod).await.unwrap();
+    observe::delete_pod(api, "default", "db-0", false).await.unwrap();
+    let relay = plane.relay("road", &kubeconfig).await.unwrap();
+    relay.hold("GET /api/v1/nodes/back");
+    let trust = ["--trust-out-of-service-taint"];
+    let ours = plane.pod_safety("pod-safety", relay.kubeconfig(), trust).await.unwrap();
+    until_waiting(&relay, "the read of the node").await;
+    let lifted = Patch::Merge(json!({ "spec": { "taints": null } }));
+    Api::<Node>::all(api.clone()).patch("back", &PatchParams::default(), &lifted).await.unwrap();
+    let ready = objects::node("back").with_ready("True").status.unwrap();
+    objects::set_node_status(api, "back", &ready).await.unwrap();
+    relay.open();
+    until("what the cache said is dropped", async || {
+        let records = ours.records("db-0").await.map_err(|error| format!("{error:?}"))?;
+        seen(records.iter().any(|record| record["reason"] == "InService"), format!("{records:?}"))
+    })
+    .await
+    .unwrap();
+    let pod = observe::find_pod(api, "default", "db-0").await.unwrap().unwrap();
+    assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Running"));
 }
