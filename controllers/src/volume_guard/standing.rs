@@ -73,7 +73,7 @@ impl Holding<'_> {
             return Standing::Missing { unasked: false, until: Some(until) };
         }
         // Its pods are asked to end first.
-        if view.is_used_on_missing(volume, &holder.node) {
+        if view.is_used_on_missing(volume, holder) {
             return Standing::Missing { unasked: false, until: None };
         }
         Standing::Over(Over::NodeGone)

@@ -266,12 +266,13 @@ impl<'a> View<'a> {
     }
 
     /// Whether a pod that is bound to a missing node may still write to this volume: where the kubelet did not fall silent
-    /// before, as long as the pod is there.
+    /// before, as long as the pod is there. So is the pod for which the volume was taken, whatever became of its claim.
     #[must_use]
-    pub fn is_used_on_missing(&self, volume: &str, node: &str) -> bool {
-        let mut users = self.users_of(volume);
-        !self.fell_silent_before_its_node_went(node)
-            && users.any(|pod| pod.node.as_deref() == Some(node) && pod.has_volumes())
+    pub fn is_used_on_missing(&self, volume: &str, holder: &Holder) -> bool {
+        let taken_for = holder.pod.as_ref().and_then(|pod| self.pod(pod));
+        let mut users = self.users_of(volume).chain(taken_for);
+        !self.fell_silent_before_its_node_went(&holder.node)
+            && users.any(|pod| pod.node.as_ref() == Some(&holder.node) && pod.has_volumes())
     }
 
     /// Whether the watch has brought the end of this node's Lease, or never one.

@@ -364,3 +364,19 @@ fn bug_who_waits_for_an_attachment_does_not_write() {
     stage.attachment("v", "b", true);
     assert_eq!(stage.v(), ["VolumeOnSeveralNodes"]);
 }
+
+/// Found by a drawn world: a person deleted the claim by force, its finalizer too, while the kubelet of a deleted Node ended
+/// the pod. Nothing led from the volume to the pod any more, and the volume was free while the pod wrote to it.
+#[test]
+fn bug_the_volume_of_a_deleted_node_was_free_when_somebody_deleted_the_claim_of_its_running_pod() {
+    let mut stage = held();
+    stage.lease("v", Some(A), true);
+    stage.world.remove(Kind::Nodes, "uid-a", at(2));
+    stage.world.witness("a", at(3));
+    let over = 3 + QUARANTINE;
+    assert_eq!(said(&stage.of_volume("v", over)), ["VolumeUnproved"], "its pod is there");
+    stage.world.remove(Kind::Claims, "uid-c", at(4));
+    assert_eq!(said(&stage.of_volume("v", over)), ["VolumeUnproved"]);
+    stage.world.remove(Kind::Pods, "uid-p", at(5));
+    assert_eq!(said(&stage.of_volume("v", over)), ["break: node gone"]);
+}

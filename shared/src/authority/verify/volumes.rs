@@ -85,7 +85,7 @@ impl Verifier<'_> {
     /// A kubelet that was heard until its Node went may run the pods that are bound to it.
     fn is_used_no_more(&self, update: &VolumeUpdate, holder: &Holder) -> Result<(), Refusal> {
         let guard = self.cache.read();
-        let used = guard.view().is_used_on_missing(&update.volume, &holder.node);
+        let used = guard.view().is_used_on_missing(&update.volume, holder);
         if used { Err(Refusal::KubeletNotAsked) } else { Ok(()) }
     }
 

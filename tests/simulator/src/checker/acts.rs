@@ -119,7 +119,7 @@ impl Acts {
 
     /// Whether this node's Lease had not been renewed for so long when its Node went that it was silent for whoever
     /// watches it. Those who are behind may take it for silent some seconds earlier.
-    fn fell_silent_first(&self, node: &str) -> bool {
+    pub(super) fn fell_silent_first(&self, node: &str) -> bool {
         let renewed = self.renewed_at(node).unwrap_or_default();
         self.missing_since(node).is_some_and(|since| since.saturating_sub(renewed) >= SILENT)
     }

@@ -265,8 +265,9 @@ impl State {
             match honest {
                 Ok(()) => {
                     self.processes.of_uid(&process.uid).for_each(|process| process.relieved = true);
-                    // What somebody removed by force was to end then.
-                    if self.acts.missing_since(node).is_some() && !self.acts.is_removed(&process.uid) {
+                    // What somebody removed by force was to end then; and one who had been silent comes back unheard.
+                    let excused = self.acts.is_removed(&process.uid) || self.acts.fell_silent_first(node);
+                    if self.acts.missing_since(node).is_some() && !excused {
                         let what = format!("{} relieves {:.8} of {volume}", asked.caller, process.uid);
                         self.judge_connected(now, node, &what);
                     }
