@@ -165,21 +165,14 @@ impl Cluster {
             }
             Fault::SwitchByIpmi if !self.ours.is_empty() => self.device_by_ipmi().await?,
             Fault::SwitchOfAnother | Fault::SwitchByIpmi => {}
-            Fault::ForcedByScript | Fault::TaintedByHand | Fault::NodeDeleted => {
-                if !self.is_asked_to_end(identity).await {
-                    return Ok(Some(format!("nobody asked {identity} to end, so nothing was done by hand")));
-                }
+            Fault::PodDeleted => observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?,
+            Fault::ForcedByScript
+            | Fault::TaintedByHand
+            | Fault::NodeDeleted
+            | Fault::NodeCordonedAndDeleted
+            | Fault::Confirmed => {
                 return self.by_hand(fault, victim, identity).await;
             }
-            Fault::NodeCordonedAndDeleted => {
-                let node = victim.name();
-                self.plane.kubectl(&["cordon", &node]).await?;
-                let deleted = self.plane.kubectl(&["delete", "node", &node, "--wait=false"]).await?;
-                return Ok((!deleted.status.success())
-                    .then(|| format!("`kubectl delete node` was refused: {}", deleted.stderr)));
-            }
-            Fault::PodDeleted => observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?,
-            Fault::Confirmed => return self.by_hand(fault, victim, identity).await,
         }
         Ok(None)
     }
@@ -227,10 +220,18 @@ impl Cluster {
     async fn by_hand(&self, fault: Fault, victim: Machine, identity: &str) -> Result<Option<String>> {
         let node = victim.name();
         let taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
+        let waits = matches!(fault, Fault::ForcedByScript | Fault::TaintedByHand | Fault::NodeDeleted);
+        if waits && !self.is_asked_to_end(identity).await {
+            return Ok(Some(format!("nobody asked {identity} to end, so nothing was done by hand")));
+        }
         let args: &[&str] = match fault {
             Fault::ForcedByScript => &["delete", "pod", identity, "-n", NAMESPACE, "--force", "--wait=false"],
             Fault::TaintedByHand => &["taint", "node", &node, taint],
             Fault::NodeDeleted => &["delete", "node", &node, "--wait=false"],
+            Fault::NodeCordonedAndDeleted => {
+                self.plane.kubectl(&["cordon", &node]).await?;
+                &["delete", "node", &node, "--wait=false"]
+            }
             _ if self.ours.is_empty() => return Ok(None),
             _ => {
                 if !self.is_asked_to_end(identity).await {

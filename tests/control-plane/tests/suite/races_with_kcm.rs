@@ -9,9 +9,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::{ControlPlane, Options, Relay, observe, seen, until};
 use serde_json::json;
@@ -188,8 +187,8 @@ async fn a_taint_that_was_lifted_meanwhile_releases_nothing() {
     let trust = ["--trust-out-of-service-taint"];
     let ours = plane.pod_safety("pod-safety", relay.kubeconfig(), trust).await.unwrap();
     until_waiting(&relay, "the read of the node").await;
-    let lifted = Patch::Merge(json!({ "spec": { "taints": null } }));
-    Api::<Node>::all(api.clone()).patch("back", &PatchParams::default(), &lifted).await.unwrap();
+    let lift = ["taint", "node", "back", "node.kubernetes.io/out-of-service-"];
+    plane.kubectl(&lift).await.unwrap().text().unwrap();
     let ready = objects::node("back").with_ready("True").status.unwrap();
     objects::set_node_status(api, "back", &ready).await.unwrap();
     relay.open();
