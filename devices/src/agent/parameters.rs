@@ -4,6 +4,8 @@
 //! An allow list of the string parameters of fence-agents 4.12.1, by what an agent does with them. One that is not here is
 //! refused, as are those of a newer agent: nobody has read what becomes of them.
 
+use std::path::{Path, PathBuf};
+
 /// What an agent does with a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
@@ -102,10 +104,17 @@ const PRIVATE: [&str; 6] = ["/var/run", "/run/secrets", "/proc", "/sys", "/etc",
 const SHELL: &[char] =
     &['\'', '"', '`', '$', ';', '|', '&', '<', '>', '(', ')', '{', '}', '\\', '*', '?', '!', '#', '~'];
 
+/// As the kernel reads it: doubled slashes and `.` change nothing, and `..` may lead anywhere.
+fn is_private(value: &str) -> bool {
+    let path: PathBuf = Path::new(value).components().collect();
+    let path = path.to_string_lossy();
+    value.contains("..") || PRIVATE.iter().any(|private| path.starts_with(private))
+}
+
 /// Why a string parameter of this class may not have this value.
 pub(super) fn value(class: Class, value: &str) -> Option<&'static str> {
     let is_word = !value.contains(char::is_whitespace) && !value.starts_with('-');
-    let is_private = PRIVATE.iter().any(|private| value.starts_with(private)) || value.contains("..");
+    let is_private = is_private(value);
     match class {
         Class::Login | Class::Pattern => None,
         _ if is_private => Some(
@@ -151,6 +160,8 @@ mod tests {
             ("identity_file", "/var/run/secrets/kubernetes.io/serviceaccount/token"),
             ("identity_file", "/keys/../var/run/secrets/token"),
             ("status_file", "/proc/1/mem"),
+            ("status_file", "//proc/1/mem"),
+            ("identity_file", "/./var//run/secrets/kubernetes.io/serviceaccount/token"),
             ("cookie_file", "/tmp/x"),
             ("kubeconfig", "/tmp/x"),
             ("serviceaccount", "/tmp/x"),
