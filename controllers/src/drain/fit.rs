@@ -5,13 +5,10 @@
 use std::collections::BTreeMap;
 
 use pod_safety_shared::cache::{Lookup, View};
-use pod_safety_shared::model::{Pod, Readiness, Uid};
+use pod_safety_shared::model::{DEFAULT_GRACE, Pod, Readiness, Uid};
 use pod_safety_shared::wire;
 
 use super::quantity::thousandths;
-
-/// What the API server sets where a pod does not say how long it takes to end.
-const DEFAULT_GRACE: i64 = 30;
 
 /// What nodes offer where they do not say (the kubelet's default).
 const DEFAULT_PODS: i128 = 110;

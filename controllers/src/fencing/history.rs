@@ -1,5 +1,5 @@
 //! What is over and old goes: incidents, and evidence about lives of nodes, that nothing rests on any more. Without this
-//! they would be kept for ever, and read whole at each start.
+//! they would never be deleted, and read whole at each start.
 //!
 //! Kept, however old: what is about the life that the node has now, or about a node that cannot be read; of a node that is
 //! gone or replaced as long as a pod is bound to that name or a volume is held by it; evidence of an incident that is not over;
@@ -15,6 +15,8 @@ use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Fence, Kind, Node};
+
+use super::gates::unreadable;
 
 /// The next one is looked for after this, where nothing else wakes the node.
 const LOOK_AGAIN: Duration = Duration::from_hours(1);
@@ -59,7 +61,7 @@ pub(super) fn forget(
 
 /// Whether something may still rest on what is known of the node's former lives.
 fn is_relied_on(name: &str, node: Option<&Node>, view: &View<'_>) -> bool {
-    let unread = [Kind::NodeFences, Kind::FenceEvidences].iter().any(|kind| view.count(*kind).1 > 0);
+    let unread = unreadable(view, &[Kind::NodeFences, Kind::FenceEvidences]).is_some();
     let tainted = node.is_some_and(|node| node.out_of_service);
     let bound = node.is_none() && view.pods_on(name).next().is_some();
     unread || tainted || bound || view.holds_volumes(name)

@@ -16,13 +16,13 @@ use serde_json::json;
 
 use super::act::{NODE_GONE_MESSAGE, Outcome};
 use super::claim::{Cause, Delete};
-use super::evict::{DEFAULT_GRACE, SHORTEST_GRACE};
+use super::evict::SHORTEST_GRACE;
 use crate::cache::Object;
 use crate::client::{ApiError, Call, Connection, Method};
 use crate::clock::Env;
 use crate::events::Speaker;
 use crate::lease::Leadership;
-use crate::model::{Interner, Pod, Rv};
+use crate::model::{DEFAULT_GRACE, Interner, Pod, Rv};
 use crate::wire;
 
 /// In whose place, and by what reason, people read of deletions for taints: those who

@@ -19,12 +19,9 @@ use serde_json::json;
 use crate::cache::{Object, selector};
 use crate::client::{ApiError, Call, Connection, Method};
 use crate::clock::{Env, Mono};
-use crate::model::{Interner, Kind, Labels, Pod, PodKey, Rv};
+use crate::model::{DEFAULT_GRACE, Interner, Kind, Labels, Pod, PodKey, Rv};
 use crate::record::error_chain;
 use crate::wire;
-
-/// What the API server sets where a pod does not say how long it takes to end.
-pub(super) const DEFAULT_GRACE: i64 = 30;
 
 /// The shortest grace: zero would remove the pod while its processes run.
 pub(super) const SHORTEST_GRACE: i64 = 1;

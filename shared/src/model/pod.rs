@@ -69,8 +69,8 @@ pub struct Deletion {
     pub known_to_kubelet: bool,
 }
 
-/// A pod's grace where nobody says, as the API server sets it.
-const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+/// A pod's grace in seconds where nobody says, as the API server sets it.
+pub const DEFAULT_GRACE: i64 = 30;
 
 /// The controller of an object: the owner reference that manages it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -192,9 +192,8 @@ impl Pod {
     pub fn unanswered_from(&self) -> Option<Mono> {
         let deletion = self.deletion?;
         let answers_at_once = self.observed > 0 && !deletion.known_to_kubelet;
-        let grace = deletion
-            .grace
-            .map_or(DEFAULT_GRACE, |grace| Duration::from_secs(u64::try_from(grace).unwrap_or_default()));
+        let grace = u64::try_from(deletion.grace.unwrap_or(DEFAULT_GRACE)).unwrap_or_default();
+        let grace = Duration::from_secs(grace);
         Some(if answers_at_once { deletion.first_seen } else { deletion.first_seen + grace })
     }
 

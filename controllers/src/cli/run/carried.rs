@@ -3,8 +3,7 @@
 
 use clap::{ArgAction, Args as ClapArgs};
 
-/// `Option<String>` for each flag, and [`CarriedArgs::given`]: name, whether it may stand without a value, and what is
-/// so here instead.
+/// Of each flag: its field, its name, whether it may stand without a value, and what is so here instead.
 macro_rules! carried {
     ($($field:ident, $flag:literal, $switch:literal, $instead:literal;)*) => {
         #[derive(Debug, ClapArgs)]

@@ -41,7 +41,7 @@ fn an_incident_and_its_evidence_go_when_they_are_over_and_old_and_about_a_life_t
         ("only observed", |stage| stage.config.mode = Mode::Observe, &[]),
         ("it is the life of now", |stage| stage.comes_back("n", "boot-n"), &[]),
         (
-            "nobody knows which life is now",
+            "the node does not say its boot id",
             |stage| stage.change("n", |node| node["status"]["nodeInfo"] = json!({})),
             &[],
         ),

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::super::deletions::LOOK_LASTS;
-use crate::authority::evict::{DEFAULT_GRACE, SHORTEST_GRACE};
+use crate::authority::evict::SHORTEST_GRACE;
+use crate::model::DEFAULT_GRACE;
 
 #[test]
 fn a_pod_is_never_asked_to_end_at_once_nor_for_a_taint_that_may_be_gone() {
