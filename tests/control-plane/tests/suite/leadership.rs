@@ -157,8 +157,11 @@ async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(scene: &Scene)
     let mut first = start(plane, "first", &scene.kubeconfig, "--pod-gc-quarantine=10s").await;
     first.leads().await.unwrap();
     let mut second = start(plane, "second", &scene.recorded, "--pod-gc-quarantine=10s").await;
+    // It is ready when its watches are in step, which may be before its first look at the lease.
+    let stands_by =
+        async || seen(second.log_text().contains("leads; this process stands by"), second.log_text());
+    until("the second process finds the lease held", stands_by).await.unwrap();
     assert_eq!(masters(&[&first, &second]).await, [1.0, 0.0]);
-    assert!(second.log_text().contains("leads; this process stands by"), "{}", second.log_text());
 
     let began = Instant::now();
     orphan(api, "survivor").await;
