@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::sync::BREAK;
 use crate::authority::Witness;
 use crate::clock::Mono;
 
@@ -18,13 +19,24 @@ pub struct Absence {
     pub witness: Option<Witness>,
 }
 
-/// What was heard of a kubelet.
+/// What was heard of a kubelet before its Node went.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heard {
-    /// When it was last heard.
+    /// When it was last heard, or from when on this process would have heard it without a break.
     pub(super) at: Mono,
+    /// Until when it could have been heard: without its Node, a kubelet cannot make its Lease anew.
+    pub(super) until: Mono,
     /// How long it promises to be heard again within.
     pub(super) duration: Duration,
+}
+
+impl Heard {
+    /// Whether the kubelet was silent for a whole duration of its Lease, if `sign` is the last sign of its life. The watch
+    /// may have been cut for as long as a break before anybody notices, so that much does not count.
+    pub(super) fn fell_silent(&self, sign: Option<Mono>) -> bool {
+        let at = sign.map_or(self.at, |sign| sign.max(self.at));
+        self.until.since(at) >= self.duration + BREAK
+    }
 }
 
 #[derive(Debug, Default)]

@@ -27,7 +27,8 @@ impl Cache {
 
     /// The kubelet of this missing node had been silent for as long as it takes when its Node went.
     pub(crate) fn fell_silent_first(&self, node: &str) {
-        let heard = Heard { at: Mono::default(), duration: Duration::ZERO };
+        let long = Mono::default() + Duration::MAX;
+        let heard = Heard { at: Mono::default(), until: long, duration: Duration::ZERO };
         self.inner.write().absences.went(node, heard);
     }
 

@@ -240,8 +240,9 @@ impl Object for Node {
         inner.node_index.remove(&name, uid);
         inner.recheck_absence(&name, now);
         if let Entry::Known(node) = &taken {
-            let duration = inner.heartbeats.get(&name).map_or(lease_duration(None), |beat| beat.duration);
-            inner.absences.went(&name, Heard { at: inner.last_heard(node), duration });
+            if let Some(heard) = inner.heard_before_it_went(node, now) {
+                inner.absences.went(&name, heard);
+            }
         }
         tell(Change::Node { name: &name, taints: true, readiness: true });
         if let Entry::Known(node) = taken {
@@ -320,6 +321,18 @@ impl Inner {
     pub(super) fn last_heard(&self, node: &Node) -> Mono {
         let renewed = self.heartbeats.get(&node.name).and_then(|beat| beat.renewed_at);
         renewed.map_or(node.heard, |renewed| renewed.max(node.heard))
+    }
+
+    /// `None`: nobody listened. A watch that was cut brings the end of a Node late, and what was silent meanwhile is the
+    /// watch. Once a kubelet's Lease is collected with its Node, the kubelet has nothing to renew.
+    fn heard_before_it_went(&self, node: &Node, now: Mono) -> Option<Heard> {
+        let listening = self.kinds.unbroken_until(Kind::NodeLeases, now)?;
+        let beat = self.heartbeats.get(&node.name);
+        Some(Heard {
+            at: self.last_heard(node).max(listening),
+            until: beat.and_then(|beat| beat.gone_at).unwrap_or(now),
+            duration: beat.map_or(lease_duration(None), |beat| beat.duration),
+        })
     }
 
     fn file_node(&mut self, uid: &Uid) {

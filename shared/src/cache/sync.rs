@@ -58,6 +58,13 @@ impl Kinds {
         state.trouble = None;
     }
 
+    /// Since when the API server has spoken of this kind without a break up to `now`; `None`: there is a break now.
+    pub(super) fn unbroken_until(&self, kind: Kind, now: Mono) -> Option<Mono> {
+        let state = self.state(kind);
+        let breaks = state.last_contact.is_none_or(|last| now.since(last) > BREAK);
+        if breaks { None } else { state.unbroken_since }
+    }
+
     pub(super) fn troubled(&mut self, kind: Kind, trouble: Trouble) {
         self.state_mut(kind).trouble = Some(trouble);
     }

@@ -240,13 +240,12 @@ impl<'a> View<'a> {
     }
 
     /// Whether the kubelet of a missing node had been silent for a whole duration of its Lease when its Node went, and
-    /// was not heard since. `false` also where this process did not see the Node go: unknown is not silent.
+    /// was not heard since. `false` also where this process did not see the Node go, or did not listen without a break
+    /// before: unknown is not silent.
     #[must_use]
     pub fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
-        let Some(absence) = self.absence(node) else { return false };
-        let Some(before) = absence.before else { return false };
-        let heard = self.last_sign_of_life(node).map_or(before.at, |sign| sign.at.max(before.at));
-        absence.since.since(heard) >= before.duration
+        let sign = self.last_sign_of_life(node).map(|sign| sign.at);
+        self.absence(node).and_then(|absence| absence.before).is_some_and(|before| before.fell_silent(sign))
     }
 
     /// Whether the silence of a missing node's kubelet since this first read is proof for this pod of it: the kubelet fell

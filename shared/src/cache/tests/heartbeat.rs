@@ -229,16 +229,18 @@ fn a_kubelet_fell_silent_first_only_if_this_process_saw_a_whole_duration_of_its_
     let report = (Kind::Pods, pod("a").on("n").rv(11).running(), 30);
     for (what, before, gone, expected) in [
         ("nobody saw the Node", vec![], 60, false),
-        ("it was silent for 39 s", vec![seen(10)], 49, false),
-        ("it was silent for 40 s", vec![seen(10)], 50, true),
-        ("it renewed 39 s before", vec![seen(1), renewed(1, 1), renewed(2, 11)], 50, false),
-        ("it renewed 40 s before", vec![seen(1), renewed(1, 1), renewed(2, 10)], 50, true),
-        ("its Lease promises 8 s", vec![seen(1), brief], 9, true),
-        ("it reported on a pod", vec![seen(1), report], 50, false),
-        ("its Node says something", vec![seen(1), ready("True", 20, 30)], 50, false),
-        ("somebody calls it Unknown", vec![ready("True", 5, 1), ready("Unknown", 20, 30)], 50, true),
+        ("it was silent for 54 s", vec![seen(10)], 64, false),
+        ("it was silent for 55 s", vec![seen(10)], 65, true),
+        ("it renewed 54 s before", vec![seen(1), renewed(1, 1), renewed(2, 11)], 65, false),
+        ("it renewed 55 s before", vec![seen(1), renewed(1, 1), renewed(2, 10)], 65, true),
+        ("its Lease promises 8 s", vec![seen(1), brief.clone()], 23, false),
+        ("its Lease promised 8 s", vec![seen(1), brief], 24, true),
+        ("it reported on a pod", vec![seen(1), report], 65, false),
+        ("its Node says something", vec![seen(1), ready("True", 20, 30)], 65, false),
+        ("somebody calls it Unknown", vec![ready("True", 5, 1), ready("Unknown", 20, 30)], 65, true),
     ] {
         let world = World::listed();
+        (0..gone).step_by(10).for_each(|second| world.hear(at(second)));
         let silent = || world.read().view().fell_silent_before_its_node_went("n");
         world.apply(Kind::Pods, &pod("a").on("n"), at(0));
         before.iter().for_each(|(kind, object, second)| world.apply(*kind, object, at(*second)));
@@ -247,6 +249,45 @@ fn a_kubelet_fell_silent_first_only_if_this_process_saw_a_whole_duration_of_its_
         assert_eq!(silent(), expected, "{what}");
         world.apply(Kind::NodeLeases, &lease("n", 40), at(gone + 1));
         assert!(!silent(), "{what}, and its Lease was written after its Node went");
+    }
+}
+
+/// The simulator found it: a leader that was cut from the API server for 18 s saw the end of a Node late, and counted its
+/// own silence as the kubelet's. The pods of a running kubelet were deleted by force without a signal.
+#[test]
+fn bug_the_silence_of_a_watch_that_was_cut_counted_as_silence_of_the_kubelet() {
+    for (what, heard, expected) in [
+        ("the watch spoke each ten seconds", &[0, 10, 20, 30, 40, 50, 60, 70][..], true),
+        ("it was cut for 18 s, and has not spoken since", &[0, 10, 20, 30, 40, 52], false),
+        ("it was cut for 18 s, and spoke again", &[0, 10, 20, 30, 40, 52, 70], false),
+        ("it was cut before, and then spoke for long enough", &[0, 16, 30, 40, 50, 60, 71], true),
+        ("it was cut before, and then spoke for less than that", &[0, 17, 30, 40, 50, 60, 71], false),
+    ] {
+        let world = World::listed();
+        world.apply(Kind::Pods, &pod("a").on("n"), at(0));
+        world.apply(Kind::Nodes, &node("n"), at(0));
+        heard.iter().for_each(|second| world.hear(at(*second)));
+        world.remove(Kind::Nodes, "uid-n", at(71));
+        assert_eq!(world.read().view().fell_silent_before_its_node_went("n"), expected, "{what}");
+    }
+}
+
+/// A watch of Nodes that hung beside a living one of Leases: the Lease went with its Node, and what the kubelet could not
+/// renew was no silence.
+#[test]
+fn bug_a_kubelet_whose_lease_was_collected_counted_as_silent_until_the_end_of_its_node_was_seen() {
+    for (collected, expected) in [(54, false), (55, true), (200, true)] {
+        let world = World::listed();
+        world.apply(Kind::Pods, &pod("a").on("n"), at(0));
+        world.apply(Kind::Nodes, &node("n"), at(0));
+        world.apply(Kind::NodeLeases, &lease("n", 1), at(0));
+        (0..200).step_by(10).for_each(|second| world.hear(at(second)));
+        if collected < 200 {
+            world.remove(Kind::NodeLeases, "lease-n", at(collected));
+        }
+        world.remove(Kind::Nodes, "uid-n", at(200));
+        let silent = world.read().view().fell_silent_before_its_node_went("n");
+        assert_eq!(silent, expected, "collected at {collected} s");
     }
 }
 
