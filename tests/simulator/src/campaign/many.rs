@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::draw::draw;
 use super::plan::Plan;
-use crate::checker::Invariant;
+use crate::checker::{Invariant, Violation};
 use crate::world::{Outcome, Subject, run};
 
 /// How many broken seeds are kept whole.
@@ -25,10 +25,10 @@ pub struct Tally {
     pub simulated: Duration,
     /// How often what should happen sometimes did.
     pub probes: BTreeMap<String, u64>,
-    /// Seeds whose runs broke a rule.
+    /// The first seeds whose runs broke a rule.
     pub broken: BTreeMap<u64, Outcome>,
-    /// How many did.
-    pub broken_seeds: u64,
+    /// What each seed that broke a rule broke first.
+    pub violations: BTreeMap<u64, Violation>,
     /// The first seed that broke each rule.
     pub first: BTreeMap<Invariant, u64>,
 }
@@ -44,8 +44,8 @@ impl Tally {
             let first = self.first.entry(violation.invariant).or_insert(seed);
             *first = seed.min(*first);
         }
-        if !outcome.violations.is_empty() {
-            self.broken_seeds += 1;
+        if let Some(violation) = outcome.violations.first() {
+            self.violations.insert(seed, violation.clone());
             if self.broken.len() < KEPT {
                 self.broken.insert(seed, outcome);
             }
@@ -74,7 +74,10 @@ impl Tally {
 impl std::fmt::Display for Tally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let hours = self.simulated.as_secs_f64() / 3600.0;
-        writeln!(f, "{} seeds, {hours:.1} simulated hours, {} broken", self.seeds, self.broken_seeds)?;
+        writeln!(f, "{} seeds, {hours:.1} simulated hours, {} broken", self.seeds, self.violations.len())?;
+        for (seed, Violation { at, invariant, what }) in &self.violations {
+            writeln!(f, "  seed {seed} at {:.3}s: {invariant}: {what}", at.as_secs_f64())?;
+        }
         self.probes.iter().try_for_each(|(name, count)| writeln!(f, "  {count:>8}  {name}"))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Checker, Invariant};
+use super::{Checker, Invariant, State};
 
 /// One process of one pod.
 #[derive(Clone, Debug)]
@@ -21,8 +21,8 @@ pub(crate) struct Process {
     /// the Node vouched for the machine. Or: its kubelet began with the past, and
     /// started it when its pod was gone. Both are named in docs/proof.md.
     pub(crate) vouched_for: bool,
-    /// The owner of its volume was relieved by a lie that nobody could see: its volume may be written to by
-    /// others. That excuses no other pod of its name.
+    /// The owner of its volume was relieved by a lie that nobody could see, or upstream had attached the volume twice: its
+    /// volume may be written to by others. That excuses no other pod of its name.
     pub(crate) relieved: bool,
     /// A person removed its pod and did not wait for its end.
     pub(crate) forced: bool,
@@ -65,6 +65,30 @@ impl Ledger {
     }
 }
 
+const ATTACHED_TWICE: &str =
+    "limit: a person did not wait, and upstream had attached the volume twice: S1 not owed";
+
+/// Why `new` may start although `other` of its name runs. An excuse is about a pod that was removed: one that is there
+/// still excuses nobody.
+fn excuse(state: &State, other: &Process, new: &Process) -> Option<&'static str> {
+    if other.vouched_for && state.acts.is_removed(&other.uid) {
+        return Some("person vouched for a machine that still ran: S1 not owed");
+    }
+    if !other.forced || !state.acts.is_removed_by_others(&other.uid) {
+        return None;
+    }
+    if other.node == new.node {
+        // A volume shuts out nodes, not pods.
+        return Some("a person did not wait for a process on the same node: S1 not owed");
+    }
+    if other.relieved {
+        // The guard of its volume alone stood between the two, and had evidence that was honest.
+        return Some("a person did not wait, and the volume's owner was relieved in vain: S1 not owed");
+    }
+    // A detachment that was refused leaves it there, and keeps nobody else from the volume (hole H-7).
+    state.storage.remained_on(&new.identity, &new.node).then_some(ATTACHED_TWICE)
+}
+
 impl Checker {
     /// A process starts; gives back its number.
     pub(crate) fn process_starts(&self, identity: &str, uid: &str, node: &Arc<str>, boot: u32) -> u64 {
@@ -89,20 +113,11 @@ impl Checker {
             state.probe("limit: a kubelet began with the past and started a pod that was removed");
         }
         for other in others.into_iter().filter(|_| !from_the_past) {
-            // An excuse is about a pod that was removed: one that is there still excuses nobody.
-            if other.vouched_for && state.acts.is_removed(&other.uid) {
-                state.probe("person vouched for a machine that still ran: S1 not owed");
-                continue;
-            }
-            if other.forced && other.node == new.node && state.acts.is_removed_by_others(&other.uid) {
-                // A volume shuts out nodes, not pods.
-                state.probe("a person did not wait for a process on the same node: S1 not owed");
-                continue;
-            }
-            if other.forced && other.relieved && state.acts.is_removed_by_others(&other.uid) {
-                // The guard of its volume alone stood between the two, and had evidence that was honest.
-                state
-                    .probe("a person did not wait, and the volume's owner was relieved in vain: S1 not owed");
+            if let Some(excuse) = excuse(&state, &other, &new) {
+                state.probe(excuse);
+                if excuse == ATTACHED_TWICE {
+                    state.processes.of_uid(&other.uid).for_each(|process| process.relieved = true);
+                }
                 continue;
             }
             let what = format!(

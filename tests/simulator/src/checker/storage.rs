@@ -38,6 +38,8 @@ pub(super) struct Storage {
     shares: BTreeMap<String, String>,
     /// Where each volume was attached last, and when.
     attached: BTreeMap<String, (String, Duration)>,
+    /// Volumes and nodes whose attachment remained when upstream attached the volume to another node as well.
+    remained: BTreeSet<(String, String)>,
 }
 
 impl Storage {
@@ -45,6 +47,12 @@ impl Storage {
     pub(super) fn volume_of<'a>(&'a self, identity: &'a str) -> Option<&'a str> {
         let named = identity.starts_with(WITH_VOLUME).then_some(identity);
         self.shares.get(identity).map(String::as_str).or(named)
+    }
+
+    /// Whether upstream has attached the volume of this identity to another node without detaching it from this one.
+    pub(super) fn remained_on(&self, identity: &str, node: &str) -> bool {
+        self.volume_of(identity)
+            .is_some_and(|volume| self.remained.contains(&(volume.to_owned(), node.to_owned())))
     }
 
     fn shuts_out(&self, process: &Process) -> bool {
@@ -99,6 +107,13 @@ impl Checker {
             );
             state.violated(now, Invariant::Storage, what);
         }
+    }
+
+    /// The attachment of this volume to this node remains while another one is made, or it goes.
+    pub(crate) fn attachment_remains(&self, identity: &str, node: &str, remains: bool) {
+        let place = (identity.to_owned(), node.to_owned());
+        let remained = &mut self.state.lock().storage.remained;
+        let _changed = if remains { remained.insert(place) } else { remained.remove(&place) };
     }
 
     /// Since when a volume is attached to this node.

@@ -185,18 +185,26 @@ fn bug_to_share_a_volume_on_one_node_excuses_nobody_on_another() {
 
 #[test]
 fn whoever_is_forced_by_a_person_is_excused_when_that_person_removed_its_pod() {
-    let forced = |by: &'static str| {
+    let forced = |by: &'static str, next: &'static str, remains: bool| {
         broken(async move |checker| {
             checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
+            checker.attachment_remains("default/data-0", "node-1", true);
+            checker.attachment_remains("default/data-0", "node-1", remains);
             checker.is_forced("u1");
             let asked =
                 Asked { body: preconditions(0).to_string().into(), ..Asked::new(by, Method::DELETE, POD) };
             checker.executed(&asked, 200, &[change("Pod", "default/data-0", Some(pod()), None)]);
-            checker.process_starts("default/data-0", "u2", &"node-0".into(), 1);
+            checker.process_starts("default/data-0", "u2", &next.into(), 1);
         })
     };
-    assert_eq!(forced("person"), []);
-    assert!(forced(ME).contains(&Invariant::AtMostOne), "ours removed it, whatever somebody tried");
+    assert_eq!(forced("person", "node-0", false), []);
+    assert!(
+        forced(ME, "node-0", false).contains(&Invariant::AtMostOne),
+        "ours removed it, whatever somebody tried"
+    );
+    assert_eq!(forced("person", "node-1", true), [], "upstream attached it twice");
+    assert!(forced(ME, "node-1", true).contains(&Invariant::AtMostOne));
+    assert!(forced("person", "node-1", false).contains(&Invariant::AtMostOne), "it was detached there");
 }
 
 #[test]

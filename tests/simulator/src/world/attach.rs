@@ -217,7 +217,11 @@ impl AttachDetach {
             Some((201 | 409, _)) => {}
             answer => return self.failed(place, answer, "an attachment was refused by admission"),
         }
-        self.world.checker.volume_is_attached(&format!("default/{volume}"), node);
+        let identity = format!("default/{volume}");
+        for (_, other) in self.uncertain.iter().filter(|other| other.0 == *volume && other.1 != *node) {
+            self.world.checker.attachment_remains(&identity, other, true);
+        }
+        self.world.checker.volume_is_attached(&identity, node);
         let attached = json!({ "status": { "attached": true } });
         self.ask("PATCH", &format!("{path}/status"), Some(attached)).await;
         self.waiting.remove(&place);
@@ -267,6 +271,7 @@ impl AttachDetach {
         } else {
             "a volume was detached"
         });
+        self.world.checker.attachment_remains(&format!("default/{volume}"), name, false);
         self.attached.remove(&place);
         self.uncertain.remove(&place);
         self.refused.remove(&place);

@@ -76,8 +76,8 @@ fn a_bug_lets_two_processes_run() {
 #[test]
 fn the_rules_of_kube_controller_manager_are_found_guilty_by_chance() {
     let tally = campaign(0..60, KCM);
-    println!("{} of {} seeds broke a rule", tally.broken_seeds, tally.seeds);
-    assert!(tally.broken_seeds > 0);
+    println!("{} of {} seeds broke a rule", tally.violations.len(), tally.seeds);
+    assert!(!tally.violations.is_empty());
 }
 
 #[test]
