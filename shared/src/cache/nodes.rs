@@ -342,6 +342,14 @@ impl Inner {
         }
     }
 
+    /// The silence of this name's kubelet counts from now on at the earliest.
+    pub(super) fn listens_since(&mut self, name: &str, now: Mono) {
+        for uid in self.node_index.uids(name).cloned().collect::<Vec<_>>() {
+            Node::missed(self, &uid, now);
+            self.file_node(&uid);
+        }
+    }
+
     /// Something was seen of the kubelet of this name, or of its Lease.
     pub(super) fn beat(&mut self, name: &Arc<str>, tell: Tell<'_>) {
         let mut awaited = false;

@@ -383,6 +383,10 @@ impl Object for NodeLease {
         if inner.heartbeats.applied(known, &lease, synced, now) {
             inner.beat(&name, tell);
         }
+        if !synced {
+            // It is no sign of life, but whatever was renewed before this list was not seen.
+            inner.listens_since(&name, now);
+        }
     }
 
     fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {

@@ -301,6 +301,28 @@ fn a_node_that_went_while_nobody_watched_did_not_fall_silent_first() {
     assert!(!cache.read().view().fell_silent_before_its_node_went("n"));
 }
 
+/// The simulator found it: the list of Leases came seconds after that of Nodes, and brought a renewal of these seconds. The
+/// kubelet counted as silent from the list of Nodes on, and was called Unknown after 46 s instead of 50.
+#[test]
+fn bug_a_kubelet_counted_as_silent_before_its_lease_was_listed() {
+    let world = World::listed_but(&[Kind::NodeLeases]);
+    world.apply(Kind::Nodes, &node("n"), at(1));
+    let heard = || {
+        let guard = world.read();
+        let Lookup::Known(node) = guard.view().node("n") else { panic!("the Node is there") };
+        guard.view().last_heard(node)
+    };
+    assert_eq!(heard(), at(1));
+    world.apply(Kind::NodeLeases, &lease("n", 1), at(5));
+    world.list(Kind::NodeLeases, at(6));
+    assert_eq!(heard(), at(5), "what was renewed until now is not known");
+    assert_eq!(world.read().view().renewal("n"), None, "and is no sign of life");
+    world.apply(Kind::NodeLeases, &lease("n", 1), at(7));
+    assert_eq!(heard(), at(5), "nothing is new");
+    world.apply(Kind::NodeLeases, &lease("n", 2), at(8));
+    assert_eq!(heard(), at(8));
+}
+
 #[test]
 fn the_node_itself_is_no_sign_of_life_of_its_kubelet() {
     let cache = listed();
