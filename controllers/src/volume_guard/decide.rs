@@ -15,6 +15,7 @@ use pod_safety_shared::model::{
 };
 
 use super::detach::{barred, detachable, detached_from, kept_from, storage_proof};
+use super::free::{free, is_proved_off};
 use super::gate;
 use super::standing::{Holding, Standing};
 use super::uses::{Use, is_attached, is_idle, is_kept_out, uses};
@@ -142,7 +143,7 @@ impl Case<'_> {
         Some(VolumeKey { name: Arc::clone(self.name), uid: uid.clone() })
     }
 
-    fn write(&self, change: VolumeChange) -> Decision {
+    pub(super) fn write(&self, change: VolumeChange) -> Decision {
         let (Some(key), Some(rv)) =
             (self.key(), self.lease.map(|lease| lease.rv).or(self.volume.map(|volume| volume.rv)))
         else {
@@ -153,12 +154,12 @@ impl Case<'_> {
         Decision { intents: vec![Intent::Update(Update::Volume(Box::new(update)))], ..Decision::default() }
     }
 
-    fn several(&self, writers: &[&(&Node, Use<'_>)]) -> VolumeHold {
+    pub(super) fn several(&self, writers: &[&(&Node, Use<'_>)]) -> VolumeHold {
         let nodes = writers.iter().map(|(node, _)| node.name.to_string()).collect();
         VolumeHold::SeveralNodes { volume: Arc::clone(self.name), nodes }
     }
 
-    fn hold(&self, hold: VolumeHold) -> Decision {
+    pub(super) fn hold(&self, hold: VolumeHold) -> Decision {
         self.key()
             .map_or_else(Decision::default, |key| Decision::hold(Subject::Volume(key), Hold::Volume(hold)))
     }
@@ -198,7 +199,11 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
 
 /// The nodes that use a volume, but for those whose life is over: what they did before is over, and evidence about it
 /// was used up by whoever broke the Lease.
-fn users<'a>(case: &Case<'_>, view: &View<'a>, now: Mono) -> Result<Vec<(&'a Node, Use<'a>)>, VolumeHold> {
+pub(super) fn users<'a>(
+    case: &Case<'_>,
+    view: &View<'a>,
+    now: Mono,
+) -> Result<Vec<(&'a Node, Use<'a>)>, VolumeHold> {
     let mut users = Vec::new();
     for (name, used) in uses(case.name, case.volume, view) {
         match view.node(&name) {
@@ -222,62 +227,7 @@ fn users<'a>(case: &Case<'_>, view: &View<'a>, now: Mono) -> Result<Vec<(&'a Nod
     Ok(users)
 }
 
-/// Nobody's: it becomes that of the node that uses it.
-fn free(case: &Case<'_>, view: &View<'_>, now: Mono) -> Decision {
-    if !case.wanted {
-        return case.write(VolumeChange::Forget);
-    }
-    let users = match users(case, view, now) {
-        Ok(users) => users,
-        Err(hold) => return case.hold(hold),
-    };
-    let writers: Vec<_> = users.iter().filter(|(_, used)| used.writes).collect();
-    if writers.len() > 1 {
-        return case.hold(case.several(&writers));
-    }
-    if writers.is_empty()
-        && let Some((node, used)) = unjudged(case, view, now)
-    {
-        return case.write(take(case, node, first_pod(&used), view));
-    }
-    let chosen = users.iter().min_by_key(|(node, used)| {
-        (!used.writes, !used.attachment, first_bound(used), Arc::clone(&node.name))
-    });
-    match chosen {
-        Some((node, used)) => case.write(take(case, node, first_pod(used), view)),
-        None => unused(case, view),
-    }
-}
-
-/// The lost node that writes to it by its last report, where the judge has never broken its Lease: that there is evidence
-/// is what the cache shows, and it may hold no more. As its holder the node is relieved of it by the judge.
-fn unjudged<'a>(case: &Case<'_>, view: &View<'a>, now: Mono) -> Option<(&'a Node, Use<'a>)> {
-    if case.lease.is_some_and(|lease| lease.generation > 0) {
-        return None;
-    }
-    uses(case.name, case.volume, view).into_iter().filter(|(_, used)| used.writes).find_map(|(name, used)| {
-        match view.node(&name) {
-            Lookup::Known(node) if is_proved_off(node, view, now) => Some((node, used)),
-            Lookup::Known(_) | Lookup::Absent | Lookup::Unknown(_) => None,
-        }
-    })
-}
-
-/// By what the cache shows.
-fn is_proved_off(node: &Node, view: &View<'_>, now: Mono) -> bool {
-    node.readiness != Readiness::Ready && view.proof_of(node, now).is_some()
-}
-
-/// Nobody's, and nobody uses it: what admission refuses about it is refused no longer than there is somebody to refuse.
-fn unused(case: &Case<'_>, view: &View<'_>) -> Decision {
-    match (case.lease, barred(case, view)) {
-        (_, Some(node)) => case.hold(detached_from(case, &node.name)),
-        (Some(lease), None) if lease.detach_from.is_some() => case.write(VolumeChange::Allow),
-        (_, None) => Decision::default(),
-    }
-}
-
-fn take(case: &Case<'_>, node: &Node, pod: Option<Uid>, view: &View<'_>) -> VolumeChange {
+pub(super) fn take(case: &Case<'_>, node: &Node, pod: Option<Uid>, view: &View<'_>) -> VolumeChange {
     let holder = Holder::of(node, pod);
     let doubt = match node.readiness {
         Readiness::Ready if node.out_of_service => Some(Doubt::OutOfService),
@@ -422,11 +372,11 @@ fn elsewhere(
 }
 
 /// When the first pod was bound, and which one that is.
-fn first_bound(used: &Use<'_>) -> Option<(i64, Uid)> {
+pub(super) fn first_bound(used: &Use<'_>) -> Option<(i64, Uid)> {
     used.pods.iter().map(|pod| (pod.bound, pod.uid().clone())).min()
 }
 
-fn first_pod(used: &Use<'_>) -> Option<Uid> {
+pub(super) fn first_pod(used: &Use<'_>) -> Option<Uid> {
     first_bound(used).map(|(_, uid)| uid)
 }
 

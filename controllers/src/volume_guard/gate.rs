@@ -12,7 +12,7 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
 use pod_safety_shared::model::{Held, Node, Pod, Readiness, Sharing, Volume};
 
-use super::decide::{Config, LOOK_AGAIN};
+use super::decide::{Case, Config, LOOK_AGAIN, users};
 use super::standing::{Holding, Standing};
 use super::uses::is_kept_out;
 
@@ -80,8 +80,18 @@ fn way<'a>(
     if !config.guards(volume) {
         return Ok(Way::Anywhere);
     }
-    match view.volume_lease(name).map(|lease| &lease.held) {
-        None | Some(Held::Free) => first_of_free(pod, volume, view),
+    let lease = view.volume_lease(name);
+    match lease.map(|lease| &lease.held) {
+        None | Some(Held::Free) => {
+            let case = Case { name, volume: Some(volume), wanted: true, detaches: false, lease };
+            // Its Lease will say so in a moment, or when it can be written.
+            match users(&case, view, now)?.iter().find(|(_, used)| used.writes) {
+                Some((node, _)) => {
+                    Err(waits(name, format!("node {} has it, and is about to be its owner", node.name)))
+                }
+                None => first_of_free(pod, volume, view),
+            }
+        }
         Some(Held::Unreadable(_)) => Err(waits(name, "its Lease cannot be read".to_owned())),
         Some(Held::By(holder)) => {
             let holding = Holding { holder, volume: name, quarantine: config.quarantine };

@@ -32,6 +32,7 @@
 
 mod decide;
 mod detach;
+mod free;
 mod gate;
 mod metrics;
 mod run;

@@ -134,3 +134,24 @@ fn an_unschedulable_pod_does_not_hold_back_the_next_pod_of_an_attachable_volume(
         assert_eq!(gate(&stage, "q"), [expected], "a pod {what}");
     }
 }
+
+/// The simulator found it: the Lease could not be written for 19 s, somebody force deleted the pod that ran, and the next
+/// one passed the gate to a volume that a node had attached and mounted.
+#[test]
+fn bug_a_volume_without_a_lease_was_free_though_a_node_had_it() {
+    let mut stage = Stage::new();
+    stage.gated("q", "c");
+    stage.attachment("v", "a", true);
+    let decision = stage.of_pod("q", 2);
+    assert_eq!(said(&decision), ["WaitsForVolume"]);
+    assert_eq!(
+        decision.holds[0].1.to_string(),
+        "the pod waits for volume v: node a has it, and is about to be its owner"
+    );
+    assert_eq!(stage.v(), ["take a/uid-a/boot-1/-"], "so it is said whose it is");
+    stage.node("a", not_ready);
+    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"], "lost, too");
+    stage.proof("boot-1");
+    stage.lease("v", None, false);
+    assert_eq!(gate(&stage, "q"), ["ungate q"], "whose life is over has nothing");
+}

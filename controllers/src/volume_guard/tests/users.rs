@@ -158,3 +158,27 @@ fn while_attachments_cannot_be_read_nothing_is_decided() {
     stage.put(pod_safety_shared::model::Kind::Attachments, broken, pod_safety_shared::testing::at(1));
     assert_eq!(stage.v(), ["VolumeUnreadable"]);
 }
+
+/// The simulator found it: somebody deleted the Node of a machine that ran, its kubelet started the pod all the same, and
+/// the next pod's node got the volume beside it. A Lease names lives of Nodes, and there was none to name.
+#[test]
+fn bug_a_pod_on_a_node_that_is_missing_was_no_user_of_its_volume() {
+    let mut stage = Stage::new();
+    stage.pod("p", Some("gone"), "c", |_| ());
+    assert!(stage.v().is_empty(), "nobody else wants it");
+    stage.pod("q", Some("b"), "c", |_| ());
+    let decision = stage.of_volume("v", 2);
+    assert_eq!(said(&decision), ["WaitsForVolume"]);
+    assert_eq!(
+        decision.holds[0].1.to_string(),
+        "the pod waits for volume v: pod ns/p uses it on node gone, which has no Node object, and may run until that pod is gone"
+    );
+    stage.world.fell_silent_first("gone");
+    assert_eq!(stage.v(), ["WaitsForVolume"], "its silence is not judged yet");
+    stage.world.remove(pod_safety_shared::model::Kind::Pods, "uid-p", pod_safety_shared::testing::at(2));
+    assert_eq!(
+        stage.v(),
+        ["take b/uid-b/boot-1/uid-q"],
+        "and nothing waits for longer than its pod is there"
+    );
+}

@@ -40,6 +40,8 @@ use crate::world::{is_called_ready, is_shipped};
 const GRACE: Duration = Duration::from_secs(50);
 /// `--node-suspect-after`.
 const SUSPECTED_AFTER: Duration = Duration::from_secs(25);
+/// How long a request of an untroubled process is under way, at most (`Links::between`).
+pub(super) const UNDER_WAY: Duration = Duration::from_millis(1_010);
 /// `--node-eviction-rate`: one node of a zone in so long; a stamp may be a second off, and whoever
 /// waits looks again every five.
 const TURN: Duration = Duration::from_secs(10 + 1 + 5);
@@ -131,7 +133,8 @@ impl State {
     /// A suspicion rests on what the cache has heard: with troubles of ours that may be little.
     fn judge_suspicion(&mut self, now: Duration, name: &str) {
         self.probe("a silent node was suspected");
-        let silent = now.saturating_sub(self.nodes.heard(name));
+        // What was heard while the write was under way could not stop it.
+        let silent = now.saturating_sub(self.nodes.heard_by(name, now.saturating_sub(UNDER_WAY)));
         let calm = self.budgets.untroubled_since(now, self.healed);
         let calm = calm.is_zero() || now > calm + RECOVERS;
         if calm && silent < SUSPECTED_AFTER {

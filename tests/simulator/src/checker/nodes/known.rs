@@ -121,6 +121,8 @@ pub(in crate::checker) struct Nodes {
     /// When processes under test began.
     pub(super) began: BTreeMap<String, Duration>,
     heard: BTreeMap<(String, Sign), Duration>,
+    /// When it had been heard before that.
+    heard_before: BTreeMap<(String, Sign), Duration>,
     /// The reads of a process: when, and when the kubelet had been heard last by then.
     looks: BTreeMap<(String, String, Sign), Vec<(Duration, Duration)>>,
     /// When any kubelet renewed its Lease, and when one did after a break.
@@ -144,6 +146,23 @@ impl Nodes {
     pub(super) fn heard(&self, node: &str) -> Duration {
         let sign = |sign| self.heard.get(&(node.to_owned(), sign)).copied().unwrap_or_default();
         sign(Sign::Renewal).max(sign(Sign::Report))
+    }
+
+    /// When it had been heard last by this moment, which is a short while ago.
+    pub(super) fn heard_by(&self, node: &str, at: Duration) -> Duration {
+        let sign = |sign| {
+            let key = (node.to_owned(), sign);
+            let last = [self.heard.get(&key), self.heard_before.get(&key)];
+            last.into_iter().flatten().find(|heard| **heard <= at).copied().unwrap_or_default()
+        };
+        sign(Sign::Renewal).max(sign(Sign::Report))
+    }
+
+    fn hear(&mut self, node: &str, sign: Sign, now: Duration) {
+        let key = (node.to_owned(), sign);
+        if let Some(before) = self.heard.insert(key.clone(), now) {
+            self.heard_before.insert(key, before);
+        }
     }
 
     /// A process read a node, or its Lease.
@@ -198,7 +217,7 @@ impl Nodes {
         if change.before.as_deref().is_some_and(|before| renewed(before) == renewed(after)) {
             return None;
         }
-        self.heard.insert((node.to_owned(), Sign::Renewal), now);
+        self.hear(node, Sign::Renewal, now);
         if now.saturating_sub(self.renewed) > BREAK {
             self.resumed = now;
         }
@@ -215,7 +234,7 @@ impl Nodes {
             let same = before.as_ref().filter(|before| before.uid == after.uid);
             let said = same.is_none_or(|same| same.beat != after.beat || same.ready != after.ready);
             if said && !is_shipped(caller) && after.ready != "Unknown" {
-                self.heard.insert((name.clone(), Sign::Report), now);
+                self.hear(name, Sign::Report, now);
             }
         }
         let seen = |node: &Option<Node>| node.as_ref().map(|node| (node.ready.clone(), node.taints.clone()));

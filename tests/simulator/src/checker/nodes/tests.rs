@@ -127,6 +127,16 @@ async fn s15_whoever_is_heard_is_not_called_lost() {
         writes(checker, "True", &[("pod-safety.dev/suspect", "NoSchedule", 20)]);
     };
     assert_eq!(broken(Keeper::Guarded, suspected).await, [Invariant::Heard]);
+    let heard = async |checker: &Arc<Checker>, ago: Duration| {
+        seconds(checker, 26).await;
+        renews(checker, NODE);
+        tokio::time::sleep(ago).await;
+        writes(checker, "True", &[("pod-safety.dev/suspect", "NoSchedule", 26)]);
+    };
+    let under_way = async |checker: &Arc<Checker>| heard(checker, UNDER_WAY / 2).await;
+    assert_eq!(broken(Keeper::Guarded, under_way).await, [], "the write was under way when it was heard");
+    let before = async |checker: &Arc<Checker>| heard(checker, UNDER_WAY * 2).await;
+    assert_eq!(broken(Keeper::Guarded, before).await, [Invariant::Heard]);
 }
 
 #[tokio::test(start_paused = true)]

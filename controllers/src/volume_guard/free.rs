@@ -1,0 +1,88 @@
+//! A volume that is nobody's: whose it becomes.
+
+use std::sync::Arc;
+
+use pod_safety_shared::authority::{Hold, VolumeChange, VolumeHold};
+use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::model::{Node, Pod, Readiness};
+
+use super::decide::{Case, first_bound, first_pod, take, users};
+use super::detach::{barred, detached_from};
+use super::uses::{Use, uses};
+
+/// Nobody's: it becomes that of the node that uses it.
+pub(super) fn free(case: &Case<'_>, view: &View<'_>, now: Mono) -> Decision {
+    if !case.wanted {
+        return case.write(VolumeChange::Forget);
+    }
+    let users = match users(case, view, now) {
+        Ok(users) => users,
+        Err(hold) => return case.hold(hold),
+    };
+    let writers: Vec<_> = users.iter().filter(|(_, used)| used.writes).collect();
+    if writers.len() > 1 {
+        return case.hold(case.several(&writers));
+    }
+    if writers.is_empty()
+        && let Some((node, used)) = unjudged(case, view, now)
+    {
+        return case.write(take(case, node, first_pod(&used), view));
+    }
+    let chosen = users.iter().min_by_key(|(node, used)| {
+        (!used.writes, !used.attachment, first_bound(used), Arc::clone(&node.name))
+    });
+    match chosen {
+        Some((_, used)) if let Some(other) = user_on_missing(case, view) => wait_for(case, used, other),
+        Some((node, used)) => case.write(take(case, node, first_pod(used), view)),
+        None => unused(case, view),
+    }
+}
+
+/// The lost node that writes to it by its last report, where the judge has never broken its Lease: that there is evidence
+/// is what the cache shows, and it may hold no more. As its holder the node is relieved of it by the judge.
+fn unjudged<'a>(case: &Case<'_>, view: &View<'a>, now: Mono) -> Option<(&'a Node, Use<'a>)> {
+    if case.lease.is_some_and(|lease| lease.generation > 0) {
+        return None;
+    }
+    uses(case.name, case.volume, view).into_iter().filter(|(_, used)| used.writes).find_map(|(name, used)| {
+        match view.node(&name) {
+            Lookup::Known(node) if is_proved_off(node, view, now) => Some((node, used)),
+            Lookup::Known(_) | Lookup::Absent | Lookup::Unknown(_) => None,
+        }
+    })
+}
+
+/// A pod that uses it and is bound to a node that is missing. A Lease can name no life of that node, and its kubelet may
+/// run the pod until the pod is gone: that is judged with the pod.
+fn user_on_missing<'a>(case: &Case<'_>, view: &View<'a>) -> Option<&'a Pod> {
+    let users = uses(case.name, case.volume, view).into_iter();
+    let mut missing = users.filter(|(node, _)| matches!(view.node(node), Lookup::Absent));
+    missing.find_map(|(_, used)| used.pods.first().copied())
+}
+
+fn wait_for(case: &Case<'_>, used: &Use<'_>, other: &Pod) -> Decision {
+    let node = other.node.as_deref().unwrap_or_default();
+    let why = format!(
+        "pod {} uses it on node {node}, which has no Node object, and may run until that pod is gone",
+        other.key
+    );
+    let hold = Hold::Volume(VolumeHold::Waits { volume: Arc::clone(case.name), why });
+    let waiting = used.pods.iter().map(|pod| (Subject::Pod(pod.key.clone()), hold.clone()));
+    Decision { holds: waiting.collect(), ..Decision::default() }
+}
+
+/// By what the cache shows.
+pub(super) fn is_proved_off(node: &Node, view: &View<'_>, now: Mono) -> bool {
+    node.readiness != Readiness::Ready && view.proof_of(node, now).is_some()
+}
+
+/// Nobody's, and nobody uses it: what admission refuses about it is refused no longer than there is somebody to refuse.
+fn unused(case: &Case<'_>, view: &View<'_>) -> Decision {
+    match (case.lease, barred(case, view)) {
+        (_, Some(node)) => case.hold(detached_from(case, &node.name)),
+        (Some(lease), None) if lease.detach_from.is_some() => case.write(VolumeChange::Allow),
+        (_, None) => Decision::default(),
+    }
+}
