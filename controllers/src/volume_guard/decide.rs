@@ -117,7 +117,10 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
         }
     }
     match key {
-        Key::Volume(name) => volume(name, view, now, config),
+        Key::Volume(name) => {
+            let decision = volume(name, view, now, config);
+            if decision.holds.is_empty() { decision } else { decision.and_recheck_at(now + LOOK_AGAIN) }
+        }
         Key::Gate(uid) => match view.pod(uid) {
             Some(pod) => gate::decide(pod, view, now, config),
             None => Decision::default(),

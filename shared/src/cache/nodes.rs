@@ -197,7 +197,7 @@ impl Object for Node {
             None => {}
         }
         let news = News::of(before, &node);
-        let holder = (inner.guards && !matches!(news, News::Nothing | News::Beat))
+        let changed = (inner.guards && !matches!(news, News::Nothing | News::Beat))
             .then(|| (before.cloned(), node.clone()));
         inner.nodes.put(uid.clone(), Entry::Known(node));
         inner.node_index.add(&name, &uid);
@@ -208,8 +208,8 @@ impl Object for Node {
             News::Beat => inner.beat(&name, tell),
             News::Change { taints, readiness } => tell(Change::Node { name: &name, taints, readiness }),
         }
-        if let Some((before, after)) = holder {
-            inner.replace_holder(before.as_ref(), Some(&after), now, tell);
+        if let Some((before, after)) = changed {
+            inner.node_changed(before.as_ref(), Some(&after), now, tell);
         }
     }
 
@@ -246,7 +246,7 @@ impl Object for Node {
         }
         tell(Change::Node { name: &name, taints: true, readiness: true });
         if let Entry::Known(node) = taken {
-            inner.replace_holder(Some(&node), None, now, tell);
+            inner.node_changed(Some(&node), None, now, tell);
         }
     }
 }

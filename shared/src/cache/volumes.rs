@@ -231,7 +231,7 @@ impl Inner {
     }
 
     /// A node came, changed or went: what it holds, and what it has unmounted.
-    pub(super) fn replace_holder(
+    pub(super) fn node_changed(
         &mut self,
         before: Option<&Node>,
         after: Option<&Node>,
@@ -242,7 +242,11 @@ impl Inner {
             return;
         }
         let Some(name) = after.or(before).map(|node| Arc::clone(&node.name)) else { return };
-        let held: Vec<Arc<str>> = self.volumes.held_by(&name).cloned().collect();
+        let held: BTreeSet<Arc<str>> = self.volumes.held_by(&name).cloned().collect();
+        let pods = self.pod_index.on_node(&name).filter_map(|uid| self.pods.known(uid));
+        let used = pods.flat_map(claims_of).filter_map(|key| self.volumes.volume_of(&key).cloned());
+        let used: Vec<Arc<str>> = used.filter(|volume| !held.contains(volume)).collect();
+        used.iter().for_each(|volume| self.tell_of_volume(volume, tell));
         for volume in held {
             let known = match self.volumes.volume(&volume) {
                 Some(Entry::Known(known)) => Some(known),

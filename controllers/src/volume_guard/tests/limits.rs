@@ -94,3 +94,17 @@ fn evidence_about_another_node_breaks_no_lease() {
         }
     }
 }
+
+/// What another node does is told where a pod of it is there. A hold that no change lifts is looked at again.
+#[test]
+fn what_is_held_is_looked_at_again_after_a_minute() {
+    let mut stage = Stage::new();
+    stage.lease("v", Some(A), true);
+    stage.attachment("v", "a", true);
+    stage.attachment("v", "b", true);
+    stage.node("b", not_ready);
+    stage.pod("p", Some("a"), "c", |_| ());
+    let decision = stage.of_volume("v", 2);
+    assert_eq!(said(&decision), ["VolumeOnSeveralNodes"]);
+    assert_eq!(decision.recheck_at, Some(at(62)));
+}

@@ -140,3 +140,19 @@ fn a_node_that_only_holds_a_volume_is_missed() {
     cache.remove::<Pod>(&uid("uid-z"), at(4));
     assert!(cache.read().view().absence("n").is_none(), "nobody asks for it any more");
 }
+
+/// The simulator found it: what a node does that is not the holder decides, too. A volume that nobody else could attach
+/// stayed so for minutes after the node of the next pod was well again.
+#[test]
+fn bug_a_change_of_a_node_that_uses_a_volume_was_told_for_its_holder_alone() {
+    let cache = used();
+    list::<Node>(&cache, &[node("n"), node("m").ready("True")], at(2));
+    apply::<Pod>(&cache, &user("b", "m", "c"), at(2));
+    let heard = listened(&cache);
+    apply::<Node>(&cache, &node("m").ready("Unknown").rv(20), at(3));
+    assert_eq!(heard.take(), ["node m", "volume v, awaited by 0"]);
+    apply::<Node>(&cache, &node("m").ready("Unknown").rv(21), at(4));
+    assert_eq!(heard.take(), [""; 0], "nothing is new");
+    cache.remove::<Node>(&uid("uid-m"), at(5));
+    assert_eq!(heard.take(), ["node m", "volume v, awaited by 0"]);
+}
