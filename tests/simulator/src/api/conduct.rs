@@ -32,12 +32,14 @@ pub struct Course {
     /// Whether the sender notices a loss, as a broken connection; otherwise it
     /// hears nothing, for ever.
     pub reset: bool,
+    /// When it sets out, since the start of the run; `None`: nobody keeps that.
+    pub sent: Option<Duration>,
 }
 
 impl Course {
     /// At once, and nothing is lost.
     pub const PROMPT: Self =
-        Self { before: Duration::ZERO, after: Duration::ZERO, fate: Fate::Deliver, reset: false };
+        Self { before: Duration::ZERO, after: Duration::ZERO, fate: Fate::Deliver, reset: false, sent: None };
 }
 
 /// The world's word on every request: latency, loss, refusal.

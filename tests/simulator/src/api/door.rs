@@ -63,7 +63,7 @@ impl Door {
         let (sender, receiver) = oneshot::channel();
         let server = Arc::clone(&self.server);
         let task = async move {
-            let heard = carry(&server, &asked).await;
+            let heard = carry(&server, asked).await;
             // The sender may be gone; its request was executed all the same.
             drop(sender.send(heard));
         };
@@ -72,8 +72,9 @@ impl Door {
     }
 }
 
-async fn carry(server: &Arc<ApiServer>, asked: &Asked) -> Heard {
-    let Course { before, after, fate, reset } = server.course(asked);
+async fn carry(server: &Arc<ApiServer>, asked: Asked) -> Heard {
+    let Course { before, after, fate, reset, sent } = server.course(&asked);
+    let asked = &Asked { sent, ..asked };
     let lost = if reset { Heard::Reset } else { Heard::Nothing };
     if !before.is_zero() {
         server.env().sleep(before).await;

@@ -2,6 +2,7 @@
 //! loudly: a simulator that guesses proves nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
@@ -29,6 +30,8 @@ pub struct Asked {
     /// Whether somebody outside of the simulation asks. What the simulator does not
     /// know of their wishes says nothing against the run.
     pub stranger: bool,
+    /// When it was sent, since the start of the run; `None`: as it was executed.
+    pub sent: Option<Duration>,
 }
 
 impl Asked {
@@ -45,6 +48,7 @@ impl Asked {
             accept: "application/json".to_owned(),
             body: Bytes::new(),
             stranger: false,
+            sent: None,
         }
     }
 

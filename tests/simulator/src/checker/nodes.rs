@@ -31,6 +31,7 @@ use http::Method;
 pub(super) use self::known::Nodes;
 use self::known::{Node, is_of_loss};
 use super::budgets::{REACTS, RECOVERS};
+use super::volumes::KNOWN;
 use super::{Checker, Invariant, State};
 use crate::api::{Asked, Seen};
 use crate::campaign::Keeper;
@@ -40,8 +41,6 @@ use crate::world::{is_called_ready, is_shipped};
 const GRACE: Duration = Duration::from_secs(50);
 /// `--node-suspect-after`.
 const SUSPECTED_AFTER: Duration = Duration::from_secs(25);
-/// How long a request of an untroubled process is under way, at most (`Links::between`).
-pub(super) const UNDER_WAY: Duration = Duration::from_millis(1_010);
 /// `--node-eviction-rate`: one node of a zone in so long; a stamp may be a second off, and whoever
 /// waits looks again every five.
 const TURN: Duration = Duration::from_secs(10 + 1 + 5);
@@ -77,7 +76,7 @@ impl State {
                 }
             } else if change.kind == "Node" {
                 if ours {
-                    self.judge_node(now, &asked.caller, change);
+                    self.judge_node(now, asked, change);
                 }
                 self.nodes.learn_node(now, &asked.caller, change);
             } else if let (true, Some(before), Some(after)) = (ours, &change.before, &change.after)
@@ -92,7 +91,8 @@ impl State {
     }
 
     /// A process under test changed a node.
-    fn judge_node(&mut self, now: Duration, caller: &str, change: &Seen) {
+    fn judge_node(&mut self, now: Duration, asked: &Asked, change: &Seen) {
+        let caller: &str = &asked.caller;
         let (name, Some(after)) = (&change.name, &change.after) else { return };
         let Some(before) = self.nodes.all.get(name).cloned() else { return };
         let after = Node::of(after, Some(&before), now);
@@ -106,7 +106,7 @@ impl State {
                 self.violated(now, Invariant::Heard, what);
             }
             if taint.is_suspicion() {
-                self.judge_suspicion(now, name);
+                self.judge_suspicion(now, asked.sent.unwrap_or(now), name);
             }
         }
         self.judge_freedom(now, caller, name, &before, &after);
@@ -131,10 +131,10 @@ impl State {
     }
 
     /// A suspicion rests on what the cache has heard: with troubles of ours that may be little.
-    fn judge_suspicion(&mut self, now: Duration, name: &str) {
+    fn judge_suspicion(&mut self, now: Duration, sent: Duration, name: &str) {
         self.probe("a silent node was suspected");
-        // What was heard while the write was under way could not stop it.
-        let silent = now.saturating_sub(self.nodes.heard_by(name, now.saturating_sub(UNDER_WAY)));
+        // What was heard while the write was under way, or just before, could not stop it.
+        let silent = now.saturating_sub(self.nodes.heard_by(name, sent.saturating_sub(KNOWN)));
         let calm = self.budgets.untroubled_since(now, self.healed);
         let calm = calm.is_zero() || now > calm + RECOVERS;
         if calm && silent < SUSPECTED_AFTER {

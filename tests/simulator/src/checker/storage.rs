@@ -116,6 +116,23 @@ impl Checker {
         let _changed = if remains { remained.insert(place) } else { remained.remove(&place) };
     }
 
+    /// A person typed out-of-service while no process of ours led: whoever is on the node and was removed by force may be
+    /// displaced (docs/volume-guard.md names it).
+    pub(crate) fn nobody_guards(&self, identity: &str, node: &str) {
+        let mut state = self.state.lock();
+        let forced = |process: &&Process| {
+            state.storage.volume_of(&process.identity) == Some(identity)
+                && *process.node == *node
+                && process.forced
+                && state.acts.is_removed_by_others(&process.uid)
+        };
+        let forced: Vec<_> = state.processes.running().filter(forced).map(|one| one.uid.clone()).collect();
+        for uid in forced {
+            state.probe("limit: a person detached by force, and no process of ours was there");
+            state.processes.of_uid(&uid).for_each(|process| process.relieved = true);
+        }
+    }
+
     /// Since when a volume is attached to this node.
     pub(crate) fn attached_since(&self, identity: &str, node: &str) -> Option<Duration> {
         let state = self.state.lock();

@@ -208,6 +208,30 @@ fn whoever_is_forced_by_a_person_is_excused_when_that_person_removed_its_pod() {
 }
 
 #[test]
+fn whoever_was_forced_may_be_displaced_where_nobody_guards() {
+    let detached = |forced: bool, guarded: bool| {
+        broken(async move |checker| {
+            checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
+            if forced {
+                checker.is_forced("u1");
+                checker.executed(
+                    &Asked::new("person", Method::DELETE, POD),
+                    200,
+                    &[change("Pod", "default/data-0", Some(pod()), None)],
+                );
+            }
+            if !guarded {
+                checker.nobody_guards("default/data-0", "node-0");
+            }
+            checker.volume_is_attached("default/data-0", "node-1");
+        })
+    };
+    assert_eq!(detached(true, false), []);
+    assert_eq!(detached(true, true), [Invariant::Storage]);
+    assert_eq!(detached(false, false), [Invariant::Storage], "its pod is there");
+}
+
+#[test]
 fn l7_a_pod_that_cannot_end_is_shown() {
     let waits = |wait: u64, shown: Shown| {
         broken(async move |checker| {

@@ -32,7 +32,7 @@ use crate::world::{HOSTNAME, is_shipped, number, part, word};
 pub(crate) use free::Owned;
 
 /// What is so for this long everybody knows, where nothing is in trouble.
-const KNOWN: Duration = Duration::from_secs(1);
+pub(super) const KNOWN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Owners {
@@ -255,6 +255,11 @@ impl State {
         let writers: Vec<Process> = self.processes.running().filter(writes).cloned().collect();
         for process in writers {
             let node = &*holder.node;
+            if asked.sent < self.acts.bound_at(&process.uid).filter(|_| asked.sent.is_some()) {
+                // It was bound without the gate while the request was under way, and its node takes the volume next.
+                self.probe("a volume was given back while its next pod was being bound to the same node");
+                continue;
+            }
             let honest = if self.acts.missing_since(node).is_some() {
                 let dishonest = self.acts.dishonest(&asked.caller, node, now, self.quarantine);
                 dishonest.map_or(Ok(()), Err)

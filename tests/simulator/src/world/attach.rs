@@ -265,6 +265,10 @@ impl AttachDetach {
         }
         if used {
             self.world.checker.note(format!("{volume} is detached by force from {name}"));
+            let guarded = self.world.replicas.iter().any(|place| place.leads());
+            if out_of_service && !timed_out && !guarded {
+                self.world.checker.nobody_guards(&format!("default/{volume}"), name);
+            }
         }
         self.world.checker.probe(if used {
             "a volume was detached by force"

@@ -120,6 +120,7 @@ impl Conduct for Links {
             after: span("back"),
             fate: Fate::Deliver,
             reset: draw("reset", 2) == 0,
+            sent: Some(now),
         };
         // The processes of one place share its link.
         let place = asked.caller.split('.').next().unwrap_or_default();

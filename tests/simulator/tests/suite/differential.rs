@@ -232,7 +232,7 @@ impl Conduct for Slow {
     fn course(&self, _server: &str, _asked: &Asked) -> Course {
         let number = self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let span = |way: &str| Duration::from_millis(self.0.below(4, "road", way, number));
-        Course { before: span("there"), after: span("back"), fate: Fate::Deliver, reset: false }
+        Course { before: span("there"), after: span("back"), fate: Fate::Deliver, reset: false, sent: None }
     }
     fn executed(&self, _server: &str, _asked: &Asked, _code: u16, _revision_before: u64) {}
 }

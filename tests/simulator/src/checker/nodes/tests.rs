@@ -7,6 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::super::{Checker, Invariant, Promise};
+use super::KNOWN;
 use crate::api::{Asked, Seen};
 use crate::campaign::Keeper;
 use crate::world::stamp;
@@ -127,15 +128,20 @@ async fn s15_whoever_is_heard_is_not_called_lost() {
         writes(checker, "True", &[("pod-safety.dev/suspect", "NoSchedule", 20)]);
     };
     assert_eq!(broken(Keeper::Guarded, suspected).await, [Invariant::Heard]);
-    let heard = async |checker: &Arc<Checker>, ago: Duration| {
+    let heard = async |checker: &Arc<Checker>, before: Duration| {
         seconds(checker, 26).await;
         renews(checker, NODE);
-        tokio::time::sleep(ago).await;
-        writes(checker, "True", &[("pod-safety.dev/suspect", "NoSchedule", 26)]);
+        let sent = Some(checker.now() + before);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let suspected = node("True", &[("pod-safety.dev/suspect", "NoSchedule", 26)]);
+        let asked = Asked { sent, ..Asked::new(ME, Method::POST, "/") };
+        let (kind, name) = ("Node".to_owned(), NODE.to_owned());
+        let change = Seen { revision: 2, kind, name, before: None, after: Some(Arc::new(suspected)) };
+        checker.executed(&asked, 200, &[change]);
     };
-    let under_way = async |checker: &Arc<Checker>| heard(checker, UNDER_WAY / 2).await;
+    let under_way = async |checker: &Arc<Checker>| heard(checker, Duration::ZERO).await;
     assert_eq!(broken(Keeper::Guarded, under_way).await, [], "the write was under way when it was heard");
-    let before = async |checker: &Arc<Checker>| heard(checker, UNDER_WAY * 2).await;
+    let before = async |checker: &Arc<Checker>| heard(checker, KNOWN).await;
     assert_eq!(broken(Keeper::Guarded, before).await, [Invariant::Heard]);
 }
 
