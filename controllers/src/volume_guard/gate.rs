@@ -10,9 +10,10 @@ use pod_safety_shared::authority::{Hold, Intent, Update, VolumeHold};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
-use pod_safety_shared::model::{Held, Node, Pod, Readiness, Sharing, Volume};
+use pod_safety_shared::model::{Held, Node, Pod, Readiness, Sharing, Volume, VolumeLease};
 
 use super::decide::{Case, Config, LOOK_AGAIN, users};
+use super::free::is_proved_off;
 use super::standing::{Holding, Standing};
 use super::uses::is_kept_out;
 
@@ -89,7 +90,10 @@ fn way<'a>(
                 Some((node, _)) => {
                     Err(waits(name, format!("node {} has it, and is about to be its owner", node.name)))
                 }
-                None => first_of_free(pod, volume, view),
+                None => match mounted_untold(volume, lease, view, now) {
+                    Some(node) => Err(waits(name, format!("node {} says that it has it mounted", node.name))),
+                    None => first_of_free(pod, volume, view),
+                },
             }
         }
         Some(Held::Unreadable(_)) => Err(waits(name, "its Lease cannot be read".to_owned())),
@@ -107,6 +111,18 @@ fn way<'a>(
             }
         }
     }
+}
+
+/// The node that has mounted a volume that no Lease ever named, though nothing else in the API says so: its pod was removed
+/// by force, and its attachment by a person. Every node is asked, once in the life of a volume.
+fn mounted_untold<'a>(
+    volume: &Volume,
+    lease: Option<&VolumeLease>,
+    view: &View<'a>,
+    now: Mono,
+) -> Option<&'a Node> {
+    let mut nodes = view.nodes().filter(|_| lease.is_none());
+    nodes.find(|node| node.mounts(Some(volume)) && !is_proved_off(node, view, now))
 }
 
 /// Nobody's. Of all that want it, the first goes; the next knows where that went.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::stage::{Stage, ended, not_ready, said};
+use super::stage::{Stage, ended, in_use, not_ready, said};
 
 const A: &str = "a/uid-a/boot-1/uid-p";
 
@@ -154,4 +154,25 @@ fn bug_a_volume_without_a_lease_was_free_though_a_node_had_it() {
     stage.proof("boot-1");
     stage.lease("v", None, false);
     assert_eq!(gate(&stage, "q"), ["ungate q"], "whose life is over has nothing");
+}
+
+/// The same, and then a person deleted the attachment, too: what its kubelet says was all that was left.
+#[test]
+fn bug_a_volume_without_a_lease_was_free_though_a_kubelet_said_that_it_was_mounted() {
+    let mut stage = Stage::new();
+    stage.gated("q", "c");
+    stage.node("a", in_use);
+    let decision = stage.of_pod("q", 2);
+    assert_eq!(said(&decision), ["WaitsForVolume"]);
+    let why = "the pod waits for volume v: node a says that it has it mounted";
+    assert_eq!(decision.holds[0].1.to_string(), why);
+    stage.node("a", |_| ());
+    assert_eq!(gate(&stage, "q"), ["ungate q"], "its kubelet has unmounted it");
+    stage.node("a", |node| {
+        in_use(node);
+        not_ready(node);
+    });
+    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
+    stage.proof("boot-1");
+    assert_eq!(gate(&stage, "q"), ["ungate q"], "it is proved off");
 }

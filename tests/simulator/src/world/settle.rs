@@ -130,14 +130,20 @@ impl World {
     /// process to start.
     fn has_volume(&self, identity: &str, node: &str) -> bool {
         let now = self.checker.now();
-        let since = self.checker.attached_since(identity, node);
+        let volume = self.checker.volume_of(identity).unwrap_or_default();
+        let is_there = self.etcd.object("VolumeAttachment", &format!("{volume}.{node}")).is_some();
+        let since = self.checker.attached_since(identity, node).filter(|_| is_there);
         !self.with.attached_volumes || since.is_some_and(|since| now.saturating_sub(since) > STARTS_WITHIN)
     }
 
     async fn rest(self: &Arc<Self>) {
         let feasible = self.feasible();
         let mut before = self.checker.members();
-        before.retain(|identity, _| feasible.contains(identity));
+        let ends = |name: &String| {
+            let pod = self.etcd.object("Pod", name);
+            pod.is_some_and(|pod| pod.pointer("/metadata/deletionTimestamp").is_some())
+        };
+        before.retain(|identity, _| feasible.contains(identity) && !ends(identity));
         let long = self.chance.below(LONG_EACH, "rest", "watched", 0) == 0;
         tokio::time::sleep(if long { LONG_REST } else { REST }).await;
         let feasible = self.feasible();
