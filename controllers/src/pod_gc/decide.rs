@@ -134,7 +134,7 @@ fn orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Dec
             decision.intents.push(end(pod, name, ends));
         }
     }
-    await_answer(decision, name, &waiting, now, config)
+    await_answer(decision, name, &waiting, ends, now, config)
 }
 
 fn end(pod: &Pod, node: &Arc<str>, due: Mono) -> Intent {
@@ -147,10 +147,12 @@ fn await_answer(
     mut decision: Decision,
     node: &Arc<str>,
     waiting: &[(Mono, &Pod)],
+    quarantine_ended: Mono,
     now: Mono,
     config: &Config,
 ) -> Decision {
     let Some(next) = waiting.iter().map(|(from, _)| *from).min() else { return decision };
+    let next = next.max(quarantine_ended);
     // What can be done now is done before: a new first read holds up what the last one lets go, and what is not asked yet
     // would wait for one more. But not for what cannot be done.
     let done = if decision.intents.is_empty() { Duration::ZERO } else { LOOK_AGAIN };

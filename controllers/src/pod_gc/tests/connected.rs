@@ -143,6 +143,22 @@ fn a_pod_that_cannot_be_asked_holds_the_others_up_for_ten_seconds() {
     assert_eq!(asked(&about(&world, "gone", 52)), [&*stubborn, "ask for gone"]);
 }
 
+/// The simulator found it: the new first read of a pod that waited began the next quarantine before the others were
+/// signalled, so each quarantine let one of them go. Six pods of a dead machine took six quarantines.
+#[test]
+fn bug_a_first_read_for_one_pod_held_up_the_signals_of_the_others() {
+    let world = connected();
+    let waits = dying(30).set("/status/observedGeneration", json!(0));
+    world.apply(Kind::Pods, &waits, at(42));
+    world.apply(Kind::Pods, &pod("other").on("gone").observed(3), at(42));
+    world.witness("gone", at(43));
+    // It had until second 72 to respond, which is later than the read.
+    let other = END.replace("web-0", "other");
+    assert_eq!(asked(&about(&world, "gone", 43 + QUARANTINE)), [&*other]);
+    assert_eq!(asked(&about(&world, "gone", 43 + QUARANTINE + 9)), [&*other]);
+    assert_eq!(asked(&about(&world, "gone", 43 + QUARANTINE + 10)), [&*other, "ask for gone"]);
+}
+
 #[test]
 fn a_pod_that_was_terminating_when_its_node_went_is_not_asked_again() {
     let world = World::listed();

@@ -299,8 +299,12 @@ impl State {
     fn owed_to_end(&self, pod: &Bound, leader: &str, led_since: Duration) -> Option<Duration> {
         let behind = self.taints.behind.contains(leader);
         // What nobody stamped counts from when the leader saw it, and after an outage its lists may come later than its
-        // lease (seed 790).
-        let seen = |taint: &Taint| taint.applied.max(led_since + TAKES_OVER);
+        // lease (seed 790). While its watch is silent or lags, it sees it later (seeds 4492 and 8704).
+        let seen = |taint: &Taint| {
+            let clear = self.budgets.untroubled_since(taint.applied, self.healed);
+            let clear = if clear > taint.applied { clear + RECOVERS } else { taint.applied };
+            clear.max(led_since + TAKES_OVER)
+        };
         let met = |taint: &Taint| taint.added.filter(|_| !behind).unwrap_or_else(|| seen(taint));
         // Stamped by a clock that was behind, before the pod came by its own: it may stay longer (docs/taint-eviction.md).
         let misdated = |taint: &Taint| {
