@@ -239,10 +239,10 @@ impl Object for Node {
         let Some(name) = inner.node_index.name_of(uid) else { return };
         inner.node_index.remove(&name, uid);
         inner.recheck_absence(&name, now);
-        if let Entry::Known(node) = &taken {
-            if let Some(heard) = inner.heard_before_it_went(node, now) {
-                inner.absences.went(&name, heard);
-            }
+        if let Entry::Known(node) = &taken
+            && let Some(heard) = inner.heard_before_it_went(node, now)
+        {
+            inner.absences.went(&name, heard);
         }
         tell(Change::Node { name: &name, taints: true, readiness: true });
         if let Entry::Known(node) = taken {

@@ -227,8 +227,16 @@ impl Budgets {
 
     /// Whether an eviction of this pod was counted, and is believed in still.
     fn is_evicted(&self, now: Duration, uid: &str) -> bool {
-        let goes = || !self.pods.values().any(|member| member.uid == uid && !member.terminates);
-        self.evicted.get(uid).is_some_and(|at| now.saturating_sub(*at) < ENTRY_LIVES || goes())
+        self.evicted.get(uid).is_some_and(|at| now.saturating_sub(*at) < ENTRY_LIVES || self.goes(uid))
+    }
+
+    fn goes(&self, uid: &str) -> bool {
+        !self.pods.values().any(|member| member.uid == uid && !member.terminates)
+    }
+
+    /// Whether this pod was evicted after `from`, and went.
+    fn went_after(&self, from: Duration, uid: &str) -> bool {
+        self.evicted.get(uid).is_some_and(|at| *at > from) && self.goes(uid)
     }
 }
 
@@ -288,9 +296,12 @@ impl State {
             replicas += history.last().map_or(0, |(_, wanted)| *wanted);
         }
         let stays = |uid: &&String| !budgets.is_evicted(now, uid);
+        // A new leader whose watch of pods hangs may take a pod for healthy that is gone: the last leader saw it go, and
+        // took its entry away (docs/disruption.md).
+        let seen_to_stay = |uid: &&String| stays(uid) || from + REACTS < now && budgets.went_after(from, uid);
         let sets = since(&budget.healthy, from).iter().map(|(_, uids)| uids);
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        let at_most = sets.clone().map(|uids| count(uids.iter().filter(stays).count())).max();
+        let at_most = sets.clone().map(|uids| count(uids.iter().filter(seen_to_stay).count())).max();
         let at_least =
             sets.map(|uids| count(uids.iter().filter(stays).filter(|uid| !entries.contains(*uid)).count()));
         let for_nothing = count(budget.for_nothing.iter().filter(|at| **at >= from).count());
