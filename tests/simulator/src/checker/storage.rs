@@ -116,7 +116,7 @@ impl Checker {
         let _changed = if remains { remained.insert(place) } else { remained.remove(&place) };
     }
 
-    /// A person typed out-of-service while no process of ours led: whoever is on the node and was removed by force may be
+    /// A person typed out-of-service while no process of ours led, without the gate: whoever is on the node and was removed by force may be
     /// displaced (docs/volume-guard.md names it).
     pub(crate) fn nobody_guards(&self, identity: &str, node: &str) {
         let mut state = self.state.lock();

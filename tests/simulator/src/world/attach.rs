@@ -265,7 +265,8 @@ impl AttachDetach {
         }
         if used {
             self.world.checker.note(format!("{volume} is detached by force from {name}"));
-            let guarded = self.world.replicas.iter().any(|place| place.leads());
+            let gated = self.world.with.guarded_volumes.is_some_and(|guarding| guarding.gate);
+            let guarded = gated || self.world.replicas.iter().any(|place| place.leads());
             if out_of_service && !timed_out && !guarded {
                 self.world.checker.nobody_guards(&format!("default/{volume}"), name);
             }
