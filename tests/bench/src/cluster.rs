@@ -121,6 +121,12 @@ impl Cluster {
         Ok(())
     }
 
+    /// Makes the Lease of a node, if it is not there, and renews it.
+    pub(crate) async fn renew_lease(&self, node: &str) -> Result<()> {
+        objects::renew_lease(&self.plane.admin(), node).await?;
+        Ok(())
+    }
+
     /// Deletes them, as a cloud provider does, and their Leases, as the garbage collector does. Gives back when that began.
     pub(crate) async fn delete_dead_nodes(&self) -> Result<Instant> {
         let admin = self.plane.admin();

@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 
 use crate::cluster::Cluster;
 use crate::contender::{Contender, Duty, Starter};
+use crate::kubelets::Kubelets;
 use crate::plan::{Phase, Plan};
 use crate::results::{Meter, RATE, Sample, number};
 use crate::say;
@@ -15,8 +16,12 @@ use crate::say;
 /// Processor times are read this long before the quarantine ends: nothing is removed yet.
 const BEFORE_THE_END: Duration = Duration::from_millis(300);
 
-/// The duration of a Lease, and a little more: for so long a contender sees that the machines are silent.
-const SILENT: Duration = Duration::from_secs(45);
+/// The duration of a Lease, the 15 s for which a break of a watch goes unnoticed, and a little more: for so long a
+/// contender sees that the machines are silent.
+const SILENT: Duration = Duration::from_secs(60);
+
+/// A node that lives, so that the Leases are spoken of: the silence of a watch is no silence of a kubelet.
+const ALIVE: &str = "node-that-lives";
 
 /// Slower than this many pods a second, no contender is waited for.
 const SLOWEST: f64 = 3.0;
@@ -34,6 +39,8 @@ pub(crate) async fn run(
     count: usize,
 ) -> Result<Sample> {
     cluster.calm().await?;
+    cluster.renew_lease(ALIVE).await?;
+    let alive = Kubelets::start_some(&cluster.etcd, 1).await?;
     cluster.add_dead_nodes().await?;
     let mut running = starter.start(contender, Duty::PodGc, cluster).await?;
     tokio::time::sleep(SILENT).await;
@@ -56,6 +63,7 @@ pub(crate) async fn run(
     let sample = meter.read(sample, idle, cluster, &mut running).await?;
     let requests = usize::try_from(sample.requests.values().sum::<u64>())?;
     starter.stop(running).await?;
+    alive.stop()?;
     Ok(sample.with("requests per pod", number(requests) / number(count)))
 }
 
