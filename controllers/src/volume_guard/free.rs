@@ -1,4 +1,4 @@
-//! A volume that is nobody's: whose it becomes.
+//! A volume without a holder: the node that becomes its holder.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::decide::{Case, first_bound, first_pod, take, users};
 use super::detach::{barred, detached_from};
 use super::uses::{Use, uses};
 
-/// Nobody's: it becomes that of the node that uses it.
+/// Without a holder: the node that uses it becomes the holder.
 pub(super) fn free(case: &Case<'_>, view: &View<'_>, now: Mono) -> Decision {
     if !case.wanted {
         return case.write(VolumeChange::Forget);
@@ -78,7 +78,7 @@ pub(super) fn is_proved_off(node: &Node, view: &View<'_>, now: Mono) -> bool {
     node.readiness != Readiness::Ready && view.proof_of(node, now).is_some()
 }
 
-/// Nobody's, and nobody uses it: what admission refuses about it is refused no longer than there is somebody to refuse.
+/// Without a holder and without users: what admission refuses about it ends with the last node that is kept out.
 fn unused(case: &Case<'_>, view: &View<'_>) -> Decision {
     match (case.lease, barred(case, view)) {
         (_, Some(node)) => case.hold(detached_from(case, &node.name)),

@@ -121,8 +121,10 @@ fn mounted_untold<'a>(
     view: &View<'a>,
     now: Mono,
 ) -> Option<&'a Node> {
-    let mut nodes = view.nodes().filter(|_| lease.is_none());
-    nodes.find(|node| node.mounts(Some(volume)) && !is_proved_off(node, view, now))
+    if lease.is_some() {
+        return None;
+    }
+    view.nodes().find(|node| node.mounts(Some(volume)) && !is_proved_off(node, view, now))
 }
 
 /// Nobody's. Of all that want it, the first goes; the next knows where that went.

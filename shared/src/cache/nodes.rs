@@ -323,7 +323,7 @@ impl Inner {
         renewed.map_or(node.heard, |renewed| renewed.max(node.heard))
     }
 
-    /// `None`: nobody listened. A watch that was cut brings the end of a Node late, and what was silent meanwhile is the
+    /// `None`: the watch was cut. A watch that was cut brings the end of a Node late, and what was silent meanwhile is the
     /// watch. Once a kubelet's Lease is collected with its Node, the kubelet has nothing to renew.
     fn heard_before_it_went(&self, node: &Node, now: Mono) -> Option<Heard> {
         let listening = self.kinds.unbroken_until(Kind::NodeLeases, now)?;

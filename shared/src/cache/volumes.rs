@@ -230,7 +230,8 @@ impl Inner {
         }
     }
 
-    /// A node came, changed or went: what it holds, and what it has unmounted.
+    /// A node came, changed or went: tells the volumes that it holds or that its pods use, each once, and files what it
+    /// has unmounted.
     pub(super) fn node_changed(
         &mut self,
         before: Option<&Node>,
@@ -245,7 +246,7 @@ impl Inner {
         let held: BTreeSet<Arc<str>> = self.volumes.held_by(&name).cloned().collect();
         let pods = self.pod_index.on_node(&name).filter_map(|uid| self.pods.known(uid));
         let used = pods.flat_map(claims_of).filter_map(|key| self.volumes.volume_of(&key).cloned());
-        let used: Vec<Arc<str>> = used.filter(|volume| !held.contains(volume)).collect();
+        let used: BTreeSet<Arc<str>> = used.filter(|volume| !held.contains(volume)).collect();
         used.iter().for_each(|volume| self.tell_of_volume(volume, tell));
         for volume in held {
             let known = match self.volumes.volume(&volume) {

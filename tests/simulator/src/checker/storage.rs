@@ -116,8 +116,8 @@ impl Checker {
         let _changed = if remains { remained.insert(place) } else { remained.remove(&place) };
     }
 
-    /// A person typed out-of-service while no process of ours led, without the gate: whoever is on the node and was removed by force may be
-    /// displaced (docs/volume-guard.md names it).
+    /// A person typed out-of-service while no process of ours led, without the gate: a process on the node whose pod
+    /// was force deleted may be displaced (docs/volume-guard.md names it).
     pub(crate) fn nobody_guards(&self, identity: &str, node: &str) {
         let mut state = self.state.lock();
         let forced = |process: &&Process| {

@@ -255,7 +255,8 @@ impl State {
         let writers: Vec<Process> = self.processes.running().filter(writes).cloned().collect();
         for process in writers {
             let node = &*holder.node;
-            if asked.sent < self.acts.bound_at(&process.uid).filter(|_| asked.sent.is_some()) {
+            let bound_meanwhile = |sent| self.acts.bound_at(&process.uid).is_some_and(|bound| sent < bound);
+            if asked.sent.is_some_and(bound_meanwhile) {
                 // It was bound without the gate while the request was under way, and its node takes the volume next.
                 self.probe("a volume was given back while its next pod was being bound to the same node");
                 continue;

@@ -120,9 +120,8 @@ pub(in crate::checker) struct Nodes {
     pub(super) all: BTreeMap<String, Node>,
     /// When processes under test began.
     pub(super) began: BTreeMap<String, Duration>,
-    heard: BTreeMap<(String, Sign), Duration>,
-    /// When it had been heard before that.
-    heard_before: BTreeMap<(String, Sign), Duration>,
+    /// When each sign of a node came: last, and before that.
+    heard: BTreeMap<(String, Sign), (Duration, Option<Duration>)>,
     /// The reads of a process: when, and when the kubelet had been heard last by then.
     looks: BTreeMap<(String, String, Sign), Vec<(Duration, Duration)>>,
     /// When any kubelet renewed its Lease, and when one did after a break.
@@ -144,24 +143,23 @@ type Owed = (Duration, Invariant, String, &'static str);
 
 impl Nodes {
     pub(super) fn heard(&self, node: &str) -> Duration {
-        let sign = |sign| self.heard.get(&(node.to_owned(), sign)).copied().unwrap_or_default();
+        let sign = |sign| self.heard.get(&(node.to_owned(), sign)).map_or(Duration::ZERO, |(last, _)| *last);
         sign(Sign::Renewal).max(sign(Sign::Report))
     }
 
     /// When it had been heard last by this moment, which is a short while ago.
     pub(super) fn heard_by(&self, node: &str, at: Duration) -> Duration {
         let sign = |sign| {
-            let key = (node.to_owned(), sign);
-            let last = [self.heard.get(&key), self.heard_before.get(&key)];
-            last.into_iter().flatten().find(|heard| **heard <= at).copied().unwrap_or_default()
+            let (last, before) = *self.heard.get(&(node.to_owned(), sign))?;
+            Some(last).filter(|last| *last <= at).or(before.filter(|before| *before <= at))
         };
-        sign(Sign::Renewal).max(sign(Sign::Report))
+        sign(Sign::Renewal).max(sign(Sign::Report)).unwrap_or_default()
     }
 
     fn hear(&mut self, node: &str, sign: Sign, now: Duration) {
-        let key = (node.to_owned(), sign);
-        if let Some(before) = self.heard.insert(key.clone(), now) {
-            self.heard_before.insert(key, before);
+        let heard = self.heard.entry((node.to_owned(), sign)).or_insert((now, None));
+        if heard.0 != now {
+            *heard = (now, Some(heard.0));
         }
     }
 
@@ -173,7 +171,7 @@ impl Nodes {
             (None, Some((_, name))) => (name, Sign::Renewal),
             (None, None) => return,
         };
-        let heard = self.heard.get(&(name.to_owned(), sign)).copied().unwrap_or_default();
+        let heard = self.heard.get(&(name.to_owned(), sign)).map_or(Duration::ZERO, |(last, _)| *last);
         let looks = self.looks.entry((caller.to_owned(), name.to_owned(), sign)).or_default();
         looks.retain(|(at, _)| now.saturating_sub(*at) <= READ_LASTS);
         looks.push((now, heard));

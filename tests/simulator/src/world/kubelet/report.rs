@@ -77,9 +77,11 @@ impl Kubelet {
     /// Says how its node is: when it starts, when that changes, when the API has it otherwise, and now and then.
     pub(super) async fn post(&self, posted: &mut Posted) {
         let ailment = self.world.ailment_of(&self.node);
-        let node = self.world.etcd.object("Node", &self.node);
-        let was_sick = posted.at.is_none() && node.is_some_and(|node| ready(&node) == "False");
-        if !self.is_listened_to() && ailment.is_none() && posted.ailment.is_none() && !was_sick {
+        let was_sick = || {
+            posted.at.is_none()
+                && self.world.etcd.object("Node", &self.node).is_some_and(|node| ready(&node) == "False")
+        };
+        if !self.is_listened_to() && ailment.is_none() && posted.ailment.is_none() && !was_sick() {
             return;
         }
         let path = format!("/api/v1/nodes/{}", self.node);
