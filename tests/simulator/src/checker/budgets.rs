@@ -68,10 +68,9 @@ pub(super) struct Budget {
     healthy: Vec<(Duration, BTreeSet<String>)>,
     /// Whose pods it guards.
     owners: BTreeSet<String>,
-    /// When the API server counted an eviction that makes no difference to what is
-    /// healthy: of a pod that it had counted already, or of one that is not ready. Until
-    /// a controller calculates anew the budget is so much smaller.
-    for_nothing: Vec<Duration>,
+    /// The evictions that the API server counted, and of which pods. Until a controller
+    /// calculates anew the budget is so much smaller.
+    counted: Vec<(Duration, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -154,8 +153,8 @@ impl Budgets {
         }
     }
 
-    pub(super) fn counted_for_nothing(&mut self, now: Duration, budget: &str) {
-        self.all.entry(budget.to_owned()).or_default().for_nothing.push(now);
+    pub(super) fn spent(&mut self, now: Duration, budget: &str, uid: &str) {
+        self.all.entry(budget.to_owned()).or_default().counted.push((now, uid.to_owned()));
     }
 
     pub(super) fn learn(&mut self, now: Duration, change: &Seen) {
@@ -260,6 +259,13 @@ impl Budget {
         }
     }
 
+    /// Evictions from this moment on that make no difference to what was healthy then: of
+    /// pods that were not, and of one pod for the second time.
+    fn for_nothing(&self, from: Duration, healthy: &BTreeSet<String>) -> usize {
+        let counted = || self.counted.iter().filter(|(at, _)| *at >= from).map(|(_, uid)| uid);
+        counted().count() - counted().filter(|uid| healthy.contains(*uid)).collect::<BTreeSet<_>>().len()
+    }
+
     /// A number of its status.
     pub(super) fn status(&self, field: &str) -> i64 {
         number(&self.object, &format!("/status/{field}")).unwrap_or(0)
@@ -299,14 +305,15 @@ impl State {
         // A new leader whose watch of pods hangs may take a pod for healthy that is gone: the last leader saw it go, and
         // took its entry away (docs/disruption.md).
         let seen_to_stay = |uid: &&String| stays(uid) || from + REACTS < now && budgets.went_after(from, uid);
-        let sets = since(&budget.healthy, from).iter().map(|(_, uids)| uids);
+        let sets = since(&budget.healthy, from).iter();
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        let at_most = sets.clone().map(|uids| count(uids.iter().filter(seen_to_stay).count())).max();
-        let at_least =
-            sets.map(|uids| count(uids.iter().filter(stays).filter(|uid| !entries.contains(*uid)).count()));
-        let for_nothing = count(budget.for_nothing.iter().filter(|at| **at >= from).count());
+        let at_most = sets.clone().map(|(_, uids)| count(uids.iter().filter(seen_to_stay).count())).max();
+        let at_least = sets.map(|(at, uids)| {
+            let stay = uids.iter().filter(stays).filter(|uid| !entries.contains(*uid));
+            count(stay.count()) - count(budget.for_nothing(from.max(*at), uids))
+        });
         Allowed {
-            least: at_least.min().unwrap_or(0) - for_nothing - desired(&budget.object, most),
+            least: at_least.min().unwrap_or(0) - desired(&budget.object, most),
             most: at_most.unwrap_or(0) - desired(&budget.object, fewest),
             truly: self.truly_ready(now, budget) - desired(&budget.object, replicas),
         }

@@ -68,14 +68,11 @@ impl State {
             let Some(member) = &member else { continue };
             let entries = change.before.as_ref().and_then(|budget| budget.pointer("/status/disruptedPods"));
             let own = pod.rsplit('/').next().unwrap_or_default();
-            let twice = entries.is_some_and(|entries| entries.get(own).is_some());
-            if twice || !member.ready {
-                self.budgets.counted_for_nothing(now, &change.name);
-                self.probe(if twice {
-                    "an eviction was counted twice"
-                } else {
-                    "an eviction of an unready pod was counted"
-                });
+            self.budgets.spent(now, &change.name, &member.uid);
+            if entries.is_some_and(|entries| entries.get(own).is_some()) {
+                self.probe("an eviction was counted twice");
+            } else if !member.ready {
+                self.probe("an eviction of an unready pod was counted");
             }
             self.judge_spending(now, asked, pod, &change.name);
             self.budgets.counted(&member.uid, Some(now));

@@ -293,3 +293,28 @@ fn s7_at_rest_a_status_that_nobody_corrected() {
     });
     assert_eq!(broken, [Invariant::Budget]);
 }
+
+/// Seed 11255: the numbers were of a moment at which the pod was not ready, so its eviction took one that another could
+/// have used.
+#[test]
+fn bug_an_eviction_of_a_pod_that_had_not_counted_as_healthy_leaves_one_less() {
+    let told = |waits: u64| {
+        broken(async move |told| {
+            told.well().await;
+            told.write("person", &format!("{BUDGETS}/b"), 200, |budget| {
+                budget["spec"]["maxUnavailable"] = 2.into()
+            });
+            told.says(2);
+            seconds(100).await;
+            told.pod("b", false, false);
+            told.says(1);
+            seconds(60).await;
+            told.pod("b", true, false);
+            told.evict("b", 201);
+            seconds(waits).await;
+            told.refuse("a");
+        })
+    };
+    assert_eq!(told(0), []);
+    assert_eq!(told(6), [Invariant::Refused], "a controller that is well has calculated anew by then");
+}
