@@ -164,7 +164,7 @@ fn claimed(claim: &Claim, scene: &Scene<'_>) -> Judgement {
         Claim::OutOfService { node } => {
             format!("node {node} carries the taint out-of-service, and --trust-out-of-service-taint is on")
         }
-        Claim::Fenced { node, proof } => format!("the evidence {proof} says that node {node} is off"),
+        Claim::Fenced { node, proof, .. } => format!("the evidence {proof} says that node {node} is off"),
         Claim::KubeletTerminated => {
             "its kubelet said that it ended, and there are more such pods than are kept".to_owned()
         }

@@ -178,13 +178,14 @@ fn proved<'a>(node: &Node, view: &View<'a>, now: Mono) -> Option<&'a Proof> {
 /// The terminating pods of a node that was fenced.
 fn fenced(node: &Node, proof: &Proof, view: &View<'_>) -> Decision {
     let mut decision = Decision::default();
+    let newest = view.newest_evidence(&node.name).unwrap_or(proof.rv);
     let (name, proof) = (|| Arc::clone(&node.name), || Arc::clone(&proof.name));
     for pod in view.pods_on(&node.name).filter(|pod| pod.deletion.is_some()) {
         if node.readiness == Readiness::Ready {
             let hold = Hold::ProvedButReady { node: name(), proof: proof() };
             decision.holds.push((Subject::Pod(pod.key.clone()), hold));
         } else {
-            force(&mut decision, pod, Claim::Fenced { node: name(), proof: proof() });
+            force(&mut decision, pod, Claim::Fenced { node: name(), proof: proof(), newest });
         }
     }
     decision

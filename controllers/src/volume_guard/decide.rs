@@ -302,14 +302,16 @@ fn held(
             decision.and_recheck_at(again.max(now + Duration::from_secs(1)))
         }
         // The judge may refuse what the cache shows: the volume stays refused to other nodes until the Lease is broken.
-        Standing::Over(by) if !lease.refused_elsewhere && matches!(by, Over::Fenced(_) | Over::NodeGone) => {
+        Standing::Over(by)
+            if !lease.refused_elsewhere && matches!(by, Over::Fenced { .. } | Over::NodeGone) =>
+        {
             let doubt = if by == Over::NodeGone { Doubt::Missing } else { Doubt::NotReady };
             doubted(case, lease, holder, doubt, view)
         }
         Standing::Over(by) => {
             let mut decision = relieve(case, holder, by.clone(), view);
             // What is refused now may be found later: by a device that answers again.
-            if matches!(by, Over::Fenced(_)) {
+            if matches!(by, Over::Fenced { .. }) {
                 decision = decision.and_recheck_at(now + LOOK_AGAIN);
             }
             decision

@@ -49,7 +49,10 @@ impl Holding<'_> {
         }
         if node.readiness != Readiness::Ready {
             return match view.proof_of(node, now) {
-                Some(proof) => Standing::Over(Over::Fenced(Arc::clone(&proof.name))),
+                Some(proof) => {
+                    let newest = view.newest_evidence(&node.name).unwrap_or(proof.rv);
+                    Standing::Over(Over::Fenced { proof: Arc::clone(&proof.name), newest })
+                }
                 None => Standing::Doubted(Doubt::NotReady),
             };
         }

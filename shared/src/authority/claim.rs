@@ -32,6 +32,8 @@ pub enum Claim {
         node: Arc<str>,
         /// The name of the FenceEvidence.
         proof: Arc<str>,
+        /// The version of the newest evidence about the node that was seen: a refusal says nothing about what came since.
+        newest: Rv,
     },
 }
 

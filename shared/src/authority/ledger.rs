@@ -1,5 +1,8 @@
 //! What is already being done, was just done, or failed too recently to be
 //! tried again. The one owner of retries.
+//!
+//! `V` is what a wish rests on: the version of its object, and what else was seen. A failure
+//! says nothing about a wish that rests on something else.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,15 +22,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
-enum Entry {
+enum Entry<V> {
     /// Queued, or being carried out; and whether it was asked for again since.
     Busy { again: bool },
     /// Removed; the cache has yet to show it.
     Settled { until: Mono },
     /// A status was written over this version; the cache has yet to show it.
-    Written { rv: Rv, until: Mono },
+    Written { over: V, until: Mono },
     /// Failed at this version, to be tried again.
-    Paused { rv: Rv, failures: u32, until: Mono },
+    Paused { of: V, failures: u32, until: Mono },
 }
 
 /// Whether an intent may be taken on.
@@ -42,14 +45,20 @@ pub(super) enum Admission {
 }
 
 /// Intents by the UID of their pod.
-#[derive(Debug, Default)]
-pub(super) struct Ledger {
-    entries: BTreeMap<Uid, Entry>,
+#[derive(Debug)]
+pub(super) struct Ledger<V = Rv> {
+    entries: BTreeMap<Uid, Entry<V>>,
     failures: BTreeMap<Uid, u32>,
 }
 
-impl Ledger {
-    pub(super) fn admit(&mut self, uid: &Uid, rv: Rv, now: Mono) -> Admission {
+impl<V> Default for Ledger<V> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new(), failures: BTreeMap::new() }
+    }
+}
+
+impl<V: PartialEq> Ledger<V> {
+    pub(super) fn admit(&mut self, uid: &Uid, basis: &V, now: Mono) -> Admission {
         match self.entries.get_mut(uid) {
             Some(Entry::Busy { again }) => {
                 *again = true;
@@ -58,11 +67,10 @@ impl Ledger {
             Some(Entry::Settled { until }) if now < *until => return Admission::Busy,
             // The watch wakes whoever comes too early. Should it bring nothing, the
             // end of the pause does: what was calculated meanwhile was turned away.
-            Some(Entry::Written { rv: over, until }) if *over == rv && now < *until => {
+            Some(Entry::Written { over, until }) if over == basis && now < *until => {
                 return Admission::Paused(*until);
             }
-            // A failure at another version says nothing about this one.
-            Some(Entry::Paused { rv: failed, until, .. }) if *failed == rv && now < *until => {
+            Some(Entry::Paused { of, until, .. }) if of == basis && now < *until => {
                 return Admission::Paused(*until);
             }
             Some(Entry::Paused { failures, .. }) => {
@@ -89,25 +97,25 @@ impl Ledger {
 
     /// A status was written over this version: until the watch shows another one,
     /// there is nothing to write.
-    pub(super) fn written(&mut self, uid: &Uid, rv: Rv, now: Mono) {
+    pub(super) fn written(&mut self, uid: &Uid, over: V, now: Mono) {
         self.failures.remove(uid);
-        self.entries.insert(uid.clone(), Entry::Written { rv, until: now + SETTLED_FOR });
+        self.entries.insert(uid.clone(), Entry::Written { over, until: now + SETTLED_FOR });
     }
 
     /// It failed; gives back when it may be tried again.
-    pub(super) fn failed(&mut self, uid: &Uid, rv: Rv, at_least: Duration, now: Mono) -> Mono {
+    pub(super) fn failed(&mut self, uid: &Uid, of: V, at_least: Duration, now: Mono) -> Mono {
         let failures = self.failures.remove(uid).unwrap_or(0);
         let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE).max(at_least);
         let until = now + pause;
-        self.entries.insert(uid.clone(), Entry::Paused { rv, failures: failures.saturating_add(1), until });
+        self.entries.insert(uid.clone(), Entry::Paused { of, failures: failures.saturating_add(1), until });
         until
     }
 
     /// There was nothing to do, and soon there will not be either: no failure, so it is not waited for longer each time.
-    pub(super) fn rested(&mut self, uid: &Uid, rv: Rv, pause: Duration, now: Mono) -> Mono {
+    pub(super) fn rested(&mut self, uid: &Uid, of: V, pause: Duration, now: Mono) -> Mono {
         self.failures.remove(uid);
         let until = now + pause;
-        self.entries.insert(uid.clone(), Entry::Paused { rv, failures: 0, until });
+        self.entries.insert(uid.clone(), Entry::Paused { of, failures: 0, until });
         until
     }
 
@@ -140,24 +148,24 @@ mod tests {
     fn a_pod_is_in_one_pair_of_hands() {
         let mut ledger = Ledger::default();
         let uid = Uid::new("a").unwrap();
-        assert_eq!(ledger.admit(&uid, rv("1"), at(0)), Admission::Admitted);
-        assert_eq!(ledger.admit(&uid, rv("2"), at(1)), Admission::Busy);
+        assert_eq!(ledger.admit(&uid, &rv("1"), at(0)), Admission::Admitted);
+        assert_eq!(ledger.admit(&uid, &rv("2"), at(1)), Admission::Busy);
         ledger.settled(&uid, at(1));
-        assert_eq!(ledger.admit(&uid, rv("3"), at(30)), Admission::Busy);
-        assert_eq!(ledger.admit(&uid, rv("3"), at(31)), Admission::Admitted);
+        assert_eq!(ledger.admit(&uid, &rv("3"), at(30)), Admission::Busy);
+        assert_eq!(ledger.admit(&uid, &rv("3"), at(31)), Admission::Admitted);
     }
 
     #[test]
     fn a_written_status_waits_for_the_watch_and_for_nothing_longer() {
         let mut ledger = Ledger::default();
         let uid = Uid::new("a").unwrap();
-        ledger.admit(&uid, rv("1"), at(0));
+        ledger.admit(&uid, &rv("1"), at(0));
         ledger.written(&uid, rv("1"), at(0));
         let paused = Admission::Paused(at(30));
-        assert_eq!(ledger.admit(&uid, rv("1"), at(29)), paused, "the cache is behind");
-        assert_eq!(ledger.admit(&uid, rv("2"), at(1)), Admission::Admitted, "the cache shows it");
+        assert_eq!(ledger.admit(&uid, &rv("1"), at(29)), paused, "the cache is behind");
+        assert_eq!(ledger.admit(&uid, &rv("2"), at(1)), Admission::Admitted, "the cache shows it");
         ledger.written(&uid, rv("2"), at(1));
-        assert_eq!(ledger.admit(&uid, rv("2"), at(31)), Admission::Admitted, "it changed nothing");
+        assert_eq!(ledger.admit(&uid, &rv("2"), at(31)), Admission::Admitted, "it changed nothing");
     }
 
     #[test]
@@ -166,13 +174,13 @@ mod tests {
         let uid = Uid::new("a").unwrap();
         let mut now = at(0);
         for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
-            assert_eq!(ledger.admit(&uid, rv("1"), now), Admission::Admitted);
+            assert_eq!(ledger.admit(&uid, &rv("1"), now), Admission::Admitted);
             let until = ledger.failed(&uid, rv("1"), Duration::ZERO, now);
             assert_eq!(until.since(now), Duration::from_secs(pause));
-            assert_eq!(ledger.admit(&uid, rv("1"), now), Admission::Paused(until));
+            assert_eq!(ledger.admit(&uid, &rv("1"), now), Admission::Paused(until));
             now = until;
         }
-        assert_eq!(ledger.admit(&uid, rv("2"), at(0)), Admission::Admitted);
+        assert_eq!(ledger.admit(&uid, &rv("2"), at(0)), Admission::Admitted);
     }
 
     #[test]
@@ -180,10 +188,10 @@ mod tests {
         let mut ledger = Ledger::default();
         let uid = Uid::new("a").unwrap();
         for round in 0..5 {
-            assert_eq!(ledger.admit(&uid, rv("1"), at(round * 5)), Admission::Admitted);
+            assert_eq!(ledger.admit(&uid, &rv("1"), at(round * 5)), Admission::Admitted);
             let until = ledger.rested(&uid, rv("1"), Duration::from_secs(5), at(round * 5));
             assert_eq!(until, at(round * 5 + 5));
-            assert_eq!(ledger.admit(&uid, rv("1"), at(round * 5 + 4)), Admission::Paused(until));
+            assert_eq!(ledger.admit(&uid, &rv("1"), at(round * 5 + 4)), Admission::Paused(until));
         }
     }
 
@@ -191,7 +199,7 @@ mod tests {
     fn the_api_servers_own_wish_for_a_pause_is_kept() {
         let mut ledger = Ledger::default();
         let uid = Uid::new("a").unwrap();
-        ledger.admit(&uid, rv("1"), at(0));
+        ledger.admit(&uid, &rv("1"), at(0));
         assert_eq!(ledger.failed(&uid, rv("1"), Duration::from_secs(7), at(0)), at(7));
     }
 
@@ -201,7 +209,7 @@ mod tests {
         let (busy, settled, failed) =
             (Uid::new("a").unwrap(), Uid::new("b").unwrap(), Uid::new("c").unwrap());
         for uid in [&busy, &settled, &failed] {
-            ledger.admit(uid, rv("1"), at(0));
+            ledger.admit(uid, &rv("1"), at(0));
         }
         ledger.settled(&settled, at(0));
         ledger.failed(&failed, rv("1"), Duration::ZERO, at(0));

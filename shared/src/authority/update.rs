@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::act::{Outcome, version};
 use super::node::{self, Done, NodeUpdate};
 use super::verify::Verifier;
-use super::volume::{self, VolumeUpdate};
+use super::volume::{self, Over, VolumeChange, VolumeUpdate};
 use crate::cache::Cache;
 use crate::client::{Call, Connection, Method};
 use crate::clock::Env;
@@ -76,6 +76,9 @@ pub enum Update {
         generation: i64,
     },
 }
+
+/// What an update rests on.
+pub(super) type Basis = (Rv, Option<Over>);
 
 /// An incident or evidence, about a life of a node that nothing rests on any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +147,22 @@ impl Update {
             | Self::NotDisrupted { rv, .. }
             | Self::Ungate { rv, .. } => *rv,
         }
+    }
+
+    /// What it rests on: of a broken volume also the evidence.
+    pub(super) fn basis(&self) -> Basis {
+        let over = match self {
+            Self::Volume(update) => match &update.change {
+                VolumeChange::Break { by, .. } => Some(by.clone()),
+                VolumeChange::Take { .. }
+                | VolumeChange::Refuse(_)
+                | VolumeChange::Allow
+                | VolumeChange::Release { .. }
+                | VolumeChange::Forget => None,
+            },
+            _ => None,
+        };
+        (self.rv(), over)
     }
 
     pub(super) const fn kind(&self) -> UpdateKind {

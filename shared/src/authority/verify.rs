@@ -185,7 +185,7 @@ impl Verifier<'_> {
                 proof
             }
             Claim::OutOfService { node } => self.node_proof(node, NodeClaim::OutOfService).await?,
-            Claim::Fenced { node, proof } => {
+            Claim::Fenced { node, proof, newest: _ } => {
                 self.node_proof(node, NodeClaim::Fenced(Arc::clone(proof))).await?
             }
         };

@@ -101,8 +101,13 @@ pub enum VolumeChange {
 /// How it is known that the life of a node is over, or that it writes to one volume no more, as a controller believes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// Evidence of this name says so.
-    Fenced(Arc<str>),
+    /// Evidence says so.
+    Fenced {
+        /// Its name.
+        proof: Arc<str>,
+        /// As in [`Claim::Fenced`](super::Claim::Fenced).
+        newest: Rv,
+    },
     /// Its Node is gone.
     NodeGone,
     /// It is in another life.

@@ -201,7 +201,7 @@ struct State {
     /// The queue of [`LOOKERS`].
     looking: FairQueue<Class, Work>,
     fences: Fences,
-    ledger: Ledger,
+    ledger: Ledger<forces::Basis>,
     witnessing: BTreeSet<Arc<str>>,
     updates: Updates,
     deletions: Deletions,

@@ -13,7 +13,7 @@ use crate::api::{Grade, Incarnation, KindOfEvidence};
 use crate::authority::{Hold, Lack, Now, Said, Witness};
 use crate::clock::Mono;
 use crate::model::{
-    Attachment, Budget, Device, Fence, Holder, Kind, Node, Pod, Policy, Proof, Remediation, Taint, Uid,
+    Attachment, Budget, Device, Fence, Holder, Kind, Node, Pod, Policy, Proof, Remediation, Rv, Taint, Uid,
     Volume, VolumeClaim, VolumeLease, Workload, WorkloadKind,
 };
 
@@ -492,7 +492,7 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn said<'p>(&self, proof: &'p Proof, now: Mono) -> Said<'p> {
         let invalidated = proof.status.invalidated.is_some();
-        let age = Some(self.inner.wall.age(proof.created, now));
+        let age = Some(self.inner.wall.age_by_the_latest(proof.created, now));
         Said { spec: &proof.spec, invalidated, deleting: proof.deleting, age }
     }
 
@@ -557,6 +557,12 @@ impl<'a> View<'a> {
     /// The readable evidence about the node of this name.
     pub fn proofs_of(&self, node: &str) -> impl Iterator<Item = &'a Proof> + use<'a> {
         self.inner.ours.proofs.of_node(node)
+    }
+
+    /// The version of the evidence about a node that was written last, whether it holds or not.
+    #[must_use]
+    pub fn newest_evidence(&self, node: &str) -> Option<Rv> {
+        self.proofs_of(node).map(|proof| proof.rv).max()
     }
 
     /// Every readable remediation.

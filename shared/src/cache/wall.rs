@@ -46,6 +46,12 @@ impl Wall {
     pub(super) fn age(self, seconds: i64, now: Mono) -> Duration {
         self.0.map_or(Duration::ZERO, |(first, latest)| first.age(seconds, now).min(latest.age(seconds, now)))
     }
+
+    /// The same by what the clock says now alone, as the judge of evidence reads it: where a time limits what a person
+    /// said, the cache and the judge must not differ.
+    pub(super) fn age_by_the_latest(self, seconds: i64, now: Mono) -> Duration {
+        self.0.map_or(Duration::ZERO, |(_, latest)| latest.age(seconds, now))
+    }
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ fn change(change: &VolumeChange) -> String {
         VolumeChange::Allow => "allow".to_owned(),
         VolumeChange::Release { refused } => format!("release{}", and(refused)),
         VolumeChange::Break { by: Over::Detached, refused, .. } => format!("break: detached{}", and(refused)),
-        VolumeChange::Break { by: Over::Fenced(proof), .. } => format!("break by {proof}"),
+        VolumeChange::Break { by: Over::Fenced { proof, .. }, .. } => format!("break by {proof}"),
         VolumeChange::Break { by: Over::StorageFenced(proof), .. } => format!("break by {proof}, of storage"),
         VolumeChange::Break { by: Over::NodeGone, .. } => "break: node gone".to_owned(),
         VolumeChange::Break { by: Over::Rebooted, .. } => "break: rebooted".to_owned(),

@@ -33,7 +33,7 @@ impl Verifier<'_> {
                 gone
             }
             Over::Rebooted => self.rebooted(holder).await?,
-            Over::Fenced(proof) => {
+            Over::Fenced { proof, newest: _ } => {
                 // The proof is about the life that the node is in; so must the Lease be. Once that is read, a reboot
                 // between cannot make it untrue: what was in that life has ended with it.
                 let proved = self.judge().fenced(&holder.node, proof).await?;

@@ -70,7 +70,7 @@ impl Authority {
         }
         let mut state = self.state.lock();
         let uid = delete.pod.uid.clone();
-        match state.deletions.ledger.admit(&uid, delete.rv, now) {
+        match state.deletions.ledger.admit(&uid, &delete.rv, now) {
             Admission::Busy => return Submitted::Accepted,
             Admission::Paused(until) => return Submitted::Later(until),
             Admission::Admitted => {}

@@ -4,12 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::act::{self, Outcome};
+use super::super::claim::Claim;
 use super::super::ledger::Admission;
 use super::super::verify::{Refusal, Verifier};
 use super::{Authority, Class, Force, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
 use crate::clock::Mono;
 use crate::events::{About, Event, EventType, Speaker};
+use crate::model::Rv;
 use crate::record::{Action, Record, error_chain};
+
+/// What a wish rests on.
+pub(super) type Basis = (Rv, Claim);
+
+fn basis(force: &Force) -> Basis {
+    (force.rv, force.claim.clone())
+}
 
 impl Authority {
     pub(super) fn submit_force(&self, force: Force, owner: &Arc<dyn Owner>, now: Mono) -> Submitted {
@@ -17,7 +26,7 @@ impl Authority {
             return Submitted::NotLeading;
         }
         let mut state = self.state.lock();
-        match state.ledger.admit(&force.pod.uid, force.rv, now) {
+        match state.ledger.admit(&force.pod.uid, &basis(&force), now) {
             Admission::Busy => return Submitted::Accepted,
             Admission::Paused(until) => return Submitted::Later(until),
             Admission::Admitted => {}
@@ -47,6 +56,8 @@ impl Authority {
         let uid = &force.pod.uid;
         let again = {
             let mut state = self.state.lock();
+            // What came meanwhile may be what it waits for.
+            let asked_again = state.ledger.asked_again(uid).then_some(now);
             match outcome {
                 Outcome::Released(_) | Outcome::FinalizersRemain(_) | Outcome::Gone => {
                     state.ledger.settled(uid, now);
@@ -62,9 +73,13 @@ impl Authority {
                     None
                 }
                 Outcome::Changed | Outcome::Expired | Outcome::Refused(_) => {
-                    Some(state.ledger.failed(uid, force.rv, Duration::ZERO, now))
+                    let until = state.ledger.failed(uid, basis(force), Duration::ZERO, now);
+                    asked_again.or(Some(until))
                 }
-                Outcome::Failed(error) => Some(state.ledger.failed(uid, force.rv, wished_pause(error), now)),
+                Outcome::Failed(error) => {
+                    let until = state.ledger.failed(uid, basis(force), wished_pause(error), now);
+                    asked_again.or(Some(until))
+                }
             }
         };
         self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();

@@ -344,6 +344,25 @@ async fn what_a_refusal_leaves_behind() {
     pool.counts(r#"pod_safety_evidence_refusals_total{reason="DoesNotFit"} 1"#);
 }
 
+/// The simulator found it: a device died after it had proved a node off, and a person confirmed the node. What the device
+/// could not answer held the pods up for another minute.
+#[tokio::test(start_paused = true)]
+async fn bug_evidence_that_came_after_a_refusal_waited_for_the_end_of_its_pause() {
+    let pool = pool(Leadership::alone(), well);
+    let on = pod("a").on("n").terminating();
+    pool.world.apply(Kind::Pods, &on.0, pool.env.now());
+    let seen =
+        |newest: &str| Claim::Fenced { node: "n".into(), proof: "e".into(), newest: newest.parse().unwrap() };
+    let refused = async |newest: &str| {
+        pool.submit(&on, seen(newest));
+        pass(0.1).await;
+        pool.ended().len()
+    };
+    assert_eq!(refused("1").await, 1);
+    assert_eq!(refused("1").await, 1, "it waits before it is tried again");
+    assert_eq!(refused("2").await, 2, "there is newer evidence");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_forgotten_when_leadership_is_lost_and_may_be_asked_for_again() {
     let pool = pool(Leadership::alone(), slow);

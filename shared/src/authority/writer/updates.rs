@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::super::act::Outcome;
 use super::super::ledger::{Admission, Ledger};
 use super::super::node::Done;
-use super::super::update::{Means, Past, Update, UpdateKind, write};
+use super::super::update::{Basis, Means, Past, Update, UpdateKind, write};
 use super::{Authority, Class, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
 use crate::clock::Mono;
 use crate::model::{BudgetStatus, Uid};
@@ -29,7 +29,7 @@ pub(super) struct Updates {
     gave_way: BTreeMap<Uid, BTreeMap<UpdateKind, Arc<dyn Owner>>>,
     /// Apart from that of force deletions: the same pod may have both, and one that
     /// is turned away for the other's sake would not be woken.
-    ledger: Ledger,
+    ledger: Ledger<Basis>,
 }
 
 impl Updates {
@@ -84,7 +84,7 @@ impl Authority {
         let mut state = self.state.lock();
         let Some(update) = state.updates.replace(update, owner) else { return Submitted::Accepted };
         let uid = update.uid().clone();
-        match state.updates.ledger.admit(&uid, update.rv(), now) {
+        match state.updates.ledger.admit(&uid, &update.basis(), now) {
             Admission::Busy => {
                 state.updates.give_way(&uid, update.kind(), owner);
                 return Submitted::Accepted;
@@ -128,23 +128,23 @@ impl Authority {
                     None
                 }
                 Outcome::Failed(error) => {
-                    let until = state.updates.ledger.failed(uid, update.rv(), wished_pause(error), now);
+                    let until = state.updates.ledger.failed(uid, update.basis(), wished_pause(error), now);
                     asked_again.or(Some(until))
                 }
                 // The watch has nothing to bring, or not surely (a conflict may be somebody's on
                 // the way): who waits for it waits in vain.
                 Outcome::NoEffect | Outcome::Changed => {
-                    let until = state.updates.ledger.failed(uid, update.rv(), Duration::ZERO, now);
+                    let until = state.updates.ledger.failed(uid, update.basis(), Duration::ZERO, now);
                     asked_again.or(Some(until))
                 }
                 // Nothing that the watch brings need follow: what was looked for elsewhere may be there later.
                 Outcome::Refused(_) | Outcome::Expired if matches!(update, Update::Volume(_)) => {
-                    let until = state.updates.ledger.failed(uid, update.rv(), Duration::ZERO, now);
+                    let until = state.updates.ledger.failed(uid, update.basis(), Duration::ZERO, now);
                     asked_again.or(Some(until))
                 }
                 // What was heard need not be what the watch brings: heartbeats wake nobody.
                 Outcome::Heard => {
-                    let until = state.updates.ledger.rested(uid, update.rv(), HEARD_AGAIN, now);
+                    let until = state.updates.ledger.rested(uid, update.basis(), HEARD_AGAIN, now);
                     asked_again.or(Some(until))
                 }
                 // Otherwise it brings the version to decide from.
@@ -156,7 +156,7 @@ impl Authority {
                 | Outcome::Released(_)
                 | Outcome::FinalizersRemain(_)
                 | Outcome::Refused(_) => {
-                    state.updates.ledger.written(uid, update.rv(), now);
+                    state.updates.ledger.written(uid, update.basis(), now);
                     asked_again
                 }
             };

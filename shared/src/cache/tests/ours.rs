@@ -187,3 +187,26 @@ fn a_persons_word_counts_until_it_expires_while_the_lease_is_as_it_says_and_ever
         assert_eq!(guard.view().proof_of(node, at(1)).is_some(), expected, "a word {what}");
     }
 }
+
+/// Seed 594: our wall clock was set ahead. The judge took the word for over, the cache did not, and the volume guard sent
+/// it the same refused break again and again: nobody was told.
+#[test]
+fn bug_the_cache_and_the_judge_told_the_age_of_a_persons_word_by_two_readings_of_the_clock() {
+    const NOON: i64 = 1_795_262_400;
+    let created = jiff::Timestamp::from_second(NOON).unwrap().to_string();
+    let spec = json!({ "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "kind": "Asserted", "by": "ada",
+        "reason": "I looked", "validSeconds": 3600 });
+    let word = set(set(proof("e", 1), "/metadata/creationTimestamp", json!(created)), "/spec", spec);
+    let world = world("boot-1", &[(Kind::FenceEvidences, word)]);
+    let holds = |now| {
+        let guard = world.read();
+        let Lookup::Known(node) = guard.view().node("n") else { panic!("it is there") };
+        guard.view().proof_of(node, now).is_some()
+    };
+    world.wall(NOON, at(1));
+    assert!(holds(at(1)));
+    world.wall(NOON + 7_200, at(2));
+    assert!(!holds(at(2)), "two hours ahead: by the judge's reading it has expired");
+    world.wall(NOON + 3, at(3));
+    assert!(holds(at(3)), "set right");
+}

@@ -162,7 +162,7 @@ fn on(name: &str, node: &str) -> Obj {
 }
 
 fn fenced(node: &str) -> Claim {
-    Claim::Fenced { node: node.into(), proof: "e".into() }
+    Claim::Fenced { node: node.into(), proof: "e".into(), newest: "1".parse().unwrap() }
 }
 
 /// What the judge says, in the words that people read.
@@ -395,7 +395,7 @@ async fn a_proof_answers_no_other_claim_about_its_node() {
     let rig = Rig::new();
     let mut judge = rig.judge();
     assert_eq!(reason(judge.verify(&on("a", "n").force(fenced("n"))).await), "PowerOff");
-    let other = Claim::Fenced { node: "n".into(), proof: "e-2".into() };
+    let other = Claim::Fenced { node: "n".into(), proof: "e-2".into(), newest: "1".parse().unwrap() };
     assert_eq!(
         reason(judge.verify(&on("a", "n").force(other)).await),
         "ReadFailed",

@@ -5,7 +5,11 @@ use serde_json::json;
 use super::*;
 
 fn claim() -> Force {
-    pod("a").on("n").terminating().force(Claim::Fenced { node: "n".into(), proof: "e".into() })
+    pod("a").on("n").terminating().force(Claim::Fenced {
+        node: "n".into(),
+        proof: "e".into(),
+        newest: "1".parse().unwrap(),
+    })
 }
 
 /// The wall clock of these tests stands at noon; a person's word was given at a quarter to, for an hour.

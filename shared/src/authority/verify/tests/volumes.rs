@@ -21,6 +21,10 @@ fn update(holder: &Holder, by: &Over) -> VolumeUpdate {
     VolumeUpdate { volume: "v".into(), uid: uid("uid-v"), rv: "7".parse().unwrap(), lease: None, change }
 }
 
+fn fenced() -> Over {
+    Over::Fenced { proof: "e".into(), newest: "1".parse().unwrap() }
+}
+
 /// What the judge finds, and for how long that is good.
 async fn judged(rig: &Rig, holder: &Holder, by: Over) -> Result<(&'static str, Duration), &'static str> {
     let now = rig.env.now();
@@ -36,15 +40,11 @@ async fn a_fenced_node_gives_up_only_the_volumes_that_it_took_in_the_life_that_e
         ("in a life of which nobody knows the boot", holder("uid-n", ""), Err("ProofDoesNotHold")),
         ("as another Node of its name", holder("uid-m", "boot-1"), Err("ProofDoesNotHold")),
     ] {
-        assert_eq!(
-            judged(&Rig::with(|_| ()), &holder, Over::Fenced("e".into())).await,
-            expected,
-            "taken {what}"
-        );
+        assert_eq!(judged(&Rig::with(|_| ()), &holder, fenced()).await, expected, "taken {what}");
     }
     let invalid =
         Rig::with(|rig| rig.set(PROOF, "/status", json!({ "invalidated": { "at": "t", "reason": "r" } })));
-    let found = judged(&invalid, &holder("uid-n", "boot-1"), Over::Fenced("e".into())).await;
+    let found = judged(&invalid, &holder("uid-n", "boot-1"), fenced()).await;
     assert_eq!(found, Err("ProofDoesNotHold"), "evidence that was withdrawn");
 }
 

@@ -94,7 +94,7 @@ async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
     for (what, boot, by) in [
         ("the same life", "b", Over::Rebooted),
         ("a life that does not say which", "", Over::Rebooted),
-        ("evidence that is not there", "b", Over::Fenced("e".into())),
+        ("evidence that is not there", "b", Over::Fenced { proof: "e".into(), newest: "1".parse().unwrap() }),
         ("a Node that is there", "b", Over::NodeGone),
     ] {
         let (writes, ended) = written(boot, update(true, over(by))).await;

@@ -27,7 +27,7 @@ fn a_claim_about_a_node_names_it_for_its_turn_and_its_line_in_the_journal() {
     for (claim, named) in [
         (Claim::NodeGone { node: Arc::clone(&node) }, true),
         (Claim::OutOfService { node: Arc::clone(&node) }, true),
-        (Claim::Fenced { node: Arc::clone(&node), proof: "e".into() }, true),
+        (Claim::Fenced { node: Arc::clone(&node), proof: "e".into(), newest: "1".parse().unwrap() }, true),
         (Claim::NeverScheduled, false),
         (Claim::KubeletTerminated, false),
     ] {
