@@ -43,6 +43,8 @@ use teeth::teeth;
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 /// Seeds in which baselines and planted bugs are looked for.
 const SEEDS: u64 = 200;
+/// A plan for the corpus is looked for in so many: some bugs need what is drawn rarely.
+const SEEDS_FOR_PLANS: u64 = 4_000;
 /// A page that needs more faults than this explains nothing.
 const FAULTS: usize = 5;
 
@@ -231,8 +233,8 @@ fn commit_plants(names: &[&str]) -> Result<ExitCode> {
 
 fn commit_plant(plant: Plant, invariant: Invariant) -> Result<()> {
     let subject = Subject::Shipped(shipped::launch, Some(plant));
-    let Some((seed, _)) = first_seed_that_breaks(invariant, 0..SEEDS, subject) else {
-        say(&format!("{plant:?}: not found in {SEEDS} seeds"));
+    let Some((seed, _)) = first_seed_that_breaks(invariant, 0..SEEDS_FOR_PLANS, subject) else {
+        say(&format!("{plant:?}: not found in {SEEDS_FOR_PLANS} seeds"));
         return Ok(());
     };
     let smallest = minimise(&draw(seed), subject, invariant).context("it broke once and not again")?;

@@ -52,6 +52,7 @@ pub fn draw(seed: u64) -> Plan {
     super::nodes::add(&mut plan);
     super::fencing::add(&mut plan);
     super::volumes::add(&mut plan);
+    super::confirmations::add(&mut plan);
     super::sick::add(&mut plan);
     super::wires::add(&mut plan);
     plan

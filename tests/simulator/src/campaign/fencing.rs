@@ -49,6 +49,8 @@ pub enum Malfunction {
     Silent,
     /// It does not act, and says off: from a cache of what was.
     StaleOff,
+    /// It acts, says off in two looks, and is not reached from then on: it had its power from what it switches.
+    DiesWithIt,
 }
 
 /// Of twelve seeds these have fencing, one with taints of its own and two with budgets. With half of those that guard

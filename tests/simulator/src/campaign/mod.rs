@@ -22,6 +22,7 @@
 //! one fault out of a plan changes nothing else.
 
 mod budgets;
+mod confirmations;
 mod corpus;
 mod draw;
 mod fencing;

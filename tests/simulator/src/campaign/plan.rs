@@ -138,6 +138,8 @@ pub enum Fault {
     /// A person turns a machine off by its switch, asks the switch, and deletes the
     /// Node if that says off.
     FenceByHand { node: usize, manner: Manner },
+    /// A person confirms that a node is down, for so many seconds: of a machine that they switched off before, or wrongly.
+    Confirm { node: usize, wrong: bool, valid: u64 },
     /// The fence device of a node fails or lies, for so long.
     Malfunction { node: usize, how: Malfunction, seconds: u64 },
     /// A script adds the out-of-service taint.

@@ -129,6 +129,10 @@ pub enum Plant {
     OneLook,
     /// A machine is switched off before that is written down.
     ActsFirst,
+    /// Of what a person said it is not read for how long it holds.
+    WordsNeverExpire,
+    /// What a person says of a node of which there is other evidence is not seen, whether that can be looked at or not.
+    MasksWords,
     /// The label by which admission keeps a volume where it is is never written.
     NeverHolds,
     /// Leases of volumes are written whatever was written meanwhile.
@@ -153,7 +157,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 68] = [
+    pub const ALL: [(Self, Invariant); 70] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -212,6 +216,8 @@ impl Plant {
         (Self::ReleasesByName, Invariant::Hygiene),
         (Self::OneLook, Invariant::Fence),
         (Self::ActsFirst, Invariant::Fence),
+        (Self::WordsNeverExpire, Invariant::Fence),
+        (Self::MasksWords, Invariant::Released),
         (Self::NeverHolds, Invariant::Storage),
         (Self::OwnersByForce, Invariant::Hygiene),
         (Self::SameGeneration, Invariant::Owner),
@@ -334,6 +340,10 @@ impl Plant {
             Self::ReleasesByName => "The pods of a fenced node are deleted by their names.",
             Self::OneLook => "The second look at a device is answered from memory of the first.",
             Self::ActsFirst => "A machine is switched off before that is written down.",
+            Self::WordsNeverExpire => "Of what a person said it is not read for how long it holds.",
+            Self::MasksWords => {
+                "What a person says of a node of which there is other evidence is not seen, whether that can be looked at or not."
+            }
             _ => self.what_of_volumes(),
         }
     }

@@ -42,6 +42,7 @@ fn befalls(fault: &Fault, which: usize) -> bool {
         | Fault::HealNode { node }
         | Fault::DeleteNode { node }
         | Fault::FenceByHand { node, .. }
+        | Fault::Confirm { node, .. }
         | Fault::Malfunction { node, .. }
         | Fault::Taint { node } => *node == which,
         // Whose pod it is, and on which node, is not known beforehand.

@@ -68,9 +68,18 @@ pub(super) struct Budget {
     healthy: Vec<(Duration, BTreeSet<String>)>,
     /// Whose pods it guards.
     owners: BTreeSet<String>,
-    /// The evictions that the API server counted, and of which pods. Until a controller
-    /// calculates anew the budget is so much smaller.
-    counted: Vec<(Duration, String)>,
+    /// The evictions that the API server counted. Until a controller calculates anew the
+    /// budget is so much smaller.
+    counted: Vec<Counted>,
+}
+
+/// An eviction that the API server counted.
+#[derive(Clone, Debug)]
+pub(super) struct Counted {
+    pub(super) at: Duration,
+    pub(super) uid: String,
+    /// The pod had been counted already.
+    pub(super) twice: bool,
 }
 
 #[derive(Debug, Default)]
@@ -153,8 +162,8 @@ impl Budgets {
         }
     }
 
-    pub(super) fn spent(&mut self, now: Duration, budget: &str, uid: &str) {
-        self.all.entry(budget.to_owned()).or_default().counted.push((now, uid.to_owned()));
+    pub(super) fn spent(&mut self, budget: &str, counted: Counted) {
+        self.all.entry(budget.to_owned()).or_default().counted.push(counted);
     }
 
     pub(super) fn learn(&mut self, now: Duration, change: &Seen) {
@@ -262,8 +271,8 @@ impl Budget {
     /// Evictions from this moment on that make no difference to what was healthy then: of
     /// pods that were not, and of one pod for the second time.
     fn for_nothing(&self, from: Duration, healthy: &BTreeSet<String>) -> usize {
-        let counted = || self.counted.iter().filter(|(at, _)| *at >= from).map(|(_, uid)| uid);
-        counted().count() - counted().filter(|uid| healthy.contains(*uid)).collect::<BTreeSet<_>>().len()
+        let counted = self.counted.iter().filter(|one| one.at >= from);
+        counted.filter(|one| one.twice || !healthy.contains(&one.uid)).count()
     }
 
     /// A number of its status.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::budgets::{Budget, ENTRY_LIVES, REACTS};
+use super::budgets::{Budget, Counted, ENTRY_LIVES, REACTS};
 use super::requests::LONGEST_REQUEST;
 use super::{Checker, Invariant, State};
 use crate::api::{Asked, CONTINUE, Seen};
@@ -68,8 +68,9 @@ impl State {
             let Some(member) = &member else { continue };
             let entries = change.before.as_ref().and_then(|budget| budget.pointer("/status/disruptedPods"));
             let own = pod.rsplit('/').next().unwrap_or_default();
-            self.budgets.spent(now, &change.name, &member.uid);
-            if entries.is_some_and(|entries| entries.get(own).is_some()) {
+            let twice = entries.is_some_and(|entries| entries.get(own).is_some());
+            self.budgets.spent(&change.name, Counted { at: now, uid: member.uid.clone(), twice });
+            if twice {
                 self.probe("an eviction was counted twice");
             } else if !member.ready {
                 self.probe("an eviction of an unready pod was counted");

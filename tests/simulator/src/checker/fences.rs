@@ -12,6 +12,7 @@
 //! | S10 | it is taken away by us, and is not ours; or the node is not back in another life, and nothing was contradicted |
 //! | S2 | a pod is released without such evidence, or after it was declared invalid, or without a last look and a read of the Lease after it, or though the Lease was renewed since |
 //! | S2 | a process of it runs, and no lie excuses it |
+//! | S2 | a pod is released by a person's word that had expired, or though the Lease was renewed since, or not read |
 //! | L2 | a pod that waits on a node that is proved off is there fifteen seconds later, where nothing is tried twice |
 //! | L3 | an incident stays where it is, and nothing holds it; pods of a fenced node stay |
 //! | L3 | the kubelet is heard in the life that was proved off, and it is not called a contradiction |
@@ -40,7 +41,7 @@ use pod_safety_shared::transport::{Identity, Power};
 use serde_json::Value;
 
 pub(super) use self::known::Fences;
-use self::known::{Look, Node, Proof, is_new};
+use self::known::{Look, Node, Proof, Word, is_new};
 pub(crate) use self::orders::{Answered, Touched};
 use super::{Invariant, State};
 use crate::api::{Asked, Seen};
@@ -157,8 +158,14 @@ impl State {
         let told = |what: &str| format!("{caller} {what} {name}");
         if let Some(value) = &after.taint {
             let told = told("adds the out-of-service taint to");
-            let proof = self.fences.proofs.values().find(|proof| proof.life == after.life);
-            let holds = proof.is_some_and(|proof| proof.invalid.is_none_or(|at| now < at + VALID_FOR));
+            let read = self.acts.lease_read(caller, name, now).unwrap_or_default();
+            let lease = self.fences.lease_at(name, read);
+            let holds = |proof: &Proof| {
+                let over = proof.is_over(now.saturating_sub(VALID_FOR)) && !self.clocks_jumped;
+                let unmoved = lease.is_none() || lease == proof.lease;
+                !over && unmoved && proof.invalid.is_none_or(|at| now < at + VALID_FOR)
+            };
+            let holds = self.fences.proofs_of(&after.life).any(holds);
             let ours = self.fences.incidents.get(value).is_some_and(|one| one.life == after.life);
             match (holds, ours, before.ready) {
                 (true, true, false) => {
@@ -183,8 +190,9 @@ impl State {
         let Some(incident) = self.fences.incidents.get(value) else {
             return self.violated(now, Invariant::Fence, format!("{told}: {value} is not ours"));
         };
-        let proof = self.fences.proofs.values().find(|proof| proof.life == incident.life);
-        let untrue = proof.is_some_and(|proof| proof.invalid.is_some());
+        // For a process with another clock a person's word is over sooner.
+        let over = |proof: &Proof| proof.word.is_some() && self.clocks_jumped;
+        let untrue = !self.is_proved(&incident.life, now) || self.fences.proofs_of(&incident.life).any(over);
         let back = incident.life != after.life && after.ready;
         if untrue || back {
             self.probe(if back {
@@ -202,16 +210,32 @@ impl State {
     /// to speak of.
     pub(super) fn released(&mut self, caller: &str, pod: &Value, sent: Duration) -> Result<(), String> {
         let (node, uid) = (word(pod, "/spec/nodeName"), word(pod, "/metadata/uid"));
-        let Some(proof) = self.fences.proof_of(node).cloned() else {
-            return Err(format!("there is no evidence about the life of {node}"));
-        };
+        let life = self.fences.nodes.get(node).map(|node| node.life.clone()).unwrap_or_default();
+        let proofs: Vec<Proof> = self.fences.proofs_of(&life).cloned().collect();
+        let mut why = format!("there is no evidence about the life of {node}");
+        for proof in proofs {
+            match self.released_by(&proof, caller, (node, uid), sent) {
+                Ok(()) => return Ok(()),
+                Err(lacks) => why = lacks,
+            }
+        }
+        Err(why)
+    }
+
+    fn released_by(
+        &mut self,
+        proof: &Proof,
+        caller: &str,
+        (node, uid): (&str, &str),
+        sent: Duration,
+    ) -> Result<(), String> {
         if let Some(at) = proof.invalid.filter(|at| *at + VALID_FOR < sent) {
             return Err(format!("the evidence about {node} was declared invalid at {at:?}"));
         }
-        if !proof.by_looks {
-            return Err(format!("nobody in this world confirms that {node} is off"));
+        if let Some(word) = proof.word {
+            return self.released_by_word(proof, word, caller, (node, uid), sent);
         }
-        let (looks, read) = self.last_looks(caller, node, &proof, sent)?;
+        let (looks, read) = self.last_looks(caller, node, proof, sent)?;
         let renewed = self.fences.lease_at(node, read);
         if renewed.is_some() && renewed != proof.lease {
             return Err(format!("the Lease of {node} was renewed, and {caller} read that at {read:?}"));
@@ -228,6 +252,44 @@ impl State {
             return Err(format!("a process of it runs: {} is Required to say what it reaches", look.device));
         }
         self.deceive(sent, uid, node);
+        Ok(())
+    }
+
+    /// What a person said is asked of nobody again: it is as good as the person, until it expires, and while the kubelet is
+    /// silent.
+    fn released_by_word(
+        &mut self,
+        proof: &Proof,
+        word: Word,
+        caller: &str,
+        (node, uid): (&str, &str),
+        sent: Duration,
+    ) -> Result<(), String> {
+        // By its own wall clock: of one that jumped an expiry is not asked (docs/fencing.md).
+        if word.until + VALID_FOR < sent && !self.clocks_jumped {
+            return Err(format!("what a person said of {node} had expired at {:?}", word.until));
+        }
+        let read = self.acts.lease_read(caller, node, sent);
+        let read = read.ok_or_else(|| format!("{caller} never read the Lease of {node}"))?;
+        let renewed = self.fences.lease_at(node, read);
+        if renewed.is_some() && renewed != proof.lease {
+            return Err(format!("the Lease of {node} was renewed, and {caller} read that at {read:?}"));
+        }
+        if self.processes.of_uid(uid).next().is_none() {
+            self.probe("released by a person's word");
+            return Ok(());
+        }
+        if !word.wrong {
+            return Err("a process of it runs, and the person was right about another".to_owned());
+        }
+        self.processes.of_uid(uid).for_each(|process| process.vouched_for = true);
+        if self.fences.deceived.insert(uid.to_owned()) {
+            self.probe("limit: a person was wrong about a machine that ran, and its kubelet was not heard");
+            self.note(
+                sent,
+                format!("a person was wrong about {node}: pod {uid:.8} is released while it runs"),
+            );
+        }
         Ok(())
     }
 

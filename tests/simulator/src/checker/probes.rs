@@ -8,7 +8,7 @@ const SEEDS: u64 = 2_000;
 /// What must happen, and at least how often in [`SEEDS`] seeds: about a third of
 /// what was measured, so that another drawing of faults does not break them. Two are small for a reason: a kubelet whose Node is gone makes no
 /// mirror pod, and has a Lease only where garbage collection stands still.
-const SOMETIMES: [(&str, u64); 137] = [
+const SOMETIMES: [(&str, u64); 140] = [
     ("a budget came to rest", 330),
     ("a budget's status met a conflict", 60),
     ("a clock ran too fast or too slow", 1830),
@@ -73,6 +73,7 @@ const SOMETIMES: [(&str, u64); 137] = [
     ("evidence was written by two looks", 192),
     ("fault AddTaint", 600),
     ("fault ChangeBudget", 294),
+    ("fault Confirm", 680),
     ("fault CrashReplica", 737),
     ("fault CutLink", 280),
     ("fault CutNode", 1141),
@@ -126,6 +127,8 @@ const SOMETIMES: [(&str, u64); 137] = [
     ("quorum read found a node", 11468),
     ("quorum read found a node that an earlier one had missed", 305),
     ("quorum read missed a node", 2476),
+    ("limit: a person was wrong about a machine that ran, and its kubelet was not heard", 22),
+    ("released by a person's word", 570),
     ("removed on KubeletTerminated", 2650),
     ("removed on NodeGone", 550),
     ("renewal of leadership failed", 2046),

@@ -13,7 +13,7 @@ const FARTHEST: u64 = 31_536_000;
 const SLOWEST: u64 = 60_000;
 
 /// All kinds, for what is said of an unknown one.
-pub(super) const KINDS: [&str; 35] = [
+pub(super) const KINDS: [&str; 36] = [
     "cut-node",
     "cut-replica",
     "trouble-node",
@@ -49,6 +49,7 @@ pub(super) const KINDS: [&str; 35] = [
     "lift-taint",
     "tolerate",
     "malfunction",
+    "confirm-down",
 ];
 
 /// What a workload may have.
@@ -58,7 +59,7 @@ const MOST_CLIENTS: u64 = 30;
 /// [`TROUBLES`](crate::world::TROUBLES) in a word.
 const TAINTS: [(&str, usize); 3] = [("trouble-0", 0), ("trouble-1", 1), ("unreachable", 2)];
 /// How devices fail and lie; those with a number get it from a field of its own.
-const MALFUNCTIONS: [(&str, Malfunction); 8] = [
+const MALFUNCTIONS: [(&str, Malfunction); 9] = [
     ("done-but-silent", Malfunction::DoneButSilent),
     ("acknowledges-only", Malfunction::AcksOnly),
     ("late-after-failure", Malfunction::LateAfterFailure(0)),
@@ -67,9 +68,12 @@ const MALFUNCTIONS: [(&str, Malfunction); 8] = [
     ("unreachable", Malfunction::Unreachable),
     ("silent", Malfunction::Silent),
     ("stale-off", Malfunction::StaleOff),
+    ("dies-with-it", Malfunction::DiesWithIt),
 ];
 /// What ails a node.
 const AILMENTS: [(&str, Ailment); 2] = [("runtime", Ailment::Runtime), ("network", Ailment::Network)];
+/// A person's word holds for so long at least (`FenceEvidence.spec.validSeconds`).
+const SHORTEST_WORD: u64 = 60;
 /// The longest start of a process, in seconds.
 const LONGEST_START: u64 = 300;
 
@@ -104,6 +108,7 @@ pub(super) struct Step {
     late: Text,
     machine: Text,
     ailment: Text,
+    wrong: Text,
 }
 
 /// An entry that is being read: which fields were asked for.
@@ -116,7 +121,7 @@ struct Reading<'a> {
 }
 
 impl Step {
-    fn fields(&self) -> [(&'static str, &Text); 25] {
+    fn fields(&self) -> [(&'static str, &Text); 26] {
         [
             ("node", &self.node),
             ("replica", &self.replica),
@@ -143,6 +148,7 @@ impl Step {
             ("late", &self.late),
             ("machine", &self.machine),
             ("ailment", &self.ailment),
+            ("wrong", &self.wrong),
         ]
     }
 
@@ -159,6 +165,9 @@ impl Step {
         let when = at.seconds(LONGEST)?;
         if when >= plan.heal_at {
             return Err(at.wrong(&format!("is a time before `heal-at`, which is {}s", plan.heal_at)));
+        }
+        if matches!(kind.text, "malfunction" | "confirm-down") && plan.with.fencing.is_none() {
+            return Err(kind.wrong("only where `fencing` is given"));
         }
         let mut reading = Reading { step: self, kind: kind.text, place, plan, asked: Vec::new() };
         let fault = reading.fault()?;
@@ -211,6 +220,15 @@ impl<'a> Reading<'a> {
 
     fn lasts(&mut self) -> Result<u64, Wrong> {
         self.needed("for")?.seconds(LONGEST)
+    }
+
+    fn word_lasts(&mut self) -> Result<u64, Wrong> {
+        let field = self.needed("for")?;
+        let allowed = format!("is {SHORTEST_WORD}s to {LONGEST}s, as for `--valid-for`");
+        field.seconds(LONGEST).and_then(|valid| match valid {
+            SHORTEST_WORD.. => Ok(valid),
+            _ => Err(field.wrong(&allowed)),
+        })
     }
 
     fn workload(&mut self) -> Result<usize, Wrong> {
@@ -393,6 +411,10 @@ impl<'a> Reading<'a> {
             "malfunction" => {
                 let node = self.node()?;
                 Fault::Malfunction { node, how: self.how()?, seconds: self.lasts()? }
+            }
+            "confirm-down" => {
+                let (node, wrong) = (self.node()?, self.truth("wrong", false)?);
+                Fault::Confirm { node, wrong, valid: self.word_lasts()? }
             }
             "lift-taint" => Fault::LiftTaint { node: self.node()?, key: self.taint()? },
             _ => Fault::Taint { node: self.node()? },

@@ -153,7 +153,8 @@ fn scenario(file: File) -> Result<Scenario, Wrong> {
             None => COLLECTED_AFTER,
         },
         heal_at: heal.seconds(LONGEST)?,
-        with: Extras::default(),
+        // How is read below: whether there are devices decides which faults there can be.
+        with: Extras { fencing: file.fencing.as_ref().map(|_| Fencing::default()), ..Extras::default() },
         faults: Vec::new(),
     };
     for step in &file.faults {

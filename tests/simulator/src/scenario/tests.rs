@@ -6,6 +6,9 @@ use crate::checker::Invariant;
 
 const TOP: &str = "nodes: 3\npods: 2\nheal-at: 100s\n";
 
+/// What devices need, and people who confirm nodes.
+const FENCING: &str = "node-lifecycle: replace\nfencing: {}\n";
+
 fn wrong(text: &str) -> String {
     let said = parse("x.yaml", text).unwrap_err().to_string();
     assert!(!said.contains('\n'), "one line: {said}");
@@ -108,19 +111,30 @@ fn how_nodes_are_fenced_and_how_devices_fail_is_read() {
     let faults =
         "faults:\n  - { at: 1s, fault: malfunction, node: 0, how: late-after-failure, late: 2m, for: 9s }
   - { at: 2s, fault: malfunction, node: 0, how: wrong-machine, machine: 2, for: 9s }
-  - { at: 3s, fault: malfunction, node: 0, how: stale-off, for: 9s }\n";
-    let plan = parse("x.yaml", &format!("{TOP}{faults}")).unwrap().plan;
+  - { at: 3s, fault: malfunction, node: 0, how: stale-off, for: 9s }
+  - { at: 4s, fault: malfunction, node: 0, how: dies-with-it, for: 9s }
+  - { at: 5s, fault: confirm-down, node: 1, for: 90s }
+  - { at: 6s, fault: confirm-down, node: 1, wrong: true, for: 90s }\n";
+    let plan = parse("x.yaml", &format!("{TOP}{FENCING}{faults}")).unwrap().plan;
     let fails = |how| Fault::Malfunction { node: 0, how, seconds: 9 };
     let read = [
         (1, fails(Malfunction::LateAfterFailure(120))),
         (2, fails(Malfunction::WrongMachine(2))),
         (3, fails(Malfunction::StaleOff)),
+        (4, fails(Malfunction::DiesWithIt)),
+        (5, Fault::Confirm { node: 1, wrong: false, valid: 90 }),
+        (6, Fault::Confirm { node: 1, wrong: true, valid: 90 }),
     ];
     assert_eq!(plan.faults, read);
-    let said = wrong_fault("at: 1s, fault: malfunction, node: 0, how: wrong-machine, for: 9s");
+    let wrong_device = |fault: &str| wrong(&format!("{TOP}{FENCING}faults:\n  - {{ {fault} }}\n"));
+    let said = wrong_device("at: 1s, fault: malfunction, node: 0, how: wrong-machine, for: 9s");
     assert!(said.contains("field `machine`: missing"), "{said}");
-    let said = wrong_fault("at: 1s, fault: malfunction, node: 0, how: tired, for: 9s");
+    let said = wrong_device("at: 1s, fault: malfunction, node: 0, how: tired, for: 9s");
     assert!(said.contains("done-but-silent, acknowledges-only"), "{said}");
+    let said = wrong_device("at: 1s, fault: confirm-down, node: 0, for: 59s");
+    assert!(said.contains("field `for`: value `59s`, allowed is"), "{said}");
+    let said = wrong_fault("at: 1s, fault: confirm-down, node: 0, for: 90s");
+    assert!(said.contains("allowed only where `fencing` is given"), "{said}");
 }
 
 #[test]
@@ -270,7 +284,7 @@ fn an_unknown_subject_or_rule_is_refused() {
 
 #[test]
 fn every_kind_that_is_offered_can_be_read() {
-    let all = "node: 0 replica: 0 server: 0 for: 1s ailment: runtime pod: 0 workload: 0 replicas: 2 min-available: 50% clients: 2 by: 1s trouble: lose-answer taint: trouble-1 how: flaps";
+    let all = "node: 0 replica: 0 server: 0 for: 60s ailment: runtime pod: 0 workload: 0 replicas: 2 min-available: 50% clients: 2 by: 1s trouble: lose-answer taint: trouble-1 how: flaps";
     let fields: Vec<&str> = all.split_inclusive(' ').collect();
     let pairs: Vec<String> = fields.chunks(2).map(|pair| pair.concat().trim().to_owned()).collect();
     let mut kinds = std::collections::BTreeSet::new();
@@ -280,7 +294,7 @@ fn every_kind_that_is_offered_can_be_read() {
             let chosen = pairs.iter().enumerate().filter(|(at, _)| bits & (1 << at) != 0);
             let chosen: Vec<_> = chosen.map(|(_, pair)| pair.as_str()).collect();
             let entry = [&[&format!("at: 1s, fault: {kind}") as &str], chosen.as_slice()].concat().join(", ");
-            parse("x.yaml", &format!("{TOP}faults:\n  - {{ {entry} }}\n")).ok()
+            parse("x.yaml", &format!("{TOP}{FENCING}faults:\n  - {{ {entry} }}\n")).ok()
         });
         let read = read.unwrap_or_else(|| panic!("{kind} cannot be written"));
         kinds.insert(read.plan.faults[0].1.kind());

@@ -32,6 +32,13 @@ pub(super) const HOST: &str = "host";
 const TRAVELS: u64 = 400;
 const THINKS: u64 = 1_500;
 
+/// So many looks prove a machine off.
+const LOOKS: u32 = 2;
+
+fn unreachable() -> DeviceError {
+    DeviceError::Unreachable { said: "no route to host".to_owned() }
+}
+
 /// The device of one node.
 pub(crate) struct Device {
     name: String,
@@ -51,6 +58,8 @@ struct State {
     wrong: Option<(Malfunction, Duration)>,
     /// How often it was asked.
     asked: u64,
+    /// How often it said off since something is wrong with it.
+    said_off: u32,
     /// How often it was healed: what is late then is not done any more.
     healed: u32,
 }
@@ -77,7 +86,8 @@ impl Device {
 
     /// From now on something is wrong with it, for so long.
     pub(super) fn malfunctions(&self, how: Malfunction, until: Duration) {
-        self.state.lock().wrong = Some((how, until));
+        let mut state = self.state.lock();
+        (state.wrong, state.said_off) = (Some((how, until)), 0);
     }
 
     /// It is well, and what it would have done late it does not do.
@@ -162,8 +172,14 @@ impl Device {
         };
         let stranger = machine != self.node && self.tells;
         match (wrong, order.act) {
-            (Some(Malfunction::Unreachable), _) => {
-                Err(Some(DeviceError::Unreachable { said: "no route to host".to_owned() }))
+            (Some(Malfunction::Unreachable), _) => Err(Some(unreachable())),
+            (Some(Malfunction::DiesWithIt), _) if self.state.lock().said_off >= LOOKS => {
+                Err(Some(unreachable()))
+            }
+            (Some(Malfunction::DiesWithIt), Act::Look) => {
+                let said = reads(machine);
+                self.state.lock().said_off += u32::from(said == Power::Off);
+                Ok(said)
             }
             (Some(Malfunction::Silent), _) => Err(None),
             (Some(Malfunction::StaleOff), _) => Ok(Power::Off),
@@ -182,7 +198,7 @@ impl Device {
                 self.act(world, machine, act);
                 Err(None)
             }
-            (None | Some(Malfunction::WrongMachine(_)), act) => {
+            (None | Some(Malfunction::WrongMachine(_) | Malfunction::DiesWithIt), act) => {
                 self.act(world, machine, act);
                 Ok(reads(machine))
             }

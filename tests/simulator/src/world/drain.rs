@@ -177,15 +177,20 @@ impl World {
         self.cordon(&node, false).await;
     }
 
-    /// The shipped way to evict, from a machine that nothing happens to.
+    /// The shipped way to evict.
     fn shipped_hand(&self, caller: &str) -> Option<Hand> {
+        self.shipped_connection(caller).map(|(connection, env)| Hand::Shipped(connection, env))
+    }
+
+    /// The connection of a shipped command, from a machine that nothing happens to.
+    pub(super) fn shipped_connection(&self, caller: &str) -> Option<(Connection, Env)> {
         let (Ok(metrics), Some(server)) = (Metrics::new(), self.servers.get(0)) else {
-            self.checker.violated(Invariant::Simulator, "nothing to drain with");
+            self.checker.violated(Invariant::Simulator, "nothing to connect with");
             return None;
         };
         let env = Host::start(caller, self.chance.part(caller, 0), &self.checker).env();
         let door = Door::new(&server, caller);
-        Some(Hand::Shipped(Connection::over(door, env.clone(), metrics.client, Arc::new(NoAudit)), env))
+        Some((Connection::over(door, env.clone(), metrics.client, Arc::new(NoAudit)), env))
     }
 
     /// Each client takes the next pod; with more clients than pods some take the same.

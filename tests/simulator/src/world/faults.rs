@@ -167,6 +167,7 @@ impl World {
                 self.wait(REPAIR).await;
                 switch.tell(self, Order::On).await;
             }
+            Fault::Confirm { node, wrong, valid } => self.confirm_down(*node, *wrong, *valid).await,
             Fault::Taint { node } => {
                 let taint = json!({ "key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute" });
                 let patch = json!({ "spec": { "taints": [taint] } });

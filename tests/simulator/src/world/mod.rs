@@ -46,6 +46,7 @@
 mod ask;
 mod attach;
 mod baseline;
+mod confirm;
 mod devices;
 mod drain;
 mod drift;

@@ -111,7 +111,9 @@ impl Seam {
             }
             Plant::DeafToNodes if parts.is_evidence() => refused(503),
             Plant::RememberedReads if parts.reads_a_node() => self.remembered(parts, first.await?).await,
-            Plant::SharesAnyway | Plant::DeafToMounts => self.in_other_words(&parts, first.await).await,
+            Plant::SharesAnyway | Plant::DeafToMounts | Plant::WordsNeverExpire | Plant::MasksWords => {
+                self.in_other_words(&parts, first.await).await
+            }
             Plant::OldStoreKept if is_list(&parts) => self.old_items(parts, first.await?).await,
             Plant::FailsTooEarly if parts.is_evidence() => {
                 let answer = first.await;
@@ -296,6 +298,8 @@ impl Seam {
                     | Plant::SharesAnyway
                     | Plant::ForgetsHeld
                     | Plant::DeafToMounts
+                    | Plant::WordsNeverExpire
+                    | Plant::MasksWords
             )
         )
     }

@@ -116,15 +116,34 @@ impl Seam {
 
     /// What a planted bug reads in the place of what is there.
     pub(super) fn other_words(&self, parts: &Parts, told: Bytes) -> Bytes {
+        let evidence = "/fenceevidences";
         let (resource, is, reads) = match self.plant {
             Some(Plant::SharesAnyway) => ("/persistentvolumes", "ReadWriteOncePod", "ReadWriteOnce"),
             Some(Plant::DeafToMounts) => ("/nodes", "^data-0\"", "^data-none\""),
+            Some(Plant::WordsNeverExpire) => (evidence, "\"validSeconds\"", "\"unread\""),
+            Some(Plant::MasksWords) if self.is_proved_otherwise(&told) => {
+                (evidence, "\"kind\":\"Asserted\"", "\"kind\":\"StorageFenced\"")
+            }
             _ => return told,
         };
         match std::str::from_utf8(&told) {
-            Ok(text) if parts.path().ends_with(resource) => text.replace(is, reads).into(),
+            Ok(text)
+                if parts.path().ends_with(resource)
+                    || resource == evidence && parts.path().contains(evidence) =>
+            {
+                text.replace(is, reads).into()
+            }
             _ => told,
         }
+    }
+
+    /// Whether there is evidence by devices about the node of this evidence.
+    fn is_proved_otherwise(&self, told: &Bytes) -> bool {
+        let told: Value = serde_json::from_slice(told).unwrap_or_default();
+        let about = told.pointer("/object/spec/node").or_else(|| told.pointer("/spec/node"));
+        let by_device =
+            |other: &Value| word(other, "/spec/kind") == "PowerOff" && other.pointer("/spec/node") == about;
+        !self.world.etcd.objects_that("FenceEvidence", by_device).is_empty()
     }
 
     /// The same of a list.

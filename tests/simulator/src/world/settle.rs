@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::host::moment;
 use super::run::{Subject, World};
 use super::word;
 use crate::checker::{FAILOVER, Invariant, Owned, Shown};
@@ -106,11 +107,16 @@ impl World {
             let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
             self.works(word(node, "/metadata/name")) && !avoided && !cordoned
         };
+        let now = self.checker.now();
         let somewhere = self.etcd.objects("Node").iter().any(|node| takes(node));
         let can_run = |name: &String| {
             let pod = self.etcd.object("Pod", name);
             let node = pod.as_ref().map(|pod| word(pod, "/spec/nodeName")).unwrap_or_default();
-            if node.is_empty() {
+            let made = pod.as_ref().and_then(|pod| moment(word(pod, "/metadata/creationTimestamp")));
+            if made.is_some_and(|made| made + STARTS_WITHIN > now) {
+                // It is about to.
+                false
+            } else if node.is_empty() {
                 somewhere && !self.with.attached_volumes
             } else {
                 self.works(node) && self.has_volume(name, node) && !self.ends_pods(node)

@@ -82,7 +82,9 @@ impl State {
             "Fencing" if !incident.held && !doubted && late(FENCING_TAKES) => {
                 told("is neither proved nor given up".to_owned())
             }
-            "Fenced" if off && there.is_some_and(|there| !there.ready) && self.stands(&incident.life) => {
+            "Fenced"
+                if off && there.is_some_and(|there| !there.ready) && self.is_proved(&incident.life, now) =>
+            {
                 let waits = |leaving: &&super::known::Leaving| {
                     leaving.node == *node && now > since.max(leaving.since) + RELEASE_TAKES
                 };
@@ -108,10 +110,13 @@ impl State {
     pub(super) fn unused(&self, now: Duration, from: Duration) -> Vec<String> {
         let fences = &self.fences;
         let mut late = Vec::new();
-        for proof in fences.proofs.values().filter(|proof| proof.by_looks && self.stands(&proof.life)) {
+        // Of a word a clock that jumped may say that it is over.
+        let counts = |proof: &&Proof| proof.by_looks || proof.word.is_some() && !self.clocks_jumped;
+        for proof in fences.proofs.values().filter(counts).filter(|proof| self.is_unrefuted(proof, now)) {
             let node = &proof.life.0;
             let there = fences.nodes.get(node).is_some_and(|there| there.life == proof.life && !there.ready);
-            let working = fences.failing.get(node).copied().unwrap_or_default();
+            // No device is asked about a person's word.
+            let working = fences.failing.get(node).copied().filter(|_| proof.by_looks).unwrap_or_default();
             let trusted = proof.devices.iter().all(|device| !fences.distrusted.contains_key(device));
             if !there || !trusted || fences.was_seen_on(node, proof.created) {
                 continue;
@@ -119,7 +124,10 @@ impl State {
             // A node that is fenced right after it came back says Ready until its grace is over, and a Ready node is believed.
             let lost = fences.called_since.get(node).copied().unwrap_or_default();
             for leaving in fences.leaving.values().filter(|leaving| leaving.node == *node) {
-                let owed = from.max(working).max(proof.created).max(leaving.since).max(lost) + USED_WITHIN;
+                // What a device did not answer is tried again after a minute at the latest.
+                let again = if working > proof.created { working + RELEASE_TAKES } else { Duration::ZERO };
+                let owed = from.max(proof.created).max(leaving.since).max(lost) + USED_WITHIN;
+                let owed = owed.max(again);
                 if now > owed {
                     late.push(format!(
                         "{node} is proved off, and {} is there still (owed at {owed:?})",
@@ -132,9 +140,19 @@ impl State {
     }
 
     /// Whether evidence about this life holds, and nobody was heard since.
-    fn stands(&self, life: &super::known::Life) -> bool {
-        let proof = self.fences.proofs.values().find(|proof| proof.life == *life);
-        proof.is_some_and(|proof| proof.invalid.is_none() && self.heard_since(proof).is_none())
+    pub(super) fn is_proved(&self, life: &super::known::Life, now: Duration) -> bool {
+        self.fences.proofs_of(life).any(|proof| self.is_unrefuted(proof, now))
+    }
+
+    fn is_unrefuted(&self, proof: &Proof, now: Duration) -> bool {
+        proof.stands(now) && !self.is_heard_since(proof)
+    }
+
+    /// Whether its kubelet wrote another time than that of the evidence since then: a later one, or one of a clock that was
+    /// set back.
+    fn is_heard_since(&self, proof: &Proof) -> bool {
+        let beats = self.fences.beats.get(&proof.life.0).map(Vec::as_slice).unwrap_or_default();
+        beats.iter().any(|(at, lease)| *at > proof.created && lease.is_some() && *lease != proof.lease)
     }
 
     /// When the node was first heard after it had been proved off.
@@ -157,7 +175,10 @@ impl State {
             let (Some(heard), Some(incident)) = (self.heard_since(proof), live) else { continue };
             let last = self.fences.beats.get(&proof.life.0).and_then(|beats| beats.last()).map(|(at, _)| *at);
             let lives = last.is_some_and(|last| now.saturating_sub(last) < HEARD);
-            if same && lives && now > heard.max(from).max(incident.since) + DOUBT_TAKES {
+            // What a device was told last is waited for first: it may be what started the machine.
+            let told = self.fences.intents.iter().filter(|intent| intent.node == proof.life.0);
+            let told = told.map(super::known::Intent::ends).max().unwrap_or_default();
+            if same && lives && now > heard.max(from).max(incident.since).max(told) + DOUBT_TAKES {
                 late.push(format!(
                     "{} is heard again, and its evidence stands (since {heard:?})",
                     proof.life.0

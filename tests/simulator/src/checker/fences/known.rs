@@ -60,10 +60,21 @@ pub(super) struct Incident {
 pub(super) struct Proof {
     pub(super) life: Life,
     pub(super) by_looks: bool,
+    /// A person's word.
+    pub(super) word: Option<Word>,
     pub(super) devices: BTreeSet<String>,
     pub(super) created: Duration,
     pub(super) lease: Option<Timestamp>,
     pub(super) invalid: Option<Duration>,
+}
+
+/// What is known of a person's word.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Word {
+    /// Until when it releases pods.
+    pub(super) until: Duration,
+    /// The machine had power when it was given.
+    pub(super) wrong: bool,
 }
 
 /// A look at a device, as whoever looked heard of it.
@@ -130,6 +141,8 @@ pub(in crate::checker) struct Fences {
     pub(super) looks: BTreeMap<(String, String), Vec<Look>>,
     /// By UID.
     pub(super) leaving: BTreeMap<String, Leaving>,
+    /// By node: whether the machine has power of which a person is about to say that it is down.
+    pub(super) words: BTreeMap<String, bool>,
     /// UIDs of pods that were released though a process ran, by a lie that nobody could see.
     pub(super) deceived: BTreeSet<String>,
     /// By node: until when its devices fail.
@@ -151,6 +164,17 @@ fn status_of<'a>(object: &'a Value, condition: &str) -> &'a str {
 fn names(devices: Option<&Value>) -> BTreeSet<String> {
     let all = devices.and_then(Value::as_array).into_iter().flatten();
     all.map(|device| word(device, "/name").to_owned()).collect()
+}
+
+impl Proof {
+    /// Whether nobody declared it invalid, and its time is not over.
+    pub(super) fn stands(&self, now: Duration) -> bool {
+        self.invalid.is_none() && !self.is_over(now)
+    }
+
+    pub(super) fn is_over(&self, now: Duration) -> bool {
+        self.word.is_some_and(|word| word.until < now)
+    }
 }
 
 impl Fences {
@@ -242,7 +266,13 @@ impl Fences {
     fn learn_proof(&mut self, now: Duration, name: &str, object: &Value) {
         let invalid = part(object, "/status/invalidated").is_some();
         let samples = part(object, "/spec/samples").and_then(Value::as_array).into_iter().flatten();
+        let valid = number(object, "/spec/validSeconds").and_then(|seconds| seconds.try_into().ok());
+        let said = (word(object, "/spec/kind") == "Asserted").then(|| Word {
+            until: valid.map_or(Duration::MAX, |seconds| now + Duration::from_secs(seconds)),
+            wrong: self.words.get(word(object, "/spec/node/name")) == Some(&true),
+        });
         let proof = self.proofs.entry(name.to_owned()).or_insert_with(|| Proof {
+            word: said,
             life: part(object, "/spec/node").map(life).unwrap_or_default(),
             by_looks: word(object, "/spec/kind") == "PowerOff",
             devices: samples.map(|sample| word(sample, "/device/name").to_owned()).collect(),
@@ -279,10 +309,9 @@ impl Fences {
         of_it.flat_map(|(_, looks)| looks).any(|look| look.at > since && look.power == Power::On)
     }
 
-    /// Evidence by looks about the life in which this node is.
-    pub(super) fn proof_of(&self, node: &str) -> Option<&Proof> {
-        let node = self.nodes.get(node)?;
-        self.proofs.values().find(|proof| proof.life == node.life)
+    /// All evidence about this life.
+    pub(super) fn proofs_of<'a>(&'a self, life: &'a Life) -> impl Iterator<Item = &'a Proof> {
+        self.proofs.values().filter(move |proof| proof.life == *life)
     }
 
     /// Since when the pod with this UID is asked to end, on a node, with nothing else that keeps it.
@@ -292,8 +321,7 @@ impl Fences {
 
     /// Whether there is evidence about the life in which this node is, whatever became of it.
     pub(in crate::checker) fn is_proved(&self, node: &str) -> bool {
-        let life = self.nodes.get(node).map(|node| &node.life);
-        self.proofs.values().any(|proof| Some(&proof.life) == life)
+        self.nodes.get(node).is_some_and(|node| self.proofs_of(&node.life).next().is_some())
     }
 
     /// Says something once.
@@ -301,7 +329,7 @@ impl Fences {
         self.told.insert(what)
     }
 
-    /// Whether there was evidence by looks about any life of this node.
+    /// Whether there was evidence about any life of this node.
     pub(in crate::checker) fn is_fenced(&self, node: &str) -> bool {
         self.proofs.values().any(|proof| proof.life.0 == node)
     }

@@ -78,6 +78,11 @@ impl Checker {
         state.fences.looks.entry((caller.clone(), node.clone())).or_default().push(look);
     }
 
+    /// A person is about to say that a machine is down, which has power or not.
+    pub(crate) fn person_says(&self, node: &str, runs: bool) {
+        self.state.lock().fences.words.insert(node.to_owned(), runs);
+    }
+
     /// The first device of a node fails until then.
     pub(crate) fn device_fails(&self, node: &str, until: Duration) {
         let mut state = self.state.lock();

@@ -111,6 +111,7 @@ fn pods_of_a_fenced_node_are_released_unless_its_switch_says_on_again() {
             let pod = Leaving { name: "a".to_owned(), node: "node-0".to_owned(), since: Duration::ZERO };
             fences.leaving = [("uid-a".to_owned(), pod)].into();
             let proof = Proof {
+                word: None,
                 life: life.clone(),
                 by_looks: true,
                 devices: [].into(),
@@ -203,5 +204,79 @@ fn l2_what_is_proved_is_made_use_of_at_once() {
         assert_eq!(late(&state, 115, 101), 0, "there was trouble");
         state.fences.leaving = [("uid-a".to_owned(), leaving(102))].into();
         assert_eq!(late(&state, 115, 0), 0, "it was asked to end later");
+    });
+}
+
+/// A person's word, given at 100 s for a minute; the Lease as it was then and as it is; what is released at `sent`.
+#[derive(Clone, Copy)]
+struct Said {
+    wrong: bool,
+    runs: bool,
+    lease: &'static str,
+    sent: u64,
+    jumped: bool,
+}
+
+#[test]
+fn a_persons_word_releases_while_it_holds_and_the_kubelet_is_silent() {
+    const THEN: &str = "2026-11-21T00:00:10Z";
+    let right = Said { wrong: false, runs: false, lease: THEN, sent: 150, jumped: false };
+    for (what, said, expected) in [
+        ("in its time", right, Ok(0)),
+        ("when it has expired", Said { sent: 163, ..right }, Err("had expired")),
+        ("when it has expired, by another clock", Said { sent: 163, jumped: true, ..right }, Ok(0)),
+        ("after a renewal", Said { lease: "2026-11-21T00:00:20Z", ..right }, Err("was renewed")),
+        ("of what runs, of another machine", Said { runs: true, ..right }, Err("was right")),
+        ("wrongly", Said { runs: true, wrong: true, ..right }, Ok(1)),
+    ] {
+        inside(|checker| {
+            checker.person_says("node-0", said.wrong);
+            if said.runs {
+                checker.process_starts("default/a", "uid-a", &"node-0".into(), 1);
+            }
+            let life: Life = ("node-0".to_owned(), "u".to_owned(), "b".to_owned());
+            let mut state = state(checker);
+            state.clocks_jumped = said.jumped;
+            state.fences.nodes = [("node-0".to_owned(), Node { life, ready: false, taint: None })].into();
+            let spec = json!({ "kind": "Asserted", "leaseRenewed": THEN, "validSeconds": 60,
+                "node": { "name": "node-0", "uid": "u", "bootID": "b" } });
+            let word = json!({ "metadata": { "name": "e" }, "spec": spec });
+            state.fences.learn(Duration::from_secs(100), &change("FenceEvidence", "e", word));
+            let sent = Duration::from_secs(said.sent);
+            let key = ("replica-0.1".to_owned(), "node-0".to_owned());
+            state.acts.lease_reads = [(key, vec![sent])].into();
+            state.fences.beats =
+                [("node-0".to_owned(), vec![(Duration::ZERO, known::time_of(said.lease))])].into();
+            let pod = json!({ "metadata": { "uid": "uid-a" }, "spec": { "nodeName": "node-0" } });
+            let found = state.released("replica-0.1", &pod, sent).map(|()| state.fences.deceived.len());
+            match (found, expected) {
+                (Ok(excused), Ok(wanted)) => assert_eq!(excused, wanted, "{what}"),
+                (Err(why), Err(wanted)) => assert!(why.contains(wanted), "{what}: {why}"),
+                (found, expected) => panic!("released {what}: {found:?}, and not {expected:?}"),
+            }
+        });
+    }
+}
+
+/// C1: what a device cannot answer is no excuse where a person has confirmed the node.
+#[test]
+fn l2_a_persons_word_is_made_use_of_though_the_device_fails() {
+    inside(|checker| {
+        let life: Life = ("node-0".to_owned(), "u".to_owned(), "b".to_owned());
+        checker.person_says("node-0", false);
+        let mut state = state(checker);
+        state.fences.nodes = [("node-0".to_owned(), Node { life, ready: false, taint: None })].into();
+        state.fences.failing = [("node-0".to_owned(), Duration::from_secs(900))].into();
+        let leaving = Leaving { name: "a".to_owned(), node: "node-0".to_owned(), since: Duration::ZERO };
+        state.fences.leaving = [("uid-a".to_owned(), leaving)].into();
+        let mut learn = |at: u64, kind: &str, valid: Option<u64>| {
+            let mut evidence = node_evidence("2026-11-21T00:00:10Z");
+            (evidence["spec"]["kind"], evidence["spec"]["validSeconds"]) = (kind.into(), json!(valid));
+            state.fences.learn(Duration::from_secs(at), &change("FenceEvidence", kind, evidence));
+            let late = |now: u64| state.unused(Duration::from_secs(now), Duration::ZERO).len();
+            [late(at + 15), late(at + 16), late(at + 61)]
+        };
+        assert_eq!(learn(100, "PowerOff", None), [0, 0, 0], "its device fails");
+        assert_eq!(learn(200, "Asserted", Some(60)), [0, 1, 0], "then it expires");
     });
 }

@@ -1,0 +1,49 @@
+//! A person who confirms that a node is down, by the code of `pod-safety confirm-down`: most switch the machine off by its
+//! power button first, and one who is wrong does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::authority::people;
+
+use super::run::World;
+
+/// How the caller of such a command is named, before the node.
+const CALLER: &str = "confirm-down.";
+/// Which `--reason` is given.
+const REASON: &str = "its power button was pressed, and its fans stand still";
+/// The default of `--listen`.
+const LISTEN: Duration = Duration::from_secs(15);
+/// A node that is Ready or whose kubelet renews is refused: then it is tried again so often, after a pause.
+const TRIES: usize = 12;
+const PAUSE: u64 = 10;
+
+impl World {
+    pub(super) async fn confirm_down(self: &Arc<Self>, node: usize, wrong: bool, valid: u64) {
+        if self.with.fencing.is_none() && self.with.guarded_volumes.is_none() {
+            return;
+        }
+        let name = self.node(node);
+        let Some((connection, env)) = self.shipped_connection(&format!("{CALLER}{name}")) else { return };
+        if !wrong {
+            self.power_off(node);
+        }
+        for _ in 0..TRIES {
+            if let Ok(examined) = people::examine(&connection, &env, &name).await
+                && people::listen(&connection, &env, &examined, LISTEN).await.is_ok()
+            {
+                let runs = self.has_power(node);
+                if runs && !wrong {
+                    return self.checker.probe("a person saw that the machine was switched on again");
+                }
+                self.checker.person_says(&name, runs);
+                let valid = Duration::from_secs(valid);
+                let said = people::confirm(&connection, &examined, "person", REASON, valid).await;
+                let said = said.unwrap_or_else(|error| error.to_string());
+                return self.checker.note(format!("a person confirms that {name} is down: {said}"));
+            }
+            self.wait(PAUSE).await;
+        }
+        self.checker.probe("a person did not confirm a node that was heard");
+    }
+}
