@@ -353,7 +353,7 @@ async fn systems(api: &Client) -> Result<Vec<(String, String)>> {
     Ok(named.collect())
 }
 
-fn ready(node: &Node) -> bool {
+pub(crate) fn ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     condition(conditions.into_iter().flatten().map(|one| (&one.type_, &one.status)))
 }

@@ -95,6 +95,9 @@ pub(crate) enum Fault {
     PodDeleted,
     /// `pod-safety confirm-down`, of somebody who looked.
     Confirmed,
+    /// The machine was emptied and cut off, and somebody confirmed that it was down. Then it came back, without a boot, and
+    /// has its pod again; from now on no switch answers.
+    ConfirmedBefore,
 }
 
 async fn lose_peers(victim: Machine) -> Result<()> {
@@ -165,6 +168,7 @@ impl Cluster {
             }
             Fault::SwitchByIpmi if !self.ours.is_empty() => self.device_by_ipmi().await?,
             Fault::SwitchOfAnother | Fault::SwitchByIpmi => {}
+            Fault::ConfirmedBefore => self.confirmed_before(victim, identity).await?,
             Fault::PodDeleted => observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?,
             Fault::ForcedByScript
             | Fault::TaintedByHand
@@ -237,11 +241,7 @@ impl Cluster {
                 if !self.is_asked_to_end(identity).await {
                     return Ok(Some(format!("nobody asked {identity} to end, so nothing was confirmed")));
                 }
-                let confirm = format!("--confirm={node} is off");
-                let args = ["confirm-down", &node, "--reason=I pulled its plug", &confirm, "--listen=3s"];
-                let output = self.plane.pod_safety_once(&self.plane.admin_kubeconfig(), &args).await?;
-                return Ok((!output.status.success())
-                    .then(|| format!("confirm-down was refused: {}", output.stderr)));
+                return self.confirm(&node, "I pulled its plug").await;
             }
         };
         let output = self.plane.kubectl(args).await?;

@@ -19,6 +19,7 @@
 
 mod beside;
 mod cluster;
+mod confirmed;
 mod fault;
 mod hollow;
 mod installed;

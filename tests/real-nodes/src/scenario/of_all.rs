@@ -46,6 +46,16 @@ pub(super) const ALL: &[Scenario] = &[
         short: &[],
     },
     Scenario {
+        name: "an old confirmation and a new loss",
+        of: PARTITION,
+        identity: SHARED,
+        faults: &[(0, ConfirmedBefore), (1, CablePulled)],
+        // Most of it passes before the loss.
+        repaired_after: 200,
+        outcomes: [STUCK, STUCK, STUCK],
+        short: &[],
+    },
+    Scenario {
         name: "cable pulled, the power switch does not answer",
         of: "medik8s/self-node-remediation#258",
         identity: SHARED,
