@@ -35,7 +35,10 @@ objects() { # address, password
     cat <<YAML
 apiVersion: v1
 kind: Secret
-metadata: { namespace: pod-safety, name: bmc }
+metadata:
+  namespace: pod-safety
+  name: bmc
+  annotations: { pod-safety.dev/fence-devices: bmc }
 stringData: { password: $2 }
 ---
 apiVersion: pod-safety.dev/v1alpha1

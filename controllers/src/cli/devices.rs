@@ -97,7 +97,7 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
         "BadParameter" => (PARAMETERS, "correct the parameter that the message names"),
         "BadSecret" => (
             "spec.secretParameters",
-            "create the Secret or its key in the device's namespace, or correct its name",
+            "create the Secret or its key in the device's namespace, correct its name, or add the annotation that the message names",
         ),
         "BadTemplate" => {
             (PARAMETERS, "give the node what the template asks for, or name its value in nodeParameters")

@@ -62,7 +62,8 @@ pub struct FenceDeviceSpec {
     /// Parameters of single nodes, by the node's name; they win over `parameters`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_parameters: BTreeMap<String, BTreeMap<String, String>>,
-    /// Parameters whose values come from Secrets of this namespace.
+    /// Parameters whose values come from Secrets of this namespace. The annotation `pod-safety.dev/fence-devices` of each
+    /// Secret must name this FenceDevice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_parameters: Vec<SecretParameter>,
     /// For how long an act may take before it is killed, in seconds.

@@ -44,7 +44,8 @@ pub(crate) fn device_by_ipmi(ports: &[(String, u16)]) -> Value {
 /// What the device is opened with.
 pub(crate) fn secret() -> Value {
     json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": "pod-safety", "name": "bmc" },
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "namespace": "pod-safety", "name": "bmc", "annotations": { "pod-safety.dev/fence-devices": "bmc" } },
         "stringData": { "password": PASSWORD },
     })
 }

@@ -217,12 +217,27 @@ impl Reader<'_> {
         // The message of a failure to decode could quote what it decodes.
         let secret: SecretObject = serde_json::from_value(read)
             .map_err(|_could_quote_it| wrong(format!("Secret {name} cannot be decoded")))?;
+        if !consents(&secret, &device.name) {
+            let DeviceRef { namespace, name: device } = device;
+            return Err(wrong(format!(
+                "Secret {namespace}/{name} does not allow FenceDevice {device} to use it. If it is meant to: kubectl annotate secret {name} -n {namespace} --overwrite {CONSENT}={device}"
+            )));
+        }
         let bytes = secret.data.unwrap_or_default().remove(key);
         let bytes = bytes.ok_or_else(|| wrong(format!("Secret {name} has no key {key:?}")))?;
         let text = String::from_utf8(bytes.0)
             .map_err(|_could_quote_it| wrong(format!("key {key:?} of Secret {name} is not UTF-8")))?;
         Ok(Secret::new(text))
     }
+}
+
+/// The annotation by which a Secret names the FenceDevices of its namespace that may use it: names with commas between, or
+/// `*`. Without it whoever may write a FenceDevice could have any Secret beside it sent to an address of their own.
+const CONSENT: &str = "pod-safety.dev/fence-devices";
+
+fn consents(secret: &SecretObject, device: &str) -> bool {
+    let names = secret.metadata.annotations.as_ref().and_then(|all| all.get(CONSENT));
+    names.is_some_and(|names| names.split(',').map(str::trim).any(|name| name == "*" || name == device))
 }
 
 /// `None`: no transport reaches it.

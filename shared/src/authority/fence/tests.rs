@@ -83,7 +83,8 @@ fn machine() -> Value {
 
 impl Default for There {
     fn default() -> Self {
-        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "bmc" }, "data": { "password": "aHVudGVyMg==" } });
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": lent("bmc"),
+            "data": { "password": "aHVudGVyMg==" } });
         Self {
             node: machine(),
             renewed: Arc::new(|_| 7),
@@ -260,6 +261,11 @@ fn spec() -> NodeFenceSpec {
     }
 }
 
+/// The metadata of the Secret, which allows these devices to use it.
+fn lent(to: &str) -> Value {
+    json!({ "name": "bmc", "annotations": { "pod-safety.dev/fence-devices": to } })
+}
+
 fn target(status: NodeFenceStatus) -> Target {
     let fence = FenceKey { name: "n-1".into(), uid: Uid::new("uid-nf").unwrap(), rv: "20".parse().unwrap() };
     Target { fence, spec: Box::new(spec()), status: Box::new(status) }
@@ -363,6 +369,30 @@ async fn a_device_that_cannot_be_asked_costs_an_attempt_and_says_why() {
         let attempt = scene.written("nodefences")["status"]["attempts"][0].clone();
         assert!(attempt["outcome"].as_str().unwrap().contains(words), "{attempt}");
         assert_eq!(attempt["verified"]["power"], "Unknown");
+        assert!(!attempt.to_string().contains("hunter2"), "{attempt}");
+    }
+}
+
+/// Finding 2 of the security review: whoever might write a FenceDevice could have any Secret of its namespace sent to an
+/// address of their own.
+#[tokio::test(start_paused = true)]
+async fn attack_a_secret_that_is_not_for_this_device_reaches_no_device() {
+    let other = json!({ "name": "sh.helm.release.v1.pod-safety.v1" });
+    for (what, metadata, sent) in [
+        ("of something else", other, false),
+        ("of another device", lent("psu"), false),
+        ("of a device whose name begins alike", lent("bmc-2, xbmc"), false),
+        ("of several devices", lent("psu, bmc"), true),
+        ("of all devices beside it", lent("*"), true),
+    ] {
+        let mut there = There::default();
+        there.secret.as_mut().unwrap()["metadata"] = metadata;
+        let scene = scene(there, |_, _| says(Power::Off));
+        scene.ends(Step::Attempt(target(tried("off"))), "written").await;
+        assert_eq!(scene.devices.asked.lock().len(), usize::from(sent), "a Secret {what}");
+        let attempt = scene.written("nodefences")["status"]["attempts"][0].clone();
+        let way_out = "kubectl annotate secret bmc -n fencing --overwrite pod-safety.dev/fence-devices=bmc";
+        assert_eq!(attempt["outcome"].as_str().unwrap().contains(way_out), !sent, "{attempt}");
         assert!(!attempt.to_string().contains("hunter2"), "{attempt}");
     }
 }
@@ -574,7 +604,7 @@ async fn a_look_through_names_what_is_wrong_in_a_word_and_answers_who_asked() {
     assert_eq!(held.said().await, [("uid-bmc".to_owned(), "LoginDenied".to_owned())]);
     for (secret, word) in [
         (None, "Secret fencing/bmc does not exist"),
-        (Some(json!({ "metadata": { "name": "bmc" }, "data": {} })), "has no key"),
+        (Some(json!({ "metadata": lent("bmc"), "data": {} })), "has no key"),
     ] {
         let scene = scene(There { secret, ..There::default() }, |_, _| None);
         assert_eq!(scene.look_through(&wish(&["n"], true)).await.name(), "written");

@@ -104,7 +104,9 @@ async fn granted_and_used(
 }
 
 fn secret(name: &str, password: &str) -> Value {
-    json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": "pod-safety", "name": name },
+    let lent = json!({ "pod-safety.dev/fence-devices": "*" });
+    json!({ "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "namespace": "pod-safety", "name": name, "annotations": lent },
         "stringData": { "password": password } })
 }
 
