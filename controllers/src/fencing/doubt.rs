@@ -16,9 +16,16 @@ use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Node, Proof, Readiness};
 
 use super::incident::{Incident, Machine};
+use super::recover::BOOT_TAKES;
 
 /// For so long a kubelet that booted may not have said so: it does at its start, and it tries each ten seconds.
 const MAY_HAVE_BOOTED: Duration = Duration::from_secs(30);
+
+/// What speaks against evidence, and for how long it may have another cause.
+struct Sign {
+    words: &'static str,
+    patience: Duration,
+}
 
 /// The gate by which a sign is kept.
 pub(super) const GATE: &str = "SignOfLife";
@@ -32,12 +39,12 @@ pub(super) fn doubt(incident: &Incident<'_>, proof: &Proof) -> Option<Decision> 
             incident.turn(incident.status().phase, message)
         });
     };
-    let due = incident.fence.status_seen + MAY_HAVE_BOOTED;
-    let left = if known { due.since(incident.now) } else { MAY_HAVE_BOOTED };
+    let due = incident.fence.status_seen + sign.patience;
+    let left = if known { due.since(incident.now) } else { sign.patience };
     if known && left.is_zero() {
-        return Some(contradict(incident, sign));
+        return Some(contradict(incident, sign.words));
     }
-    let hold = Hold::SignOfLife { node: Arc::clone(&incident.name), sign, left };
+    let hold = Hold::SignOfLife { node: Arc::clone(&incident.name), sign: sign.words, left };
     let message = hold.to_string();
     let mut decision = incident.hold(hold);
     if known {
@@ -49,14 +56,18 @@ pub(super) fn doubt(incident: &Incident<'_>, proof: &Proof) -> Option<Decision> 
     Some(decision)
 }
 
-fn sign(incident: &Incident<'_>, proof: &Proof) -> Option<&'static str> {
-    if lease_renewed(incident, proof) {
-        return Some("its Lease was renewed");
-    }
+fn sign(incident: &Incident<'_>, proof: &Proof) -> Option<Sign> {
+    let sign = |words| Some(Sign { words, patience: MAY_HAVE_BOOTED });
     let reported = |node: &Node| node.readiness == Readiness::Ready && node.heard > proof.first_seen;
     match incident.machine {
-        Machine::SameLife(node) if reported(node) => Some("it says that it is Ready, and not that it booted"),
-        Machine::SameBoot => Some("its Node was created anew, with the same boot"),
+        Machine::SameLife(node) if reported(node) => sign("it says that it is Ready, and not that it booted"),
+        Machine::SameBoot => sign("its Node was created anew, with the same boot"),
+        _ if lease_renewed(incident, proof) => {
+            // Where the API server takes its Lease and not its status, a kubelet that booted cannot say so.
+            let told_on = incident.status().attempts.last().is_some_and(|last| last.act == "on");
+            let patience = if told_on { BOOT_TAKES } else { MAY_HAVE_BOOTED };
+            Some(Sign { words: "its Lease was renewed", patience })
+        }
         Machine::SameLife(_) | Machine::Gone | Machine::Unsaid(_) | Machine::OtherLife(_) => None,
     }
 }

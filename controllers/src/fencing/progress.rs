@@ -44,7 +44,7 @@ fn superseded(incident: &Incident<'_>) -> Option<Decision> {
 }
 
 /// Evidence that somebody else gave, or that we gave and did not note. While the node is called Ready, it is waited.
-fn adopted(incident: &Incident<'_>) -> Option<Decision> {
+pub(super) fn adopted(incident: &Incident<'_>) -> Option<Decision> {
     let proof =
         incident.proof().filter(|proof| incident.status().evidence.as_deref() != Some(&*proof.name))?;
     if incident.node().is_some_and(|node| node.readiness == Readiness::Ready) {
@@ -251,7 +251,7 @@ fn awaiting(incident: &Incident<'_>) -> Decision {
     if proved && let Machine::OtherLife(node) = incident.machine {
         return recover::back(incident, node);
     }
-    if let Some(decision) = recover::doubted(incident).or_else(|| recover::withdrawn(incident)) {
+    if let Some(decision) = recover::withdrawn(incident).or_else(|| recover::doubted(incident)) {
         return decision;
     }
     let on_its_own = if proved { None } else { superseded(incident).or_else(|| called_off_late(incident)) };

@@ -14,13 +14,13 @@ use super::decide::LOOK_AGAIN;
 use super::doubt::doubt;
 use super::gates;
 use super::incident::{Incident, Machine};
-use super::levels;
+use super::{levels, progress};
 
 /// How often a machine is switched on before a person is waited for.
 const TRIES_TO_SWITCH_ON: usize = 3;
 
 /// So long a machine that was seen on may take until its kubelet is heard: servers with much memory look through it first.
-const BOOT_TAKES: Duration = Duration::from_mins(5);
+pub(super) const BOOT_TAKES: Duration = Duration::from_mins(5);
 
 /// So long after the last change the machine stays off at least: who is to end by the taint that was just added is
 /// asked to within.
@@ -51,6 +51,9 @@ pub(super) fn withdrawn(incident: &Incident<'_>) -> Option<Decision> {
         }
         (None, _) => return None,
     };
+    if let Some(decision) = renewed(incident) {
+        return Some(decision);
+    }
     if incident.status().tainted && incident.proof().is_none() {
         let status = NodeFenceStatus {
             tainted: false,
@@ -61,6 +64,12 @@ pub(super) fn withdrawn(incident: &Incident<'_>) -> Option<Decision> {
     }
     let is_new = incident.status().phase != Phase::AwaitingOperator;
     is_new.then(|| incident.turn(Phase::AwaitingOperator, message))
+}
+
+/// Other evidence about this life that holds takes the place of what is over.
+fn renewed(incident: &Incident<'_>) -> Option<Decision> {
+    let is_lost = incident.node().is_none_or(|node| node.readiness != Readiness::Ready);
+    progress::adopted(incident).filter(|_| is_lost)
 }
 
 /// The evidence on which all rests, unless something is said against it.

@@ -372,7 +372,10 @@ fn elsewhere(
     if writers.len() > 1 {
         return Some(case.hold(case.several(&writers)));
     }
-    let (node, used) = writers.first().filter(|(node, _)| node.uid != holder.uid)?;
+    // What is attached to its holder alone, a node that was lost while it waited has never had.
+    let attached = is_attached(case.name, &holder.name, view);
+    let has_it = |used: &Use<'_>| used.attachment || !attached;
+    let (node, used) = writers.first().filter(|(node, used)| node.uid != holder.uid && has_it(used))?;
     Some(case.write(take(case, node, first_pod(used), view)))
 }
 
@@ -403,6 +406,21 @@ fn free_at(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, n
     Some(left.map_or(lease.seen, |left| left.at) + patience)
 }
 
+/// Whether a pod that uses it is bound to another node.
+fn is_wanted_elsewhere(case: &Case<'_>, holder: &Node, view: &View<'_>) -> bool {
+    let mut waiting = view.users_of(case.name).filter(|pod| !pod.is_over());
+    waiting.any(|pod| pod.node.as_ref().is_some_and(|node| *node != holder.name))
+}
+
+/// Its holder was in doubt, and is well. Attach/detach takes an attachment whose detachment was refused for uncertain, and
+/// then attaches the volume to a second node as well: not before it is detached from the first, once that uses it no more.
+fn detach_first(case: &Case<'_>, lease: &VolumeLease, node: &Node, idle: bool) -> Decision {
+    let why = format!("it is attached to node {}, and is detached there first", node.name);
+    let hold = VolumeHold::Waits { volume: Arc::clone(case.name), why };
+    let detach_from = idle.then(|| NodeKey { name: Arc::clone(&node.name), uid: node.uid.clone() });
+    refuse(case, lease, hold, detach_from)
+}
+
 fn unconfirmed(case: &Case<'_>, node: &Node, free_at: Mono, now: Mono) -> Decision {
     let (volume, node, left) = (Arc::clone(case.name), Arc::clone(&node.name), free_at.since(now));
     case.hold(VolumeHold::Unconfirmed { volume, node, left })
@@ -419,7 +437,12 @@ fn well(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now:
     }
     let attached = is_attached(case.name, &node.name, view);
     let kept = barred(case, view).filter(|kept| kept.uid != node.uid);
-    match (free_at(case, lease, node, view, now), kept) {
+    let free_at = free_at(case, lease, node, view, now);
+    if lease.refused_elsewhere && attached && kept.is_none() && is_wanted_elsewhere(case, node, view) {
+        let decision = detach_first(case, lease, node, free_at.is_some_and(|at| now >= at));
+        return free_at.filter(|at| now < *at).into_iter().fold(decision, Decision::and_recheck_at);
+    }
+    match (free_at, kept) {
         (Some(at), _) if !attached && now >= at => {
             case.write(VolumeChange::Release { refused: kept_from(case, view) })
         }

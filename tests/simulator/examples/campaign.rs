@@ -8,6 +8,7 @@
 //! campaign guilty           minimises what the baselines broke, into tests/simulator/corpus
 //! campaign plants [NAMES]   minimises what the planted bugs broke, into tests/simulator/corpus
 //! campaign minimise SEED [SUBJECT]
+//! campaign plan FILE        a plan as `minimise` prints it, with what happened
 //! campaign seeds FROM TO    these seeds, with what happened in the first that broke a rule
 //! ```
 
@@ -66,6 +67,7 @@ fn main() -> Result<ExitCode> {
         ["guilty"] => commit_guilty(),
         ["plants", names @ ..] => commit_plants(names),
         ["minimise", seed, rest @ ..] => minimise_one(seed, rest.first().copied().unwrap_or("shipped")),
+        ["plan", file] => this_plan(file),
         ["caught", names @ ..] => measure(names),
         ["seeds", from, to] => Ok(these_seeds(from.parse()?, to.parse()?)),
         _ => bail!("what is {words:?}? See the head of examples/campaign.rs"),
@@ -134,6 +136,13 @@ fn minimise_one(seed: &str, name: &str) -> Result<ExitCode> {
     say(&format!("{} runs: {}", smallest.runs, serde_json::to_string_pretty(&smallest.plan)?));
     say(&page(name, &smallest.plan, &smallest.outcome, &first.invariant.to_string()));
     Ok(ExitCode::FAILURE)
+}
+
+fn this_plan(file: &str) -> Result<ExitCode> {
+    let plan: Plan = serde_json::from_str(&std::fs::read_to_string(file)?).context("it is no plan")?;
+    let outcome = pod_safety_simulator::world::run(&plan, SHIPPED);
+    say(&tell(&plan, &outcome));
+    Ok(if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// An entry's file, and its page if it is a guilty one.

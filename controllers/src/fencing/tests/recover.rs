@@ -200,14 +200,16 @@ fn a_node_that_nobody_has_missed_yet_is_tainted_when_it_is() {
 
 #[test]
 fn a_kubelet_that_lives_in_the_same_boot_contradicts_the_evidence_within_half_a_minute() {
-    for stage in [fenced(), on()] {
-        let mut stage = stage;
+    type Sign = fn(&mut Stage);
+    let (renews, reports): (Sign, Sign) = (|stage| stage.beat("n"), |stage| stage.says("n", "True"));
+    let rows = [(fenced(), renews, "its Lease was renewed"), (on(), reports, "it says that it is Ready")];
+    for (mut stage, sign, words) in rows {
         let phase = stage.only().1.phase.name();
         stage.wait(1);
-        stage.beat("n");
+        sign(&mut stage);
         assert_eq!(stage.act("n"), [&format!("write {phase}"), "?SignOfLife"]);
         assert_eq!(stage.words("n"), ["?SignOfLife"]);
-        assert!(stage.sentence("n").contains("its Lease was renewed"), "{}", stage.sentence("n"));
+        assert!(stage.sentence("n").contains(words), "{}", stage.sentence("n"));
         stage.wait(29);
         assert_eq!(stage.words("n"), ["?SignOfLife"]);
         stage.wait(1);
@@ -218,6 +220,43 @@ fn a_kubelet_that_lives_in_the_same_boot_contradicts_the_evidence_within_half_a_
         stage.comes_back("n", "boot-n");
         assert_eq!(stage.words("n"), ["?AwaitingOperator"], "a person finds out which machine it was");
     }
+}
+
+/// Seed 15702: the machine was switched on and its kubelet renewed its Lease, but the API server refused its status. Its
+/// devices lost their trust by that.
+#[test]
+fn bug_a_machine_that_was_switched_on_and_could_not_say_that_it_booted_contradicted_its_devices() {
+    let mut stage = on();
+    stage.wait(1);
+    stage.beat("n");
+    assert_eq!(stage.act("n"), ["write Recovering", "?SignOfLife"]);
+    stage.wait(299);
+    assert_eq!(
+        stage.words("n"),
+        ["?SignOfLife"],
+        "it was told on: its kubelet may not have said its boot yet"
+    );
+    stage.wait(1);
+    assert_eq!(stage.words("n"), ["contradict"], "it had as long as a boot may take");
+}
+
+/// Seed 19678: the word that the incident rested on had expired, and the devices lost their trust by what a newer word knew of.
+#[test]
+fn bug_evidence_that_was_over_was_contradicted_though_a_newer_word_holds() {
+    let mut stage = fenced();
+    stage.edit(|_, status| status.tainted = true);
+    let name = stage.only().1.evidence.unwrap();
+    stage.expires(&name);
+    stage.wait(1);
+    stage.beat("n");
+    stage.wait(20);
+    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+    for phase in [Phase::Fenced, Phase::Recovering, Phase::AwaitingOperator] {
+        stage.edit(|_, status| status.phase = phase);
+        assert_eq!(stage.words("n"), ["write Fenced"], "{phase:?}");
+    }
+    assert_eq!(stage.act("n"), ["write Fenced"]);
+    assert_eq!(stage.only().1.evidence.as_deref(), Some("by-hand"));
 }
 
 /// The simulator found it: an order to switch off landed minutes after it had failed, on a machine that had just been
@@ -250,7 +289,7 @@ fn bug_a_node_that_was_heard_while_a_person_was_waited_for_contradicted_nothing(
     stage.edit(|_, status| status.phase = Phase::AwaitingOperator);
     assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
     stage.wait(1);
-    stage.beat("n");
+    stage.says("n", "True");
     assert_eq!(stage.act("n"), ["write AwaitingOperator", "?SignOfLife"]);
     stage.wait(30);
     assert_eq!(stage.act("n"), ["contradict"]);

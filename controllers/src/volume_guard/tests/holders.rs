@@ -360,7 +360,7 @@ fn bug_who_waits_for_an_attachment_does_not_write() {
     stage.attachment("v", "a", true);
     stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
     stage.node("b", in_use);
-    assert_eq!(stage.v(), ["allow"]);
+    assert_eq!(stage.v(), ["WaitsForVolume"], "it waits for its turn: there is one writer");
     stage.attachment("v", "b", true);
     assert_eq!(stage.v(), ["VolumeOnSeveralNodes"]);
 }
@@ -379,4 +379,43 @@ fn bug_the_volume_of_a_deleted_node_was_free_when_somebody_deleted_the_claim_of_
     assert_eq!(said(&stage.of_volume("v", over)), ["VolumeUnproved"]);
     stage.world.remove(Kind::Pods, "uid-p", at(5));
     assert_eq!(said(&stage.of_volume("v", over)), ["break: node gone"]);
+}
+
+/// Seed 11910: the refusal had made attach/detach uncertain of the first attachment, so it attached the volume to a second
+/// node for a pod that waited there, beside the next pod of the first.
+#[test]
+fn bug_a_pod_that_waited_elsewhere_got_a_volume_that_is_attached_to_its_holder() {
+    let mut stage = held();
+    stage.lease("v", Some(A), true);
+    stage.attachment("v", "a", true);
+    stage.pod("q", Some("b"), "c", |_| ());
+    assert_eq!(stage.v(), ["WaitsForVolume"], "it stays refused while its holder uses it");
+    stage.pod("p", Some("a"), "c", ended);
+    assert_eq!(
+        stage.v(),
+        ["refuse but to detach from a", "WaitsForVolume"],
+        "it is used no more: it may be detached"
+    );
+    stage.world.remove(Kind::Pods, "uid-q", at(4));
+    assert_eq!(stage.v(), ["allow"], "nobody waits elsewhere");
+    stage.pod("q", Some("b"), "c", |_| ());
+    stage.world.remove(Kind::Attachments, "uid-v.a", at(5));
+    assert_eq!(stage.v(), ["release"]);
+}
+
+/// Seed 11910, too: a lost node says that it uses what it only waited for, and got it beside the next pod of its holder.
+#[test]
+fn bug_a_lost_node_that_waited_for_a_volume_took_it_from_the_node_that_has_it_attached() {
+    let mut stage = held();
+    stage.lease("v", Some(A), true);
+    stage.attachment("v", "a", true);
+    stage.pod("p", Some("a"), "c", ended);
+    stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
+    stage.node("b", |node| {
+        in_use(node);
+        not_ready(node);
+    });
+    assert_eq!(stage.v(), ["refuse but to detach from a", "WaitsForVolume"]);
+    stage.world.remove(Kind::Attachments, "uid-v.a", at(5));
+    assert!(stage.v()[0].starts_with("take b/"), "{:?}", stage.v());
 }

@@ -50,32 +50,39 @@ impl Verifier<'_> {
 }
 
 impl Judge<'_> {
-    /// Evidence of fencing: what an object says, looked up again. Where the one that is named does not hold, because its
-    /// device does not answer any more for instance, any other about this life of the node is asked.
+    /// Evidence of fencing: what an object says, looked up again. First the words of people, which need no device: one that
+    /// hangs takes its whole time. Then the evidence that is named, and last any other about this life of the node.
     pub(in crate::authority) async fn fenced(
         &self,
         node: &Arc<str>,
         proof: &Arc<str>,
     ) -> Result<NodeProof, Refusal> {
+        let (words, others): (Vec<_>, Vec<_>) =
+            self.known(node).into_iter().partition(|(_, is_word)| *is_word);
+        for (word, _) in words {
+            if let Ok(proved) = self.fenced_by(node, &word).await {
+                return Ok(proved);
+            }
+        }
         let refusal = match self.fenced_by(node, proof).await {
             Err(refusal @ (Refusal::ProofDoesNotHold(_) | Refusal::MayBeOn(_) | Refusal::Read(_))) => refusal,
             judged => return judged,
         };
-        for other in self.others(node, proof) {
-            if let Ok(proved) = self.fenced_by(node, &other).await {
+        for (other, _) in others.iter().filter(|(other, _)| other != proof) {
+            if let Ok(proved) = self.fenced_by(node, other).await {
                 return Ok(proved);
             }
         }
         Err(refusal)
     }
 
-    /// The other evidence about this life of the node that holds by the cache.
-    fn others(&self, node: &str, proof: &str) -> Vec<Arc<str>> {
+    /// The evidence about this life of the node that holds by the cache, and whether it is a person's word.
+    fn known(&self, node: &str) -> Vec<(Arc<str>, bool)> {
         let (guard, now) = (self.cache.read(), self.env.now());
         let view = guard.view();
         let Lookup::Known(node) = view.node(node) else { return Vec::new() };
-        let names = view.proofs_that_hold(node, now).map(|other| Arc::clone(&other.name));
-        names.filter(|name| **name != *proof).collect()
+        let all = view.proofs_that_hold(node, now);
+        all.map(|proof| (Arc::clone(&proof.name), proof.spec.kind == KindOfEvidence::Asserted)).collect()
     }
 
     /// The object alone proves nothing: the devices that it names must say off now, the node must be the same and not

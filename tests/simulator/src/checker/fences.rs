@@ -192,7 +192,9 @@ impl State {
         };
         // For a process with another clock a person's word is over sooner.
         let over = |proof: &Proof| proof.word.is_some() && self.clocks_jumped;
-        let untrue = !self.is_proved(&incident.life, now) || self.fences.proofs_of(&incident.life).any(over);
+        // It was written in some part of a second, and its age is counted in whole ones.
+        let untrue = !self.is_proved(&incident.life, now + Duration::from_secs(1))
+            || self.fences.proofs_of(&incident.life).any(over);
         let back = incident.life != after.life && after.ready;
         if untrue || back {
             self.probe(if back {

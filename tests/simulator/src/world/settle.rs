@@ -116,6 +116,8 @@ impl World {
             if made.is_some_and(|made| made + STARTS_WITHIN > now) {
                 // It is about to.
                 false
+            } else if self.came_lately(node, now) {
+                false
             } else if node.is_empty() {
                 somewhere && !self.with.attached_volumes
             } else {
@@ -123,6 +125,15 @@ impl World {
             }
         };
         (0..self.members).map(|ordinal| format!("default/data-{ordinal}")).filter(can_run).collect()
+    }
+
+    /// Whether this node was called Ready a moment ago.
+    fn came_lately(&self, node: &str, now: Duration) -> bool {
+        let node = self.etcd.object("Node", node);
+        let conditions = node.as_ref().and_then(|node| node.pointer("/status/conditions")?.as_array());
+        let ready = conditions.into_iter().flatten().find(|one| word(one, "/type") == "Ready");
+        let since = ready.and_then(|one| moment(word(one, "/lastTransitionTime")));
+        since.is_some_and(|since| since + STARTS_WITHIN > now)
     }
 
     /// Whether this node's taints may end its pods, sooner or later.

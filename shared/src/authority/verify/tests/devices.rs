@@ -450,6 +450,31 @@ async fn our_own_taint_is_no_proof_of_itself() {
     }
 }
 
+/// Found by seed 7390: a release waited for a device that hangs, though a person's word asks none.
+#[tokio::test(start_paused = true)]
+async fn bug_a_persons_word_waited_until_the_device_of_other_evidence_had_timed_out() {
+    const WORD: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences/w";
+    let word = json!({
+        "metadata": { "name": "w", "uid": "uid-w", "resourceVersion": "8", "creationTimestamp": "2026-11-21T11:30:00Z" },
+        "spec": {
+            "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "kind": "Asserted", "by": "ada", "reason": "I looked",
+            "validSeconds": 3600, "leaseRenewed": "2026-01-01T00:00:01Z",
+        },
+    });
+    let rig = Rig::with(|rig| {
+        let hangs = Looks { after: Duration::from_secs(60), ..off() };
+        rig.devices.looks.insert("a", hangs);
+        rig.there.lock().insert(WORD.to_owned(), word.clone());
+    });
+    rig.world.apply(Kind::Nodes, &lost(), rig.env.now());
+    for proof in [&evidence(), &word] {
+        rig.world.apply(Kind::FenceEvidences, proof, rig.env.now());
+    }
+    let began = rig.env.now();
+    assert_eq!(reason(rig.verify(&on("a", "n").force(fenced("n"))).await), "Confirmed");
+    assert_eq!((rig.env.now().since(began), rig.devices.asked.lock().len()), (Duration::ZERO, 0));
+}
+
 /// C1: a person's word was masked by older evidence whose device no longer answers.
 #[tokio::test(start_paused = true)]
 async fn a_persons_word_counts_where_the_device_of_better_evidence_answers_no_more() {

@@ -343,7 +343,8 @@ impl Nodes {
     fn silent_for(&self, name: &str, grace: Duration, now: Duration, listens: Duration) -> Duration {
         let due = self.heard(name).max(listens) + grace;
         if now.saturating_sub(self.renewed) > BREAK {
-            return due + BOOKMARK_EACH + come_back(grace);
+            // A watch that is opened anew after the bookmark begins the count anew, once.
+            return due + BOOKMARK_EACH + come_back(grace) * 2;
         }
         due.max(self.resumed + come_back(grace))
     }

@@ -89,10 +89,10 @@ impl State {
         let node = named(objects.nodes, &holder.node);
         let well = node.is_some_and(|node| is_ready(node) && boot_of(node) == &*holder.boot_id);
         let mut wrong = Vec::new();
-        if well && held && !shown("VolumeUnconfirmed") {
+        if well && held && !shown("VolumeUnconfirmed") && !shown("WaitsForVolume") {
             wrong.push(format!("{volume} is {}'s, which is well, and nobody may attach it", holder.node));
         }
-        if well && !used && !shown("VolumeUnconfirmed") {
+        if well && !used && !shown("VolumeUnconfirmed") && !shown("WaitsForVolume") {
             wrong.push(format!("{volume} is {}'s, which uses it no more", holder.node));
         }
         if !well && !shown("VolumeUnproved") {
