@@ -53,6 +53,8 @@ pub struct Config {
     pub volume_guard: volume_guard::Config,
     /// The node that this process runs on, if it was told: fencing never shoots that one.
     pub node_name: Option<Arc<str>>,
+    /// The namespaces whose FenceDevices and PodSafetyRemediations are followed.
+    pub fencing_namespaces: std::collections::BTreeSet<String>,
     /// For how long fencing keeps incidents and evidence that nothing rests on; `None`: for ever.
     pub fencing_history: Option<std::time::Duration>,
     /// Where the admin server listens; `None`: nowhere.
@@ -112,6 +114,7 @@ pub async fn run_shown(
     let kinds = kinds(&config.controllers);
     let journal = Arc::new(Journal::default());
     let cache = Arc::new(Cache::default());
+    cache.fence_from(config.fencing_namespaces.clone());
     let events = Recorder::new(env.clone(), metrics.authority.clone());
     let holds = Holds::new(Arc::clone(&journal), events.clone(), metrics.registry())?;
     show(&holds);

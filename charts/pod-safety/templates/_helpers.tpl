@@ -98,6 +98,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - --large-cluster-size-threshold={{ .largeClusterSizeThreshold | int64 }}
 - --unhealthy-zone-threshold={{ .unhealthyZoneThreshold }}
 {{- end }}
+- --fencing-namespaces={{ join "," (concat (list .Release.Namespace) (default list .Values.controllers.fencing.namespaces) | uniq) }}
 - --fencing-history={{ .Values.controllers.fencing.history }}
 {{- with .Values.controllers.fencing.agentsPath }}
 - --fence-agents-path={{ join ":" . }}

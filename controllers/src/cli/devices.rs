@@ -118,8 +118,15 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
         }
         "NotTrusted" => ("status.conditions[Trusted]", "correct the device, delete it and create it anew"),
         "NotForNode" => ("spec.nodeSelector", "choose the node, or ask another device"),
+        "NotFollowed" => (
+            "metadata.namespace",
+            "create it in a namespace that is followed, or name its own in --fencing-namespaces",
+        ),
         "NotRead" => ("", "rights and connection of pod-safety: see its log"),
-        "Unanswered" => ("", "does a leader run that fences (--mode guard or replace, controller fencing)?"),
+        "Unanswered" => (
+            "",
+            "does a leader run that fences (--mode guard or replace, controller fencing), and does it follow that namespace (--fencing-namespaces)?",
+        ),
         _ => ("", "it says no more than that: check its address, user and password, then try it by hand"),
     }
 }

@@ -151,6 +151,18 @@ pub(super) struct Args {
     )]
     fence_agents_path: Vec<String>,
 
+    /// Namespaces whose FenceDevices and PodSafetyRemediations are followed. Who may write one of them there
+    /// switches machines off
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "pod-safety",
+        env = "POD_SAFETY_FENCING_NAMESPACES",
+        help_heading = "Fencing"
+    )]
+    fencing_namespaces: Vec<String>,
+
     /// For how long incidents and evidence are kept that nothing rests on any more. 0: for ever
     #[arg(
         long,
@@ -325,6 +337,7 @@ impl Args {
             exclusive_csi_drivers,
             exclusive_backends,
             fence_agents_path: _,
+            fencing_namespaces,
             fencing_history,
             node_name,
             election,
@@ -358,6 +371,7 @@ impl Args {
                 backends: names("exclusive-backends", exclusive_backends)?,
             },
             node_name: our_node(node_name)?,
+            fencing_namespaces: names("fencing-namespaces", fencing_namespaces)?,
             fencing_history: Some(fencing_history).filter(|kept| !kept.is_zero()),
             admin: Some(admin_address),
             identity: identity.to_owned(),

@@ -1,5 +1,6 @@
 //! All that answers are made from: what was read, when, and who decides by which settings.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct Settings {
     pub pod_gc: pod_gc::Config,
     /// Those of lost nodes.
     pub node_lifecycle: node_lifecycle::Config,
+    /// The namespaces whose FenceDevices are followed.
+    pub fencing_namespaces: BTreeSet<String>,
 }
 
 /// Those of a process that was told nothing.
@@ -34,7 +37,12 @@ impl Default for Settings {
             quarantine,
             trust_out_of_service_taint: false,
         };
-        Self { mode: Mode::Guard, pod_gc, node_lifecycle: node_lifecycle::Config::of_kcm() }
+        Self {
+            mode: Mode::Guard,
+            pod_gc,
+            node_lifecycle: node_lifecycle::Config::of_kcm(),
+            fencing_namespaces: ["pod-safety".to_owned()].into(),
+        }
     }
 }
 

@@ -37,6 +37,9 @@ pub(super) fn usable(devices: &[DeviceRef], node: Option<&Node>, view: &View<'_>
     let labels = node.map(|node| node.life.as_ref().map_or(&none, |life| &life.labels));
     let mut within = Within { off: 0, on: 0 };
     for named in devices {
+        if !view.fences_from(&named.namespace) {
+            return Err(format!("device {named} is in a namespace that --fencing-namespaces does not name"));
+        }
         let found = view.device(&named.namespace, &named.name).filter(|device| !device.deleting);
         let device = found.ok_or_else(|| format!("device {named} does not exist"))?;
         if device.status.says("Trusted") == Some("False") {

@@ -245,7 +245,7 @@ impl std::fmt::Display for DeviceRef {
 
 /// The words for what was wrong at a look: of those who reach devices (`transport::DeviceError`), of those who prepare
 /// that, and of who judges what was seen.
-pub const PROBLEMS: [&str; 18] = [
+pub const PROBLEMS: [&str; 19] = [
     "NoAgent",
     "BadMetadata",
     "BadParameter",
@@ -258,6 +258,7 @@ pub const PROBLEMS: [&str; 18] = [
     "NoDevice",
     "NotTrusted",
     "NotForNode",
+    "NotFollowed",
     "BadTemplate",
     "BadSecret",
     "NotRead",

@@ -460,7 +460,7 @@ impl Authority {
     /// A judge who has seen nothing yet.
     fn verifier(&self) -> Verifier<'_> {
         let Self { connection, cache, env, policy, transport, .. } = self;
-        let looker = Looker { reader: Reader { connection }, env, transport: &**transport };
+        let looker = Looker { reader: Reader { connection, cache }, env, transport: &**transport };
         Verifier { connection, cache, env, policy, looker, proof: None }
     }
 

@@ -267,10 +267,11 @@ impl<T: Object> Feed<T> {
         self.cache.begin_list::<T>();
         let mut token = String::new();
         loop {
+            let all = self.cache.path(T::KIND);
             let path = match (self.paged, token.as_str()) {
-                (false, "") => T::KIND.path().to_owned(),
-                (true, "") => format!("{}?limit={PAGE}", T::KIND.path()),
-                (_, token) => format!("{}?limit={PAGE}&continue={token}", T::KIND.path()),
+                (false, "") => all,
+                (true, "") => format!("{all}?limit={PAGE}"),
+                (_, token) => format!("{all}?limit={PAGE}&continue={token}"),
             };
             let page = self.page(path).await?;
             if page.resource_version().is_empty() {
@@ -297,7 +298,7 @@ impl<T: Object> Feed<T> {
         let seconds = self.env.jitter(WATCH_AT_LEAST, 1.0).as_secs();
         let path = format!(
             "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={version}",
-            T::KIND.path()
+            self.cache.path(T::KIND)
         );
         let mut stream = match self.connection.watch(Call::get(path)).await {
             Ok(stream) => stream,

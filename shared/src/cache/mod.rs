@@ -150,6 +150,8 @@ pub(crate) struct Inner {
     selection: Selection,
     /// Whether nodes are fenced, so that they are kept with what that asks of them.
     fences: bool,
+    /// The namespaces whose FenceDevices and PodSafetyRemediations are followed; `None`: of every one.
+    fenced_from: Option<BTreeSet<String>>,
     ours: Ours,
     /// Whether volumes are guarded, so that pods are kept with their claims.
     guards: bool,
@@ -193,6 +195,20 @@ impl Cache {
     /// Keeps what fencing asks of nodes, and the controllers of pods. Before the first of them comes.
     pub(crate) fn fence(&self) {
         self.inner.write().fences = true;
+    }
+
+    /// Follows FenceDevices and PodSafetyRemediations of these namespaces alone: by theirs machines are switched off, and a
+    /// right in one namespace is no right on nodes. Before the first of them comes.
+    pub fn fence_from(&self, namespaces: BTreeSet<String>) {
+        self.inner.write().fenced_from = Some(namespaces);
+    }
+
+    /// Where objects of a kind are listed and watched: in the one namespace that they are followed in, or in all.
+    fn path(&self, kind: Kind) -> String {
+        let inner = self.inner.read();
+        let namespaces = inner.fenced_from.as_ref().filter(|_| kind.is_ours() && kind.is_namespaced());
+        let only = namespaces.filter(|all| all.len() == 1).and_then(BTreeSet::first);
+        kind.path_in(only.map(String::as_str))
     }
 
     /// Keeps claims of pods, and what guarding volumes asks of nodes. Before the first of them comes.
@@ -302,6 +318,11 @@ impl Cache {
 const SCALES_FOR: Duration = Duration::from_secs(600);
 
 impl Inner {
+    /// Whether objects of ours in this namespace count. Those of the cluster are in none.
+    fn fences_from(&self, namespace: &str) -> bool {
+        namespace.is_empty() || self.fenced_from.as_ref().is_none_or(|all| all.contains(namespace))
+    }
+
     /// Keeps up which budgets choose which pods; gives back those that this concerns.
     fn replace_pod(&mut self, before: Option<&Pod>, after: Option<&Pod>, now: Mono) -> BTreeSet<Uid> {
         if self.selects { self.selection.replace_pod(before, after, now) } else { BTreeSet::new() }

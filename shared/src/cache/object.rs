@@ -45,6 +45,8 @@ pub(crate) struct Undecodable {
     pub(super) uid: Option<Uid>,
     /// Its name, if that much could be read.
     pub(super) name: Option<String>,
+    /// Its namespace, if it has one and that much could be read.
+    pub(super) namespace: Option<String>,
     /// What is wrong with it.
     pub(super) why: String,
 }
@@ -53,7 +55,8 @@ impl Undecodable {
     /// Reads what can be read of `raw`.
     pub(super) fn of(raw: &wire::Raw, why: String) -> Self {
         let meta = raw.decode::<wire::OnlyMeta>().ok().and_then(|only| only.metadata).unwrap_or_default();
-        Self { uid: meta.uid.as_deref().and_then(Uid::new), name: meta.name, why }
+        let uid = meta.uid.as_deref().and_then(Uid::new);
+        Self { uid, name: meta.name, namespace: meta.namespace, why }
     }
 
     /// What is wrong with it.
@@ -62,7 +65,8 @@ impl Undecodable {
     }
 
     pub(super) fn from_meta(meta: &wire::ObjectMeta, error: &ProjectError) -> Self {
-        Self { uid: meta.uid.as_deref().and_then(Uid::new), name: meta.name.clone(), why: error.to_string() }
+        let uid = meta.uid.as_deref().and_then(Uid::new);
+        Self { uid, name: meta.name.clone(), namespace: meta.namespace.clone(), why: error.to_string() }
     }
 }
 

@@ -183,6 +183,9 @@ impl<S: Followed> Object for Own<S> {
     }
 
     fn put(inner: &mut Inner, mut object: Self, _now: Mono, tell: Tell<'_>) {
+        if !inner.fences_from(&object.namespace) {
+            return;
+        }
         let uid = object.uid.clone();
         let node = object.node().map(|node| inner.interner.intern(node));
         let mut moved = None;
@@ -206,6 +209,9 @@ impl<S: Followed> Object for Own<S> {
     }
 
     fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
+        if !inner.fences_from(undecodable.namespace.as_deref().unwrap_or_default()) {
+            return;
+        }
         let Some(uid) = undecodable.uid else {
             return S::table(&mut inner.ours).put_unidentified();
         };

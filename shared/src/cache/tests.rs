@@ -62,7 +62,12 @@ fn apply<T: Object>(cache: &Cache, object: &Obj, now: Mono) {
 }
 
 fn unreadable(id: Option<&str>, name: Option<&str>) -> Undecodable {
-    Undecodable { uid: id.map(uid), name: name.map(str::to_owned), why: "it is broken".to_owned() }
+    Undecodable {
+        uid: id.map(uid),
+        name: name.map(str::to_owned),
+        namespace: None,
+        why: "it is broken".to_owned(),
+    }
 }
 
 fn list<T: Object>(cache: &Cache, objects: &[Obj], now: Mono) {

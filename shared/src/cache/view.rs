@@ -443,6 +443,12 @@ impl<'a> View<'a> {
         self.inner.ours.devices.iter()
     }
 
+    /// Whether FenceDevices and PodSafetyRemediations of this namespace are followed.
+    #[must_use]
+    pub fn fences_from(&self, namespace: &str) -> bool {
+        self.inner.fences_from(namespace)
+    }
+
     /// Every readable policy.
     pub fn policies(&self) -> impl Iterator<Item = &'a Policy> + use<'a> {
         self.inner.ours.policies.iter()

@@ -53,6 +53,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
         node_lifecycle: node_lifecycle::Config::of_kcm(),
         volume_guard: volume_guard::Config::after(settings.quarantine),
         node_name: None,
+        fencing_namespaces: ["kube-system".to_owned()].into(),
         fencing_history: None,
         admin: None,
         identity,

@@ -341,6 +341,7 @@ async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) 
         mode: config.mode,
         pod_gc: config.pod_gc,
         node_lifecycle: config.node_lifecycle,
+        fencing_namespaces: config.fencing_namespaces,
     });
     Ours { settings, running, controllers, account }
 }

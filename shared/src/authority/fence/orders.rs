@@ -12,6 +12,7 @@ use crate::api::{
     ActedOn, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation,
     KindOfEvidence, Sample, SecretParameter, group_path,
 };
+use crate::cache::Cache;
 use crate::client::{ApiError, Call, Connection};
 use crate::clock::Env;
 use crate::model::is_kubernetes_name;
@@ -27,6 +28,10 @@ type DeviceObject = wire::Custom<FenceDeviceSpec, FenceDeviceStatus>;
 pub(in crate::authority) enum OrderError {
     #[error("device {0} does not exist")]
     NoDevice(DeviceRef),
+    #[error(
+        "device {0} is in a namespace from which nothing is fenced: name it in --fencing-namespaces (chart: controllers.fencing.namespaces)"
+    )]
+    NotFollowed(DeviceRef),
     #[error(
         "device {0} is not trusted any more: evidence from it was contradicted. Correct it, then delete the condition Trusted by creating the device anew"
     )]
@@ -50,6 +55,7 @@ impl OrderError {
     const fn category(&self) -> &'static str {
         match self {
             Self::NoDevice(_) => "NoDevice",
+            Self::NotFollowed(_) => "NotFollowed",
             Self::NotTrusted(_) => "NotTrusted",
             Self::NotForNode { .. } => "NotForNode",
             Self::Manual(_) => "Manual",
@@ -82,12 +88,16 @@ pub(super) struct Ready {
 #[derive(Clone, Copy)]
 pub(in crate::authority) struct Reader<'a> {
     pub(in crate::authority) connection: &'a Connection,
+    pub(in crate::authority) cache: &'a Cache,
 }
 
 impl Reader<'_> {
     pub(super) async fn device(&self, device: &DeviceRef) -> Result<DeviceObject, OrderError> {
         if !(is_kubernetes_name(&device.namespace) && is_kubernetes_name(&device.name)) {
             return Err(OrderError::NoDevice(device.clone()));
+        }
+        if !self.cache.read().view().fences_from(&device.namespace) {
+            return Err(OrderError::NotFollowed(device.clone()));
         }
         match self
             .connection

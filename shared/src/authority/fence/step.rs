@@ -52,7 +52,7 @@ impl<'a> Acting<'a> {
         identity: &'a str,
         events: &'a Recorder,
     ) -> Self {
-        let reader = super::Reader { connection: means.connection };
+        let reader = super::Reader { connection: means.connection, cache: means.cache };
         let env = means.env;
         Self { looker: Looker { reader, env, transport }, env, means, identity, events }
     }

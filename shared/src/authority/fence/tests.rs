@@ -397,6 +397,20 @@ async fn attack_a_secret_that_is_not_for_this_device_reaches_no_device() {
     }
 }
 
+/// Finding 4 of the security review, where the policy names such a device.
+#[tokio::test(start_paused = true)]
+async fn attack_a_device_of_a_namespace_that_is_not_followed_is_not_read() {
+    let scene = scene(There::default(), |_, _| says(Power::Off));
+    scene.world.cache().fence_from(["pod-safety".to_owned()].into());
+    scene.ends(Step::Attempt(target(tried("off"))), "written").await;
+    assert_eq!(scene.log(), [STATUS], "no device is asked");
+    let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
+    let way_out = "name it in --fencing-namespaces (chart: controllers.fencing.namespaces)";
+    assert!(outcome.as_str().unwrap().contains(way_out), "{outcome}");
+    let read = scene.api.heard().into_iter().find(|asked| asked.path.contains("/namespaces/fencing/"));
+    assert!(read.is_none(), "{read:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn two_looks_five_seconds_apart_and_a_silent_kubelet_show_that_it_is_off() {
     let scene = scene(There::default(), |_, _| says(Power::Off));

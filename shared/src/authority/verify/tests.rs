@@ -104,7 +104,8 @@ impl Court {
 
     fn judge(&self) -> Verifier<'_> {
         let Self { connection, env, policy, world, .. } = self;
-        let looker = Looker { reader: Reader { connection }, env, transport: &NoTransport };
+        let looker =
+            Looker { reader: Reader { connection, cache: world.cache() }, env, transport: &NoTransport };
         Verifier { connection, cache: world.cache(), env, policy, looker, proof: None }
     }
 

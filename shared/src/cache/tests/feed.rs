@@ -426,3 +426,23 @@ async fn a_lease_list_fills_the_cache_like_any_other() {
     assert_eq!(cache.read().view().count(Kind::NodeLeases), (1, 0));
     assert_eq!(cache.read().view().last_sign_of_life("n"), None);
 }
+
+/// Finding 19 of the security review: lists of our kinds are read whole, however much a tenant has put there.
+#[tokio::test(start_paused = true)]
+async fn attack_what_lies_in_a_tenants_namespace_is_not_even_listed() {
+    for (namespaces, listed) in [
+        (&["ops"][..], "/apis/pod-safety.dev/v1alpha1/namespaces/ops/fencedevices"),
+        (&["ops", "rack"][..], "/apis/pod-safety.dev/v1alpha1/fencedevices"),
+    ] {
+        let script = Script::default();
+        let (env, _wall) = env();
+        let api = Api::says(&env, move |asked| script.answer(asked));
+        let (cache, metrics) = (Arc::new(Cache::default()), Metrics::new().unwrap());
+        cache.fence_from(namespaces.iter().map(|&name| name.to_owned()).collect());
+        let kinds = [Kind::FenceDevices, Kind::NodeFences];
+        follow(&kinds, &api.connection_with(&metrics), &cache, &env, &metrics.cache);
+        pass(1.0).await;
+        let paths: BTreeSet<String> = api.heard().into_iter().map(|asked| asked.path).collect();
+        assert_eq!(paths, [listed.to_owned(), Kind::NodeFences.path().to_owned()].into());
+    }
+}

@@ -210,3 +210,31 @@ fn bug_the_cache_and_the_judge_told_the_age_of_a_persons_word_by_two_readings_of
     world.wall(NOON + 3, at(3));
     assert!(holds(at(3)), "set right");
 }
+
+/// Finding 4 of the security review: whoever had rights in one namespace had every node's devices looked through, and any
+/// node fenced.
+#[test]
+fn attack_a_device_or_a_remediation_of_a_tenants_namespace_is_not_there() {
+    let world = World::listed();
+    world.cache().fence_from(["pod-safety".to_owned()].into());
+    let one = |namespace: &str, spec: Value| {
+        let uid = format!("uid-{namespace}");
+        let meta = json!({ "namespace": namespace, "name": "n", "uid": uid, "resourceVersion": "1" });
+        json!({ "metadata": meta, "spec": spec })
+    };
+    let agent = || json!({ "driver": "Agent", "agent": "fence_ipmilan" });
+    for (namespace, spec) in
+        [("tenant", agent()), ("pod-safety", agent()), ("broken", json!({ "driver": 7 }))]
+    {
+        world.apply(Kind::FenceDevices, &one(namespace, spec), at(1));
+        world.apply(Kind::Remediations, &one(namespace, json!({})), at(1));
+    }
+    let guard = world.read();
+    let view = guard.view();
+    let devices: Vec<_> = view.devices().map(|device| &*device.namespace).collect();
+    let remediations: Vec<_> = view.remediations().map(|one| &*one.namespace).collect();
+    assert_eq!((devices, remediations), (vec!["pod-safety"], vec!["pod-safety"]));
+    let unreadable = (view.count(Kind::FenceDevices).1, view.count(Kind::Remediations).1);
+    assert_eq!(unreadable, (0, 0), "what cannot be read there holds nothing up here");
+    assert!(view.fences_from("pod-safety") && !view.fences_from("tenant"));
+}

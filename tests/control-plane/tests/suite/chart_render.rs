@@ -288,8 +288,7 @@ async fn rights_come_with_what_needs_them() {
         let found = all.values().any(|verbs| verbs.contains(right));
         assert_eq!(found, has, "{set}: {right}: {all:?}");
     }
-    let elsewhere =
-        documents(&render(&chart(), &["--set", "controllers.fencing.deviceNamespaces={rack-a}"]).await);
+    let elsewhere = documents(&render(&chart(), &["--set", "controllers.fencing.namespaces={rack-a}"]).await);
     let names: Vec<_> =
         elsewhere.iter().map(named).filter(|(_, namespace, _)| namespace == "rack-a").collect();
     assert_eq!(names.len(), 2, "a Role and its RoleBinding: {names:?}");

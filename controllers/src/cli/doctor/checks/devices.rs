@@ -1,5 +1,7 @@
 //! Whether nodes would be fenced: devices and policies.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use pod_safety::explain::Paused;
 use pod_safety_shared::cache::View;
@@ -8,11 +10,21 @@ use super::{Health, Symptom, fine, found, shown};
 use crate::cli::plural;
 
 /// Whether devices answer, and are believed; and whether anybody asks them.
-pub(in crate::cli::doctor) fn devices(view: &View<'_>, paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
+pub(in crate::cli::doctor) fn devices(
+    view: &View<'_>,
+    followed: &BTreeSet<String>,
+    paused: &[Paused],
+    wall: Timestamp,
+) -> Vec<Symptom> {
     let mut all = Vec::new();
+    let mut elsewhere = Vec::new();
     let (mut silent, mut unusable, mut distrusted) = (Vec::new(), Vec::new(), Vec::new());
     for device in view.devices() {
         let name = format!("{}/{}", device.namespace, device.name);
+        if !followed.contains(&*device.namespace) {
+            elsewhere.push(name);
+            continue;
+        }
         if device.status.says("Ready") == Some("False") {
             unusable.push(name.clone());
         }
@@ -55,9 +67,19 @@ pub(in crate::cli::doctor) fn devices(view: &View<'_>, paused: &[Paused], wall: 
             ));
         }
     }
-    let count = view.devices().count();
+    let count = view.devices().count() - elsewhere.len();
     if all.is_empty() && count > 0 {
         all.push(fine("FenceDevices", format!("all {count} answer and are trusted")));
+    }
+    if !elsewhere.is_empty() {
+        let names: Vec<&str> = elsewhere.iter().map(String::as_str).collect();
+        all.push(found(
+            "FenceDevices",
+            Health::Attention,
+            format!("in a namespace that is not followed: {}", shown(&names)),
+            "no node is fenced by them, and they are not looked at",
+            "--fencing-namespaces (chart: controllers.fencing.namespaces), or delete them",
+        ));
     }
     all.extend(policies(view, paused, wall));
     all

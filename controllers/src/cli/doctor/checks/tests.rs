@@ -95,11 +95,12 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
         since: Some("2026-11-21T08:00:00Z".parse().unwrap()),
         command: String::new(),
     };
+    let followed = ["f".to_owned()].into();
     let world = World::listed();
     world.apply(Kind::Nodes, &node("n").ready("True").labels(json!({ "rack": "b" })), at(0));
     let guard = world.read();
     assert_eq!(
-        ill(&devices(&guard.view(), &[], wall)),
+        ill(&devices(&guard.view(), &followed, &[], wall)),
         [(Health::Attention, "1 node without a FencePolicy: n".to_owned())]
     );
     drop(guard);
@@ -112,12 +113,15 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
         .set("/spec", json!({ "driver": "Agent", "agent": "fence_ipmilan" }))
         .set("/status", json!({ "conditions": [trusted], "targets": [target] }));
     world.apply(Kind::FenceDevices, &device, at(0));
+    let of_a_tenant = device.clone().within("tenant").set("/metadata/uid", json!("uid-of-a-tenant"));
+    world.apply(Kind::FenceDevices, &of_a_tenant, at(0));
     let guard = world.read();
     assert_eq!(
-        ill(&devices(&guard.view(), &[paused], wall)),
+        ill(&devices(&guard.view(), &followed, &[paused], wall)),
         [
             (Health::Problem, "not trusted: evidence from it was contradicted: f/d".to_owned()),
             (Health::Problem, "did not answer at the last look: f/d for n: no route".to_owned()),
+            (Health::Attention, "in a namespace that is not followed: tenant/d".to_owned()),
             (Health::Attention, "fencepolicy/p pauses: rack moves, by anna 2h00m ago".to_owned()),
             (Health::Fine, "every node has its FencePolicy".to_owned()),
         ]

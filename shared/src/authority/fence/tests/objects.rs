@@ -150,7 +150,7 @@ async fn another_remediator_is_asked_by_its_template_and_its_success_is_off() {
     let looked = seen(&scene, attempt).await;
     assert_eq!(looked.power, "Off");
     assert_eq!(KindOfEvidence::of(&looked.samples), KindOfEvidence::Remediated);
-    let reader = super::super::Reader { connection: &scene.api.connection() };
+    let reader = super::super::Reader { connection: &scene.api.connection(), cache: scene.world.cache() };
     let looker = Looker { reader, env: &scene.env, transport: &scene.devices };
     assert_eq!(looker.all_off(&incarnation(), &looked.samples).await, Ok(KindOfEvidence::Remediated));
     store.change(MADE, |object| object["status"] = json!({}));

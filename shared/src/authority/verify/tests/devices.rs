@@ -147,7 +147,7 @@ impl Rig {
 
     pub(super) fn judge(&self) -> Verifier<'_> {
         let Self { connection, env, policy, world, devices, .. } = self;
-        let looker = Looker { reader: Reader { connection }, env, transport: devices };
+        let looker = Looker { reader: Reader { connection, cache: world.cache() }, env, transport: devices };
         Verifier { connection, cache: world.cache(), env, policy, looker, proof: None }
     }
 

@@ -148,7 +148,9 @@ async fn scene() -> Scene {
 async fn other_remediators_ask_and_are_asked_machines_are_deleted_and_people_are_waited_for() {
     let scene = scene().await;
     a_device_says_what_the_cluster_does_not_serve(&scene).await;
+    attack_nothing_is_followed_in_a_tenants_namespace(&scene).await;
     a_remediation_is_answered_by_asking_another_remediator(&scene).await;
+    attack_nothing_was_answered_there(&scene).await;
     a_machine_is_deleted_and_gone_before_it_is_evidence(&scene).await;
     a_person_is_asked_at_once(&scene).await;
     each_right_for_remediations_was_used(&scene).await;
@@ -170,6 +172,30 @@ async fn a_device_says_what_the_cluster_does_not_serve(scene: &Scene) {
     let mixed = device("mixed", "w4", json!({ "driver": "Machine", "parameters": { "ip": "1" } }));
     let refused = scene.plane.kubectl_with(&["apply", "-f", "-"], &mixed.to_string()).await.unwrap();
     assert!(refused.stderr.contains("are for the drivers Agent and Redfish"), "{}", refused.stderr);
+}
+
+/// A tenant wants node w1 switched off, and would have every node looked at through a device of their own.
+async fn attack_nothing_is_followed_in_a_tenants_namespace(scene: &Scene) {
+    let mut spy =
+        device("w1", "w1", json!({ "driver": "Redfish", "parameters": { "address": "https://192.0.2.1" } }));
+    spy["metadata"]["namespace"] = json!(NAMESPACE);
+    apply(&scene.plane, &spy).await;
+    let wish = json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "PodSafetyRemediation",
+        "metadata": { "namespace": NAMESPACE, "name": "w3" }, "spec": {},
+    });
+    apply(&scene.plane, &wish).await;
+}
+
+/// After one of the followed namespace was.
+async fn attack_nothing_was_answered_there(scene: &Scene) {
+    let spy = scene.get("fencedevices", NAMESPACE, "w1").await.unwrap();
+    let wish = scene.get("podsafetyremediations", NAMESPACE, "w3").await.unwrap();
+    assert_eq!((spy.get("status"), wish.get("status")), (None, None), "{spy:#} {wish:#}");
+    assert_eq!(wish["metadata"].get("finalizers"), None, "it can be deleted: {wish:#}");
+    assert!(fence_of(&scene.plane, "w3").await.is_none());
+    let delete = ["delete", "podsafetyremediations", "-n", NAMESPACE, "w3", "--timeout=20s"];
+    scene.plane.kubectl(&delete).await.unwrap().text().unwrap();
 }
 
 async fn a_remediation_is_answered_by_asking_another_remediator(scene: &Scene) {
