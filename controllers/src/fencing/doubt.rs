@@ -64,12 +64,17 @@ fn sign(incident: &Incident<'_>, proof: &Proof) -> Option<Sign> {
         Machine::SameBoot => sign("its Node was created anew, with the same boot"),
         _ if lease_renewed(incident, proof) => {
             // Where the API server takes its Lease and not its status, a kubelet that booted cannot say so.
-            let told_on = incident.status().attempts.last().is_some_and(|last| last.act == "on");
-            let patience = if told_on { BOOT_TAKES } else { MAY_HAVE_BOOTED };
+            let patience = if was_seen_on(incident) { BOOT_TAKES } else { MAY_HAVE_BOOTED };
             Some(Sign { words: "its Lease was renewed", patience })
         }
         Machine::SameLife(_) | Machine::Gone | Machine::Unsaid(_) | Machine::OtherLife(_) => None,
     }
+}
+
+/// Whether the machine was switched on by this incident, and its devices said so.
+fn was_seen_on(incident: &Incident<'_>) -> bool {
+    let last = incident.status().attempts.last().filter(|last| last.act == "on");
+    last.and_then(|last| last.verified.as_ref()).is_some_and(|verified| verified.power == "On")
 }
 
 /// Two stamps of one kubelet are compared, never with our time. Where the first is missing, it counts what this

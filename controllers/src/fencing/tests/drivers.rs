@@ -55,7 +55,9 @@ fn by(driver: &str) -> impl Fn(&mut Value) + use<'_> {
                 let template = json!({ "apiVersion": "g/v1", "kind": "ATemplate", "name": "a" });
                 device["spec"]["external"] = json!({ "templateRef": template });
             }
-            "NetworkFence" => device["spec"]["networkFence"] = json!({ "className": "rbd" }),
+            "NetworkFence" => {
+                device["spec"]["networkFence"] = json!({ "className": "rbd", "namespace": "rook-ceph" })
+            }
             _ => {}
         }
     }

@@ -227,6 +227,8 @@ fn a_kubelet_that_lives_in_the_same_boot_contradicts_the_evidence_within_half_a_
 #[test]
 fn bug_a_machine_that_was_switched_on_and_could_not_say_that_it_booted_contradicted_its_devices() {
     let mut stage = on();
+    stage.wait(10);
+    stage.seen("On");
     stage.wait(1);
     stage.beat("n");
     assert_eq!(stage.act("n"), ["write Recovering", "?SignOfLife"]);
@@ -289,7 +291,7 @@ fn bug_a_node_that_was_heard_while_a_person_was_waited_for_contradicted_nothing(
     stage.edit(|_, status| status.phase = Phase::AwaitingOperator);
     assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
     stage.wait(1);
-    stage.says("n", "True");
+    stage.beat("n");
     assert_eq!(stage.act("n"), ["write AwaitingOperator", "?SignOfLife"]);
     stage.wait(30);
     assert_eq!(stage.act("n"), ["contradict"]);

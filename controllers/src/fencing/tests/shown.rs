@@ -41,7 +41,7 @@ fn of_a_level_that_fenced_storage_it_is_said_that_what_runs_there_runs_on() {
     stage.config.guards_volumes = true;
     stage.device("rbd", |device| {
         device["spec"]["driver"] = json!("NetworkFence");
-        device["spec"]["networkFence"] = json!({ "className": "rbd" });
+        device["spec"]["networkFence"] = json!({ "className": "rbd", "namespace": "rook-ceph" });
     });
     stage.policy(|policy| {
         policy.levels = vec![level("rbd", 1), level("bmc", 1)];

@@ -396,6 +396,13 @@ impl State {
         if returned && is_shipped(caller) && self.fences.is_fenced(node) {
             return self.released(caller, pod, sent).map(|()| "PowerOff");
         }
+        // It was judged while the Node was there.
+        if is_shipped(caller)
+            && self.fences.gone_lately(node, sent).is_some()
+            && self.released(caller, pod, sent).is_ok()
+        {
+            return Ok("PowerOff");
+        }
         if let Some(why) = self.acts.dishonest(caller, node, sent, quarantine) {
             return Err(why);
         }

@@ -212,7 +212,8 @@ impl State {
     /// to speak of.
     pub(super) fn released(&mut self, caller: &str, pod: &Value, sent: Duration) -> Result<(), String> {
         let (node, uid) = (word(pod, "/spec/nodeName"), word(pod, "/metadata/uid"));
-        let life = self.fences.nodes.get(node).map(|node| node.life.clone()).unwrap_or_default();
+        let there = self.fences.nodes.get(node).map(|node| node.life.clone());
+        let life = there.or_else(|| self.fences.gone_lately(node, sent)).unwrap_or_default();
         let proofs: Vec<Proof> = self.fences.proofs_of(&life).cloned().collect();
         let mut why = format!("there is no evidence about the life of {node}");
         for proof in proofs {

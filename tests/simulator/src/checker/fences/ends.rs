@@ -22,6 +22,8 @@ const USED_WITHIN: Duration = Duration::from_secs(10 + 5);
 const RECOVERY_TAKES: Duration = Duration::from_secs(180 + 300);
 /// A sign of life that was not explained within half a minute contradicts.
 const DOUBT_TAKES: Duration = Duration::from_secs(30 + 10);
+/// For how long a machine that was switched on may boot (docs/fencing.md).
+const BOOT_TAKES: Duration = Duration::from_secs(300);
 /// A kubelet is heard every ten seconds.
 const HEARD: Duration = Duration::from_secs(15);
 
@@ -178,7 +180,10 @@ impl State {
             // What a device was told last is waited for first: it may be what started the machine.
             let told = self.fences.intents.iter().filter(|intent| intent.node == proof.life.0);
             let told = told.map(super::known::Intent::ends).max().unwrap_or_default();
-            if same && lives && now > heard.max(from).max(incident.since).max(told) + DOUBT_TAKES {
+            // A machine that was seen on may renew its Lease and be refused its status, for as long as a boot may take.
+            let boots = self.fences.was_seen_on(&proof.life.0, proof.created);
+            let patience = if boots { BOOT_TAKES + DOUBT_TAKES } else { DOUBT_TAKES };
+            if same && lives && now > heard.max(from).max(incident.since).max(told) + patience {
                 late.push(format!(
                     "{} is heard again, and its evidence stands (since {heard:?})",
                     proof.life.0

@@ -133,6 +133,8 @@ pub(in crate::checker) struct Fences {
     pub(super) distrusted: BTreeMap<String, Duration>,
     pub(super) required: BTreeSet<String>,
     pub(super) nodes: BTreeMap<String, Node>,
+    /// Nodes that were deleted last, and when.
+    pub(super) gone: BTreeMap<String, (Duration, Life)>,
     /// Since when each Node says of this life what it says of its readiness.
     pub(super) called_since: BTreeMap<String, Duration>,
     /// When each node's Lease was written, and which time it had then.
@@ -202,7 +204,11 @@ impl Fences {
                 }
                 self.nodes.insert(change.name.clone(), node);
             }
-            ("Node", None) => drop(self.nodes.remove(&change.name)),
+            ("Node", None) => {
+                if let Some(node) = self.nodes.remove(&change.name) {
+                    self.gone.insert(change.name.clone(), (now, node.life));
+                }
+            }
             ("Lease", after) => {
                 if let Some(node) = change.name.strip_prefix("kube-node-lease/") {
                     let renewed = after.and_then(|lease| time_of(word(lease, "/spec/renewTime")));
@@ -317,6 +323,12 @@ impl Fences {
     /// Since when the pod with this UID is asked to end, on a node, with nothing else that keeps it.
     pub(in crate::checker) fn leaves_since(&self, uid: &str) -> Option<Duration> {
         self.leaving.get(uid).map(|leaving| leaving.since)
+    }
+
+    /// The life of a node that was deleted after it was judged: what was read of it may be used for so long.
+    pub(in crate::checker) fn gone_lately(&self, node: &str, now: Duration) -> Option<Life> {
+        let (at, life) = self.gone.get(node)?;
+        (now < *at + super::VALID_FOR).then(|| life.clone())
     }
 
     /// Whether there is evidence about the life in which this node is, whatever became of it.
