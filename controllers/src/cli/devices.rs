@@ -102,6 +102,13 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
         "BadTemplate" => {
             (PARAMETERS, "give the node what the template asks for, or name its value in nodeParameters")
         }
+        "HostNotAllowed" => {
+            ("spec.allowedHosts", "add the host or its domain, if the Secrets of this device may go there")
+        }
+        "IdentityChanged" => (
+            PARAMETERS,
+            "if the machine was replaced: delete the Node or create the FenceDevice anew; else the node says what is not so",
+        ),
         "NoAgent" => ("spec.agent", "put the agent into the image, or correct its name"),
         "BadMetadata" => ("spec.agent", "run the agent in the image by hand; often a package is missing"),
         "Unreachable" => {

@@ -56,7 +56,8 @@ pub struct FenceDeviceSpec {
     #[serde(default)]
     pub node_selector: NodeSelector,
     /// Parameters, as the driver names them. Values may contain `{{.Node.Name}}`, `{{.Node.ProviderID}}`,
-    /// `{{.Node.SystemUUID}}` and `{{.Node.Label "key"}}`.
+    /// `{{.Node.SystemUUID}}` and `{{.Node.Label "key"}}`, with labels below `node-restriction.kubernetes.io/`, which no
+    /// kubelet may set.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
     /// Parameters of single nodes, by the node's name; they win over `parameters`.
@@ -66,6 +67,11 @@ pub struct FenceDeviceSpec {
     /// Secret must name this FenceDevice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_parameters: Vec<SecretParameter>,
+    /// Hosts that may get these Secrets where a parameter is made of what a node is: names, `*.` and what they end in, IP
+    /// addresses, or their networks (`10.7.0.0/16`). Without any, such a parameter can only name a machine at a host (`plug`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(length(min = 1, max = 253)))]
+    pub allowed_hosts: Vec<String>,
     /// For how long an act may take before it is killed, in seconds.
     #[serde(default)]
     pub timeout_seconds: Timeouts,
@@ -106,8 +112,11 @@ pub enum DeviceDriver {
 #[serde(rename_all = "camelCase")]
 pub struct NetworkFence {
     /// The NetworkFenceClass.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(regex(pattern = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"))]
     pub class_name: String,
+    /// The namespace in which its driver runs: CSIAddonsNodes of others say nothing about addresses.
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"))]
+    pub namespace: String,
 }
 
 /// How another remediator is asked.
@@ -245,7 +254,7 @@ impl std::fmt::Display for DeviceRef {
 
 /// The words for what was wrong at a look: of those who reach devices (`transport::DeviceError`), of those who prepare
 /// that, and of who judges what was seen.
-pub const PROBLEMS: [&str; 19] = [
+pub const PROBLEMS: [&str; 21] = [
     "NoAgent",
     "BadMetadata",
     "BadParameter",
@@ -260,6 +269,8 @@ pub const PROBLEMS: [&str; 19] = [
     "NotForNode",
     "NotFollowed",
     "BadTemplate",
+    "HostNotAllowed",
+    "IdentityChanged",
     "BadSecret",
     "NotRead",
     "AnotherMachine",
@@ -300,6 +311,15 @@ pub struct TargetStatus {
     /// In which life of the node, by its boot id, they were found.
     #[serde(rename = "bootID", skip_serializing_if = "String::is_empty")]
     pub boot_id: String,
+    /// The UID of the Node whose identity was kept.
+    #[serde(rename = "nodeUID", skip_serializing_if = "String::is_empty")]
+    pub node_uid: String,
+    /// What `status.nodeInfo.systemUUID` of that Node was when it was first looked at, where a parameter contains it.
+    #[serde(rename = "systemUUID", skip_serializing_if = "String::is_empty")]
+    pub system_uuid: String,
+    /// What `spec.providerID` of that Node was then, where a parameter contains it.
+    #[serde(rename = "providerID", skip_serializing_if = "String::is_empty")]
+    pub provider_id: String,
     /// What is wrong in one word, such as `LoginDenied`, if anything is.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub problem: String,

@@ -22,6 +22,8 @@
 mod asking;
 mod contradict;
 mod courtesy;
+mod hosts;
+mod identity;
 mod judge;
 mod mark;
 mod monitor;

@@ -107,6 +107,11 @@ async fn lose_peers(victim: Machine) -> Result<()> {
     Ok(())
 }
 
+async fn lose_both_ways(victim: Machine, percent: u8) -> Result<()> {
+    victim.lose(Direction::Out, percent).await?;
+    victim.lose(Direction::In, percent).await
+}
+
 async fn reboot(machine: Machine) -> Result<()> {
     machine.off().await?;
     machine.on().await
@@ -134,10 +139,7 @@ impl Cluster {
             Fault::Started(service) => victim.start(service).await?,
             Fault::NotHeard => victim.lose(Direction::Out, 100).await?,
             Fault::Deaf => victim.lose(Direction::In, 100).await?,
-            Fault::Lossy(percent) => {
-                victim.lose(Direction::Out, percent).await?;
-                victim.lose(Direction::In, percent).await?;
-            }
+            Fault::Lossy(percent) => lose_both_ways(victim, percent).await?,
             Fault::NothingLost => victim.lose_nothing().await?,
             Fault::Slow(milliseconds) => self.slow(victim, milliseconds).await?,
             Fault::PeersLost => lose_peers(victim).await?,
@@ -168,12 +170,12 @@ impl Cluster {
             }
             Fault::SwitchByIpmi if !self.ours.is_empty() => self.device_by_ipmi().await?,
             Fault::SwitchOfAnother | Fault::SwitchByIpmi => {}
-            Fault::ConfirmedBefore => self.confirmed_before(victim, identity).await?,
             Fault::PodDeleted => observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?,
             Fault::ForcedByScript
             | Fault::TaintedByHand
             | Fault::NodeDeleted
             | Fault::NodeCordonedAndDeleted
+            | Fault::ConfirmedBefore
             | Fault::Confirmed => {
                 return self.by_hand(fault, victim, identity).await;
             }
@@ -221,7 +223,7 @@ impl Cluster {
         Ok(())
     }
 
-    async fn by_hand(&self, fault: Fault, victim: Machine, identity: &str) -> Result<Option<String>> {
+    async fn by_hand(&mut self, fault: Fault, victim: Machine, identity: &str) -> Result<Option<String>> {
         let node = victim.name();
         let taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
         let waits = matches!(fault, Fault::ForcedByScript | Fault::TaintedByHand | Fault::NodeDeleted);
@@ -229,6 +231,10 @@ impl Cluster {
             return Ok(Some(format!("nobody asked {identity} to end, so nothing was done by hand")));
         }
         let args: &[&str] = match fault {
+            Fault::ConfirmedBefore => {
+                self.confirmed_before(victim, identity).await?;
+                return Ok(None);
+            }
             Fault::ForcedByScript => &["delete", "pod", identity, "-n", NAMESPACE, "--force", "--wait=false"],
             Fault::TaintedByHand => &["taint", "node", &node, taint],
             Fault::NodeDeleted => &["delete", "node", &node, "--wait=false"],

@@ -3,12 +3,12 @@
 
 use serde_json::json;
 
+use super::identity;
 use super::objects::Clients;
 use super::orders::{Known, Looked, Ready, Way, path_of};
 use super::step::{Acting, condition};
 use crate::api::{
-    DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, Sample,
-    TargetStatus,
+    DeviceDriver, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, Sample, TargetStatus,
 };
 use crate::authority::act::Outcome;
 use crate::authority::claim::Monitor;
@@ -40,7 +40,7 @@ async fn look_through(acting: &Acting<'_>, wish: &Monitor) -> Result<(), Outcome
     }
     let mut targets = Vec::new();
     for node in wish.nodes.iter().take(NODES_MOST) {
-        targets.push(acting.while_leading(look_at(acting, &wish.device, node)).await??);
+        targets.push(acting.while_leading(look_at(acting, wish, node, &read)).await??);
     }
     if !wish.whole {
         let known = read.status.iter().flat_map(|status| &status.targets);
@@ -68,10 +68,19 @@ fn conclude(targets: &[TargetStatus]) -> Result<String, (String, String)> {
     }
 }
 
-async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<TargetStatus, Outcome> {
+async fn look_at(
+    acting: &Acting<'_>,
+    wish: &Monitor,
+    node: &str,
+    read: &wire::Custom<FenceDeviceSpec, FenceDeviceStatus>,
+) -> Result<TargetStatus, Outcome> {
+    let device = &wish.device;
     let node = Incarnation { name: node.to_owned(), ..Incarnation::default() };
     let facts = acting.looker.reader.facts(&node).await.map_err(Outcome::Failed)?;
     let order = acting.looker.reader.order(device, &facts, Act::Look).await;
+    let known = read.status.iter().flat_map(|status| &status.targets).find(|known| known.node == node.name);
+    let asked = identity::Asked::by(&read.spec);
+    let (node_uid, system_uuid, provider_id) = identity::kept(asked, &facts, known, order.is_ok());
     let checked = match &order {
         Ok(Ready { way: Way::Order(order), .. }) => {
             acting.looker.transport.check(&order.driver, &order.parameters).await.err()
@@ -103,7 +112,19 @@ async fn look_at(acting: &Acting<'_>, device: &DeviceRef, node: &str) -> Result<
     };
     let problem = problem.to_owned();
     let Clients { cidrs: clients, boot_id } = clients;
-    Ok(TargetStatus { node: node.name, power, identity, looked: at, clients, boot_id, problem, message })
+    Ok(TargetStatus {
+        node: node.name,
+        power,
+        identity,
+        looked: at,
+        clients,
+        boot_id,
+        node_uid,
+        system_uuid,
+        provider_id,
+        problem,
+        message,
+    })
 }
 
 async fn write(

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 
+use super::hosts::{self, HostError};
+use super::identity::{self, IdentityError};
 use super::judge::{Seen, identity_word, power_word};
 use super::objects::{self, Clients, ObjectOrder};
 use super::render::{Facts, RenderError, render};
@@ -44,6 +46,10 @@ pub(in crate::authority) enum OrderError {
     Object { device: DeviceRef, source: Box<DeviceError> },
     #[error("device {device}, parameter {parameter:?}")]
     Render { device: DeviceRef, parameter: String, source: Box<RenderError> },
+    #[error("device {device}, parameter {parameter:?}")]
+    Host { device: DeviceRef, parameter: String, source: HostError },
+    #[error("device {device}")]
+    Identity { device: DeviceRef, source: Box<IdentityError> },
     #[error("device {device}, parameter {parameter:?}: {why}")]
     Secret { device: DeviceRef, parameter: String, why: String },
     #[error("reading what is needed for device {device} failed")]
@@ -61,6 +67,8 @@ impl OrderError {
             Self::Manual(_) => "Manual",
             Self::Object { source, .. } => source.category(),
             Self::Render { .. } => "BadTemplate",
+            Self::Host { .. } => "HostNotAllowed",
+            Self::Identity { .. } => "IdentityChanged",
             Self::Secret { .. } => "BadSecret",
             Self::Read { .. } => "NotRead",
         }
@@ -131,7 +139,7 @@ impl Reader<'_> {
             ),
             provider_id: text(read.spec.and_then(|spec| spec.provider_id)),
         };
-        Ok(Facts { machine, labels: Some(meta.labels) })
+        Ok(Facts { machine, labels: Some(meta.labels), uid: meta.uid.unwrap_or_default() })
     }
 
     /// The order for one device.
@@ -171,6 +179,9 @@ impl Reader<'_> {
             return Ok(Ready { driver, check, way: Way::Object(order) });
         }
         let reached = reached_by(&spec).ok_or_else(|| OrderError::Manual(device.clone()))?;
+        let known = object.status.as_ref().map_or(&[][..], |status| &status.targets);
+        identity::check(identity::Asked::by(&spec), facts, known)
+            .map_err(|source| OrderError::Identity { device: device.clone(), source: Box::new(source) })?;
         let parameters = self.parameters(device, &spec, facts).await?;
         let order = Order { driver: reached, parameters, machine: facts.machine.clone(), act, within };
         Ok(Ready { driver, check, way: Way::Order(order) })
@@ -192,7 +203,13 @@ impl Reader<'_> {
         let own = spec.node_parameters.get(&*facts.machine.node);
         let mut all = BTreeMap::new();
         for (parameter, template) in spec.parameters.iter().chain(own.into_iter().flatten()) {
-            all.insert(parameter.clone(), Value::Plain(rendered(parameter, template)?));
+            let value = rendered(parameter, template)?;
+            hosts::check(spec, parameter, template, &value).map_err(|source| OrderError::Host {
+                device: device.clone(),
+                parameter: parameter.clone(),
+                source,
+            })?;
+            all.insert(parameter.clone(), Value::Plain(value));
         }
         for SecretParameter { parameter, secret, key } in &spec.secret_parameters {
             let name = rendered(parameter, secret)?;

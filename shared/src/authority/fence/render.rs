@@ -1,4 +1,7 @@
 //! What of a device's spec is meant for one node. Pure.
+//!
+//! Danger note: a kubelet writes its own labels, its systemUUID and, when it registers, its providerID. What it says must
+//! not become a host to which a password goes, another machine's plug, or a line at a shell.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +14,15 @@ pub(super) struct Facts {
     pub(super) machine: Machine,
     /// `None`: the Node object is gone, and nobody knows them.
     pub(super) labels: Option<BTreeMap<String, String>>,
+    /// The UID of its Node; empty: that is gone.
+    pub(super) uid: String,
 }
 
 impl Facts {
     /// Of a node whose object is gone.
     pub(super) fn of_gone(node: &Incarnation) -> Self {
-        Self { machine: Machine { node: node.name.as_str().into(), ..Machine::default() }, labels: None }
+        let machine = Machine { node: node.name.as_str().into(), ..Machine::default() };
+        Self { machine, labels: None, uid: String::new() }
     }
 }
 
@@ -31,6 +37,44 @@ pub(super) enum RenderError {
     Unknown { template: String, what: String },
     #[error("the template {template:?} asks for {what}, which node {node} does not have")]
     Missing { template: String, what: String, node: String },
+    #[error(
+        "the template {template:?} asks for the label {key:?}, which the kubelet of a node may set as it likes; use one below {PROTECTED}/, which only others may set"
+    )]
+    Unprotected { template: String, key: String },
+    #[error(
+        "the template {template:?} asks for {what}, and that of node {node} is not one word of at most {WORD_MOST} letters, digits and . _ : / -"
+    )]
+    NoWord { template: String, what: String, node: String },
+}
+
+/// The labels that no kubelet may set, by the API server's admission plugin NodeRestriction.
+const PROTECTED: &str = "node-restriction.kubernetes.io";
+
+/// A name of a host has no more, nor has a label.
+const WORD_MOST: usize = 253;
+
+fn is_protected(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    domain == PROTECTED || domain.strip_suffix(PROTECTED).is_some_and(|rest| rest.ends_with('.'))
+}
+
+/// Nothing of it means anything to a shell, a URL's authority or a device's command line.
+fn is_word(value: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/-".contains(&byte);
+    value.len() <= WORD_MOST && value.bytes().all(allowed)
+}
+
+/// Whether it contains anything that a node is.
+pub(super) fn is_template(text: &str) -> bool {
+    text.contains("{{")
+}
+
+/// Whether a template asks for this.
+pub(super) fn asks_for(template: &str, what: &str) -> bool {
+    template
+        .split("{{")
+        .skip(1)
+        .any(|part| part.split_once("}}").is_some_and(|(inner, _)| inner.trim() == what))
 }
 
 /// Puts what a node is in place of what stands in double braces.
@@ -48,7 +92,7 @@ pub(super) fn render(template: &str, facts: &Facts) -> Result<String, RenderErro
 }
 
 fn value<'a>(what: &str, template: &str, facts: &'a Facts) -> Result<&'a str, RenderError> {
-    let Facts { machine, labels } = facts;
+    let Facts { machine, labels, uid: _ } = facts;
     let found = match what {
         ".Node.Name" => Some(&*machine.node),
         ".Node.ProviderID" => Some(&*machine.provider_id),
@@ -57,19 +101,30 @@ fn value<'a>(what: &str, template: &str, facts: &'a Facts) -> Result<&'a str, Re
             let unknown = || RenderError::Unknown { template: template.to_owned(), what: what.to_owned() };
             let key = what.strip_prefix(".Node.Label").ok_or_else(unknown)?.trim();
             let key = key.strip_prefix('"').and_then(|key| key.strip_suffix('"')).ok_or_else(unknown)?;
+            if !is_protected(key) {
+                let (template, key) = (template.to_owned(), key.to_owned());
+                return Err(RenderError::Unprotected { template, key });
+            }
             labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str)
         }
     };
-    found.filter(|found| !found.is_empty()).ok_or_else(|| RenderError::Missing {
-        template: template.to_owned(),
-        what: what.to_owned(),
-        node: machine.node.to_string(),
-    })
+    let about = || (template.to_owned(), what.to_owned(), machine.node.to_string());
+    let found = found.filter(|found| !found.is_empty()).ok_or_else(|| {
+        let (template, what, node) = about();
+        RenderError::Missing { template, what, node }
+    })?;
+    if !is_word(found) {
+        let (template, what, node) = about();
+        return Err(RenderError::NoWord { template, what, node });
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const RACK: &str = "node-restriction.kubernetes.io/rack";
 
     fn facts() -> Facts {
         Facts {
@@ -78,7 +133,8 @@ mod tests {
                 system_uuid: "4c4c4544".into(),
                 provider_id: Default::default(),
             },
-            labels: Some([("rack".to_owned(), "7".to_owned())].into()),
+            labels: Some([(RACK.to_owned(), "7".to_owned())].into()),
+            uid: "uid-w1".to_owned(),
         }
     }
 
@@ -87,7 +143,7 @@ mod tests {
         for (template, wanted) in [
             ("plain", "plain"),
             ("bmc-{{.Node.Name}}.example", "bmc-w1.example"),
-            ("{{ .Node.Label \"rack\" }}/{{.Node.SystemUUID}}", "7/4c4c4544"),
+            ("{{ .Node.Label \"node-restriction.kubernetes.io/rack\" }}/{{.Node.SystemUUID}}", "7/4c4c4544"),
             ("}} {", "}} {"),
         ] {
             assert_eq!(render(template, &facts()).as_deref(), Ok(wanted), "{template}");
@@ -100,7 +156,7 @@ mod tests {
             ("{{.Node.Name", "without"),
             ("{{.Node.Nmae}}", ".Node.Nmae"),
             ("{{.Node.Label rack}}", ".Node.Label rack"),
-            ("{{.Node.Label \"row\"}}", "does not have"),
+            ("{{.Node.Label \"node-restriction.kubernetes.io/row\"}}", "does not have"),
             ("{{.Node.ProviderID}}", "does not have"),
         ] {
             let error = render(template, &facts()).unwrap_err().to_string();
@@ -109,8 +165,70 @@ mod tests {
         let gone = Facts::of_gone(&Incarnation { name: "w1".to_owned(), ..Incarnation::default() });
         assert_eq!(render("{{.Node.Name}}", &gone).as_deref(), Ok("w1"));
         assert!(
-            render("{{.Node.Label \"rack\"}}", &gone).is_err(),
+            render("{{.Node.Label \"node-restriction.kubernetes.io/rack\"}}", &gone).is_err(),
             "nobody knows the labels of a node that is gone"
         );
+    }
+
+    /// Finding 3a of the security review: the label of a node sent the password of its device to a host of its own.
+    #[test]
+    fn attack_a_label_that_a_kubelet_may_set_is_put_nowhere() {
+        let mut facts = facts();
+        for (key, protected) in [
+            ("bmc", false),
+            ("kubernetes.io/hostname", false),
+            ("evil-node-restriction.kubernetes.io/bmc", false),
+            ("node-restriction.kubernetes.io", false),
+            ("node-restriction.kubernetes.io.example/bmc", false),
+            ("node-restriction.kubernetes.io/bmc", true),
+            ("dc.node-restriction.kubernetes.io/bmc", true),
+        ] {
+            facts.labels.as_mut().unwrap().insert(key.to_owned(), "attacker".to_owned());
+            let rendered = render(&format!("{{{{.Node.Label \"{key}\"}}}}"), &facts);
+            assert_eq!(rendered.is_ok(), protected, "{key}: {rendered:?}");
+            if !protected {
+                assert!(
+                    rendered.unwrap_err().to_string().contains("below node-restriction.kubernetes.io/"),
+                    "{key}"
+                );
+            }
+        }
+    }
+
+    /// Finding 3b: `virsh domstate x; touch pwned` was typed at a hypervisor.
+    #[test]
+    fn attack_what_a_node_says_of_itself_is_one_word() {
+        let long = "a".repeat(254);
+        let evil = [
+            "x; reboot",
+            "$(id)",
+            "a b",
+            "a\nb",
+            "a@evil.example",
+            "evil?",
+            "#",
+            "a\u{202e}b",
+            "é",
+            "'",
+            "%2f",
+            &long,
+        ];
+        for value in evil {
+            let mut facts = facts();
+            facts.machine.system_uuid = value.into();
+            facts.machine.provider_id = value.into();
+            facts.labels.as_mut().unwrap().insert(RACK.to_owned(), value.to_owned());
+            for what in [
+                ".Node.SystemUUID",
+                ".Node.ProviderID",
+                ".Node.Label \"node-restriction.kubernetes.io/rack\"",
+            ] {
+                let error = render(&format!("plug-{{{{{what}}}}}"), &facts).unwrap_err().to_string();
+                assert!(error.contains("is not one word") && !error.contains(value), "{error}");
+            }
+        }
+        let mut facts = facts();
+        facts.machine.provider_id = "aws:///eu-central-1a/i-0abc".into();
+        assert_eq!(render("{{.Node.ProviderID}}", &facts).as_deref(), Ok("aws:///eu-central-1a/i-0abc"));
     }
 }

@@ -103,6 +103,7 @@ fn device() -> Value {
             "driver": "Agent", "agent": "fence_ipmilan",
             "nodeSelector": { "matchLabels": { "rack": "7" } },
             "parameters": { "ip": "{{.Node.Name}}.bmc" },
+            "allowedHosts": ["*.bmc"],
             "secretParameters": [{ "parameter": "password", "secret": "bmc", "key": "password" }],
         },
     })

@@ -223,12 +223,13 @@ fn attack_a_device_or_a_remediation_of_a_tenants_namespace_is_not_there() {
         json!({ "metadata": meta, "spec": spec })
     };
     let agent = || json!({ "driver": "Agent", "agent": "fence_ipmilan" });
-    for (namespace, spec) in
-        [("tenant", agent()), ("pod-safety", agent()), ("broken", json!({ "driver": 7 }))]
-    {
-        world.apply(Kind::FenceDevices, &one(namespace, spec), at(1));
+    for namespace in ["tenant", "pod-safety"] {
+        world.apply(Kind::FenceDevices, &one(namespace, agent()), at(1));
         world.apply(Kind::Remediations, &one(namespace, json!({})), at(1));
     }
+    let broken = || Undecodable { namespace: Some("tenant".to_owned()), ..unreadable(Some("b"), Some("n")) };
+    world.cache().apply_undecodable::<crate::model::Device>(broken(), at(1));
+    world.cache().apply_undecodable::<crate::model::Remediation>(broken(), at(1));
     let guard = world.read();
     let view = guard.view();
     let devices: Vec<_> = view.devices().map(|device| &*device.namespace).collect();

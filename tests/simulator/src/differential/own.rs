@@ -202,7 +202,7 @@ fn device(draws: &mut Draws) -> Value {
                 json!({ "templateRef": { "apiVersion": "g/v1", "kind": "ATemplate", "name": "t" } })
         }
         9 => spec["external"] = json!({ "templateRef": { "apiVersion": "v1", "kind": "A", "name": "" } }),
-        10 => spec["networkFence"] = json!({ "className": "c" }),
+        10 => spec["networkFence"] = json!({ "className": "c", "namespace": "d" }),
         11 => spec["nodeParameters"] = json!({ "n": { "ip": "b" }, "m": {} }),
         12 => spec["identityCheck"] = word(draws, &["Required"], &["Never"]),
         _ => drop(spec.as_object_mut().map(|fields| fields.remove("parameters"))),

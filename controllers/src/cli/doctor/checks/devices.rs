@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use pod_safety::explain::Paused;
 use pod_safety_shared::cache::View;
+use pod_safety_shared::model::Device;
 
 use super::{Health, Symptom, fine, found, shown};
 use crate::cli::plural;
@@ -17,14 +18,12 @@ pub(in crate::cli::doctor) fn devices(
     wall: Timestamp,
 ) -> Vec<Symptom> {
     let mut all = Vec::new();
-    let mut elsewhere = Vec::new();
     let (mut silent, mut unusable, mut distrusted) = (Vec::new(), Vec::new(), Vec::new());
-    for device in view.devices() {
-        let name = format!("{}/{}", device.namespace, device.name);
-        if !followed.contains(&*device.namespace) {
-            elsewhere.push(name);
-            continue;
-        }
+    let (ours, elsewhere): (Vec<_>, Vec<_>) =
+        view.devices().partition(|device| followed.contains(&*device.namespace));
+    let named = |device: &Device| format!("{}/{}", device.namespace, device.name);
+    for device in &ours {
+        let name = named(device);
         if device.status.says("Ready") == Some("False") {
             unusable.push(name.clone());
         }
@@ -36,54 +35,48 @@ pub(in crate::cli::doctor) fn devices(
             silent.push(format!("{name} for {}: {said}", target.node));
         }
     }
-    for (names, word, why, remedy) in [
-        (
-            unusable,
-            "cannot be used",
-            "its nodes are fenced by a later level of their policies, or not at all",
-            "kubectl describe fencedevice says why",
-        ),
-        (
-            distrusted,
-            "not trusted: evidence from it was contradicted",
-            "nothing is proved by it any more",
-            "docs/runbooks/PodSafetyFenceDeviceNotTrusted.md",
-        ),
-        (
-            silent,
-            "did not answer at the last look",
-            "a node whose device is silent is not fenced when it is lost",
-            "docs/runbooks/PodSafetyFenceDeviceSilent.md",
-        ),
+    let elsewhere = elsewhere.into_iter().map(named).collect();
+    for (health, names, (word, why, remedy)) in [
+        (Health::Problem, unusable, UNUSABLE),
+        (Health::Problem, distrusted, DISTRUSTED),
+        (Health::Problem, silent, SILENT),
+        (Health::Attention, elsewhere, ELSEWHERE),
     ] {
         if !names.is_empty() {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            all.push(found(
-                "FenceDevices",
-                Health::Problem,
-                format!("{word}: {}", shown(&names)),
-                why,
-                remedy,
-            ));
+            all.push(found("FenceDevices", health, format!("{word}: {}", shown(&names)), why, remedy));
         }
     }
-    let count = view.devices().count() - elsewhere.len();
-    if all.is_empty() && count > 0 {
-        all.push(fine("FenceDevices", format!("all {count} answer and are trusted")));
-    }
-    if !elsewhere.is_empty() {
-        let names: Vec<&str> = elsewhere.iter().map(String::as_str).collect();
-        all.push(found(
-            "FenceDevices",
-            Health::Attention,
-            format!("in a namespace that is not followed: {}", shown(&names)),
-            "no node is fenced by them, and they are not looked at",
-            "--fencing-namespaces (chart: controllers.fencing.namespaces), or delete them",
-        ));
+    if all.is_empty() && !ours.is_empty() {
+        all.push(fine("FenceDevices", format!("all {} answer and are trusted", ours.len())));
     }
     all.extend(policies(view, paused, wall));
     all
 }
+
+/// What is wrong, what follows, and the way out.
+type Words = (&'static str, &'static str, &'static str);
+
+const UNUSABLE: Words = (
+    "cannot be used",
+    "its nodes are fenced by a later level of their policies, or not at all",
+    "kubectl describe fencedevice says why",
+);
+const DISTRUSTED: Words = (
+    "not trusted: evidence from it was contradicted",
+    "nothing is proved by it any more",
+    "docs/runbooks/PodSafetyFenceDeviceNotTrusted.md",
+);
+const SILENT: Words = (
+    "did not answer at the last look",
+    "a node whose device is silent is not fenced when it is lost",
+    "docs/runbooks/PodSafetyFenceDeviceSilent.md",
+);
+const ELSEWHERE: Words = (
+    "in a namespace that is not followed",
+    "no node is fenced by it, and it is not looked at",
+    "--fencing-namespaces (chart: controllers.fencing.namespaces), or delete it",
+);
 
 /// Policies that pause, and nodes that have none.
 fn policies(view: &View<'_>, paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {

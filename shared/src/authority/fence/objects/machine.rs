@@ -16,8 +16,8 @@ const GROUP: &str = "cluster.x-k8s.io";
 const NAME: &str = "cluster.x-k8s.io/machine";
 const NAMESPACE: &str = "cluster.x-k8s.io/cluster-namespace";
 
-/// By the node's annotations, or else by the nodeRef of the Machine. One that names another machine at its provider is
-/// not this node's.
+/// By the node's annotations, or else by looking through all. A kubelet may write both its annotations and its providerID:
+/// it is the Machine that must name the node (`status.nodeRef`), and no other machine at its provider.
 pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Result<ActedOn, DeviceError> {
     let version = version_of(connection, GROUP).await?;
     let name = &order.facts.machine.node;
@@ -33,6 +33,10 @@ pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Res
         None => by_reference(connection, &version, &node).await?,
     };
     let (path, machine) = found;
+    if !is_of(&machine, &node) {
+        let said = text(&machine, "/status/nodeRef/name");
+        return Err(failed(format!("{path} is not of node {name}: its status.nodeRef names {said:?}")));
+    }
     let (ours, its) = (text(&node, "/spec/providerID"), text(&machine, "/spec/providerID"));
     if !ours.is_empty() && !its.is_empty() && ours != its {
         return Err(failed(format!("{path} is the machine {its}, and node {name} runs on {ours}")));
@@ -56,19 +60,22 @@ fn annotated(node: &Value) -> Option<(&str, &str)> {
     Some((annotation(NAMESPACE)?, annotation(NAME)?))
 }
 
+/// Whether this Machine says that it made the node.
+fn is_of(machine: &Value, node: &Value) -> bool {
+    let (name, uid) = (text(node, "/metadata/name"), text(node, "/metadata/uid"));
+    let named = text(machine, "/status/nodeRef/uid");
+    text(machine, "/status/nodeRef/name") == name && (named.is_empty() || named == uid)
+}
+
 async fn by_reference(
     connection: &Connection,
     version: &str,
     node: &Value,
 ) -> Result<(String, Value), DeviceError> {
-    let (name, uid) = (text(node, "/metadata/name"), text(node, "/metadata/uid"));
+    let name = text(node, "/metadata/name");
     let all = read(connection, &format!("/apis/{version}/machines")).await?.unwrap_or_default();
     let items = all.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
-    let is_its = |machine: &Value| {
-        let named = text(machine, "/status/nodeRef/uid");
-        text(machine, "/status/nodeRef/name") == name && (named.is_empty() || named == uid)
-    };
-    let machine = items.into_iter().find(is_its);
+    let machine = items.into_iter().find(|machine| is_of(machine, node));
     let machine = machine.ok_or_else(|| failed(format!("no Machine is of node {name}")))?;
     let path = format!(
         "/apis/{version}/namespaces/{}/machines/{}",

@@ -4,6 +4,9 @@
 //! asked after the loss, a storage may name those of the node to which the volume moved. Deleting a NetworkFence does
 //! not lift it: it is set to `Unfenced`, that is waited for, and only then it goes.
 
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::{Clients, ObjectOrder, failed, not_served, read, text};
@@ -19,6 +22,28 @@ const VERSION: &str = "/apis/csiaddons.openshift.io/v1alpha1";
 /// Whose it is. No owner reference: it must not go with the incident, for that would not lift it.
 const FENCE: &str = "pod-safety.dev/fence";
 
+/// A node has few addresses. More would be a way to fence everybody.
+const ADDRESSES_MOST: usize = 32;
+
+/// Danger note: a CSIAddonsNode is written by whatever runs on its node. Each address must be one host's, and no other
+/// node's: `0.0.0.0/0` would take the storage from the whole cluster.
+fn hosts_alone(cidrs: &[String]) -> Result<(), DeviceError> {
+    let is_host = |cidr: &String| {
+        cidr.parse::<IpNet>().is_ok_and(|net| {
+            let address = net.addr();
+            let is_one = net.prefix_len() == net.max_prefix_len();
+            is_one && !(address.is_unspecified() || address.is_loopback() || address.is_multicast())
+        })
+    };
+    match cidrs.iter().find(|cidr| !is_host(cidr)) {
+        Some(wrong) => Err(failed(format!("{wrong:?} is not the address of one host (ADDRESS/32 or /128)"))),
+        None if cidrs.len() > ADDRESSES_MOST => {
+            Err(failed(format!("{} addresses are more than the {ADDRESSES_MOST} of a node", cidrs.len())))
+        }
+        None => Ok(()),
+    }
+}
+
 /// By which addresses the node reaches the storage of this class: what was recorded before, if it is not heard now.
 pub(in crate::authority::fence) async fn clients(
     connection: &Connection,
@@ -26,7 +51,7 @@ pub(in crate::authority::fence) async fn clients(
     class: &NetworkFence,
 ) -> Result<Clients, DeviceError> {
     let name = &*order.facts.machine.node;
-    let all = read(connection, &format!("{VERSION}/csiaddonsnodes")).await?;
+    let all = read(connection, &format!("{VERSION}/namespaces/{}/csiaddonsnodes", class.namespace)).await?;
     let all = all.ok_or_else(|| failed(not_served("CSIAddonsNode of csiaddons.openshift.io/v1alpha1")))?;
     let node = read(connection, &format!("/api/v1/nodes/{name}")).await?;
     let conditions = node.as_ref().and_then(|node| node.pointer("/status/conditions")?.as_array());
@@ -36,8 +61,9 @@ pub(in crate::authority::fence) async fn clients(
     }
     let boot_id = node.as_ref().map_or("", |node| text(node, "/status/nodeInfo/bootID")).to_owned();
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut found = std::collections::BTreeSet::new();
-    for of_node in list(all.get("items")).iter().filter(|one| text(one, "/spec/driver/nodeID") == name) {
+    let (mut found, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for of_node in &list(all.get("items")) {
+        let found = if text(of_node, "/spec/driver/nodeID") == name { &mut found } else { &mut others };
         let by_class = list(of_node.pointer("/status/networkFenceClientStatus"));
         for status in by_class.iter().filter(|one| one["networkFenceClassName"] == *class.class_name) {
             for client in list(status.get("ClientDetails")) {
@@ -47,13 +73,19 @@ pub(in crate::authority::fence) async fn clients(
             }
         }
     }
-    match found.is_empty() {
-        true => Err(failed(format!(
-            "no CSIAddonsNode says by which addresses {name} is a client of {}",
-            class.class_name
-        ))),
-        false => Ok(Clients { cidrs: found.into_iter().collect(), boot_id }),
+    if found.is_empty() {
+        let (class, namespace) = (&class.class_name, &class.namespace);
+        let none = format!(
+            "no CSIAddonsNode of namespace {namespace} says by which addresses {name} is a client of {class}"
+        );
+        return Err(failed(none));
     }
+    if let Some(shared) = found.intersection(&others).next() {
+        return Err(failed(format!("{shared} is another node's address, too")));
+    }
+    let cidrs: Vec<String> = found.into_iter().collect();
+    hosts_alone(&cidrs)?;
+    Ok(Clients { cidrs, boot_id })
 }
 
 /// Which volumes it covers is the class's to say: those of its provisioner. Addresses that were found in another life of
@@ -80,6 +112,7 @@ pub(super) async fn resolve(
     if cidrs.is_empty() {
         return Err(failed(format!("no addresses of {node} were recorded while it was heard")));
     }
+    hosts_alone(cidrs)?;
     let device = order.device.to_string();
     let storage = match found_in == boot_id && !boot_id.is_empty() {
         // Beside a device that ends what runs there it is not needed: who cannot read it fences all the same.

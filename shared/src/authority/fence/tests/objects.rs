@@ -201,6 +201,7 @@ fn machine_of(provider: &str) -> (Store, Value) {
         MACHINE,
         json!({
             "metadata": { "uid": "uid-m", "finalizers": ["f"] }, "spec": { "providerID": provider },
+            "status": { "nodeRef": { "name": "n" } },
         }),
     );
     (store, json!({ "spec": { "driver": "Machine", "identityCheck": "Required" } }))
@@ -242,7 +243,8 @@ fn network(clients: &[&str]) -> (Store, Value) {
     store.put(class, json!({ "metadata": {}, "spec": { "provisioner": "rbd.csi.ceph.com" } }));
     let target = json!({ "node": "n", "power": "On", "identity": "Unknown", "looked": "t", "clients": clients,
         "bootID": "boot-1" });
-    let spec = json!({ "driver": "NetworkFence", "networkFence": { "className": "rbd" } });
+    let spec =
+        json!({ "driver": "NetworkFence", "networkFence": { "className": "rbd", "namespace": "rook-ceph" } });
     (store, json!({ "spec": spec, "status": { "targets": [target] } }))
 }
 
@@ -466,4 +468,44 @@ fn an_acted_on_object_of_an_older_version_is_read() {
         json!({ "device": { "namespace": "a", "name": "b" }, "driver": "Machine", "path": "/p", "uid": "u" });
     let read: ActedOn = serde_json::from_value(old).unwrap();
     assert!(!read.matched && read.cidrs.is_empty());
+}
+
+/// Finding 3c of the security review: the annotations of a node named a neighbour's Machine, and its providerID, and that one
+/// was deleted, as `Matched`.
+#[tokio::test(start_paused = true)]
+async fn attack_the_machine_of_a_neighbour_is_not_deleted_because_a_node_names_it() {
+    for reference in [json!({ "name": "other" }), json!({ "name": "n", "uid": "uid-other" }), json!({})] {
+        let (store, spec) = machine_of("cloud:///n");
+        store.change(MACHINE, |machine| machine["status"]["nodeRef"] = reference.clone());
+        let scene = with(&store, spec);
+        scene.tries().await;
+        let outcome = attempted(&scene).outcome.unwrap();
+        assert!(outcome.contains("is not of node n: its status.nodeRef names"), "{reference}: {outcome}");
+        assert_eq!(store.get(MACHINE).unwrap()["metadata"].get("deletionTimestamp"), None, "{reference}");
+    }
+}
+
+/// Finding 3d: `0.0.0.0/0` in a CSIAddonsNode took the storage from the whole cluster. The status may be forged as well.
+#[tokio::test(start_paused = true)]
+async fn attack_only_single_hosts_are_fenced_from_their_storage() {
+    let many: Vec<String> = (0..33).map(|last| format!("10.0.0.{last}/32")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for (clients, fenced) in [
+        (&["0.0.0.0/0"][..], false),
+        (&["10.0.0.1/32", "10.0.0.0/31"], false),
+        (&["10.0.0.1"], false),
+        (&["0.0.0.0/32"], false),
+        (&["127.0.0.1/32"], false),
+        (&["::/0"], false),
+        (&["nonsense"], false),
+        (&many, false),
+        (&many[..32], true),
+        (&["fd00::1/128"], true),
+    ] {
+        let (store, spec) = network(clients);
+        let scene = with(&store, spec);
+        scene.tries().await;
+        let made = store.0.lock().keys().any(|path| path.contains("/networkfences/"));
+        assert_eq!(made, fenced, "{clients:?}: {:?}", attempted(&scene).outcome);
+    }
 }

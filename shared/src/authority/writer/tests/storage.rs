@@ -29,7 +29,7 @@ fn shown() -> BTreeMap<&'static str, Value> {
         (
             DEVICE,
             named("rbd")
-                .set("/spec", json!({ "driver": "NetworkFence", "networkFence": { "className": "rbd" } }))
+                .set("/spec", json!({ "driver": "NetworkFence", "networkFence": { "className": "rbd", "namespace": "rook-ceph" } }))
                 .0,
         ),
         (PROOF, proof.set("/spec/storage", json!([{ "driver": "rbd.csi.ceph.com", "className": "rbd" }])).0),

@@ -41,7 +41,7 @@ async fn storage(plane: &ControlPlane) {
     says(plane, "csiaddonsnode", "w1", &clients).await;
     apply(plane, &json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice", "metadata": { "namespace": "pod-safety", "name": "storage" },
-        "spec": { "driver": "NetworkFence", "networkFence": { "className": CLASS }, "monitorSeconds": 1,
+        "spec": { "driver": "NetworkFence", "networkFence": { "className": CLASS, "namespace": NAMESPACE }, "monitorSeconds": 1,
             "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } } },
     })).await;
     apply(plane, &policy("storage", "storage")).await;

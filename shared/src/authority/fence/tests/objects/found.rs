@@ -75,7 +75,7 @@ async fn each_kind_of_remediation_says_in_its_own_words_that_the_node_is_fenced(
     }
 }
 
-const CLIENTS: &str = "/apis/csiaddons.openshift.io/v1alpha1/csiaddonsnodes";
+const CLIENTS: &str = "/apis/csiaddons.openshift.io/v1alpha1/namespaces/rook-ceph/csiaddonsnodes";
 
 /// What a CSIAddonsNode says of the addresses of a node.
 fn client(node: &str, class: &str, cidr: &str) -> Value {
@@ -120,6 +120,10 @@ async fn addresses_are_recorded_while_the_node_is_heard_and_kept_when_it_is_not(
     }
     assert_eq!(recorded("True", Some(json!([client("m", "rbd", "10.0.0.2/32")]))).await, kept, "nobody says");
     assert_eq!(recorded("True", None).await, kept, "nobody can say");
+    let whole = json!([client("n", "rbd", "0.0.0.0/0")]);
+    assert_eq!(recorded("True", Some(whole)).await, kept, "attack: the storage of everybody");
+    let shared = json!([client("n", "rbd", "10.0.0.1/32"), client("m", "rbd", "10.0.0.1/32")]);
+    assert_eq!(recorded("True", Some(shared)).await, kept, "attack: the storage of a neighbour");
 }
 
 /// Evidence of this name is there already.

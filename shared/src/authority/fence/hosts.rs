@@ -1,0 +1,157 @@
+//! To which hosts the Secrets of a device may go. Pure.
+//!
+//! Danger note: a parameter that is made of what a node is may be a host. Which parameters are one only agents know, so every
+//! such parameter must name a host that is allowed, but for those that name a machine at a host.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::render::is_template;
+use crate::api::FenceDeviceSpec;
+
+/// Parameters that name a machine at a host, and no host.
+const OF_MACHINES: [&str; 5] = ["plug", "port", "uuid", "system", "systems_uri"];
+
+/// Why a Secret may not go there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum HostError {
+    #[error(
+        "it is made of what the node is, and {value:?} is none of allowedHosts: the Secrets of this device would go wherever a node says"
+    )]
+    NotAllowed { value: String },
+    #[error("allowedHosts has {pattern:?}: write a host name, *. and a domain, an IP address or its network")]
+    Pattern { pattern: String },
+}
+
+/// Whether a parameter with this template may have this value.
+pub(super) fn check(
+    spec: &FenceDeviceSpec,
+    parameter: &str,
+    template: &str,
+    value: &str,
+) -> Result<(), HostError> {
+    if spec.secret_parameters.is_empty() || !is_template(template) || OF_MACHINES.contains(&parameter) {
+        return Ok(());
+    }
+    let not_allowed = || HostError::NotAllowed { value: value.to_owned() };
+    let host = host_of(value).ok_or_else(not_allowed)?;
+    for pattern in &spec.allowed_hosts {
+        if Allowed::read(pattern)?.takes(&host) {
+            return Ok(());
+        }
+    }
+    Err(not_allowed())
+}
+
+/// The host of a URL, of `HOST:PORT`, or a host alone.
+fn host_of(value: &str) -> Option<String> {
+    if value.parse::<IpAddr>().is_ok() {
+        return Some(value.to_owned());
+    }
+    let authority = value.split_once("://").map_or(value, |(_, rest)| rest);
+    let authority = authority.split(['/', '?', '#']).next()?;
+    let authority: http::uri::Authority = authority.parse().ok()?;
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    (!authority.as_str().contains('@') && !host.is_empty()).then(|| host.to_ascii_lowercase())
+}
+
+enum Allowed {
+    Host(String),
+    Below(String),
+    Network(IpNet),
+}
+
+impl Allowed {
+    fn read(pattern: &str) -> Result<Self, HostError> {
+        let wrong = || HostError::Pattern { pattern: pattern.to_owned() };
+        if let Ok(network) = pattern.parse::<IpNet>() {
+            return Ok(Self::Network(network));
+        }
+        if let Ok(address) = pattern.parse::<IpAddr>() {
+            return Ok(Self::Network(address.into()));
+        }
+        let (below, name) = pattern.strip_prefix("*.").map_or((false, pattern), |name| (true, name));
+        let name = name.to_ascii_lowercase();
+        match (crate::model::is_kubernetes_name(&name), below) {
+            (false, _) => Err(wrong()),
+            (true, false) => Ok(Self::Host(name)),
+            (true, true) => Ok(Self::Below(format!(".{name}"))),
+        }
+    }
+
+    fn takes(&self, host: &str) -> bool {
+        match self {
+            Self::Host(name) => name == host,
+            Self::Below(name) => host.len() > name.len() && host.ends_with(name),
+            Self::Network(network) => host.parse::<IpAddr>().is_ok_and(|address| network.contains(&address)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(allowed: &[&str]) -> FenceDeviceSpec {
+        let secret = json!({ "parameter": "password", "secret": "s", "key": "k" });
+        serde_json::from_value(
+            json!({ "driver": "Agent", "agent": "a", "secretParameters": [secret], "allowedHosts": allowed }),
+        )
+        .unwrap()
+    }
+
+    /// Finding 3a of the security review: the password of a BMC went to a host that the node chose.
+    #[test]
+    fn attack_a_secret_goes_to_no_host_that_a_node_names_unless_it_is_allowed() {
+        const ALLOWED: [&str; 4] = ["*.bmc.example", "console.example", "10.7.0.0/16", "fd00::1"];
+        for (value, allowed) in [
+            ("https://w1.bmc.example", true),
+            ("https://W1.BMC.example:8443/redfish", true),
+            ("w1.bmc.example", true),
+            ("console.example:443", true),
+            ("10.7.255.1", true),
+            ("https://10.7.0.1:444", true),
+            ("https://[fd00::1]", true),
+            ("fd00::1", true),
+            ("https://attacker.example", false),
+            ("https://bmc.example", false),
+            ("https://xbmc.example", false),
+            ("https://w1.bmc.example.attacker.example", false),
+            ("https://attacker.example/w1.bmc.example", false),
+            ("https://w1.bmc.example@attacker.example", false),
+            ("10.8.0.1", false),
+            ("10.7.0.1.attacker.example", false),
+            ("fd00::2", false),
+            ("", false),
+        ] {
+            assert_eq!(check(&spec(&ALLOWED), "ip", "{{.Node.Name}}", value).is_ok(), allowed, "{value}");
+        }
+        assert!(
+            check(&spec(&[]), "ip", "bmc-{{.Node.Name}}.example", "bmc-w1.example").is_err(),
+            "none is allowed"
+        );
+    }
+
+    #[test]
+    fn what_is_no_template_and_what_names_a_machine_at_a_host_is_not_asked() {
+        let none = spec(&[]);
+        for (parameter, template) in
+            [("ip", "bmc.example"), ("plug", "{{.Node.Name}}"), ("system", "/x/{{.Node.Name}}")]
+        {
+            assert_eq!(check(&none, parameter, template, "w1"), Ok(()), "{parameter}");
+        }
+        let without_secret = FenceDeviceSpec { secret_parameters: Vec::new(), ..none };
+        assert_eq!(check(&without_secret, "ip", "{{.Node.Name}}", "w1"), Ok(()));
+    }
+
+    #[test]
+    fn a_pattern_that_means_nothing_is_named() {
+        for pattern in ["https://bmc.example", "*", "*.", "bmc.*", "10.7.0.0/99", "a b"] {
+            let wrong = check(&spec(&[pattern]), "ip", "{{.Node.Name}}", "w1").unwrap_err();
+            assert!(wrong.to_string().contains(&format!("{pattern:?}")), "{wrong}");
+        }
+    }
+}
