@@ -4,6 +4,7 @@
 //! that a command line can be carried over.
 
 mod carried;
+mod memory;
 mod nodes;
 
 use std::collections::BTreeSet;
@@ -314,6 +315,7 @@ impl Args {
         let agents = self.fence_agents_path.iter().map(PathBuf::from).collect();
         let config = self.into_config(&identity)?;
         logging::start(log_format, log_level);
+        memory::keep_private().context("keeping this process out of core dumps")?;
         for (flag, instead) in without_effect {
             tracing::warn!(flag, instead, "this flag of kube-controller-manager has no effect here");
         }

@@ -143,7 +143,7 @@ pub struct TemplateRef {
     #[schemars(regex(pattern = r"^[A-Z][A-Za-z0-9]{0,54}Template$"))]
     pub kind: String,
     /// The name.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(regex(pattern = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"))]
     pub name: String,
 }
 

@@ -203,6 +203,11 @@ impl Reader<'_> {
         let own = spec.node_parameters.get(&*facts.machine.node);
         let mut all = BTreeMap::new();
         for (parameter, template) in spec.parameters.iter().chain(own.into_iter().flatten()) {
+            if is_secret(parameter) {
+                let why = "it is readable for everybody who may view FenceDevices: put it into a Secret, and name that in secretParameters";
+                let (device, parameter) = (device.clone(), parameter.clone());
+                return Err(OrderError::Secret { device, parameter, why: why.to_owned() });
+            }
             let value = rendered(parameter, template)?;
             hosts::check(spec, parameter, template, &value).map_err(|source| OrderError::Host {
                 device: device.clone(),
@@ -256,6 +261,13 @@ impl Reader<'_> {
             .map_err(|_could_quote_it| wrong(format!("key {key:?} of Secret {name} is not UTF-8")))?;
         Ok(Secret::new(text))
     }
+}
+
+/// Whether a parameter is a password, a token or a key, by its name. Names of files and scripts are refused elsewhere.
+fn is_secret(parameter: &str) -> bool {
+    const WORDS: [&str; 7] = ["passw", "secret", "token", "community", "apikey", "api_key", "private_key"];
+    let name = parameter.to_ascii_lowercase();
+    WORDS.iter().any(|word| name.contains(word))
 }
 
 /// The annotation by which a Secret names the FenceDevices of its namespace that may use it: names with commas between, or

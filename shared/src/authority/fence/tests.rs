@@ -412,6 +412,27 @@ async fn attack_a_device_of_a_namespace_that_is_not_followed_is_not_read() {
     assert!(read.is_none(), "{read:?}");
 }
 
+/// Finding 15 of the security review: everybody with the role `view` reads the parameters of a FenceDevice.
+#[tokio::test(start_paused = true)]
+async fn attack_a_password_among_the_parameters_is_not_used() {
+    for (parameter, used) in [
+        ("password", false),
+        ("passwd", false),
+        ("AUTH_TOKEN", false),
+        ("snmp_community", false),
+        ("plug", true),
+    ] {
+        let mut spec = device();
+        spec["spec"]["parameters"][parameter] = json!("hunter3");
+        let scene = scene(There { device: Some(spec), ..There::default() }, |_, _| says(Power::Off));
+        scene.ends(Step::Attempt(target(tried("off"))), "written").await;
+        assert_eq!(scene.devices.asked.lock().len(), usize::from(used), "{parameter}");
+        let attempt = scene.written("nodefences")["status"]["attempts"][0].to_string();
+        assert_eq!(attempt.contains("name that in secretParameters"), !used, "{attempt}");
+        assert!(!attempt.contains("hunter3"), "{attempt}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn two_looks_five_seconds_apart_and_a_silent_kubelet_show_that_it_is_off() {
     let scene = scene(There::default(), |_, _| says(Power::Off));

@@ -11,6 +11,7 @@ use crate::authority::act::Outcome;
 use crate::authority::fence::step::Acting;
 use crate::authority::fence::{Target, name_after};
 use crate::client::{ApiError, Call, Connection, Method};
+use crate::model::is_kubernetes_name;
 use crate::transport::{Answer, DeviceError, Identity, Power};
 
 const TEMPLATE_ANNOTATION: &str = "remediation.medik8s.io/template-name";
@@ -40,6 +41,9 @@ async fn template(
 ) -> Result<Value, DeviceError> {
     let plural = plural_of(connection, &named.api_version, &named.kind).await?;
     let (namespace, TemplateRef { api_version, kind, name }) = (&order.device.namespace, named);
+    if !is_kubernetes_name(name) {
+        return Err(failed(format!("templateRef.name {name:?} is no name of an object")));
+    }
     let path = format!("/apis/{api_version}/namespaces/{namespace}/{plural}/{name}");
     let found = read(connection, &path).await?;
     let found = found.ok_or_else(|| failed(format!("there is no {kind} {namespace}/{name}")))?;

@@ -15,6 +15,7 @@ use crate::authority::act::Outcome;
 use crate::authority::fence::step::Acting;
 use crate::authority::fence::{Target, name_after};
 use crate::client::{ApiError, Call, Connection, Method};
+use crate::model::is_kubernetes_name;
 use crate::transport::{Answer, DeviceError, Identity, Power};
 
 const VERSION: &str = "/apis/csiaddons.openshift.io/v1alpha1";
@@ -51,6 +52,9 @@ pub(in crate::authority::fence) async fn clients(
     class: &NetworkFence,
 ) -> Result<Clients, DeviceError> {
     let name = &*order.facts.machine.node;
+    if !is_kubernetes_name(&class.namespace) {
+        return Err(failed(format!("namespace {:?} is no name of a namespace", class.namespace)));
+    }
     let all = read(connection, &format!("{VERSION}/namespaces/{}/csiaddonsnodes", class.namespace)).await?;
     let all = all.ok_or_else(|| failed(not_served("CSIAddonsNode of csiaddons.openshift.io/v1alpha1")))?;
     let node = read(connection, &format!("/api/v1/nodes/{name}")).await?;
@@ -94,6 +98,9 @@ async fn covered(
     connection: &Connection,
     class: &NetworkFence,
 ) -> Result<Option<FencedStorage>, DeviceError> {
+    if !is_kubernetes_name(&class.class_name) {
+        return Err(failed(format!("className {:?} is no name of an object", class.class_name)));
+    }
     let path = format!("{VERSION}/networkfenceclasses/{}", class.class_name);
     let driver = read(connection, &path).await?.map(|found| text(&found, "/spec/provisioner").to_owned());
     let driver = driver.filter(|driver| !driver.is_empty());
