@@ -358,7 +358,7 @@ impl State {
 
     /// Whether a kubelet that is well may be at ending this pod, or does not know that it should. One that was asked and
     /// neither answers nor ends it in its time is deaf, or what it ends hangs.
-    fn may_be_ending(&self, now: Duration, pod: &Value) -> bool {
+    pub(super) fn may_be_ending(&self, now: Duration, pod: &Value) -> bool {
         let Some(asked) = self.fences.leaves_since(word(pod, "/metadata/uid")) else { return true };
         let observed = number(pod, "/status/observedGeneration");
         let answered = observed.is_none_or(|observed| Some(observed) >= number(pod, "/metadata/generation"));

@@ -280,3 +280,45 @@ fn l2_a_persons_word_is_made_use_of_though_the_device_fails() {
         assert_eq!(learn(200, "Asserted", Some(60)), [0, 1, 0], "then it expires");
     });
 }
+
+/// The excuse for a pod that is removed for want of its Node ends with what its kubelet was given.
+#[test]
+fn a_kubelet_is_waited_for_as_long_as_it_may_take_to_end_a_pod_and_no_longer() {
+    let quarantine = VALID_FOR;
+    let asked = Duration::from_secs(100);
+    let grace = Duration::from_secs(30);
+    for (what, observed, until) in [
+        ("that says no generation", None, asked + grace + quarantine),
+        ("that has seen the deletion", Some(2), asked + grace + quarantine),
+        ("that has not seen it", Some(1), asked + quarantine),
+    ] {
+        inside(|checker| {
+            let mut pod = json!({ "metadata": { "name": "a", "uid": "uid-a", "generation": 2, "deletionGracePeriodSeconds": 30,
+                "deletionTimestamp": "t" }, "spec": { "nodeName": "node-0" }, "status": { "observedGeneration": observed } });
+            if observed.is_none() {
+                pod["status"] = json!({});
+            }
+            let mut state = state(checker);
+            assert!(state.may_be_ending(asked, &pod), "nobody asked it to");
+            state.fences.learn(asked, &change("Pod", "a", pod.clone()));
+            assert!(state.may_be_ending(until - Duration::from_millis(1), &pod), "a kubelet {what}");
+            assert!(!state.may_be_ending(until, &pod), "a kubelet {what}");
+        });
+    }
+}
+
+/// Found by seed 7691: a pod was judged, its Node was deleted, and its release was called one for want of the Node.
+#[test]
+fn what_was_read_of_a_node_counts_for_two_seconds_after_it_was_deleted() {
+    inside(|checker| {
+        let mut state = state(checker);
+        let life = Life("node-0".to_owned(), "u".to_owned(), "b".to_owned());
+        state.fences.nodes = [("node-0".to_owned(), Node { life: life.clone(), ready: false, taint: None })].into();
+        let at = Duration::from_secs(100);
+        let gone = Seen { after: None, ..change("Node", "node-0", json!({})) };
+        state.fences.learn(at, &gone);
+        assert_eq!(state.fences.gone_lately("node-0", at + VALID_FOR - Duration::from_millis(1)), Some(life));
+        assert_eq!(state.fences.gone_lately("node-0", at + VALID_FOR), None);
+        assert_eq!(state.fences.gone_lately("node-1", at), None);
+    });
+}
