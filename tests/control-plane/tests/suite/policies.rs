@@ -23,6 +23,8 @@ async fn who_would_remove_a_pod_by_force_is_refused_unless_it_is_proved_or_answe
     held_volumes(&scene).await;
     stateful_sets(&scene).await;
     evidence(&scene).await;
+    fences(&scene).await;
+    attack_statuses_are_forged(&scene).await;
 }
 
 const FORCE: &[&str] = &["--force", "--grace-period=0", "--wait=false"];
@@ -354,6 +356,62 @@ async fn evidence(scene: &Scene) {
         object["spec"][field] = json!("because");
         let output = scene.run(who, &["create", "-f", "-"], &object).await;
         Scene::judge(&format!("evidence {number}: {who} says {by}, {kind}"), &output, refusal);
+    }
+}
+
+/// Finding 9 of the security review: an incident was opened in the name of another person, or as if it had been found.
+async fn fences(scene: &Scene) {
+    for (number, (who, by, kind, refusal)) in [
+        (OPERATOR, Some(OPERATOR), "Person", None),
+        (OPERATOR, Some("the-boss"), "Person", Some("fence")),
+        (OPERATOR, None, "Person", Some("fence")),
+        (OPERATOR, Some(OPERATOR), "Detected", Some("fence")),
+        (OPERATOR, Some(OPERATOR), "External", Some("fence")),
+        (EXEMPT, Some("the-boss"), "Person", Some("fence")),
+        (ADMIN, Some("the-boss"), "Person", Some("fence")),
+        (OURS, None, "Detected", None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "NodeFence", "metadata": { "name": format!("fence-{number}") },
+            "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "policy": "p", "trigger": { "kind": kind, "reason": "r" } } });
+        if let Some(by) = by {
+            object["spec"]["trigger"]["by"] = json!(by);
+        }
+        let output = scene.run(who, &["create", "-f", "-"], &object).await;
+        Scene::judge(&format!("fence {number}: {who} for {by:?}, {kind}"), &output, refusal);
+    }
+    let cancel = ["patch", "nodefence", "fence-7", "--type=merge", "-p", r#"{"spec":{"cancelled":true}}"#];
+    Scene::judge("a person cancels it", &scene.run(OPERATOR, &cancel, &Value::Null).await, None);
+}
+
+/// What pod-safety wrote down for itself was believed, whoever had written it.
+async fn attack_statuses_are_forged(scene: &Scene) {
+    let device = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice", "metadata": { "namespace": "default", "name": "d" },
+        "spec": { "driver": "Manual" } });
+    let remediation = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "PodSafetyRemediation",
+        "metadata": { "namespace": "default", "name": "w1" }, "spec": {} });
+    scene.make(&device).await;
+    scene.make(&remediation).await;
+    let trusted = json!({ "status": { "conditions": [{ "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" }] } });
+    let fenced = json!({ "status": { "phase": "Fenced", "evidence": "e" } });
+    for (kind, name, status) in [
+        ("nodefence", "fence-7", &fenced),
+        ("fencedevice", "d", &trusted),
+        ("podsafetyremediation", "w1", &trusted),
+    ] {
+        let patch = status.to_string();
+        let write = ["patch", kind, name, "--subresource=status", "--type=merge", "-p", &patch];
+        for (who, refusal) in
+            [(OPERATOR, Some("fence")), (ADMIN, Some("fence")), (EXEMPT, Some("fence")), (OURS, None)]
+        {
+            Scene::judge(
+                &format!("the status of {kind}, by {who}"),
+                &scene.run(who, &write, &Value::Null).await,
+                refusal,
+            );
+        }
     }
 }
 

@@ -313,7 +313,8 @@ fn what_was_read_of_a_node_counts_for_two_seconds_after_it_was_deleted() {
     inside(|checker| {
         let mut state = state(checker);
         let life = Life("node-0".to_owned(), "u".to_owned(), "b".to_owned());
-        state.fences.nodes = [("node-0".to_owned(), Node { life: life.clone(), ready: false, taint: None })].into();
+        state.fences.nodes =
+            [("node-0".to_owned(), Node { life: life.clone(), ready: false, taint: None })].into();
         let at = Duration::from_secs(100);
         let gone = Seen { after: None, ..change("Node", "node-0", json!({})) };
         state.fences.learn(at, &gone);

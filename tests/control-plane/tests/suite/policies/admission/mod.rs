@@ -47,7 +47,7 @@ pub(crate) async fn scene(set: &str) -> Scene {
     .map(str::to_owned);
     plane.helm(&install.each_ref().map(String::as_str)).await.unwrap().text().unwrap();
     let scene = Scene { plane };
-    let kinds = "pods,pods/status,pods/eviction,nodes,nodes/status,volumeattachments.storage.k8s.io,statefulsets.apps,fenceevidences.pod-safety.dev";
+    let kinds = "pods,pods/status,pods/eviction,nodes,nodes/status,volumeattachments.storage.k8s.io,statefulsets.apps,fenceevidences.pod-safety.dev,nodefences.pod-safety.dev,nodefences.pod-safety.dev/status,fencedevices.pod-safety.dev,fencedevices.pod-safety.dev/status,podsafetyremediations.pod-safety.dev,podsafetyremediations.pod-safety.dev/status";
     let verbs = "--verb=get,list,watch,create,update,patch,delete,deletecollection";
     scene.must(&["create", "clusterrole", "careless", verbs, "--resource", kinds]).await;
     for user in USERS {
