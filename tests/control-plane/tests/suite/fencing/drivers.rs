@@ -269,6 +269,14 @@ async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
     let mut spec = json!({ "driver": "Machine", "identityCheck": "Required" });
     spec["timeoutSeconds"] = json!({ "off": 60 });
     apply(&scene.plane, &device("w2", "w2", spec)).await;
+    until("attack: a Machine that does not name the node is not its", async || {
+        let device = scene.get("fencedevices", OPS, "w2").await.ok_or("there is none")?;
+        let text = device["status"].to_string();
+        seen(text.contains("is not of node w2: its status.nodeRef names"), text)
+    })
+    .await
+    .unwrap();
+    scene.says(MACHINES, "machine-w2", &json!({ "nodeRef": { "name": "w2" } })).await;
     until("the device says so", async || {
         let device = scene.get("fencedevices", OPS, "w2").await.ok_or("there is none")?;
         let text = device["status"].to_string();
