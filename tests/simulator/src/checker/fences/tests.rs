@@ -312,7 +312,7 @@ fn a_kubelet_is_waited_for_as_long_as_it_may_take_to_end_a_pod_and_no_longer() {
 fn what_was_read_of_a_node_counts_for_two_seconds_after_it_was_deleted() {
     inside(|checker| {
         let mut state = state(checker);
-        let life = Life("node-0".to_owned(), "u".to_owned(), "b".to_owned());
+        let life: Life = ("node-0".to_owned(), "u".to_owned(), "b".to_owned());
         state.fences.nodes =
             [("node-0".to_owned(), Node { life: life.clone(), ready: false, taint: None })].into();
         let at = Duration::from_secs(100);
