@@ -268,6 +268,7 @@ async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
     apply(&scene.plane, &machine("cloud:///other")).await;
     let mut spec = json!({ "driver": "Machine", "identityCheck": "Required" });
     spec["timeoutSeconds"] = json!({ "off": 60 });
+    spec["monitorSeconds"] = json!(1);
     apply(&scene.plane, &device("w2", "w2", spec)).await;
     until("attack: a Machine that does not name the node is not its", async || {
         let device = scene.get("fencedevices", OPS, "w2").await.ok_or("there is none")?;
