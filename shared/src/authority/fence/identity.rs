@@ -31,7 +31,7 @@ pub(super) enum IdentityError {
         "node {node} said {field}={before:?} when it was first looked at, and says {now:?}: if its machine was replaced, delete the Node or create the FenceDevice anew"
     )]
     Changed { node: String, field: &'static str, before: String, now: String },
-    #[error("nodes {node} and {other} both say {field}={value:?}: which machine that is nobody knows")]
+    #[error("nodes {node} and {other} both say {field}={value:?}: which machine that is cannot be told")]
     Shared { node: String, other: String, field: &'static str, value: String },
 }
 
@@ -49,14 +49,11 @@ pub(super) fn check(asked: Asked, facts: &Facts, targets: &[TargetStatus]) -> Re
         (asked.provider_id, PROVIDER_ID, &machine.provider_id, |target| &target.provider_id),
     ];
     for (_, field, now, of) in rows.into_iter().filter(|(asked, _, now, _)| *asked && !now.is_empty()) {
-        let before = own.map(of).filter(|before| !before.is_empty());
-        if let Some(before) = before {
-            if before != now {
-                let (before, now) = (before.to_owned(), now.to_owned());
-                return Err(IdentityError::Changed { node: node(), field, before, now });
-            }
-            continue;
+        if let Some(before) = own.map(of).filter(|before| !before.is_empty() && *before != now) {
+            let (before, now) = (before.to_owned(), now.to_owned());
+            return Err(IdentityError::Changed { node: node(), field, before, now });
         }
+        // Whether it was looked at before or not: in one turn both may have been looked at first.
         let same =
             |other: &&TargetStatus| *other.node != *machine.node && of(other).eq_ignore_ascii_case(now);
         if let Some(other) = targets.iter().find(same) {
@@ -67,25 +64,18 @@ pub(super) fn check(asked: Asked, facts: &Facts, targets: &[TargetStatus]) -> Re
     Ok(())
 }
 
-/// What is kept of a node from its first look on. `known`: what was kept before.
-pub(super) fn kept(
-    asked: Asked,
-    facts: &Facts,
-    known: Option<&TargetStatus>,
-    is_sure: bool,
-) -> (String, String, String) {
-    let known = known.filter(|known| known.node_uid == facts.uid);
-    let keep = |asked: bool, before: Option<&str>, now: &str| match before.filter(|before| !before.is_empty())
-    {
-        Some(before) => before.to_owned(),
-        None if asked && is_sure => now.to_owned(),
-        None => String::new(),
+/// What the status keeps of a node from its first look on: these fields, and no others. `known`: what it kept before.
+pub(super) fn kept(asked: Asked, facts: &Facts, known: Option<&TargetStatus>, is_sure: bool) -> TargetStatus {
+    let known = known.filter(|known| known.node_uid == facts.uid).cloned().unwrap_or_default();
+    let keep = |asked: bool, before: String, now: &str| match asked && is_sure && before.is_empty() {
+        true => now.to_owned(),
+        false => before,
     };
-    let uuid = keep(asked.system_uuid, known.map(|known| &*known.system_uuid), &facts.machine.system_uuid);
-    let provider =
-        keep(asked.provider_id, known.map(|known| &*known.provider_id), &facts.machine.provider_id);
-    let uid = if uuid.is_empty() && provider.is_empty() { String::new() } else { facts.uid.clone() };
-    (uid, uuid, provider)
+    let system_uuid = keep(asked.system_uuid, known.system_uuid, &facts.machine.system_uuid);
+    let provider_id = keep(asked.provider_id, known.provider_id, &facts.machine.provider_id);
+    let is_kept = !(system_uuid.is_empty() && provider_id.is_empty());
+    let node_uid = if is_kept { facts.uid.clone() } else { String::new() };
+    TargetStatus { node_uid, system_uuid, provider_id, ..TargetStatus::default() }
 }
 
 #[cfg(test)]
@@ -130,16 +120,31 @@ mod tests {
         }
     }
 
+    /// In the first look through a device none of them is known yet, and both were kept: a neighbour was switched off.
+    #[test]
+    fn attack_two_nodes_that_said_the_same_at_the_first_look_are_both_refused() {
+        let known = [target("w1", "u1", "A"), target("w2", "u2", "A"), target("w3", "u3", "C")];
+        for (node, uid, uuid, fine) in
+            [("w1", "u1", "A", false), ("w2", "u2", "A", false), ("w3", "u3", "C", true)]
+        {
+            assert_eq!(check(BY_UUID, &facts(node, uid, uuid), &known).is_ok(), fine, "{node}");
+        }
+    }
+
     #[test]
     fn the_first_that_was_sure_is_kept_for_as_long_as_it_is_that_node() {
         let kept_of = |known: Option<&TargetStatus>, uid: &str, uuid: &str, sure: bool| {
-            kept(BY_UUID, &facts("w1", uid, uuid), known, sure).1
+            kept(BY_UUID, &facts("w1", uid, uuid), known, sure).system_uuid
         };
         let known = target("w1", "u1", "A");
         assert_eq!(kept_of(None, "u1", "A", true), "A");
         assert_eq!(kept_of(None, "u1", "A", false), "", "another node says so, too");
         assert_eq!(kept_of(Some(&known), "u1", "B", false), "A");
         assert_eq!(kept_of(Some(&known), "u2", "B", true), "B");
-        assert_eq!(kept(Asked::default(), &facts("w1", "u1", "A"), None, true).0, "", "nobody asks for it");
+        assert_eq!(
+            kept(Asked::default(), &facts("w1", "u1", "A"), None, true).node_uid,
+            "",
+            "nobody asks for it"
+        );
     }
 }

@@ -80,7 +80,7 @@ async fn look_at(
     let order = acting.looker.reader.order(device, &facts, Act::Look).await;
     let known = read.status.iter().flat_map(|status| &status.targets).find(|known| known.node == node.name);
     let asked = identity::Asked::by(&read.spec);
-    let (node_uid, system_uuid, provider_id) = identity::kept(asked, &facts, known, order.is_ok());
+    let kept = identity::kept(asked, &facts, known, order.is_ok());
     let checked = match &order {
         Ok(Ready { way: Way::Order(order), .. }) => {
             acting.looker.transport.check(&order.driver, &order.parameters).await.err()
@@ -119,11 +119,9 @@ async fn look_at(
         looked: at,
         clients,
         boot_id,
-        node_uid,
-        system_uuid,
-        provider_id,
         problem,
         message,
+        ..kept
     })
 }
 
