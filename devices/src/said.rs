@@ -10,14 +10,11 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use pod_safety_shared::transport::{SAID_MOST, Value};
+use pod_safety_shared::transport::{SAID_MOST, Value, is_secret_name};
 use zeroize::Zeroizing;
 
 /// Stands where a secret stood.
 const REDACTED: &str = "[secret]";
-
-/// Parts of names whose values nobody should read. `key` is not among them: `plug` maps and the like would go.
-const SECRET_NAMES: [&str; 6] = ["passw", "secret", "token", "community", "apikey", "_kg"];
 
 /// Takes the secrets of one order out of what its device says.
 pub(crate) struct Redactor {
@@ -64,8 +61,7 @@ impl Redactor {
 
 /// Whether nobody may read this parameter.
 pub(crate) fn is_secret(name: &str, value: &Value) -> bool {
-    let name = name.replace('-', "_").to_lowercase();
-    matches!(value, Value::Secret(_)) || SECRET_NAMES.iter().any(|part| name.contains(part))
+    matches!(value, Value::Secret(_)) || is_secret_name(name)
 }
 
 /// How programs write a text: as it is, quoted for a shell, escaped for a string, a URL, a page, a header.

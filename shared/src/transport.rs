@@ -81,6 +81,17 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Parts of names whose values nobody should read. `key` is not among them: `plug` maps and the like would go.
+const SECRET_NAMES: [&str; 8] =
+    ["passw", "secret", "token", "community", "apikey", "api_key", "private_key", "_kg"];
+
+/// Whether a parameter of this name is a password, a token or a key.
+#[must_use]
+pub fn is_secret_name(parameter: &str) -> bool {
+    let name = parameter.replace('-', "_").to_lowercase();
+    SECRET_NAMES.iter().any(|part| name.contains(part))
+}
+
 /// The value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {

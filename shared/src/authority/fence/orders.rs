@@ -19,7 +19,7 @@ use crate::client::{ApiError, Call, Connection};
 use crate::clock::Env;
 use crate::model::is_kubernetes_name;
 use crate::transport::{
-    Act, Answer, DeviceError, Driver, FenceTransport, Identity, Machine, Order, Secret, Value,
+    Act, Answer, DeviceError, Driver, FenceTransport, Identity, Machine, Order, Secret, Value, is_secret_name,
 };
 use crate::wire;
 
@@ -203,7 +203,7 @@ impl Reader<'_> {
         let own = spec.node_parameters.get(&*facts.machine.node);
         let mut all = BTreeMap::new();
         for (parameter, template) in spec.parameters.iter().chain(own.into_iter().flatten()) {
-            if is_secret(parameter) {
+            if is_secret_name(parameter) {
                 let why = "it is readable for everybody who may view FenceDevices: put it into a Secret, and name that in secretParameters";
                 let (device, parameter) = (device.clone(), parameter.clone());
                 return Err(OrderError::Secret { device, parameter, why: why.to_owned() });
@@ -261,13 +261,6 @@ impl Reader<'_> {
             .map_err(|_could_quote_it| wrong(format!("key {key:?} of Secret {name} is not UTF-8")))?;
         Ok(Secret::new(text))
     }
-}
-
-/// Whether a parameter is a password, a token or a key, by its name. Names of files and scripts are refused elsewhere.
-fn is_secret(parameter: &str) -> bool {
-    const WORDS: [&str; 7] = ["passw", "secret", "token", "community", "apikey", "api_key", "private_key"];
-    let name = parameter.to_ascii_lowercase();
-    WORDS.iter().any(|word| name.contains(word))
 }
 
 /// The annotation by which a Secret names the FenceDevices of its namespace that may use it: names with commas between, or

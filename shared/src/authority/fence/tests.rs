@@ -419,6 +419,8 @@ async fn attack_a_password_among_the_parameters_is_not_used() {
         ("password", false),
         ("passwd", false),
         ("AUTH_TOKEN", false),
+        ("hexadecimal_kg", false),
+        ("api-key", false),
         ("snmp_community", false),
         ("plug", true),
     ] {
