@@ -1,6 +1,5 @@
 //! All that answers are made from: what was read, when, and who decides by which settings.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +23,6 @@ pub struct Settings {
     pub pod_gc: pod_gc::Config,
     /// Those of lost nodes.
     pub node_lifecycle: node_lifecycle::Config,
-    /// The namespaces whose FenceDevices are followed.
-    pub fencing_namespaces: BTreeSet<String>,
 }
 
 /// Those of a process that was told nothing.
@@ -37,12 +34,7 @@ impl Default for Settings {
             quarantine,
             trust_out_of_service_taint: false,
         };
-        Self {
-            mode: Mode::Guard,
-            pod_gc,
-            node_lifecycle: node_lifecycle::Config::of_kcm(),
-            fencing_namespaces: ["pod-safety".to_owned()].into(),
-        }
+        Self { mode: Mode::Guard, pod_gc, node_lifecycle: node_lifecycle::Config::of_kcm() }
     }
 }
 

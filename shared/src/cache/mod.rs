@@ -198,7 +198,7 @@ impl Cache {
     }
 
     /// Follows FenceDevices and PodSafetyRemediations of these namespaces alone: by theirs machines are switched off, and a
-    /// right in one namespace is no right on nodes. Before the first of them comes.
+    /// right in one namespace is no right on nodes. What came before stays, and no decision uses a device of it.
     pub fn fence_from(&self, namespaces: BTreeSet<String>) {
         self.inner.write().fenced_from = Some(namespaces);
     }

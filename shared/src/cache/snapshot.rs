@@ -3,6 +3,7 @@
 //! Invariant: every list is a consistent read, and one that fails is an error, not
 //! an empty kind.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -146,6 +147,11 @@ impl Snapshot {
         }
         self.cache.believe_stamps(self.at);
         self
+    }
+
+    /// What was read of other namespaces is shown, and nothing is fenced from there.
+    pub fn fence_from(&self, namespaces: BTreeSet<String>) {
+        self.cache.fence_from(namespaces);
     }
 
     /// What decisions see.

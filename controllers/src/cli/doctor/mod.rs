@@ -110,7 +110,7 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     symptoms.extend(checks::twins(&kcm(session).await, look.running.mode, &ours));
     symptoms.extend(look.scene(|scene| {
         let mut all = if ours.contains(&Name::Fencing) {
-            checks::devices(&scene.view, &scene.settings.fencing_namespaces, &Paused::all(scene), wall)
+            checks::devices(&scene.view, &Paused::all(scene), wall)
         } else {
             Vec::new()
         };

@@ -1,5 +1,6 @@
 //! What is read for an answer, as far as whoever asks may read it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -86,7 +87,9 @@ impl Look {
             Snapshot::read_allowed(&session.connection, &session.env, &KINDS, namespace, nothing).await?;
         let wall = session.env.clock.wall();
         let mut refused = Vec::new();
-        let Ours { settings, running, controllers, account } = running(session, wall, &mut refused).await;
+        let Ours { settings, running, controllers, fenced_from, account } =
+            running(session, wall, &mut refused).await;
+        snapshot.fence_from(fenced_from);
         Ok(Self {
             snapshot,
             settings,
@@ -298,6 +301,7 @@ struct Ours {
     settings: Settings,
     running: Running,
     controllers: Vec<Name>,
+    fenced_from: BTreeSet<String>,
     account: String,
 }
 
@@ -337,13 +341,13 @@ async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) 
         .and_then(account)
         .unwrap_or_else(|| "system:serviceaccount:pod-safety:pod-safety".to_owned());
     let controllers = config.as_ref().map_or(Vec::new(), |config| config.controllers.clone());
+    let fenced_from = config.as_ref().map(|config| config.fencing_namespaces.clone()).unwrap_or_default();
     let settings = config.map_or_else(Settings::default, |config| Settings {
         mode: config.mode,
         pod_gc: config.pod_gc,
         node_lifecycle: config.node_lifecycle,
-        fencing_namespaces: config.fencing_namespaces,
     });
-    Ours { settings, running, controllers, account }
+    Ours { settings, running, controllers, fenced_from, account }
 }
 
 /// As whom a pod speaks.

@@ -1,7 +1,5 @@
 //! Whether nodes would be fenced: devices and policies.
 
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
 use pod_safety::explain::Paused;
 use pod_safety_shared::cache::View;
@@ -11,16 +9,11 @@ use super::{Health, Symptom, fine, found, shown};
 use crate::cli::plural;
 
 /// Whether devices answer, and are believed; and whether anybody asks them.
-pub(in crate::cli::doctor) fn devices(
-    view: &View<'_>,
-    followed: &BTreeSet<String>,
-    paused: &[Paused],
-    wall: Timestamp,
-) -> Vec<Symptom> {
+pub(in crate::cli::doctor) fn devices(view: &View<'_>, paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
     let mut all = Vec::new();
     let (mut silent, mut unusable, mut distrusted) = (Vec::new(), Vec::new(), Vec::new());
     let (ours, elsewhere): (Vec<_>, Vec<_>) =
-        view.devices().partition(|device| followed.contains(&*device.namespace));
+        view.devices().partition(|device| view.fences_from(&device.namespace));
     let named = |device: &Device| format!("{}/{}", device.namespace, device.name);
     for device in &ours {
         let name = named(device);

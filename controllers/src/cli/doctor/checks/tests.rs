@@ -95,12 +95,11 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
         since: Some("2026-11-21T08:00:00Z".parse().unwrap()),
         command: String::new(),
     };
-    let followed = ["f".to_owned()].into();
     let world = World::listed();
     world.apply(Kind::Nodes, &node("n").ready("True").labels(json!({ "rack": "b" })), at(0));
     let guard = world.read();
     assert_eq!(
-        ill(&devices(&guard.view(), &followed, &[], wall)),
+        ill(&devices(&guard.view(), &[], wall)),
         [(Health::Attention, "1 node without a FencePolicy: n".to_owned())]
     );
     drop(guard);
@@ -115,9 +114,10 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
     world.apply(Kind::FenceDevices, &device, at(0));
     let of_a_tenant = device.clone().within("tenant").set("/metadata/uid", json!("uid-of-a-tenant"));
     world.apply(Kind::FenceDevices, &of_a_tenant, at(0));
+    world.cache().fence_from(["f".to_owned()].into());
     let guard = world.read();
     assert_eq!(
-        ill(&devices(&guard.view(), &followed, &[paused], wall)),
+        ill(&devices(&guard.view(), &[paused], wall)),
         [
             (Health::Problem, "not trusted: evidence from it was contradicted: f/d".to_owned()),
             (Health::Problem, "did not answer at the last look: f/d for n: no route".to_owned()),
