@@ -14,7 +14,9 @@ use pod_safety_shared::model::{
     Held, Holder, Kind, Node, NodeKey, Readiness, Sharing, Uid, Volume, VolumeKey, VolumeLease,
 };
 
-use super::detach::{barred, detachable, detached_from, kept_from, storage_proof};
+use super::detach::{
+    barred, detach_first, detachable, detached_from, is_wanted_elsewhere, kept_from, storage_proof,
+};
 use super::free::{free, is_proved_off};
 use super::gate;
 use super::standing::{Holding, Standing};
@@ -254,7 +256,12 @@ fn unproved(case: &Case<'_>, holder: &Holder, doubt: Doubt, detachable: bool) ->
 }
 
 /// Nobody else may have it.
-fn refuse(case: &Case<'_>, lease: &VolumeLease, hold: VolumeHold, detach_from: Option<NodeKey>) -> Decision {
+pub(super) fn refuse(
+    case: &Case<'_>,
+    lease: &VolumeLease,
+    hold: VolumeHold,
+    detach_from: Option<NodeKey>,
+) -> Decision {
     let from = detach_from.as_ref().map(|node| &node.uid);
     let mut decision = if lease.refused_elsewhere && lease.detach_from.as_ref() == from {
         Decision::default()
@@ -406,21 +413,6 @@ fn free_at(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, n
     Some(left.map_or(lease.seen, |left| left.at) + patience)
 }
 
-/// Whether a pod that uses it is bound to another node.
-fn is_wanted_elsewhere(case: &Case<'_>, holder: &Node, view: &View<'_>) -> bool {
-    let mut waiting = view.users_of(case.name).filter(|pod| !pod.is_over());
-    waiting.any(|pod| pod.node.as_ref().is_some_and(|node| *node != holder.name))
-}
-
-/// Its holder was in doubt, and is well. Attach/detach takes an attachment whose detachment was refused for uncertain, and
-/// then attaches the volume to a second node as well: not before it is detached from the first, once that uses it no more.
-fn detach_first(case: &Case<'_>, lease: &VolumeLease, node: &Node, idle: bool) -> Decision {
-    let why = format!("it is attached to node {}, and is detached there first", node.name);
-    let hold = VolumeHold::Waits { volume: Arc::clone(case.name), why };
-    let detach_from = idle.then(|| NodeKey { name: Arc::clone(&node.name), uid: node.uid.clone() });
-    refuse(case, lease, hold, detach_from)
-}
-
 fn unconfirmed(case: &Case<'_>, node: &Node, free_at: Mono, now: Mono) -> Decision {
     let (volume, node, left) = (Arc::clone(case.name), Arc::clone(&node.name), free_at.since(now));
     case.hold(VolumeHold::Unconfirmed { volume, node, left })
@@ -439,8 +431,10 @@ fn well(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now:
     let kept = barred(case, view).filter(|kept| kept.uid != node.uid);
     let free_at = free_at(case, lease, node, view, now);
     if lease.refused_elsewhere && attached && kept.is_none() && is_wanted_elsewhere(case, node, view) {
-        let decision = detach_first(case, lease, node, free_at.is_some_and(|at| now >= at));
-        return free_at.filter(|at| now < *at).into_iter().fold(decision, Decision::and_recheck_at);
+        return match free_at {
+            Some(at) if now < at => detach_first(case, lease, node, false).and_recheck_at(at),
+            free_at => detach_first(case, lease, node, free_at.is_some()),
+        };
     }
     match (free_at, kept) {
         (Some(at), _) if !attached && now >= at => {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use pod_safety_shared::authority::{Refused, VolumeHold};
 use pod_safety_shared::cache::{Lookup, View};
-use pod_safety_shared::model::{Holder, NodeKey};
+use pod_safety_shared::drive::Decision;
+use pod_safety_shared::model::{Holder, Node, NodeKey, VolumeLease};
 
-use super::decide::Case;
+use super::decide::{Case, refuse};
 use super::uses::{is_attached, lost_it, uses};
 
 /// The node from which it was detached, if its pods would have it attached there again.
@@ -15,7 +16,7 @@ pub(super) fn barred(case: &Case<'_>, view: &View<'_>) -> Option<NodeKey> {
         Lookup::Known(node) => Some(node).filter(|node| lost_it(case.lease, node, view)),
         Lookup::Absent | Lookup::Unknown(_) => None,
     });
-    found.map(|node| NodeKey { name: Arc::clone(&node.name), uid: node.uid.clone() })
+    found.map(Node::key)
 }
 
 pub(super) fn detached_from(case: &Case<'_>, node: &Arc<str>) -> VolumeHold {
@@ -40,4 +41,19 @@ pub(super) fn detachable(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> O
 pub(super) fn storage_proof(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Option<Arc<str>> {
     let driver = case.volume?.driver.as_ref()?;
     view.storage_proof(holder, driver).map(|proof| Arc::clone(&proof.name))
+}
+
+/// Whether a pod that uses it is bound to another node.
+pub(super) fn is_wanted_elsewhere(case: &Case<'_>, holder: &Node, view: &View<'_>) -> bool {
+    let mut waiting = view.users_of(case.name).filter(|pod| !pod.is_over());
+    waiting.any(|pod| pod.node.as_ref().is_some_and(|node| *node != holder.name))
+}
+
+/// Its holder was in doubt, and is well. Attach/detach takes an attachment whose detachment was refused for uncertain, and
+/// then attaches the volume to a second node as well: not before it is detached from the first, once that uses it no more.
+pub(super) fn detach_first(case: &Case<'_>, lease: &VolumeLease, node: &Node, idle: bool) -> Decision {
+    let why = format!("it is attached to node {}, and is detached there first", node.name);
+    let hold = VolumeHold::Waits { volume: Arc::clone(case.name), why };
+    let detach_from = idle.then(|| node.key());
+    refuse(case, lease, hold, detach_from)
 }

@@ -50,7 +50,7 @@ impl Holding<'_> {
         if node.readiness != Readiness::Ready {
             return match view.proof_of(node, now) {
                 Some(proof) => {
-                    let newest = view.newest_evidence(&node.name).unwrap_or(proof.rv);
+                    let newest = view.newest_evidence(proof);
                     Standing::Over(Over::Fenced { proof: Arc::clone(&proof.name), newest })
                 }
                 None => Standing::Doubted(Doubt::NotReady),

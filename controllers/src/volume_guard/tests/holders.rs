@@ -397,7 +397,7 @@ fn bug_a_pod_that_waited_elsewhere_got_a_volume_that_is_attached_to_its_holder()
         "it is used no more: it may be detached"
     );
     stage.world.remove(Kind::Pods, "uid-q", at(4));
-    assert_eq!(stage.v(), ["allow"], "nobody waits elsewhere");
+    assert_eq!(stage.v(), ["allow"], "no pod waits elsewhere");
     stage.pod("q", Some("b"), "c", |_| ());
     stage.world.remove(Kind::Attachments, "uid-v.a", at(5));
     assert_eq!(stage.v(), ["release"]);
