@@ -14,7 +14,7 @@ use pod_safety_shared::authority::{Hold, Intent, Remediate, Reply, incident_name
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Mode};
-use pod_safety_shared::model::{Fence, Kind, Node, NodeKey, Proof, Readiness, Remediation};
+use pod_safety_shared::model::{Fence, Kind, Node, Proof, Readiness, Remediation};
 
 use super::Config;
 use super::detect::{open, reopen};
@@ -122,7 +122,7 @@ fn replied(remediation: &Remediation, node: Option<&Node>, reply: Reply) -> Inte
         name: Arc::clone(&remediation.name),
         uid: remediation.uid.clone(),
         rv: remediation.rv,
-        node: node.map(|node| NodeKey { name: Arc::clone(&node.name), uid: node.uid.clone() }),
+        node: node.map(Node::key),
         reply,
     }))
 }

@@ -8,7 +8,7 @@ use pod_safety_shared::cache::{BREAK, Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Mode, Subject};
 use pod_safety_shared::model::{
-    Kind, NOT_READY_TAINT, Node, NodeKey, Readiness, SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
+    Kind, NOT_READY_TAINT, Node, Readiness, SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
 };
 
 use super::pods;
@@ -218,7 +218,7 @@ struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     fn new(node: &'a Node) -> Self {
         let update = NodeUpdate {
-            node: NodeKey { name: Arc::clone(&node.name), uid: node.uid.clone() },
+            node: node.key(),
             rv: node.rv,
             silent: None,
             unreachable: None,

@@ -178,7 +178,7 @@ fn proved<'a>(node: &Node, view: &View<'a>, now: Mono) -> Option<&'a Proof> {
 /// The terminating pods of a node that was fenced.
 fn fenced(node: &Node, proof: &Proof, view: &View<'_>) -> Decision {
     let mut decision = Decision::default();
-    let newest = view.newest_evidence(&node.name).unwrap_or(proof.rv);
+    let newest = view.newest_evidence(proof);
     let (name, proof) = (|| Arc::clone(&node.name), || Arc::clone(&proof.name));
     for pod in view.pods_on(&node.name).filter(|pod| pod.deletion.is_some()) {
         if node.readiness == Readiness::Ready {

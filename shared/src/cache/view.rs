@@ -565,10 +565,10 @@ impl<'a> View<'a> {
         self.inner.ours.proofs.of_node(node)
     }
 
-    /// The version of the evidence about a node that was written last, whether it holds or not.
+    /// The version of the evidence about the node of this one that was written last, whether it holds or not.
     #[must_use]
-    pub fn newest_evidence(&self, node: &str) -> Option<Rv> {
-        self.proofs_of(node).map(|proof| proof.rv).max()
+    pub fn newest_evidence(&self, proof: &Proof) -> Rv {
+        self.proofs_of(&proof.spec.node.name).map(|other| other.rv).fold(proof.rv, Rv::max)
     }
 
     /// Every readable remediation.

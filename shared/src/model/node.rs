@@ -155,6 +155,12 @@ pub struct Node {
 }
 
 impl Node {
+    /// Which node it is.
+    #[must_use]
+    pub fn key(&self) -> NodeKey {
+        NodeKey { name: Arc::clone(&self.name), uid: self.uid.clone() }
+    }
+
     /// The life in which it is, if it says so; nobody asks where nodes are not fenced.
     #[must_use]
     pub fn incarnation(&self) -> Option<Incarnation> {

@@ -28,6 +28,7 @@ use crate::api::{
 };
 use crate::authority::act::Outcome;
 use crate::client::{ApiError, Call, Connection};
+use crate::model::is_kubernetes_name;
 use crate::record::error_chain;
 use crate::transport::{Act, Answer, DeviceError, Identity, Power};
 
@@ -75,6 +76,11 @@ pub(super) fn by(spec: &FenceDeviceSpec) -> Option<By> {
 
 fn failed(said: impl Into<String>) -> DeviceError {
     DeviceError::Failed { said: said.into() }
+}
+
+/// A part of a path: one with `..` or `?` in it would make a question about one object a question about another.
+fn name_in_path<'a>(field: &str, name: &'a str) -> Result<&'a str, DeviceError> {
+    if is_kubernetes_name(name) { Ok(name) } else { Err(failed(format!("{field} {name:?} is no name"))) }
 }
 
 fn unread(error: &ApiError) -> DeviceError {

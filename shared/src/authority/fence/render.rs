@@ -108,16 +108,12 @@ fn value<'a>(what: &str, template: &str, facts: &'a Facts) -> Result<&'a str, Re
             labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str)
         }
     };
-    let about = || (template.to_owned(), what.to_owned(), machine.node.to_string());
-    let found = found.filter(|found| !found.is_empty()).ok_or_else(|| {
-        let (template, what, node) = about();
-        RenderError::Missing { template, what, node }
-    })?;
-    if !is_word(found) {
-        let (template, what, node) = about();
-        return Err(RenderError::NoWord { template, what, node });
+    let (template, what, node) = (template.to_owned(), what.to_owned(), machine.node.to_string());
+    match found.filter(|found| !found.is_empty()) {
+        None => Err(RenderError::Missing { template, what, node }),
+        Some(found) if !is_word(found) => Err(RenderError::NoWord { template, what, node }),
+        Some(found) => Ok(found),
     }
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ObjectOrder, failed, plural_of, read, text};
+use super::{ObjectOrder, failed, name_in_path, plural_of, read, text};
 use crate::api::{
     ActedOn, DeviceDriver, External, GROUP, NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION, TemplateRef, VERSION,
 };
@@ -11,7 +11,6 @@ use crate::authority::act::Outcome;
 use crate::authority::fence::step::Acting;
 use crate::authority::fence::{Target, name_after};
 use crate::client::{ApiError, Call, Connection, Method};
-use crate::model::is_kubernetes_name;
 use crate::transport::{Answer, DeviceError, Identity, Power};
 
 const TEMPLATE_ANNOTATION: &str = "remediation.medik8s.io/template-name";
@@ -41,9 +40,7 @@ async fn template(
 ) -> Result<Value, DeviceError> {
     let plural = plural_of(connection, &named.api_version, &named.kind).await?;
     let (namespace, TemplateRef { api_version, kind, name }) = (&order.device.namespace, named);
-    if !is_kubernetes_name(name) {
-        return Err(failed(format!("templateRef.name {name:?} is no name of an object")));
-    }
+    name_in_path("templateRef.name", name)?;
     let path = format!("/apis/{api_version}/namespaces/{namespace}/{plural}/{name}");
     let found = read(connection, &path).await?;
     let found = found.ok_or_else(|| failed(format!("there is no {kind} {namespace}/{name}")))?;

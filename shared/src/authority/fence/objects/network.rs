@@ -9,13 +9,12 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{Clients, ObjectOrder, failed, not_served, read, text};
+use super::{Clients, ObjectOrder, failed, name_in_path, not_served, read, text};
 use crate::api::{ActedOn, DeviceDriver, FencedStorage, NetworkFence};
 use crate::authority::act::Outcome;
 use crate::authority::fence::step::Acting;
 use crate::authority::fence::{Target, name_after};
 use crate::client::{ApiError, Call, Connection, Method};
-use crate::model::is_kubernetes_name;
 use crate::transport::{Answer, DeviceError, Identity, Power};
 
 const VERSION: &str = "/apis/csiaddons.openshift.io/v1alpha1";
@@ -52,10 +51,8 @@ pub(in crate::authority::fence) async fn clients(
     class: &NetworkFence,
 ) -> Result<Clients, DeviceError> {
     let name = &*order.facts.machine.node;
-    if !is_kubernetes_name(&class.namespace) {
-        return Err(failed(format!("namespace {:?} is no name of a namespace", class.namespace)));
-    }
-    let all = read(connection, &format!("{VERSION}/namespaces/{}/csiaddonsnodes", class.namespace)).await?;
+    let namespace = name_in_path("networkFence.namespace", &class.namespace)?;
+    let all = read(connection, &format!("{VERSION}/namespaces/{namespace}/csiaddonsnodes")).await?;
     let all = all.ok_or_else(|| failed(not_served("CSIAddonsNode of csiaddons.openshift.io/v1alpha1")))?;
     let node = read(connection, &format!("/api/v1/nodes/{name}")).await?;
     let conditions = node.as_ref().and_then(|node| node.pointer("/status/conditions")?.as_array());
@@ -78,7 +75,7 @@ pub(in crate::authority::fence) async fn clients(
         }
     }
     if found.is_empty() {
-        let (class, namespace) = (&class.class_name, &class.namespace);
+        let class = &class.class_name;
         let none = format!(
             "no CSIAddonsNode of namespace {namespace} says by which addresses {name} is a client of {class}"
         );
@@ -98,10 +95,8 @@ async fn covered(
     connection: &Connection,
     class: &NetworkFence,
 ) -> Result<Option<FencedStorage>, DeviceError> {
-    if !is_kubernetes_name(&class.class_name) {
-        return Err(failed(format!("className {:?} is no name of an object", class.class_name)));
-    }
-    let path = format!("{VERSION}/networkfenceclasses/{}", class.class_name);
+    let name = name_in_path("networkFence.className", &class.class_name)?;
+    let path = format!("{VERSION}/networkfenceclasses/{name}");
     let driver = read(connection, &path).await?.map(|found| text(&found, "/spec/provisioner").to_owned());
     let driver = driver.filter(|driver| !driver.is_empty());
     Ok(driver.map(|driver| FencedStorage { driver, class_name: class.class_name.clone() }))
