@@ -152,8 +152,8 @@ pub(super) struct Args {
     )]
     fence_agents_path: Vec<String>,
 
-    /// Namespaces whose FenceDevices and PodSafetyRemediations are followed. Who may write one of them there
-    /// switches machines off
+    /// Namespaces whose FenceDevices and PodSafetyRemediations are followed. A user who may write one of them there
+    /// can switch machines off
     #[arg(
         long,
         value_name = "LIST",

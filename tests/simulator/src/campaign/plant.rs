@@ -111,7 +111,7 @@ pub enum Plant {
     GivesUp,
     /// The `renewTime` of a Lease is compared with our wall clock.
     TrustsNodeClocks,
-    /// Whoever begins to lead takes the `NoExecute` taints from lost nodes, and adds them anew.
+    /// A new leader takes the `NoExecute` taints from lost nodes, and adds them anew.
     RetaintsWhenLeading,
     /// However many nodes are silent, and since whatever outage: each is lost.
     NeverMaybeUs,
@@ -262,7 +262,7 @@ impl Plant {
             Self::DeleteFirst => "The DELETE is sent before the PATCH.",
             Self::WrongTarget => "Writes for `data-0` go to `data-1`.",
             Self::RetryByName => {
-                "After a conflict the write is repeated with the UID and version of whoever bears the name then."
+                "After a conflict the write is repeated with the UID and version of the object that has the name then."
             }
             Self::ForceOnConflict => "After a conflict the write is repeated without UID and version.",
             Self::DefaultGrace => "DELETE leaves its grace to the server.",
@@ -281,7 +281,7 @@ impl Plant {
             }
             Self::DeafToDeletions => "The DELETED events of Nodes are dropped.",
             Self::SkippedEvents => "Every third event of a watch is dropped.",
-            Self::MuteWatches => "Watches fall silent after forty events, and nobody notices.",
+            Self::MuteWatches => "Watches fall silent after forty events, and the process does not notice.",
             Self::EndlessQuarantine => "The quarantine lasts an hour.",
             _ => self.what_of_budgets(),
         }
@@ -303,7 +303,7 @@ impl Plant {
     const fn what_of_taints(self) -> &'static str {
         match self {
             Self::TimersByName => {
-                "The time of a pod runs by its name: when it is over, whoever bears the name then is deleted."
+                "The time of a pod runs by its name: when it is over, the pod that has the name then is deleted."
             }
             Self::CountsFromFirstSight => {
                 "What taints say of when they were added is not read: their times begin when this process sees them."
@@ -322,7 +322,7 @@ impl Plant {
         match self {
             Self::TrustsNodeClocks => "The `renewTime` of a Lease is compared with our wall clock.",
             Self::RetaintsWhenLeading => {
-                "Whoever begins to lead takes the `NoExecute` taints from lost nodes, and adds them anew."
+                "A new leader takes the `NoExecute` taints from lost nodes, and adds them anew."
             }
             Self::NeverMaybeUs => "However many nodes are silent, and since whatever outage: each is lost.",
             Self::LiftsUnread => {
