@@ -9,6 +9,7 @@
 //! campaign plants [NAMES]   minimises what the planted bugs broke, into tests/simulator/corpus
 //! campaign minimise SEED [SUBJECT]
 //! campaign plan FILE        a plan as `minimise` prints it, with what happened
+//! campaign strike SCENARIO STRIKE   one of those that `perturb` prints, with what happened
 //! campaign seeds FROM TO    these seeds, with what happened in the first that broke a rule
 //! ```
 
@@ -34,11 +35,11 @@ use files::{corpus, page_of};
 use memory::{memory, memory_line};
 use pod_safety_shared::clock::Env;
 use pod_safety_simulator::campaign::{
-    Entry, Extras, Fault, Plan, Plant, campaign, campaign_while, draw, fenced, first_seed_that_breaks,
-    guarded, minimise, page, perturb, scenarios, subject, tell, threads,
+    Entry, Extras, Fault, Plan, Plant, Scenario, campaign, campaign_while, draw, fenced,
+    first_seed_that_breaks, guarded, minimise, page, perturb, scenarios, subject, tell, threads,
 };
 use pod_safety_simulator::checker::Invariant;
-use pod_safety_simulator::world::Subject;
+use pod_safety_simulator::world::{Strike, Subject, stricken};
 use teeth::teeth;
 
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
@@ -68,6 +69,7 @@ fn main() -> Result<ExitCode> {
         ["plants", names @ ..] => commit_plants(names),
         ["minimise", seed, rest @ ..] => minimise_one(seed, rest.first().copied().unwrap_or("shipped")),
         ["plan", file] => this_plan(file),
+        ["strike", scenario, strike] => this_strike(scenario, strike),
         ["caught", names @ ..] => measure(names),
         ["seeds", from, to] => Ok(these_seeds(from.parse()?, to.parse()?)),
         _ => bail!("what is {words:?}? See the head of examples/campaign.rs"),
@@ -114,12 +116,24 @@ fn these_seeds(from: u64, to: u64) -> ExitCode {
     if tally.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+fn all_scenarios() -> Vec<Scenario> {
+    scenarios().into_iter().chain(fenced()).chain(guarded()).collect()
+}
+
+fn this_strike(name: &str, strike: &str) -> Result<ExitCode> {
+    let scenario = all_scenarios().into_iter().find(|scenario| scenario.name == name);
+    let scenario = scenario.with_context(|| format!("there is no scenario {name:?}"))?;
+    let strike: Strike = serde_json::from_str(strike).context("it is no strike")?;
+    let (outcome, _) = stricken(&scenario.plan, SHIPPED, &strike);
+    say(&tell(&scenario.plan, &outcome));
+    Ok(if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 fn all_strikes() -> ExitCode {
     let clock = Env::real(0);
     let began = clock.now();
     let each = usize::try_from(number("EACH").unwrap_or(1)).unwrap_or(1);
-    let scenarios: Vec<_> = scenarios().into_iter().chain(fenced()).chain(guarded()).collect();
-    let tally = perturb(&scenarios, SHIPPED, each);
+    let tally = perturb(&all_scenarios(), SHIPPED, each);
     say(&format!("{tally}{:.0} s on {} threads", clock.now().since(began).as_secs_f64(), threads()));
     if tally.broken.is_empty() && tally.diverged.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -20,6 +20,8 @@ const JUMPS: [i64; 4] = [2, 15, 3_600, 31_536_000];
 /// Every how manyth event a clock jumps or a link is cut: what they do hardly
 /// depends on which of two neighbours they strike at.
 const COARSE: usize = 5;
+/// So many that broke a rule are printed: more have one cause.
+const SHOWN: usize = 40;
 
 /// A run that did not go as it must.
 #[derive(Clone, Debug)]
@@ -59,8 +61,9 @@ impl std::fmt::Display for Perturbed {
         for (name, count) in self.families.iter().chain(&self.scenarios) {
             writeln!(f, "  {count:>8}  {name}")?;
         }
-        for Broken { scenario, strike, what } in self.broken.iter().chain(&self.diverged).take(10) {
-            writeln!(f, "  {scenario}: {strike:?}: {what:?}")?;
+        for Broken { scenario, strike, what } in self.broken.iter().chain(&self.diverged).take(SHOWN) {
+            let strike = serde_json::to_string(strike).unwrap_or_default();
+            writeln!(f, "  {scenario:?} {strike:?}: {what:?}")?;
         }
         Ok(())
     }
