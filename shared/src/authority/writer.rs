@@ -96,7 +96,7 @@ pub trait Owner: Send + Sync + 'static {
 pub enum Submitted {
     /// It waits for its turn, or is being done.
     Accepted,
-    /// It failed recently; decide again then.
+    /// It failed recently, or waits for another one; decide again then.
     Later(Mono),
     /// Only the leader acts; this process is not it.
     NotLeading,
@@ -358,8 +358,9 @@ impl Authority {
 
     fn submit_witness(&self, node: Arc<str>, owner: &Arc<dyn Owner>, now: Mono) -> Submitted {
         let mut state = self.state.lock();
+        // When the read under way is answered, the key that wanted it first is woken, and no other.
         if !state.witnessing.insert(Arc::clone(&node)) {
-            return Submitted::Accepted;
+            return Submitted::Later(now + WITNESS_AGAIN);
         }
         let work = Work::Witness { node: Arc::clone(&node), owner: Arc::clone(owner) };
         if state.queue.push(Class::Witness, &node, work).is_err() {

@@ -1,6 +1,7 @@
 //! The turn of a graceful deletion: what was wished for is asked for anew, the node is
 //! read once more, and one request pair goes out for each pod at a time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,11 +28,14 @@ pub(super) struct Deletions {
     /// Apart from those of force deletions and statuses: whoever is turned away for
     /// another's sake would not be woken.
     ledger: Ledger,
+    /// Other controllers that wanted the same meanwhile: the wish under way may be withdrawn where theirs would not be.
+    gave_way: BTreeMap<Uid, BTreeMap<&'static str, Arc<dyn Owner>>>,
 }
 
 impl Deletions {
     /// It will not be carried out by this process.
     pub(super) fn forget(&mut self, uid: &Uid) {
+        self.gave_way.remove(uid);
         self.ledger.released(uid);
     }
 
@@ -71,7 +75,13 @@ impl Authority {
         let mut state = self.state.lock();
         let uid = delete.pod.uid.clone();
         match state.deletions.ledger.admit(&uid, &delete.rv, now) {
-            Admission::Busy => return Submitted::Accepted,
+            Admission::Busy => {
+                if state.deletions.ledger.asked_again(&uid) {
+                    let others = state.deletions.gave_way.entry(uid).or_default();
+                    others.insert(owner.controller(), Arc::clone(owner));
+                }
+                return Submitted::Accepted;
+            }
             Admission::Paused(until) => return Submitted::Later(until),
             Admission::Admitted => {}
         }
@@ -91,11 +101,11 @@ impl Authority {
             None => withdrawn(wished),
         };
         let (uid, now) = (&wished.pod.uid, self.env.now());
-        let again = {
-            let ledger = &mut self.state.lock().deletions.ledger;
+        let (again, others) = {
+            let Deletions { ledger, gave_way } = &mut self.state.lock().deletions;
             // Whoever asked meanwhile was turned away, and may know more.
             let asked_again = ledger.asked_again(uid).then_some(now);
-            match &outcome {
+            let again = match &outcome {
                 Outcome::Ending | Outcome::Gone => {
                     ledger.settled(uid, now);
                     None
@@ -116,13 +126,15 @@ impl Authority {
                     ledger.released(uid);
                     None
                 }
-            }
+            };
+            (again, gave_way.remove(uid).unwrap_or_default())
         };
         self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
         self.tell(&wished, &outcome, owner.controller());
         owner.deleted(&wished, &outcome, now);
         if let Some(again) = again {
             owner.wake_at(again);
+            others.values().for_each(|other| other.wake_at(now));
         }
     }
 

@@ -111,6 +111,25 @@ async fn a_wish_that_nobody_has_any_more_when_its_turn_comes_is_dropped() {
     assert_eq!(pool.ended()[1], "a ending", "it may be wished for again");
 }
 
+/// Found in review after the like of it with first reads. The first wish is withdrawn when its turn comes, because the node
+/// with the taint is gone; the second, for pods of a missing node, was turned away meanwhile, and waited for the next resync.
+#[tokio::test(start_paused = true)]
+async fn bug_a_controller_whose_deletion_gave_way_to_another_ones_was_not_woken() {
+    let pool = with_node(ending);
+    pool.heard.changed_its_mind.store(true, Ordering::SeqCst);
+    let second = Heard::of("second");
+    let owner: Arc<dyn Owner> = Arc::<Heard>::clone(&second);
+    let now = pool.env.now();
+    assert_eq!(pool.asks(wish("a", "10")), Submitted::Accepted);
+    assert_eq!(pool.authority.submit(wish("a", "10"), &owner), Submitted::Accepted);
+    pass(0.1).await;
+    assert_eq!(pool.ended(), ["a withdrawn"]);
+    assert_eq!(second.woken(), Some(now));
+    assert_eq!(pool.authority.submit(wish("a", "10"), &owner), Submitted::Accepted);
+    pass(0.1).await;
+    assert_eq!(*second.ended.lock(), ["a ending"]);
+}
+
 /// Issue 140639 of Kubernetes: five tries within 50 ms, and then never again.
 /// Found by the simulator: the taint was lifted while its node was read, and the cache heard of it before the answer
 /// came. Both agreed that there was none, and the pod was asked to end.

@@ -320,7 +320,7 @@ async fn a_pod_of_a_lost_node_is_marked_at_its_version_and_people_hear_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_gave_way_to_another_wish_for_the_same_pod_is_woken() {
-    let (pool, other) = (pool(Leadership::alone(), slow), Arc::new(Heard::default()));
+    let (pool, other) = (pool(Leadership::alone(), slow), Heard::of("other"));
     let others: Arc<dyn Owner> = Arc::<Heard>::clone(&other);
     // All writers are busy, so that both wait for their turn.
     for number in 0..WRITERS {
@@ -346,7 +346,7 @@ async fn whoever_comes_while_another_wish_for_the_same_pod_is_written_is_woken()
         _ => well(asked),
     };
     for script in [slow as fn(&Asked) -> Answer, conflict] {
-        let (pool, other) = (pool(Leadership::alone(), script), Arc::new(Heard::default()));
+        let (pool, other) = (pool(Leadership::alone(), script), Heard::of("other"));
         let others: Arc<dyn Owner> = Arc::<Heard>::clone(&other);
         pool.asks(of_pod("a", true, None));
         pass(0.5).await;
@@ -361,7 +361,7 @@ async fn whoever_comes_while_another_wish_for_the_same_pod_is_written_is_woken()
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_woken_for_what_the_next_leader_decides() {
-    let (pool, other) = (pool(Leadership::alone(), slow), Arc::new(Heard::default()));
+    let (pool, other) = (pool(Leadership::alone(), slow), Heard::of("other"));
     let others: Arc<dyn Owner> = Arc::<Heard>::clone(&other);
     pool.asks(of_pod("a", true, None));
     pool.authority.submit(not_disrupted("a"), &others);
