@@ -11,7 +11,7 @@
 //! knows no more than that: of an attachment that no Node says it is uncertain, which keeps nobody else from the
 //! volume; all is taken for mounted until the Node says what is; and the six minutes begin anew.
 //!
-//! Left out: the driver (what is written is attached), and its failures.
+//! Left out: the driver (what is written is attached, as soon as that can be written), and its failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,6 +56,8 @@ pub(crate) struct AttachDetach {
     waiting: BTreeSet<Place>,
     /// What was to be detached and could not be: upstream calls that uncertain, and keeps nobody else from it (hole H-7).
     uncertain: BTreeSet<Place>,
+    /// What is written, and could not be called attached yet: its driver tries again.
+    uncalled: BTreeSet<Place>,
     /// What was refused, until when it is not tried again, and how long that pause was.
     refused: BTreeMap<Place, (Duration, Duration)>,
     /// What each kubelet last said to use. A Node that is gone says nothing new.
@@ -73,6 +75,7 @@ impl AttachDetach {
             attached: BTreeMap::new(),
             waiting: BTreeSet::new(),
             uncertain: BTreeSet::new(),
+            uncalled: BTreeSet::new(),
             refused: BTreeMap::new(),
             in_use: BTreeMap::new(),
             heard: 0,
@@ -103,6 +106,9 @@ impl AttachDetach {
             self.recall(&nodes, &server.cached("VolumeAttachment"));
         }
         self.hear(server.applied(), &nodes);
+        for place in std::mem::take(&mut self.uncalled) {
+            self.call_attached(place).await;
+        }
         if now.as_secs().is_multiple_of(VERIFY_EACH) && self.world.with.guarded_volumes.is_some() {
             let there = server.cached("VolumeAttachment");
             let name = |place: &Place| format!("{}.{}", place.0, place.1);
@@ -204,7 +210,6 @@ impl AttachDetach {
 
     async fn attach(&mut self, place: Place) {
         let (volume, node) = &place;
-        let path = attachment(volume, node);
         let object = json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
             "metadata": { "name": format!("{volume}.{node}") },
@@ -222,12 +227,20 @@ impl AttachDetach {
             self.world.checker.attachment_remains(&identity, other, true);
         }
         self.world.checker.volume_is_attached(&identity, node);
-        let attached = json!({ "status": { "attached": true } });
-        self.ask("PATCH", &format!("{path}/status"), Some(attached)).await;
+        self.call_attached(place.clone()).await;
         self.waiting.remove(&place);
         self.uncertain.remove(&place);
         self.refused.remove(&place);
         self.attached.insert(place, None);
+    }
+
+    /// The driver's part.
+    async fn call_attached(&mut self, place: Place) {
+        let path = format!("{}/status", attachment(&place.0, &place.1));
+        let attached = json!({ "status": { "attached": true } });
+        if !matches!(self.ask("PATCH", &path, Some(attached)).await, Some((200 | 404, _))) {
+            self.uncalled.insert(place);
+        }
     }
 
     /// `node`: unless it is gone.
