@@ -16,6 +16,9 @@ use super::owners::{FRESH, Found, find};
 /// How many pods of one budget are named in a hold. A person reads the first few.
 const PODS_SHOWN: usize = 10;
 
+/// How many budgets of one pod are named in a hold.
+const BUDGETS_SHOWN: usize = 10;
+
 /// A budget whose pods belong to controllers that must be asked is looked at this
 /// often, for nobody tells when those are scaled.
 const ASK_EACH: Duration = Duration::from_secs(60);
@@ -218,6 +221,11 @@ fn holds(
     if members.is_empty() {
         about_budget(Hold::NoPods);
     }
+    let left_out = view.pods_left_out(&budget.key.namespace).take(PODS_SHOWN);
+    let left_out: Vec<String> = left_out.map(|pod| pod.key.name.to_string()).collect();
+    if !left_out.is_empty() {
+        about_budget(Hold::TooManyLabels { pods: left_out });
+    }
     if !unmanaged.is_empty() {
         about_budget(Hold::UnmanagedPods { pods: shown(unmanaged) });
     }
@@ -265,19 +273,22 @@ fn about_pod(budget: &Budget, member: &Member) -> Subject {
     })
 }
 
-/// Pods that other budgets choose too. Of those budgets the first by name says so.
+/// Pods that other budgets choose too. Of those budgets one says so, the same whichever is decided. The others are not even
+/// looked through: a tenant may have thousands of each, all of which overlap.
 fn overlaps<'a>(
     budget: &'a Budget,
     members: &'a [Member],
     view: &'a View<'_>,
 ) -> impl Iterator<Item = (Subject, Hold)> + 'a {
     let overlapping = members.iter().filter_map(|member| {
-        let pod = view.pod(&member.uid)?;
+        let mut others = view.budgets_of_pod(view.pod(&member.uid)?);
+        others.next().filter(|first| first.key.uid == budget.key.uid)?;
         let mut names: Vec<String> =
-            view.budgets_of_pod(pod).map(|other| other.key.name.to_string()).collect();
+            others.take(BUDGETS_SHOWN - 1).map(|other| other.key.name.to_string()).collect();
+        let several = !names.is_empty();
+        names.push(budget.key.name.to_string());
         names.sort();
-        let first = names.len() > 1 && names.first().is_some_and(|first| **first == *budget.key.name);
-        first.then(|| (about_pod(budget, member), Hold::MultipleBudgets { budgets: names }))
+        several.then(|| (about_pod(budget, member), Hold::MultipleBudgets { budgets: names }))
     });
     overlapping.take(PODS_SHOWN)
 }

@@ -362,6 +362,43 @@ fn a_pod_of_two_budgets_is_told_once() {
     assert!(held(&of("uid-c")).is_empty());
 }
 
+/// How a tenant made a process leave no turn to others: a budget for each of its pods, all of which choose all pods.
+#[test]
+fn attack_of_budgets_that_all_choose_all_pods_each_is_decided_by_its_own_pods_alone() {
+    let world = World::listed();
+    let many = 400;
+    for number in 0..many {
+        let labels = json!({ "number": number.to_string() });
+        world.apply(Kind::Pods, &pod(&format!("p{number}")).set("/metadata/labels", labels), at(0));
+        let mut all = budget(&json!({ "minAvailable": 1, "selector": {} }));
+        let name = format!("b{number:0>3}");
+        (all["metadata"]["uid"], all["metadata"]["name"]) = (json!(format!("uid-{name}")), json!(name));
+        world.apply(Kind::Budgets, &all, at(0));
+    }
+    let guard = world.read();
+    let held: Vec<_> = (0..many)
+        .map(|number| decide(&Key::Budget(uid(&format!("uid-b{number:0>3}"))), &guard.view(), at(1), &CONFIG))
+        .map(|decision| decision.holds.into_iter().map(|(_, hold)| hold.to_string()).collect::<Vec<_>>())
+        .filter(|holds| !holds.is_empty())
+        .collect();
+    assert_eq!(held.iter().map(Vec::len).collect::<Vec<_>>(), [10], "one budget says so of ten pods: {held:?}");
+    assert!(held[0][0].len() < 300, "and names ten budgets: {}", held[0][0]);
+}
+
+/// Whether a budget chooses a pod with labels without end is not known. It counts in none, which lets nothing more through.
+#[test]
+fn attack_a_pod_with_more_labels_than_are_kept_counts_in_no_budget_and_is_named() {
+    let world = guarded();
+    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
+    let before = words(&decided(&world, 1));
+    let mut labels: serde_json::Map<_, _> = (0..200).map(|number| (format!("l{number}"), json!(""))).collect();
+    labels.insert("app".to_owned(), json!("db"));
+    world.apply(Kind::Pods, &pod("fat").set("/metadata/labels", json!(labels)), at(0));
+    let decision = decided(&world, 1);
+    assert_eq!((held(&decision), words(&decision)), (vec!["TooManyLabels"], before));
+    assert!(decision.holds[0].1.to_string().ends_with(": fat"));
+}
+
 fn about_to_end(reason: &str) -> Obj {
     pod("p").set(
         "/status/conditions",

@@ -122,6 +122,12 @@ pub enum Hold {
         /// Their names and controllers.
         pods: Vec<String>,
     },
+    /// Pods of its namespace of which is not known whether it chooses them.
+    #[error("these pods count in no budget, for they have more labels than are kept (128, or 16 KiB): {}", pods.join(", "))]
+    TooManyLabels {
+        /// Their names.
+        pods: Vec<String>,
+    },
     /// As long as nobody changes it or scales, no eviction will ever be let through.
     #[error(
         "no eviction can ever be let through: {desired} of {expected} pods must be healthy. Use maxUnavailable: 1, or scale up"

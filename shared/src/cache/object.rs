@@ -185,7 +185,7 @@ fn project_pod(
         controller: controller(meta).map(|controller| interner.controller(controller)),
         mirror: meta.annotations.iter().any(|entry| entry.key == MIRROR_ANNOTATION),
         deletion,
-        finalizers: meta.finalizers.iter().map(|name| name.as_str().into()).collect(),
+        finalizers: finalizers(&meta.finalizers),
         first_seen: now,
         arrived: now,
         turned_ready: None,
@@ -227,8 +227,25 @@ fn labels(meta: &wire::ObjectMeta) -> Labels {
     meta.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 
+/// So many finalizers of one pod are kept: they are shown, and nothing rests on which they are.
+const MOST_FINALIZERS: usize = 16;
+
+fn finalizers(all: &[String]) -> Box<[Box<str>]> {
+    let more = all.len().checked_sub(MOST_FINALIZERS).filter(|more| *more > 0);
+    let more = more.map(|more| format!("{more} more").into());
+    all.iter().take(MOST_FINALIZERS).map(|name| name.as_str().into()).chain(more).collect()
+}
+
+/// So many tolerations of one pod are kept at most: pods have two to ten. Of more none is, and how the pod bears a taint is
+/// not known then.
+const MOST_TOLERATIONS: usize = 128;
+
 /// Those that can answer a taint that ends pods.
 fn tolerations(all: &[wire::Toleration]) -> Tolerations {
+    if all.len() > MOST_TOLERATIONS {
+        let too_many = format!("(more than {MOST_TOLERATIONS} tolerations)");
+        return [Toleration::new("", &too_many, "", None)].into_iter().collect();
+    }
     let read = |one: &wire::Toleration| {
         let [key, operator, value] =
             [&one.key, &one.operator, &one.value].map(|text| text.as_deref().unwrap_or_default());

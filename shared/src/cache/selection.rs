@@ -1,13 +1,15 @@
-//! Which pods a selector chooses, and which selectors choose a pod: kept up to
-//! date with every change, never searched for.
+//! Which pods a selector chooses, and which selectors choose a pod: looked up with every question, and kept nowhere.
 //!
-//! Pods with the same labels in the same namespace form a *class*: the replicas of
-//! one ReplicaSet are one class, and a selector is tried on classes, once each.
-//! Where a selector requires a pair (`app: db`), it is tried only on classes that
-//! have it. KCM tries every selector of a namespace on each pod that changes, and
-//! every pod of a namespace for each budget (weak spot W-DC1).
+//! Pods with the same labels in the same namespace form a *class*: the replicas of one ReplicaSet are one class, and a
+//! selector is tried on classes, once each. Where a selector requires a pair (`app: db`), it is tried only on classes that
+//! have it. KCM tries every selector of a namespace on each pod that changes, and every pod of a namespace for each
+//! budget (weak spot W-DC1).
+//!
+//! Invariant: memory grows with pods plus budgets, never with their product: a tenant may have thousands of each, and every
+//! budget may choose every pod.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::clock::Mono;
@@ -15,25 +17,36 @@ use crate::model::{Labels, Pod, Selector, Uid};
 
 type ClassId = u32;
 
-/// Where a class or a selector is looked for: its namespace, and one pair of it.
-type Place = (Arc<str>, Option<(Box<str>, Box<str>)>);
+/// Where a class or a selector is looked for: the hash of its namespace, and of one pair of it. Whatever is found there is
+/// matched, so that two places with one hash cost a comparison, and nothing else.
+type Place = u64;
 
 #[derive(Debug)]
 struct Class {
+    namespace: Arc<str>,
     labels: Labels,
     pods: BTreeSet<Uid>,
     /// Who manages the pods, and how many of them: mostly one.
     controllers: BTreeMap<Uid, usize>,
-    chosen_by: BTreeSet<Uid>,
 }
 
 #[derive(Debug)]
 struct Chooser {
     namespace: Arc<str>,
     selector: Selector,
-    classes: BTreeSet<ClassId>,
     /// When it was set, or what its pods come to changed last.
     touched: Mono,
+}
+
+impl Chooser {
+    fn chooses(&self, namespace: &str, labels: &Labels) -> bool {
+        *self.namespace == *namespace && self.selector.matches(labels)
+    }
+
+    /// The one place at which all classes are that it may choose.
+    fn place(&self) -> Place {
+        place(&self.namespace, self.selector.required_pair())
+    }
 }
 
 /// The index. Choosers are known by the UID of the object that has the selector.
@@ -41,26 +54,22 @@ struct Chooser {
 pub(super) struct Selection {
     classes: BTreeMap<ClassId, Class>,
     by_labels: BTreeMap<(Arc<str>, Labels), ClassId>,
-    classes_at: BTreeMap<Place, BTreeSet<ClassId>>,
+    classes_at: BTreeSet<(Place, ClassId)>,
     classes_of: BTreeMap<Uid, BTreeSet<ClassId>>,
     choosers: BTreeMap<Uid, Chooser>,
     choosers_at: BTreeMap<Place, BTreeSet<Uid>>,
     next: ClassId,
 }
 
-fn pair(key: &str, value: &str) -> Option<(Box<str>, Box<str>)> {
-    Some((key.into(), value.into()))
+fn place(namespace: &str, pair: Option<(&str, &str)>) -> Place {
+    let mut hasher = DefaultHasher::new();
+    (namespace, pair).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Every place at which a class can be looked for.
-fn places<'a>(namespace: &'a Arc<str>, labels: &'a Labels) -> impl Iterator<Item = Place> + 'a {
-    let pairs = labels.iter().map(|(key, value)| (Arc::clone(namespace), pair(key, value)));
-    pairs.chain([(Arc::clone(namespace), None)])
-}
-
-/// The one place at which all classes are that a selector may choose.
-fn place_of(namespace: &Arc<str>, selector: &Selector) -> Place {
-    (Arc::clone(namespace), selector.required_pair().and_then(|(key, value)| pair(key, value)))
+fn places<'a>(namespace: &'a str, labels: &'a Labels) -> impl Iterator<Item = Place> + 'a {
+    labels.iter().map(Some).chain([None]).map(move |pair| place(namespace, pair))
 }
 
 fn forget<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {
@@ -99,16 +108,13 @@ impl Selection {
             let same = counts(before) == counts(after);
             return if same { BTreeSet::new() } else { self.choosers_of(after).cloned().collect() };
         }
-        let mut choosers = BTreeSet::new();
         if let Some(before) = before {
-            choosers.extend(self.choosers_of(before).cloned());
             self.remove_pod(before);
         }
         if let Some(after) = after {
             self.add_pod(after);
-            choosers.extend(self.choosers_of(after).cloned());
         }
-        choosers
+        before.into_iter().chain(after).flat_map(|pod| self.choosers_of(pod)).cloned().collect()
     }
 
     fn add_pod(&mut self, pod: &Pod) {
@@ -139,19 +145,13 @@ impl Selection {
                 forget(&mut self.classes_of, &controller.uid, &id);
             }
         }
-        if !class.pods.is_empty() {
-            return;
-        }
-        for chooser in &class.chosen_by {
-            if let Some(chooser) = self.choosers.get_mut(chooser) {
-                chooser.classes.remove(&id);
+        if class.pods.is_empty() {
+            for place in places(&pod.key.namespace, &pod.labels) {
+                self.classes_at.remove(&(place, id));
             }
+            self.classes.remove(&id);
+            self.by_labels.remove(&key);
         }
-        for place in places(&pod.key.namespace, &pod.labels) {
-            forget(&mut self.classes_at, &place, &id);
-        }
-        self.classes.remove(&id);
-        self.by_labels.remove(&key);
     }
 
     /// The first pod of a class founds it.
@@ -159,52 +159,26 @@ impl Selection {
         let id = self.next;
         // Four thousand million classes would have to appear while one of them stays.
         self.next = self.next.wrapping_add(1);
-        let mut chosen_by = BTreeSet::new();
-        for place in places(namespace, labels) {
-            for uid in self.choosers_at.get(&place).into_iter().flatten() {
-                if let Some(chooser) = self.choosers.get_mut(uid)
-                    && chooser.selector.matches(labels)
-                {
-                    chooser.classes.insert(id);
-                    chosen_by.insert(uid.clone());
-                }
-            }
-            self.classes_at.entry(place).or_default().insert(id);
-        }
-        let class =
-            Class { labels: labels.clone(), pods: BTreeSet::new(), controllers: BTreeMap::new(), chosen_by };
+        self.classes_at.extend(places(namespace, labels).map(|place| (place, id)));
+        let (namespace, labels) = (Arc::clone(namespace), labels.clone());
+        self.by_labels.insert((Arc::clone(&namespace), labels.clone()), id);
+        let class = Class { namespace, labels, pods: BTreeSet::new(), controllers: BTreeMap::new() };
         self.classes.insert(id, class);
-        self.by_labels.insert((Arc::clone(namespace), labels.clone()), id);
         id
     }
 
     /// An object with this selector appeared, or has this selector now.
     pub(super) fn set_chooser(&mut self, namespace: &Arc<str>, selector: Selector, uid: &Uid, now: Mono) {
         self.remove_chooser(uid);
-        let place = place_of(namespace, &selector);
-        let mut chosen = BTreeSet::new();
-        for id in self.classes_at.get(&place).into_iter().flatten() {
-            if let Some(class) = self.classes.get_mut(id)
-                && selector.matches(&class.labels)
-            {
-                class.chosen_by.insert(uid.clone());
-                chosen.insert(*id);
-            }
-        }
-        self.choosers_at.entry(place).or_default().insert(uid.clone());
-        let chooser = Chooser { namespace: Arc::clone(namespace), selector, classes: chosen, touched: now };
+        let chooser = Chooser { namespace: Arc::clone(namespace), selector, touched: now };
+        self.choosers_at.entry(chooser.place()).or_default().insert(uid.clone());
         self.choosers.insert(uid.clone(), chooser);
     }
 
     /// It went, or its selector chooses nothing any more.
     pub(super) fn remove_chooser(&mut self, uid: &Uid) {
         let Some(chooser) = self.choosers.remove(uid) else { return };
-        for id in &chooser.classes {
-            if let Some(class) = self.classes.get_mut(id) {
-                class.chosen_by.remove(uid);
-            }
-        }
-        forget(&mut self.choosers_at, &place_of(&chooser.namespace, &chooser.selector), uid);
+        forget(&mut self.choosers_at, &chooser.place(), uid);
     }
 
     /// Since when it and what its pods come to are as they are.
@@ -214,14 +188,37 @@ impl Selection {
 
     /// The pods that it chooses.
     pub(super) fn chosen_by<'a>(&'a self, chooser: &Uid) -> impl Iterator<Item = &'a Uid> + use<'a> {
-        let classes = self.choosers.get(chooser).into_iter().flat_map(|chooser| &chooser.classes);
-        classes.filter_map(|id| self.classes.get(id)).flat_map(|class| &class.pods)
+        let chosen = |chooser: &'a Chooser| {
+            let place = chooser.place();
+            let there = self.classes_at.range((place, ClassId::MIN)..=(place, ClassId::MAX));
+            let classes = there.filter_map(|(_, id)| self.classes.get(id));
+            classes.filter(|class| chooser.chooses(&class.namespace, &class.labels))
+        };
+        self.choosers.get(chooser).into_iter().flat_map(chosen).flat_map(|class| &class.pods)
     }
 
-    /// Whoever chooses this pod, which must have been added.
+    /// The pods of a namespace with too many labels to be chosen by anything.
+    pub(super) fn left_out<'a>(&'a self, namespace: &Arc<str>) -> impl Iterator<Item = &'a Uid> + use<'a> {
+        let id = self.by_labels.get(&(Arc::clone(namespace), Labels::left_out()));
+        id.and_then(|id| self.classes.get(id)).into_iter().flat_map(|class| &class.pods)
+    }
+
+    /// Whoever chooses this pod, or would if it were there.
     pub(super) fn choosers_of<'a>(&'a self, pod: &Pod) -> impl Iterator<Item = &'a Uid> + use<'a> {
-        let id = self.by_labels.get(&(Arc::clone(&pod.key.namespace), pod.labels.clone()));
-        id.and_then(|id| self.classes.get(id)).into_iter().flat_map(|class| &class.chosen_by)
+        self.choosers_at(&pod.key.namespace, &pod.labels)
+    }
+
+    fn choosers_at<'a>(
+        &'a self,
+        namespace: &Arc<str>,
+        labels: &Labels,
+    ) -> impl Iterator<Item = &'a Uid> + use<'a> {
+        let (namespace, labels) = (Arc::clone(namespace), labels.clone());
+        let places: Vec<Place> = places(&namespace, &labels).collect();
+        let there = places.into_iter().flat_map(|place| self.choosers_at.get(&place).into_iter().flatten());
+        there.filter(move |uid| {
+            self.choosers.get(uid).is_some_and(|chooser| chooser.chooses(&namespace, &labels))
+        })
     }
 
     /// Whoever chooses a pod that this controller manages.
@@ -230,7 +227,8 @@ impl Selection {
         controller: &Uid,
     ) -> impl Iterator<Item = &'a Uid> + use<'a> {
         let classes = self.classes_of.get(controller).into_iter().flatten();
-        classes.filter_map(|id| self.classes.get(id)).flat_map(|class| &class.chosen_by)
+        let classes = classes.filter_map(|id| self.classes.get(id));
+        classes.flat_map(|class| self.choosers_at(&class.namespace, &class.labels))
     }
 }
 

@@ -309,6 +309,12 @@ impl<'a> View<'a> {
         self.inner.selection.choosers_of(pod).filter_map(|uid| budgets.known(uid))
     }
 
+    /// The pods of a namespace that have more labels than are kept: whether a budget chooses them is not known.
+    pub fn pods_left_out(&self, namespace: &Arc<str>) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.selection.left_out(namespace).filter_map(|uid| pods.known(uid))
+    }
+
     /// Since when this budget's selector and what its pods come to are as they are.
     #[must_use]
     pub fn budget_touched(&self, uid: &Uid) -> Option<Mono> {

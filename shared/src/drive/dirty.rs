@@ -20,6 +20,8 @@ pub(super) struct Dirty<K> {
 struct State<K> {
     /// Since when each is.
     now: BTreeMap<K, Mono>,
+    /// The same in the order of their turns: a key that is marked again and again does not come before those that wait.
+    turns: BTreeSet<(Mono, K)>,
     later: BTreeMap<K, Mono>,
     due: BTreeSet<(Mono, K)>,
     resting: BTreeMap<K, Mono>,
@@ -27,6 +29,20 @@ struct State<K> {
 }
 
 impl<K: Ord + Clone> State<K> {
+    /// Marks the key; gives back whether it was not marked before.
+    fn mark(&mut self, key: K, since: Mono) -> bool {
+        let Entry::Vacant(vacant) = self.now.entry(key.clone()) else { return false };
+        vacant.insert(since);
+        self.turns.insert((since, key))
+    }
+
+    /// Takes the key that has waited longest.
+    fn next(&mut self) -> Option<(K, Mono)> {
+        let (since, key) = self.turns.pop_first()?;
+        self.now.remove(&key);
+        Some((key, since))
+    }
+
     /// Marks the key from `when` on; the earliest such moment counts.
     fn mark_at(&mut self, key: K, when: Mono) {
         if let Some(earlier) = self.later.get(&key).copied() {
@@ -42,15 +58,14 @@ impl<K: Ord + Clone> State<K> {
 
 impl<K: Ord + Clone> Dirty<K> {
     pub(super) fn new(metrics: Queue) -> Self {
-        let (now, later, due, resting) = Default::default();
-        let state = Mutex::new(State { now, later, due, resting, all: false });
+        let (now, turns, later, due, resting) = Default::default();
+        let state = Mutex::new(State { now, turns, later, due, resting, all: false });
         Self { state, news: Notify::new(), metrics }
     }
 
     pub(super) fn mark(&self, key: K, now: Mono) {
         let mut state = self.state.lock();
-        if let Entry::Vacant(vacant) = state.now.entry(key) {
-            vacant.insert(now);
+        if state.mark(key, now) {
             self.metrics.adds.inc();
         }
         self.shows(&state);
@@ -89,28 +104,27 @@ impl<K: Ord + Clone> Dirty<K> {
         all
     }
 
-    /// Up to `limit` keys that are dirty at `now`.
-    pub(super) fn take(&self, limit: usize, now: Mono) -> Vec<K> {
+    /// The key that has been dirty for longest at `now`.
+    pub(super) fn take(&self, now: Mono) -> Option<K> {
         let mut state = self.state.lock();
         while let Some((when, key)) = state.due.first().cloned()
             && when <= now
         {
             state.due.pop_first();
             state.later.remove(&key);
-            if let Entry::Vacant(vacant) = state.now.entry(key) {
-                vacant.insert(when);
+            if state.mark(key, when) {
                 self.metrics.adds.inc();
             }
         }
-        let mut taken = Vec::new();
-        while taken.len() < limit
-            && let Some((key, since)) = state.now.pop_first()
+        let mut taken = None;
+        while taken.is_none()
+            && let Some((key, since)) = state.next()
         {
             match state.resting.get(&key).copied() {
                 Some(until) if now < until => state.mark_at(key, until),
                 _ => {
                     self.metrics.waited.observe(now.since(since).as_secs_f64());
-                    taken.push(key);
+                    taken = Some(key);
                 }
             }
         }
@@ -135,6 +149,10 @@ mod tests {
     use super::*;
     use crate::testing::at;
 
+    fn take<K: Ord + Clone>(dirty: &Dirty<K>, limit: usize, now: Mono) -> Vec<K> {
+        std::iter::from_fn(|| dirty.take(now)).take(limit).collect()
+    }
+
     fn dirty<K: Ord + Clone>() -> Dirty<K> {
         Dirty::new(crate::metrics::Metrics::new().unwrap().queues.of("toy"))
     }
@@ -146,7 +164,7 @@ mod tests {
         dirty.mark("a", at(2));
         dirty.mark_at("b", at(3));
         assert_eq!((dirty.metrics.depth.get(), dirty.metrics.adds.get()), (1, 1));
-        dirty.take(10, at(4));
+        take(&dirty, 10, at(4));
         assert_eq!((dirty.metrics.depth.get(), dirty.metrics.adds.get()), (0, 2));
         let waited = &dirty.metrics.waited;
         assert_eq!((waited.get_sample_count(), waited.get_sample_sum()), (2, 4.0), "three seconds and one");
@@ -157,8 +175,23 @@ mod tests {
         let dirty = dirty();
         dirty.mark("a", at(0));
         dirty.mark("a", at(0));
-        assert_eq!(dirty.take(10, at(0)), ["a"]);
-        assert!(dirty.take(10, at(0)).is_empty());
+        assert_eq!(take(&dirty, 10, at(0)), ["a"]);
+        assert!(take(&dirty, 10, at(0)).is_empty());
+    }
+
+    /// Of two thousand budgets of one tenant, all of which a pod that flaps marks again, those whose keys come first by
+    /// order were decided for ever, and no other budget was.
+    #[test]
+    fn attack_keys_that_are_marked_again_and_again_do_not_keep_the_others_waiting() {
+        let dirty = dirty();
+        dirty.mark("z", at(0));
+        for second in 0..3 {
+            dirty.mark("a", at(second));
+            dirty.mark("b", at(second));
+            let taken = dirty.take(at(second));
+            assert_eq!(taken, Some(["a", "b", "z"][usize::try_from(second).unwrap()]));
+        }
+        assert_eq!(take(&dirty, 10, at(3)), ["a", "b"]);
     }
 
     #[test]
@@ -168,8 +201,8 @@ mod tests {
         dirty.mark_at("a", at(5));
         dirty.mark_at("a", at(7));
         assert_eq!(dirty.next_due(), Some(at(5)));
-        assert!(dirty.take(10, at(4)).is_empty());
-        assert_eq!(dirty.take(10, at(5)), ["a"]);
+        assert!(take(&dirty, 10, at(4)).is_empty());
+        assert_eq!(take(&dirty, 10, at(5)), ["a"]);
         assert_eq!(dirty.next_due(), None);
     }
 
@@ -179,12 +212,12 @@ mod tests {
         dirty.rest("a", at(5));
         dirty.mark("a", at(0));
         dirty.mark("b", at(0));
-        assert_eq!(dirty.take(10, at(4)), ["b"]);
+        assert_eq!(take(&dirty, 10, at(4)), ["b"]);
         assert_eq!(dirty.next_due(), Some(at(5)));
         dirty.mark("a", at(0));
-        assert!(dirty.take(10, at(4)).is_empty());
-        assert_eq!(dirty.take(10, at(5)), ["a"]);
-        assert!(dirty.take(10, at(6)).is_empty(), "once");
+        assert!(take(&dirty, 10, at(4)).is_empty());
+        assert_eq!(take(&dirty, 10, at(5)), ["a"]);
+        assert!(take(&dirty, 10, at(6)).is_empty(), "once");
     }
 
     #[test]
@@ -193,7 +226,7 @@ mod tests {
         for key in 0..5 {
             dirty.mark(key, at(0));
         }
-        assert_eq!(dirty.take(3, at(0)), [0, 1, 2]);
-        assert_eq!(dirty.take(3, at(0)), [3, 4]);
+        assert_eq!(take(&dirty, 3, at(0)), [0, 1, 2]);
+        assert_eq!(take(&dirty, 3, at(0)), [3, 4]);
     }
 }

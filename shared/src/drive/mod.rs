@@ -50,6 +50,10 @@ const UNTIL_LISTED: Duration = Duration::from_millis(100);
 /// How many keys are decided while the cache is locked for reading.
 const ROUND: usize = 128;
 
+/// So long the cache is locked for reading at most, and a decision: heartbeats wait meanwhile, and a budget may choose
+/// thousands of pods.
+const ROUND_LASTS: Duration = Duration::from_millis(5);
+
 /// The loop shows at least this often that it is alive.
 const BEAT: Duration = Duration::from_secs(20);
 
@@ -294,10 +298,18 @@ impl<C: Controller> Drive<C> {
                 self.controller.all(&view, &mut |key| self.dirty.mark(key, now));
             }
             let listed = |kind: &Kind| view.state(*kind).synced;
+            let until = now + ROUND_LASTS;
+            let keys = std::iter::from_fn(|| self.dirty.take(now)).take(ROUND);
             // What waits for a list is marked again when that is there.
-            let keys = self.dirty.take(ROUND, now).into_iter();
             let keys = keys.filter(|key| self.controller.needs(key).iter().all(listed));
-            keys.map(|key| (self.decide(&key, &view, now), key)).collect::<Vec<_>>()
+            let mut decisions = Vec::new();
+            for key in keys {
+                decisions.push((self.decide(&key, &view, now), key));
+                if self.around.env.now() >= until {
+                    break;
+                }
+            }
+            decisions
         };
         let round = match (decisions.is_empty(), self.all_listed()) {
             (false, _) => Round::Decided,

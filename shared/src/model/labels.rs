@@ -3,19 +3,66 @@
 //! Source of the semantics: `k8s.io/apimachinery` v0.36.3, `pkg/labels/selector.go`
 //! (`Requirement.Matches`) and `pkg/apis/meta/v1/helpers.go` (`LabelSelectorAsSelector`).
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The labels of one object: sorted by key, each key once.
+/// So many labels of one object are kept at most. Those of the largest charts have some thirty; Kubernetes has no limit but
+/// that of etcd for a whole object, where ten pods can have a million.
+const MOST_LABELS: usize = 128;
+/// So many bytes of keys and values are kept at most: 128 labels with keys and values as long as in practice.
+const MOST_BYTES: usize = 16 << 10;
+
+/// The labels of one object: sorted by key, each key once. Of an object that has more than are kept none is, and no selector
+/// chooses it: see [`Labels::left_out`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
+pub struct Labels(Arc<Packed>);
+
+/// All labels in one allocation each for texts and places: a pod has some eight, and a cluster 150,000 pods.
+#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Packed {
+    /// Each key, and its value behind it.
+    text: Box<str>,
+    /// Where each key ends in it, and its value.
+    ends: Box<[(u16, u16)]>,
+    are_left_out: bool,
+}
 
 impl Labels {
+    /// What is kept of an object with more labels than are kept.
+    #[must_use]
+    pub fn left_out() -> Self {
+        Self(Arc::new(Packed { are_left_out: true, ..Packed::default() }))
+    }
+
+    /// Whether nothing is known of them but that there are too many.
+    #[must_use]
+    pub fn are_left_out(&self) -> bool {
+        self.0.are_left_out
+    }
+
     /// The value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
-        let at = self.0.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
-        self.0.get(at).map(|(_, value)| &**value)
+        let (mut low, mut high) = (0, self.0.ends.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let (known, value) = self.at(middle)?;
+            match known.cmp(key) {
+                Ordering::Equal => return Some(value),
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+
+    fn at(&self, index: usize) -> Option<(&str, &str)> {
+        let Packed { text, ends, .. } = &*self.0;
+        let start = index.checked_sub(1).and_then(|before| ends.get(before)).map_or(0, |(_, end)| *end);
+        let (key, value) = *ends.get(index)?;
+        let of = |from: u16, to: u16| text.get(usize::from(from)..usize::from(to));
+        Some((of(start, key)?, of(key, value)?))
     }
 
     /// Whether another object has the same allocation.
@@ -25,7 +72,7 @@ impl Labels {
 
     /// All of them, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (&**key, &**value))
+        (0..self.0.ends.len()).filter_map(|index| self.at(index))
     }
 }
 
@@ -34,7 +81,22 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let sorted: std::collections::BTreeMap<Box<str>, Box<str>> =
             pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        Self(sorted.into_iter().collect())
+        let (mut text, mut ends) = (String::new(), Vec::with_capacity(sorted.len().min(MOST_LABELS)));
+        for (key, value) in sorted {
+            let until_key = text.len() + key.len();
+            let until_value = until_key + value.len();
+            let (Ok(key_ends), Ok(value_ends)) = (u16::try_from(until_key), u16::try_from(until_value))
+            else {
+                return Self::left_out();
+            };
+            if until_value > MOST_BYTES || ends.len() == MOST_LABELS {
+                return Self::left_out();
+            }
+            text.push_str(&key);
+            text.push_str(&value);
+            ends.push((key_ends, value_ends));
+        }
+        Self(Arc::new(Packed { text: text.into(), ends: ends.into(), are_left_out: false }))
     }
 }
 
@@ -162,10 +224,10 @@ impl Requirement {
 pub struct Selector(Box<[Requirement]>);
 
 impl Selector {
-    /// Whether all requirements are met.
+    /// Whether all requirements are met. Labels that are not known meet none, and not even those of a selector without any.
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.0.iter().all(|requirement| requirement.matches(labels))
+        !labels.are_left_out() && self.0.iter().all(|requirement| requirement.matches(labels))
     }
 
     /// A key and a value that whatever matches must have; `None`: no such pair is
@@ -290,7 +352,32 @@ mod tests {
         assert_eq!(twice.iter().collect::<Vec<_>>(), [("a", "3"), ("b", "2")]);
     }
 
+    /// Ten pods with 90,000 labels each took 312 MB of a real process: more than its limit, and again after each restart.
+    #[test]
+    fn attack_of_labels_without_end_none_is_kept() {
+        let many: Labels = (0..=MOST_LABELS).map(|number| (format!("l{number}"), "")).collect();
+        let long: Labels = (0..100).map(|number| (format!("{number:0>200}"), "")).collect();
+        for labels in [many, long] {
+            assert!(labels.are_left_out() && labels.iter().next().is_none());
+            assert!(!Selector::default().matches(&labels), "whether it is chosen is not known");
+        }
+        let most: Labels = (0..MOST_LABELS).map(|number| (format!("l{number}"), "")).collect();
+        assert_eq!((most.are_left_out(), most.iter().count()), (false, MOST_LABELS));
+    }
+
     proptest! {
+        #[test]
+        fn packed_labels_say_what_a_map_would(
+            pairs in proptest::collection::btree_map("[a-d]{0,3}", "\\PC{0,3}", 0..9),
+            key in "[a-d]{0,3}",
+        ) {
+            let labels: Labels = pairs.clone().into_iter().collect();
+            prop_assert_eq!(labels.get(&key), pairs.get(&key).map(String::as_str));
+            let all: Vec<(String, String)> =
+                labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+            prop_assert_eq!(all, pairs.into_iter().collect::<Vec<_>>());
+        }
+
         /// The promise that an index rests on.
         #[test]
         fn whatever_matches_has_the_required_pair(

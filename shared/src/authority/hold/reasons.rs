@@ -24,6 +24,7 @@ impl Hold {
             Self::BudgetFailed { .. } => "BudgetFailed",
             Self::UnmanagedPods { .. } => "UnmanagedPods",
             Self::PodsNotCounted { .. } => "PodsNotCounted",
+            Self::TooManyLabels { .. } => "TooManyLabels",
             Self::NeverAllows { .. } => "NeverAllows",
             Self::MultipleBudgets { .. } => "MultipleBudgets",
             Self::NotDeleted { .. } => "NotDeleted",
@@ -94,6 +95,7 @@ impl Hold {
         "BudgetFailed",
         "UnmanagedPods",
         "PodsNotCounted",
+        "TooManyLabels",
         "NeverAllows",
         "MultipleBudgets",
         "NotDeleted",
@@ -239,6 +241,7 @@ impl Hold {
             Self::BudgetFailed { .. } => Some((EventType::Warning, "CalculateExpectedPodCountFailed")),
             Self::UnmanagedPods { .. } => Some((EventType::Warning, "UnmanagedPods")),
             Self::PodsNotCounted { .. } => Some((EventType::Warning, "PodsNotCounted")),
+            Self::TooManyLabels { .. } => Some((EventType::Warning, "TooManyLabels")),
             Self::MultipleBudgets { .. } => Some((EventType::Warning, "MultiplePodDisruptionBudgets")),
             Self::NotDeleted { .. } => Some((EventType::Warning, "NotDeleted")),
         }

@@ -230,6 +230,7 @@ fn no_hold_that_needs_a_person_is_forgotten() {
         "SignOfLife",
         "Stale",
         "Tolerated",
+        "TooManyLabels",
         "UnmanagedPods",
         "VolumeDetached",
         "VolumeUnconfirmed",
