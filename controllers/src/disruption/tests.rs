@@ -381,7 +381,11 @@ fn attack_of_budgets_that_all_choose_all_pods_each_is_decided_by_its_own_pods_al
         .map(|decision| decision.holds.into_iter().map(|(_, hold)| hold.to_string()).collect::<Vec<_>>())
         .filter(|holds| !holds.is_empty())
         .collect();
-    assert_eq!(held.iter().map(Vec::len).collect::<Vec<_>>(), [10], "one budget says so of ten pods: {held:?}");
+    assert_eq!(
+        held.iter().map(Vec::len).collect::<Vec<_>>(),
+        [10],
+        "one budget says so of ten pods: {held:?}"
+    );
     assert!(held[0][0].len() < 300, "and names ten budgets: {}", held[0][0]);
 }
 
@@ -391,7 +395,8 @@ fn attack_a_pod_with_more_labels_than_are_kept_counts_in_no_budget_and_is_named(
     let world = guarded();
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     let before = words(&decided(&world, 1));
-    let mut labels: serde_json::Map<_, _> = (0..200).map(|number| (format!("l{number}"), json!(""))).collect();
+    let mut labels: serde_json::Map<_, _> =
+        (0..200).map(|number| (format!("l{number}"), json!(""))).collect();
     labels.insert("app".to_owned(), json!("db"));
     world.apply(Kind::Pods, &pod("fat").set("/metadata/labels", json!(labels)), at(0));
     let decision = decided(&world, 1);

@@ -4,7 +4,7 @@
 //! (`Requirement.Matches`) and `pkg/apis/meta/v1/helpers.go` (`LabelSelectorAsSelector`).
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// So many labels of one object are kept at most. Those of the largest charts have some thirty; Kubernetes has no limit but
@@ -79,9 +79,14 @@ impl Labels {
 impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
     /// Of a key that comes twice the last value counts, as in a map.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        let sorted: std::collections::BTreeMap<Box<str>, Box<str>> =
-            pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        let (mut text, mut ends) = (String::new(), Vec::with_capacity(sorted.len().min(MOST_LABELS)));
+        let mut sorted = BTreeMap::<Box<str>, Box<str>>::new();
+        for (key, value) in pairs {
+            sorted.insert(key.into(), value.into());
+            if sorted.len() > MOST_LABELS {
+                return Self::left_out();
+            }
+        }
+        let (mut text, mut ends) = (String::new(), Vec::with_capacity(sorted.len()));
         for (key, value) in sorted {
             let until_key = text.len() + key.len();
             let until_value = until_key + value.len();
@@ -89,7 +94,7 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
             else {
                 return Self::left_out();
             };
-            if until_value > MOST_BYTES || ends.len() == MOST_LABELS {
+            if until_value > MOST_BYTES {
                 return Self::left_out();
             }
             text.push_str(&key);

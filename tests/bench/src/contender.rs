@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use kube::Client;
 use pod_safety_control_plane::{Component, Program};
 use serde::Serialize;
 
@@ -97,6 +98,8 @@ pub(crate) struct Running {
     /// The API server's processor time right before the start.
     pub(crate) apiserver_before: f64,
     pub(crate) started: Instant,
+    /// pod-safety's own port.
+    pub(crate) admin: Option<Client>,
 }
 
 enum Process {
@@ -138,12 +141,15 @@ impl Starter {
         };
         let skip = self.kcm_log;
         let program = process.program();
-        match contender {
-            Contender::Ours => ours_synced(program).await?,
-            Contender::Kcm => wait(program, |log| kcm_synced(duty, log.get(skip..)?)).await?,
-        }
+        let admin = match contender {
+            Contender::Ours => Some(ours_synced(program).await?),
+            Contender::Kcm => {
+                wait(program, |log| kcm_synced(duty, log.get(skip..)?)).await?;
+                None
+            }
+        };
         let (synced_after, synced_cpu) = (started.elapsed(), program.cpu_seconds()?);
-        Ok(Running { process, synced_after, synced_cpu, apiserver_before, started })
+        Ok(Running { process, synced_after, synced_cpu, apiserver_before, started, admin })
     }
 
     fn ours(&mut self, duty: Duty, cluster: &Cluster) -> Result<Program> {
@@ -190,7 +196,7 @@ fn mib(kib: u64) -> f64 {
 }
 
 /// Waits for /readyz at the address that the log tells.
-async fn ours_synced(program: &mut Program) -> Result<()> {
+async fn ours_synced(program: &mut Program) -> Result<Client> {
     let address = wait(program, |log| {
         let (_, behind) = log.split_once("\"address\":\"")?;
         behind.split_once('"').map(|(address, _)| address.to_owned())
@@ -199,7 +205,7 @@ async fn ours_synced(program: &mut Program) -> Result<()> {
     let deadline = Instant::now() + SYNCED_WITHIN;
     loop {
         match http::page(&admin, "readyz").await {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(admin),
             Err(error) if Instant::now() > deadline || program.exited()?.is_some() => {
                 return Err(error);
             }

@@ -4,7 +4,7 @@
 //! same real API server with the same objects, beside a bare loop that shows what the API server can take.
 //!
 //! - `plan`: what is measured, from the command line; `cluster`: where; `contender`: who
-//! - `calm`, `removal`, `bare`, `budgets`, `losses`: a phase each; `kubelets`: heartbeats; `etcd`, `http`, `requests`,
+//! - `calm`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `kubelets`: heartbeats; `etcd`, `http`, `requests`,
 //!   `listener`: what they look at
 //! - `results`: every measurement; `report`: tables, promises and files
 //!
@@ -29,6 +29,7 @@ mod removal;
 mod report;
 mod requests;
 mod results;
+mod tenants;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -85,6 +86,9 @@ async fn measure(plan: &Plan, starter: &mut Starter, results: &mut Results) -> R
     }
     if plan.has(Phase::Nodes) {
         losses::run(starter, plan, results).await?;
+    }
+    if plan.has(Phase::Tenants) {
+        tenants::run(starter, plan, results).await?;
     }
     Ok(())
 }

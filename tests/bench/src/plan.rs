@@ -114,7 +114,9 @@ pub(crate) enum Phase {
     Budgets,
     /// Nodes are lost, and nodes get taints
     Nodes,
-    /// The first part of that
+    /// What one tenant writes: pods and budgets that all match, labels without end
+    Tenants,
+    /// The first part of that of nodes
     #[value(skip)]
     Losses,
 }
@@ -142,6 +144,11 @@ impl Plan {
     /// For how long the API server must be calm before it is calm.
     pub(crate) fn calm_seconds(&self) -> u32 {
         if self.quick { 1 } else { 5 }
+    }
+
+    /// How many pods and budgets one tenant has, and for how long each scene lasts.
+    pub(crate) fn tenants(&self) -> (usize, Duration) {
+        if self.quick { (100, Duration::from_secs(5)) } else { (2_500, Duration::from_secs(60)) }
     }
 
     /// For how long the API server's idle use is measured.
@@ -184,7 +191,7 @@ mod tests {
         assert_eq!((plan.nodes, plan.pods, plan.ghosts), (5_000, 150_000, 50));
         assert_eq!(plan.orphans, [1_000, 10_000]);
         assert_eq!((plan.quiet(), plan.quarantine()), (Duration::from_secs(300), QUARANTINE));
-        assert_eq!((phases(&plan).len(), plan.removers().count()), (7, 2));
+        assert_eq!((phases(&plan).len(), plan.removers().count()), (8, 2));
         assert_eq!((&*plan.budgets, &*plan.budget_namespaces), (&[1_000, 5_000][..], &[1, 100][..]));
         assert_eq!((plan.connections.len(), plan.rounds), (4, 3));
     }
