@@ -1,16 +1,23 @@
-//! The admin server: `/livez`, `/readyz`, `/metrics`, `/debug/cache` and
-//! `/debug/decisions`. Read only; it has no route that changes anything.
+//! The admin server: `/livez`, `/readyz`, `/metrics`, `/debug/cache` and `/debug/decisions`.
+//!
+//! Invariants: no route changes anything; `/debug` names objects of all namespaces, so it answers this pod alone, which is
+//! where `kubectl port-forward` comes from; whatever other pods open, memory is bounded (see `connections`).
+
+mod connections;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::extract::rejection::ExtensionRejection;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use connections::{Connections, Peer};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -110,7 +117,9 @@ impl Admin {
 
     /// Answers on `listener` for ever.
     pub async fn serve(self, listener: tokio::net::TcpListener) {
-        if let Err(error) = axum::serve(listener, self.router()).await {
+        let connections = Connections::new(listener, self.env.clone());
+        let service = self.router().into_make_service_with_connect_info::<Peer>();
+        if let Err(error) = axum::serve(connections, service).await {
             tracing::error!(%error, "the admin server ended");
         }
     }
@@ -118,16 +127,38 @@ impl Admin {
     /// The routes.
     pub fn router(self) -> Router {
         Router::new()
+            .route("/debug/cache", get(debug_cache))
+            .route("/debug/decisions", get(debug_decisions))
+            .route_layer(from_fn(this_pod_alone))
             .route("/livez", get(livez))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
-            .route("/debug/cache", get(debug_cache))
-            .route("/debug/decisions", get(debug_decisions))
             .fallback(|| async {
                 (StatusCode::NOT_FOUND, "try /livez /readyz /metrics /debug/cache /debug/decisions\n")
             })
+            .layer(from_fn(one_request))
             .with_state(self)
     }
+}
+
+/// A connection is for one request: one that stays open keeps a place from others.
+async fn one_request(request: Request, next: Next) -> Response {
+    let mut answer = next.run(request).await;
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
+/// A request of which is not known from where it comes is another pod's.
+async fn this_pod_alone(
+    peer: Result<ConnectInfo<Peer>, ExtensionRejection>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if peer.is_ok_and(|ConnectInfo(peer)| peer.is_of_this_pod()) {
+        return next.run(request).await;
+    }
+    let way = "/debug names objects of all namespaces, and answers this pod alone: kubectl port-forward pod/POD 8080, then localhost:8080\n";
+    (StatusCode::FORBIDDEN, way).into_response()
 }
 
 async fn livez(State(admin): State<Admin>) -> (StatusCode, String) {
@@ -229,14 +260,28 @@ async fn debug_cache(State(admin): State<Admin>) -> Json<CacheDump> {
     })
 }
 
+/// So many holds are written out: after a large outage there are tens of thousands, each of some hundred bytes.
+const MOST_HOLDS: usize = 2_000;
+
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct DecisionDump {
     holds: Vec<HeldNow>,
+    #[serde(skip_serializing_if = "is_zero")]
+    more_holds: usize,
     records: Vec<Record>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 async fn debug_decisions(State(admin): State<Admin>) -> Json<DecisionDump> {
-    Json(DecisionDump { holds: admin.holds.now(), records: admin.journal.last() })
+    let mut holds = admin.holds.now();
+    let more_holds = holds.len().saturating_sub(MOST_HOLDS);
+    holds.truncate(MOST_HOLDS);
+    Json(DecisionDump { holds, more_holds, records: admin.journal.last() })
 }
 
 #[cfg(test)]

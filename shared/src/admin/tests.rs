@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use axum::body::Body;
+use axum::extract::connect_info::MockConnectInfo;
 use axum::http::Request;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -44,9 +45,14 @@ fn desk(world: World) -> Desk {
 }
 
 impl Desk {
+    fn router(&self, peer: &str) -> Router {
+        let peer = Peer(peer.parse().unwrap());
+        self.admin.clone().router().layer(MockConnectInfo(peer))
+    }
+
     async fn get(&self, path: &str) -> (u16, String, String) {
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let answer = self.admin.clone().router().oneshot(request).await.unwrap();
+        let answer = self.router("127.0.0.1:40000").oneshot(request).await.unwrap();
         let (code, kind) =
             (answer.status().as_u16(), answer.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned());
         let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
@@ -275,7 +281,7 @@ async fn nothing_can_be_changed_and_a_lost_person_is_shown_the_way() {
     for path in ["/livez", "/readyz", "/metrics", "/debug/cache", "/debug/decisions"] {
         for method in ["POST", "PUT", "PATCH", "DELETE"] {
             let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-            let answer = desk.admin.clone().router().oneshot(request).await.unwrap();
+            let answer = desk.router("[::1]:40000").oneshot(request).await.unwrap();
             assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
         }
     }
@@ -287,4 +293,26 @@ async fn an_address_that_is_taken_is_named_in_the_error() {
     let address = first.local_addr().unwrap();
     let error = Admin::bind(address).await.unwrap_err();
     assert_eq!(error.to_string(), format!("listening on --admin-address={address}"));
+}
+
+/// Names of pods, nodes and devices of all namespaces, for any pod of the cluster.
+#[tokio::test(start_paused = true)]
+async fn attack_another_pod_reads_no_names_of_objects() {
+    let desk = desk(World::listed());
+    for (peer, wanted) in [
+        ("10.1.2.3:40000", 403),
+        ("[fd00::1]:40000", 403),
+        ("127.0.0.1:40000", 200),
+        ("[::ffff:127.0.0.1]:40000", 200),
+    ] {
+        for (path, wanted) in [("/debug/cache", wanted), ("/debug/decisions", wanted), ("/metrics", 200)] {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            let answer = desk.router(peer).oneshot(request).await.unwrap();
+            assert_eq!(answer.status().as_u16(), wanted, "{path} from {peer}");
+            assert_eq!(answer.headers()[header::CONNECTION], "close");
+        }
+    }
+    let request = Request::get("/debug/cache").body(Body::empty()).unwrap();
+    let answer = desk.admin.clone().router().oneshot(request).await.unwrap();
+    assert_eq!(answer.status().as_u16(), 403, "from nobody knows where");
 }
