@@ -32,7 +32,7 @@ const KINDS: [Kind; 11] = [
 ];
 
 /// By this label our own pods and policies are found.
-pub(in crate::cli) const OURS: &str = "labelSelector=app.kubernetes.io/name=pod-safety";
+const OURS: &str = "labelSelector=app.kubernetes.io/name=pod-safety";
 
 /// So many Events of a namespace are read: those beyond are of other times.
 const EVENTS: usize = 1_000;
@@ -310,7 +310,7 @@ async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) 
     let mut running = Running::default();
     let mut config = run::settings(&[]);
     let mut lease = ("kube-system".to_owned(), "pod-safety".to_owned());
-    let pods = session.items(&format!("/api/v1/pods?{OURS}")).await;
+    let pods = our_pods(session).await;
     if pods.is_err() {
         refused.push(
             "You may not list pods in all namespaces: in which mode pod-safety runs is not known.".to_owned(),
@@ -350,11 +350,34 @@ async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) 
     Ours { settings, running, controllers, fenced_from, account }
 }
 
+/// The pods of pod-safety: those with its label and with the account to which its ClusterRoleBindings give its rights. Any
+/// tenant may set the label, and only a cluster admin may bind. Without the right to read the bindings the label must do.
+pub(in crate::cli) async fn our_pods(session: &Session) -> Result<Vec<Value>, ApiError> {
+    let pods = session.items(&format!("/api/v1/pods?{OURS}")).await?;
+    let bindings = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings?{OURS}");
+    Ok(match session.items(&bindings).await {
+        Ok(bindings) if !bindings.is_empty() => bound(pods, &bindings),
+        _ => pods,
+    })
+}
+
+fn bound(mut pods: Vec<Value>, bindings: &[Value]) -> Vec<Value> {
+    let subjects = bindings.iter().filter_map(|binding| binding["subjects"].as_array()).flatten();
+    let accounts: BTreeSet<String> = subjects
+        .filter(|one| one["kind"] == "ServiceAccount")
+        .filter_map(|one| account_of(one["namespace"].as_str()?, one["name"].as_str()?))
+        .collect();
+    pods.retain(|pod| account(pod).is_some_and(|account| accounts.contains(&account)));
+    pods
+}
+
 /// As whom a pod speaks.
 fn account(pod: &Value) -> Option<String> {
-    let (namespace, name) =
-        (pod["metadata"]["namespace"].as_str()?, pod["spec"]["serviceAccountName"].as_str()?);
-    Some(format!("system:serviceaccount:{namespace}:{name}"))
+    account_of(pod["metadata"]["namespace"].as_str()?, pod["spec"]["serviceAccountName"].as_str()?)
+}
+
+fn account_of(namespace: &str, name: &str) -> Option<String> {
+    (!namespace.is_empty() && !name.is_empty()).then(|| format!("system:serviceaccount:{namespace}:{name}"))
 }
 
 /// Who leads, by the lease.
@@ -408,6 +431,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// With the label alone a pod of a tenant said in which mode pod-safety runs, and had its logs collected.
+    #[test]
+    fn attack_a_pod_with_the_label_of_pod_safety_is_not_taken_for_one_of_it() {
+        let pod = |namespace: &str, account: &str| json!({ "metadata": { "namespace": namespace, "name": "pod-safety-1" }, "spec": { "serviceAccountName": account } });
+        let subject = json!({ "kind": "ServiceAccount", "namespace": "ours", "name": "pod-safety" });
+        let bindings = [json!({ "subjects": [subject] }), json!({ "subjects": null })];
+        let pods = vec![pod("tenant", "pod-safety"), pod("ours", "pod-safety"), pod("ours", "default")];
+        assert_eq!(bound(pods, &bindings), [pod("ours", "pod-safety")]);
+    }
 
     #[test]
     fn the_arguments_of_a_pod_are_read_with_its_environment() {

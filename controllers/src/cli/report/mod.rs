@@ -24,10 +24,10 @@ use pod_safety_shared::record::error_chain;
 use serde_json::{Value, json};
 
 use super::cluster::{ConnectArgs, Output, Session, block_on, open};
-use super::explain::{OURS, Told, asked_text};
+use super::explain::{Told, asked_text, our_pods};
 use super::paint::Paint;
 use super::status::Seen;
-use super::{Exit, doctor, print};
+use super::{Exit, clean, doctor, print};
 
 /// So many things are explained, one after another: in a storm the first ones say as much as all.
 const EXPLAINED: usize = 20;
@@ -84,33 +84,31 @@ impl Folder {
         Ok(Self { path, files: Vec::new(), missing: Vec::new() })
     }
 
-    /// Nothing is written but by this.
-    fn write(&mut self, name: &str, text: &str) -> anyhow::Result<()> {
+    /// Nothing is written but by this. What cannot be written is missing, and the rest is written.
+    fn write(&mut self, name: &str, text: &str) {
         let path = self.path.join(name);
-        let write = || {
+        let write = || -> std::io::Result<()> {
             if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
                 std::fs::DirBuilder::new().mode(0o700).create(folder)?;
             }
             let mut file =
                 std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-            file.write_all(redact::text(text).as_bytes())
+            file.write_all(clean::page(&redact::text(text)).as_bytes())
         };
-        write().with_context(|| format!("{} cannot be written", path.display()))?;
-        self.files.push(name.to_owned());
-        Ok(())
+        match write() {
+            Ok(()) => self.files.push(name.to_owned()),
+            Err(error) => self.missing.push(format!("{name}: it cannot be written: {error}")),
+        }
     }
 
     /// Text for people, and a document for programs; or that neither could be had.
-    fn put(&mut self, name: &str, said: anyhow::Result<(String, Value)>) -> anyhow::Result<()> {
+    fn put(&mut self, name: &str, said: anyhow::Result<(String, Value)>) {
         match said {
             Ok((text, document)) => {
-                self.write(&format!("{name}.txt"), &text)?;
-                self.write(&format!("{name}.json"), &format!("{document:#}\n"))
+                self.write(&format!("{name}.txt"), &text);
+                self.write(&format!("{name}.json"), &format!("{document:#}\n"));
             }
-            Err(error) => {
-                self.missing.push(format!("{name}: {}", error_chain(error.as_ref())));
-                Ok(())
-            }
+            Err(error) => self.missing.push(format!("{name}: {}", error_chain(error.as_ref()))),
         }
     }
 }
@@ -127,64 +125,66 @@ impl Args {
         let seen = Seen::by(&session).await?;
         let name = format!("pod-safety-report-{}", format!("{at:.0}").replace(':', "-"));
         let mut folder = Folder::new(self.into.unwrap_or_else(|| PathBuf::from(name)))?;
-        folder.put("status", Ok((seen.text(Paint::plain()), json!(seen.document()))))?;
-        folder.put("doctor", doctor::diagnosis(&session).await)?;
+        folder.put("status", Ok((seen.text(Paint::plain()), json!(seen.document()))));
+        folder.put("doctor", doctor::diagnosis(&session).await);
         let told = Told::of_all(&session).await;
-        folder.put("timeline", told.map(|told| (told.text(Paint::plain()), json!(told.document()))))?;
+        folder.put("timeline", told.map(|told| (told.text(Paint::plain()), json!(told.document()))));
         for (kind, namespace, name) in seen.subjects().into_iter().take(EXPLAINED) {
             let file = match &namespace {
                 Some(namespace) => format!("explain/{kind}-{namespace}-{name}"),
                 None => format!("explain/{kind}-{name}"),
             };
             let answer = asked_text(&session, kind, namespace.as_deref(), &name).await;
-            folder.put(&file, answer)?;
+            folder.put(&file, answer);
         }
-        objects(&session, &mut folder).await?;
-        pods(&session, &mut folder, self.log_lines).await?;
+        objects(&session, &mut folder).await;
+        pods(&session, &mut folder, self.log_lines).await;
         let readme = readme(&folder, &seen.server, at);
-        folder.write("README.md", &readme)?;
+        folder.write("README.md", &readme);
         print(parting(&folder).as_bytes())?;
         Ok(Exit::Fine)
     }
 }
 
-async fn objects(session: &Session, folder: &mut Folder) -> anyhow::Result<()> {
+async fn objects(session: &Session, folder: &mut Folder) {
     for (name, path) in OBJECTS {
         match session.items(path).await {
-            Ok(items) => list(folder, name, items)?,
+            Ok(items) => list(folder, name, items, redact::object),
             Err(error) => folder.missing.push(format!("objects/{name}: {}", error_chain(&error))),
         }
     }
-    Ok(())
 }
 
-fn list(folder: &mut Folder, name: &str, mut items: Vec<Value>) -> anyhow::Result<()> {
-    items.iter_mut().for_each(redact::object);
+fn list(folder: &mut Folder, name: &str, mut items: Vec<Value>, redact: fn(&mut Value)) {
+    items.iter_mut().for_each(redact);
     let document = json!({ "apiVersion": "v1", "kind": "List", "items": items });
-    let text = Output::Yaml.text(&document, String::new)?;
-    folder.write(&format!("objects/{name}.yaml"), &text)
+    match Output::Yaml.text(&document, String::new) {
+        Ok(text) => folder.write(&format!("objects/{name}.yaml"), &text),
+        Err(error) => folder.missing.push(format!("objects/{name}: {}", error_chain(error.as_ref()))),
+    }
 }
 
 /// Our own pods, and what they say; and those that were asked to end.
-async fn pods(session: &Session, folder: &mut Folder, log_lines: u32) -> anyhow::Result<()> {
+async fn pods(session: &Session, folder: &mut Folder, log_lines: u32) {
     match session.items("/api/v1/pods").await {
         Ok(mut all) => {
             all.retain(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
-            list(folder, "terminating-pods", all)?;
+            list(folder, "terminating-pods", all, redact::pod);
         }
         Err(error) => folder.missing.push(format!("objects/terminating-pods: {}", error_chain(&error))),
     }
-    let ours = match session.items(&format!("/api/v1/pods?{OURS}")).await {
+    let ours = match our_pods(session).await {
         Ok(ours) => ours,
         Err(error) => {
             folder.missing.push(format!("logs: {}", error_chain(&error)));
-            return Ok(());
+            return;
         }
     };
     for pod in &ours {
         let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
         let (namespace, name) = (text("namespace"), text("name"));
-        for (file, previous) in [(name.to_owned(), false), (format!("{name}-before"), true)] {
+        let file = format!("{namespace}-{name}");
+        for (file, previous) in [(file.clone(), false), (format!("{file}-before"), true)] {
             if log_lines == 0 {
                 continue;
             }
@@ -192,22 +192,22 @@ async fn pods(session: &Session, folder: &mut Folder, log_lines: u32) -> anyhow:
                 "/api/v1/namespaces/{namespace}/pods/{name}/log?tailLines={log_lines}&timestamps=true&previous={previous}"
             );
             match session.connection.text(&path).await {
-                Ok(log) => folder.write(&format!("logs/{file}.log"), &log)?,
+                Ok(log) => folder.write(&format!("logs/{file}.log"), &log),
                 // Most have no life before this one.
                 Err(_) if previous => {}
                 Err(error) => folder.missing.push(format!("logs/{file}: {}", error_chain(&error))),
             }
         }
     }
-    list(folder, "pods-of-pod-safety", ours)
+    list(folder, "pods-of-pod-safety", ours, redact::our_pod);
 }
 
 fn readme(folder: &Folder, server: &str, at: jiff::Timestamp) -> String {
     let server = if server.is_empty() { "of a version that could not be read" } else { server };
     let mut text = format!(
         "# Report of pod-safety {}\n\nMade at {at:.0} of a cluster {server}. `status.txt` is the place to begin.\n\n\
-        Taken out: Secrets and ConfigMaps (never read), values of parameters of fence devices, environment and arguments of\n\
-        pods, annotations of others, and what looks like a login in texts and logs. Left in: names of objects, of people and of\n\
+        Taken out: Secrets and ConfigMaps (never read), values of parameters of fence devices, all of pods but their names,\n\
+        places and states, annotations of others, and what looks like a login in texts and logs. Left in: names of objects, of people and of\n\
         machines, and addresses. Look through it before you send it.\n\n## In it\n\n",
         env!("CARGO_PKG_VERSION")
     );

@@ -3,6 +3,7 @@
 //!
 //! Names of objects, people and addresses stay: without them nobody could tell what happened.
 
+use pod_safety_shared::transport::is_secret_name;
 use serde_json::Value;
 
 /// What stands in place of what was taken out.
@@ -11,7 +12,82 @@ const REDACTED: &str = "REDACTED";
 /// Annotations of these groups say why something is left alone, or held. Of others nobody knows what they hold.
 const ANNOTATIONS: [&str; 3] = ["pod-safety.dev/", "cluster.x-k8s.io/", "remediation.medik8s.io/"];
 
-/// The fields of an object in which values of users stand.
+/// What is left of a pod: what it is, where it is, and how it is. All else may be its user's: commands, environment, headers of
+/// probes, attributes of volumes, messages. `*` stands for each entry of a list, or each field.
+const OF_A_POD: &str = "
+    apiVersion kind
+    metadata/name metadata/namespace metadata/uid metadata/resourceVersion metadata/generation metadata/creationTimestamp
+    metadata/deletionTimestamp metadata/deletionGracePeriodSeconds metadata/finalizers metadata/ownerReferences
+    metadata/labels metadata/annotations
+    spec/nodeName spec/serviceAccountName spec/terminationGracePeriodSeconds spec/tolerations spec/schedulingGates
+    spec/priorityClassName spec/containers/*/name spec/initContainers/*/name
+    spec/volumes/*/name spec/volumes/*/persistentVolumeClaim
+    status/phase status/reason status/observedGeneration status/startTime status/podIP status/hostIP
+    status/conditions/*/type status/conditions/*/status status/conditions/*/reason status/conditions/*/lastTransitionTime
+    status/containerStatuses/*/name status/containerStatuses/*/ready status/containerStatuses/*/restartCount
+    status/containerStatuses/*/state/*/startedAt status/containerStatuses/*/state/*/finishedAt
+    status/containerStatuses/*/state/*/exitCode status/containerStatuses/*/state/*/reason
+    status/initContainerStatuses/*/name status/initContainerStatuses/*/state/*/reason";
+
+/// What is left beside that of our own pods: flags, and why they ended.
+const OF_OUR_POD: &str = "
+    spec/containers/*/image spec/containers/*/args spec/containers/*/env spec/containers/*/resources
+    status/containerStatuses/*/imageID status/containerStatuses/*/lastState/*/exitCode
+    status/containerStatuses/*/lastState/*/reason status/containerStatuses/*/lastState/*/message
+    status/containerStatuses/*/lastState/*/finishedAt";
+
+/// A pod of anybody.
+pub(super) fn pod(object: &mut Value) {
+    self::object(object);
+    *object = kept(object, &paths(&[OF_A_POD])).unwrap_or_default();
+}
+
+/// One of pod-safety itself.
+pub(super) fn our_pod(object: &mut Value) {
+    self::object(object);
+    *object = kept(object, &paths(&[OF_A_POD, OF_OUR_POD])).unwrap_or_default();
+    let containers = object.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
+    for variable in containers.into_iter().flatten().filter_map(|one| one["env"].as_array_mut()).flatten() {
+        let is_flag = variable["name"].as_str().is_some_and(|name| name.starts_with("POD_SAFETY_"));
+        if !is_flag && variable.get("value").is_some() {
+            variable["value"] = Value::from(REDACTED);
+        }
+    }
+}
+
+fn paths<'a>(lists: &[&'a str]) -> Vec<Vec<&'a str>> {
+    lists.iter().flat_map(|list| list.split_whitespace()).map(|path| path.split('/').collect()).collect()
+}
+
+/// What of `value` stands at these paths; `None`: nothing.
+fn kept(value: &Value, paths: &[Vec<&str>]) -> Option<Value> {
+    if paths.iter().any(Vec::is_empty) {
+        return Some(value.clone());
+    }
+    let below = |field: &str| -> Vec<Vec<&str>> {
+        let these =
+            paths.iter().filter(|path| path.first().is_some_and(|first| *first == "*" || *first == field));
+        these.map(|path| path.iter().skip(1).copied().collect()).collect()
+    };
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().filter_map(|(name, value)| {
+                let below = below(name);
+                let value = if below.is_empty() { None } else { self::kept(value, &below) };
+                Some((name.clone(), value?))
+            });
+            let fields: serde_json::Map<_, _> = fields.collect();
+            Some(Value::Object(fields))
+        }
+        Value::Array(entries) => {
+            let below = below("*");
+            Some(entries.iter().filter_map(|entry| kept(entry, &below)).collect())
+        }
+        _ => None,
+    }
+}
+
+/// The fields of any other object in which values of users stand.
 pub(super) fn object(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -19,14 +95,8 @@ pub(super) fn object(object: &mut Value) {
             annotations.retain(|key, _| ANNOTATIONS.iter().any(|group| key.starts_with(group)));
         }
     }
-    let ours =
-        object.pointer("/metadata/labels/app.kubernetes.io~1name").is_some_and(|name| name == "pod-safety");
     for parameters in ["/spec/parameters", "/spec/nodeParameters"] {
         object.pointer_mut(parameters).into_iter().for_each(values);
-    }
-    for containers in ["/spec/containers", "/spec/initContainers", "/spec/ephemeralContainers"] {
-        let all = object.pointer_mut(containers).and_then(Value::as_array_mut);
-        all.into_iter().flatten().for_each(|one| container(one, ours));
     }
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         // A kubelet lists what it has pulled: it is long, and tells of other software.
@@ -44,73 +114,93 @@ fn values(value: &mut Value) {
     }
 }
 
-/// Arguments and environment of a container; ours are flags, and say how it runs.
-fn container(container: &mut Value, ours: bool) {
-    for variable in container.get_mut("env").and_then(Value::as_array_mut).into_iter().flatten() {
-        let is_flag = variable["name"].as_str().is_some_and(|name| name.starts_with("POD_SAFETY_"));
-        if !(ours && is_flag) && variable.get("value").is_some() {
-            variable["value"] = Value::from(REDACTED);
-        }
-    }
-    if !ours {
-        for field in ["command", "args"] {
-            container.get_mut(field).into_iter().for_each(values);
-        }
-    }
-}
-
-/// Logins in the midst of text: of URLs, headers and assignments, and tokens.
+/// Logins in the midst of text: of URLs, headers, flags and assignments, and tokens, however they are quoted and spaced.
 pub(super) fn text(text: &str) -> String {
+    let is_end = |letter: char| {
+        letter.is_whitespace() || matches!(letter, '"' | '\'' | ',' | ';' | '{' | '}' | '[' | ']' | '&' | '?')
+    };
     let mut clean = String::with_capacity(text.len());
-    // The word after this one is a login.
-    let mut announced = false;
-    for piece in
-        text.split_inclusive(|letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | ','))
-    {
-        let word = piece
-            .trim_end_matches(|letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | ','));
+    let mut next = Next::Anything;
+    for piece in text.split_inclusive(is_end) {
+        let word = piece.trim_end_matches(is_end);
         let rest = piece.get(word.len()..).unwrap_or_default();
-        if announced && !word.is_empty() {
-            clean.push_str(REDACTED);
-        } else {
-            clean.push_str(&login_free(word));
-        }
+        let (shown, then) = next.then(word);
+        clean.push_str(&shown);
         clean.push_str(rest);
-        announced = match word {
-            "" => announced,
-            _ => matches!(word.to_ascii_lowercase().as_str(), "bearer" | "basic"),
-        };
+        // What is announced comes on the same line.
+        next = if rest.contains('\n') { Next::Anything } else { then };
     }
     clean
 }
 
-/// One word without a login.
-fn login_free(word: &str) -> String {
+/// What the next word may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Anything,
+    /// The name of a login stood there: a mark may come, then the login, after its scheme if it has one.
+    Mark,
+    Login,
+}
+
+impl Next {
+    /// What is shown of a word, and what may come after it.
+    fn then(self, word: &str) -> (String, Self) {
+        let lower = word.to_lowercase();
+        match self {
+            _ if word.is_empty() => (String::new(), self),
+            _ if matches!(&*lower, "bearer" | "basic" | "digest") => (word.to_owned(), Self::Login),
+            Self::Mark if matches!(word, "=" | ":" | "=>" | ":=") => (word.to_owned(), Self::Login),
+            // `:hunter2` behind a quoted name.
+            Self::Mark if word.starts_with(['=', ':']) => {
+                (format!("{}{REDACTED}", first(word)), Self::Anything)
+            }
+            Self::Login => (REDACTED.to_owned(), Self::Anything),
+            Self::Mark | Self::Anything => named(word),
+        }
+    }
+}
+
+fn first(word: &str) -> &str {
+    word.get(..1).unwrap_or_default()
+}
+
+/// A word that follows nothing.
+fn named(word: &str) -> (String, Next) {
     // A token of a service account: three parts of base64, of which the first begins like this.
     const TOKEN: usize = 40;
     if word.len() >= TOKEN && word.contains("eyJ") {
-        return REDACTED.to_owned();
+        return (REDACTED.to_owned(), Next::Anything);
     }
     if let Some((scheme, rest)) = word.split_once("://")
-        && let Some((_, host)) = rest.split_once('@')
+        && let Some((_, host)) = rest.rsplit_once('@')
     {
-        return format!("{scheme}://{REDACTED}@{host}");
+        return (format!("{scheme}://{REDACTED}@{host}"), Next::Anything);
     }
-    let parts: Vec<String> = word.split('&').map(assigned).collect();
-    parts.join("&")
+    if let Some(at) = word.find(['=', ':']) {
+        let (key, value) = word.split_at(at);
+        let value = value.get(1..).unwrap_or_default();
+        if is_login(key) {
+            let shown = if value.is_empty() { String::new() } else { REDACTED.to_owned() };
+            let next = if value.is_empty() { Next::Login } else { Next::Anything };
+            return (format!("{key}{}{shown}", word.get(at..=at).unwrap_or_default()), next);
+        }
+        return (word.to_owned(), Next::Anything);
+    }
+    // A flag takes the next word; of another name a mark must follow, for people write of passwords, too.
+    let next = match (is_login(word), word.starts_with('-')) {
+        (true, true) => Next::Login,
+        (true, false) => Next::Mark,
+        (false, _) if word == "-P" => Next::Login,
+        (false, _) => Next::Anything,
+    };
+    (word.to_owned(), next)
 }
 
-/// One assignment without its value, if that is a login.
-fn assigned(part: &str) -> String {
-    const KEYS: [&str; 7] = ["password", "passwd", "passphrase", "token", "secret", "apikey", "api_key"];
-    for mark in ['=', ':'] {
-        let Some((key, value)) = part.split_once(mark) else { continue };
-        let key_is_one = KEYS.iter().any(|name| key.to_ascii_lowercase().ends_with(name));
-        if key_is_one && !value.is_empty() {
-            return format!("{key}{mark}{REDACTED}");
-        }
-    }
-    part.to_owned()
+/// Whether what this names is a login.
+fn is_login(name: &str) -> bool {
+    let name = name.to_lowercase();
+    is_secret_name(&name)
+        || ["passphrase", "access_key", "access-key", "authorization"].iter().any(|part| name.contains(part))
 }
 
 #[cfg(test)]
@@ -141,18 +231,39 @@ mod tests {
             json!({ "name": "bmc", "annotations": { "pod-safety.dev/test": "t" } })
         );
         assert_eq!(device["status"], json!({ "conditions": [] }));
-        let pod = |name: &str| {
-            let mut pod = json!({ "metadata": { "labels": { "app.kubernetes.io/name": name } }, "spec": { "containers": [{
-                "args": ["run"], "env": [{ "name": "POD_SAFETY_MODE", "value": "guard" }, { "name": "X", "value": "y" }] }] } });
-            object(&mut pod);
-            pod["spec"]["containers"][0].clone()
-        };
-        assert_eq!(pod("pod-safety")["args"], json!(["run"]));
-        assert_eq!(pod("pod-safety")["env"][0]["value"], "guard");
-        assert_eq!(pod("pod-safety")["env"][1]["value"], REDACTED);
+    }
+
+    /// A pod of a tenant is shown by what it is and how it is. Each of these stood in reports.
+    #[test]
+    fn attack_of_a_pod_nothing_is_left_but_what_is_listed() {
+        let secret = "hunter2";
+        let mut one = json!({ "metadata": { "name": "db-0", "annotations": { "x": secret }, "labels": { "app.kubernetes.io/name": "pod-safety" } },
+            "spec": { "nodeName": "w1", "hostAliases": [secret], "containers": [{ "name": "db", "command": [secret], "args": [secret],
+                "env": [{ "name": "X", "value": secret }], "lifecycle": { "preStop": { "exec": { "command": [secret] } } },
+                "livenessProbe": { "exec": { "command": [secret] }, "httpGet": { "httpHeaders": [{ "name": "Authorization", "value": secret }] } } }],
+                "volumes": [{ "name": "v", "csi": { "volumeAttributes": { "p": secret } }, "flexVolume": { "options": { "p": secret } } },
+                    { "name": "data", "persistentVolumeClaim": { "claimName": "data-0" } }] },
+            "status": { "phase": "Failed", "message": secret, "conditions": [{ "type": "Ready", "status": "False", "message": secret }],
+                "containerStatuses": [{ "name": "db", "state": { "terminated": { "exitCode": 1, "message": secret } },
+                    "lastState": { "terminated": { "message": secret } } }] } });
+        pod(&mut one);
+        assert!(!one.to_string().contains(secret), "{one:#}");
         assert_eq!(
-            (&pod("db")["args"][0], &pod("db")["env"][0]["value"]),
-            (&json!(REDACTED), &json!(REDACTED))
+            one["spec"],
+            json!({ "nodeName": "w1", "containers": [{ "name": "db" }],
+            "volumes": [{ "name": "v" }, { "name": "data", "persistentVolumeClaim": { "claimName": "data-0" } }] })
+        );
+        assert_eq!(
+            one["status"]["containerStatuses"],
+            json!([{ "name": "db", "state": { "terminated": { "exitCode": 1 } } }])
+        );
+        let mut ours = json!({ "spec": { "containers": [{ "args": ["run"], "command": [secret], "env": [
+            { "name": "POD_SAFETY_MODE", "value": "guard" }, { "name": "X", "value": secret }] }] } });
+        our_pod(&mut ours);
+        assert_eq!(
+            ours["spec"]["containers"][0],
+            json!({ "args": ["run"], "env": [
+            { "name": "POD_SAFETY_MODE", "value": "guard" }, { "name": "X", "value": REDACTED }] })
         );
     }
 
@@ -166,6 +277,19 @@ mod tests {
             ("--Token=hunter2 --plug=3", "--Token=REDACTED --plug=3"),
             ("/login?x=1&token=hunter2", "/login?x=1&token=REDACTED"),
             ("passwd:hunter2, on", "passwd:REDACTED, on"),
+            ("password: hunter2 and", "password: REDACTED and"),
+            ("{\"password\":\"hunter2\",\"n\":1}", "{\"password\":\"REDACTED\",\"n\":1}"),
+            ("{\"password\": \"hunter2\"}", "{\"password\": \"REDACTED\"}"),
+            ("password = hunter2", "password = REDACTED"),
+            ("X-Auth-Token: hunter2", "X-Auth-Token: REDACTED"),
+            (
+                "fence_ipmilan --password hunter2 -P hunter2 -o off",
+                "fence_ipmilan --password REDACTED -P REDACTED -o off",
+            ),
+            ("AWS_SECRET_ACCESS_KEY=hunter2", "AWS_SECRET_ACCESS_KEY=REDACTED"),
+            ("https://root:hunt@er2@10.0.0.1/", "https://REDACTED@10.0.0.1/"),
+            ("the password is wrong, try again", "the password is wrong, try again"),
+            ("token\nworker-1 is off", "token\nworker-1 is off"),
             ("node worker-b1 is not heard: it is off", "node worker-b1 is not heard: it is off"),
             ("at 10:14:05, pod shop/orders-1", "at 10:14:05, pod shop/orders-1"),
         ] {

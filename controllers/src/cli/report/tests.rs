@@ -12,11 +12,10 @@ fn nothing_gets_into_the_folder_that_a_login_stands_in() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let (path, mut folder) = new();
-    folder
-        .put("status", Ok(("https://a:hunter2@h".to_owned(), json!({ "message": "password=hunter2" }))))
-        .unwrap();
-    list(&mut folder, "nodes", vec![json!({ "metadata": { "annotations": { "x": "hunter2" } } })]).unwrap();
-    folder.write("logs/a.log", "Bearer hunter2\n").unwrap();
+    folder.put("status", Ok(("https://a:hunter2@h".to_owned(), json!({ "message": "password=hunter2" }))));
+    let node = json!({ "metadata": { "annotations": { "x": "hunter2" } } });
+    list(&mut folder, "nodes", vec![node], redact::object);
+    folder.write("logs/a.log", "Bearer hunter2\n");
     for file in &folder.files {
         let text = std::fs::read_to_string(path.join(file)).unwrap();
         assert!(!text.contains("hunter2") && !text.is_empty(), "{file}: {text}");
@@ -32,8 +31,8 @@ fn nothing_gets_into_the_folder_that_a_login_stands_in() {
 #[test]
 fn what_could_not_be_read_is_named_and_the_rest_is_written() {
     let (path, mut folder) = new();
-    folder.put("doctor", Err(anyhow::anyhow!("the API server answered 403"))).unwrap();
-    folder.write("status.txt", "x\n").unwrap();
+    folder.put("doctor", Err(anyhow::anyhow!("the API server answered 403")));
+    folder.write("status.txt", "x\n");
     let text = readme(&folder, "v1.36.3", "2026-11-21T10:23:05Z".parse().unwrap());
     for says in ["cluster v1.36.3", "- status.txt", "## Not in it\n\n- doctor: the API server answered 403\n"]
     {
@@ -42,5 +41,17 @@ fn what_could_not_be_read_is_named_and_the_rest_is_written() {
     assert!(
         parting(&folder).contains("1 parts could not be read") && parting(&folder).contains("    tar -czf ")
     );
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+/// Two pods of one name in two namespaces ended the report with an error: a tenant could so prevent it.
+#[test]
+fn attack_a_file_that_cannot_be_written_is_named_and_the_rest_is_written() {
+    let (path, mut folder) = new();
+    folder.write("logs/a.log", "one\n");
+    folder.write("logs/a.log", "another\n");
+    folder.write("status.txt", "x\n");
+    assert_eq!(folder.files, ["logs/a.log", "status.txt"]);
+    assert!(folder.missing[0].starts_with("logs/a.log: it cannot be written: "), "{:?}", folder.missing);
     std::fs::remove_dir_all(path).unwrap();
 }
