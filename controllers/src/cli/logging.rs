@@ -1,9 +1,11 @@
 //! Logs: to stderr, as text or JSON.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
+
+use super::clean;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Format {
@@ -43,7 +45,7 @@ pub(super) fn start(format: Format, level: Level) {
         EnvFilter::new(format!("off,pod_safety={level},pod_safety_shared={level}", level = level.name()));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| Entry(io::stderr()))
         // A line that cannot be written, to a disk that is full, is lost. To complain of it there is a panic.
         .log_internal_errors(false);
     match format {
@@ -52,5 +54,38 @@ pub(super) fn start(format: Format, level: Level) {
             .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
             .init(),
         Format::Json => lines.json().flatten_event(true).with_target(false).with_current_span(false).init(),
+    }
+}
+
+/// Writes one entry, which is handed over whole: it stays one line, whatever texts of the cluster stand in it.
+struct Entry<W>(W);
+
+impl<W: Write> Write for Entry<W> {
+    fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(entry);
+        let line = clean::page(text.strip_suffix('\n').unwrap_or(&text)).replace('\n', "\\n");
+        self.0.write_all(format!("{line}\n").as_bytes())?;
+        Ok(entry.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By the field `spec.paused` of a FencePolicy.
+    #[test]
+    fn attack_a_text_of_the_cluster_writes_no_line_of_its_own() {
+        let mut written = Vec::new();
+        let entry = "INFO held why=\"x\n2026-11-24  INFO forged\" \u{1b}[2J\n";
+        Entry(&mut written).write_all(entry.as_bytes()).unwrap();
+        assert_eq!(
+            String::from_utf8(written).unwrap(),
+            "INFO held why=\"x\\n2026-11-24  INFO forged\" \\u{1b}[2J\n"
+        );
     }
 }

@@ -6,6 +6,7 @@
 //! names the flag, the value and what is allowed.
 
 mod budgets;
+mod clean;
 mod cluster;
 mod confirm_down;
 #[cfg(feature = "demo")]
@@ -225,9 +226,10 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Writes to stdout. A reader that went away (`| head`) is no error.
+/// Writes to stdout, without control characters. A reader that went away (`| head`) is no error.
 fn print(bytes: &[u8]) -> std::io::Result<()> {
-    match std::io::stdout().write_all(bytes) {
+    let clean = std::str::from_utf8(bytes).map(clean::page);
+    match std::io::stdout().write_all(clean.as_ref().map_or(bytes, |clean| clean.as_bytes())) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         done => done,
     }
@@ -235,7 +237,7 @@ fn print(bytes: &[u8]) -> std::io::Result<()> {
 
 /// Writes a line to stderr; when even that fails there is nobody to tell.
 fn say(line: &str) {
-    let _nobody = writeln!(std::io::stderr(), "{line}");
+    let _nobody = writeln!(std::io::stderr(), "{}", clean::page(line));
 }
 
 #[cfg(test)]

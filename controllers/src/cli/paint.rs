@@ -4,6 +4,8 @@ use std::io::IsTerminal;
 
 use clap::ValueEnum;
 
+use super::clean;
+
 /// When colours are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Color {
@@ -92,6 +94,7 @@ impl Paint {
 
     /// Text in lines that fit, those after the first with `indent` blanks before them. A word is never broken.
     pub(super) fn wrap(self, text: &str, indent: usize) -> String {
+        let text = &*clean::line(text);
         let Some(columns) = self.columns else { return text.to_owned() };
         let (mut wrapped, mut used) = (String::new(), 0);
         for word in text.split(' ') {
@@ -138,6 +141,9 @@ impl Paint {
 
     /// Aligned columns; the whole row has the colour of its tone. Where they do not fit, each row is a paragraph.
     pub(super) fn table(self, head: &[&str], rows: &[(Tone, Vec<String>)]) -> String {
+        let cells = |row: &[String]| row.iter().map(|cell| clean::line(cell).into_owned()).collect();
+        let rows: Vec<(Tone, Vec<String>)> = rows.iter().map(|(tone, row)| (*tone, cells(row))).collect();
+        let rows = &*rows;
         let shown = |cell: &&str| if self.headers { cell.chars().count() } else { 0 };
         let mut widths: Vec<usize> = head.iter().map(shown).collect();
         for (_, row) in rows {

@@ -7,6 +7,7 @@ use clap::Args as ClapArgs;
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::record::error_chain;
 
+use super::clean::SCREEN_ANEW;
 use super::cluster::Output;
 use super::{Exit, print, say};
 
@@ -55,8 +56,7 @@ impl WatchArgs {
             if *now != last {
                 let wall = env.clock.wall();
                 let text = match (people, screen) {
-                    // Home, the text, and nothing of what stood below.
-                    (true, true) => format!("\u{1b}[H\u{1b}[2J{wall:.0}\n\n{now}"),
+                    (true, true) => format!("{SCREEN_ANEW}{wall:.0}\n\n{now}"),
                     (true, false) => format!("{wall:.0} {now}\n"),
                     (false, _) => now.clone(),
                 };

@@ -6,11 +6,8 @@ use std::io::IsTerminal;
 use jiff::Timestamp;
 
 use super::work::{Count, Line};
+use crate::cli::clean::{self, LINE_ANEW as ANEW};
 use crate::cli::paint::Paint;
-
-/// Begins the line anew: what stands on it (the last progress, the `^C` that somebody
-/// typed) goes.
-const ANEW: &str = "\r\u{1b}[K";
 
 /// Where it is said.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +25,7 @@ impl Live {
 
     /// A line that stays: for logs with its time.
     pub(super) fn line(self, line: &Line, wall: Timestamp) -> String {
-        let Line { tone, text } = line;
+        let (tone, text) = (&line.tone, clean::line(&line.text));
         match self {
             Self::Terminal(paint) => format!("{ANEW}{} {text}\n", paint.tone(*tone, paint.mark(*tone))),
             Self::Pipe => format!("{wall:.0} {text}\n"),
