@@ -46,7 +46,9 @@ pub(super) fn of_pod(answer: &mut Answer, pod: &Pod, name: &str, fate: &Fate, sc
     }
     let reason = if is_stateful(pod) { " and the annotation pod-safety.dev/break-glass=REASON" } else { "" };
     let people = match scene.policies {
-        Policies::Deny => format!("no, but with the verb force-delete on pods{reason}"),
+        Policies::Deny => {
+            format!("no, but with the verb force-delete on pods.breakglass.pod-safety.dev{reason}")
+        }
         Policies::Audit | Policies::Absent => {
             "nothing stops them, and two copies may then run: do not".to_owned()
         }

@@ -31,6 +31,15 @@ labels:
 has({{ . }}.metadata.annotations) && 'pod-safety.dev/break-glass' in {{ . }}.metadata.annotations && {{ . }}.metadata.annotations['pod-safety.dev/break-glass'].trim() != ''
 {{- end }}
 
+{{- /* How many containers of a pod run, by its status. Takes the object's name in CEL. */ -}}
+{{- define "pod-safety.running" -}}
+{{- $object := . -}}
+{{- range $index, $field := list "containerStatuses" "initContainerStatuses" "ephemeralContainerStatuses" }}
+{{- if $index }} + {{ end -}}
+(has({{ $object }}.status.{{ $field }}) ? {{ $object }}.status.{{ $field }}.filter(c, has(c.state) && has(c.state.running)).size() : 0)
+{{- end }}
+{{- end }}
+
 {{- /* The binding that makes a policy work. Takes (root, suffix, key). */ -}}
 {{- define "pod-safety.binding" -}}
 {{- $root := index . 0 -}}

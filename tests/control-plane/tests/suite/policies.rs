@@ -5,7 +5,7 @@ mod admission;
 
 use admission::{
     ADMIN, ATTACH_DETACH, DELETER, DEV, EXEMPT, KUBELET, OPERATOR, OTHER_KUBELET, OURS, POD_GC, REASON,
-    STATEFUL_SETS, Scene, scene, until_they_hold,
+    STATEFUL_SETS, Scene, WILD, scene, until_they_hold,
 };
 use pod_safety_control_plane::{observe, seen, until};
 use serde_json::{Value, json};
@@ -25,6 +25,8 @@ async fn who_would_remove_a_pod_by_force_is_refused_unless_it_is_proved_or_answe
     evidence(&scene).await;
     fences(&scene).await;
     attack_statuses_are_forged(&scene).await;
+    attack_a_node_is_called_ready_or_comes_with_the_taint(&scene).await;
+    attack_what_a_refusal_rests_on_is_taken_away(&scene).await;
 }
 
 const FORCE: &[&str] = &["--force", "--grace-period=0", "--wait=false"];
@@ -35,10 +37,13 @@ type Deletion =
 
 async fn deletions(scene: &Scene) {
     let refused = Some("force-delete");
-    let rows: [Deletion; 21] = [
+    let rows: [Deletion; 23] = [
         (DEV, true, 30, None, FORCE, refused),
         (DEV, false, 30, None, FORCE, refused),
         (DEV, true, 30, Some("a reason without the right"), FORCE, refused),
+        // "*" on pods is not the right to break the glass.
+        (WILD, true, 30, Some("."), FORCE, refused),
+        (WILD, false, 30, Some("."), FORCE, refused),
         (DEV, true, 30, None, &["--now", "--wait=false"], None),
         (DEV, true, 30, None, &["--wait=false"], None),
         (DEV, true, 0, None, &["--wait=false"], refused),
@@ -76,6 +81,83 @@ async fn deletions(scene: &Scene) {
         REASON,
     ] {
         assert!(why.contains(words), "no {words:?} in {why}");
+    }
+}
+
+/// The review's ways round: a node that somebody else calls Ready can be cordoned and deleted while its pods run, and one that
+/// is created with the taint is off for kube-controller-manager.
+async fn attack_a_node_is_called_ready_or_comes_with_the_taint(scene: &Scene) {
+    let refused = Some("node");
+    for (name, who, reason, refusal) in [
+        ("called-by-dev", DEV, None, refused),
+        ("called-by-wild", WILD, Some("."), refused),
+        ("called-by-another-kubelet", OTHER_KUBELET, None, refused),
+        ("called-by-an-agent", EXEMPT, None, None),
+        ("called-by-an-operator", OPERATOR, Some("its kubelet is mended by hand"), None),
+        ("w1", KUBELET, None, None),
+    ] {
+        scene.node(name, Some("Unknown"), reason).await;
+        let output = scene.calls(DEV, name, "False").await;
+        Scene::judge(&format!("{name}: another condition"), &output, None);
+        Scene::judge(name, &scene.calls(who, name, "True").await, refusal);
+        let output = scene.calls(who, name, "Unknown").await;
+        Scene::judge(&format!("{name}: less than Ready"), &output, None);
+    }
+    for (name, who, reason, refusal) in [
+        ("made-by-dev", DEV, None, refused),
+        ("made-by-wild", WILD, Some("."), refused),
+        ("made-by-an-operator", OPERATOR, Some("its rack burnt down"), None),
+        ("made-by-pod-safety", OURS, None, None),
+    ] {
+        let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
+        let taints =
+            json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
+        let object = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations },
+            "spec": { "taints": taints } });
+        Scene::judge(name, &scene.run(who, &["create", "-f", "-"], &object).await, refusal);
+    }
+}
+
+/// First the mark or the report goes by which a deletion is refused, and then the object.
+async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) {
+    for (number, (who, change, reason, refusal)) in [
+        (DEV, "pod-safety.dev/hold-", None, Some("attachment-hold")),
+        (DEV, "pod-safety.dev/hold=", None, Some("attachment-hold")),
+        (WILD, "pod-safety.dev/hold-", Some("."), Some("attachment-hold")),
+        (ATTACH_DETACH, "pod-safety.dev/hold-", None, Some("attachment-hold")),
+        (DEV, "another=mark", None, None),
+        (OPERATOR, "pod-safety.dev/hold-", Some("the rack burnt down"), None),
+        (OURS, "pod-safety.dev/hold-", None, None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("marked-{number}");
+        let mut annotations = json!({ "pod-safety.dev/hold": "w1 may still write" });
+        if let Some(reason) = reason {
+            annotations[REASON] = json!(reason);
+        }
+        scene.make(&json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": name, "annotations": annotations },
+            "spec": { "attacher": "csi.example.com", "nodeName": "w1", "source": { "persistentVolumeName": "data" } } })).await;
+        let annotate = ["annotate", "--overwrite", "volumeattachment", &name, change];
+        let output = scene.run(who, &annotate, &Value::Null).await;
+        Scene::judge(&format!("mark {number}: {who} {change} {reason:?}"), &output, refusal);
+    }
+    let runs = json!({ "phase": "Failed", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i", "ready": true,
+        "restartCount": 0, "state": { "running": {} } }] });
+    let nothing = json!({ "status": { "containerStatuses": null } }).to_string();
+    for (name, who, reason, refusal) in [
+        ("report-of-dev", DEV, None, Some("terminal-phase")),
+        ("report-of-wild", WILD, Some("."), Some("terminal-phase")),
+        ("report-of-its-kubelet", KUBELET, None, None),
+        ("report-of-an-operator", OPERATOR, Some("the rack burnt down"), None),
+    ] {
+        scene.pod(name, true, 30, reason).await;
+        let report = ["patch", "pod", name, "--subresource=status", "--type=merge", "-p"];
+        let said = json!({ "status": runs }).to_string();
+        scene.run(KUBELET, &[&report[..], &[&said]].concat(), &Value::Null).await.text().unwrap();
+        let output = scene.run(who, &[&report[..], &[&nothing]].concat(), &Value::Null).await;
+        Scene::judge(name, &output, refusal);
     }
 }
 
@@ -179,6 +261,7 @@ async fn taints_and_deletions_of_nodes(scene: &Scene) {
         (DEV, Some("Unknown"), false, None, "label", None),
         (DEV, Some("Unknown"), false, None, "delete", refused),
         (DEV, Some("False"), false, None, "delete", refused),
+        (WILD, Some("Unknown"), false, Some("."), "delete", refused),
         // A1: its kubelet lives, and cannot show it when its Node is gone.
         (DEV, Some("True"), false, None, "delete", refused),
         (DEV, Some("True"), false, None, "cordon and delete", None),

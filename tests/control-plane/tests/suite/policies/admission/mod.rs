@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 pub(crate) const DEV: &str = "dev";
 /// The same, and the verbs of `pod-safety-break-glass`.
 pub(crate) const OPERATOR: &str = "operator";
+/// May all verbs of these kinds, as Roles for tenants often say.
+pub(crate) const WILD: &str = "wild";
 /// Exempt by the chart's values.
 pub(crate) const EXEMPT: &str = "agent-of-virtual-nodes";
 /// May delete nodes, by the chart's values.
@@ -57,6 +59,9 @@ pub(crate) async fn scene(set: &str) -> Scene {
     let may =
         ["create", "clusterrolebinding", "may", "--clusterrole=pod-safety-break-glass", "--user", OPERATOR];
     scene.must(&may).await;
+    let all = ["create", "clusterrole", "wild", "--verb=*", "--resource", kinds];
+    scene.must(&all).await;
+    scene.must(&["create", "clusterrolebinding", "wild", "--clusterrole=wild", "--user", WILD]).await;
     scene
 }
 
@@ -104,9 +109,16 @@ impl Scene {
         let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
         self.make(&json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations } })).await;
         if let Some(ready) = ready {
-            self.status(&["node", name], &json!({ "conditions": [{ "type": "Ready", "status": ready }] }))
-                .await;
+            // As a kubelet would: nobody else may say Ready.
+            self.calls(OURS, name, ready).await.text().unwrap();
         }
+    }
+
+    /// Writes the condition Ready of a node.
+    pub(crate) async fn calls(&self, user: &str, node: &str, ready: &str) -> Output {
+        let patch = json!({ "status": { "conditions": [{ "type": "Ready", "status": ready }] } }).to_string();
+        let write = ["patch", "node", node, "--subresource=status", "--type=merge", "-p", &patch];
+        self.run(user, &write, &Value::Null).await
     }
 
     /// As what happened should have been.
