@@ -8,7 +8,8 @@
 //!
 //! Invariants: no route changes anything; nobody looks while nobody watches. Danger note: what it shows is what the
 //! user's kubeconfig may read, so it is for this machine only: it listens on loopback, and answers only who asks for it
-//! by a name of this machine, for else a page of a stranger could read it through the browser (DNS rebinding).
+//! by a name of this machine, for else a page of a stranger could read it through the browser (DNS rebinding). A page of a
+//! stranger that cannot read the answers has nothing read either, for each look lists the cluster.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -79,6 +80,8 @@ struct Show {
     seen: watch::Sender<Option<Result<String, String>>>,
     /// Somebody came, and need not wait for the next look.
     came: Notify,
+    /// Each answer lists much of the cluster: one at a time.
+    explaining: tokio::sync::Mutex<()>,
 }
 
 impl Screen {
@@ -105,7 +108,13 @@ impl Screen {
     /// Answers for ever.
     pub async fn serve(self, page: &'static str, source: Arc<dyn Source>, env: Env) {
         let (seen, _) = watch::channel(None);
-        let show = Arc::new(Show { page, source, seen, came: Notify::new() });
+        let show = Arc::new(Show {
+            page,
+            source,
+            seen,
+            came: Notify::new(),
+            explaining: tokio::sync::Mutex::default(),
+        });
         let looks = look_again(Arc::clone(&show), env);
         let router = router(show);
         tokio::select! {
@@ -141,9 +150,10 @@ async fn look_again(show: Arc<Show>, env: Env) -> Infallible {
 
 fn router(show: Arc<Show>) -> Router {
     Router::new()
-        .route("/", get(page))
         .route("/overview", get(overview))
         .route("/explain/{kind}/{name}", get(explain))
+        .route_layer(from_fn(of_our_page))
+        .route("/", get(page))
         .layer(from_fn(of_this_machine))
         .with_state(show)
 }
@@ -169,6 +179,15 @@ async fn of_this_machine(request: Request, next: Next) -> Response {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
     headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
     response
+}
+
+/// Browsers say which page a request comes from; other clients say nothing.
+async fn of_our_page(request: Request, next: Next) -> Response {
+    let site = request.headers().get("sec-fetch-site");
+    if site.is_some_and(|site| site != "same-origin" && site != "none") {
+        return (StatusCode::FORBIDDEN, "ask from the page itself\n").into_response();
+    }
+    next.run(request).await
 }
 
 async fn page(State(show): State<Arc<Show>>) -> Response {
@@ -206,6 +225,7 @@ async fn explain(
     Path((kind, name)): Path<(String, String)>,
     Query(within): Query<Within>,
 ) -> Response {
+    let _one = show.explaining.lock().await;
     match show.source.explain(&kind, within.namespace.as_deref(), &name).await {
         Ok(answer) => ([(header::CONTENT_TYPE, "application/json")], answer).into_response(),
         Err(why) => (StatusCode::BAD_GATEWAY, why).into_response(),
@@ -237,11 +257,15 @@ mod tests {
     }
 
     async fn asked(host: &str, path: &str, method: &str) -> (StatusCode, String) {
+        let request = Request::builder().method(method).uri(path).header("host", host);
+        answered(request.body(Body::empty()).unwrap()).await
+    }
+
+    async fn answered(request: Request) -> (StatusCode, String) {
         let (seen, _) = watch::channel(None);
+        let (came, explaining) = (Notify::new(), tokio::sync::Mutex::default());
         let router =
-            router(Arc::new(Show { page: "<html>", source: Arc::new(Words), seen, came: Notify::new() }));
-        let request =
-            Request::builder().method(method).uri(path).header("host", host).body(Body::empty()).unwrap();
+            router(Arc::new(Show { page: "<html>", source: Arc::new(Words), seen, came, explaining }));
         let response = router.oneshot(request).await.unwrap();
         let code = response.status();
         let body = axum::body::to_bytes(response.into_body(), 1_000).await.unwrap();
@@ -266,6 +290,22 @@ mod tests {
         assert_eq!(said, (StatusCode::BAD_GATEWAY, "what is a moon?".to_owned()));
         for method in ["POST", "PUT", "PATCH", "DELETE"] {
             assert_eq!(asked("localhost", "/", method).await.0, StatusCode::METHOD_NOT_ALLOWED);
+        }
+    }
+
+    /// By pictures of which it cannot read a byte a page of a stranger had the cluster listed without end.
+    #[tokio::test]
+    async fn attack_a_page_of_a_stranger_has_nothing_looked_at() {
+        for (site, path, wanted) in [
+            ("cross-site", "/explain/pod/db-0", StatusCode::FORBIDDEN),
+            ("same-site", "/overview", StatusCode::FORBIDDEN),
+            ("same-origin", "/explain/pod/db-0", StatusCode::OK),
+            ("none", "/explain/pod/db-0", StatusCode::OK),
+            // A link to the page may be anywhere: the page itself reads nothing.
+            ("cross-site", "/", StatusCode::OK),
+        ] {
+            let request = Request::get(path).header("host", "localhost").header("sec-fetch-site", site);
+            assert_eq!(answered(request.body(Body::empty()).unwrap()).await.0, wanted, "{site} {path}");
         }
     }
 

@@ -86,3 +86,25 @@ fn no_folder_is_a_bag_for_everything() -> Result<()> {
     }
     Ok(())
 }
+
+/// Whoever may move a tag of an action runs code with the rights of our releases.
+#[test]
+fn every_action_is_pinned_by_its_commit() -> Result<()> {
+    let mut pinned = 0;
+    for entry in std::fs::read_dir(repository().join(".github/workflows"))? {
+        let path = entry?.path();
+        for line in std::fs::read_to_string(&path)?.lines() {
+            let Some((_, action)) = line.split_once("uses: ").filter(|(_, action)| !action.starts_with("./"))
+            else {
+                continue;
+            };
+            let commit = action.split_once('@').map_or("", |(_, commit)| commit);
+            let (commit, version) = commit.split_once(" # ").unwrap_or_default();
+            let is_commit = commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+            ensure!(is_commit && version.starts_with('v'), "{}: {action} is not pinned", path.display());
+            pinned += 1;
+        }
+    }
+    ensure!(pinned > 10, "only {pinned} actions were found");
+    Ok(())
+}
