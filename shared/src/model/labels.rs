@@ -16,7 +16,7 @@ const MOST_BYTES: usize = 16 << 10;
 /// The labels of one object: sorted by key, each key once. Of an object that has more than are kept none is, and no selector
 /// chooses it: see [`Labels::left_out`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Labels(Arc<Packed>);
+pub struct Labels(Option<Arc<Packed>>);
 
 /// All labels in one allocation each for texts and places: a pod has some eight, and a cluster 150,000 pods.
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,19 +32,19 @@ impl Labels {
     /// What is kept of an object with more labels than are kept.
     #[must_use]
     pub fn left_out() -> Self {
-        Self(Arc::new(Packed { are_left_out: true, ..Packed::default() }))
+        Self(Some(Arc::new(Packed { are_left_out: true, ..Packed::default() })))
     }
 
     /// Whether nothing is known of them but that there are too many.
     #[must_use]
     pub fn are_left_out(&self) -> bool {
-        self.0.are_left_out
+        self.0.as_ref().is_some_and(|packed| packed.are_left_out)
     }
 
     /// The value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
-        let (mut low, mut high) = (0, self.0.ends.len());
+        let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = usize::midpoint(low, high);
             let (known, value) = self.at(middle)?;
@@ -57,8 +57,12 @@ impl Labels {
         None
     }
 
+    fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |packed| packed.ends.len())
+    }
+
     fn at(&self, index: usize) -> Option<(&str, &str)> {
-        let Packed { text, ends, .. } = &*self.0;
+        let Packed { text, ends, .. } = &**self.0.as_ref()?;
         let start = index.checked_sub(1).and_then(|before| ends.get(before)).map_or(0, |(_, end)| *end);
         let (key, value) = *ends.get(index)?;
         let of = |from: u16, to: u16| text.get(usize::from(from)..usize::from(to));
@@ -67,12 +71,12 @@ impl Labels {
 
     /// Whether another object has the same allocation.
     pub(super) fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
+        self.0.as_ref().is_some_and(|packed| Arc::strong_count(packed) > 1)
     }
 
     /// All of them, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        (0..self.0.ends.len()).filter_map(|index| self.at(index))
+        (0..self.len()).filter_map(|index| self.at(index))
     }
 }
 
@@ -101,7 +105,8 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
             text.push_str(&value);
             ends.push((key_ends, value_ends));
         }
-        Self(Arc::new(Packed { text: text.into(), ends: ends.into(), are_left_out: false }))
+        let packed = Packed { text: text.into(), ends: ends.into(), are_left_out: false };
+        Self((!packed.ends.is_empty()).then(|| Arc::new(packed)))
     }
 }
 
