@@ -298,7 +298,7 @@ async fn storm(cluster: &mut Cluster, seed: u64, rounds: usize, part: &mut Part)
         let identity = IDENTITIES[chance.below(IDENTITIES.len())];
         let faults = storm::draw(&mut chance);
         let name = format!("seed {seed}, round {round}: {identity}: {faults:?}");
-        let lasts = Duration::from_secs(storm::LASTS);
+        let lasts = storm::lasts(&faults);
         let incident = Incident { identity, faults: &faults, lasts, promised: &Outcome::ALL };
         let Some(finding) = played(cluster, &name, incident).await? else {
             wrong.push(format!("{name}: it could not be played to its end"));

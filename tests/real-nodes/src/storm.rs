@@ -1,12 +1,16 @@
 //! Rounds of faults drawn by chance from a seed. Whatever comes: no violation, and every round recovers or says what proof is
 //! missing.
 
+use std::time::Duration;
+
 use crate::fault::Fault::{self, *};
 use crate::machine::Service::{Containerd, Kubelet};
 use crate::plane::Does::{Die, StandStill};
 
 /// A round is this long, then somebody repairs what is left.
-pub(crate) const LASTS: u64 = 70;
+const LASTS: u64 = 70;
+/// A machine is emptied, confirmed and back in this time, before it is lost.
+const CONFIRMED_WITHIN: u64 = 150;
 
 /// Numbers by chance, the same for the same seed (`SplitMix64`).
 pub(crate) struct Chance(u64);
@@ -27,7 +31,7 @@ impl Chance {
 }
 
 /// What is wrong with the machine, and what ends it; some never end by themselves.
-const OF_MACHINE: [(Fault, Option<Fault>); 14] = [
+const OF_MACHINE: [(Fault, Option<Fault>); 15] = [
     (CablePulled, Some(CablePlugged)),
     (CablePulled, None),
     (PowerLost, None),
@@ -42,6 +46,7 @@ const OF_MACHINE: [(Fault, Option<Fault>); 14] = [
     (Killed(Containerd), None),
     (Stopped(Containerd), Some(GoesOn(Containerd))),
     (NodeCordonedAndDeleted, None),
+    (ConfirmedBefore, Some(CablePulled)),
 ];
 
 /// What is wrong with the rest, at the same time.
@@ -82,6 +87,12 @@ pub(crate) fn draw(chance: &mut Chance) -> Vec<(u64, Fault)> {
         faults.retain(|(_, fault)| *fault != ForcedByScript);
     }
     faults
+}
+
+/// How long these faults last.
+pub(crate) fn lasts(faults: &[(u64, Fault)]) -> Duration {
+    let confirmed = faults.iter().any(|(_, fault)| *fault == ConfirmedBefore);
+    Duration::from_secs(LASTS + if confirmed { CONFIRMED_WITHIN } else { 0 })
 }
 
 /// Whether the pod is sure to be asked to end.
