@@ -1,7 +1,9 @@
 //! What clippy cannot see, read from the sources.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, ensure};
-use pod_safety_locks::{Source, sources};
+use pod_safety_locks::{Source, repository, sources};
 
 /// Spelled so that this file does not find itself.
 const SELECT: &str = concat!("select", "!");
@@ -152,4 +154,21 @@ fn selects(text: &str) -> Vec<(usize, &str)> {
 
 fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().map(str::trim).enumerate().map(|(index, line)| (index + 1, line))
+}
+
+/// The page names each attack that is played, and no other.
+#[test]
+fn the_threat_model_names_the_attacks_that_are_played() -> Result<()> {
+    let is_of_a_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    let names = |text: &str, before: &str| -> BTreeSet<String> {
+        let ends = |rest: &str| rest.find(|letter| !is_of_a_name(letter)).unwrap_or(rest.len());
+        text.split(before).skip(1).map(|rest| rest.get(..ends(rest)).unwrap_or_default().to_owned()).collect()
+    };
+    let declared = concat!("fn ", "attack_");
+    let played: BTreeSet<String> =
+        sources()?.iter().flat_map(|source| names(&source.text, declared)).collect();
+    let page = std::fs::read_to_string(repository().join("docs/threat-model.md"))?;
+    ensure!(played.len() > 20, "only {played:?} were found");
+    assert_eq!(names(&page, "`attack_"), played);
+    Ok(())
 }
