@@ -114,10 +114,11 @@ freeze_machine() { # cgroup
     esac
 }
 
+# One that was switched off meanwhile, as a fence does, has nothing that is frozen.
 thaw_machine() { # cgroup
     case $version in
-        v1) set_freezer "$1" THAWED ;;
-        v2) set_frozen "$1" 0 ;;
+        v1) [ ! -e "$top/freezer/$1/freezer.state" ] || set_freezer "$1" THAWED ;;
+        v2) [ ! -e "$top/$1/cgroup.freeze" ] || set_frozen "$1" 0 ;;
     esac
 }
 
