@@ -81,7 +81,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Parts of names whose values nobody should read. `key` is not among them: `plug` maps and the like would go.
+/// Parts of the names of parameters whose values are secret. `key` is not among them: `plug` maps and the like would go.
 const SECRET_NAMES: [&str; 8] =
     ["passw", "secret", "token", "community", "apikey", "api_key", "private_key", "_kg"];
 

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 /// The colours that are written here.
 const COLOURS: [&str; 5] = ["\u{1b}[0m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
 
-/// Begins the line anew: what stands on it (the last progress, the `^C` that somebody typed) goes.
+/// Begins the line anew: what stands on it (the last progress, a `^C` that was typed) goes.
 pub(super) const LINE_ANEW: &str = "\r\u{1b}[K";
 /// Home, and nothing of what stood below.
 pub(super) const SCREEN_ANEW: &str = "\u{1b}[H\u{1b}[2J";

@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(all.len(), MOST);
     }
 
-    /// Forty requests whose answers nobody read took 461 MB, and stayed.
+    /// Forty requests whose answers were not read took 461 MB, and stayed.
     #[tokio::test]
     async fn attack_a_connection_that_says_nothing_and_reads_nothing_is_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

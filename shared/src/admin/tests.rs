@@ -314,5 +314,5 @@ async fn attack_another_pod_reads_no_names_of_objects() {
     }
     let request = Request::get("/debug/cache").body(Body::empty()).unwrap();
     let answer = desk.admin.clone().router().oneshot(request).await.unwrap();
-    assert_eq!(answer.status().as_u16(), 403, "from nobody knows where");
+    assert_eq!(answer.status().as_u16(), 403, "from an unknown address");
 }

@@ -203,7 +203,7 @@ impl Selection {
         id.and_then(|id| self.classes.get(id)).into_iter().flat_map(|class| &class.pods)
     }
 
-    /// Whoever chooses this pod, or would if it were there.
+    /// The choosers of this pod, or of one like it that is not there.
     pub(super) fn choosers_of<'a>(&'a self, pod: &Pod) -> impl Iterator<Item = &'a Uid> + use<'a> {
         self.choosers_at(&pod.key.namespace, &pod.labels)
     }

@@ -3,7 +3,6 @@
 //! Source of the semantics: `k8s.io/apimachinery` v0.36.3, `pkg/labels/selector.go`
 //! (`Requirement.Matches`) and `pkg/apis/meta/v1/helpers.go` (`LabelSelectorAsSelector`).
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -23,9 +22,16 @@ pub struct Labels(Option<Arc<Packed>>);
 struct Packed {
     /// Each key, and its value behind it.
     text: Box<str>,
-    /// Where each key ends in it, and its value.
-    ends: Box<[(u16, u16)]>,
+    /// Where each key begins in it, where it ends, and where its value ends.
+    places: Box<[[u16; 3]]>,
     are_left_out: bool,
+}
+
+impl Packed {
+    fn at(&self, [key, value, end]: [u16; 3]) -> (&str, &str) {
+        let of = |from: u16, to: u16| self.text.get(usize::from(from)..usize::from(to)).unwrap_or_default();
+        (of(key, value), of(value, end))
+    }
 }
 
 impl Labels {
@@ -44,29 +50,9 @@ impl Labels {
     /// The value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            let (known, value) = self.at(middle)?;
-            match known.cmp(key) {
-                Ordering::Equal => return Some(value),
-                Ordering::Less => low = middle + 1,
-                Ordering::Greater => high = middle,
-            }
-        }
-        None
-    }
-
-    fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |packed| packed.ends.len())
-    }
-
-    fn at(&self, index: usize) -> Option<(&str, &str)> {
-        let Packed { text, ends, .. } = &**self.0.as_ref()?;
-        let start = index.checked_sub(1).and_then(|before| ends.get(before)).map_or(0, |(_, end)| *end);
-        let (key, value) = *ends.get(index)?;
-        let of = |from: u16, to: u16| text.get(usize::from(from)..usize::from(to));
-        Some((of(start, key)?, of(key, value)?))
+        let packed = self.0.as_ref()?;
+        let at = packed.places.binary_search_by(|place| packed.at(*place).0.cmp(key)).ok()?;
+        packed.places.get(at).map(|place| packed.at(*place).1)
     }
 
     /// Whether another object has the same allocation.
@@ -76,7 +62,7 @@ impl Labels {
 
     /// All of them, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        (0..self.len()).filter_map(|index| self.at(index))
+        self.0.iter().flat_map(|packed| packed.places.iter().map(|place| packed.at(*place)))
     }
 }
 
@@ -90,23 +76,21 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
                 return Self::left_out();
             }
         }
-        let (mut text, mut ends) = (String::new(), Vec::with_capacity(sorted.len()));
+        let (mut text, mut places) = (String::new(), Vec::with_capacity(sorted.len()));
         for (key, value) in sorted {
-            let until_key = text.len() + key.len();
-            let until_value = until_key + value.len();
-            let (Ok(key_ends), Ok(value_ends)) = (u16::try_from(until_key), u16::try_from(until_value))
-            else {
-                return Self::left_out();
-            };
-            if until_value > MOST_BYTES {
+            let place = [0, key.len(), key.len() + value.len()].map(|end| text.len() + end);
+            if place[2] > MOST_BYTES {
                 return Self::left_out();
             }
+            let [Ok(begins), Ok(key_ends), Ok(value_ends)] = place.map(u16::try_from) else {
+                return Self::left_out();
+            };
             text.push_str(&key);
             text.push_str(&value);
-            ends.push((key_ends, value_ends));
+            places.push([begins, key_ends, value_ends]);
         }
-        let packed = Packed { text: text.into(), ends: ends.into(), are_left_out: false };
-        Self((!packed.ends.is_empty()).then(|| Arc::new(packed)))
+        let packed = Packed { text: text.into(), places: places.into(), are_left_out: false };
+        Self((!packed.places.is_empty()).then(|| Arc::new(packed)))
     }
 }
 

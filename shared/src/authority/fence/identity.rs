@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(
             kept(Asked::default(), &facts("w1", "u1", "A"), None, true).node_uid,
             "",
-            "nobody asks for it"
+            "the device does not ask for it"
         );
     }
 }
