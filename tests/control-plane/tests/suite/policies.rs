@@ -137,15 +137,14 @@ async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) {
         if let Some(reason) = reason {
             annotations[REASON] = json!(reason);
         }
-        scene.make(&json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": name, "annotations": annotations },
-            "spec": { "attacher": "csi.example.com", "nodeName": "w1", "source": { "persistentVolumeName": "data" } } })).await;
+        scene.make(&attachment(&name, &annotations, "w1", "data")).await;
         let annotate = ["annotate", "--overwrite", "volumeattachment", &name, change];
         let output = scene.run(who, &annotate, &Value::Null).await;
         Scene::judge(&format!("mark {number}: {who} {change} {reason:?}"), &output, refusal);
     }
     let runs = json!({ "phase": "Failed", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i", "ready": true,
         "restartCount": 0, "state": { "running": {} } }] });
-    let nothing = json!({ "status": { "containerStatuses": null } }).to_string();
+    let nothing = json!({ "containerStatuses": null });
     for (name, who, reason, refusal) in [
         ("report-of-dev", DEV, None, Some("terminal-phase")),
         ("report-of-wild", WILD, Some("."), Some("terminal-phase")),
@@ -153,10 +152,8 @@ async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) {
         ("report-of-an-operator", OPERATOR, Some("the rack burnt down"), None),
     ] {
         scene.pod(name, true, 30, reason).await;
-        let report = ["patch", "pod", name, "--subresource=status", "--type=merge", "-p"];
-        let said = json!({ "status": runs }).to_string();
-        scene.run(KUBELET, &[&report[..], &[&said]].concat(), &Value::Null).await.text().unwrap();
-        let output = scene.run(who, &[&report[..], &[&nothing]].concat(), &Value::Null).await;
+        scene.status(KUBELET, &["pod", name], &runs).await.text().unwrap();
+        let output = scene.status(who, &["pod", name], &nothing).await;
         Scene::judge(name, &output, refusal);
     }
 }
@@ -172,9 +169,7 @@ async fn pods_that_ended_and_collections(scene: &Scene) {
         ("lies-to-its-set", &lies, STATEFUL_SETS, Some("force-delete")),
     ] {
         scene.pod(name, true, 30, None).await;
-        let patch = json!({ "status": status }).to_string();
-        let report = ["patch", "pod", name, "--subresource=status", "--type=merge", "-p", &patch];
-        scene.run(KUBELET, &report, &Value::Null).await.text().unwrap();
+        scene.status(KUBELET, &["pod", name], status).await.text().unwrap();
         // No grace is asked for: the phase makes it 0.
         let output = scene.run(who, &["delete", "pod", name, "--wait=false"], &Value::Null).await;
         Scene::judge(name, &output, refusal);
@@ -210,9 +205,7 @@ async fn phases(scene: &Scene) {
     {
         let name = format!("phase-{number}");
         scene.pod(&name, true, 30, reason).await;
-        let patch = json!({ "status": { "phase": phase } }).to_string();
-        let write = ["patch", "pod", &name, "--subresource=status", "--type=merge", "-p", &patch];
-        let output = scene.run(who, &write, &Value::Null).await;
+        let output = scene.status(who, &["pod", &name], &json!({ "phase": phase })).await;
         Scene::judge(&format!("phase {number}: {who} {phase} {reason:?}"), &output, refusal);
     }
 }
@@ -297,6 +290,11 @@ async fn taints_and_deletions_of_nodes(scene: &Scene) {
     }
 }
 
+fn attachment(name: &str, annotations: &Value, node: &str, volume: &str) -> Value {
+    json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": name, "annotations": annotations },
+        "spec": { "attacher": "csi.example.com", "nodeName": node, "source": { "persistentVolumeName": volume } } })
+}
+
 async fn attachments(scene: &Scene) {
     for (number, (who, held, reason, refusal)) in [
         (ATTACH_DETACH, true, None, Some("attachment-hold")),
@@ -318,9 +316,7 @@ async fn attachments(scene: &Scene) {
         if let Some(reason) = reason {
             annotations[REASON] = json!(reason);
         }
-        let object = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": name, "annotations": annotations },
-            "spec": { "attacher": "csi.example.com", "nodeName": "w1", "source": { "persistentVolumeName": "data" } } });
-        scene.make(&object).await;
+        scene.make(&attachment(&name, &annotations, "w1", "data")).await;
         let output =
             scene.run(who, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
         Scene::judge(&format!("attachment {number}: {who} {held} {reason:?}"), &output, refusal);
@@ -354,8 +350,7 @@ async fn held_volumes(scene: &Scene) {
     ];
     let of = |name: &str, volume: &str, node: &str, reason: Option<&str>| {
         let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
-        json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": name, "annotations": annotations },
-            "spec": { "attacher": "csi.example.com", "nodeName": node, "source": { "persistentVolumeName": volume } } })
+        attachment(name, &annotations, node, volume)
     };
     // The Leases are parameters, which hold a moment after they were written.
     let probe = of("probe", "garbled", "w1", None);
@@ -477,21 +472,19 @@ async fn attack_statuses_are_forged(scene: &Scene) {
         "metadata": { "namespace": "default", "name": "w1" }, "spec": {} });
     scene.make(&device).await;
     scene.make(&remediation).await;
-    let trusted = json!({ "status": { "conditions": [{ "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" }] } });
-    let fenced = json!({ "status": { "phase": "Fenced", "evidence": "e" } });
+    let trusted = json!({ "conditions": [{ "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" }] });
+    let fenced = json!({ "phase": "Fenced", "evidence": "e" });
     for (kind, name, status) in [
         ("nodefence", "fence-7", &fenced),
         ("fencedevice", "d", &trusted),
         ("podsafetyremediation", "w1", &trusted),
     ] {
-        let patch = status.to_string();
-        let write = ["patch", kind, name, "--subresource=status", "--type=merge", "-p", &patch];
         for (who, refusal) in
             [(OPERATOR, Some("fence")), (ADMIN, Some("fence")), (EXEMPT, Some("fence")), (OURS, None)]
         {
             Scene::judge(
                 &format!("the status of {kind}, by {who}"),
-                &scene.run(who, &write, &Value::Null).await,
+                &scene.status(who, &[kind, name], status).await,
                 refusal,
             );
         }

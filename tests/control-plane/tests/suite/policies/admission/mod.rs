@@ -84,10 +84,11 @@ impl Scene {
         self.run(ADMIN, &["create", "-f", "-"], object).await.text().unwrap();
     }
 
-    pub(crate) async fn status(&self, what: &[&str], status: &Value) {
+    /// Writes the status of an object.
+    pub(crate) async fn status(&self, user: &str, what: &[&str], status: &Value) -> Output {
         let patch = json!({ "status": status }).to_string();
-        self.must(&[&["patch"][..], what, &["--subresource=status", "--type=merge", "-p", &patch]].concat())
-            .await;
+        let write = [&["patch"][..], what, &["--subresource=status", "--type=merge", "-p", &patch]].concat();
+        self.run(user, &write, &Value::Null).await
     }
 
     /// A pod on `w1` that says it runs.
@@ -102,7 +103,7 @@ impl Scene {
         }
         let spec = json!({ "nodeName": "w1", "terminationGracePeriodSeconds": grace, "containers": [{ "name": "main", "image": "main" }] });
         self.make(&json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })).await;
-        self.status(&["pod", name], &json!({ "phase": "Running" })).await;
+        self.status(ADMIN, &["pod", name], &json!({ "phase": "Running" })).await.text().unwrap();
     }
 
     pub(crate) async fn node(&self, name: &str, ready: Option<&str>, reason: Option<&str>) {
@@ -116,9 +117,8 @@ impl Scene {
 
     /// Writes the condition Ready of a node.
     pub(crate) async fn calls(&self, user: &str, node: &str, ready: &str) -> Output {
-        let patch = json!({ "status": { "conditions": [{ "type": "Ready", "status": ready }] } }).to_string();
-        let write = ["patch", "node", node, "--subresource=status", "--type=merge", "-p", &patch];
-        self.run(user, &write, &Value::Null).await
+        let conditions = json!({ "conditions": [{ "type": "Ready", "status": ready }] });
+        self.status(user, &["node", node], &conditions).await
     }
 
     /// As what happened should have been.
