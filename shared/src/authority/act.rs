@@ -137,8 +137,7 @@ async fn send(
     let Some(term) = leadership.term(now) else {
         return Err(Outcome::NotLeader);
     };
-    let call = call.by(term.ends().min(evidence.expires)).permitted(Permit::danger_new());
-    let raw = connection.send(call).await.map_err(Outcome::of)?;
+    let raw = connection.send(call.by(term.ends().min(evidence.expires))).await.map_err(Outcome::of)?;
     let only: wire::OnlyMeta = raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
     Ok(only.metadata.unwrap_or_default())
 }
@@ -160,11 +159,9 @@ fn mark_failed(evidence: &Evidence, wall: Timestamp) -> Call {
         }]);
     }
     let body = json!({ "metadata": { "uid": pod.uid, "resourceVersion": rv }, "status": status });
-    Call::write(
-        Method::Patch,
-        format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name),
-        &body,
-    )
+    let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
+    let permit = Permit::danger_new(&path, &pod.uid, rv);
+    Call::write(Method::Patch, path, &body).permitted(permit)
 }
 
 /// Why the pod is disrupted, where that is not its own doing.
@@ -191,7 +188,9 @@ fn remove(evidence: &Evidence, rv: Rv) -> Call {
         "gracePeriodSeconds": 0,
         "preconditions": { "uid": pod.uid, "resourceVersion": rv },
     });
-    Call::write(Method::Delete, format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name), &body)
+    let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+    let permit = Permit::danger_new(&path, &pod.uid, rv);
+    Call::write(Method::Delete, path, &body).permitted(permit)
 }
 
 #[cfg(test)]

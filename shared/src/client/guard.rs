@@ -4,7 +4,7 @@
 //! refuses every request that could take a pod's name away from processes which
 //! may still run, unless [`crate::authority`] attached a [`Permit`] to exactly
 //! that request. It reads the bytes that would go out, so no mistake above it
-//! can talk it round.
+//! can talk it round: a permit counts for its own path, UID and version alone.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +16,7 @@ use http::{Method, Request};
 use kube::client::Body;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use tower::{BoxError, Layer, Service};
 
 use super::shape::{Resource, Shape};
@@ -30,6 +31,16 @@ pub enum GuardRefusal {
         "refused to send {method} {path}: it can remove a pod at once and carries no permit of the deletion authority"
     )]
     RemovesPod {
+        /// The verb.
+        method: Method,
+        /// The path.
+        path: String,
+    },
+    /// Its permit is for another path, another object or another version.
+    #[error(
+        "refused to send {method} {path}: its permit is for another object, or for another version of it"
+    )]
+    NotPermitted {
         /// The verb.
         method: Method,
         /// The path.
@@ -137,13 +148,23 @@ struct Preconditions {
     resource_version: Option<String>,
 }
 
+impl Dangers {
+    /// The UID and the version that the request names: a deletion in its preconditions, any other in its metadata. Empty: none.
+    fn identity(&self) -> (&str, &str) {
+        if let Some(Preconditions { uid, resource_version }) = &self.preconditions {
+            return (uid.as_deref().unwrap_or_default(), resource_version.as_deref().unwrap_or_default());
+        }
+        (self.metadata.text("uid"), self.metadata.text("resourceVersion"))
+    }
+}
+
 /// The keys of a field, whatever their values: in a patch `null` removes.
 #[derive(Debug, Default)]
 enum Field {
     #[default]
     Absent,
     Nulled,
-    Keys(BTreeMap<String, IgnoredAny>),
+    Keys(BTreeMap<String, Value>),
 }
 
 impl<'de> Deserialize<'de> for Field {
@@ -153,6 +174,12 @@ impl<'de> Deserialize<'de> for Field {
 }
 
 impl Field {
+    /// The text of `key`; empty if there is none.
+    fn text(&self, key: &str) -> &str {
+        let Self::Keys(keys) = self else { return "" };
+        keys.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
     /// Whether `key` is written, removed, or may be by a directive of strategic
     /// merge patch.
     fn touches(&self, key: &str) -> bool {
@@ -246,11 +273,17 @@ fn check(request: &Request<Body>) -> Result<(), GuardRefusal> {
     if *method == Method::DELETE && (shape.name.is_none() || !names_identity(&dangers)) {
         return refused(|method, path| GuardRefusal::NoIdentity { method, path });
     }
-    let permitted = request.extensions().get::<Permit>().is_some();
-    if removes(method, shape.resource, &dangers) && !permitted {
-        return refused(|method, path| GuardRefusal::RemovesPod { method, path });
+    if !removes(method, shape.resource, &dangers) {
+        return Ok(());
     }
-    Ok(())
+    let Some(permit) = request.extensions().get::<Permit>() else {
+        return refused(|method, path| GuardRefusal::RemovesPod { method, path });
+    };
+    let (uid, version) = dangers.identity();
+    if permit.covers(path, uid, version) {
+        return Ok(());
+    }
+    refused(|method, path| GuardRefusal::NotPermitted { method, path })
 }
 
 fn names_identity(dangers: &Dangers) -> bool {

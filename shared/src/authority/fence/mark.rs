@@ -51,12 +51,12 @@ async fn read(acting: &Acting<'_>, node: &str) -> Result<Whole, Outcome> {
 }
 
 async fn write(acting: &Acting<'_>, whole: &Whole, taints: Vec<Value>) -> Result<(), Outcome> {
-    let body = json!({
-        "metadata": { "uid": whole.node.uid, "resourceVersion": whole.text("/metadata/resourceVersion") },
-        "spec": { "taints": taints },
-    });
-    let call = Call::write(Method::Patch, format!("/api/v1/nodes/{}", whole.node.name), &body);
-    acting.send(call.permitted(Permit::danger_new())).await.map(|_answer| ())
+    let (uid, version) = (&whole.node.uid, whole.text("/metadata/resourceVersion"));
+    let body =
+        json!({ "metadata": { "uid": uid, "resourceVersion": version }, "spec": { "taints": taints } });
+    let path = format!("/api/v1/nodes/{}", whole.node.name);
+    let permit = Permit::danger_new(&path, uid, version);
+    acting.send(Call::write(Method::Patch, path, &body).permitted(permit)).await.map(|_answer| ())
 }
 
 /// Whether this evidence is there and nobody declared it invalid, nor is its time over, by a quorum read.

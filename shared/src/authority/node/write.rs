@@ -171,7 +171,7 @@ async fn write_rest(
     }
     let mut call = Call::write(Method::Patch, path(update), &body);
     if keeps {
-        call = call.permitted(Permit::danger_new());
+        call = call.permitted(Permit::danger_new(&path(update), &update.node.uid, live.version()));
     }
     let answer = Live::read(send(means, call).await?);
     if answer.is_ok_and(|answer| answer.version() == live.version()) {

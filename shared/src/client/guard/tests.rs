@@ -8,12 +8,13 @@ use crate::client::{ApiError, Call, Method as Verb};
 fn verdict(method: &str, uri: &str, body: &str, permitted: bool) -> &'static str {
     let mut request = Request::builder().method(method).uri(uri);
     if permitted {
-        request = request.extension(Permit::for_guard_tests());
+        request = request.extension(Permit::for_guard_tests(uri, "u", "7"));
     }
     let request = request.body(Body::from(body.as_bytes().to_vec())).unwrap();
     match check(&request) {
         Ok(()) => "ok",
         Err(GuardRefusal::RemovesPod { .. }) => "removes",
+        Err(GuardRefusal::NotPermitted { .. }) => "not permitted",
         Err(GuardRefusal::NoIdentity { .. }) => "no identity",
         Err(GuardRefusal::StaleRead { .. }) => "stale",
         Err(GuardRefusal::OpaquePath { .. }) => "path",
@@ -99,14 +100,14 @@ fn a_deletion_names_one_object_and_its_identity_permit_or_not() {
 fn a_pod_is_deleted_at_once_only_with_a_permit() {
     check_rows(
         r#"
-        grace 0 | DELETE POD | {"gracePeriodSeconds":0,"preconditions":{"uid":"u"}} | removes, ok
-        no grace | DELETE POD | {"preconditions":{"uid":"u"}} | removes, ok
-        grace null | DELETE POD | {"gracePeriodSeconds":null,"preconditions":{"uid":"u"}} | removes, ok
-        grace -1 | DELETE POD | {"gracePeriodSeconds":-1,"preconditions":{"uid":"u"}} | removes, ok
+        grace 0 | DELETE POD | {"gracePeriodSeconds":0,"preconditions":{"uid":"u"}} | removes, not permitted
+        no grace | DELETE POD | {"preconditions":{"uid":"u"}} | removes, not permitted
+        grace null | DELETE POD | {"gracePeriodSeconds":null,"preconditions":{"uid":"u"}} | removes, not permitted
+        grace -1 | DELETE POD | {"gracePeriodSeconds":-1,"preconditions":{"uid":"u"}} | removes, not permitted
         grace 0 of a version | DELETE POD | {"gracePeriodSeconds":0,"preconditions":{"uid":"u","resourceVersion":"7"}} | removes, ok
-        grace 30 of any version: one that is called finished goes at once | DELETE POD | {"gracePeriodSeconds":30,"preconditions":{"uid":"u"}} | removes, ok
-        grace 30 of an empty version | DELETE POD | {"gracePeriodSeconds":30,"preconditions":{"uid":"u","resourceVersion":""}} | removes, ok
-        grace in a query that the body overrules | DELETE /api/v1/namespaces/ns/pods/a?gracePeriodSeconds=30 | {"preconditions":{"uid":"u"}} | removes, ok
+        grace 30 of any version: one that is called finished goes at once | DELETE POD | {"gracePeriodSeconds":30,"preconditions":{"uid":"u"}} | removes, not permitted
+        grace 30 of an empty version | DELETE POD | {"gracePeriodSeconds":30,"preconditions":{"uid":"u","resourceVersion":""}} | removes, not permitted
+        grace in a query that the body overrules | DELETE /api/v1/namespaces/ns/pods/a?gracePeriodSeconds=30 | {"preconditions":{"uid":"u"}} | removes, not permitted
         "#,
     );
 }
@@ -126,12 +127,12 @@ fn a_pod_is_deleted_by_its_grace_only_in_words_that_are_understood() {
 fn an_eviction_has_a_grace_of_its_own() {
     check_rows(
         r#"
-        without a body | POST EVICTION |  | removes, ok
-        without options | POST EVICTION | {"kind":"Eviction"} | removes, ok
-        with options that lack a grace | POST EVICTION | {"deleteOptions":{"preconditions":{"uid":"u"}}} | removes, ok
-        with grace 0 | POST EVICTION | {"deleteOptions":{"gracePeriodSeconds":0}} | removes, ok
+        without a body | POST EVICTION |  | removes, not permitted
+        without options | POST EVICTION | {"kind":"Eviction"} | removes, not permitted
+        with options that lack a grace | POST EVICTION | {"deleteOptions":{"preconditions":{"uid":"u"}}} | removes, not permitted
+        with grace 0 | POST EVICTION | {"deleteOptions":{"gracePeriodSeconds":0}} | removes, not permitted
         with grace 1 | POST EVICTION | {"deleteOptions":{"gracePeriodSeconds":1}} | ok
-        with the grace in the wrong place | POST EVICTION | {"gracePeriodSeconds":30} | removes, ok
+        with the grace in the wrong place | POST EVICTION | {"gracePeriodSeconds":30} | removes, not permitted
         "#,
     );
 }
@@ -140,14 +141,14 @@ fn an_eviction_has_a_grace_of_its_own() {
 fn a_phase_is_written_only_with_a_permit() {
     check_rows(
         r#"
-        phase Failed | PATCH STATUS | {"status":{"phase":"Failed"}} | removes, ok
-        phase Running | PATCH STATUS | {"status":{"phase":"Running"}} | removes, ok
-        bug: phase removed by null | PATCH STATUS | {"status":{"phase":null}} | removes, ok
-        bug: status removed by null | PATCH STATUS | {"status":null} | removes, ok
-        bug: status replaced | PATCH STATUS | {"status":{"$patch":"replace","conditions":[]}} | removes, ok
-        bug: other keys dropped | PATCH STATUS | {"status":{"$retainKeys":["conditions"]}} | removes, ok
-        bug: the whole replaced | PATCH STATUS | {"$patch":"replace","status":{}} | removes, ok
-        bug: a PUT names no phase | PUT STATUS | {"status":{"conditions":[]}} | removes, ok
+        phase Failed | PATCH STATUS | {"status":{"phase":"Failed"}} | removes, not permitted
+        phase Running | PATCH STATUS | {"status":{"phase":"Running"}} | removes, not permitted
+        bug: phase removed by null | PATCH STATUS | {"status":{"phase":null}} | removes, not permitted
+        bug: status removed by null | PATCH STATUS | {"status":null} | removes, not permitted
+        bug: status replaced | PATCH STATUS | {"status":{"$patch":"replace","conditions":[]}} | removes, not permitted
+        bug: other keys dropped | PATCH STATUS | {"status":{"$retainKeys":["conditions"]}} | removes, not permitted
+        bug: the whole replaced | PATCH STATUS | {"$patch":"replace","status":{}} | removes, not permitted
+        bug: a PUT names no phase | PUT STATUS | {"status":{"conditions":[]}} | removes, not permitted
         a status twice | PATCH STATUS | {"status":{},"status":{"phase":"Failed"}} | opaque
         conditions only | PATCH STATUS | {"status":{"conditions":[{"type":"DisruptionTarget"}]}} | ok
         conditions in an order | PATCH STATUS | {"status":{"$setElementOrder/conditions":[],"conditions":[]}} | ok
@@ -160,12 +161,12 @@ fn a_phase_is_written_only_with_a_permit() {
 fn a_finalizer_of_a_pod_is_touched_only_with_a_permit() {
     check_rows(
         r#"
-        finalizers emptied | PATCH POD | {"metadata":{"finalizers":[]}} | removes, ok
-        bug: finalizers removed by null | PATCH POD | {"metadata":{"finalizers":null}} | removes, ok
-        bug: one finalizer removed | PATCH POD | {"metadata":{"$deleteFromPrimitiveList/finalizers":["f"]}} | removes, ok
-        bug: metadata replaced | PATCH POD | {"metadata":{"$patch":"replace","name":"a"}} | removes, ok
-        bug: metadata removed by null | PATCH POD | {"metadata":null} | removes, ok
-        bug: a PUT names no finalizers | PUT POD | {"metadata":{"name":"a"}} | removes, ok
+        finalizers emptied | PATCH POD | {"metadata":{"finalizers":[]}} | removes, not permitted
+        bug: finalizers removed by null | PATCH POD | {"metadata":{"finalizers":null}} | removes, not permitted
+        bug: one finalizer removed | PATCH POD | {"metadata":{"$deleteFromPrimitiveList/finalizers":["f"]}} | removes, not permitted
+        bug: metadata replaced | PATCH POD | {"metadata":{"$patch":"replace","name":"a"}} | removes, not permitted
+        bug: metadata removed by null | PATCH POD | {"metadata":null} | removes, not permitted
+        bug: a PUT names no finalizers | PUT POD | {"metadata":{"name":"a"}} | removes, not permitted
         an annotation | PATCH POD | {"metadata":{"annotations":{"a":"b"}}} | ok
         finalizers of something else | PATCH BUDGET | {"metadata":{"finalizers":[]}} | ok
         "#,
@@ -176,9 +177,9 @@ fn a_finalizer_of_a_pod_is_touched_only_with_a_permit() {
 fn a_node_and_an_attachment_are_deleted_only_with_a_permit() {
     check_rows(
         r#"
-        a node | DELETE NODE | {"preconditions":{"uid":"u"}} | removes, ok
-        a node with a grace | DELETE NODE | {"gracePeriodSeconds":30,"preconditions":{"uid":"u"}} | removes, ok
-        an attachment | DELETE ATTACHMENT | {"preconditions":{"uid":"u"}} | removes, ok
+        a node | DELETE NODE | {"preconditions":{"uid":"u"}} | removes, not permitted
+        a node with a grace | DELETE NODE | {"gracePeriodSeconds":30,"preconditions":{"uid":"u"}} | removes, not permitted
+        an attachment | DELETE ATTACHMENT | {"preconditions":{"uid":"u"}} | removes, not permitted
         "#,
     );
 }
@@ -187,17 +188,17 @@ fn a_node_and_an_attachment_are_deleted_only_with_a_permit() {
 fn a_node_is_declared_off_only_with_a_permit() {
     check_rows(
         r#"
-        the taint as a key | PATCH NODE | {"spec":{"node.kubernetes.io/out-of-service":1}} | removes, ok
-        the taint as a value | PATCH NODE | {"spec":{"a":"node.kubernetes.io/out-of-service"}} | removes, ok
-        the taint before others | PATCH NODE | {"spec":{"a":["node.kubernetes.io/out-of-service","b"],"c":1}} | removes, ok
-        the taint | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}} | removes, ok
-        the taint beside others, with any effect and value | PATCH NODE | {"spec":{"taints":[{"key":"a","effect":"NoSchedule"},{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule","value":"x"}]}} | removes, ok
-        the taint in other letters | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io\/out-\u006ff-service"}]}} | removes, ok
-        the taint in a list that a second one overrules | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service"}],"taints":[]}} | removes, ok
-        a new node with the taint | POST /api/v1/nodes | {"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}} | removes, ok
-        a node replaced | PUT NODE | {"spec":{}} | removes, ok
-        a node replaced by a directive | PATCH NODE | {"$patch":"replace"} | removes, ok
-        a status replaced | PUT NODE_STATUS | {"status":{}} | removes, ok
+        the taint as a key | PATCH NODE | {"spec":{"node.kubernetes.io/out-of-service":1}} | removes, not permitted
+        the taint as a value | PATCH NODE | {"spec":{"a":"node.kubernetes.io/out-of-service"}} | removes, not permitted
+        the taint before others | PATCH NODE | {"spec":{"a":["node.kubernetes.io/out-of-service","b"],"c":1}} | removes, not permitted
+        the taint | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}} | removes, not permitted
+        the taint beside others, with any effect and value | PATCH NODE | {"spec":{"taints":[{"key":"a","effect":"NoSchedule"},{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule","value":"x"}]}} | removes, not permitted
+        the taint in other letters | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io\/out-\u006ff-service"}]}} | removes, not permitted
+        the taint in a list that a second one overrules | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service"}],"taints":[]}} | removes, not permitted
+        a new node with the taint | POST /api/v1/nodes | {"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}} | removes, not permitted
+        a node replaced | PUT NODE | {"spec":{}} | removes, not permitted
+        a node replaced by a directive | PATCH NODE | {"$patch":"replace"} | removes, not permitted
+        a status replaced | PUT NODE_STATUS | {"status":{}} | removes, not permitted
         two specs | PATCH NODE | {"spec":{},"spec":{"taints":[]}} | opaque
         no taints | PATCH NODE | {"spec":{"taints":[]}} | ok
         a taint of ours | PATCH NODE | {"spec":{"taints":[{"key":"node.kubernetes.io/unreachable","effect":"NoExecute","timeAdded":"2026-11-21T12:00:00Z","n":[1,-1,0.5,true,null]}]}} | ok
@@ -206,6 +207,45 @@ fn a_node_is_declared_off_only_with_a_permit() {
         a condition | PATCH NODE_STATUS | {"status":{"conditions":[{"type":"Ready"}]}} | ok
         "#,
     );
+}
+
+#[test]
+fn a_permit_is_for_one_object_at_one_version_and_for_nothing_else() {
+    let exact = [
+        (
+            "DELETE",
+            POD,
+            r#"{"gracePeriodSeconds":0,"preconditions":{"uid":"@uid","resourceVersion":"@version"}}"#,
+        ),
+        (
+            "PATCH",
+            STATUS,
+            r#"{"metadata":{"uid":"@uid","resourceVersion":"@version"},"status":{"phase":"Failed"}}"#,
+        ),
+        (
+            "PATCH",
+            NODE,
+            r#"{"metadata":{"uid":"@uid","resourceVersion":"@version"},"spec":{"a":"node.kubernetes.io/out-of-service"}}"#,
+        ),
+    ];
+    for (method, path, body) in exact {
+        for (what, uid, version, verdict) in [
+            ("its own", "u", "7", "ok"),
+            ("another object of the same name", "v", "7", "not permitted"),
+            ("another version", "u", "8", "not permitted"),
+            ("no version", "u", "", "not permitted"),
+        ] {
+            let body = body.replace("@uid", uid).replace("@version", version);
+            check_row(&format!("{method}, {what}"), method, path, &body, "removes", verdict);
+        }
+        for (permit, of) in [("/api/v1/namespaces/ns/pods/b", "u"), (path, "")] {
+            let body = body.replace("@uid", of).replace("@version", "7");
+            let request = Request::builder().method(method).uri(path);
+            let request = request.extension(Permit::for_guard_tests(permit, of, "7"));
+            let judged = check(&request.body(Body::from(body.into_bytes())).unwrap());
+            assert!(judged.is_err(), "{method} {path} with a permit for {permit} {of:?}");
+        }
+    }
 }
 
 #[test]
