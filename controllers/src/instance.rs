@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::admin::{Admin, AdminError, Beats};
+use pod_safety_shared::admin::{Admin, AdminError, Beats, Listen, Tls};
 use pod_safety_shared::authority::{Authority, Parts, Policy};
 use pod_safety_shared::cache::{Cache, follow};
 use pod_safety_shared::client::Connection;
@@ -58,7 +58,7 @@ pub struct Config {
     /// For how long fencing keeps incidents and evidence that nothing rests on; `None`: for ever.
     pub fencing_history: Option<std::time::Duration>,
     /// Where the admin server listens; `None`: nowhere.
-    pub admin: Option<std::net::SocketAddr>,
+    pub admin: Option<Listen>,
     /// Who this process is, in Events.
     pub identity: String,
 }
@@ -120,7 +120,7 @@ pub async fn run_shown(
     show(&holds);
     let leadership = leadership(&config);
     let beats = Beats::default();
-    if let Some(address) = config.admin {
+    if let Some(listen) = config.admin.clone() {
         let admin = Admin {
             env: env.clone(),
             kinds: kinds.clone(),
@@ -131,7 +131,7 @@ pub async fn run_shown(
             leadership: Arc::clone(&leadership),
             beats: beats.clone(),
         };
-        serve(admin, address, &env).await?;
+        serve(admin, listen, &env).await?;
     }
     let policy = Policy {
         quarantine: config.pod_gc.quarantine,
@@ -181,10 +181,12 @@ fn leadership(config: &Config) -> Arc<Leadership> {
 }
 
 /// Serves the admin pages in the background.
-async fn serve(admin: Admin, address: std::net::SocketAddr, env: &Env) -> Result<(), AdminError> {
+async fn serve(admin: Admin, listen: Listen, env: &Env) -> Result<(), AdminError> {
+    let Listen { address, tls } = listen;
+    let tls = tls.map(|files| Tls::read(files, env.now())).transpose()?;
     let listener = Admin::bind(address).await?;
     tracing::info!(address = %listener.local_addr().map_or(address, |bound| bound), "admin server listens");
-    env.spawner.spawn("admin", Box::pin(admin.serve(listener)));
+    env.spawner.spawn("admin", Box::pin(admin.serve(listener, tls)));
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! where `kubectl port-forward` comes from; whatever other pods open, memory is bounded (see `connections`).
 
 mod connections;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ use axum::{Json, Router};
 use connections::{Connections, Peer};
 use parking_lot::Mutex;
 use serde::Serialize;
+pub use tls::{Tls, TlsError, TlsFiles};
 
 use crate::cache::Cache;
 use crate::clock::{Env, Mono};
@@ -31,6 +33,15 @@ use crate::record::{Journal, Record};
 
 /// A loop that has not turned for this long is stuck: six of its beats.
 const STUCK_AFTER: Duration = Duration::from_secs(120);
+
+/// Where the admin server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// The address.
+    pub address: SocketAddr,
+    /// Its certificate; `None`: HTTP.
+    pub tls: Option<TlsFiles>,
+}
 
 /// Why the admin server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +55,9 @@ pub enum AdminError {
         #[source]
         source: std::io::Error,
     },
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
 }
 
 /// Which loops turned when.
@@ -115,9 +129,9 @@ impl Admin {
         tokio::net::TcpListener::bind(address).await.map_err(|source| AdminError::Listen { address, source })
     }
 
-    /// Answers on `listener` for ever.
-    pub async fn serve(self, listener: tokio::net::TcpListener) {
-        let connections = Connections::new(listener, self.env.clone());
+    /// Answers on `listener` until the process ends; by HTTPS if there is a certificate.
+    pub async fn serve(self, listener: tokio::net::TcpListener, tls: Option<Tls>) {
+        let connections = Connections::new(listener, self.env.clone(), tls);
         let service = self.router().into_make_service_with_connect_info::<Peer>();
         if let Err(error) = axum::serve(connections, service).await {
             tracing::error!(%error, "the admin server ended");

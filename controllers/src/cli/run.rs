@@ -19,6 +19,7 @@ use pod_safety::instance::{self, Config};
 use pod_safety::registry::{self, BadControllers};
 use pod_safety::{disruption, pod_gc, volume_guard};
 use pod_safety_devices::{AGENT_DIRECTORIES, Devices};
+use pod_safety_shared::admin::{Listen, TlsFiles};
 use pod_safety_shared::client::{ConnectOptions, Connection};
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::drive::Mode;
@@ -197,6 +198,26 @@ pub(super) struct Args {
     )]
     admin_address: SocketAddr,
 
+    /// The certificate of the admin server, in PEM, with those that sign it. Without it the server speaks HTTP. The file is read again each minute
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_private_key_file",
+        env = "POD_SAFETY_TLS_CERT_FILE",
+        help_heading = "Observation"
+    )]
+    tls_cert_file: Option<PathBuf>,
+
+    /// The private key of that certificate, in PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_cert_file",
+        env = "POD_SAFETY_TLS_PRIVATE_KEY_FILE",
+        help_heading = "Observation"
+    )]
+    tls_private_key_file: Option<PathBuf>,
+
     /// How logs are written
     #[arg(long, value_enum, default_value_t = logging::Format::Text, env = "POD_SAFETY_LOG_FORMAT", help_heading = "Observation")]
     log_format: logging::Format,
@@ -344,6 +365,8 @@ impl Args {
             node_name,
             election,
             admin_address,
+            tls_cert_file,
+            tls_private_key_file,
             log_format: _,
             log_level: _,
         } = self;
@@ -375,7 +398,12 @@ impl Args {
             node_name: our_node(node_name)?,
             fencing_namespaces: names("fencing-namespaces", fencing_namespaces)?,
             fencing_history: Some(fencing_history).filter(|kept| !kept.is_zero()),
-            admin: Some(admin_address),
+            admin: Some(Listen {
+                address: admin_address,
+                tls: tls_cert_file
+                    .zip(tls_private_key_file)
+                    .map(|(certificate, key)| TlsFiles { certificate, key }),
+            }),
             identity: identity.to_owned(),
         })
     }

@@ -16,8 +16,9 @@ use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
+use super::tls::{Stream, Tls};
 use crate::clock::{Env, Task};
 
 /// A kubelet's two probes and a scrape, and as many again twice over for people.
@@ -51,11 +52,12 @@ pub(super) struct Connections {
     listener: TcpListener,
     env: Env,
     open: Open,
+    tls: Option<Tls>,
 }
 
 impl Connections {
-    pub(super) fn new(listener: TcpListener, env: Env) -> Self {
-        Self { listener, env, open: Open::default() }
+    pub(super) fn new(listener: TcpListener, env: Env, tls: Option<Tls>) -> Self {
+        Self { listener, env, open: Open::default(), tls }
     }
 }
 
@@ -68,7 +70,12 @@ impl Listener for Connections {
             let (stream, address) = Listener::accept(&mut self.listener).await;
             // Without a place it is closed.
             if let Some(place) = Place::take(&self.open, address.ip().to_canonical()) {
-                let ends = self.env.clock.sleep_until(self.env.now() + LASTS);
+                let now = self.env.now();
+                let ends = self.env.clock.sleep_until(now + LASTS);
+                let stream = match &mut self.tls {
+                    Some(tls) => tls.accept(stream, now),
+                    None => Stream::Plain(stream),
+                };
                 return (Connection { stream, ends: Mutex::new(ends), _place: place }, address);
             }
         }
@@ -111,7 +118,7 @@ impl Drop for Place {
 
 /// A stream that breaks off when its time is over.
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     /// Behind a lock because a task may not be shared, and a connection must be.
     ends: Mutex<Task>,
     _place: Place,
@@ -160,6 +167,7 @@ impl AsyncWrite for Connection {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
 
     use super::*;
     use crate::clock::Mono;
@@ -192,7 +200,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = listener.local_addr().unwrap();
         let (env, clock) = (Env::real(1), std::time::Duration::from_secs(30));
-        let mut connections = Connections::new(listener, env.clone());
+        let mut connections = Connections::new(listener, env.clone(), None);
         let mut silent = TcpStream::connect(there).await.unwrap();
         let (mut taken, _) = connections.accept().await;
         *taken.ends.get_mut() = env.clock.sleep_until(Mono::default());
@@ -210,7 +218,7 @@ mod tests {
     async fn attack_of_connections_without_end_eight_are_taken() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = listener.local_addr().unwrap();
-        let mut connections = Connections::new(listener, Env::real(1));
+        let mut connections = Connections::new(listener, Env::real(1), None);
         let mut theirs = Vec::new();
         let mut taken = Vec::new();
         for _ in 0..MOST_OF_ONE {
