@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! Order ─ Devices ─┬─ agent    one process per act, told by stdin, killed with all that it started
+//!                  ├─ socket   the same agents, run by an AgentServer in another container
 //!                  └─ redfish  HTTPS to a management controller, identity read with every look
 //! ```
 //!
 //! Duty: carry an [`Order`] out within its time, and say what was seen.
 //!
-//! Invariants: a goal (off, on) or a look, never a pulse. When the answer is there, or the time is over, or the
-//! future is dropped, nothing of the order runs any more. No secret leaves but to its device: all that a device says
+//! Invariants: a goal (off, on) or a look, never a pulse. After the answer, and after its time, nothing of an order runs. When
+//! the future is dropped, its processes are killed: children at once, those of another process as soon as it notices. No secret leaves but to its device: all that a device says
 //! goes through `said` first. What is not plainly off is not off.
 //!
 //! This crate knows no cluster. Who is to be fenced, when, and what an answer proves is decided elsewhere.
@@ -17,6 +18,7 @@
 mod agent;
 mod redfish;
 mod said;
+mod socket;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,21 +28,62 @@ use pod_safety_shared::clock::Env;
 use pod_safety_shared::transport::{Answer, DeviceError, Driver, FenceTransport, Order, Value};
 
 use agent::Agents;
+use socket::AgentsAtSocket;
+pub use socket::{AgentServer, ServeError};
 
 /// Where distributions put fence agents.
 pub const AGENT_DIRECTORIES: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
+/// Which fence agents may run.
+#[derive(Clone, Debug, Default)]
+pub struct AgentOptions {
+    /// Where they are, the first folder that has one wins; [`AGENT_DIRECTORIES`] is what people expect.
+    pub directories: Vec<PathBuf>,
+    /// Whether `fence_dummy` may run, which switches nothing and takes a missing file for a machine that is off.
+    pub fence_dummy: bool,
+}
+
+/// Where fence agents run.
+#[derive(Debug)]
+pub enum RunAgents {
+    /// As children of this process, as its user.
+    Here(AgentOptions),
+    /// By the [`AgentServer`] on this Unix socket.
+    AtSocket(PathBuf),
+}
+
 /// All devices that this program can reach.
 pub struct Devices {
     env: Env,
-    agents: Agents,
+    agents: AgentsOf,
+}
+
+#[derive(Debug)]
+enum AgentsOf {
+    Here(Agents),
+    Socket(AgentsAtSocket),
 }
 
 impl Devices {
-    /// Looks for agents in `directories`, the first that has one wins; [`AGENT_DIRECTORIES`] is what people expect.
+    /// Devices, and where their agents run.
     #[must_use]
-    pub fn new(env: Env, directories: Vec<PathBuf>) -> Self {
-        Self { agents: Agents::new(env.clone(), directories), env }
+    pub fn new(env: Env, agents: RunAgents) -> Self {
+        let agents = match agents {
+            RunAgents::Here(options) => AgentsOf::Here(Agents::of(env.clone(), options, "")),
+            RunAgents::AtSocket(socket) => AgentsOf::Socket(AgentsAtSocket::new(env.clone(), socket)),
+        };
+        Self { env, agents }
+    }
+
+    /// Whether agents can run.
+    ///
+    /// # Errors
+    /// [`DeviceError::AgentsUnavailable`].
+    pub async fn agents_answer(&self) -> Result<(), DeviceError> {
+        match &self.agents {
+            AgentsOf::Here(_) => Ok(()),
+            AgentsOf::Socket(agents) => agents.answer().await,
+        }
     }
 }
 
@@ -57,14 +100,24 @@ impl FenceTransport for Devices {
         parameters: &'a BTreeMap<String, Value>,
     ) -> BoxFuture<'a, Result<(), DeviceError>> {
         match driver {
-            Driver::Agent(name) => Box::pin(self.agents.check(name, parameters)),
+            Driver::Agent(name) => Box::pin(async move {
+                match &self.agents {
+                    AgentsOf::Here(agents) => agents.check(name, parameters).await,
+                    AgentsOf::Socket(agents) => agents.check(name, parameters).await,
+                }
+            }),
             Driver::Redfish => Box::pin(std::future::ready(redfish::check(parameters))),
         }
     }
 
     fn carry_out(&self, order: Order) -> BoxFuture<'_, Result<Answer, DeviceError>> {
         match order.driver.clone() {
-            Driver::Agent(name) => Box::pin(async move { self.agents.carry_out(&name, &order).await }),
+            Driver::Agent(name) => Box::pin(async move {
+                match &self.agents {
+                    AgentsOf::Here(agents) => agents.carry_out(&name, &order).await,
+                    AgentsOf::Socket(agents) => agents.carry_out(&name, &order).await,
+                }
+            }),
             Driver::Redfish => Box::pin(async move { redfish::carry_out(&self.env, &order).await }),
         }
     }

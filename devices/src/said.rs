@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use pod_safety_shared::transport::{SAID_MOST, Value, is_secret_name};
+use pod_safety_shared::transport::{Answer, DeviceError, SAID_MOST, Value, is_secret_name};
 use zeroize::Zeroizing;
 
 /// Stands where a secret stood.
@@ -51,11 +51,41 @@ impl Redactor {
         last(&one_line(&text), SAID_MOST)
     }
 
+    /// Cleans all texts of an answer or an error.
+    pub(crate) fn answer(&self, answer: Result<Answer, DeviceError>) -> Result<Answer, DeviceError> {
+        let clean = |text: String| self.clean(text.as_bytes(), false);
+        match answer {
+            Ok(Answer { power, identity, said }) => Ok(Answer { power, identity, said: clean(said) }),
+            Err(error) => Err(cleaned(error, clean)),
+        }
+    }
+
     /// The last bytes of a cut text may be the beginning of a secret.
     fn without_half(&self, text: &str, cut: bool) -> Zeroizing<String> {
         let longest = self.needles.first().map_or(0, |needle| needle.len());
         let most = if cut { text.len().saturating_sub(longest) } else { text.len() };
         Zeroizing::new(text[..text.floor_char_boundary(most)].to_owned())
+    }
+}
+
+fn cleaned(error: DeviceError, clean: impl Fn(String) -> String) -> DeviceError {
+    match error {
+        DeviceError::NoAgent { agent, searched } => {
+            DeviceError::NoAgent { agent: clean(agent), searched: clean(searched) }
+        }
+        DeviceError::AgentsUnavailable { socket, why } => {
+            DeviceError::AgentsUnavailable { socket, why: clean(why) }
+        }
+        DeviceError::Metadata { agent, why } => {
+            DeviceError::Metadata { agent: clean(agent), why: clean(why) }
+        }
+        DeviceError::Parameter { name, why } => DeviceError::Parameter { name: clean(name), why: clean(why) },
+        DeviceError::Login { said } => DeviceError::Login { said: clean(said) },
+        DeviceError::Unreachable { said } => DeviceError::Unreachable { said: clean(said) },
+        DeviceError::Tls { said } => DeviceError::Tls { said: clean(said) },
+        DeviceError::TimedOut { after } => DeviceError::TimedOut { after },
+        DeviceError::Failed { said } => DeviceError::Failed { said: clean(said) },
+        DeviceError::Garbage { said } => DeviceError::Garbage { said: clean(said) },
     }
 }
 

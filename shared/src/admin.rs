@@ -206,6 +206,10 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
             }
         }
     }
+    // The pod stays ready: the controllers and devices without agents work.
+    if !admin.metrics.has_fence_agents() {
+        body.push_str("[-]fence-agents: no answer on --fence-agents-socket\n");
+    }
     (code, body)
 }
 

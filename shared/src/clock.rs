@@ -169,6 +169,15 @@ impl Clock for Ahead {
     }
 }
 
+/// The time since the host booted, including its suspension (`CLOCK_BOOTTIME`). All processes of a host read the same value, so
+/// it can name a deadline to another process; a [`Mono`] cannot.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn since_boot() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+}
+
 /// How far the clock that counts a suspended host's sleep (`CLOCK_BOOTTIME`) is ahead of the one that does not. The second is
 /// read later, so it is never more than that, and may be less by what passes between the two.
 #[cfg(target_os = "linux")]

@@ -25,6 +25,7 @@ pub struct MetricsError(#[from] prometheus::Error);
 pub struct Metrics {
     registry: Registry,
     modes: IntGaugeVec,
+    fence_agents: IntGauge,
     /// The client's.
     pub client: ClientMetrics,
     /// The cache's.
@@ -57,8 +58,15 @@ impl Metrics {
             &["controller", "mode"],
         )?;
         registry.register(Box::new(modes.clone()))?;
+        let fence_agents = IntGauge::new(
+            "pod_safety_fence_agents_available",
+            "1 if fence agents can run; 0 if the process that runs them does not answer.",
+        )?;
+        fence_agents.set(1);
+        registry.register(Box::new(fence_agents.clone()))?;
         Ok(Self {
             modes,
+            fence_agents,
             client: ClientMetrics::register(&registry)?,
             cache: CacheMetrics::register(&registry)?,
             lease: LeaseMetrics::register(&registry)?,
@@ -71,6 +79,17 @@ impl Metrics {
     /// A controller runs in this mode.
     pub fn runs(&self, controller: &str, mode: Mode) {
         self.modes.with_label_values(&[controller, mode.name()]).set(1);
+    }
+
+    /// Whether fence agents can run.
+    pub fn fence_agents(&self, available: bool) {
+        self.fence_agents.set(available.into());
+    }
+
+    /// The last value of [`Self::fence_agents`]; `true` at first.
+    #[must_use]
+    pub fn has_fence_agents(&self) -> bool {
+        self.fence_agents.get() == 1
     }
 
     /// Where a controller registers its own.

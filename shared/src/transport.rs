@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 /// By which means a device is reached.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +36,7 @@ impl Driver {
 }
 
 /// What is wanted of a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Act {
     /// It should be off.
     Off,
@@ -139,7 +140,7 @@ pub struct Order {
 }
 
 /// Whether a machine has power.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Power {
     /// The device says on.
     On,
@@ -150,7 +151,7 @@ pub enum Power {
 }
 
 /// Whether the device reaches the machine that it is taken for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Identity {
     /// What the device says of itself is what the Node says.
     Match,
@@ -164,7 +165,7 @@ pub enum Identity {
 }
 
 /// What a device answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// What it read; after `off` and `on` what it read last, if it did.
     pub power: Power,
@@ -178,7 +179,7 @@ pub struct Answer {
 pub const SAID_MOST: usize = 1_024;
 
 /// Why a device gave no answer. What it was asked may have been done all the same.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum DeviceError {
     /// There is no such program.
     #[error("there is no fence agent {agent:?} in {searched}; install it, or correct spec.agent")]
@@ -187,6 +188,14 @@ pub enum DeviceError {
         agent: String,
         /// Where it was looked for.
         searched: String,
+    },
+    /// The process that runs fence agents does not answer.
+    #[error("the process that runs fence agents does not answer on {socket}: {why}")]
+    AgentsUnavailable {
+        /// Its Unix socket.
+        socket: String,
+        /// What happened, and whether the order may have been carried out.
+        why: String,
     },
     /// What the agent says of itself cannot be used.
     #[error("fence agent {agent:?}: {why}")]
@@ -248,6 +257,7 @@ impl DeviceError {
     pub const fn category(&self) -> &'static str {
         match self {
             Self::NoAgent { .. } => "NoAgent",
+            Self::AgentsUnavailable { .. } => "AgentsUnavailable",
             Self::Metadata { .. } => "BadMetadata",
             Self::Parameter { .. } => "BadParameter",
             Self::Login { .. } => "LoginDenied",
@@ -271,7 +281,8 @@ pub trait FenceTransport: Send + Sync + 'static {
         parameters: &'a BTreeMap<String, Value>,
     ) -> BoxFuture<'a, Result<(), DeviceError>>;
 
-    /// Carries one order out. Dropping the future stops what it started.
+    /// Carries one order out. Dropping the future kills what it started: a child at once, an agent of another process as
+    /// soon as that process sees the connection close, and never later than `within`.
     fn carry_out(&self, order: Order) -> BoxFuture<'_, Result<Answer, DeviceError>>;
 }
 

@@ -34,6 +34,25 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end }}
 
+{{- /* The socket on which the controllers send orders to the fence agents. */ -}}
+{{- define "pod-safety.agentsSocket" -}}
+/run/fence-agents/agents.sock
+{{- end }}
+
+{{- /* "yes" if the fence agents sidecar is needed: in `observe` no device is asked. */ -}}
+{{- define "pod-safety.runsAgents" -}}
+{{- with .Values.controllers.fencing -}}
+{{- if and .enabled .agents.enabled (ne $.Values.mode "observe") }}yes{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "pod-safety.agentsImage" -}}
+{{- with .Values.controllers.fencing.agents.image -}}
+{{- if not .repository -}}{{ include "pod-safety.image" $ }}
+{{- else if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ end -}}
+{{- end -}}
+{{- end }}
+
 {{- /* The controllers that are on, by the binary's names. */ -}}
 {{- define "pod-safety.controllers" -}}
 {{- $names := list -}}
@@ -100,8 +119,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 - --fencing-namespaces={{ join "," (concat (list .Release.Namespace) (default list .Values.controllers.fencing.namespaces) | uniq) }}
 - --fencing-history={{ .Values.controllers.fencing.history }}
-{{- with .Values.controllers.fencing.agentsPath }}
-- --fence-agents-path={{ join ":" . }}
+{{- if include "pod-safety.runsAgents" . }}
+- --fence-agents-socket={{ include "pod-safety.agentsSocket" . }}
+{{- else }}
+- --fence-agents-path=
 {{- end }}
 {{- with .Values.controllers.volumeGuard.storageClasses }}
 - --exclusive-storage-classes={{ join "," . }}

@@ -110,6 +110,9 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
             "if the machine was replaced: delete the Node or create the FenceDevice anew; else the node says what is not so",
         ),
         "NoAgent" => ("spec.agent", "put the agent into the image, or correct its name"),
+        "AgentsUnavailable" => {
+            ("", "does the container fence-agents of pod-safety run? kubectl describe pod says why not")
+        }
         "BadMetadata" => ("spec.agent", "run the agent in the image by hand; often a package is missing"),
         "Unreachable" => {
             (PARAMETERS, "address, route and firewall from the pods of pod-safety; then the login")

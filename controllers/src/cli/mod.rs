@@ -18,9 +18,11 @@ mod drill;
 mod duration;
 mod explain;
 mod fence;
+mod fence_agents;
 mod logging;
 mod man;
 mod manifests;
+mod memory;
 mod paint;
 mod pause;
 mod report;
@@ -93,6 +95,12 @@ enum Command {
     Simulate(demo::SimulateArgs),
     /// Run the controllers
     Run(Box<run::Args>),
+    /// Run fence agents for the controllers, in a container that cannot read their token or memory
+    ///
+    /// Orders arrive on a Unix socket from `pod-safety run --fence-agents-socket`, one per connection. An agent is killed when its
+    /// connection closes or its deadline passes. At its start this command kills the agents that an earlier one with the
+    /// same socket left behind.
+    FenceAgents(fence_agents::Args),
     /// Empty a node: a plan that says of every pod whether, when and where it goes and why; --apply does it
     Drain(Box<drain::Args>),
     /// The whole cluster on one screen: who leads, nodes by zone, what needs a person, which pods are blocked
@@ -166,6 +174,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Devices(args) => args.main(),
         Command::Drill(args) => args.main(),
         Command::Run(args) => args.main().map(fine),
+        Command::FenceAgents(args) => args.main().map(fine),
         Command::Manifests(args) => args.main().map(fine).map_err(anyhow::Error::from),
         Command::Version(args) => args.main().map(fine).map_err(anyhow::Error::from),
         Command::Man(args) => args.main().map(fine).map_err(anyhow::Error::from),

@@ -4,7 +4,6 @@
 //! that a command line can be carried over.
 
 mod carried;
-mod memory;
 mod nodes;
 
 use std::collections::BTreeSet;
@@ -18,7 +17,7 @@ use clap::{ArgAction, Args as ClapArgs, Parser, ValueEnum};
 use pod_safety::instance::{self, Config};
 use pod_safety::registry::{self, BadControllers};
 use pod_safety::{disruption, pod_gc, volume_guard};
-use pod_safety_devices::{AGENT_DIRECTORIES, Devices};
+use pod_safety_devices::{Devices, RunAgents};
 use pod_safety_shared::admin::{Listen, TlsFiles};
 use pod_safety_shared::client::{ConnectOptions, Connection};
 use pod_safety_shared::clock::Env;
@@ -30,7 +29,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::cluster::{ConnectArgs, block_on};
-use super::{duration, logging, random};
+use super::fence_agents::AgentArgs;
+use super::{duration, logging, memory, random};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -142,16 +142,19 @@ pub(super) struct Args {
     )]
     exclusive_backends: Vec<String>,
 
-    /// Where fence agents are, folder by folder; the first that has one wins
+    #[command(flatten)]
+    agents: AgentArgs,
+
+    /// The Unix socket of `pod-safety fence-agents`, which then runs all fence agents. Without it they run as children of
+    /// this process, and can read its ServiceAccount token
     #[arg(
         long,
-        value_name = "FOLDERS",
-        value_delimiter = ':',
-        default_values_t = AGENT_DIRECTORIES.map(str::to_owned),
-        env = "POD_SAFETY_FENCE_AGENTS_PATH",
+        value_name = "PATH",
+        conflicts_with_all = ["fence_agents_path", "allow_fence_dummy"],
+        env = "POD_SAFETY_FENCE_AGENTS_SOCKET",
         help_heading = "Fencing"
     )]
-    fence_agents_path: Vec<String>,
+    fence_agents_socket: Option<PathBuf>,
 
     /// Namespaces whose FenceDevices and PodSafetyRemediations are followed. A user who may write one of them there
     /// can switch machines off
@@ -238,7 +241,7 @@ struct Alone {
 /// How a process with these arguments is set up; `None`: they cannot be its arguments.
 pub(super) fn settings(arguments: &[String]) -> Option<Config> {
     let Alone { args } = Alone::try_parse_from(arguments).ok()?;
-    args.into_config("").ok()
+    args.into_config("").ok().map(|(config, _)| config)
 }
 
 #[derive(Debug, ClapArgs)]
@@ -333,8 +336,7 @@ impl Args {
         let connect = ConnectOptions { server: self.master.clone(), ..self.cluster.options() };
         let without_effect = self.carried.given();
         let identity = identity();
-        let agents = self.fence_agents_path.iter().map(PathBuf::from).collect();
-        let config = self.into_config(&identity)?;
+        let (config, agents) = self.into_config(&identity)?;
         logging::start(log_format, log_level);
         memory::keep_private().context("keeping this process out of core dumps")?;
         for (flag, instead) in without_effect {
@@ -344,7 +346,7 @@ impl Args {
     }
 
     /// Takes every flag by name, so that one that nobody reads does not compile.
-    fn into_config(self, identity: &str) -> Result<Config, BadFlags> {
+    fn into_config(self, identity: &str) -> Result<(Config, RunAgents), BadFlags> {
         let Self {
             cluster: _,
             master: _,
@@ -359,7 +361,8 @@ impl Args {
             exclusive_storage_classes,
             exclusive_csi_drivers,
             exclusive_backends,
-            fence_agents_path: _,
+            agents,
+            fence_agents_socket,
             fencing_namespaces,
             fencing_history,
             node_name,
@@ -382,7 +385,11 @@ impl Args {
             ModeArg::Guard => Mode::Guard,
             ModeArg::Replace => Mode::Replace,
         };
-        Ok(Config {
+        let agents = match fence_agents_socket {
+            Some(socket) => RunAgents::AtSocket(socket),
+            None => RunAgents::Here(agents.into_options()),
+        };
+        let config = Config {
             controllers: registry::wanted(&controllers).map_err(BadFlags::Controllers)?,
             mode,
             lease: election.into_lease(identity)?,
@@ -405,7 +412,8 @@ impl Args {
                     .map(|(certificate, key)| TlsFiles { certificate, key }),
             }),
             identity: identity.to_owned(),
-        })
+        };
+        Ok((config, agents))
     }
 }
 
@@ -465,7 +473,7 @@ fn identity() -> String {
     format!("{}_{:016x}", host.as_deref().map_or("pod-safety", str::trim), random())
 }
 
-async fn run(config: Config, connect: &ConnectOptions, agents: Vec<PathBuf>) -> anyhow::Result<()> {
+async fn run(config: Config, connect: &ConnectOptions, agents: RunAgents) -> anyhow::Result<()> {
     let metrics = Metrics::new().context("setting up metrics")?;
     let env = Env::real(random());
     let connection = Connection::open(connect, env.clone(), metrics.client.clone()).await?;
@@ -475,6 +483,8 @@ async fn run(config: Config, connect: &ConnectOptions, agents: Vec<PathBuf>) -> 
     let names: Vec<_> = config.controllers.iter().map(|name| name.ours()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), mode = config.mode.name(), controllers = names.join(","), identity = %config.identity, "starts");
     let devices = Arc::new(Devices::new(env.clone(), agents));
+    let watched = watch_agents(Arc::clone(&devices), env.clone(), metrics.clone());
+    env.spawner.spawn("fence agents", Box::pin(watched));
     let work = instance::run(config, connection, devices, env, metrics, stop);
     tokio::pin!(work);
     let told = async {
@@ -493,4 +503,25 @@ async fn run(config: Config, connect: &ConnectOptions, agents: Vec<PathBuf>) -> 
     work.await?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The wait between two checks whether fence agents can run.
+const AGENTS_ASKED: Duration = Duration::from_secs(10);
+
+/// Shows in the log, in `/readyz` and in a metric whether fence agents can run.
+async fn watch_agents(devices: Arc<Devices>, env: Env, metrics: Metrics) {
+    let mut answered = None;
+    loop {
+        let answers = devices.agents_answer().await;
+        match &answers {
+            Ok(()) if answered == Some(false) => tracing::info!("fence agents can run again"),
+            Err(error) if answered != Some(false) => {
+                tracing::warn!(%error, "fence agents cannot run; devices with other drivers are not affected");
+            }
+            Ok(()) | Err(_) => {}
+        }
+        metrics.fence_agents(answers.is_ok());
+        answered = Some(answers.is_ok());
+        env.sleep(AGENTS_ASKED).await;
+    }
 }

@@ -36,9 +36,16 @@ pub(super) fn agent(name: &str, directories: &[PathBuf]) -> Result<Found, Device
             return Ok(Found { name: name.to_owned(), path, version });
         }
     }
-    let searched =
-        directories.iter().map(|directory| directory.display().to_string()).collect::<Vec<_>>().join(", ");
-    Err(DeviceError::NoAgent { agent: name.to_owned(), searched })
+    Err(DeviceError::NoAgent { agent: name.to_owned(), searched: shown(directories) })
+}
+
+fn shown(directories: &[PathBuf]) -> String {
+    if directories.is_empty() {
+        return "any folder, because this process runs no agents (in the chart: controllers.fencing.agents.enabled)"
+            .to_owned();
+    }
+    let shown: Vec<_> = directories.iter().map(|directory| directory.display().to_string()).collect();
+    shown.join(", ")
 }
 
 /// `None` if it is no file that somebody may execute. Links are followed: many agents are one under several names.

@@ -10,7 +10,8 @@ use pod_safety_shared::transport::{Act, DeviceError, Order, Value};
 use zeroize::Zeroizing;
 
 use super::metadata::{Kind, Metadata, Parameter};
-use super::{parameters, traps};
+use super::parameters::{self, Class};
+use super::traps;
 
 /// The only flag that agents read by its value where it is on by default.
 const FLAG_BY_VALUE: &str = "lanplus";
@@ -25,7 +26,7 @@ pub(super) fn check(
     parameters: &BTreeMap<String, Value>,
 ) -> Result<(), DeviceError> {
     for (name, value) in parameters {
-        let known = known(metadata, name)?;
+        let known = known(agent, metadata, name)?;
         match value {
             Value::Plain(text) if !text.contains(TEMPLATE) => line(name, known, text).map(drop)?,
             Value::Plain(_) | Value::Secret(_) => {}
@@ -46,7 +47,7 @@ pub(super) fn lines(
     let action = ("action", action(order.act));
     let mut text = Zeroizing::new(String::new());
     for (name, value) in &order.parameters {
-        if let Some(value) = line(name, known(metadata, name)?, value.reveal())? {
+        if let Some(value) = line(name, known(agent, metadata, name)?, value.reveal())? {
             push(&mut text, name, value);
         }
     }
@@ -75,19 +76,20 @@ fn push(text: &mut Zeroizing<String>, name: &str, value: &str) {
     *text = longer;
 }
 
-fn known<'a>(metadata: &'a Metadata, name: &str) -> Result<&'a Parameter, DeviceError> {
+fn known<'a>(agent: &str, metadata: &'a Metadata, name: &str) -> Result<&'a Parameter, DeviceError> {
     if let Some(why) = traps::parameter(name) {
         return Err(refuse(name, why));
     }
     let Some(parameter) = metadata.parameters.get(name) else {
         return Err(refuse(name, unknown(metadata, name)));
     };
-    match &parameter.now {
-        Some(now) => Err(refuse(name, format!("this is an old spelling; write {now:?}"))),
-        None if matches!(parameter.kind, Kind::Text) && parameters::class(name).is_none() => {
-            Err(refuse(name, parameters::UNKNOWN))
-        }
-        None => Ok(parameter),
+    if let Some(now) = &parameter.now {
+        return Err(refuse(name, format!("this is an old spelling; write {now:?}")));
+    }
+    match parameters::class(name, &parameter.kind) {
+        None => Err(refuse(name, parameters::UNKNOWN)),
+        Some(Class::File) if agent != traps::FOR_TESTS => Err(refuse(name, parameters::UNKNOWN)),
+        Some(_) => Ok(parameter),
     }
 }
 
@@ -122,7 +124,7 @@ fn line<'a>(name: &str, parameter: &Parameter, value: &'a str) -> Result<Option<
     if let Some(why) = traps::value(name, value) {
         return Err(refuse(name, why));
     }
-    let class = parameters::class(name);
+    let class = parameters::class(name, &parameter.kind);
     if let Some(why) = class.and_then(|class| parameters::value(class, value)) {
         return Err(refuse(name, why));
     }

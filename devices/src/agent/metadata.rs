@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use roxmltree::{Document, Node};
 
 use super::find::{Found, Version};
-use super::traps;
+use super::{parameters, traps};
 
 /// What is known of the agents of this machine.
 #[derive(Default)]
@@ -127,8 +127,11 @@ impl Metadata {
 
     /// Names that may be given, for messages.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        let current = self.parameters.iter().filter(|(_, parameter)| parameter.now.is_none());
-        current.map(|(name, _)| name.as_str()).filter(|name| traps::parameter(name).is_none())
+        let taken = self.parameters.iter().filter(|(name, parameter)| {
+            let known = parameters::class(name, &parameter.kind).is_some();
+            known && parameter.now.is_none() && traps::parameter(name).is_none()
+        });
+        taken.map(|(name, _)| name.as_str())
     }
 }
 

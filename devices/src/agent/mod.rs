@@ -28,40 +28,53 @@ mod traps;
 mod verdict;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_shared::clock::{Env, Mono};
 use pod_safety_shared::transport::{Answer, DeviceError, Order, Value};
 
+use crate::AgentOptions;
 use crate::said::Redactor;
 use find::Found;
 use metadata::{Known, Metadata};
 use process::{Ended, RunError};
 
 /// Agents are Python: most say what they are in 0.2 s, those with a cloud's library in some seconds on a busy node.
-const METADATA_WITHIN: Duration = Duration::from_secs(20);
+pub(crate) const METADATA_WITHIN: Duration = Duration::from_secs(20);
 
 /// The agents of this machine.
 pub(crate) struct Agents {
     env: Env,
-    directories: Vec<PathBuf>,
+    options: AgentOptions,
+    /// The marks of its runs begin with this.
+    owner: String,
     known: Known,
 }
 
 impl std::fmt::Debug for Agents {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Agents").field("directories", &self.directories).finish_non_exhaustive()
+        f.debug_struct("Agents").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
 impl Agents {
-    pub(crate) fn new(env: Env, directories: Vec<PathBuf>) -> Self {
-        Self { env, directories, known: Known::default() }
+    /// `owner` tells their runs from those of other processes on this host.
+    pub(crate) fn of(env: Env, options: AgentOptions, owner: &str) -> Self {
+        Self { env, options, owner: owner.to_owned(), known: Known::default() }
+    }
+
+    /// Kills the runs of an earlier process with the same owner, and waits for their end. `Err`: so many survive.
+    pub(crate) async fn end_earlier(&self) -> Result<(), usize> {
+        process::end_earlier(&self.env, &self.owner).await
+    }
+
+    /// Kills all running agents. Their orders fail.
+    pub(crate) fn kill(&self) {
+        process::kill(&self.owner);
     }
 
     /// See [`FenceTransport::check`](pod_safety_shared::transport::FenceTransport::check).
@@ -70,7 +83,7 @@ impl Agents {
         name: &str,
         parameters: &BTreeMap<String, Value>,
     ) -> Result<(), DeviceError> {
-        let found = find::agent(name, &self.directories)?;
+        let found = find::agent(name, &self.options.directories)?;
         let metadata = self.metadata(&found, self.env.now() + METADATA_WITHIN).await?;
         input::check(&found.name, &metadata, parameters)
     }
@@ -78,11 +91,11 @@ impl Agents {
     /// See [`FenceTransport::carry_out`](pod_safety_shared::transport::FenceTransport::carry_out).
     pub(crate) async fn carry_out(&self, name: &str, order: &Order) -> Result<Answer, DeviceError> {
         let deadline = self.env.now() + order.within;
-        let found = find::agent(name, &self.directories)?;
+        let found = find::agent(name, &self.options.directories)?;
         let metadata = self.metadata(&found, deadline).await?;
         let input = input::lines(&found.name, &metadata, order)?;
         let redactor = Redactor::new(&order.parameters);
-        let ended = process::run(&self.env, &found.path, &input, deadline).await;
+        let ended = process::run(&self.env, &self.owner, &found.path, &input, deadline).await;
         let ended = ended.map_err(|error| refused(&error, order.within, &redactor))?;
         verdict::answer(order.act, &ended, &redactor)
     }
@@ -93,8 +106,11 @@ impl Agents {
             return Ok(metadata);
         }
         let bad = |why: String| DeviceError::Metadata { agent: found.name.clone(), why };
+        if found.name == traps::FOR_TESTS && !self.options.fence_dummy {
+            return Err(bad(traps::FOR_TESTS_ALONE.to_owned()));
+        }
         let deadline = deadline.min(self.env.now() + METADATA_WITHIN);
-        let ended = process::run(&self.env, &found.path, b"action=metadata\n", deadline).await;
+        let ended = process::run(&self.env, &self.owner, &found.path, b"action=metadata\n", deadline).await;
         let Ended { code, stdout, stderr, .. } = ended.map_err(|error| {
             bad(format!(
                 "asked for its metadata: {error}; try it by hand: `echo action=metadata | {}`",

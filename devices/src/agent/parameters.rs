@@ -1,72 +1,124 @@
-//! Which text parameters of agents may be given, and what their values may be. Whoever may write a FenceDevice is not
-//! thereby to read this process's files, have its credentials sent somewhere, or run commands with its rights.
+//! Which parameters agents may be given, and which values. A user who may write a FenceDevice must not be able to read files
+//! in the container of the agents, send credentials to another host, or run commands there.
 //!
-//! An allow list of the string parameters of fence-agents 4.12.1, by what an agent does with them. One that is not here is
-//! refused, as are those of a newer agent: nobody has read what becomes of them.
+//! The list has the parameters of fence-agents 4.12.1 that were reviewed, by what an agent does with their values. A
+//! parameter that is not listed is refused, as are those that a newer release adds. A test reads the metadata of all agents
+//! and fails for each parameter that is neither listed here nor refused by [`traps`](super::traps).
 
 use std::path::{Path, PathBuf};
 
-/// What an agent does with a string.
+use super::metadata::Kind;
+
+/// What an agent does with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
+    /// A number, a flag, or a choice among options that the agent lists. Refused if the agent takes text.
+    Setting,
     /// It logs in with it: it arrives as it is.
     Login,
     /// It compares or splits with it.
     Pattern,
     /// It becomes, or becomes part of, the name of a host to which the login is sent.
     Host,
-    /// It opens the file of this name itself.
+    /// The URL of the service to which the login is sent.
+    Url,
+    /// It opens this file. For `fence_dummy` only.
     File,
-    /// It names a file to another program, or a URL on the device's own host.
+    /// It names a file to another program, or a path on the device's own host.
     Path,
     /// It is pasted into command lines, requests, or lines that are typed at the device.
     Word,
 }
 
-const LOGINS: &[&str] =
-    &["password", "token", "apikey", "access_key", "secret_key", "community", "snmp_priv_passwd"];
+const CLASSES: [(Class, &[&str]); 8] = [
+    (Class::Setting, SETTINGS),
+    (
+        Class::Login,
+        &["password", "token", "apikey", "access_key", "secret_key", "community", "snmp_priv_passwd"],
+    ),
+    (Class::Pattern, &["command_prompt", "plug_separator", "separator", "disable_timeout", "filter"]),
+    (Class::Host, &["ip", "region", "zone", "cloud"]),
+    (Class::Url, &["auth_url", "session_url"]),
+    (Class::File, &["status_file"]),
+    (Class::Path, &["identity_file", "api_path", "systems_uri", "redfish_uri"]),
+    (Class::Word, WORDS),
+];
 
-const PATTERNS: &[&str] = &["command_prompt", "plug_separator", "separator", "disable_timeout", "filter"];
-
-const HOSTS: &[&str] = &["ip", "region", "zone", "cloud"];
-
-const FILES: &[&str] = &["status_file", "store_path"];
-
-const PATHS: &[&str] = &["identity_file", "api_path", "systems_uri", "redfish_uri"];
+const SETTINGS: &[&str] = &[
+    "apitimeout",
+    "auth",
+    "boot_option",
+    "connect_retries",
+    "connect_timeout",
+    "delay",
+    "disable_http_filter",
+    "disable_ssl",
+    "drac_version",
+    "earlyexit",
+    "errortimeout",
+    "force",
+    "graceful",
+    "hmc_version",
+    "host_os",
+    "inet4_only",
+    "inet6_only",
+    "lanplus",
+    "load_on_activate",
+    "login_timeout",
+    "method",
+    "missing_as_off",
+    "msi",
+    "notls",
+    "operation_timeout",
+    "port_as_ip",
+    "power_timeout",
+    "power_wait",
+    "privlvl",
+    "pve_node_auto",
+    "read_retries",
+    "read_timeout",
+    "retries",
+    "retry_on",
+    "retrysleep",
+    "shell_timeout",
+    "snmp_auth_prot",
+    "snmp_priv_prot",
+    "snmp_sec_level",
+    "snmp_version",
+    "ssh",
+    "ssl",
+    "ssl_insecure",
+    "ssl_secure",
+    "stonith_status_sleep",
+    "tls1.0",
+    "use_cookies",
+    "warntimeout",
+];
 
 const WORDS: &[&str] = &[
     "api_type",
     "api_version",
     "apiversion",
-    "auth",
-    "auth_url",
     "cipher",
     "crn",
-    "domain",
-    "endpoint_type",
-    "family",
     "hexadecimal_kg",
-    "hidden_page",
     "instance",
     "ipmitool_timeout",
     "ipport",
     "limit",
     "managed",
     "namespace",
+    "page",
     "plug",
     "plugzonemap",
-    "privlvl",
     "project",
-    "project_domain",
     "project_domain_name",
     "project_name",
     "pve_node",
     "ram_role",
     "random_sleep_range",
-    "region_name",
     "resourceGroup",
     "ribcl_version",
-    "session_url",
     "suborg",
     "subscriptionId",
     "switch",
@@ -74,7 +126,6 @@ const WORDS: &[&str] = &[
     "tenant_name",
     "tenantId",
     "type",
-    "user_domain",
     "user_domain_name",
     "username",
     "vmtype",
@@ -82,15 +133,11 @@ const WORDS: &[&str] = &[
     "vmware_type",
 ];
 
-/// What an agent does with this parameter; `None`: nobody knows.
-pub(super) fn class(name: &str) -> Option<Class> {
-    let of = |class: Class, names: &[&str]| names.contains(&name).then_some(class);
-    of(Class::Login, LOGINS)
-        .or_else(|| of(Class::Pattern, PATTERNS))
-        .or_else(|| of(Class::Host, HOSTS))
-        .or_else(|| of(Class::File, FILES))
-        .or_else(|| of(Class::Path, PATHS))
-        .or_else(|| of(Class::Word, WORDS))
+/// What an agent does with this parameter, which has this kind in its metadata; `None`: it was not reviewed.
+pub(super) fn class(name: &str, kind: &Kind) -> Option<Class> {
+    let (class, _) = CLASSES.into_iter().find(|(_, names)| names.contains(&name))?;
+    let is_text = matches!(kind, Kind::Text);
+    (class != Class::Setting || !is_text).then_some(class)
 }
 
 /// Why a parameter without a class is refused.
@@ -98,7 +145,7 @@ pub(super) const UNKNOWN: &str = "what the agent does with it is not known to be
                                   or writes with the rights of this process, a host, or a command; leave it out";
 
 /// Where this process and its node keep what is nobody's business.
-const PRIVATE: [&str; 6] = ["/var/run", "/run/secrets", "/proc", "/sys", "/etc", "/root"];
+const PRIVATE: [&str; 6] = ["/var/run", "/run", "/proc", "/sys", "/etc", "/root"];
 
 /// What a shell, or a device's own command line, reads as more than a word.
 const SHELL: &[char] =
@@ -116,7 +163,7 @@ pub(super) fn value(class: Class, value: &str) -> Option<&'static str> {
     let is_word = !value.contains(char::is_whitespace) && !value.starts_with('-');
     let is_private = is_private(value);
     match class {
-        Class::Login | Class::Pattern => None,
+        Class::Setting | Class::Login | Class::Pattern => None,
         _ if is_private => Some(
             "it is, or may lead, where this process and its node keep their credentials; write another path",
         ),
@@ -129,10 +176,13 @@ pub(super) fn value(class: Class, value: &str) -> Option<&'static str> {
                 "it becomes a part of a host's name, and the login is sent there; write a host's name or address alone",
             )
         }
-        Class::Path | Class::Word if value.contains(SHELL) => Some(
+        Class::Url if !["https://", "http://"].iter().any(|scheme| value.starts_with(scheme)) => {
+            Some("the login is sent there; write an address that begins with https://")
+        }
+        Class::Path | Class::Url | Class::Word if value.contains(SHELL) => Some(
             "the agent may paste it into a command line, where this is more than a word; leave quotes and the like out",
         ),
-        Class::Path | Class::Host | Class::Word => None,
+        Class::Path | Class::Host | Class::Url | Class::Word => None,
     }
 }
 
@@ -141,7 +191,7 @@ mod tests {
     use super::*;
 
     fn refused(name: &str, text: &str) -> bool {
-        class(name).is_none_or(|class| value(class, text).is_some())
+        class(name, &Kind::Text).is_none_or(|class| value(class, text).is_some())
     }
 
     /// Security review 1 and 3b: the token of this process was sent to a host of the device's author, and a Node's
@@ -171,6 +221,9 @@ mod tests {
             ("logfile", "/tmp/x"),
             ("proxy", "http://attacker.example"),
             ("metadata_endpoint", "https://attacker.example"),
+            ("auth_url", "file:///etc/passwd"),
+            ("session_url", "attacker.example"),
+            ("power_timeout", "a text where a number was"),
             ("new_in_the_next_release", "x"),
         ] {
             assert!(refused(name, text), "{name}={text}");

@@ -79,12 +79,18 @@ pub(super) enum RunError {
 }
 
 /// Runs `path` until it ends, at most until `deadline`, and gives it `input`.
-pub(super) async fn run(env: &Env, path: &Path, input: &[u8], deadline: Mono) -> Result<Ended, RunError> {
+pub(super) async fn run(
+    env: &Env,
+    owner: &str,
+    path: &Path,
+    input: &[u8],
+    deadline: Mono,
+) -> Result<Ended, RunError> {
     let left = deadline.since(env.now());
     if left.is_zero() {
         return Err(RunError::TimedOut);
     }
-    let (mut group, pipes) = Group::start(path, left)?;
+    let (mut group, pipes) = Group::start(owner, path, left)?;
     let ended = env.until(deadline, group.talk(env, pipes, input)).await;
     match ended {
         Some(ended) => ended,
@@ -115,8 +121,8 @@ struct Pipes {
 }
 
 impl Group {
-    fn start(path: &Path, left: Duration) -> Result<(Self, Pipes), RunError> {
-        let mark = mark();
+    fn start(owner: &str, path: &Path, left: Duration) -> Result<(Self, Pipes), RunError> {
+        let mark = mark(owner);
         let mut child = command(path, left, &mark).spawn().map_err(RunError::NotStarted)?;
         let pid = Pid::from_child(&child);
         let mut remains = Remains::new(pid, &mark);
@@ -228,10 +234,29 @@ pub(super) fn command(path: &Path, left: Duration, mark: &str) -> Command {
     command
 }
 
-/// No other run of ours has it. Another program's runs are told apart by its process id.
-fn mark() -> String {
+/// Unique on the host, and not the beginning of another mark. A restarted process may get the same id: [`end_earlier`].
+fn mark(owner: &str) -> String {
     static RUNS: AtomicU64 = AtomicU64::new(0);
-    format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed))
+    format!("{owner}{}-{};", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Kills the runs of `owner`. They are reaped by their orders.
+pub(super) fn kill(owner: &str) {
+    Remains::of_owner(owner).kill();
+}
+
+/// Kills the runs of an earlier process with this owner, waits for their end, and reaps them. `Err`: so many survive. Danger
+/// note: only before this process has runs of that owner, for a reaped process id can become another process's.
+pub(super) async fn end_earlier(env: &Env, owner: &str) -> Result<(), usize> {
+    let mut earlier = Remains::of_owner(owner);
+    for _ in 0..LOOKS {
+        if earlier.kill() == 0 && earlier.ended(AT_ONCE) {
+            earlier.reap();
+            return Ok(());
+        }
+        env.sleep(PAUSE).await;
+    }
+    Err(earlier.kill().max(1))
 }
 
 /// Reads to the end, so that the writer never waits for us; keeps the beginning.

@@ -17,10 +17,11 @@ use rustix::process::{
 /// The variable that marks the processes of one run.
 pub(super) const MARK: &str = "POD_SAFETY_FENCE_RUN";
 
-/// The processes of one run.
+/// The processes of one run, or of all runs of an owner.
 pub(super) struct Remains {
-    group: Pid,
-    /// `NAME=value`, as it stands in an environment.
+    /// `None` for all runs of an owner.
+    group: Option<Pid>,
+    /// The beginning of `NAME=value` in an environment.
     mark: String,
     /// Those found outside of the group's leader, by handles that mean this very process and never a later one of
     /// the same number.
@@ -29,7 +30,12 @@ pub(super) struct Remains {
 
 impl Remains {
     pub(super) fn new(group: Pid, mark: &str) -> Self {
-        Self { group, mark: format!("{MARK}={mark}"), found: BTreeMap::new() }
+        Self { group: Some(group), mark: format!("{MARK}={mark}"), found: BTreeMap::new() }
+    }
+
+    /// All runs whose mark begins with `owner`.
+    pub(super) fn of_owner(owner: &str) -> Self {
+        Self { group: None, mark: format!("{MARK}={owner}"), found: BTreeMap::new() }
     }
 
     /// Kills the group and everything with the mark; says how many processes were seen beside the leader: zero means
@@ -37,8 +43,10 @@ impl Remains {
     /// can be a stranger's.
     pub(super) fn kill(&mut self) -> usize {
         let seen = self.look();
-        // It fails when the group is empty, which is what is wanted.
-        let _ = kill_process_group(self.group, Signal::KILL);
+        if let Some(group) = self.group {
+            // It fails when the group is empty, which is what is wanted.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
         for handle in self.found.values() {
             // It fails when the process is gone.
             let _ = pidfd_send_signal(handle, Signal::KILL);
@@ -66,7 +74,7 @@ impl Remains {
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
             let Some(pid) = number.and_then(Pid::from_raw) else { continue };
-            if pid == self.group || !self.ours(&entry.path()) {
+            if Some(pid) == self.group || !self.ours(&entry.path()) {
                 continue;
             }
             seen += 1;
@@ -83,17 +91,19 @@ impl Remains {
     fn ours(&self, process: &Path) -> bool {
         // Gone, or not ours to read: not one of these.
         let environment = std::fs::read(process.join("environ")).unwrap_or_default();
-        let marked = environment.split(|byte| *byte == 0).any(|entry| entry == self.mark.as_bytes());
+        let marked =
+            environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(self.mark.as_bytes()));
         marked || self.in_group(process).unwrap_or_default()
     }
 
     /// Whether it lives in the group: its state and the group are the first and the third word behind its name, which
     /// stands in brackets and may hold any others.
     fn in_group(&self, process: &Path) -> Option<bool> {
+        let ours = self.group?.as_raw_nonzero().get();
         let stat = std::fs::read_to_string(process.join("stat")).ok()?;
         let mut words = stat.rsplit_once(')')?.1.split_whitespace();
         let (state, group) = (words.next()?, words.nth(1)?);
-        Some(!["Z", "X"].contains(&state) && group.parse() == Ok(self.group.as_raw_nonzero().get()))
+        Some(!["Z", "X"].contains(&state) && group.parse() == Ok(ours))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Agents that are small scripts, each with a bad habit.
 
 mod parameters;
-mod runs;
+pub(crate) mod runs;
 mod words;
 
 use std::collections::BTreeMap;
@@ -16,9 +16,9 @@ use pod_safety_shared::transport::{
 };
 use tempfile::TempDir;
 
-use crate::Devices;
+use crate::{AgentOptions, Devices, RunAgents};
 
-pub(super) const METADATA: &str = r#"<?xml version="1.0" ?>
+pub(crate) const METADATA: &str = r#"<?xml version="1.0" ?>
 <resource-agent name="fence_test" shortdesc="for tests" >
 <longdesc>fence_test is for tests.</longdesc>
 <vendor-url>http://www.example.com</vendor-url>
@@ -36,6 +36,12 @@ pub(super) const METADATA: &str = r#"<?xml version="1.0" ?>
 	<parameter name="ssl" unique="0" required="0"><content type="boolean" default="1" /></parameter>
 	<parameter name="missing_as_off" unique="0" required="0"><content type="boolean" /></parameter>
 	<parameter name="method" unique="0" required="0"><content type="select" default="onoff"><option value="onoff" /><option value="cycle" /></content></parameter>
+	<parameter name="new_text" unique="0" required="0"><content type="string" /></parameter>
+	<parameter name="new_flag" unique="0" required="0"><content type="boolean" /></parameter>
+	<parameter name="new_number" unique="0" required="0"><content type="second" /></parameter>
+	<parameter name="new_choice" unique="0" required="0"><content type="select"><option value="a" /></content></parameter>
+	<parameter name="login_timeout" unique="0" required="0"><content type="string" /></parameter>
+	<parameter name="status_file" unique="0" required="0"><content type="string" /></parameter>
 	<parameter name="debug_file" unique="0" required="0"><content type="string" /></parameter>
 	<parameter name="ipmitool_path" unique="0" required="0"><content type="string" default="/usr/bin/ipmitool" /></parameter>
 </parameters>
@@ -50,24 +56,34 @@ pub(super) const METADATA: &str = r#"<?xml version="1.0" ?>
 </resource-agent>"#;
 
 /// A secret that a shell, a URL and a string each write in a way of their own.
-pub(super) const SECRET: &str = "p'a ss$word\\1";
+pub(crate) const SECRET: &str = "p'a ss$word\\1";
 
 /// A folder of agents, and the devices that are found there.
-pub(super) struct Stage {
+pub(crate) struct Stage {
     folder: TempDir,
-    pub(super) devices: Devices,
+    pub(crate) devices: Devices,
 }
 
 impl Stage {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let devices = Devices::new(Env::real(1), vec![folder.path().to_owned()]);
+        let options = AgentOptions { directories: vec![folder.path().to_owned()], fence_dummy: false };
+        let devices = Devices::new(Env::real(1), RunAgents::Here(options));
         Self { folder, devices }
+    }
+
+    pub(crate) fn options(&self) -> AgentOptions {
+        AgentOptions { directories: vec![self.folder.path().to_owned()], fence_dummy: false }
+    }
+
+    /// The same agents, reached by a server at this socket.
+    pub(crate) fn by_socket(self, socket: PathBuf) -> Self {
+        Self { devices: Devices::new(Env::real(1), RunAgents::AtSocket(socket)), ..self }
     }
 
     /// An agent that knows its metadata; for anything else it does `body`, with `$here` as its folder. What it was
     /// told is in `$here/stdin`.
-    pub(super) fn agent(self, body: &str) -> Self {
+    pub(crate) fn agent(self, body: &str) -> Self {
         self.raw(&format!(
             "here=${{0%/*}}\ncat > \"$here/stdin\"\nif grep -q action=metadata \"$here/stdin\"; then echo asked >> \"$here/asked\"; \
              cat <<'END'\n{METADATA}\nEND\nexit 0\nfi\n{body}\n"
@@ -75,7 +91,7 @@ impl Stage {
     }
 
     /// An agent that is `text` in the language of sh.
-    pub(super) fn raw(self, text: &str) -> Self {
+    pub(crate) fn raw(self, text: &str) -> Self {
         // Written by another process: a file that we have open for writing, even in a child that was just forked for
         // another test, cannot be executed.
         let path = self.path("fence_test");
@@ -90,30 +106,30 @@ impl Stage {
         self
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub(super) fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    pub(super) async fn act(&self, act: Act) -> Result<Answer, DeviceError> {
+    pub(crate) async fn act(&self, act: Act) -> Result<Answer, DeviceError> {
         self.devices.carry_out(order(act, Duration::from_secs(20))).await
     }
 
-    pub(super) async fn check(&self, parameters: &[(&str, &str)]) -> Result<(), DeviceError> {
+    pub(crate) async fn check(&self, parameters: &[(&str, &str)]) -> Result<(), DeviceError> {
         let agent = Driver::Agent("fence_test".into());
         self.devices.check(&agent, &plain(parameters)).await
     }
 }
 
-pub(super) fn plain(parameters: &[(&str, &str)]) -> BTreeMap<String, Value> {
+pub(crate) fn plain(parameters: &[(&str, &str)]) -> BTreeMap<String, Value> {
     let value = |(name, value): &(&str, &str)| ((*name).to_owned(), Value::Plain((*value).to_owned()));
     parameters.iter().map(value).collect()
 }
 
-pub(super) fn order(act: Act, within: Duration) -> Order {
+pub(crate) fn order(act: Act, within: Duration) -> Order {
     let mut parameters = plain(&[("ip", "192.0.2.1"), ("ssl_insecure", "false"), ("lanplus", "no")]);
     parameters.insert("password".to_owned(), Value::Secret(Secret::new(SECRET.to_owned())));
     let machine = Machine { node: "node-1".into(), ..Machine::default() };

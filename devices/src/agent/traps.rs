@@ -1,6 +1,13 @@
 //! Agents and parameters that are not used, each with its reason: they turn what they do not know into "off", act
 //! otherwise than they are told, or run programs that somebody else chose. Read in fence-agents 4.12.1.
 
+/// An agent that switches nothing.
+pub(super) const FOR_TESTS: &str = "fence_dummy";
+
+/// Why [`FOR_TESTS`] is not used.
+pub(super) const FOR_TESTS_ALONE: &str = "it is for tests: it switches nothing, and takes a missing file for a machine that is off; use the agent of your hardware \
+     (--allow-fence-dummy allows it in a test cluster)";
+
 /// Why this agent cannot be used, whatever its metadata says.
 pub(super) fn agent(name: &str) -> Option<&'static str> {
     match name {
@@ -36,8 +43,14 @@ pub(super) fn parameter(name: &str) -> Option<&'static str> {
             Some("the agent would call a machine off whose network alone is cut; leave it out")
         }
         "ssh_options" | "exec" | "runonfail" | "runonwarn" | "use_sudo" | "sudo" => Some(RUNS),
+        "cacert" | "cookie_file" | "kubeconfig" | "openrc" | "serviceaccount" | "tlscacert" | "tlscert"
+        | "tlskey" | "token_file" => Some(READS),
+        "proxy" | "proxyhost" | "proxyport" => Some(
+            "the login would go through another host than the device; leave it out, and give the pod a route to the device",
+        ),
+        "stackdriver_logging" => Some("the agent would write to the log of the cloud; leave it out"),
         name if name.ends_with("_script") => Some(RUNS),
-        name if name.ends_with("_path") && !NO_PROGRAMS.contains(&name) => Some(RUNS),
+        name if name.ends_with("_path") && name != NO_PROGRAM => Some(RUNS),
         _ => None,
     }
 }
@@ -45,8 +58,10 @@ pub(super) fn parameter(name: &str) -> Option<&'static str> {
 const RUNS: &str = "it names a program that would run with all rights of this process; leave it out, and install the agent \
                     so that its defaults fit";
 
-/// Parameters that end like the path of a program and are none: a part of an address, a folder.
-const NO_PROGRAMS: [&str; 2] = ["api_path", "store_path"];
+const READS: &str = "it names a file that the agent reads, writes or sends to the device; leave it out";
+
+/// It ends like the path of a program, and is a part of an address.
+const NO_PROGRAM: &str = "api_path";
 
 /// Why this parameter may not have this value.
 pub(super) fn value(name: &str, value: &str) -> Option<&'static str> {
@@ -68,7 +83,7 @@ pub(super) fn needed(agent: &str) -> Option<(&'static str, &'static str)> {
             "systems_uri",
             "without it the agent switches the last system that the service lists; write /redfish/v1/Systems/…",
         )),
-        "fence_dummy" => {
+        FOR_TESTS => {
             Some(("status_file", "without it all nodes would share one file; write a path for each node"))
         }
         _ => None,

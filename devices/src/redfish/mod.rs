@@ -63,24 +63,7 @@ pub(crate) async fn carry_out(env: &Env, order: &Order) -> Result<Answer, Device
     };
     let answer =
         env.until(deadline, work).await.unwrap_or(Err(DeviceError::TimedOut { after: order.within }));
-    let clean = |text: String| redactor.clean(text.as_bytes(), false);
-    match answer {
-        Ok(Answer { power, identity, said }) => Ok(Answer { power, identity, said: clean(said) }),
-        Err(error) => Err(cleaned(error, clean)),
-    }
-}
-
-/// Whatever of it the service said, without secrets, short and in one line.
-fn cleaned(error: DeviceError, clean: impl Fn(String) -> String) -> DeviceError {
-    match error {
-        DeviceError::Parameter { name, why } => DeviceError::Parameter { name, why: clean(why) },
-        DeviceError::Login { said } => DeviceError::Login { said: clean(said) },
-        DeviceError::Unreachable { said } => DeviceError::Unreachable { said: clean(said) },
-        DeviceError::Tls { said } => DeviceError::Tls { said: clean(said) },
-        DeviceError::Failed { said } => DeviceError::Failed { said: clean(said) },
-        DeviceError::Garbage { said } => DeviceError::Garbage { said: clean(said) },
-        DeviceError::NoAgent { .. } | DeviceError::Metadata { .. } | DeviceError::TimedOut { .. } => error,
-    }
+    redactor.answer(answer)
 }
 
 async fn act(

@@ -103,6 +103,13 @@ async fn readyz_says_of_each_kind_what_is_missing_and_why() {
         "[+]pods ok\n[+]nodes ok\n[+]leases ok\n",
         "trouble passes with contact; a standby is ready"
     );
+    desk.admin.metrics.fence_agents(false);
+    let (code, _, body) = desk.get("/readyz").await;
+    assert!(
+        code == 200 && body.ends_with("ok\n[-]fence-agents: no answer on --fence-agents-socket\n"),
+        "{body}"
+    );
+    desk.admin.metrics.fence_agents(true);
     pass(STALE_AFTER.as_secs_f64() + 1.0).await;
     let (code, _, body) = desk.get("/readyz").await;
     assert_eq!(code, 503);

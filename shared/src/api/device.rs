@@ -254,8 +254,9 @@ impl std::fmt::Display for DeviceRef {
 
 /// The words for what was wrong at a look: of those who reach devices (`transport::DeviceError`), of those who prepare
 /// that, and of who judges what was seen.
-pub const PROBLEMS: [&str; 21] = [
+pub const PROBLEMS: [&str; 22] = [
     "NoAgent",
+    "AgentsUnavailable",
     "BadMetadata",
     "BadParameter",
     "LoginDenied",

@@ -98,6 +98,19 @@ impl ControlPlane {
         Ok(PodSafety { program, port })
     }
 
+    /// Starts `pod-safety fence-agents` with the agents of a folder, and waits until it listens at `socket`.
+    pub async fn fence_agents(&self, name: &str, agents: &Path, socket: &Path) -> Result<Program, Error> {
+        let args = [
+            "fence-agents".to_owned(),
+            format!("--listen={}", socket.display()),
+            format!("--fence-agents-path={}", agents.display()),
+        ];
+        let mut program = self.program(name, &binary().await?, args, &[])?;
+        let listens = async || crate::seen(socket.exists(), "not yet".to_owned());
+        program.patiently("listen", listens).await?;
+        Ok(program)
+    }
+
     /// Runs `pod-safety` with `args` to its end, as a person with this kubeconfig does.
     pub async fn pod_safety_once(&self, kubeconfig: &Path, args: &[&str]) -> Result<Output, Error> {
         let env = [("POD_SAFETY_KUBECONFIG", kubeconfig)];

@@ -1,5 +1,6 @@
 //! What may be wrong with an installation. Pure: each check says what it found in what was read.
 
+mod agents;
 mod devices;
 mod kinds;
 mod twins;
@@ -15,6 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::plural;
+pub(super) use agents::agents;
 pub(super) use devices::devices;
 pub(super) use kinds::crds;
 pub(super) use twins::{Kcm, twins};

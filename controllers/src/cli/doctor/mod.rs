@@ -24,7 +24,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, open};
-use super::explain::Look;
+use super::explain::{Look, our_pods};
 use super::paint::{Paint, Tone};
 use super::{API_VERSION, Exit, plural};
 use checks::{Health, Kcm, Symptom};
@@ -108,12 +108,14 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     symptoms.push(checks::policies(look.policies));
     let ours = look.controllers.clone();
     symptoms.extend(checks::twins(&kcm(session).await, look.running.mode, &ours));
+    // Who may not list pods is told so with the other rights that are missing.
+    let pods = our_pods(session).await.unwrap_or_default();
     symptoms.extend(look.scene(|scene| {
-        let mut all = if ours.contains(&Name::Fencing) {
-            checks::devices(&scene.view, &Paused::all(scene), wall)
-        } else {
-            Vec::new()
-        };
+        let mut all = Vec::new();
+        if ours.contains(&Name::Fencing) {
+            all.extend(checks::devices(&scene.view, &Paused::all(scene), wall));
+            all.extend(checks::agents(&scene.view, &pods));
+        }
         let never = |budget: &&Budget| explain(budget, &scene.view, scene.now).verdict == Verdict::Never;
         all.push(checks::budgets(&scene.view.budgets().filter(never).collect::<Vec<_>>()));
         all

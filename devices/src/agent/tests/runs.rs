@@ -39,13 +39,13 @@ async fn each_act_is_told_by_its_word() {
 
 /// One in the agent's group, one there without an environment, one in a session of its own, one that a dead parent
 /// left to the system.
-const CHILDREN: &str = "sleep 300 & echo $! >> \"$here/pids\"
+pub(crate) const CHILDREN: &str = "sleep 300 & echo $! >> \"$here/pids\"
 env -i sleep 300 & echo $! >> \"$here/pids\"
 setsid sh -c 'echo $$ >> \"$0/pids\"; exec sleep 300' \"$here\" &
 (setsid sh -c 'echo $$ >> \"$0/pids\"; exec sleep 300 >/dev/null 2>&1 </dev/null' \"$here\" &) &
 while [ $(wc -l < \"$here/pids\") -lt 4 ]; do sleep 0.01; done; sleep 0.1";
 
-async fn assert_all_dead(stage: &Stage) {
+pub(crate) async fn assert_all_dead(stage: &Stage) {
     let pids = stage.read("pids");
     assert_eq!(pids.lines().count(), 4);
     for pid in pids.lines() {
@@ -57,7 +57,7 @@ async fn assert_all_dead(stage: &Stage) {
 /// often, for a minute. Left alone it would sleep for five.
 const LOOKS: u32 = 6_000;
 
-async fn assert_dead(pid: &str) {
+pub(crate) async fn assert_dead(pid: &str) {
     let runs = |state: &str| !(state.is_empty() || state.starts_with("Z "));
     let mut state = state(pid);
     for _ in 0..LOOKS {

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
+mod apart;
 mod drill;
 mod drivers;
 mod elsewhere;

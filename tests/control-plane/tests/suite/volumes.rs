@@ -66,7 +66,13 @@ async fn scene(more: &[&str]) -> Scene {
         plane.kube_scheduler(&[]).await.unwrap(),
     ];
     let agents = format!("--fence-agents-path={}", rigs.agents().display());
-    let args = ["--mode=replace", "--controllers=*,volume-guard", "--node-monitor-grace-period=5s", &agents];
+    let args = [
+        "--mode=replace",
+        "--controllers=*,volume-guard",
+        "--node-monitor-grace-period=5s",
+        &agents,
+        "--allow-fence-dummy",
+    ];
     let args = [&args[..], more].concat();
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
     ours.leads().await.unwrap();

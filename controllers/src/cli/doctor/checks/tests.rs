@@ -129,6 +129,32 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
 }
 
 #[test]
+fn fence_agents_beside_the_token_or_not_running_are_named() {
+    let world = World::listed();
+    let agent = named("d").within("f").set("/spec", json!({ "driver": "Agent", "agent": "fence_ipmilan" }));
+    let pod = |args: &str, state: &str| {
+        json!({
+            "metadata": { "name": "p" },
+            "spec": { "containers": [{ "name": "pod-safety", "args": ["run"] }],
+                "initContainers": [{ "name": "agents", "args": [args] }] },
+            "status": { "initContainerStatuses": [{ "name": "agents", "state": { state: {} } }] },
+        })
+    };
+    let found = |pods: &[Value]| ill(&agents(&world.read().view(), pods));
+    assert_eq!(found(&[pod("fence-agents", "waiting")]), [], "no device needs them");
+    world.apply(Kind::FenceDevices, &agent, at(0));
+    for (pod, health, says) in [
+        (pod("fence-agents", "running"), Health::Fine, "of their own"),
+        (pod("fence-agents", "waiting"), Health::Problem, "does not run in: p"),
+        (pod("version", "running"), Health::Problem, "no container runs fence agents in: p"),
+    ] {
+        let found = found(&[pod]);
+        assert!(found.len() == 1 && found[0].0 == health && found[0].1.ends_with(says), "{found:?}");
+    }
+    assert_eq!(found(&[]), [], "who may not list pods is told so elsewhere");
+}
+
+#[test]
 fn stateful_sets_without_grace_are_named() {
     let set = |grace: u32| json!({ "metadata": { "namespace": "shop", "name": "db" }, "spec": { "template": { "spec": { "terminationGracePeriodSeconds": grace } } } });
     assert_eq!(graceless(&[set(30)]).health, Health::Fine);

@@ -169,7 +169,8 @@ async fn scene() -> Scene {
         plane.kube_scheduler(&[]).await.unwrap(),
     ];
     let agents = format!("--fence-agents-path={}", rigs.agents().display());
-    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents];
+    let args =
+        ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents, "--allow-fence-dummy"];
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
     ours.leads().await.unwrap();
     Scene { plane, audit, ours, machines, _redfish: service, _theirs: theirs, _running: running }

@@ -108,7 +108,7 @@ impl Sight {
     }
 }
 
-/// `fence_logged`, for this folder.
+/// A `fence_dummy` of its own, for this folder.
 fn agent(agents: &Path, folder: &Path) {
     let script = format!(
         r#"#!/bin/sh
@@ -134,7 +134,7 @@ printf '%s\n' "$input" | "{agents}/fence_dummy"
         agents = agents.display(),
         folder = folder.display(),
     );
-    let path = folder.join("fence_logged");
+    let path = folder.join("fence_dummy");
     std::fs::write(&path, script).unwrap();
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
 }
@@ -214,7 +214,8 @@ struct Replicas {
 
 impl Replicas {
     async fn start(&self, name: &str) -> PodSafety {
-        let args = ["--controllers=pod-gc,fencing", &self.agents].into_iter().chain(MISSED_SOON);
+        let args = ["--controllers=pod-gc,fencing", &self.agents, "--allow-fence-dummy"];
+        let args = args.into_iter().chain(MISSED_SOON);
         self.plane.pod_safety(name, &self.kubeconfig, args).await.unwrap()
     }
 
@@ -257,7 +258,7 @@ fn device(folder: &Path) -> Value {
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
         "metadata": { "namespace": "pod-safety", "name": "all" },
         "spec": {
-            "driver": "Agent", "agent": "fence_logged", "monitorSeconds": 0,
+            "driver": "Agent", "agent": "fence_dummy", "monitorSeconds": 0,
             "parameters": { "status_file": format!("{}/{{{{.Node.Name}}}}", folder.display()) },
             "timeoutSeconds": { "off": 15, "on": 15, "look": 8 },
         },

@@ -114,7 +114,7 @@ async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_
     kubelets.spawn(beat(api.clone(), Arc::clone(&alive)));
     let agents = format!("--fence-agents-path={}", rigs.agents().display());
     // Who says that nodes are lost is another one here: ours would hold that back by itself.
-    let args = ["--mode=guard", "--controllers=pod-gc,fencing", &agents];
+    let args = ["--mode=guard", "--controllers=pod-gc,fencing", &agents, "--allow-fence-dummy"];
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
     ours.leads().await.unwrap();
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs, USER};
-use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, observe, seen, until};
+use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, Program, observe, seen, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -39,6 +39,7 @@ struct Scene {
     kubeconfig: std::path::PathBuf,
     audit: AuditLog,
     ours: PodSafety,
+    agents: Program,
     ipmi: Arc<Ipmi>,
     /// What its device takes for the machine of w3.
     _other: Ipmi,
@@ -75,11 +76,14 @@ async fn scene() -> Scene {
     let mut always = policy("w3", "w3", "bmc-w3");
     (always["spec"]["when"], always["spec"]["recovery"]) = (json!("Always"), json!("Hold"));
     apply(&plane, &always).await;
-    let agents = format!("--fence-agents-path={}", rigs.agents().display());
-    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents];
+    // As in the chart: agents run in a process of their own.
+    let socket = rigs.file("agents.sock");
+    let runs = plane.fence_agents("fence-agents", &rigs.agents(), &socket).await.unwrap();
+    let socket = format!("--fence-agents-socket={}", socket.display());
+    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &socket];
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
     ours.leads().await.unwrap();
-    Scene { plane, kubeconfig, audit, ours, ipmi, _other: other, nodes, _kubelets: kubelets }
+    Scene { plane, kubeconfig, audit, ours, agents: runs, ipmi, _other: other, nodes, _kubelets: kubelets }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -92,6 +96,7 @@ async fn a_dead_node_is_fenced_with_proof_and_one_that_cannot_be_is_said_why() {
     what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(&scene).await;
     a_device_that_switches_another_machine_is_found_out(&scene).await;
     no_secret_is_said_anywhere(&scene).await;
+    without_the_process_that_runs_agents_it_is_said(&mut scene).await;
     what_is_over_and_old_goes_and_what_matters_stays(&mut scene).await;
     each_right_that_was_granted_was_used(&scene).await;
 }
@@ -229,6 +234,25 @@ async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {
     assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
 }
 
+async fn without_the_process_that_runs_agents_it_is_said(scene: &mut Scene) {
+    let available = async |scene: &Scene| {
+        scene.ours.metric("pod_safety_fence_agents_available", &[]).await.map_err(|error| error.to_string())
+    };
+    assert_eq!(available(scene).await, Ok(1.0));
+    scene.agents.kill_9().unwrap();
+    until("metric and /readyz say so", async || {
+        let ready = scene.ours.get("/readyz").await.map_err(|error| error.to_string())?;
+        let says = ready.body.contains("[-]fence-agents") && ready.code == 200;
+        seen(says && available(scene).await? == 0.0, ready.body)
+    })
+    .await
+    .unwrap();
+    let kubeconfig = scene.plane.admin_kubeconfig();
+    let test = ["devices", "test", "--output=json"];
+    let tested = scene.plane.pod_safety_once(&kubeconfig, &test).await.unwrap();
+    assert!(tested.stdout.contains("AgentsUnavailable"), "{tested:?}");
+}
+
 /// C9: the incident of w1 is over, and its machine has booted since; that of w3 waits for a person.
 async fn what_is_over_and_old_goes_and_what_matters_stays(scene: &mut Scene) {
     let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", "--fencing-history=1s"];
@@ -258,7 +282,7 @@ async fn each_right_that_was_granted_was_used(scene: &Scene) {
 }
 
 async fn no_secret_is_said_anywhere(scene: &Scene) {
-    let mut said = scene.ours.log_text();
+    let mut said = scene.ours.log_text() + &scene.agents.log_text();
     for kind in ["nodefences", "fencedevices", "fenceevidences", "events"] {
         said += &serde_json::to_string(&scene.plane.list(kind).await.unwrap()).unwrap();
     }

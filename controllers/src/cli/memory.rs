@@ -1,5 +1,5 @@
-//! The memory of the process holds the token of its ServiceAccount and passwords of fence devices. It goes into no core dump,
-//! and no process of the same user reads it: fence agents run as that user.
+//! The memory of the process holds the token of its ServiceAccount, or passwords of fence devices. It goes into no core dump,
+//! and no process of the same user reads it: fence agents may run as that user.
 
 use std::io;
 

@@ -1,0 +1,162 @@
+//! A hostile fence agent, run as the chart has agents run: by a process of its own, as another user.
+
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pod_safety_control_plane::{ControlPlane, Options, Program, binary, seen, until};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::machine::Machine;
+use super::{CONTROLLERS, apply};
+
+/// The users of the chart.
+const CONTROLLERS_USER: u32 = 65_532;
+const AGENTS_USER: u32 = 65_531;
+
+/// An agent that tries what it was told: each line of `wanted` is a name and a file. Those that it can open it writes down,
+/// and last that it is through.
+const SPY: &str = r#"#!/bin/sh
+here=${0%/*}
+if grep -q action=metadata; then cat <<'END'
+<resource-agent name="fence_spy"><parameters/><actions>
+<action name="on"/><action name="off"/><action name="reboot"/><action name="status"/>
+</actions></resource-agent>
+END
+exit 0
+fi
+{
+    ( : </proc/$$/mem ) 2>/dev/null && echo own
+    while read -r name file; do ( : <"$file" ) 2>/dev/null && echo "$name"; done <"$here/wanted"
+    echo through
+} >"$here/out/got.$$" && mv "$here/out/got.$$" "$here/out/got"
+echo 'Status: ON'
+exit 0
+"#;
+
+/// What both processes need, in a folder that other users may enter.
+struct Stage {
+    folder: tempfile::TempDir,
+    /// Only root can start them as two users. Otherwise they are one, and what is kept from each other is less.
+    two_users: bool,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let stage = Self { folder, two_users: rustix::process::geteuid().is_root() };
+        stage.mode("", 0o755);
+        std::fs::write(stage.path("fence_spy"), SPY).unwrap();
+        stage.mode("fence_spy", 0o755);
+        for (name, mode) in [("out", 0o777), ("run", 0o777)] {
+            std::fs::create_dir(stage.path(name)).unwrap();
+            stage.mode(name, mode);
+        }
+        stage
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn mode(&self, name: &str, mode: u32) {
+        std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    /// The kubeconfig, with the token in it, as a file of the controllers' user alone.
+    fn token(&self, kubeconfig: &Path) -> PathBuf {
+        let mut config: Value = serde_json::from_str(&std::fs::read_to_string(kubeconfig).unwrap()).unwrap();
+        let authority = &mut config["clusters"][0]["cluster"]["certificate-authority"];
+        std::fs::copy(authority.as_str().unwrap(), self.path("ca.crt")).unwrap();
+        self.mode("ca.crt", 0o644);
+        *authority = json!(self.path("ca.crt"));
+        let token = self.path("token");
+        std::fs::write(&token, config.to_string()).unwrap();
+        self.mode("token", 0o400);
+        if self.two_users {
+            chown(&token, Some(CONTROLLERS_USER), Some(CONTROLLERS_USER)).unwrap();
+        }
+        token
+    }
+
+    /// Starts the binary as this user, with both in one group, as `fsGroup` does.
+    async fn start(&self, plane: &ControlPlane, user: u32, args: &[String]) -> Program {
+        let program = self.path("pod-safety");
+        if !program.exists() {
+            std::fs::copy(binary().await.unwrap(), &program).unwrap();
+            self.mode("pod-safety", 0o755);
+        }
+        let as_user = [
+            format!("--reuid={user}"),
+            format!("--regid={CONTROLLERS_USER}"),
+            "--clear-groups".to_owned(),
+            // A change of the user takes back what the harness asked for.
+            "--pdeathsig=KILL".to_owned(),
+            program.display().to_string(),
+        ];
+        let (path, all) = if self.two_users {
+            (PathBuf::from("/usr/bin/setpriv"), [&as_user, args].concat())
+        } else {
+            (program, args.to_vec())
+        };
+        plane.program(&args[0], &path, all, &[]).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attack_a_fence_agent_opens_neither_the_memory_nor_the_token_of_the_controllers() {
+    let (plane, stage) = (ControlPlane::start(Options::default()).await.unwrap(), Stage::new());
+    let kubeconfig = stage.token(&plane.install_pod_safety().await.unwrap());
+    let machine = Machine::new("w1", || true);
+    let mut kubelets = JoinSet::new();
+    kubelets.spawn(Arc::clone(&machine).live(plane.admin()));
+
+    let socket = stage.path("run/agents.sock");
+    let listen = format!("--listen={}", socket.display());
+    let path = format!("--fence-agents-path={}", stage.folder.path().display());
+    let client = if stage.two_users { CONTROLLERS_USER } else { rustix::process::geteuid().as_raw() };
+    let client = format!("--client-uid={client}");
+    let agents = stage.start(&plane, AGENTS_USER, &["fence-agents".to_owned(), listen, path, client]).await;
+    let args = [
+        "run".to_owned(),
+        format!("--kubeconfig={}", kubeconfig.display()),
+        "--admin-address=127.0.0.1:0".to_owned(),
+        CONTROLLERS.to_owned(),
+        format!("--fence-agents-socket={}", socket.display()),
+    ];
+    let controllers = stage.start(&plane, CONTROLLERS_USER, &args).await;
+
+    let mut wanted = String::new();
+    for (name, pid) in [("controllers", controllers.pid()), ("agents", agents.pid())] {
+        for file in ["mem", "environ", "auxv", "maps"] {
+            wanted.push_str(&format!("{name}-{file} /proc/{pid}/{file}\n"));
+        }
+    }
+    if stage.two_users {
+        wanted.push_str(&format!("token {}\n", kubeconfig.display()));
+    }
+    std::fs::write(stage.path("wanted"), wanted).unwrap();
+    apply(
+        &plane,
+        &json!({
+            "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+            "metadata": { "namespace": "pod-safety", "name": "spy" },
+            "spec": { "driver": "Agent", "agent": "fence_spy", "monitorSeconds": 1 },
+        }),
+    )
+    .await;
+    let got = until("the agent is through", async || {
+        let got = std::fs::read_to_string(stage.path("out/got"));
+        got.map_err(|error| error.to_string())
+    });
+    let got = got.await.unwrap();
+    // It can open what is its own, so the others were refused.
+    assert_eq!(got.lines().collect::<Vec<_>>(), ["own", "through"]);
+    until("the device says that the machine is on", async || {
+        let device = plane.find("fencedevices", "pod-safety", "spy").await.unwrap().ok_or("none")?;
+        seen(device["status"]["targets"][0]["power"] == "On", device["status"].to_string())
+    })
+    .await
+    .unwrap();
+}
