@@ -142,8 +142,26 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - --leader-elect-resource-namespace={{ .namespace }}
 {{- end }}
 - --admin-address=0.0.0.0:{{ .Values.adminPort | int64 }}
+{{- if .Values.adminTlsSecret }}
+- --tls-cert-file=/etc/pod-safety/tls/tls.crt
+- --tls-private-key-file=/etc/pod-safety/tls/tls.key
+{{- end }}
 - --log-format={{ .Values.log.format }}
 - --log-level={{ .Values.log.level }}
+{{- end }}
+
+{{- /* How a monitor of the Prometheus operator reads the admin port. */ -}}
+{{- define "pod-safety.scheme" -}}
+{{- if .Values.adminTlsSecret }}
+scheme: https
+tlsConfig:
+  {{- with .Values.metrics.tlsConfig }}
+  {{- toYaml . | nindent 2 }}
+  {{- else }}
+  serverName: {{ include "pod-safety.fullname" . }}.{{ .Release.Namespace }}.svc
+  ca: { secret: { name: {{ .Values.adminTlsSecret }}, key: ca.crt } }
+  {{- end }}
+{{- end }}
 {{- end }}
 
 {{- /* A duration such as 1m30s in milliseconds. */ -}}
