@@ -128,6 +128,7 @@ const WORDS: &[&str] = &[
     "type",
     "user_domain_name",
     "username",
+    "uuid",
     "vmtype",
     "vmware_datacenter",
     "vmware_type",

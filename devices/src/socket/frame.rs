@@ -30,10 +30,11 @@ pub(super) enum FrameError {
     #[error("the other side speaks another protocol")]
     Protocol,
     #[error(
-        "the other side speaks version {0} of the protocol, and this one version {VERSION}; use one version of pod-safety"
+        "the other side speaks version {0} of the protocol, and this one version {ours}; use one version of pod-safety",
+        ours = VERSION
     )]
     Version(u16),
-    #[error("a message of {0} bytes is longer than the {MOST} that are allowed")]
+    #[error("a message of {0} bytes is longer than the {most} that are allowed", most = MOST)]
     TooLong(usize),
     #[error("the message cannot be understood")]
     Garbled,

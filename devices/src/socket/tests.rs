@@ -159,7 +159,7 @@ async fn attack_a_malformed_request_is_refused_and_starts_no_agent() {
         [b"agents\x00\x01".as_slice(), &u32::MAX.to_be_bytes()].concat(),
         [b"agents\x00\x01".as_slice(), &3_u32.to_be_bytes(), b"\xff\xff\xff"].concat(),
         // Says more than one request.
-        [&*valid, &*valid].concat(),
+        [valid.as_slice(), valid.as_slice()].concat(),
     ];
     // Each byte wrong once.
     requests.extend((0..valid.len()).map(|at| {
@@ -201,7 +201,8 @@ async fn attack_another_user_gives_no_orders() {
 async fn a_dropped_order_kills_its_agent() {
     let Scene { stage, .. } = scene(&format!("{CHILDREN}\ntouch \"$here/ready\"; sleep 300"), None, 4).await;
     let order = stage.devices.carry_out(order(Act::Off, Duration::from_secs(60)));
-    let ready = Box::pin(appears(&stage.path("ready")));
+    let path = stage.path("ready");
+    let ready = Box::pin(appears(&path));
     let futures::future::Either::Right(((), order)) = futures::future::select(order, ready).await else {
         panic!("it ended")
     };

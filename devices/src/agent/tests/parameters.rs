@@ -207,7 +207,7 @@ const ANY_TEXT: [&str; 12] = [
 ];
 
 /// Names of parameters that look like those of files, and what was read of those that are taken.
-const LIKE_FILES: [&str; 8] = ["file", "path", "cert", "config", "openrc", "key", "account", "script"];
+const LIKE_FILES: [&str; 8] = ["file", "path", "cert", "config", "openrc", "key", "account", "_script"];
 const NO_FILES: [&str; 5] = [
     "identity_file", // ssh reads it; what is in it never leaves
     "api_path",      // a part of a URL

@@ -96,7 +96,7 @@ impl Stage {
             program.display().to_string(),
         ];
         let (path, all) = if self.two_users {
-            (PathBuf::from("/usr/bin/setpriv"), [&as_user, args].concat())
+            (PathBuf::from("/usr/bin/setpriv"), [&as_user[..], args].concat())
         } else {
             (program, args.to_vec())
         };
