@@ -14,7 +14,7 @@ pub(super) fn apart(
 ) -> Option<(Action, &'static str, String)> {
     let says = |action, reason, why: &str| Some((action, reason, why.to_owned()));
     let daemon = pod.controller.as_ref().filter(|controller| &*controller.kind == "DaemonSet");
-    if pod.phase.is_terminal() && pod.running {
+    if pod.phase.is_terminal() && pod.running > 0 {
         return says(
             Action::Unsafe,
             "TerminalButRunning",

@@ -15,7 +15,7 @@ fn finding(r#type: &'static str, name: &str, met: Option<bool>, detail: impl Int
 
 /// What would prove that this pod stopped.
 pub(super) fn of_pod(pod: &Pod, name: &str, scene: &Scene<'_>) -> Vec<Finding> {
-    let reported = match (pod.running, pod.phase.is_terminal()) {
+    let reported = match (pod.running > 0, pod.phase.is_terminal()) {
         (true, _) => finding(
             "KubeletReported",
             "its kubelet says so",

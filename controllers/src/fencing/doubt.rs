@@ -16,7 +16,7 @@ use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Node, Proof, Readiness};
 
 use super::incident::{Incident, Machine};
-use super::recover::BOOT_TAKES;
+use super::recover::{BOOT_TAKES, renewed};
 
 /// For so long a kubelet that booted may not have said so: it does at its start, and it tries each ten seconds.
 const MAY_HAVE_BOOTED: Duration = Duration::from_secs(30);
@@ -96,6 +96,7 @@ fn contradict(incident: &Incident<'_>, sign: &str) -> Decision {
     );
     let mut status = incident.with(Phase::AwaitingOperator, words);
     status.gates.clear();
-    status.tainted = false;
+    // Other evidence about this life that holds takes over next, and the taint says what it says.
+    status.tainted &= renewed(incident).is_some();
     incident.step(Step::Contradict, status)
 }

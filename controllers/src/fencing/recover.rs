@@ -67,7 +67,7 @@ pub(super) fn withdrawn(incident: &Incident<'_>) -> Option<Decision> {
 }
 
 /// Other evidence about this life that holds takes the place of what is over.
-fn renewed(incident: &Incident<'_>) -> Option<Decision> {
+pub(super) fn renewed(incident: &Incident<'_>) -> Option<Decision> {
     let is_lost = incident.node().is_none_or(|node| node.readiness != Readiness::Ready);
     progress::adopted(incident).filter(|_| is_lost)
 }

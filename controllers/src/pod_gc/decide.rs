@@ -258,7 +258,7 @@ fn terminated(view: &View<'_>, now: Mono, threshold: usize) -> Decision {
         }
         let hold = if pod.phase == Phase::Other {
             Hold::PhaseUnreadable
-        } else if pod.running {
+        } else if pod.running > 0 {
             Hold::TerminalButRunning
         } else {
             force(&mut decision, pod, Claim::KubeletTerminated);

@@ -356,7 +356,7 @@ fn doubted(case: &Case<'_>, lease: &VolumeLease, holder: &Holder, doubt: Doubt, 
 /// The pods that were bound to other nodes before anybody could stop them.
 fn waiting(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Vec<(Subject, Hold)> {
     let elsewhere = view.users_of(case.name).filter(|pod| {
-        !pod.is_over() && !pod.running && pod.node.as_ref().is_some_and(|node| *node != holder.node)
+        !pod.is_over() && pod.running == 0 && pod.node.as_ref().is_some_and(|node| *node != holder.node)
     });
     let why = format!("node {} took it, and nobody has proved that it writes no more", holder.node);
     elsewhere

@@ -53,7 +53,7 @@ fn is_fenced_from(volume: Option<&Volume>, node: &Node, view: &View<'_>) -> bool
 
 /// Whether a node only waits for a volume: a kubelet says that it uses one before that is attached.
 fn is_about_to(node: &Node, used: &Use<'_>) -> bool {
-    let starts = !used.pods.is_empty() && used.pods.iter().all(|pod| !pod.running);
+    let starts = !used.pods.is_empty() && used.pods.iter().all(|pod| pod.running == 0);
     node.readiness == Readiness::Ready && !used.attachment && starts
 }
 

@@ -214,7 +214,7 @@ async fn read(
     if found.deletion.is_some() {
         return Ok(Err(Evicted::Ending));
     }
-    match (found.phase.is_terminal(), found.running) {
+    match (found.phase.is_terminal(), found.running > 0) {
         (true, true) => Err(NotEvicted::Unsafe),
         (true, false) => Ok(Err(Evicted::Finished)),
         (false, _) => {

@@ -87,7 +87,8 @@ pub enum Step {
     Untaint(Target),
     /// What was proved was declared invalid by somebody: our taint goes.
     Withdraw(Target),
-    /// What was proved is not true: the evidence is invalidated, its devices are no longer trusted, our taint goes.
+    /// What was proved is not true: the evidence is invalidated, its devices are no longer trusted, and our taint goes unless
+    /// the status keeps it.
     Contradict(Target),
 }
 

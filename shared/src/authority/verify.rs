@@ -347,7 +347,7 @@ fn fits(claim: &Claim, pod: &Pod) -> Result<(), &'static str> {
             Err("it is not terminating")
         }
         Claim::KubeletTerminated if !pod.phase.is_terminal() => Err("its phase is not terminal"),
-        Claim::KubeletTerminated if pod.running => Err("a container of it runs"),
+        Claim::KubeletTerminated if pod.running > 0 => Err("a container of it runs"),
         Claim::NodeGone { node } | Claim::OutOfService { node } | Claim::Fenced { node, .. }
             if pod.node.as_ref() != Some(node) =>
         {

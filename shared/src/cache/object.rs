@@ -144,7 +144,8 @@ fn project_pod(
         .iter()
         .chain(&status.init_container_statuses)
         .chain(&status.ephemeral_container_statuses);
-    let running = reports.filter_map(|report| report.state.as_ref()).any(|state| state.running.is_some());
+    let states = reports.filter_map(|report| report.state.as_ref());
+    let running = states.filter(|state| state.running.is_some()).count();
     let any = |name: &str| {
         let named = |one: &&wire::PodCondition| one.r#type.as_deref() == Some(name);
         status.conditions.iter().find(named)
@@ -172,7 +173,7 @@ fn project_pod(
         node: node.map(|node| interner.intern(&node)),
         phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
         evicted: status.reason.as_deref() == Some("Evicted"),
-        running,
+        running: u16::try_from(running).unwrap_or(u16::MAX),
         ready: condition("Ready").is_some(),
         unreachable: any(NODE_UNREACHABLE_CONDITION)
             .map_or(Says::Missing, |one| Says::parse(one.status.as_deref())),

@@ -305,7 +305,7 @@ mod tests {
             phase: Phase::parse("Running"),
             observed: 0,
             evicted: false,
-            running: false,
+            running: 0,
             mirror: false,
             deletion: None,
             ready: true,

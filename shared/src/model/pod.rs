@@ -120,8 +120,8 @@ pub struct Pod {
     /// `status.observedGeneration`: the generation that its kubelet has reported about. Zero: the kubelet does not say
     /// (before Kubernetes 1.34), or has not reported yet.
     pub observed: i64,
-    /// Some container's last report says running.
-    pub running: bool,
+    /// How many of its containers run, by their last report.
+    pub running: u16,
     /// The API's copy of a static pod.
     pub mirror: bool,
     /// Set when deletion was asked for.
@@ -176,7 +176,7 @@ impl Pod {
     /// Nothing of it runs any more: its kubelet reported the end of all that ran.
     #[must_use]
     pub const fn is_over(&self) -> bool {
-        self.phase.is_terminal() && !self.running
+        self.phase.is_terminal() && self.running == 0
     }
 
     /// Its volumes may be mounted for it: it may run, or its kubelet has not removed it yet. A kubelet removes a pod that

@@ -261,6 +261,35 @@ fn bug_evidence_that_was_over_was_contradicted_though_a_newer_word_holds() {
     assert_eq!(stage.only().1.evidence.as_deref(), Some("by-hand"));
 }
 
+/// Seed 22210: one confirmation was contradicted, and the out-of-service taint went although a second one holds.
+#[test]
+fn bug_a_contradiction_took_away_the_taint_although_other_evidence_about_this_life_holds() {
+    type Change = fn(&mut Stage);
+    let rows: [(&str, Change, bool); 4] = [
+        ("a second confirmation, given after the renewal", |_| (), true),
+        ("one that was withdrawn", |stage| stage.invalidates("by-hand"), false),
+        ("one that is older than the last renewal", |stage| stage.beat("n"), false),
+        ("one of a node that says that it is Ready", |stage| stage.says("n", "True"), false),
+    ];
+    for (what, change, keeps) in rows {
+        let mut stage = fenced();
+        stage.edit(|_, status| status.tainted = true);
+        stage.wait(1);
+        stage.beat("n");
+        assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
+        stage.wait(20);
+        stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+        stage.wait(10);
+        change(&mut stage);
+        assert_eq!(stage.act("n"), ["contradict"], "{what}");
+        assert_eq!(stage.only().1.tainted, keeps, "{what}");
+        if keeps {
+            assert_eq!(stage.act("n"), ["write Fenced"], "{what}");
+            assert_eq!(stage.only().1.evidence.as_deref(), Some("by-hand"), "{what}");
+        }
+    }
+}
+
 /// The simulator found it: an order to switch off landed minutes after it had failed, on a machine that had just been
 /// seen on, and its incident waited for ever.
 #[test]

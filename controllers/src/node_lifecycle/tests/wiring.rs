@@ -47,7 +47,7 @@ fn it_wakes_for_what_matters_and_a_heartbeat_wakes_only_who_waits_for_it() {
         change(&mut pod);
         marked(&Change::Pod { before: Some(known), after: Some(&pod) }).len()
     };
-    assert_eq!(other(|pod| pod.running = true), 0, "noise");
+    assert_eq!(other(|pod| pod.running = 1), 0, "noise");
     assert_eq!(other(|pod| pod.ready = true), 1);
     assert_eq!(other(|pod| pod.unreachable = Says::True), 1);
     assert_eq!(marked(&Change::Pod { before: None, after: Some(known) }), std::slice::from_ref(&pods));

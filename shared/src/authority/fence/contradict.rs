@@ -27,7 +27,10 @@ pub(super) async fn contradict(acting: &Acting<'_>, target: &Target) -> Result<(
     for device in devices {
         distrust(acting, device, &why, &at).await?;
     }
-    mark::remove(acting, &target.spec.node, &target.fence.name, When::Untrue).await?;
+    // The next status says whether other evidence about this life holds.
+    if !target.status.tainted {
+        mark::remove(acting, &target.spec.node, &target.fence.name, When::Untrue).await?;
+    }
     status(acting, target, target.fence.rv, &target.status).await.map(drop)
 }
 

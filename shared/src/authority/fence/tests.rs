@@ -723,3 +723,17 @@ async fn our_taint_goes_with_evidence_that_was_withdrawn_and_stays_while_it_hold
     holds.ends(Step::Withdraw(target(looked("Off"))), "changed").await;
     holds.silent();
 }
+
+/// Seed 22210: a second confirmation held.
+#[tokio::test(start_paused = true)]
+async fn bug_a_contradiction_took_away_the_taint_that_other_evidence_bears_out() {
+    let ours = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "n-1", "effect": "NoExecute" });
+    for (tainted, written) in [(false, &[NODE, STATUS][..]), (true, &[STATUS])] {
+        let mut there = There::default();
+        there.node["spec"]["taints"] = json!([ours]);
+        let scene = scene(there, |_, _| None);
+        let status = NodeFenceStatus { tainted, ..NodeFenceStatus::default() };
+        scene.ends(Step::Contradict(target(status)), "written").await;
+        assert_eq!(scene.log(), written);
+    }
+}

@@ -180,6 +180,21 @@ fn a_report_on_a_pod_is_a_sign_of_life_and_what_others_write_is_none() {
     }
 }
 
+/// Seed 28140: the kubelet of a missing node said that the main container ended. The sidecar ran on, so the report was no sign
+/// of life.
+#[test]
+fn bug_a_container_that_ended_beside_one_that_runs_was_no_sign_of_life() {
+    let sidecar = json!([{ "state": { "running": {} } }]);
+    let both = pod("a").on("n").running().set("/status/initContainerStatuses", sidecar);
+    let one = both.clone().set("/status/containerStatuses", json!([{ "state": { "terminated": {} } }]));
+    for (before, after) in [(&both, &one), (&one, &both)] {
+        let cache = listed();
+        apply::<Pod>(&cache, before, at(5));
+        apply::<Pod>(&cache, &after.clone().rv(11), at(9));
+        assert_eq!(sign(&cache), Some((Sign::PodReported, at(9))));
+    }
+}
+
 #[test]
 fn the_younger_of_two_signs_counts() {
     let cache = known();

@@ -172,7 +172,7 @@ impl Checker {
             if is_under_test(&asked.caller) && change.kind == "Pod" && !on_its_way {
                 state.judge(now, asked, change, self.promise.quarantine);
             }
-            state.learn(now, &asked.caller, change);
+            state.learn(now, asked, change);
         }
     }
 }
@@ -208,7 +208,8 @@ impl State {
     }
 
     /// What any change says about nodes, kubelets and ends.
-    fn learn(&mut self, now: Duration, caller: &str, change: &Seen) {
+    fn learn(&mut self, now: Duration, asked: &Asked, change: &Seen) {
+        let caller = &*asked.caller;
         let acts = &mut self.acts;
         match (change.kind.as_str(), &change.after) {
             ("Node", None) => {
@@ -248,7 +249,8 @@ impl State {
                 if !node.is_empty() && !acts.bound.contains_key(uid) {
                     acts.bound.insert(uid.to_owned(), now);
                 }
-                if caller == node {
+                // A watch does not say who deletes a pod.
+                if caller == node && asked.method != http::Method::DELETE {
                     acts.reports.insert(node.to_owned(), now);
                 }
             }

@@ -52,6 +52,8 @@ struct Taint {
     applied: Duration,
     /// When it was added, by its own word.
     added: Option<Duration>,
+    /// The same by a clock that is right: less what the clock of the process that stamped it is ahead by its jumps.
+    stamped: Option<Duration>,
 }
 
 /// A bound pod.
@@ -81,6 +83,8 @@ pub(super) struct Taints {
     marked: BTreeMap<(String, String), Duration>,
     /// Processes whose wall clock jumped back.
     behind: BTreeSet<String>,
+    /// By how many seconds the wall clock of a process has jumped, in all.
+    jumped: BTreeMap<String, i64>,
     /// Pods of which L10 was said.
     late: BTreeSet<String>,
 }
@@ -109,13 +113,16 @@ fn until(pod: &Bound, taints: &[Taint], met: impl Fn(&Taint) -> Duration) -> Opt
     taints.iter().filter_map(until).min()
 }
 
-fn taints_of(node: &Value, before: &[Taint], now: Duration) -> Vec<Taint> {
+/// `ahead`: by how much the clock of whoever wrote the node is ahead.
+fn taints_of(node: &Value, before: &[Taint], now: Duration, ahead: Duration) -> Vec<Taint> {
     let all = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
     let taints = all.filter(|taint| word(taint, "/effect") == "NoExecute").map(|taint| {
         let (key, value) = (word(taint, "/key").to_owned(), word(taint, "/value").to_owned());
         let added = moment(word(taint, "/timeAdded"));
         let earlier = before.iter().find(|earlier| earlier.key == key && earlier.added == added);
-        Taint { key, value, applied: earlier.map_or(now, |earlier| earlier.applied), added }
+        let stamped = added.map(|added| added.saturating_sub(ahead));
+        let (applied, stamped) = earlier.map_or((now, stamped), |earlier| (earlier.applied, earlier.stamped));
+        Taint { key, value, applied, added, stamped }
     });
     taints.collect()
 }
@@ -150,6 +157,13 @@ impl Taints {
         if seconds < 0 {
             self.behind.insert(caller.to_owned());
         }
+        *self.jumped.entry(caller.to_owned()).or_default() += seconds;
+    }
+
+    /// By how much the wall clock of a process is ahead.
+    fn ahead(&self, caller: &str) -> Duration {
+        let jumped = self.jumped.get(caller).copied().unwrap_or_default();
+        Duration::from_secs(u64::try_from(jumped).unwrap_or(0))
     }
 }
 
@@ -168,8 +182,9 @@ impl State {
                 _ => {}
             }
         }
+        let ahead = self.taints.ahead(&asked.caller);
         for change in changes {
-            self.learn_taints(now, change);
+            self.learn_taints(now, change, ahead);
         }
     }
 
@@ -198,9 +213,9 @@ impl State {
             let what = format!("{told}, sent at {sent:?}; its node {} was last read at {when:?}", pod.node);
             return self.violated(now, Invariant::Tolerance, what);
         };
-        // One from the future is new: it was added by a clock of ours that had jumped.
-        match until(&pod, found, |taint| taint.added.map_or(taint.applied, |added| added.min(taint.applied)))
-        {
+        // One from the future is new.
+        let met = |taint: &Taint| taint.stamped.map_or(taint.applied, |stamped| stamped.min(taint.applied));
+        match until(&pod, found, met) {
             None => {
                 let what = format!("{told}, and bears all of {found:?}, which was read at {looked:?}");
                 self.violated(now, Invariant::Tolerance, what);
@@ -252,12 +267,12 @@ impl State {
         }
     }
 
-    fn learn_taints(&mut self, now: Duration, change: &Seen) {
+    fn learn_taints(&mut self, now: Duration, change: &Seen, ahead: Duration) {
         match (change.kind.as_str(), &change.after) {
             ("Node", None) => drop(self.taints.nodes.remove(&change.name)),
             ("Node", Some(node)) => {
                 let before = self.taints.of(&change.name).to_vec();
-                let after = taints_of(node, &before, now);
+                let after = taints_of(node, &before, now, ahead);
                 self.count_spared(now, &change.name, &before, &after);
                 self.taints.nodes.insert(change.name.clone(), after);
             }

@@ -365,6 +365,25 @@ fn l1_false_alarm_a_lease_renewed_late_begins_another_quarantine() {
     assert_eq!(renewed_and(30, "Quarantine"), [Invariant::Reported], "its kubelet lives, which is not told");
 }
 
+/// Seeds 20485 and 23619: garbage collection deleted the mirror pod of a Node that was gone, and its kubelet completed that. A
+/// watch does not say who deletes a pod, so nobody could show that the kubelet lives.
+#[test]
+fn l9_false_alarm_a_kubelet_that_completes_a_deletion_shows_nobody_that_it_lives() {
+    let after = |caller: &'static str, method: Method| {
+        broken(async move |checker| {
+            an_orphan_after(checker, 80).await;
+            let leaves = json!({ "metadata": { "name": "static-node-0", "uid": "u9" }, "spec": { "nodeName": "node-0" } });
+            let on_its_way = change("Pod", "default/static-node-0", Some(leaves.clone()), Some(leaves));
+            checker.executed(&Asked::new(caller, method, POD), 200, &[on_its_way]);
+            seconds(30).await;
+            checker.check_settled(&[pod().into()], &[], &holds("Quarantine"));
+        })
+    };
+    assert_eq!(after("node-0", Method::DELETE), [], "its kubelet deletes it");
+    assert_eq!(after("node-0", Method::PATCH), [Invariant::Reported], "its kubelet reports on it");
+    assert_eq!(after("node-1", Method::PATCH), [], "another kubelet does");
+}
+
 #[test]
 fn l1_another_node_with_a_living_kubelet_excuses_nothing() {
     let found = broken(async |checker| {

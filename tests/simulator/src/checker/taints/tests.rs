@@ -54,6 +54,10 @@ fn node(tainted: bool) -> Value {
 }
 
 fn changed(checker: &Checker, kind: &str, name: &str, after: Value) {
+    changed_by(checker, "somebody", kind, name, after);
+}
+
+fn changed_by(checker: &Checker, caller: &str, kind: &str, name: &str, after: Value) {
     let change = Seen {
         revision: 2,
         kind: kind.to_owned(),
@@ -61,7 +65,7 @@ fn changed(checker: &Checker, kind: &str, name: &str, after: Value) {
         before: None,
         after: Some(Arc::new(after)),
     };
-    checker.executed(&Asked::new("somebody", Method::POST, "/"), 201, &[change]);
+    checker.executed(&Asked::new(caller, Method::POST, "/"), 201, &[change]);
 }
 
 fn looks(checker: &Checker) {
@@ -110,6 +114,34 @@ async fn s14_nobody_is_asked_to_end_before_its_time() {
         marks(checker);
     });
     assert_eq!(ever.await, [Invariant::Tolerance]);
+}
+
+/// Seed 23344: our leader's clock was an hour ahead, and the whole second in which it stamps a taint began 0.2 s earlier. The
+/// pod was asked to end by that stamp, as it is by the stamps of clocks that are right.
+#[tokio::test(start_paused = true)]
+async fn s14_a_taint_that_a_clock_ahead_stamped_counts_from_that_second_and_no_other_from_the_future_does() {
+    const AHEAD: u64 = 3_600;
+    for (what, by, ahead, marked, expected) in [
+        ("by a clock that is ahead", ME, 3_600, 30_000, vec![]),
+        ("by that clock, before its second", ME, 3_600, 29_900, vec![Invariant::Tolerance]),
+        ("by a clock that was set right since", ME, 0, 30_000, vec![Invariant::Tolerance]),
+        ("by a clock that is ahead by less", ME, 1_800, 30_000, vec![Invariant::Tolerance]),
+        ("by somebody else", "replica-1.1", 3_600, 30_000, vec![Invariant::Tolerance]),
+        ("by somebody else, when its time is over", "replica-1.1", 3_600, 30_400, vec![]),
+    ] {
+        let found = broken(Some(20), async |checker| {
+            changed(checker, "Node", "node-0", node(false));
+            checker.clock_of(ME, ahead);
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            let mut tainted = node(true);
+            tainted["spec"]["taints"][0]["timeAdded"] = json!(stamp(Duration::from_secs(10 + AHEAD)));
+            changed_by(checker, by, "Node", "node-0", tainted);
+            tokio::time::sleep(Duration::from_millis(marked) - checker.now()).await;
+            looks(checker);
+            marks(checker);
+        });
+        assert_eq!(found.await, expected, "stamped {what}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
