@@ -128,6 +128,37 @@ pub(super) fn identity(meta: &wire::ObjectMeta) -> Result<Identity, ProjectError
     })
 }
 
+/// A condition of this type, whatever it says.
+fn any_condition<'a>(status: &'a wire::PodStatus, name: &str) -> Option<&'a wire::PodCondition> {
+    status.conditions.iter().find(|one| one.r#type.as_deref() == Some(name))
+}
+
+fn uncommon(
+    meta: &wire::ObjectMeta,
+    name: &str,
+    volumes: &[wire::PodVolume],
+    status: &wire::PodStatus,
+    now: Mono,
+) -> Uncommon {
+    let disrupted = any_condition(status, "DisruptionTarget").filter(|one| {
+        one.status.as_deref() == Some("True") && one.reason.as_deref() != Some("TerminationByKubelet")
+    });
+    Uncommon {
+        deletion: meta.deletion_timestamp.map(|at| Deletion {
+            at: at.whole_seconds(),
+            grace: meta.deletion_grace_period_seconds,
+            first_seen: now,
+            known_to_kubelet: true,
+        }),
+        disruption_target: disrupted.map(|one| DisruptionTarget {
+            since: one.last_transition_time.map_or(0, wire::Time::whole_seconds),
+            first_seen: now,
+        }),
+        claims: claims(name, volumes),
+        finalizers: finalizers(&meta.finalizers),
+    }
+}
+
 fn project_pod(
     meta: &wire::ObjectMeta,
     spec: wire::PodSpec,
@@ -145,30 +176,11 @@ fn project_pod(
         .chain(&status.init_container_statuses)
         .chain(&status.ephemeral_container_statuses);
     let running = reports.filter_map(|report| report.state.as_ref()).any(|state| state.running.is_some());
-    let any = |name: &str| {
-        let named = |one: &&wire::PodCondition| one.r#type.as_deref() == Some(name);
-        status.conditions.iter().find(named)
-    };
+    let any = |name: &str| any_condition(status, name);
     let condition = |name: &str| any(name).filter(|one| one.status.as_deref() == Some("True"));
-    let disrupted =
-        condition("DisruptionTarget").filter(|one| one.reason.as_deref() != Some("TerminationByKubelet"));
     let (generation, observed) = (meta.generation.unwrap_or(0), status.observed_generation.unwrap_or(0));
-    let deletion = meta.deletion_timestamp.map(|at| Deletion {
-        at: at.whole_seconds(),
-        grace: meta.deletion_grace_period_seconds,
-        first_seen: now,
-        known_to_kubelet: true,
-    });
     let created = meta.creation_timestamp.map_or(0, wire::Time::whole_seconds);
-    let uncommon = Uncommon {
-        deletion,
-        disruption_target: disrupted.map(|one| DisruptionTarget {
-            since: one.last_transition_time.map_or(0, wire::Time::whole_seconds),
-            first_seen: now,
-        }),
-        claims: claims(&name, &spec.volumes),
-        finalizers: finalizers(&meta.finalizers),
-    };
+    let uncommon = uncommon(meta, &name, &spec.volumes, status, now);
     let bound = condition("PodScheduled").and_then(|one| one.last_transition_time);
     let mut pod = Pod {
         key: PodKey { namespace: interner.intern(&namespace), name: name.into(), uid },

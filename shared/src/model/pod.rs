@@ -159,7 +159,7 @@ pub struct Pod {
     /// Who manages it, shared with the others that it manages.
     pub controller: Option<Arc<Controller>>,
     /// What few pods have: see [`Pod::set`].
-    pub(crate) uncommon: Option<Box<Uncommon>>,
+    pub uncommon: Option<Box<Uncommon>>,
     /// When this process first saw this incarnation.
     pub first_seen: Mono,
     /// When it first saw it where it is now: on its node, or on none.
