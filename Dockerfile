@@ -3,7 +3,8 @@
 #   docker build -t pod-safety .
 #
 # The compiler image is pinned by its full version. Pin it by digest where builds must be repeatable to
-# the byte:  docker build --build-arg RUST_IMAGE=rust:1.95.0-bookworm@sha256:… .
+# the byte (`docker buildx imagetools inspect rust:1.95.0-bookworm` prints it):
+#   docker build --build-arg RUST_IMAGE=rust:1.95.0-bookworm@sha256:… .
 # Each architecture is built on its own kind of node (or by emulation); nothing here names one.
 ARG RUST_IMAGE=rust:1.95.0-bookworm
 
@@ -21,10 +22,13 @@ ENV RUSTFLAGS="-C target-feature=+crt-static"
 COPY . .
 # The demonstration (`--no-default-features` leaves it out) is for workstations: no simulator in a cluster.
 # `--target` keeps RUSTFLAGS away from build scripts and procedural macros, which cannot be static.
+# cargo-auditable writes the names and versions of all crates into the binary. Without that a scanner, and so the
+# SBOM of the image, finds nothing in it.
 # All paths of the commands are relative: tests/image runs these very lines without a container.
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,id=pod-safety-target-${TARGETARCH},target=/src/target,sharing=locked \
-    POD_SAFETY_REVISION="${REVISION}" cargo build --package pod-safety --no-default-features --release --locked --target host-tuple \
+    RUSTFLAGS="" cargo install --quiet --locked --version 0.7.7 --root target/tools cargo-auditable \
+    && POD_SAFETY_REVISION="${REVISION}" target/tools/bin/cargo-auditable auditable build --package pod-safety --no-default-features --release --locked --target host-tuple \
     && mkdir -p image \
     && cp "target/$(rustc --print host-tuple)/release/pod-safety" image/pod-safety
 

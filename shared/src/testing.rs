@@ -14,11 +14,8 @@ use crate::authority::Witness;
 #[cfg(test)]
 use crate::authority::{Parts, Policy};
 use crate::cache::{Cache, ScaleAnswer, ViewGuard};
-#[cfg(test)]
-use crate::client::Connection;
-#[cfg(test)]
-use crate::clock::Env;
-use crate::clock::Mono;
+use crate::client::{Connection, NoAudit};
+use crate::clock::{Env, Mono};
 use crate::drive::Decision;
 use crate::model::{Kind, Scale, Uid};
 use crate::wire::{Encoding, Raw};
@@ -39,6 +36,31 @@ pub fn reasons(decision: &Decision) -> Vec<&'static str> {
 #[expect(clippy::expect_used, reason = "test support")]
 pub fn page(registry: &prometheus::Registry) -> String {
     prometheus::TextEncoder::new().encode_to_string(&registry.gather()).expect("text")
+}
+
+/// What an API server says to a method, a path with its query, and a body.
+pub type Says = dyn Fn(&str, &str, &[u8]) -> (u16, Value) + Send + Sync;
+
+/// A connection to an API server that answers so, at once.
+///
+/// # Panics
+/// The metrics cannot be set up.
+#[must_use]
+#[expect(clippy::expect_used, reason = "test support")]
+pub fn connection(env: &Env, says: Arc<Says>) -> Connection {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let says = Arc::clone(&says);
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await?;
+            let (code, value) = says(head.method.as_str(), &head.uri.to_string(), &body);
+            let body = http_body_util::Full::new(bytes::Bytes::from(value.to_string()));
+            let answer = http::Response::builder().status(code).header("content-type", "application/json");
+            Ok::<_, tower::BoxError>(answer.body(body)?)
+        }
+    });
+    let metrics = crate::metrics::Metrics::new().expect("metrics");
+    Connection::over(service, env.clone(), metrics.client, Arc::new(NoAudit))
 }
 
 /// The moment `seconds` after the start.

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::explain::tone;
 use super::paint::{Paint, Tone};
-use super::{API_VERSION, plural};
+use super::{API_VERSION, clean, plural};
 
 /// A budget for programs. Enums are words as the API has them; text may change,
 /// fields may not.
@@ -196,16 +196,17 @@ fn selects(members: &[Member<'_>]) -> String {
 pub(super) fn page(explained: &Explained<'_>, paint: Paint) -> String {
     let budget = explained.budget;
     let tone = tone(&explained.verdict);
-    let mut text = format!(
-        "pdb/{}   {}   {}   unhealthyPodEvictionPolicy {}\n{}\n",
+    let head = format!(
+        "pdb/{}   {}   {}   unhealthyPodEvictionPolicy {}",
         budget.key,
         wants(budget),
         selects(&explained.members),
-        budget.unhealthy.name(),
-        paint.tone(tone, &format!("{} {}", paint.mark(tone), sentence(explained))),
+        budget.unhealthy.name()
     );
+    let verdict = format!("{} {}", paint.mark(tone), sentence(explained));
+    let mut text = format!("{}\n{}\n", clean::line(&head), paint.tone(tone, &clean::line(&verdict)));
     for note in &explained.notes {
-        let _infallible = writeln!(text, "{} {note}", paint.mark(Tone::Attention));
+        let _infallible = writeln!(text, "{} {}", paint.mark(Tone::Attention), clean::line(note));
     }
     let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     if !explained.members.is_empty() {
@@ -238,7 +239,7 @@ pub(super) fn page(explained: &Explained<'_>, paint: Paint) -> String {
     let nodes: BTreeSet<&str> = held.filter_map(|member| member.pod.node.as_deref()).collect();
     if !nodes.is_empty() {
         let nodes: Vec<&str> = nodes.into_iter().collect();
-        let _infallible = writeln!(text, "BLOCKS  drains of {}", nodes.join(", "));
+        let _infallible = writeln!(text, "BLOCKS  drains of {}", clean::line(&nodes.join(", ")));
     }
     text
 }
@@ -270,8 +271,8 @@ pub(super) fn table(all: &[Explained<'_>], unreadable: usize, paint: Paint) -> S
     for one in all.iter().filter(|one| one.verdict == Verdict::NoneNow && !one.unknown.is_empty()) {
         let mark = paint.mark(Tone::Attention);
         let why = one.unknown.join("; ");
-        let _infallible =
-            writeln!(text, "{mark} {}: whether it ever allows more is not known: {why}", one.budget.key);
+        let line = format!("{mark} {}: whether it ever allows more is not known: {why}", one.budget.key);
+        let _infallible = writeln!(text, "{}", clean::line(&line));
     }
     if unreadable > 0 {
         let _infallible = writeln!(

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
 /// The colours that are written here.
 const COLOURS: [&str; 5] = ["\u{1b}[0m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
 
@@ -15,7 +17,7 @@ pub(super) const LINE_ANEW: &str = "\r\u{1b}[K";
 pub(super) const SCREEN_ANEW: &str = "\u{1b}[H\u{1b}[2J";
 
 /// Controls of terminals, and what turns, hides or breaks text: directions, spaces without width, line separators.
-const fn is_control(letter: char) -> bool {
+pub(super) const fn is_control(letter: char) -> bool {
     matches!(
         letter,
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
@@ -31,6 +33,16 @@ pub(super) fn line(text: &str) -> Cow<'_, str> {
     let escaped =
         text.chars().map(|letter| if is_control(letter) { escape(letter) } else { letter.to_string() });
     Cow::Owned(escaped.collect())
+}
+
+/// Each text of a document that is shown as it is.
+pub(super) fn texts(document: &mut Value) {
+    match document {
+        Value::String(text) => *text = line(text).into_owned(),
+        Value::Array(all) => all.iter_mut().for_each(texts),
+        Value::Object(all) => all.values_mut().for_each(texts),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// A whole page, or one entry of a log without its line end. What erases may stand at its beginning alone, where no text of

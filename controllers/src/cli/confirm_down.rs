@@ -8,7 +8,7 @@ use clap::Args as ClapArgs;
 use pod_safety_shared::authority::people::{self, Examined, PeopleError};
 
 use super::cluster::{ConnectArgs, block_on, name, open};
-use super::{Exit, duration, print, say};
+use super::{Exit, clean, duration, print, say};
 
 /// What has to be typed, and the node's name.
 const PHRASE: &str = "is off";
@@ -109,7 +109,10 @@ impl Args {
         let heard = examined.renewed.as_deref().unwrap_or("never");
         say(&format!(
             "Node {} (UID {}, boot {}) was last heard {heard}.\nIf its processes still run, a second copy of its pods will write to the same volumes.\nMake sure that the machine is off, or that it cannot reach its storage and its clients.\nYour word is kept as {by}'s. Type: {wanted}",
-            self.node, examined.node.uid, examined.node.boot_id,
+            self.node,
+            clean::line(&examined.node.uid),
+            clean::line(&examined.node.boot_id),
+            by = clean::line(by),
         ));
         std::io::stderr().flush().context("writing to the terminal")?;
         let mut typed = String::new();
@@ -123,7 +126,7 @@ pub(super) fn refused(done: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
     let Err(error) = &done else { return done };
     match error.downcast_ref::<PeopleError>() {
         Some(PeopleError::Ready(_) | PeopleError::Heard(_)) => {
-            say(&format!("pod-safety: {error}"));
+            say(&clean::line(&format!("pod-safety: {error}")));
             Ok(Exit::Refused)
         }
         _ => done,

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, name, open};
 use super::paint::{Paint, Tone};
-use super::{API_VERSION, Exit, duration, say};
+use super::{API_VERSION, Exit, clean, duration, say};
 
 /// How often it is looked whether the answer is there.
 const LOOK_EACH: Duration = Duration::from_secs(1);
@@ -217,7 +217,8 @@ pub(super) fn page(found: &[Tested], paint: Paint) -> String {
     let rows: Vec<_> = found.iter().map(row).collect();
     let mut text = paint.table(&["", "DEVICE", "NODE", "POWER", "IDENTITY", "PROBLEM"], &rows);
     for one in found.iter().filter(|one| !one.message.is_empty()) {
-        text.push_str(&format!("\n{} for {}: {}\n", one.device, one.node, one.message));
+        let line = format!("{} for {}: {}", one.device, one.node, one.message);
+        text.push_str(&format!("\n{}\n", clean::line(&line)));
         if !one.way_out.is_empty() {
             let field = if one.field.is_empty() { String::new() } else { format!("{}: ", one.field) };
             text.push_str(&format!("  way out: {field}{}\n", one.way_out));

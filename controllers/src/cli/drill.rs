@@ -21,7 +21,7 @@ use super::confirm_down::{reason, refused};
 use super::devices::{self, Tested};
 use super::drain::look::Look;
 use super::paint::{Paint, Tone};
-use super::{API_VERSION, Exit, duration, print, say};
+use super::{API_VERSION, Exit, clean, duration, print, say};
 
 /// How often it is looked how far it is.
 const LOOK_EACH: Duration = Duration::from_secs(1);
@@ -145,7 +145,8 @@ impl Args {
             };
             if (status.phase, &status.message) != (told.0, &told.1) {
                 let after = env.now().since(began).as_secs();
-                print(format!("{after:>4}s  {}: {}\n", status.phase.name(), status.message).as_bytes())?;
+                let line = format!("{after:>4}s  {}: {}", status.phase.name(), status.message);
+                print(format!("{}\n", clean::line(&line)).as_bytes())?;
                 told = (status.phase, status.message);
             }
             match told.0 {
@@ -253,7 +254,8 @@ fn page(document: &Document, paint: Paint) -> String {
     let rows: Vec<_> = gates.iter().map(row).collect();
     let gates = paint.table(&["", "GATE", "NUMBERS"], &rows);
     let devices = devices::page(devices, paint);
-    format!("node/{node} by fencepolicy/{policy}: {plan}\n\n{gates}\n{devices}\nNothing was switched.\n")
+    let head = format!("node/{node} by fencepolicy/{policy}: {plan}");
+    format!("{}\n\n{gates}\n{devices}\nNothing was switched.\n", clean::line(&head))
 }
 
 #[cfg(test)]

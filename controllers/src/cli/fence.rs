@@ -5,7 +5,7 @@ use pod_safety_shared::authority::people;
 
 use super::cluster::{ConnectArgs, block_on, name, open};
 use super::confirm_down::reason;
-use super::{Exit, print};
+use super::{Exit, clean, print};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct FenceArgs {
@@ -90,9 +90,8 @@ impl WithdrawArgs {
             let node = people::examine(&session.connection, &session.env, &self.node).await?.node;
             let all = people::withdraw(&session.connection, &session.env, &node, &self.reason).await?;
             for evidence in all {
-                let line =
-                    format!("fenceevidence/{evidence} is invalid: nothing is released by it any more\n");
-                print(line.as_bytes())?;
+                let line = format!("fenceevidence/{evidence} is invalid: nothing is released by it any more");
+                print(format!("{}\n", clean::line(&line)).as_bytes())?;
             }
             Ok(Exit::Fine)
         })

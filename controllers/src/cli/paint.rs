@@ -114,6 +114,11 @@ impl Paint {
         wrapped
     }
 
+    /// A command that people copy, on a line of its own: never broken, and never two lines.
+    pub(super) fn command(self, command: &str) -> String {
+        if command.is_empty() { String::new() } else { format!("    {}\n", clean::line(command)) }
+    }
+
     /// One or two characters before a line.
     pub(super) const fn mark(self, tone: Tone) -> &'static str {
         match (tone, self.ascii) {

@@ -6,7 +6,7 @@ use pod_safety_shared::authority::people::{self, Scope};
 
 use super::cluster::{ConnectArgs, Session, block_on, name, open};
 use super::confirm_down::reason;
-use super::{Exit, print};
+use super::{Exit, clean, print};
 
 /// At the end of `--help`.
 const EXIT_CODES: &str =
@@ -103,10 +103,10 @@ impl ResumeArgs {
             let resumed = signed(&session, self.reason).await?;
             let was = people::resume(&session.connection, &scope, &resumed).await?;
             let said = format!(
-                "{} goes on: it is fenced again when it is lost. It paused for: {was}\n",
+                "{} goes on: it is fenced again when it is lost. It paused for: {was}",
                 scope.object()
             );
-            print(said.as_bytes())?;
+            print(format!("{}\n", clean::line(&said)).as_bytes())?;
             Ok(Exit::Fine)
         })
     }

@@ -224,8 +224,8 @@ fn troubles(troubles: &[Trouble], paint: Paint) -> String {
     for trouble in troubles {
         let tone = if trouble.blocks { Tone::Bad } else { Tone::Attention };
         let line = format!("{} {}   {}", paint.mark(tone), trouble.object, trouble.message);
-        let _infallible =
-            writeln!(text, "{}\n    {}", paint.tone(tone, &paint.wrap(&line, 2)), trouble.command);
+        let _infallible = writeln!(text, "{}", paint.tone(tone, &paint.wrap(&line, 2)));
+        text.push_str(&paint.command(&trouble.command));
     }
     text
 }
@@ -236,9 +236,7 @@ fn paused(paused: &[Paused], wall: jiff::Timestamp, paint: Paint) -> String {
     for one in paused {
         let line = format!("{} {}   {}", paint.mark(Tone::Attention), one.object, one.words(wall));
         let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &paint.wrap(&line, 2)));
-        if !one.command.is_empty() {
-            let _infallible = writeln!(text, "    {}", one.command);
-        }
+        text.push_str(&paint.command(&one.command));
     }
     text
 }

@@ -9,7 +9,7 @@ use pod_safety_shared::screen::{Screen, Source, Told};
 
 use super::cluster::{ConnectArgs, Session, block_on, open};
 use super::status::Seen;
-use super::{Exit, explain, say};
+use super::{Exit, clean, explain, say};
 
 const PAGE: &str = include_str!("ui/page.html");
 
@@ -26,15 +26,20 @@ pub(super) struct Args {
 /// What the page shows.
 struct Asked(Session);
 
-fn told(answer: anyhow::Result<String>) -> Result<String, String> {
-    answer.map_err(|error| error_chain(error.as_ref()))
+/// A browser turns text round as a terminal does, so that its texts are cleaned as those of a terminal are.
+fn told(answer: anyhow::Result<serde_json::Value>) -> Result<String, String> {
+    let clean = answer.map(|mut document| {
+        clean::texts(&mut document);
+        document.to_string()
+    });
+    clean.map_err(|error| clean::line(&error_chain(error.as_ref())).into_owned())
 }
 
 impl Source for Asked {
     fn overview(&self) -> Told<'_> {
         let seen = async {
             let seen = Seen::by(&self.0).await?;
-            Ok(serde_json::to_string(&seen.document())?)
+            Ok(serde_json::to_value(seen.document())?)
         };
         Box::pin(async { told(seen.await) })
     }
@@ -42,6 +47,14 @@ impl Source for Asked {
     fn explain<'a>(&'a self, kind: &'a str, namespace: Option<&'a str>, name: &'a str) -> Told<'a> {
         Box::pin(async move { told(explain::asked(&self.0, kind, namespace, name).await) })
     }
+}
+
+/// What the page is given of the whole cluster, and of a pod that is stuck.
+#[cfg(test)]
+pub(super) async fn pages(session: Session) -> Vec<String> {
+    let asked = Asked(session);
+    let explained = asked.explain("pod", Some("shop"), "orders-1").await;
+    vec![asked.overview().await.unwrap(), explained.unwrap()]
 }
 
 impl Args {

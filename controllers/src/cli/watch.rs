@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::record::error_chain;
 
-use super::clean::SCREEN_ANEW;
+use super::clean::{self, SCREEN_ANEW};
 use super::cluster::Output;
 use super::{Exit, print, say};
 
@@ -57,7 +57,7 @@ impl WatchArgs {
                 let wall = env.clock.wall();
                 let text = match (people, screen) {
                     (true, true) => format!("{SCREEN_ANEW}{wall:.0}\n\n{now}"),
-                    (true, false) => format!("{wall:.0} {now}\n"),
+                    (true, false) => format!("{wall:.0} {}\n", clean::line(now)),
                     (false, _) => now.clone(),
                 };
                 print(text.as_bytes())?;
@@ -75,7 +75,9 @@ impl WatchArgs {
                 Err(error) => {
                     let why = error_chain(error.as_ref());
                     if trouble.is_empty() {
-                        say(&format!("pod-safety: {why}; what stands above is from before. Asking again"));
+                        say(&clean::line(&format!(
+                            "pod-safety: {why}; what stands above is from before. Asking again"
+                        )));
                     }
                     trouble = why;
                 }

@@ -16,18 +16,18 @@ use std::time::Duration;
 use super::kinds::of_kind;
 use super::object::Object;
 use super::{Cache, Trouble};
-use crate::client::{ApiError, Call, Connection, ListStream};
+use crate::client::{ApiError, Call, Connection, ListStream, page_path};
 use crate::clock::{Env, Mono, Task};
 use crate::metrics::CacheMetrics;
 use crate::model::{Kind, Uid};
 use crate::record::error_chain;
 use crate::wire::{Event, OnlyMeta, Raw, WireError};
 
-/// Objects of one page, once a whole list has failed. A list without a limit is
+/// Objects of one page: of our own kinds, and of the others once a whole list has failed. A list without a limit is
 /// served from the API server's cache and costs it 4 to 7 s of CPU for 150,000
 /// pods; pages may have to come from etcd, at two to three times that. They are
 /// the gentler way when something is wrong. Read as streams, both cost us the
-/// memory of one object.
+/// memory of one object. Of our own kinds there are few objects, unless somebody makes many.
 const PAGE: usize = 5_000;
 
 /// A list of which nothing comes for this long is given up.
@@ -115,6 +115,11 @@ enum End {
     Failed(ApiError),
     /// Nothing came for longer than a bookmark takes.
     Silent,
+}
+
+/// How many objects of this kind one answer may have at first.
+pub(super) fn first_limit(kind: Kind) -> Option<usize> {
+    kind.is_ours().then_some(PAGE)
 }
 
 /// Reads one page, object by object.
@@ -267,13 +272,9 @@ impl<T: Object> Feed<T> {
         self.cache.begin_list::<T>();
         let mut token = String::new();
         loop {
-            let all = self.cache.path(T::KIND);
-            let path = match (self.paged, token.as_str()) {
-                (false, "") => all,
-                (true, "") => format!("{all}?limit={PAGE}"),
-                (_, token) => format!("{all}?limit={PAGE}&continue={token}"),
-            };
-            let page = self.page(path).await?;
+            let pages = self.paged || !token.is_empty();
+            let limit = first_limit(T::KIND).or(pages.then_some(PAGE));
+            let page = self.page(page_path(&self.cache.path(T::KIND), limit, &token)).await?;
             if page.resource_version().is_empty() {
                 // Some other JSON, or a list of no moment: its gaps say nothing.
                 return Err(ApiError::Undecodable(WireError::BrokenOff));

@@ -9,7 +9,7 @@ use crate::clock::Mono;
 use crate::model::{
     BadRv, Controller, Deletion, DisruptionTarget, Interner, Kind, Labels, MIRROR_ANNOTATION, NO_EXECUTE,
     NODE_UNREACHABLE_CONDITION, NodeLease, Phase, Pod, PodKey, Rv, Says, Toleration, Tolerations, Uid,
-    VOLUME_GATE, is_kubernetes_name, lease_duration,
+    Uncommon, VOLUME_GATE, is_kubernetes_name, lease_duration,
 };
 use crate::wire;
 
@@ -128,6 +128,37 @@ pub(super) fn identity(meta: &wire::ObjectMeta) -> Result<Identity, ProjectError
     })
 }
 
+/// A condition of this type, whatever it says.
+fn any_condition<'a>(status: &'a wire::PodStatus, name: &str) -> Option<&'a wire::PodCondition> {
+    status.conditions.iter().find(|one| one.r#type.as_deref() == Some(name))
+}
+
+fn uncommon(
+    meta: &wire::ObjectMeta,
+    name: &str,
+    volumes: &[wire::PodVolume],
+    status: &wire::PodStatus,
+    now: Mono,
+) -> Uncommon {
+    let disrupted = any_condition(status, "DisruptionTarget").filter(|one| {
+        one.status.as_deref() == Some("True") && one.reason.as_deref() != Some("TerminationByKubelet")
+    });
+    Uncommon {
+        deletion: meta.deletion_timestamp.map(|at| Deletion {
+            at: at.whole_seconds(),
+            grace: meta.deletion_grace_period_seconds,
+            first_seen: now,
+            known_to_kubelet: true,
+        }),
+        disruption_target: disrupted.map(|one| DisruptionTarget {
+            since: one.last_transition_time.map_or(0, wire::Time::whole_seconds),
+            first_seen: now,
+        }),
+        claims: claims(name, volumes),
+        finalizers: finalizers(&meta.finalizers),
+    }
+}
+
 fn project_pod(
     meta: &wire::ObjectMeta,
     spec: wire::PodSpec,
@@ -146,24 +177,13 @@ fn project_pod(
         .chain(&status.ephemeral_container_statuses);
     let states = reports.filter_map(|report| report.state.as_ref());
     let running = states.filter(|state| state.running.is_some()).count();
-    let any = |name: &str| {
-        let named = |one: &&wire::PodCondition| one.r#type.as_deref() == Some(name);
-        status.conditions.iter().find(named)
-    };
+    let any = |name: &str| any_condition(status, name);
     let condition = |name: &str| any(name).filter(|one| one.status.as_deref() == Some("True"));
-    let disrupted =
-        condition("DisruptionTarget").filter(|one| one.reason.as_deref() != Some("TerminationByKubelet"));
     let (generation, observed) = (meta.generation.unwrap_or(0), status.observed_generation.unwrap_or(0));
-    let deletion = meta.deletion_timestamp.map(|at| Deletion {
-        at: at.whole_seconds(),
-        grace: meta.deletion_grace_period_seconds,
-        first_seen: now,
-        known_to_kubelet: true,
-    });
     let created = meta.creation_timestamp.map_or(0, wire::Time::whole_seconds);
-    let claims = claims(&name, &spec.volumes, interner);
+    let uncommon = uncommon(meta, &name, &spec.volumes, status, now);
     let bound = condition("PodScheduled").and_then(|one| one.last_transition_time);
-    Ok(Pod {
+    let mut pod = Pod {
         key: PodKey { namespace: interner.intern(&namespace), name: name.into(), uid },
         rv,
         generation,
@@ -177,16 +197,10 @@ fn project_pod(
         ready: condition("Ready").is_some(),
         unreachable: any(NODE_UNREACHABLE_CONDITION)
             .map_or(Says::Missing, |one| Says::parse(one.status.as_deref())),
-        disruption_target: disrupted.map(|one| DisruptionTarget {
-            since: one.last_transition_time.map_or(0, wire::Time::whole_seconds),
-            first_seen: now,
-        }),
-        labels: interner.labels(labels(meta)),
+        labels: labels(meta),
         tolerations: interner.tolerations(tolerations(&spec.tolerations)),
-        controller: controller(meta).map(|controller| interner.controller(controller)),
+        controller: controller(meta).map(Arc::new),
         mirror: meta.annotations.iter().any(|entry| entry.key == MIRROR_ANNOTATION),
-        deletion,
-        finalizers: finalizers(&meta.finalizers),
         first_seen: now,
         arrived: now,
         turned_ready: None,
@@ -194,8 +208,10 @@ fn project_pod(
             (one.status.as_deref(), one.reason.as_deref()) == (Some("False"), Some("Unschedulable"))
         }),
         gated: spec.scheduling_gates.iter().any(|gate| gate.name.as_deref() == Some(VOLUME_GATE)),
-        claims,
-    })
+        uncommon: None,
+    };
+    pod.set(uncommon);
+    Ok(pod)
 }
 
 /// Since when a deletion is known that was there before, and whether its kubelet has reported about it since.
@@ -211,8 +227,24 @@ fn since(deletion: Deletion, before: &Pod, after: &Pod) -> Deletion {
     }
 }
 
+/// Keeps of a pod what some controller of this process reads, in one allocation with the pods that have the same.
+fn share(inner: &mut Inner, pod: &mut Pod) {
+    let (selects, fences, guards) = (inner.selects, inner.fences, inner.guards);
+    let labels = std::mem::take(&mut pod.labels);
+    if selects {
+        pod.labels = inner.interner.labels(labels);
+    }
+    let controller = pod.controller.take().filter(|_| selects || fences);
+    pod.controller = controller.map(|controller| inner.interner.controller(controller));
+    if let Some(mut uncommon) = pod.uncommon.take_if(|uncommon| !uncommon.claims.is_empty()) {
+        let claims = uncommon.claims.iter().filter(|_| guards);
+        uncommon.claims = claims.map(|name| inner.interner.intern(name)).collect();
+        pod.set(*uncommon);
+    }
+}
+
 /// The claims behind the volumes of a pod; that of an ephemeral volume is called after both.
-fn claims(pod: &str, volumes: &[wire::PodVolume], interner: &mut Interner) -> Box<[Arc<str>]> {
+fn claims(pod: &str, volumes: &[wire::PodVolume]) -> Vec<Arc<str>> {
     let claim = |volume: &wire::PodVolume| {
         let source = volume.source.as_ref()?;
         match (&source.persistent_volume_claim, &source.ephemeral, &volume.name) {
@@ -221,7 +253,7 @@ fn claims(pod: &str, volumes: &[wire::PodVolume], interner: &mut Interner) -> Bo
             _ => None,
         }
     };
-    volumes.iter().filter_map(claim).map(|name| interner.intern(&name)).collect()
+    volumes.iter().filter_map(claim).map(Arc::from).collect()
 }
 
 fn labels(meta: &wire::ObjectMeta) -> Labels {
@@ -231,7 +263,7 @@ fn labels(meta: &wire::ObjectMeta) -> Labels {
 /// So many finalizers of one pod are kept: they are shown, and nothing rests on which they are.
 const MOST_FINALIZERS: usize = 16;
 
-fn finalizers(all: &[String]) -> Box<[Box<str>]> {
+fn finalizers(all: &[String]) -> Vec<Box<str>> {
     let more = all.len().checked_sub(MOST_FINALIZERS).filter(|more| *more > 0);
     let more = more.map(|more| format!("{more} more").into());
     all.iter().take(MOST_FINALIZERS).map(|name| name.as_str().into()).chain(more).collect()
@@ -293,16 +325,7 @@ impl Object for Pod {
             Some(Entry::Known(before)) => Some(before),
             Some(Entry::Undecodable(_)) | None => None,
         };
-        if !inner.selects {
-            // Nobody asks for them: they would be half of what a pod takes.
-            pod.labels = Labels::default();
-            if !inner.fences {
-                pod.controller = None;
-            }
-        }
-        if !inner.guards {
-            pod.claims = Box::default();
-        }
+        share(inner, &mut pod);
         if let Some(before) = &before {
             pod.first_seen = before.first_seen;
             if pod.node == before.node {
@@ -313,14 +336,18 @@ impl Object for Pod {
                 (true, true) => before.turned_ready,
                 (false, true) => Some(now),
             };
-            pod.deletion = pod.deletion.map(|deletion| since(deletion, before, &pod));
+            if let Some(mut uncommon) = pod.uncommon.take() {
+                uncommon.deletion = uncommon.deletion.map(|deletion| since(deletion, before, &pod));
+                uncommon.disruption_target =
+                    uncommon.disruption_target.map(|target| match before.disruption_target {
+                        Some(known) if known.since == target.since => known,
+                        _ => target,
+                    });
+                pod.uncommon = Some(uncommon);
+            }
             if let Some(node) = pod.node.as_ref().filter(|_| pod.was_reported_by_its_kubelet(before)) {
                 inner.pod_index.reported(node, now);
             }
-            pod.disruption_target = pod.disruption_target.map(|target| match before.disruption_target {
-                Some(known) if known.since == target.since => known,
-                _ => target,
-            });
             inner.pod_index.remove(before);
         }
         inner.pod_index.add(&pod);

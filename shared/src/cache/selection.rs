@@ -307,21 +307,18 @@ mod tests {
             evicted: false,
             running: 0,
             mirror: false,
-            deletion: None,
             ready: true,
             unreachable: crate::model::Says::Missing,
-            disruption_target: None,
             labels,
             controller: Some(controller.into()),
-            finalizers: Box::default(),
             first_seen: Mono::default(),
             arrived: Mono::default(),
             turned_ready: None,
-            claims: Box::default(),
             gated: false,
             unschedulable: false,
             bound: 0,
             tolerations: Tolerations::default(),
+            uncommon: None,
         }
     }
 

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::feed::page;
+use super::feed::{first_limit, page};
 use super::kinds::of_kind;
 use super::object::{Object, Undecodable};
 use super::{Cache, ScaleAnswer, ViewGuard};
-use crate::client::{ApiError, Connection};
+use crate::client::{ApiError, Connection, page_path};
 use crate::clock::{Env, Mono};
 use crate::model::{Controller, Kind};
 use crate::record::error_chain;
@@ -130,9 +130,15 @@ impl Snapshot {
                 each(kind, &raw);
                 self.cache.put_raw::<T>(&raw, env.now() + BEFORE);
             };
-            page(connection, env, kind.path_in(namespace), apply)
-                .await
-                .map_err(|source| SnapshotError { kind, namespace: namespace.map(str::to_owned), source })?;
+            let (all, limit, mut token) = (kind.path_in(namespace), first_limit(kind), String::new());
+            loop {
+                let read = page(connection, env, page_path(&all, limit, &token), apply).await;
+                let read = read.map_err(|source| SnapshotError { kind, namespace: namespace.map(str::to_owned), source })?;
+                if read.continue_token().is_empty() {
+                    break;
+                }
+                read.continue_token().clone_into(&mut token);
+            }
             self.cache.end_list::<T>(env.now() + BEFORE);
         });
         Ok(())

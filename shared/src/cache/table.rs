@@ -18,10 +18,11 @@ struct Slot<T> {
     entry: Entry<T>,
 }
 
-/// All objects of one kind.
+/// All objects of one kind. Each has an allocation of its own: a third of the places in a B-tree is empty, and with 150,000
+/// pods in them that was more than all else that this process keeps.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    slots: BTreeMap<Uid, Slot<T>>,
+    slots: BTreeMap<Uid, Box<Slot<T>>>,
     list: u32,
     undecodable: usize,
     /// Objects of the current list that cannot even be told apart.
@@ -51,7 +52,8 @@ impl<T> Table<T> {
     /// Replaces the object and gives back what was there.
     pub(super) fn put(&mut self, uid: Uid, entry: Entry<T>) -> Option<Entry<T>> {
         self.undecodable += usize::from(matches!(entry, Entry::Undecodable(_)));
-        let before = self.slots.insert(uid, Slot { list: self.list, entry }).map(|slot| slot.entry);
+        let slot = Box::new(Slot { list: self.list, entry });
+        let before = self.slots.insert(uid, slot).map(|slot| slot.entry);
         self.undecodable -= usize::from(matches!(before, Some(Entry::Undecodable(_))));
         before
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use super::object::{Identity, Object, ProjectError, Tell, Undecodable, controller, identity, name};
 use super::table::{Entry, Table};
@@ -111,7 +112,7 @@ fn project(
         uid,
         rv,
         replicas: replicas.unwrap_or(1),
-        controller: controller(meta).map(|controller| interner.controller(controller)),
+        controller: controller(meta).map(|controller| interner.controller(Arc::new(controller))),
     })
 }
 

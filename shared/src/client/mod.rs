@@ -22,16 +22,18 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use tower::{BoxError, Service};
+use zeroize::Zeroizing;
 
 pub use audit::{Audit, NoAudit, RequestLine};
 pub use config::{ConfigError, ConnectOptions};
 pub use guard::{Guard, GuardRefusal};
+pub(crate) use request::page_path;
 pub use request::{ApiError, Call, Method};
 pub use shape::{Resource, Shape};
 
 use crate::clock::{Env, Mono};
 use crate::metrics::ClientMetrics;
-use crate::wire::{Encoding, Frames, List, Raw};
+use crate::wire::{Encoding, Frames, List, Raw, WireError};
 
 /// The longest that one read may take. A page of 1,000 pods takes the API
 /// server well under a second; beyond this it is in trouble and will not be
@@ -118,6 +120,33 @@ impl Connection {
         let work = async {
             let (encoding, body) = self.answer(call).await?;
             Raw::from_body(encoding, collect(body).await?).map_err(ApiError::Undecodable)
+        };
+        self.until(deadline, work).await?
+    }
+
+    /// Reads an object that holds secrets, as JSON. What is given out is wiped when it is dropped.
+    ///
+    /// Danger note: the buffers of HTTP and TLS, through which it came, are not.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    pub(crate) async fn secret(&self, path: &str) -> Result<Zeroizing<Vec<u8>>, ApiError> {
+        let call = Call::get(path).whole();
+        let deadline = call.deadline_from(self.env.now());
+        let work = async {
+            let (encoding, body) = self.answer(call).await?;
+            if encoding != Encoding::Json {
+                return Err(ApiError::Undecodable(WireError::NotJson));
+            }
+            let mut body = http_body_util::Limited::new(body, LARGEST_BODY);
+            let mut pieces = Vec::new();
+            while let Some(frame) = body.frame().await {
+                pieces.extend(frame.map_err(ApiError::Body)?.into_data());
+            }
+            // In one allocation: a vector that grows leaves its content behind.
+            let mut whole = Zeroizing::new(Vec::with_capacity(pieces.iter().map(Bytes::len).sum()));
+            pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+            Ok(whole)
         };
         self.until(deadline, work).await?
     }

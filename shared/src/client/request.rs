@@ -120,6 +120,14 @@ impl Call {
     }
 }
 
+/// The path of a page of a list: of the whole of it where there is no limit, of its beginning where there is no token.
+pub(crate) fn page_path(all: &str, limit: Option<usize>, token: &str) -> String {
+    let limit = limit.map(|limit| format!("limit={limit}"));
+    let token = Some(token).filter(|token| !token.is_empty()).map(|token| format!("continue={token}"));
+    let query: Vec<String> = limit.into_iter().chain(token).collect();
+    if query.is_empty() { all.to_owned() } else { format!("{all}?{}", query.join("&")) }
+}
+
 /// How a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {

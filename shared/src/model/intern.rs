@@ -47,13 +47,12 @@ impl Interner {
     }
 
     /// The shared form of this controller.
-    pub fn controller(&mut self, controller: Controller) -> Arc<Controller> {
+    pub fn controller(&mut self, controller: Arc<Controller>) -> Arc<Controller> {
         if let Some(known) = self.controllers.get(&controller) {
             return Arc::clone(known);
         }
-        let fresh = Arc::new(controller);
-        self.controllers.insert(Arc::clone(&fresh));
-        fresh
+        self.controllers.insert(Arc::clone(&controller));
+        controller
     }
 
     /// Drops what nothing else holds any more.

@@ -27,7 +27,9 @@ pub use node::{
     Readiness, SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
 };
 pub use own::{Device, DeviceKey, Fence, Own, OwnSpec, Policy, Proof, Remediation};
-pub use pod::{Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod};
+pub use pod::{
+    Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod, Uncommon,
+};
 pub use taint::{Borne, NO_EXECUTE, Operator, Taint, Toleration, Tolerations};
 pub use volume::{
     Attachment, DETACH_LABEL, HELD_LABEL, Held, Holder, Sharing, VOLUME_GATE, VOLUME_LEASES,

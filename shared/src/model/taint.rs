@@ -139,36 +139,41 @@ pub enum Borne<'a> {
 
 /// The tolerations of one pod that can answer [`NO_EXECUTE`], in its own order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tolerations(Arc<[Toleration]>);
+pub struct Tolerations(Option<Arc<Vec<Toleration>>>);
 
 impl Tolerations {
+    fn iter(&self) -> impl Iterator<Item = &Toleration> {
+        self.0.iter().flat_map(|all| all.iter())
+    }
+
     /// How they answer a taint.
     #[must_use]
     pub fn bear(&self, taint: &Taint) -> Borne<'_> {
-        match self.0.iter().find(|one| one.matches(taint)) {
+        match self.iter().find(|one| one.matches(taint)) {
             Some(Toleration { seconds: None, .. }) => Borne::Ever,
             Some(Toleration { seconds: Some(seconds), .. }) => {
                 Borne::For(Duration::from_secs(u64::try_from(*seconds).unwrap_or(0)))
             }
-            None => self.0.iter().find_map(|one| one.unreadable(taint)).map_or(Borne::No, Borne::Unreadable),
+            None => self.iter().find_map(|one| one.unreadable(taint)).map_or(Borne::No, Borne::Unreadable),
         }
     }
 
     /// Whether both are one allocation.
     #[cfg(test)]
     pub(crate) fn shares_with(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        matches!((&self.0, &other.0), (Some(one), Some(other)) if Arc::ptr_eq(one, other))
     }
 
     /// Whether another object has the same allocation.
     pub(super) fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
+        self.0.as_ref().is_some_and(|all| Arc::strong_count(all) > 1)
     }
 }
 
 impl FromIterator<Toleration> for Tolerations {
     fn from_iter<I: IntoIterator<Item = Toleration>>(all: I) -> Self {
-        Self(all.into_iter().collect())
+        let all: Vec<Toleration> = all.into_iter().collect();
+        Self((!all.is_empty()).then(|| Arc::new(all)))
     }
 }
 

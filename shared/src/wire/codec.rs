@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use prost::Message;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::json::Arrived;
 use super::policy::null_is_empty_map;
 use super::{ObjectMeta, Status};
 
@@ -66,7 +67,7 @@ pub enum WireError {
     #[error("an object claims {0} bytes; the largest believable one has {LARGEST_OBJECT}")]
     TooLarge(usize),
     /// A list whose parts do not fit together, or that ends early.
-    #[error("a protobuf list breaks off, or is none")]
+    #[error("a list breaks off, or is none")]
     BrokenOff,
     /// A watch event of a type that this version does not know.
     #[error("a watch event of the unknown type {0:?}")]
@@ -237,19 +238,19 @@ struct JsonEvent<'a> {
 #[derive(Debug)]
 pub struct Frames {
     encoding: Encoding,
-    buffer: BytesMut,
+    arrived: Arrived,
 }
 
 impl Frames {
     /// An empty stream.
     #[must_use]
     pub fn new(encoding: Encoding) -> Self {
-        Self { encoding, buffer: BytesMut::new() }
+        Self { encoding, arrived: Arrived::default() }
     }
 
     /// Takes the next bytes of the body.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
+        self.arrived.push(bytes);
     }
 
     /// The next whole event, if it has arrived.
@@ -282,27 +283,20 @@ impl Frames {
     /// JSON events end with a line feed; protobuf events begin with their
     /// length in four bytes, the highest first.
     fn next_frame(&mut self) -> Result<Option<Bytes>, WireError> {
-        let size = match self.encoding {
-            Encoding::Json => self.buffer.iter().position(|&byte| byte == b'\n').map(|at| at + 1),
-            Encoding::Protobuf => match self.buffer.first_chunk::<4>() {
-                None => None,
-                Some(&head) => {
-                    let size = usize::try_from(u32::from_be_bytes(head)).unwrap_or(usize::MAX);
-                    if size > LARGEST_OBJECT {
-                        return Err(WireError::TooLarge(size));
-                    }
-                    (self.buffer.len() >= 4 + size).then(|| {
-                        self.buffer.advance(4);
-                        size
-                    })
-                }
-            },
-        };
-        match size {
-            Some(size) => Ok(Some(self.buffer.split_to(size).freeze())),
-            None if self.buffer.len() > LARGEST_OBJECT + 4 => Err(WireError::TooLarge(self.buffer.len())),
-            None => Ok(None),
+        if self.encoding == Encoding::Json {
+            return self.arrived.line();
         }
+        let buffer = &mut self.arrived.bytes;
+        let Some(&head) = buffer.first_chunk::<4>() else { return Ok(None) };
+        let size = usize::try_from(u32::from_be_bytes(head)).unwrap_or(usize::MAX);
+        if size > LARGEST_OBJECT {
+            return Err(WireError::TooLarge(size));
+        }
+        if buffer.len() < 4 + size {
+            return Ok(None);
+        }
+        buffer.advance(4);
+        Ok(Some(buffer.split_to(size).freeze()))
     }
 }
 

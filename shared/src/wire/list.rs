@@ -4,31 +4,21 @@
 //! that are cheapest for the API server are the largest ones. Read as a stream, a
 //! page of any size costs us its largest object.
 
-use std::collections::VecDeque;
-
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::codec::{Encoding, LARGEST_OBJECT, MAGIC, Raw, WireError};
+use super::json::Items;
 
 /// `metadata` of a list.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct ListMeta {
+pub(super) struct ListMeta {
     #[prost(string, tag = "2")]
-    resource_version: String,
+    pub(super) resource_version: String,
     #[prost(string, tag = "3")]
-    r#continue: String,
-}
-
-#[derive(Deserialize)]
-struct JsonList<'a> {
-    #[serde(default)]
-    metadata: ListMeta,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
+    pub(super) r#continue: String,
 }
 
 /// Where in a protobuf list the next byte lies.
@@ -51,8 +41,7 @@ pub struct List {
     buffer: BytesMut,
     place: Place,
     metadata: ListMeta,
-    /// JSON is read when it is complete: only CRDs and simulators send it.
-    json: Option<VecDeque<Raw>>,
+    json: Items,
     ended: bool,
 }
 
@@ -61,12 +50,15 @@ impl List {
     #[must_use]
     pub fn new(encoding: Encoding) -> Self {
         let (buffer, metadata) = (BytesMut::new(), ListMeta::default());
-        Self { encoding, buffer, place: Place::Start, metadata, json: None, ended: false }
+        Self { encoding, buffer, place: Place::Start, metadata, json: Items::default(), ended: false }
     }
 
     /// Takes the next bytes of the body.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
+        match self.encoding {
+            Encoding::Json => self.json.push(bytes),
+            Encoding::Protobuf => self.buffer.extend_from_slice(bytes),
+        }
     }
 
     /// The body is complete.
@@ -104,19 +96,11 @@ impl List {
     }
 
     fn next_json(&mut self) -> Result<Option<Raw>, WireError> {
-        if !self.ended {
-            return Ok(None);
+        let item = self.json.next()?;
+        if item.is_none() && self.ended {
+            self.metadata = self.json.end()?;
         }
-        if self.json.is_none() {
-            let body = self.buffer.split().freeze();
-            let list: JsonList<'_> = serde_json::from_slice(&body).map_err(WireError::Json)?;
-            let items = list.items.unwrap_or_default();
-            let raws =
-                items.iter().map(|item| Raw::new(self.encoding, body.slice_ref(item.get().as_bytes())));
-            self.json = Some(raws.collect());
-            self.metadata = list.metadata;
-        }
-        Ok(self.json.as_mut().and_then(VecDeque::pop_front))
+        Ok(item.map(|item| Raw::new(self.encoding, item)))
     }
 
     fn next_protobuf(&mut self) -> Result<Option<Raw>, WireError> {

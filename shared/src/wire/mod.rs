@@ -9,6 +9,7 @@
 //! alone, never of its list: a [`List`] gives them out one by one, undecoded.
 
 mod codec;
+mod json;
 mod list;
 mod messages;
 mod placement;

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, elf};
-use pod_safety_image::{Image, build};
+use pod_safety_image::{Image, build, repository};
 
 /// An image is pulled by each node that a leader may move to while others are down.
 const MOST_BYTES: u64 = 30 * 1024 * 1024;
@@ -22,6 +22,8 @@ fn the_dockerfile_builds_an_image_that_runs() -> Result<()> {
     ensure!((binary.len() as u64) < MOST_BYTES, "{} bytes", binary.len());
     ensure!(is_static(&binary)?, "the binary asks for a dynamic loader, and scratch has none");
 
+    names_its_crates(&binary)?;
+
     let output = run_in(&root, &user, &["version"])?;
     ensure!(output.status.success(), "pod-safety version: {output:?}");
     for command in ["demo", "simulate"] {
@@ -34,6 +36,20 @@ fn the_dockerfile_builds_an_image_that_runs() -> Result<()> {
 #[test]
 fn a_dynamic_binary_would_be_noticed() -> Result<()> {
     ensure!(!is_static(&fs::read(std::env::current_exe()?)?)?, "this test itself is dynamic");
+    Ok(())
+}
+
+/// A scanner finds crates by what cargo-auditable wrote into the binary. Without it the SBOM of the image was empty.
+fn names_its_crates(binary: &[u8]) -> Result<()> {
+    let text = auditable_info::json_from_slice(binary, 8 << 20)?;
+    let lock: toml::Table = fs::read_to_string(repository().join("Cargo.lock"))?.parse()?;
+    for name in ["rustls", "kube-client", "pod-safety-shared"] {
+        let locked = lock["package"].as_array().context("no packages")?.iter();
+        let mut versions = locked.filter(|one| one["name"].as_str() == Some(name)).map(|one| &one["version"]);
+        let version = versions.next().and_then(toml::Value::as_str).context(name)?;
+        let named = format!(r#"{{"name":"{name}","version":"{version}""#);
+        ensure!(text.contains(&named), "the binary does not name {name} {version}: {text}");
+    }
     Ok(())
 }
 

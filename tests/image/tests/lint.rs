@@ -126,6 +126,21 @@ fn the_image_is_built_by_the_compiler_that_developers_use() -> Result<()> {
     Ok(())
 }
 
+/// The SBOM of the image was empty: a scanner finds nothing in a stripped binary. `build` looks into what comes of it.
+#[test]
+fn bug_what_is_released_names_the_crates_that_it_is_made_of() -> Result<()> {
+    const INSTALL: &str =
+        r#"RUSTFLAGS="" cargo install --quiet --locked --version 0.7.7 --root target/tools cargo-auditable"#;
+    let run = dockerfile()?.stages.first().context("no stage")?.only("RUN")?.rest.clone();
+    let release = std::fs::read_to_string(repository().join(".github/workflows/release.yml"))?;
+    for (place, text) in [("Dockerfile", run), ("release.yml", release)] {
+        ensure!(text.contains(INSTALL), "{place} does not install cargo-auditable of that version");
+        let builds = text.contains("target/tools/bin/cargo-auditable auditable build --package pod-safety ");
+        ensure!(builds && !text.contains("cargo build"), "{place} builds without cargo-auditable");
+    }
+    Ok(())
+}
+
 #[test]
 fn labels_say_what_the_manifest_says() -> Result<()> {
     let cargo = manifest("Cargo.toml")?;

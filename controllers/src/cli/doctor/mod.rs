@@ -26,7 +26,7 @@ use serde_json::Value;
 use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, open};
 use super::explain::{Look, our_pods};
 use super::paint::{Paint, Tone};
-use super::{API_VERSION, Exit, plural};
+use super::{API_VERSION, Exit, clean, plural};
 use checks::{Health, Kcm, Symptom};
 
 /// How many questions about rights are under way at a time.
@@ -220,7 +220,7 @@ fn page(symptoms: &[Symptom], paint: Paint) -> String {
             let _infallible = writeln!(text, "{}", paint.wrap(&format!("    why   {why}"), 10));
         }
         if !remedy.is_empty() {
-            let _infallible = writeln!(text, "    do    {remedy}");
+            let _infallible = writeln!(text, "    do    {}", clean::line(remedy));
         }
     }
     let of = |health: Health| symptoms.iter().filter(|symptom| symptom.health == health).count();

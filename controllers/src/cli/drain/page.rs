@@ -6,7 +6,7 @@ use pod_safety::drain::{Action, Place, Plan, Row, Summary};
 use serde::Serialize;
 
 use crate::cli::paint::{Paint, Tone};
-use crate::cli::{API_VERSION, plural};
+use crate::cli::{API_VERSION, clean, plural};
 
 /// A plan for programs. Enums are words; text may change, fields may not.
 #[derive(Debug, Serialize)]
@@ -184,12 +184,12 @@ pub(super) fn table(rows: &[Row], paint: Paint) -> String {
 /// The plan as a page.
 pub(super) fn page(plan: &Plan, paint: Paint) -> String {
     let count = plural(plan.rows.len(), "pod");
-    let mut text = format!("Plan for {}: {count}.   {}.\n", plan.node, summary(&plan.summary()));
+    let node = clean::line(&plan.node);
+    let mut text = format!("Plan for {node}: {count}.   {}.\n", summary(&plan.summary()));
     if !plan.node_ready {
         let line = format!(
-            "{} {} is not Ready: evicted pods stay Terminating until its kubelet says that they ended.",
-            paint.mark(Tone::Attention),
-            plan.node
+            "{} {node} is not Ready: evicted pods stay Terminating until its kubelet says that they ended.",
+            paint.mark(Tone::Attention)
         );
         let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
     }

@@ -211,13 +211,13 @@ pub(super) async fn asked(
     kind: &str,
     namespace: Option<&str>,
     named: &str,
-) -> anyhow::Result<String> {
+) -> anyhow::Result<serde_json::Value> {
     // All of it becomes part of URLs.
     let (what, _) = What::parse(kind).map_err(anyhow::Error::msg)?;
     let named = name(named).map_err(anyhow::Error::msg)?;
     let namespace = namespace.map(name).transpose().map_err(anyhow::Error::msg)?;
     let answer = answer(session, what, &named, namespace.as_deref(), false).await?;
-    Ok(serde_json::to_string(&Document::of(&answer))?)
+    Ok(serde_json::to_value(Document::of(&answer))?)
 }
 
 /// The answer for people and for programs, of what `status` names.

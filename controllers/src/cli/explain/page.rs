@@ -146,9 +146,7 @@ fn next(answer: &Answer, paint: Paint) -> String {
     for next in &answer.next {
         let colon = if next.command.is_empty() { "" } else { ":" };
         let _infallible = writeln!(text, "{}", paint.wrap(&format!("- {}{colon}", next.when), 2));
-        if !next.command.is_empty() {
-            let _infallible = writeln!(text, "    {}", next.command);
-        }
+        text.push_str(&paint.command(&next.command));
     }
     text
 }

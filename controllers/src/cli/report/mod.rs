@@ -204,6 +204,7 @@ async fn pods(session: &Session, folder: &mut Folder, log_lines: u32) {
 
 fn readme(folder: &Folder, server: &str, at: jiff::Timestamp) -> String {
     let server = if server.is_empty() { "of a version that could not be read" } else { server };
+    let server = clean::line(server);
     let mut text = format!(
         "# Report of pod-safety {}\n\nMade at {at:.0} of a cluster {server}. `status.txt` is the place to begin.\n\n\
         Taken out: Secrets and ConfigMaps (never read), values of parameters of fence devices, all of pods but their names,\n\
@@ -216,7 +217,7 @@ fn readme(folder: &Folder, server: &str, at: jiff::Timestamp) -> String {
     }
     text.push_str("\n## Not in it\n\n");
     for missing in &folder.missing {
-        let _infallible = writeln!(text, "- {missing}");
+        let _infallible = writeln!(text, "- {}", clean::line(missing));
     }
     if folder.missing.is_empty() {
         text.push_str("Nothing was refused.\n");

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Secret as SecretObject;
+use k8s_openapi::ByteString;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use zeroize::Zeroizing;
 
 use super::hosts::{self, HostError};
 use super::identity::{self, IdentityError};
@@ -237,17 +240,17 @@ impl Reader<'_> {
             return Err(wrong(format!("{name:?} is no name of a Secret")));
         }
         let path = format!("/api/v1/namespaces/{}/secrets/{name}", device.namespace);
-        let read = match self.connection.send(Call::get(path).whole()).await {
-            Ok(raw) => raw.whole().map_err(ApiError::Undecodable),
+        let read = match self.connection.secret(&path).await {
+            Ok(read) => read,
             Err(error) if error.is_not_found() => {
                 return Err(wrong(format!("Secret {}/{name} does not exist", device.namespace)));
             }
-            Err(error) => Err(error),
+            Err(source) => {
+                return Err(OrderError::Read { device: device.clone(), source: Box::new(source) });
+            }
         };
-        let read =
-            read.map_err(|source| OrderError::Read { device: device.clone(), source: Box::new(source) })?;
         // The message of a failure to decode could quote what it decodes.
-        let secret: SecretObject = serde_json::from_value(read)
+        let secret: SecretObject<'_> = serde_json::from_slice(&read)
             .map_err(|_could_quote_it| wrong(format!("Secret {name} cannot be decoded")))?;
         if !consents(&secret, &device.name) {
             let DeviceRef { namespace, name: device } = device;
@@ -255,19 +258,36 @@ impl Reader<'_> {
                 "Secret {namespace}/{name} does not allow FenceDevice {device} to use it. If it is meant to: kubectl annotate secret {name} -n {namespace} --overwrite {CONSENT}={device}"
             )));
         }
-        let bytes = secret.data.unwrap_or_default().remove(key);
-        let bytes = bytes.ok_or_else(|| wrong(format!("Secret {name} has no key {key:?}")))?;
-        let text = String::from_utf8(bytes.0)
-            .map_err(|_could_quote_it| wrong(format!("key {key:?} of Secret {name} is not UTF-8")))?;
-        Ok(Secret::new(text))
+        let value = secret.data.unwrap_or_default().remove(key);
+        let value = value.ok_or_else(|| wrong(format!("Secret {name} has no key {key:?}")))?;
+        let unreadable = || wrong(format!("key {key:?} of Secret {name} is not UTF-8 in base64"));
+        let ByteString(bytes) = serde_json::from_str(value.get()).map_err(|_could_quote_it| unreadable())?;
+        let bytes = Zeroizing::new(bytes);
+        let text = std::str::from_utf8(&bytes).map_err(|_could_quote_it| unreadable())?;
+        Ok(Secret::new(text.to_owned()))
     }
+}
+
+/// A Secret as it came. Its values are decoded when they are used, and the others are not.
+#[derive(Deserialize)]
+struct SecretObject<'a> {
+    #[serde(default)]
+    metadata: SecretMeta,
+    #[serde(borrow, default)]
+    data: Option<BTreeMap<String, &'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+struct SecretMeta {
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 /// The annotation by which a Secret names the FenceDevices of its namespace that may use it: names with commas between, or
 /// `*`. Without it whoever may write a FenceDevice could have any Secret beside it sent to an address of their own.
 const CONSENT: &str = "pod-safety.dev/fence-devices";
 
-fn consents(secret: &SecretObject, device: &str) -> bool {
+fn consents(secret: &SecretObject<'_>, device: &str) -> bool {
     let names = secret.metadata.annotations.as_ref().and_then(|all| all.get(CONSENT));
     names.is_some_and(|names| names.split(',').map(str::trim).any(|name| name == "*" || name == device))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ObjectOrder, failed, read, text, version_of};
+use super::{ObjectOrder, failed, read, read_all, text, version_of};
 use crate::api::{ActedOn, DeviceDriver};
 use crate::authority::act::Outcome;
 use crate::authority::fence::step::Acting;
@@ -73,10 +73,14 @@ async fn by_reference(
     node: &Value,
 ) -> Result<(String, Value), DeviceError> {
     let name = text(node, "/metadata/name");
-    let all = read(connection, &format!("/apis/{version}/machines")).await?.unwrap_or_default();
-    let items = all.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
-    let machine = items.into_iter().find(|machine| is_of(machine, node));
-    let machine = machine.ok_or_else(|| failed(format!("no Machine is of node {name}")))?;
+    let mut found = None;
+    let mut each = |machine: Value| {
+        if found.is_none() && is_of(&machine, node) {
+            found = Some(machine);
+        }
+    };
+    read_all(connection, &format!("/apis/{version}/machines"), &mut each).await?;
+    let machine = found.ok_or_else(|| failed(format!("no Machine is of node {name}")))?;
     let path = format!(
         "/apis/{version}/namespaces/{}/machines/{}",
         text(&machine, "/metadata/namespace"),

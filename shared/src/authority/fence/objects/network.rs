@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{Clients, ObjectOrder, failed, name_in_path, not_served, read, text};
+use super::{Clients, ObjectOrder, failed, name_in_path, read, read_all, text};
 use crate::api::{ActedOn, DeviceDriver, FencedStorage, NetworkFence};
 use crate::authority::act::Outcome;
 use crate::authority::fence::step::Acting;
@@ -52,8 +52,14 @@ pub(in crate::authority::fence) async fn clients(
 ) -> Result<Clients, DeviceError> {
     let name = &*order.facts.machine.node;
     let namespace = name_in_path("networkFence.namespace", &class.namespace)?;
-    let all = read(connection, &format!("{VERSION}/namespaces/{namespace}/csiaddonsnodes")).await?;
-    let all = all.ok_or_else(|| failed(not_served("CSIAddonsNode of csiaddons.openshift.io/v1alpha1")))?;
+    let (mut found, mut others) = (BTreeSet::new(), BTreeSet::new());
+    let mut each = |of_node: Value| {
+        let is_it = text(&of_node, "/spec/driver/nodeID") == name;
+        let addresses = addresses(&of_node, &class.class_name);
+        if is_it { found.extend(addresses) } else { others.extend(addresses) }
+    };
+    let path = format!("{VERSION}/namespaces/{namespace}/csiaddonsnodes");
+    read_all(connection, &path, &mut each).await?;
     let node = read(connection, &format!("/api/v1/nodes/{name}")).await?;
     let conditions = node.as_ref().and_then(|node| node.pointer("/status/conditions")?.as_array());
     let is_heard = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
@@ -61,19 +67,6 @@ pub(in crate::authority::fence) async fn clients(
         return Ok(order.clients.clone());
     }
     let boot_id = node.as_ref().map_or("", |node| text(node, "/status/nodeInfo/bootID")).to_owned();
-    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
-    let (mut found, mut others) = (BTreeSet::new(), BTreeSet::new());
-    for of_node in &list(all.get("items")) {
-        let found = if text(of_node, "/spec/driver/nodeID") == name { &mut found } else { &mut others };
-        let by_class = list(of_node.pointer("/status/networkFenceClientStatus"));
-        for status in by_class.iter().filter(|one| one["networkFenceClassName"] == *class.class_name) {
-            for client in list(status.get("ClientDetails")) {
-                found.extend(
-                    list(client.get("cidrs")).iter().filter_map(|one| one.as_str().map(str::to_owned)),
-                );
-            }
-        }
-    }
     if found.is_empty() {
         let class = &class.class_name;
         let none = format!(
@@ -87,6 +80,17 @@ pub(in crate::authority::fence) async fn clients(
     let cidrs: Vec<String> = found.into_iter().collect();
     hosts_alone(&cidrs)?;
     Ok(Clients { cidrs, boot_id })
+}
+
+/// The addresses that a CSIAddonsNode names as those of a class.
+fn addresses(of_node: &Value, class: &str) -> Vec<String> {
+    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let by_class = list(of_node.pointer("/status/networkFenceClientStatus")).into_iter();
+    let details = by_class
+        .filter(|status| status["networkFenceClassName"] == *class)
+        .flat_map(|status| list(status.get("ClientDetails")));
+    let cidrs = details.flat_map(|client| list(client.get("cidrs")));
+    cidrs.filter_map(|cidr| cidr.as_str().map(str::to_owned)).collect()
 }
 
 /// Which volumes it covers is the class's to say: those of its provisioner. Addresses that were found in another life of

@@ -28,7 +28,9 @@ impl Store {
         let path = asked.path.as_str();
         let mut all = self.0.lock();
         if asked.method == "GET" {
-            return all.get(path).map(Says::json);
+            // A list of two pages: the second lies under the token of the first.
+            let page = asked.parameter("continue").map(|token| format!("{path}?continue={token}"));
+            return all.get(page.as_deref().unwrap_or(path)).map(Says::json);
         }
         if asked.method == "POST" && all.contains_key(path) {
             let mut object = asked.json();

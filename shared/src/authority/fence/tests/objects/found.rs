@@ -12,7 +12,9 @@ fn listed(name: &str, node: &str, uid: &str) -> Value {
 /// The Machine that is found for a node that does not name it.
 async fn machine_among(machines: Value) -> Result<String, String> {
     let (store, spec) = machine_of("cloud:///n");
-    store.put(MACHINES, json!({ "items": machines }));
+    // A list of all Machines of a large cluster was more than an answer may have, and none was found.
+    store.put(MACHINES, json!({ "metadata": { "continue": "more" }, "items": [listed("z", "z", "")] }));
+    store.put(&format!("{MACHINES}?continue=more"), json!({ "items": machines }));
     let answers = store.clone();
     let mut there =
         There { first: Arc::new(move |asked| answers.answer(asked)), device: Some(spec), ..There::default() };
@@ -87,7 +89,11 @@ fn client(node: &str, class: &str, cidr: &str) -> Value {
 async fn recorded(ready: &str, said: Option<Value>) -> (Value, Value) {
     let (store, spec) = network(&["10.0.0.9/32"]);
     if let Some(said) = said {
-        store.put(CLIENTS, json!({ "items": said }));
+        store.put(
+            CLIENTS,
+            json!({ "metadata": { "continue": "more" }, "items": [client("z", "rbd", "10.0.0.8/32")] }),
+        );
+        store.put(&format!("{CLIENTS}?continue=more"), json!({ "items": said }));
     }
     let answers = store.clone();
     let mut there =

@@ -1,0 +1,308 @@
+//! JSON that arrives in pieces: the items of a list, and the lines of a watch.
+//!
+//! Duty: find where an item or a line ends, without decoding it. serde_json reads only what is complete, and begins again
+//! with each piece.
+//!
+//! Invariants: each byte is looked at once, in however many pieces it comes; at most one item is kept, and what stands
+//! around the items.
+
+use bytes::{Bytes, BytesMut};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::codec::{LARGEST_OBJECT, WireError};
+use super::list::ListMeta;
+
+/// Bytes that arrived and were not taken yet.
+#[derive(Debug, Default)]
+pub(super) struct Arrived {
+    pub(super) bytes: BytesMut,
+    /// So many of them were looked at.
+    seen: usize,
+    #[cfg(test)]
+    pub(super) looks: usize,
+}
+
+impl Arrived {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next byte that nobody has looked at.
+    fn next(&mut self) -> Option<u8> {
+        let byte = self.bytes.get(self.seen).copied()?;
+        self.seen += 1;
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
+        Some(byte)
+    }
+
+    /// All that was looked at.
+    fn take(&mut self) -> BytesMut {
+        self.bytes.split_to(std::mem::take(&mut self.seen))
+    }
+
+    /// The next whole line, with its line feed.
+    pub(super) fn line(&mut self) -> Result<Option<Bytes>, WireError> {
+        while let Some(byte) = self.next() {
+            if byte == b'\n' {
+                return Ok(Some(self.take().freeze()));
+            }
+        }
+        self.believable().map(|()| None)
+    }
+
+    /// Whether what is kept may be the beginning of an object.
+    const fn believable(&self) -> Result<(), WireError> {
+        // Beside an object a line has its type.
+        if self.seen > LARGEST_OBJECT + 64 { Err(WireError::TooLarge(self.seen)) } else { Ok(()) }
+    }
+}
+
+/// Where the next byte lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// Outside of the items.
+    #[default]
+    Around,
+    /// At an item, or before it.
+    Item,
+    /// Between an item and the next.
+    Behind,
+}
+
+/// The items of a list, cut out while it arrives.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    arrived: Arrived,
+    /// The list without its items.
+    around: Vec<u8>,
+    place: Place,
+    /// How many brackets are open.
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    any: bool,
+}
+
+/// The depth between two items: that of the list, and of its array.
+const BETWEEN: usize = 2;
+
+#[derive(Deserialize)]
+struct WithoutItems {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(default)]
+    items: Option<Vec<IgnoredAny>>,
+}
+
+impl Items {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.arrived.push(bytes);
+    }
+
+    /// The next whole item. `None`: more bytes are needed, or that was the last one.
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, WireError> {
+        while let Some(byte) = self.arrived.next() {
+            if let Some(item) = self.look(byte)? {
+                return Ok(Some(item));
+            }
+        }
+        self.arrived.believable()?;
+        if self.place == Place::Around {
+            self.keep()?;
+        }
+        Ok(None)
+    }
+
+    /// The whole list has arrived: gives back what is said of it.
+    pub(super) fn end(&mut self) -> Result<ListMeta, WireError> {
+        let around: WithoutItems = serde_json::from_slice(&self.around).map_err(WireError::Json)?;
+        // Items that were not found would pass for items that are gone.
+        let unfound = around.items.is_some_and(|items| !items.is_empty());
+        if unfound || !self.around.trim_ascii_start().starts_with(b"{") {
+            return Err(WireError::BrokenOff);
+        }
+        Ok(around.metadata)
+    }
+
+    fn look(&mut self, byte: u8) -> Result<Option<Bytes>, WireError> {
+        if self.in_string {
+            self.in_string = byte != b'"' || self.escaped;
+            self.escaped = byte == b'\\' && !self.escaped;
+            return Ok(None);
+        }
+        match (self.place, byte) {
+            (Place::Item | Place::Behind, b',' | b']') if self.depth == BETWEEN => return self.cut(byte),
+            (Place::Behind, byte) if !byte.is_ascii_whitespace() => return Err(WireError::BrokenOff),
+            (_, b'"') => self.in_string = true,
+            (_, b'{' | b'[') => self.depth += 1,
+            (_, b'}' | b']') => self.depth = self.depth.checked_sub(1).ok_or(WireError::BrokenOff)?,
+            _ => {}
+        }
+        match (self.place, byte) {
+            (Place::Around, b'[') if self.depth == BETWEEN => {
+                self.keep()?;
+                if opens_items(&self.around) {
+                    self.place = Place::Item;
+                }
+            }
+            (Place::Item, b'}' | b']') if self.depth == BETWEEN => self.place = Place::Behind,
+            (Place::Item, b'}' | b']') if self.depth < BETWEEN => return Err(WireError::BrokenOff),
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// At the comma behind an item, or at the end of all.
+    fn cut(&mut self, byte: u8) -> Result<Option<Bytes>, WireError> {
+        let taken = self.arrived.take().freeze();
+        let item = taken.strip_suffix(&[byte]).unwrap_or_default().trim_ascii();
+        if byte == b']' {
+            self.depth -= 1;
+            self.place = Place::Around;
+            self.around.push(byte);
+            if item.is_empty() && !self.any {
+                return Ok(None);
+            }
+        } else {
+            self.place = Place::Item;
+        }
+        if !item.starts_with(b"{") {
+            return Err(WireError::BrokenOff);
+        }
+        self.any = true;
+        Ok(Some(taken.slice_ref(item)))
+    }
+
+    /// Keeps what stands around the items.
+    fn keep(&mut self) -> Result<(), WireError> {
+        let more = self.arrived.take();
+        self.around.extend_from_slice(&more);
+        let length = self.around.len();
+        if length > LARGEST_OBJECT { Err(WireError::TooLarge(length)) } else { Ok(()) }
+    }
+}
+
+/// Whether this ends with the key `items` and the bracket that opens its array.
+fn opens_items(around: &[u8]) -> bool {
+    let before_bracket = around.strip_suffix(b"[").unwrap_or_default().trim_ascii_end();
+    let key = before_bracket.strip_suffix(b":").unwrap_or_default().trim_ascii_end();
+    key.strip_suffix(b"\"items\"").is_some_and(|before| !before.ends_with(b"\\"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(body: &[u8], cut: usize) -> Result<(Vec<String>, ListMeta, usize), WireError> {
+        let (mut items, mut found) = (Items::default(), Vec::new());
+        for chunk in body.chunks(cut) {
+            items.push(chunk);
+            while let Some(item) = items.next()? {
+                found.push(String::from_utf8(item.to_vec()).unwrap());
+            }
+        }
+        Ok((found, items.end()?, items.arrived.looks))
+    }
+
+    /// The strings that brackets, quotes and commas may hide in.
+    fn text() -> impl Strategy<Value = String> {
+        r#"[\[\]{},:"\\a-c \n]{0,12}|items"#
+    }
+
+    fn item() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            text().prop_map(serde_json::Value::from),
+            any::<i32>().prop_map(serde_json::Value::from)
+        ];
+        let value = leaf.prop_recursive(3, 16, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(serde_json::Value::from),
+                proptest::collection::btree_map(text(), inner, 0..4)
+                    .prop_map(|all| serde_json::Value::Object(all.into_iter().collect())),
+            ]
+        });
+        proptest::collection::btree_map(text(), value, 0..4)
+            .prop_map(|all| serde_json::Value::Object(all.into_iter().collect()))
+    }
+
+    proptest! {
+        /// A list of 16 MiB in pieces of 16 KiB cost 8 GiB of comparisons.
+        #[test]
+        fn attack_each_byte_of_a_list_and_of_a_watch_is_looked_at_once(
+            items in proptest::collection::vec(item(), 0..6),
+            pretty in any::<bool>(),
+            cut in 1_usize..50,
+        ) {
+            let list = serde_json::json!({
+                "apiVersion": "v1", "items": items, "kind": "List", "z": { "items": [1, { "items": [] }] },
+                "metadata": { "resourceVersion": "7", "continue": "c" },
+            });
+            let body = if pretty { format!("{list:#}\n") } else { list.to_string() };
+            let (found, metadata, looks) = read(body.as_bytes(), cut).unwrap();
+            let found: Vec<serde_json::Value> = found.iter().map(|item| serde_json::from_str(item).unwrap()).collect();
+            prop_assert_eq!(found, items);
+            prop_assert_eq!((metadata.resource_version.as_str(), metadata.r#continue.as_str()), ("7", "c"));
+            prop_assert_eq!(looks, body.len());
+
+            let mut lines = Arrived::default();
+            let mut count = 0;
+            for chunk in body.as_bytes().chunks(cut) {
+                lines.push(chunk);
+                while lines.line().unwrap().is_some() {
+                    count += 1;
+                }
+            }
+            prop_assert_eq!((count, lines.looks), (body.matches('\n').count(), body.len()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_of_objects_is_an_error_and_never_a_shorter_list() {
+        for wrong in [
+            r#"{"items":[{"a":1} {"b":2}]}"#,
+            r#"{"items":[{"a":1},]}"#,
+            r#"{"items":[,{"a":1}]}"#,
+            r#"{"items":[{"a":1}"x"]}"#,
+            r#"{"items":[{"a":1}}]}"#,
+            r#"{"items":[{"a":1}]"#,
+            r#"{"items":[{"a":1}]}]"#,
+            r#"{"items":[null]}"#,
+            r#"{"items":["{"]}"#,
+            r#"{"items":{"a":1}}"#,
+            r#"{"items":[],"items":[{"a":1}]}"#,
+            // The same key, written in a way that no API server does.
+            r#"{"\u0069tems":[{"a":1}]}"#,
+            r#"[{"items":[]}]"#,
+            r#"[["items":[{}]]]"#,
+            "",
+        ] {
+            assert!(read(wrong.as_bytes(), 4).is_err(), "{wrong}");
+        }
+        for (empty, said) in
+            [(r#"{"items":[ ]}"#, 0), (r#"{"items":null}"#, 0), (r#"{"a\"items":[{"a":1}]}"#, 0)]
+        {
+            assert_eq!(read(empty.as_bytes(), 4).unwrap().0.len(), said, "{empty}");
+        }
+    }
+
+    #[test]
+    fn attack_an_item_without_end_is_refused_before_it_fills_memory() {
+        for begins in [r#"{"items":[{"a":""#, r#"{"items":["#, r#"{"a":""#] {
+            let mut items = Items::default();
+            items.push(begins.as_bytes());
+            let piece = " ".repeat(1 << 20);
+            let refused = (0..20).find_map(|_| {
+                items.push(piece.as_bytes());
+                items.next().err()
+            });
+            assert!(matches!(refused, Some(WireError::TooLarge(_))), "{begins}");
+            assert!(items.arrived.bytes.len() <= LARGEST_OBJECT + (2 << 20));
+        }
+    }
+}
