@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use pod_safety::explain::{Explained, Member, Verdict};
+use pod_safety_shared::client::Target;
 use pod_safety_shared::model::{Budget, Wanted};
 use serde::Serialize;
 
@@ -15,9 +16,10 @@ use super::{API_VERSION, clean, plural};
 /// fields may not.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Document {
+pub(super) struct Document<'a> {
     api_version: &'static str,
     kind: &'static str,
+    cluster: &'a Target,
     #[serde(flatten)]
     item: Item,
 }
@@ -25,9 +27,10 @@ pub(super) struct Document {
 /// Many of them.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct List {
+pub(super) struct List<'a> {
     api_version: &'static str,
     kind: &'static str,
+    cluster: &'a Target,
     unreadable: usize,
     items: Vec<Item>,
 }
@@ -76,16 +79,16 @@ struct WayItem {
     effect: String,
 }
 
-impl Document {
-    pub(super) fn of(explained: &Explained<'_>) -> Self {
-        Self { api_version: API_VERSION, kind: "BudgetExplanation", item: Item::of(explained) }
+impl<'a> Document<'a> {
+    pub(super) fn of(explained: &Explained<'_>, cluster: &'a Target) -> Self {
+        Self { api_version: API_VERSION, kind: "BudgetExplanation", cluster, item: Item::of(explained) }
     }
 }
 
-impl List {
-    pub(super) fn of(all: &[Explained<'_>], unreadable: usize) -> Self {
+impl<'a> List<'a> {
+    pub(super) fn of(all: &[Explained<'_>], unreadable: usize, cluster: &'a Target) -> Self {
         let items = all.iter().map(Item::of).collect();
-        Self { api_version: API_VERSION, kind: "BudgetExplanationList", unreadable, items }
+        Self { api_version: API_VERSION, kind: "BudgetExplanationList", cluster, unreadable, items }
     }
 }
 

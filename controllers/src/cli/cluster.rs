@@ -1,6 +1,7 @@
 //! How a command reaches a cluster, and how it prints what it found.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,34 +11,82 @@ use jiff::SignedDuration;
 use pod_safety::explain::asks;
 use pod_safety_shared::authority::{Scaled, ask_scales};
 use pod_safety_shared::cache::{Snapshot, View};
-use pod_safety_shared::client::{ConnectOptions, Connection};
+use pod_safety_shared::client::{ConnectOptions, Connection, Prefer, Target};
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::metrics::Metrics;
-use pod_safety_shared::model::{Budget, is_kubernetes_name};
+use pod_safety_shared::model::{Budget, Kind, is_kubernetes_name};
 use serde::Serialize;
 
-use super::Exit;
 use super::paint::{Color, Paint};
+use super::{Exit, duration, say};
 
 /// Threads that run the process: one reads the watches while another writes.
 const THREADS: usize = 2;
 
+/// Which cluster a person means: kubectl's own flags. They work before the subcommand, too ([`flags_first`]).
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Cluster")]
 pub(super) struct ConnectArgs {
-    /// A kubeconfig file. Default: the pod's service account; outside a cluster $KUBECONFIG, else ~/.kube/config
+    /// A kubeconfig file. Default: $KUBECONFIG, else ~/.kube/config, else, in a pod, its service account
     #[arg(long, value_name = "FILE", env = "POD_SAFETY_KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
 
     /// A context of the kubeconfig other than its current one
     #[arg(long, value_name = "NAME", env = "POD_SAFETY_CONTEXT")]
     context: Option<String>,
+
+    /// The user to impersonate
+    #[arg(long = "as", value_name = "USER")]
+    as_user: Option<String>,
+
+    /// A group to impersonate, with --as; may be given more than once
+    #[arg(long, value_name = "GROUP")]
+    as_group: Vec<String>,
+
+    /// How long one request may take, such as 10s. Default: 30s
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    request_timeout: Option<Duration>,
 }
 
 impl ConnectArgs {
     pub(super) fn options(&self) -> ConnectOptions {
-        ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), server: None }
+        ConnectOptions {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            server: None,
+            prefer: Prefer::Kubeconfig,
+            user: self.as_user.clone(),
+            groups: self.as_group.clone(),
+            request_timeout: self.request_timeout,
+        }
     }
+}
+
+/// The flags of [`ConnectArgs`], and the namespace.
+const FLAGS_FIRST: [&str; 7] =
+    ["--kubeconfig", "--context", "--as", "--as-group", "--request-timeout", "--namespace", "-n"];
+
+/// kubectl takes these flags before its subcommand, too: they are moved behind ours, where clap knows them.
+pub(super) fn flags_first(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args = args.into_iter();
+    let mut ours: Vec<OsString> = args.next().into_iter().collect();
+    let mut moved = Vec::new();
+    while let Some(arg) = args.next() {
+        let text = arg.to_string_lossy();
+        let flag = text.split_once('=').map_or(&*text, |(flag, _)| flag);
+        if !FLAGS_FIRST.contains(&flag) {
+            ours.push(arg);
+            break;
+        }
+        let has_value = flag.len() < text.len();
+        moved.push(arg);
+        if !has_value {
+            moved.extend(args.next());
+        }
+    }
+    ours.extend(args);
+    ours.extend(moved);
+    ours
 }
 
 /// What every command that answers a question takes.
@@ -56,7 +105,7 @@ pub(super) struct PrintArgs {
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     color: Color,
 
-    /// End with 0 also if the answer is that something blocks
+    /// End with 0 in place of 3 if the answer is that something blocks
     #[arg(long)]
     exit_zero: bool,
 }
@@ -75,7 +124,12 @@ impl PrintArgs {
     pub(super) const fn ends(&self, exit: Exit) -> Exit {
         match exit {
             Exit::Blocked if self.exit_zero => Exit::Fine,
-            Exit::Blocked | Exit::Fine | Exit::Interrupted | Exit::Refused | Exit::TimedOut => exit,
+            Exit::Blocked
+            | Exit::Fine
+            | Exit::Interrupted
+            | Exit::Refused
+            | Exit::TimedOut
+            | Exit::Unknown => exit,
         }
     }
 }
@@ -126,6 +180,9 @@ pub(super) struct Session {
     pub(super) env: Env,
 }
 
+/// Objects that a person chose by their labels, as namespace and name.
+pub(super) type Chosen = BTreeSet<(String, String)>;
+
 /// How long custom resources may take, all together, to say how many pods they want:
 /// a person waits, and an answer without them says what it lacks.
 const SCALES_WITHIN: Duration = Duration::from_secs(10);
@@ -134,6 +191,32 @@ const SCALES_WITHIN: Duration = Duration::from_secs(10);
 const SAME_CLOCK: SignedDuration = SignedDuration::from_secs(2);
 
 impl Session {
+    /// Which cluster this is.
+    pub(super) fn target(&self) -> &Target {
+        self.connection.target()
+    }
+
+    /// Says before something is changed in which cluster that is.
+    pub(super) fn announce(&self) {
+        say(&format!("Cluster: {}", self.target()));
+    }
+
+    /// A page for people, below the name of its cluster.
+    pub(super) fn headed(&self, page: &str) -> String {
+        headed(self.target(), page)
+    }
+
+    /// The objects of a kind, in all namespaces, that have these labels: the API server reads the selector.
+    pub(super) async fn selected(&self, kind: Kind, selector: &str) -> anyhow::Result<Chosen> {
+        let encoded: String = form_urlencoded::byte_serialize(selector.as_bytes()).collect();
+        let path = format!("{}?labelSelector={encoded}", kind.path_in(None));
+        let items = self.items(&path).await.with_context(|| format!("--selector {selector:?}"))?;
+        let text = |item: &serde_json::Value, field: &str| {
+            item["metadata"][field].as_str().unwrap_or_default().to_owned()
+        };
+        Ok(items.iter().map(|item| (text(item, "namespace"), text(item, "name"))).collect())
+    }
+
     /// The same by the wall clock of the API server, against which ages are measured: its objects have their stamps by it,
     /// and a simulated cluster has a time of its own. Where it does not tell, by this machine's. And the API server's version;
     /// empty: who may not ask for it misses no more.
@@ -163,6 +246,11 @@ impl Session {
         };
         ask_scales(&self.connection, &self.env, snapshot, &asked, SCALES_WITHIN).await;
     }
+}
+
+/// A page for people, below the name of its cluster.
+pub(super) fn headed(target: &Target, page: &str) -> String {
+    format!("Cluster: {target}\n{page}")
 }
 
 /// Starts the threads of the process and runs `work` on them.
@@ -196,4 +284,25 @@ pub(super) fn name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err("not a Kubernetes name; allowed are lower-case letters, digits, '-' and '.'".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bug_kubectls_flags_work_before_the_subcommand() {
+        for (given, read) in [
+            ("p status", "p status"),
+            ("p --context x status -w", "p status -w --context x"),
+            ("p --context=x -n y explain pod a", "p explain pod a --context=x -n y"),
+            ("p --as bob --as-group g devices test", "p devices test --as bob --as-group g"),
+            ("p --context", "p --context"),
+            ("p --help", "p --help"),
+        ] {
+            let words = given.split(' ').map(OsString::from);
+            let read: Vec<OsString> = read.split(' ').map(OsString::from).collect();
+            assert_eq!(flags_first(words), read, "{given}");
+        }
+    }
 }

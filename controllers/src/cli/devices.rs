@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Subcommand};
 use pod_safety_shared::api::{DeviceDriver, DeviceRef, TargetStatus};
 use pod_safety_shared::authority::people::{self, Device, PeopleError};
+use pod_safety_shared::model::Kind;
 use serde::Serialize;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, name, open};
@@ -36,6 +37,18 @@ struct TestArgs {
     /// NAMESPACE/NAME of one, or the name alone. Default: all
     #[arg(value_name = "DEVICE", value_parser = device)]
     device: Option<(Option<String>, String)>,
+
+    /// Only devices of this namespace
+    #[arg(short, long, value_name = "NAME", value_parser = name)]
+    namespace: Option<String>,
+
+    /// All namespaces, which is the default
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
+
+    /// Only devices with these labels
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
 
     /// Only what is said of this node
     #[arg(long, value_name = "NODE", value_parser = name)]
@@ -118,7 +131,7 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
             (PARAMETERS, "address, route and firewall from the pods of pod-safety; then the login")
         }
         "TlsNotTrusted" => ("spec.parameters.ca", "give the authority that signed the device's certificate"),
-        "TimedOut" => ("spec.timeoutSeconds.look", "address and route; a slow device needs more time"),
+        "TimedOut" => ("spec.timeouts.status", "address and route; a slow device needs more time"),
         "AnotherMachine" => (
             PARAMETERS,
             "address, system or plug are another machine's: do not trust this device with the node",
@@ -237,11 +250,21 @@ impl Args {
 impl TestArgs {
     async fn run(self) -> anyhow::Result<Exit> {
         let session = open(&self.cluster.options()).await?;
+        session.announce();
+        let chosen = match &self.selector {
+            Some(selector) => Some(session.selected(Kind::FenceDevices, selector).await?),
+            None => None,
+        };
+        let is_within = |device: &Device, namespace: &Option<String>| {
+            namespace.as_ref().is_none_or(|namespace| device.named.namespace == *namespace)
+        };
         let is_meant = |device: &Device| {
-            self.device.as_ref().is_none_or(|(namespace, name)| {
-                namespace.as_ref().is_none_or(|namespace| device.named.namespace == *namespace)
-                    && device.named.name == *name
-            })
+            let key = || (device.named.namespace.clone(), device.named.name.clone());
+            (self.all_namespaces || is_within(device, &self.namespace))
+                && chosen.as_ref().is_none_or(|chosen| chosen.contains(&key()))
+                && self.device.as_ref().is_none_or(|(namespace, name)| {
+                    is_within(device, namespace) && device.named.name == *name
+                })
         };
         let all = people::devices(&session.connection).await?;
         let meant: Vec<_> = all.into_iter().filter(is_meant).collect();
@@ -249,7 +272,7 @@ impl TestArgs {
             return Err(PeopleError::NoDevice(name.clone()).into());
         }
         if meant.is_empty() {
-            say("pod-safety: there is no FenceDevice");
+            say("pod-safety: there is no such FenceDevice");
         }
         let (found, exit) = test_all(&session, &meant, self.target.as_deref(), self.timeout).await?;
         let document = Document { api_version: API_VERSION, kind: "DeviceTest", items: &found };

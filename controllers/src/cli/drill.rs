@@ -6,7 +6,6 @@
 //! for, of a node that somebody marked as a canary and emptied before.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -18,6 +17,7 @@ use serde::Serialize;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, name, open};
 use super::confirm_down::{reason, refused};
+use super::consent::consents;
 use super::devices::{self, Tested};
 use super::drain::look::Look;
 use super::paint::{Paint, Tone};
@@ -94,6 +94,7 @@ impl Args {
 
     async fn run(self) -> anyhow::Result<Exit> {
         let session = open(&self.cluster.options()).await?;
+        session.announce();
         let examined = people::examine(&session.connection, &session.env, &self.node).await?;
         if self.really {
             return self.do_it(&session, &examined).await;
@@ -130,8 +131,10 @@ impl Args {
             say(&format!("pod-safety: {why}. Nothing was done"));
             return Ok(Exit::Refused);
         }
-        if !self.consents()? {
-            say("pod-safety: what was typed is not that; nothing was done");
+        let page =
+            || format!("\nThe machine of node {node} loses its power now.\nCluster: {}", session.target());
+        if !consents(&format!("{PHRASE} {node}"), self.confirm.as_deref(), page)? {
+            say("pod-safety: the confirmation did not match; nothing was changed");
             return Ok(Exit::Refused);
         }
         let by = people::whoami(connection).await?;
@@ -163,19 +166,6 @@ impl Args {
             "pod-safety: it goes on: kubectl get nodefence {name} -w. No new attempt: pod-safety cancel {node}"
         ));
         Ok(Exit::TimedOut)
-    }
-
-    fn consents(&self) -> anyhow::Result<bool> {
-        let wanted = format!("{PHRASE} {}", self.node);
-        if let Some(typed) = &self.confirm {
-            return Ok(typed.trim() == wanted);
-        }
-        let is_person = std::io::stdin().is_terminal();
-        anyhow::ensure!(is_person, "nobody can type here; give --confirm {wanted:?} if you are sure");
-        say(&format!("The machine of node {} loses its power now. Type: {wanted}", self.node));
-        let mut typed = String::new();
-        std::io::stdin().lock().read_line(&mut typed).context("reading from the terminal")?;
-        Ok(typed.trim() == wanted)
     }
 }
 
@@ -247,7 +237,7 @@ fn document(drill: &Drill, devices: Vec<Tested>) -> Document {
 fn page(document: &Document, paint: Paint) -> String {
     let row = |gate: &Gate| {
         let tone = if gate.holds { Tone::Bad } else { Tone::Good };
-        let message = if gate.message.is_empty() { "-" } else { &gate.message };
+        let message = if gate.message.is_empty() { "open" } else { &gate.message };
         (tone, [paint.mark(tone), &gate.name, message].map(str::to_owned).to_vec())
     };
     let Document { node, policy, plan, gates, devices, .. } = document;
@@ -300,7 +290,7 @@ mod tests {
             "node/a by fencepolicy/db: the policy db is paused",
             "✔  MaybeItIsUs  1 of 20 nodes are lost; 49 % may be",
             "✖  Paused       the policy db is paused",
-            "✔  OurNode      -",
+            "✔  OurNode      open",
             "Nothing was switched.",
         ] {
             assert!(said.lines().any(|said| said == line), "{line}: {said}");

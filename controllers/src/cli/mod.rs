@@ -2,13 +2,15 @@
 //!
 //! Exit codes ([`Exit`]): 0 fine; 1 error (no connection, no rights, not found,
 //! interrupted); 2 wrong usage; 3 answered, and the answer is that something blocks;
-//! 4 refused for safety; 5 the time was up. A wrong value ends with one line that
-//! names the flag, the value and what is allowed.
+//! 4 refused for safety; 5 the time was up; 6 not known, for not everything could be
+//! read. A wrong value ends with one line that names the flag, the value and what is
+//! allowed.
 
 mod budgets;
 mod clean;
 mod cluster;
 mod confirm_down;
+mod consent;
 #[cfg(feature = "demo")]
 mod demo;
 mod devices;
@@ -31,6 +33,7 @@ mod report;
 mod run;
 #[cfg(test)]
 mod staged;
+mod stake;
 mod status;
 mod ui;
 mod version;
@@ -62,6 +65,8 @@ enum Exit {
     Refused,
     /// The time was up before it was done.
     TimedOut,
+    /// Nothing that was read blocks, and not everything could be read.
+    Unknown,
 }
 
 impl Exit {
@@ -72,16 +77,21 @@ impl Exit {
             Self::Blocked => 3,
             Self::Refused => 4,
             Self::TimedOut => 5,
+            Self::Unknown => 6,
         }
     }
 }
+
+/// At the end of `--help`.
+const AFTER_HELP: &str = "kubectl's flags --context, --kubeconfig, --as, --as-group, --request-timeout and -n work before the \
+    command and after it.";
 
 /// Keeps at most one pod running per StatefulSet identity, through any partition.
 ///
 /// pod-safety runs Kubernetes-style controllers that signal graceful deletion,
 /// and force delete a pod only with proof that its processes have ended.
 #[derive(Debug, Parser)]
-#[command(name = "pod-safety", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "pod-safety", version, propagate_version = true, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -119,17 +129,17 @@ enum Command {
     Report(report::Args),
     /// Status, and why something is as it is, on one page in a browser, on this machine, with your kubeconfig
     Ui(ui::Args),
-    /// Say that a node is off, and have its pods released: after checks, with a reason, in your name
+    /// Confirm that a node is off, so that its pods can be force deleted: after checks, with a reason, in your name
     ConfirmDown(confirm_down::Args),
     /// Take back what was said or found of a node: nothing is released by it any more
     Withdraw(fence::WithdrawArgs),
-    /// Have a node switched off by its FencePolicy, and its pods released when that is proved
+    /// Switch a node off by its FencePolicy, and release its pods when that is proved
     Fence(fence::FenceArgs),
-    /// Have no new attempt begun to switch a node off
+    /// Cancel fencing of a node: no new attempt is begun; attempts in flight are not interrupted
     Cancel(fence::CancelArgs),
-    /// Have a node, or all nodes of a FencePolicy, not fenced for a while: with a reason, in your name
+    /// Pause fencing of a node or of a FencePolicy: recorded with your name and reason
     Pause(pause::PauseArgs),
-    /// Have what pauses fenced again
+    /// Resume fencing
     Resume(pause::ResumeArgs),
     /// Fence devices: whether they would answer if they were needed
     Devices(devices::Args),
@@ -150,7 +160,7 @@ enum Command {
 
 /// Reads the arguments and does what they say.
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(cluster::flags_first(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -234,7 +244,8 @@ fn usage(error: &clap::Error) -> ExitCode {
             let text = rendered.to_string();
             let lines =
                 text.lines().take_while(|line| !line.starts_with("For more") && !line.starts_with("Usage:"));
-            let line = lines.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+            let lines = lines.map(str::trim).filter(|line| !line.is_empty());
+            let line = lines.collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");
             say(&format!("pod-safety: {} (see --help)", line.trim_start_matches("error: ")));
             ExitCode::from(USAGE)
         }

@@ -81,6 +81,7 @@ impl PauseArgs {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
         block_on(async move {
             let session = open(&self.cluster.options()).await?;
+            session.announce();
             let scope = self.scope.scope()?;
             let pause = signed(&session, self.reason).await?;
             people::pause(&session.connection, &scope, &pause).await?;
@@ -99,6 +100,7 @@ impl ResumeArgs {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
         block_on(async move {
             let session = open(&self.cluster.options()).await?;
+            session.announce();
             let scope = self.scope.scope()?;
             let resumed = signed(&session, self.reason).await?;
             let was = people::resume(&session.connection, &scope, &resumed).await?;

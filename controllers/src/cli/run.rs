@@ -19,7 +19,7 @@ use pod_safety::registry::{self, BadControllers};
 use pod_safety::{disruption, pod_gc, volume_guard};
 use pod_safety_devices::{Devices, RunAgents};
 use pod_safety_shared::admin::{Listen, TlsFiles};
-use pod_safety_shared::client::{ConnectOptions, Connection};
+use pod_safety_shared::client::{ConnectOptions, Connection, Prefer};
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::lease::{BadTiming, LeaseConfig};
@@ -28,14 +28,19 @@ use pod_safety_shared::model::is_kubernetes_name;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::cluster::{ConnectArgs, block_on};
+use super::cluster::block_on;
 use super::fence_agents::AgentArgs;
 use super::{duration, logging, memory, random};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    #[command(flatten)]
-    cluster: ConnectArgs,
+    /// A kubeconfig file. Default: the pod's service account; outside a cluster $KUBECONFIG, else ~/.kube/config
+    #[arg(long, value_name = "FILE", env = "POD_SAFETY_KUBECONFIG", help_heading = "Cluster")]
+    kubeconfig: Option<PathBuf>,
+
+    /// A context of the kubeconfig other than its current one
+    #[arg(long, value_name = "NAME", env = "POD_SAFETY_CONTEXT", help_heading = "Cluster")]
+    context: Option<String>,
 
     /// The address of the API server, in place of the kubeconfig's
     #[arg(long, value_name = "URL", env = "POD_SAFETY_MASTER", help_heading = "Cluster")]
@@ -333,7 +338,13 @@ pub(super) enum BadFlags {
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<()> {
         let (log_format, log_level) = (self.log_format, self.log_level);
-        let connect = ConnectOptions { server: self.master.clone(), ..self.cluster.options() };
+        let connect = ConnectOptions {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            server: self.master.clone(),
+            prefer: Prefer::ServiceAccount,
+            ..ConnectOptions::default()
+        };
         let without_effect = self.carried.given();
         let identity = identity();
         let (config, agents) = self.into_config(&identity)?;
@@ -348,7 +359,8 @@ impl Args {
     /// Takes every flag by name, so that one that nobody reads does not compile.
     fn into_config(self, identity: &str) -> Result<(Config, RunAgents), BadFlags> {
         let Self {
-            cluster: _,
+            kubeconfig: _,
+            context: _,
             master: _,
             carried: _,
             mode,

@@ -22,6 +22,7 @@ pub(in crate::cli) struct Stage {
     said: Vec<Said>,
     attachments: Vec<Attachment>,
     pauses: Vec<(Arc<str>, Pause)>,
+    pub(in crate::cli) unread: Vec<Kind>,
 }
 
 pub(in crate::cli) fn terminating(pod: &mut Value) {
@@ -44,13 +45,10 @@ fn rack_b() -> Obj {
 }
 
 impl Stage {
-    pub(in crate::cli) fn unread(kinds: &[Kind]) -> World {
-        let world = World::listed_but(kinds);
+    /// Without nodes, and with these kinds not read.
+    pub(in crate::cli) fn without(unread: &[Kind]) -> Self {
+        let world = World::listed_but(unread);
         world.wall(SILENT, at(0));
-        world
-    }
-
-    pub(in crate::cli) fn of(world: World) -> Self {
         let running = Running {
             mode: Some(Mode::Guard),
             leader: Some("pod-safety-x".to_owned()),
@@ -65,11 +63,12 @@ impl Stage {
             said: Vec::new(),
             attachments: Vec::new(),
             pauses: Vec::new(),
+            unread: unread.to_vec(),
         }
     }
 
     pub(in crate::cli) fn well() -> Self {
-        let stage = Self::of(Self::unread(&[]));
+        let stage = Self::without(&[]);
         for (name, zone) in [("worker-a1", "zone-a"), ("worker-a2", "zone-a"), ("worker-b2", "zone-b")] {
             stage.node_with(name, zone, "True", "2026-11-21T10:23:00Z", &json!([]), 0);
         }
@@ -252,6 +251,7 @@ impl Stage {
             said: &self.said,
             attachments: &self.attachments,
             pauses: &self.pauses,
+            unread: &self.unread,
         })
     }
 }

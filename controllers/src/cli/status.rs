@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use clap::Args as ClapArgs;
-use pod_safety::explain::{Blocked, Overview, Paused, Running, Trouble, Zone, since, span};
+use pod_safety::explain::{Blocked, Overall, Overview, Paused, Running, Trouble, Zone, since, span};
+use pod_safety_shared::client::Target;
 use serde::Serialize;
 
-use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, open};
+use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, headed, open};
 use super::explain::Look;
 use super::paint::{Paint, Tone};
 use super::watch::{Shown, WatchArgs};
@@ -14,7 +15,7 @@ use super::{API_VERSION, Exit, plural};
 
 /// At the end of `--help`.
 const EXIT_CODES: &str = "Ends with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something does not go on \
-    until somebody does something: pod-safety status && deploy.";
+    until a person acts, 6 if not everything could be read: pod-safety status && deploy.";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXIT_CODES)]
@@ -35,12 +36,16 @@ pub(super) struct Args {
 struct Document<'a> {
     api_version: &'static str,
     kind: &'static str,
-    verdict: &'static str,
+    verdict: Overall,
+    cluster: &'a Target,
     server_version: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     leader: Option<&'a str>,
+    /// The lease could not be read.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    leader_unknown: bool,
     standbys: usize,
     #[serde(flatten)]
     overview: &'a Overview,
@@ -59,9 +64,17 @@ impl Args {
             let overview = &seen.overview;
             let people = || seen.text(paint);
             let text = self.print.output.text(&seen.document(), people)?;
-            Ok(Shown { text, line: line(overview), exit: self.print.exit(overview.is_blocked()) })
+            Ok(Shown { text, line: line(overview), exit: self.print.ends(exit(overview.verdict())) })
         };
         self.watch.show(&session.env, self.print.output, ask).await
+    }
+}
+
+const fn exit(verdict: Overall) -> Exit {
+    match verdict {
+        Overall::Clear => Exit::Fine,
+        Overall::Unknown => Exit::Unknown,
+        Overall::Blocked => Exit::Blocked,
     }
 }
 
@@ -71,6 +84,7 @@ pub(super) struct Seen {
     running: Running,
     pub(super) server: String,
     wall: jiff::Timestamp,
+    target: Target,
 }
 
 impl Seen {
@@ -81,12 +95,13 @@ impl Seen {
         look.ask_pauses(session, None).await;
         let mut overview = look.scene(Overview::of);
         overview.missing = look.missing();
-        Ok(Self { overview, running: look.running, server: look.server, wall: look.wall })
+        let target = session.target().clone();
+        Ok(Self { overview, running: look.running, server: look.server, wall: look.wall, target })
     }
 
     /// The same for people.
     pub(super) fn text(&self, paint: Paint) -> String {
-        page(&self.overview, &self.running, &self.server, self.wall, paint)
+        headed(&self.target, &page(&self.overview, &self.running, &self.server, self.wall, paint))
     }
 
     /// What needs a person, as `explain` is asked about it: kind, namespace, name.
@@ -99,14 +114,16 @@ impl Seen {
 
     /// The same for programs.
     pub(super) fn document(&self) -> impl Serialize {
-        let Self { overview, running, server, wall: _ } = self;
+        let Self { overview, running, server, wall: _, target } = self;
         Document {
             api_version: API_VERSION,
             kind: "Status",
-            verdict: if overview.is_blocked() { "Blocked" } else { "Clear" },
+            verdict: overview.verdict(),
+            cluster: target,
             server_version: server,
             mode: running.mode.map(|mode| mode.name()),
             leader: running.leader.as_deref(),
+            leader_unknown: running.unread,
             standbys: running.standbys,
             overview,
         }
@@ -119,8 +136,9 @@ fn line(overview: &Overview) -> String {
     let blocked: Vec<String> =
         overview.blocked.iter().map(|one| format!("{}/{}", one.namespace, one.pod)).collect();
     let blocked = if blocked.is_empty() { "none".to_owned() } else { blocked.join(" ") };
+    let unknown = if overview.verdict() == Overall::Unknown { ", not everything could be read" } else { "" };
     format!(
-        "status: {ready} of {nodes} nodes Ready, {} for a person, blocked pods: {blocked}",
+        "status: {ready} of {nodes} nodes Ready, {} for a person, blocked pods: {blocked}{unknown}",
         plural(overview.troubles.len(), "thing")
     )
 }
@@ -146,13 +164,8 @@ fn head(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
 }
 
 fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timestamp, paint: Paint) -> String {
-    let tone = if overview.wait_for_proof == 0 { Tone::Good } else { Tone::Attention };
-    let promise = format!(
-        "{} at most one pod per StatefulSet identity: {} pods of StatefulSets, {} wait for proof",
-        paint.mark(tone),
-        overview.identities,
-        overview.wait_for_proof
-    );
+    let (tone, seen) = promise(overview);
+    let promise = format!("{} at most one pod per StatefulSet identity: {seen}", paint.mark(tone));
     let mut text = format!(
         "{}\n{}\n",
         paint.wrap(&head(running, server, wall), 2),
@@ -187,11 +200,14 @@ fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timest
         );
     }
     if overview.troubles.is_empty() && overview.blocked.is_empty() {
-        let _infallible = write!(
-            text,
-            "\n{}\n",
-            paint.tone(Tone::Good, &format!("{} nothing needs a person", paint.mark(Tone::Good)))
-        );
+        let (tone, words) = match overview.verdict() {
+            Overall::Clear => (Tone::Good, "nothing needs a person"),
+            Overall::Unknown | Overall::Blocked => {
+                (Tone::Attention, "not known whether something needs a person: not everything could be read")
+            }
+        };
+        let line = paint.wrap(&format!("{} {words}", paint.mark(tone)), 2);
+        let _infallible = write!(text, "\n{}\n", paint.tone(tone, &line));
     }
     if let Some(day) = &overview.last_day {
         let _infallible = writeln!(text, "\n{}", paint.wrap(&day.words(), 2));
@@ -204,6 +220,19 @@ fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timest
         let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
     }
     text
+}
+
+/// What was seen of the promise that an identity has at most one pod.
+fn promise(overview: &Overview) -> (Tone, String) {
+    match (overview.identities, overview.wait_for_proof) {
+        (Some(identities), Some(waiting)) => {
+            let tone = if waiting == 0 { Tone::Good } else { Tone::Attention };
+            (tone, format!("{} of StatefulSets, {waiting} wait for proof", plural(identities, "pod")))
+        }
+        (None, _) | (_, None) => {
+            (Tone::Attention, "not checked, because pods, nodes or Leases could not be read".to_owned())
+        }
+    }
 }
 
 fn zones(zones: &[Zone], paint: Paint) -> String {
@@ -243,8 +272,9 @@ fn paused(paused: &[Paused], wall: jiff::Timestamp, paint: Paint) -> String {
 
 fn blocked(blocked: &[Blocked], paint: Paint) -> String {
     let row = |one: &Blocked| {
-        let Blocked { namespace, pod, node, since, reason: _, needs } = one;
-        (Tone::Plain, vec![namespace.clone(), pod.clone(), node.clone(), since.clone(), needs.clone()])
+        let Blocked { namespace, pod, node, since: _, age, reason: _, needs } = one;
+        let node = node.clone().unwrap_or_else(|| "-".to_owned());
+        (Tone::Plain, vec![namespace.clone(), pod.clone(), node, age.clone(), needs.clone()])
     };
     let rows: Vec<_> = blocked.iter().map(row).collect();
     paint.table(&["NAMESPACE", "POD", "NODE", "SINCE", "NEEDS"], &rows)
@@ -252,10 +282,16 @@ fn blocked(blocked: &[Blocked], paint: Paint) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pod_safety_shared::model::Kind;
     use serde_json::json;
 
     use super::*;
     use crate::cli::staged::{self, Stage};
+
+    fn target() -> Target {
+        let (context, server) = (Some("prod".to_owned()), "https://10.0.0.1:6443".to_owned());
+        Target { context, server, user: None }
+    }
 
     fn told(stage: &Stage) -> (Overview, String) {
         let overview = stage.scene(Overview::of);
@@ -269,7 +305,7 @@ mod tests {
         let stage = Stage::lost();
         stage.pod_with("orders-0", "worker-a1", staged::ready);
         let (overview, text) = told(&stage);
-        assert!(overview.is_blocked());
+        assert_eq!(overview.verdict(), Overall::Blocked);
         let golden = "Kubernetes v1.36.3   mode guard   leader pod-safety-x, 1 standby
 ! at most one pod per StatefulSet identity: 2 pods of StatefulSets, 1 wait for proof
 
@@ -295,12 +331,20 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
             "status: 3 of 4 nodes Ready, 1 thing for a person, blocked pods: shop/orders-1"
         );
         let wall = "2026-11-21T10:23:05Z".parse().unwrap();
-        let seen = Seen { overview, running: stage.running, server: "v1.36.3".to_owned(), wall };
+        let seen =
+            Seen { overview, running: stage.running, server: "v1.36.3".to_owned(), wall, target: target() };
+        assert!(
+            documentation.contains(&seen.text(Paint::plain())),
+            "docs/commands.md does not name the cluster"
+        );
         let document = serde_json::to_value(seen.document()).unwrap();
         assert_eq!(
             (&document["verdict"], &document["blocked"][0]["reason"]),
             (&json!("Blocked"), &json!("Unproved"))
         );
+        let (since, node) = (&document["blocked"][0]["since"], &document["blocked"][0]["node"]);
+        assert_eq!((since, node), (&json!("2026-11-21T10:19:55Z"), &json!("worker-b1")));
+        assert_eq!(document["cluster"], json!({ "context": "prod", "server": "https://10.0.0.1:6443" }));
     }
 
     #[test]
@@ -308,8 +352,50 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         let stage = Stage::well();
         stage.pod_with("orders-0", "worker-a1", staged::ready);
         let (overview, text) = told(&stage);
-        assert!(!overview.is_blocked(), "{text}");
+        assert_eq!(exit(overview.verdict()), Exit::Fine, "{text}");
         assert!(text.contains("✔ nothing needs a person"), "{text}");
+    }
+
+    /// Without rights the page had two green marks, and a deployment that asked it went ahead.
+    #[test]
+    fn bug_what_was_not_read_is_not_green() {
+        let all = [
+            &[Kind::Pods][..],
+            &[Kind::Nodes],
+            &[Kind::NodeLeases],
+            &[Kind::Budgets],
+            &[Kind::NodeFences],
+            &[Kind::Nodes, Kind::NodeLeases, Kind::Pods, Kind::Budgets],
+        ];
+        for unread in all {
+            let stage = Stage::without(unread);
+            let (overview, text) = told(&stage);
+            assert_eq!(exit(overview.verdict()), Exit::Unknown, "{unread:?}: {text}");
+            assert!(text.contains("! not known whether something needs a person"), "{unread:?}: {text}");
+            let promised = [Kind::Budgets, Kind::NodeFences].contains(&unread[0]);
+            assert_eq!(text.contains('✔'), promised, "{unread:?}: {text}");
+            let wall = stage.scene(|scene| scene.wall);
+            let seen = Seen {
+                overview,
+                running: stage.running,
+                server: String::new(),
+                wall,
+                target: Target::default(),
+            };
+            let document = serde_json::to_value(seen.document()).unwrap();
+            assert_eq!(document["verdict"], "Unknown", "{document:#}");
+            assert_eq!(document["identities"].is_null(), !promised, "{document:#}");
+        }
+        let mut stage = Stage::well();
+        stage.running = Running { unread: true, ..Running::default() };
+        assert_eq!(told(&stage).0.verdict(), Overall::Unknown, "whether pod-safety leads");
+        let mut lost = Stage::lost();
+        lost.unread = vec![Kind::Budgets];
+        assert_eq!(
+            told(&lost).0.verdict(),
+            Overall::Blocked,
+            "what blocks blocks, whatever else is not known"
+        );
     }
 
     #[test]
@@ -333,7 +419,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         stage.proof_since("2026-11-21T01:00:30Z", None);
         let text = told(&stage).1;
         assert!(text.contains("3 proved off (3 by a person's word)"), "{text}");
-        let unread = Stage::of(Stage::unread(&[pod_safety_shared::model::Kind::NodeFences]));
+        let unread = Stage::without(&[Kind::NodeFences]);
         assert!(!told(&unread).1.contains("24 h"), "what was not read is not counted");
     }
 
@@ -349,7 +435,7 @@ PAUSED
 ! node/worker-b2   hands in it, by anna 20m00s ago
     pod-safety resume worker-b2 --reason TEXT
 ";
-        assert!(text.contains(golden) && !overview.is_blocked(), "{text}");
+        assert!(text.contains(golden) && overview.verdict() == Overall::Clear, "{text}");
         let documentation = include_str!("../../../docs/commands.md");
         assert!(documentation.contains(golden.trim()), "docs/commands.md shows other pauses");
     }
@@ -359,6 +445,7 @@ PAUSED
         let mut stage = Stage::well();
         stage.running = Running::default();
         let (overview, text) = told(&stage);
-        assert!(overview.is_blocked() && text.contains("✖ pod-safety   nobody leads"), "{text}");
+        assert_eq!(overview.verdict(), Overall::Blocked, "{text}");
+        assert!(text.contains("✖ pod-safety   nobody leads"), "{text}");
     }
 }

@@ -37,6 +37,17 @@ impl Judgement {
     pub fn new(standing: Standing, reason: &'static str, message: impl Into<String>) -> Self {
         Self { standing, reason, message: message.into() }
     }
+
+    /// That nothing keeps it is no longer said, because not everything about it could be read.
+    pub fn doubt(&mut self) {
+        if self.standing == Standing::Free {
+            *self = Self::new(
+                Standing::Unknown,
+                "NotRead",
+                "nothing that could be read keeps it, and not everything could be read.",
+            );
+        }
+    }
 }
 
 /// Something that happened.

@@ -48,7 +48,7 @@ pub use eviction::{NotCounted, RefusedBy, Unguarded, Would, would};
 pub use history::timeline;
 pub use namespace::{Content, Contents, explain_namespace};
 pub use node::{explain_node, state, zone_words};
-pub use overview::{Blocked, Overview, Trouble, Zone};
+pub use overview::{Blocked, Overall, Overview, Trouble, Zone};
 pub use pauses::Paused;
 pub use pod::explain_pod;
 pub use scene::{Attachment, Policies, Running, Said, Scene, Settings, object, pod_object};

@@ -310,11 +310,20 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
 fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
     let name = &node.name;
     let proved = scene.view.proof_of(node, scene.now).is_some() && scene.has(Kind::FenceEvidences);
+    let waits =
+        proof::incident(node, scene).is_some_and(|fence| fence.status.phase == Phase::AwaitingOperator);
+    if waits && node.readiness != Readiness::Ready {
+        answer.next(
+            "why its fence devices do not do what they should: login, Secret, address",
+            format!("pod-safety devices test --target {name}"),
+        );
+    }
     match (node.readiness, proved) {
         (Readiness::Ready, _) => {}
-        (_, true) => {
-            answer.next("the evidence is not true", format!("pod-safety withdraw {name} --reason TEXT"))
-        }
+        (_, true) => answer.next(
+            "only if the evidence is wrong, and the machine runs: take it back",
+            format!("pod-safety withdraw {name} --reason TEXT"),
+        ),
         (Readiness::NotReady | Readiness::Missing, false) => {
             answer.next("what its kubelet says", format!("kubectl describe node {name}"));
         }

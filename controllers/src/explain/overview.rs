@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use pod_safety_shared::authority::Hold;
 use pod_safety_shared::model::{Kind, Node, Pod, Readiness};
 use serde::Serialize;
@@ -49,24 +50,38 @@ pub struct Blocked {
     pub namespace: String,
     /// Its name.
     pub pod: String,
-    /// Where.
-    pub node: String,
-    /// For how long.
-    pub since: String,
+    /// Where; none: on no node.
+    pub node: Option<String>,
+    /// When it was asked to end; none: nobody asked it to.
+    pub since: Option<Timestamp>,
+    /// How long ago that was, for people.
+    pub age: String,
     /// Why, in one CamelCase word.
     pub reason: &'static str,
     /// What it waits for, in few words.
     pub needs: String,
 }
 
+/// How the cluster stands as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Overall {
+    /// Everything was read, and nothing blocks.
+    Clear,
+    /// Nothing that was read blocks, and not everything could be read.
+    Unknown,
+    /// Something does not go on until a person acts.
+    Blocked,
+}
+
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
-    /// How many pods of StatefulSets there are, each of which must be the only one of its name.
-    pub identities: usize,
-    /// How many of those are held until it is proved that they stopped.
-    pub wait_for_proof: usize,
+    /// How many pods of StatefulSets there are, each of which must be the only one of its name. None: pods, nodes or
+    /// Leases could not be read.
+    pub identities: Option<usize>,
+    /// How many of those are held until it is proved that they stopped. None: as above.
+    pub wait_for_proof: Option<usize>,
     /// The zones.
     pub zones: Vec<Zone>,
     /// What needs a person.
@@ -82,15 +97,17 @@ pub struct Overview {
     /// What could not be read, and what is therefore not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+    /// Something that this page needs could not be read.
+    #[serde(skip)]
+    incomplete: bool,
 }
 
 impl Overview {
     /// By what was read.
     #[must_use]
     pub fn of(scene: &Scene<'_>) -> Self {
-        let mut overview = Self::default();
-        let stateful = scene.view.all_pods().filter(|pod| is_stateful(pod));
-        overview.identities = stateful.count();
+        let incomplete = !scene.unread.is_empty() || scene.running.unread;
+        let mut overview = Self { incomplete, ..Self::default() };
         overview.zones(scene);
         overview.pods(scene);
         overview.nodes(scene);
@@ -104,10 +121,16 @@ impl Overview {
         overview
     }
 
-    /// Whether something does not go on until somebody does something.
+    /// How the cluster stands. What was not read is not clear.
     #[must_use]
-    pub fn is_blocked(&self) -> bool {
-        !self.blocked.is_empty() || self.troubles.iter().any(|trouble| trouble.blocks)
+    pub fn verdict(&self) -> Overall {
+        if !self.blocked.is_empty() || self.troubles.iter().any(|trouble| trouble.blocks) {
+            Overall::Blocked
+        } else if self.incomplete {
+            Overall::Unknown
+        } else {
+            Overall::Clear
+        }
     }
 
     fn zones(&mut self, scene: &Scene<'_>) {
@@ -134,21 +157,27 @@ impl Overview {
     fn pods(&mut self, scene: &Scene<'_>) {
         let mut ending: Vec<&Pod> = scene.view.all_pods().filter(|pod| concerns(pod)).collect();
         ending.sort_by_key(|pod| pod.key.clone());
+        let mut waiting = 0;
         for pod in ending {
             let answer = explain_pod(pod, scene);
             if answer.verdict.standing != Standing::Blocked {
                 continue;
             }
-            self.wait_for_proof += usize::from(is_stateful(pod) && !pod.waits_for_finalizers());
+            waiting += usize::from(is_stateful(pod) && !pod.waits_for_finalizers());
             let asked = pod.deletion.and_then(asked_at);
             self.blocked.push(Blocked {
                 namespace: pod.key.namespace.to_string(),
                 pod: pod.key.name.to_string(),
-                node: pod.node.as_deref().unwrap_or("-").to_owned(),
-                since: asked.map_or("-".to_owned(), |at| span(since(at, scene.wall))),
+                node: pod.node.as_deref().map(str::to_owned),
+                since: asked,
+                age: asked.map_or("-".to_owned(), |at| span(since(at, scene.wall))),
                 reason: answer.verdict.reason,
                 needs: needs(pod, &answer),
             });
+        }
+        if scene.has_all(&[Kind::Pods, Kind::Nodes, Kind::NodeLeases]) {
+            self.identities = Some(scene.view.all_pods().filter(|pod| is_stateful(pod)).count());
+            self.wait_for_proof = Some(waiting);
         }
     }
 
@@ -161,7 +190,7 @@ impl Overview {
             let silent = scene
                 .last_beat(node)
                 .map_or(String::new(), |at| format!(", last heard {} ago", span(since(at, scene.wall))));
-            let waiting = self.blocked.iter().filter(|one| *one.node == *node.name).count();
+            let waiting = self.blocked.iter().filter(|one| one.node.as_deref() == Some(&*node.name)).count();
             let wait =
                 if waiting == 0 { String::new() } else { format!(", {waiting} of its pods wait for proof") };
             self.troubles.push(Trouble {

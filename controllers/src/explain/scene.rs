@@ -184,6 +184,8 @@ pub struct Scene<'a> {
     pub attachments: &'a [Attachment],
     /// Why nodes that carry our mark are not fenced.
     pub pauses: &'a [(Arc<str>, Pause)],
+    /// The kinds that could not be read in all namespaces. Kinds that this cluster does not have are not among them.
+    pub unread: &'a [Kind],
 }
 
 /// What all controllers decide about one node, at this moment.
@@ -223,9 +225,15 @@ impl Scene<'_> {
         said
     }
 
-    /// Whether a kind was read.
+    /// Whether a kind was read, if only in one namespace.
     pub(super) fn has(&self, kind: Kind) -> bool {
         self.view.fresh(kind, self.now).is_ok()
+    }
+
+    /// Whether all of these kinds were read in all namespaces.
+    #[must_use]
+    pub fn has_all(&self, kinds: &[Kind]) -> bool {
+        kinds.iter().all(|kind| self.has(*kind) && !self.unread.contains(kind))
     }
 
     /// When the kubelet of this node was last heard, by its own clock.

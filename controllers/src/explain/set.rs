@@ -1,6 +1,6 @@
 //! Why a StatefulSet is not complete: identity by identity.
 
-use pod_safety_shared::model::Pod;
+use pod_safety_shared::model::{Kind, Pod};
 use serde_json::Value;
 
 use super::answer::{Answer, Item, Judgement, Standing};
@@ -28,6 +28,11 @@ pub fn explain_set(set: &Value, scene: &Scene<'_>) -> Answer {
         let pod = pods.iter().find(|pod| *pod.key.name == *identity);
         let verdict = match pod {
             Some(pod) => explain_pod(pod, scene).verdict,
+            None if !scene.has(Kind::Pods) => Judgement::new(
+                Standing::Unknown,
+                "NotRead",
+                "pods could not be listed, so whether it exists is not known.",
+            ),
             None => missing(before.as_deref().filter(|_| ordered), refused.map(|said| said.message.as_str())),
         };
         if verdict.standing != Standing::Free && before.is_none() {

@@ -101,7 +101,7 @@ pub(super) fn paused(policy: &Policy) -> Option<Hold> {
     Some(Hold::Paused { policy: Arc::clone(&policy.name), reason })
 }
 
-fn left_alone(node: &Node) -> Option<Hold> {
+pub(super) fn left_alone(node: &Node) -> Option<Hold> {
     let mark = node.life.as_ref()?.left_alone?;
     Some(Hold::LeftAlone { node: Arc::clone(&node.name), mark })
 }

@@ -48,8 +48,8 @@ pub(super) fn usable(devices: &[DeviceRef], node: Option<&Node>, view: &View<'_>
         if labels.is_some_and(|labels| !device.spec.node_selector.chooses(labels)) {
             return Err(format!("device {named} is not for this node (nodeSelector)"));
         }
-        let Timeouts { off, on, look: _ } = device.spec.timeout_seconds;
-        within = Within { off: within.off.max(off), on: within.on.max(on) };
+        let Timeouts { power_off, power_on, status: _ } = device.spec.timeouts;
+        within = Within { off: within.off.max(power_off.0), on: within.on.max(power_on.0) };
     }
     if devices.is_empty() { Err("it names no device".to_owned()) } else { Ok(within) }
 }

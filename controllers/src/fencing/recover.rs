@@ -138,7 +138,7 @@ pub(super) fn fenced(incident: &Incident<'_>) -> Decision {
             incident.turn(Phase::Done, "its Machine is gone, and its Node with it")
         }
         Ok(()) => match incident.policy().filter(|policy| may_switch_on(incident, policy)) {
-            Some(policy) => gates::paused(policy)
+            Some(policy) => paused(incident, policy)
                 .map_or_else(|| switch_on(incident, policy), |hold| incident.hold_for_now(hold)),
             None => incident.hold(Hold::MachineHeld { node: name() }),
         },
@@ -151,6 +151,27 @@ fn may_switch_on(incident: &Incident<'_>, policy: &Policy) -> bool {
         && !incident.fence.spec.cancelled
         && !gates::is_dry(incident.fence, policy)
         && incident.node().is_some()
+        && !is_kept_off(incident)
+}
+
+/// Whether the last person who confirmed that the machine is off did not say that it may be switched on: somebody may be
+/// working on it. That the word expired, or that a device said off too, changes nothing about that. Of two words of the
+/// same second the one that keeps it off counts.
+fn is_kept_off(incident: &Incident<'_>) -> bool {
+    let words = || {
+        incident.view.proofs_of(&incident.name).filter(|proof| {
+            proof.spec.kind == KindOfEvidence::Asserted
+                && proof.spec.node == incident.fence.spec.node
+                && proof.status.invalidated.is_none()
+        })
+    };
+    let last = words().map(|word| word.created).max();
+    words().any(|word| Some(word.created) == last && !word.spec.power_on)
+}
+
+/// Why nothing is switched on now: somebody asked for a pause.
+fn paused(incident: &Incident<'_>, policy: &Policy) -> Option<Hold> {
+    gates::paused(policy).or_else(|| incident.node().and_then(gates::left_alone))
 }
 
 /// Whether none of its pods waits, and nothing that was begun before can land any more.
@@ -253,7 +274,7 @@ fn switch_on_again(incident: &Incident<'_>) -> Decision {
         return decision.and_recheck_at(incident.now + LOOK_AGAIN);
     }
     match incident.policy().filter(|policy| may_switch_on(incident, policy)) {
-        Some(policy) => gates::paused(policy)
+        Some(policy) => paused(incident, policy)
             .map_or_else(|| switch_on(incident, policy), |hold| incident.hold_for_now(hold)),
         None => incident.hold(Hold::MachineHeld { node: Arc::clone(&incident.name) }),
     }

@@ -72,9 +72,9 @@ pub struct FenceDeviceSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(length(min = 1, max = 253)))]
     pub allowed_hosts: Vec<String>,
-    /// For how long an act may take before it is killed, in seconds.
+    /// How long the device may take for each act before it is stopped.
     #[serde(default)]
-    pub timeout_seconds: Timeouts,
+    pub timeouts: Timeouts,
     /// How sure it must be that the device reaches the machine of the node: it is compared with the node's
     /// `status.nodeInfo.systemUUID`, where the driver can (Redfish).
     #[serde(default)]
@@ -194,34 +194,58 @@ pub struct SecretParameter {
     pub key: String,
 }
 
-/// For how long acts may take, in seconds.
+/// How long acts may take. YAML 1.1 reads the words `on` and `off` as truth values, so no key here is one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Timeouts {
-    /// Switching off.
-    #[serde(default = "switch_seconds")]
-    #[schemars(range(min = 1, max = 3_600))]
-    pub off: u32,
-    /// Switching on.
-    #[serde(default = "switch_seconds")]
-    #[schemars(range(min = 1, max = 3_600))]
-    pub on: u32,
-    /// Looking.
-    #[serde(default = "look_seconds")]
-    #[schemars(range(min = 1, max = 600))]
-    pub look: u32,
-}
-
-const fn switch_seconds() -> u32 {
-    60
-}
-
-const fn look_seconds() -> u32 {
-    20
+    /// Switching off, such as `60s` or `10m`; at most an hour.
+    #[schemars(
+        with = "String",
+        regex(
+            pattern = r"^(([1-9]|[1-5][0-9])m([1-5]?[0-9]s)?|([1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|60m|1h)$"
+        )
+    )]
+    pub power_off: ActTime,
+    /// Switching on, such as `60s` or `10m`; at most an hour.
+    #[schemars(
+        with = "String",
+        regex(
+            pattern = r"^(([1-9]|[1-5][0-9])m([1-5]?[0-9]s)?|([1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|60m|1h)$"
+        )
+    )]
+    pub power_on: ActTime,
+    /// Reading whether it is on, such as `20s`; at most ten minutes.
+    #[schemars(
+        with = "String",
+        regex(pattern = r"^([1-9]m([1-5]?[0-9]s)?|10m|([1-9][0-9]?|[1-5][0-9]{2}|600)s)$")
+    )]
+    pub status: ActTime,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { off: switch_seconds(), on: switch_seconds(), look: look_seconds() }
+        Self { power_off: ActTime(60), power_on: ActTime(60), status: ActTime(20) }
+    }
+}
+
+/// How many seconds an act may take, written as Kubernetes writes durations: `60s`, `1m30s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ActTime(pub u32);
+
+impl TryFrom<String> for ActTime {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let read = text.parse::<jiff::SignedDuration>().ok();
+        let seconds = read.and_then(|read| u32::try_from(read.as_secs()).ok()).filter(|&seconds| seconds > 0);
+        seconds.map(Self).ok_or_else(|| format!("{text:?} is no duration such as 60s or 10m"))
+    }
+}
+
+impl From<ActTime> for String {
+    fn from(ActTime(seconds): ActTime) -> Self {
+        format!("{seconds}s")
     }
 }
 

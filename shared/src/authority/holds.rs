@@ -140,6 +140,7 @@ mod tests {
             by: "ada".to_owned(),
             reason: Some("I pulled the plug".to_owned()),
             valid_seconds: Some(3_600),
+            power_on: false,
         }
     }
 

@@ -201,18 +201,30 @@ async fn create(
     }
 }
 
-/// Writes down that a person says that the node is off, and for how long that is to release pods. Gives back the name of the evidence: each has its own, for what
-/// was withdrawn may be said again.
+/// What a person says of a node that is off.
+#[derive(Clone, Copy, Debug)]
+pub struct Word<'a> {
+    /// Who says so.
+    pub by: &'a str,
+    /// Why.
+    pub reason: &'a str,
+    /// For how long pods are released by it.
+    pub valid_for: Duration,
+    /// The machine may be switched on again, if its FencePolicy says so. Without it nobody's hands are at risk.
+    pub power_on: bool,
+}
+
+/// Writes down that a person says that the node is off. Gives back the name of the evidence: each has its own, for what was
+/// withdrawn may be said again.
 ///
 /// # Errors
 /// It could not be written.
 pub async fn confirm(
     connection: &Connection,
     examined: &Examined,
-    by: &str,
-    reason: &str,
-    valid_for: Duration,
+    word: Word<'_>,
 ) -> Result<String, PeopleError> {
+    let Word { by, reason, valid_for, power_on } = word;
     let spec = FenceEvidenceSpec {
         node: examined.node.clone(),
         kind: KindOfEvidence::Asserted,
@@ -224,6 +236,7 @@ pub async fn confirm(
         reason: Some(reason.to_owned()),
         // A clock of more seconds than that the API server refuses.
         valid_seconds: Some(u32::try_from(valid_for.as_secs()).unwrap_or(u32::MAX)),
+        power_on,
     };
     let metadata = json!({ "generateName": format!("{}-", incident_name(&examined.node)) });
     create(connection, "FenceEvidence", "fenceevidences", metadata, &spec).await

@@ -25,7 +25,7 @@ use tower::{BoxError, Service};
 use zeroize::Zeroizing;
 
 pub use audit::{Audit, NoAudit, RequestLine};
-pub use config::{ConfigError, ConnectOptions};
+pub use config::{ConfigError, ConnectOptions, Prefer, Target};
 pub use guard::{Guard, GuardRefusal};
 pub(crate) use request::page_path;
 pub use request::{ApiError, Call, Method};
@@ -58,6 +58,8 @@ pub struct Server {
 pub struct Connection {
     kube: kube::Client,
     env: Env,
+    target: Arc<Target>,
+    request_timeout: Duration,
 }
 
 impl std::fmt::Debug for Connection {
@@ -78,13 +80,14 @@ impl Connection {
     ) -> Result<Self, ConfigError> {
         // Chosen here, for rustls refuses to choose when a dependency brings a second one.
         drop(rustls::crypto::ring::default_provider().install_default());
-        let config = config::load(options).await?;
+        let (config, target) = config::load(options).await?;
         let builder = kube::client::ClientBuilder::try_from(config)
             .map_err(|source| ConfigError::Unusable { source })?;
         let watched = builder
             .with_layer(&audit::AuditLayer::new(env.clone(), metrics, Arc::new(NoAudit)))
             .with_layer(&guard::GuardLayer);
-        Ok(Self { kube: watched.build(), env })
+        let request_timeout = options.request_timeout.unwrap_or(READ_TIMEOUT);
+        Ok(Self { kube: watched.build(), env, target: Arc::new(target), request_timeout })
     }
 
     /// A connection over `service`, with the same layers: for simulators and tests.
@@ -99,7 +102,7 @@ impl Connection {
         let builder = kube::client::ClientBuilder::new(service, "default")
             .with_layer(&audit::AuditLayer::new(env.clone(), metrics, audit))
             .with_layer(&guard::GuardLayer);
-        Self { kube: builder.build(), env }
+        Self { kube: builder.build(), env, target: Arc::default(), request_timeout: READ_TIMEOUT }
     }
 
     /// The namespace that is meant where none is named: that of the kubeconfig's
@@ -109,6 +112,17 @@ impl Connection {
         self.kube.default_namespace()
     }
 
+    /// Which cluster this is.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// When `call` is given up.
+    fn deadline(&self, call: &Call) -> Mono {
+        call.deadline_from(self.env.now(), self.request_timeout)
+    }
+
     /// Sends `call` and reads the whole answer, within [`READ_TIMEOUT`] or the
     /// call's own deadline.
     ///
@@ -116,7 +130,7 @@ impl Connection {
     /// The API server's refusal, or why there was no answer. After anything but
     /// [`ApiError::Refused`] and [`ApiError::Guard`] the outcome of a write is unknown.
     pub async fn send(&self, call: Call) -> Result<Raw, ApiError> {
-        let deadline = call.deadline_from(self.env.now());
+        let deadline = self.deadline(&call);
         let work = async {
             let (encoding, body) = self.answer(call).await?;
             Raw::from_body(encoding, collect(body).await?).map_err(ApiError::Undecodable)
@@ -157,7 +171,7 @@ impl Connection {
     /// As [`Connection::send`].
     pub async fn text(&self, path: &str) -> Result<String, ApiError> {
         let call = Call::get(path).whole();
-        let deadline = call.deadline_from(self.env.now());
+        let deadline = self.deadline(&call);
         let request = call.into_request()?;
         let work = async {
             let response = self.response(request).await?;
@@ -176,7 +190,7 @@ impl Connection {
     /// As [`Connection::send`].
     pub async fn server(&self) -> Result<Server, ApiError> {
         let call = Call::get("/version").whole();
-        let deadline = call.deadline_from(self.env.now());
+        let deadline = self.deadline(&call);
         let request = call.into_request()?;
         let work = async {
             let response = self.response(request).await?;
@@ -211,7 +225,7 @@ impl Connection {
 
     /// Waits for the head of an answer, and for all of it if it is a refusal.
     async fn answer(&self, call: Call) -> Result<(Encoding, Body), ApiError> {
-        let deadline = call.deadline_from(self.env.now());
+        let deadline = self.deadline(&call);
         let request = call.into_request()?;
         let work = async {
             let (encoding, answer) = opened(self.response(request).await?)?;

@@ -7,7 +7,6 @@ use http::Request;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use kube::client::Body;
 
-use super::READ_TIMEOUT;
 use super::guard::GuardRefusal;
 use crate::authority::Permit;
 use crate::clock::Mono;
@@ -100,8 +99,8 @@ impl Call {
         self
     }
 
-    pub(super) fn deadline_from(&self, now: Mono) -> Mono {
-        let usual = now + READ_TIMEOUT;
+    pub(super) fn deadline_from(&self, now: Mono, usual: Duration) -> Mono {
+        let usual = now + usual;
         self.deadline.map_or(usual, |deadline| deadline.min(usual))
     }
 

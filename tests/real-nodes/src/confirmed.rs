@@ -69,7 +69,7 @@ impl Cluster {
     /// Gives back why it was refused.
     pub(crate) async fn confirm(&self, node: &str, reason: &str) -> Result<Option<String>> {
         let (reason, confirm) = (format!("--reason={reason}"), format!("--confirm={node} is off"));
-        let args = ["confirm-down", node, &reason, &confirm, "--listen=3s"];
+        let args = ["confirm-down", node, &reason, &confirm, "--listen=3s", "--power-on"];
         let output = self.plane.pod_safety_once(&self.plane.admin_kubeconfig(), &args).await?;
         Ok((!output.status.success()).then(|| format!("confirm-down was refused: {}", output.stderr)))
     }

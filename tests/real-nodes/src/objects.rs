@@ -12,7 +12,7 @@ pub(crate) const ALONE: &str = "alone-0";
 
 /// The device of all nodes. What it is opened with is [`secret`].
 fn bmc(mut spec: Value) -> Value {
-    spec["timeoutSeconds"] = json!({ "off": 20, "on": 20, "look": 5 });
+    spec["timeouts"] = json!({ "powerOff": "20s", "powerOn": "20s", "status": "5s" });
     spec["secretParameters"] = json!([{ "parameter": "password", "secret": "bmc", "key": "password" }]);
     json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",

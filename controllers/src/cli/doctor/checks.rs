@@ -65,9 +65,14 @@ fn found(
     Symptom { check, health, what: what.into(), why, remedy: remedy.into() }
 }
 
-/// Something that could not be looked at.
-pub(super) fn unread(check: &'static str, what: &str) -> Symptom {
+/// Something that could not be read.
+pub(super) fn unread(check: &'static str, what: impl Into<String>) -> Symptom {
     found(check, Health::Unknown, what, "", "")
+}
+
+/// A check that could not look.
+pub(super) fn not_checked(check: &'static str, why: &str) -> Symptom {
+    unread(check, format!("not checked: {why}"))
 }
 
 /// The oldest and the newest minor version that this one was made for.
@@ -88,7 +93,7 @@ pub(super) fn version(server: &str) -> Symptom {
             "what the API server answers to evictions and deletions was checked with those",
             "use a version of pod-safety that was made for it",
         ),
-        None => found("ServerVersion", Health::Unknown, "the API server does not say its version", "", ""),
+        None => not_checked("ServerVersion", "the API server does not say its version"),
     }
 }
 
@@ -99,17 +104,16 @@ const APART: Duration = Duration::from_secs(5);
 const RENEWED: Duration = Duration::from_secs(60);
 
 /// Whether the clocks of the API server, of this machine and of the nodes agree.
-pub(super) fn clocks(view: &View<'_>, server: Option<Timestamp>, wall: Timestamp) -> Vec<Symptom> {
+pub(super) fn clocks(
+    view: &View<'_>,
+    nodes_are_known: bool,
+    server: Option<Timestamp>,
+    wall: Timestamp,
+) -> Vec<Symptom> {
     const WHY: &str = "stamps are compared by people, by the validity of a person's word, and by what this command says; \
         no deletion rests on them";
     let Some(server) = server else {
-        return vec![found(
-            "Clocks",
-            Health::Unknown,
-            "the API server does not say what its clock shows",
-            "",
-            "",
-        )];
+        return vec![not_checked("Clocks", "the API server does not say what its clock shows")];
     };
     let mut all = Vec::new();
     let apart = server.duration_since(wall);
@@ -141,7 +145,12 @@ pub(super) fn clocks(view: &View<'_>, server: Option<Timestamp>, wall: Timestamp
             all.push(found("Clocks", Health::Problem, what, WHY, "set them by NTP"));
         }
     }
-    if all.is_empty() {
+    if !nodes_are_known {
+        all.push(not_checked(
+            "Clocks",
+            "the clocks of nodes, because nodes or their Leases could not be listed",
+        ));
+    } else if all.is_empty() {
         all.push(fine("Clocks", format!("API server, this machine and nodes agree within {}", span(APART))));
     }
     all
@@ -159,7 +168,7 @@ pub(super) fn shown(names: &[&str]) -> String {
 pub(super) fn leader(running: &Running, wall: Timestamp) -> Symptom {
     const WHY: &str = "nothing is proved, fenced or released while nobody leads";
     match (&running.leader, running.unread) {
-        (_, true) => found("Leader", Health::Unknown, "the lease may not be read", "", ""),
+        (_, true) => not_checked("Leader", "the lease could not be read"),
         (None, false) => {
             let what = running.stale.map_or("nobody leads".to_owned(), |at| {
                 let ago = Duration::try_from(wall.duration_since(at)).unwrap_or_default();
@@ -213,7 +222,7 @@ pub(super) fn rights(account: &str, asked: usize, lacking: &[Right]) -> Symptom 
 pub(super) fn policies(policies: Policies) -> Symptom {
     const WHY: &str = "a force deletion by a person, a script or kube-controller-manager's own collector then starts a second \
         pod beside one that may still run";
-    const REMEDY: &str = "helm upgrade … --reuse-values --set admissionPolicies.action=Deny";
+    const REMEDY: &str = "helm upgrade … --reset-then-reuse-values --set admissionPolicies.action=Deny";
     match policies {
         Policies::Deny => fine("AdmissionPolicies", "unproved force deletions are refused"),
         Policies::Audit => found(
@@ -230,13 +239,9 @@ pub(super) fn policies(policies: Policies) -> Symptom {
             WHY,
             REMEDY,
         ),
-        Policies::Unread => found(
-            "AdmissionPolicies",
-            Health::Unknown,
-            "the bindings of admission policies may not be read",
-            "",
-            "",
-        ),
+        Policies::Unread => {
+            not_checked("AdmissionPolicies", "the bindings of admission policies could not be listed")
+        }
     }
 }
 
@@ -254,7 +259,8 @@ pub(super) fn graceless(sets: &[Value]) -> Symptom {
         .map(|set| format!("{}/{}", text(set, "/metadata/namespace"), text(set, "/metadata/name")))
         .collect();
     if names.is_empty() {
-        return fine("GracePeriods", format!("{} have a grace", plural(sets.len(), "StatefulSet")));
+        let sets = plural(sets.len(), "StatefulSet");
+        return fine("GracePeriods", format!("{sets} looked at, none with terminationGracePeriodSeconds 0"));
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     found(

@@ -14,11 +14,12 @@ use std::fmt::Write as _;
 use clap::Args as ClapArgs;
 use futures::StreamExt;
 use futures::stream;
-use pod_safety::explain::{Paused, Verdict, explain};
+use pod_safety::explain::{Paused, Verdict as OfBudget, explain};
 use pod_safety::registry::Name;
 use pod_safety_shared::api::crds;
 use pod_safety_shared::authority::{Right, may, people};
-use pod_safety_shared::model::Budget;
+use pod_safety_shared::client::Target;
+use pod_safety_shared::model::{Budget, Kind};
 use pod_safety_shared::record::error_chain;
 use serde::Serialize;
 use serde_json::Value;
@@ -29,12 +30,14 @@ use super::paint::{Paint, Tone};
 use super::{API_VERSION, Exit, clean, plural};
 use checks::{Health, Kcm, Symptom};
 
+/// What is needed to say that a budget never allows an eviction.
+const OF_BUDGETS: [Kind; 4] = [Kind::Budgets, Kind::Pods, Kind::ReplicaSets, Kind::StatefulSets];
+
 /// How many questions about rights are under way at a time.
 const QUESTIONS: usize = 8;
 
 /// At the end of `--help`.
-const EXIT_CODES: &str =
-    "Ends with 0 if nothing must be mended, 1 after an error, 2 for wrong usage, 3 if something must.";
+const EXIT_CODES: &str = "Ends with 0 if all is well, 1 after an error, 2 for wrong usage, 3 if something must be fixed, 6 if a check could not look.";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXIT_CODES)]
@@ -52,7 +55,8 @@ pub(super) struct Args {
 struct Document<'a> {
     api_version: &'static str,
     kind: &'static str,
-    verdict: &'static str,
+    verdict: Verdict,
+    cluster: &'a Target,
     checks: &'a [Symptom],
 }
 
@@ -65,26 +69,51 @@ impl Args {
         let session = open(&self.cluster.options()).await?;
         let symptoms = examine(&session).await?;
         let paint = self.print.paint();
-        self.print.output.print(&Document::of(&symptoms), || page(&symptoms, paint))?;
-        Ok(self.print.exit(is_ill(&symptoms)))
+        let document = Document::of(&symptoms, session.target());
+        self.print.output.print(&document, || session.headed(&page(&symptoms, paint)))?;
+        let exit = match Verdict::of(&symptoms) {
+            Verdict::Fine => Exit::Fine,
+            Verdict::Unknown => Exit::Unknown,
+            Verdict::Problems => Exit::Blocked,
+        };
+        Ok(self.print.ends(exit))
     }
 }
 
-fn is_ill(symptoms: &[Symptom]) -> bool {
-    symptoms.iter().any(|symptom| symptom.health == Health::Problem)
+/// What all checks come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+enum Verdict {
+    /// Every check could look, and found nothing that must be fixed.
+    Fine,
+    /// No check found anything that must be fixed, and some could not look.
+    Unknown,
+    /// Something must be fixed.
+    Problems,
+}
+
+impl Verdict {
+    fn of(symptoms: &[Symptom]) -> Self {
+        let any = |health: Health| symptoms.iter().any(|symptom| symptom.health == health);
+        match (any(Health::Problem), any(Health::Unknown)) {
+            (true, _) => Self::Problems,
+            (false, true) => Self::Unknown,
+            (false, false) => Self::Fine,
+        }
+    }
 }
 
 impl<'a> Document<'a> {
-    fn of(checks: &'a [Symptom]) -> Self {
-        let verdict = if is_ill(checks) { "Problems" } else { "Fine" };
-        Self { api_version: API_VERSION, kind: "Diagnosis", verdict, checks }
+    fn of(checks: &'a [Symptom], cluster: &'a Target) -> Self {
+        let verdict = Verdict::of(checks);
+        Self { api_version: API_VERSION, kind: "Diagnosis", verdict, cluster, checks }
     }
 }
 
 /// What was found, for people and for programs.
 pub(super) async fn diagnosis(session: &Session) -> anyhow::Result<(String, Value)> {
     let symptoms = examine(session).await?;
-    Ok((page(&symptoms, Paint::plain()), serde_json::to_value(Document::of(&symptoms))?))
+    let document = serde_json::to_value(Document::of(&symptoms, session.target()))?;
+    Ok((session.headed(&page(&symptoms, Paint::plain())), document))
 }
 
 /// Every check.
@@ -99,7 +128,8 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     let mut symptoms = vec![checks::version(&server.version)];
     let sets = session.items("/apis/apps/v1/statefulsets").await;
     symptoms.extend(look.scene(|scene| {
-        let mut all = checks::clocks(&scene.view, server.date, own);
+        let nodes_are_known = scene.has_all(&[Kind::Nodes, Kind::NodeLeases]);
+        let mut all = checks::clocks(&scene.view, nodes_are_known, server.date, own);
         all.push(checks::leader(scene.running, wall));
         all
     }));
@@ -113,21 +143,25 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     symptoms.extend(look.scene(|scene| {
         let mut all = Vec::new();
         if ours.contains(&Name::Fencing) {
-            all.extend(checks::devices(&scene.view, &Paused::all(scene), wall));
+            all.extend(checks::devices(&scene.view, scene.unread, &Paused::all(scene), wall));
             all.extend(checks::agents(&scene.view, &pods));
         }
-        let never = |budget: &&Budget| explain(budget, &scene.view, scene.now).verdict == Verdict::Never;
-        all.push(checks::budgets(&scene.view.budgets().filter(never).collect::<Vec<_>>()));
+        all.push(if scene.has_all(&OF_BUDGETS) {
+            let never = |budget: &&Budget| explain(budget, &scene.view, scene.now).verdict == OfBudget::Never;
+            checks::budgets(&scene.view.budgets().filter(never).collect::<Vec<_>>())
+        } else {
+            checks::not_checked("Budgets", "budgets, pods or their controllers could not be listed")
+        });
         all
     }));
     match sets {
         Ok(sets) => symptoms.push(checks::graceless(&sets)),
-        Err(error) => symptoms.push(checks::unread(
+        Err(error) => symptoms.push(checks::not_checked(
             "GracePeriods",
-            &format!("StatefulSets may not be read: {}", error_chain(&error)),
+            &format!("StatefulSets could not be listed: {}", error_chain(&error)),
         )),
     }
-    symptoms.extend(look.missing().into_iter().map(|sentence| checks::unread("YourRights", &sentence)));
+    symptoms.extend(look.missing().into_iter().map(|sentence| checks::unread("YourRights", sentence)));
     Ok(symptoms)
 }
 
@@ -150,6 +184,12 @@ async fn custom_kinds(session: &Session) -> Vec<Symptom> {
 
 /// What the service account may not do of what it needs.
 async fn rights_of(session: &Session, look: &Look) -> Symptom {
+    if look.pods_unread().is_some() {
+        return checks::not_checked(
+            "Rights",
+            "which controllers run is not known, because pods could not be listed",
+        );
+    }
     let account = look.account.clone();
     let me = people::whoami(&session.connection).await.unwrap_or_default();
     let user = (me != account).then_some(account.as_str());
@@ -164,7 +204,7 @@ async fn rights_of(session: &Session, look: &Look) -> Symptom {
             Ok(false) => lacking.push(right.clone()),
             Err(error) => {
                 let why = format!("what {account} may do was not answered: {}", error_chain(&error));
-                return checks::unread("Rights", &why);
+                return checks::not_checked("Rights", &why);
             }
         }
     }
@@ -209,13 +249,11 @@ fn page(symptoms: &[Symptom], paint: Paint) -> String {
     for Symptom { check, health, what, why, remedy } in sorted {
         let tone = match health {
             Health::Fine => Tone::Good,
-            Health::Unknown => Tone::Plain,
-            Health::Attention => Tone::Attention,
+            Health::Unknown | Health::Attention => Tone::Attention,
             Health::Problem => Tone::Bad,
         };
         let line = paint.wrap(&format!("{} {check}: {what}", paint.mark(tone)), 2);
-        let _infallible =
-            writeln!(text, "{}", if tone == Tone::Plain { line } else { paint.tone(tone, &line) });
+        let _infallible = writeln!(text, "{}", paint.tone(tone, &line));
         if !why.is_empty() {
             let _infallible = writeln!(text, "{}", paint.wrap(&format!("    why   {why}"), 10));
         }
@@ -227,7 +265,7 @@ fn page(symptoms: &[Symptom], paint: Paint) -> String {
     let (problems, attention, unknown) = (of(Health::Problem), of(Health::Attention), of(Health::Unknown));
     let _infallible = writeln!(
         text,
-        "\n{} to mend, {attention} to know, {unknown} not known, {} fine. Nothing was changed.",
+        "\n{} to fix, {attention} to know, {unknown} not checked, {} fine. Nothing was changed.",
         plural(problems, "thing"),
         of(Health::Fine)
     );

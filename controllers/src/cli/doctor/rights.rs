@@ -67,6 +67,7 @@ pub(super) fn needed(mode: Mode, controllers: &[Name]) -> Vec<Right> {
     let wanted = |role: &&Document| match role.metadata.annotations.get(NEEDED_FOR).map(String::as_str) {
         Some("replace") => mode == Mode::Replace && controllers.contains(&Name::Disruption),
         Some("fencing") => controllers.contains(&Name::Fencing),
+        Some("volume-guard") => controllers.contains(&Name::VolumeGuard),
         // Of the namespace of devices and their Secrets an installation decides; the lease may have another name.
         Some(_) | None => true,
     };
@@ -136,11 +137,13 @@ mod tests {
             "{all:?}"
         );
         let guard = words(Mode::Guard, &[Name::PodGc]);
-        assert!(
-            !guard
-                .iter()
-                .any(|one| one.contains("poddisruptionbudgets.policy/status") || one.contains("nodefences"))
-        );
+        for other in ["poddisruptionbudgets.policy/status", "nodefences", "pod-safety-volumes"] {
+            assert!(
+                !guard.iter().any(|one| one.contains(other)),
+                "{other} is of a controller that is off: {guard:?}"
+            );
+        }
+        assert!(all.iter().any(|one| one.contains("pod-safety-volumes")), "{all:?}");
         let observe = words(Mode::Observe, &Name::ALL);
         assert!(
             !observe.iter().any(|one| one.starts_with("delete") || one.starts_with("patch")),

@@ -258,6 +258,6 @@ const fn ended_how(exit: Exit) -> &'static str {
     match exit {
         Exit::TimedOut => "the time is up",
         Exit::Interrupted => "stopped",
-        Exit::Fine | Exit::Blocked | Exit::Refused => "not drained",
+        Exit::Fine | Exit::Blocked | Exit::Refused | Exit::Unknown => "not drained",
     }
 }

@@ -89,13 +89,14 @@ impl Args {
         let look = Look::at(&session, &self.node).await?;
         let mut plan = look.plan(&self.node, &consent)?;
         if self.apply {
+            session.announce();
             let live = live::Live::of_stdout(paint);
             let Self { node, timeout, .. } = self;
             return apply::Apply { session, node, consent, paint, live, timeout }.run(plan).await;
         }
         look.ask(&session, &mut plan).await;
         look.place(&mut plan);
-        self.output.print(&page::Document::of(&plan), || page::page(&plan, paint))?;
+        self.output.print(&page::Document::of(&plan), || session.headed(&page::page(&plan, paint)))?;
         Ok(exit_of(&plan))
     }
 }

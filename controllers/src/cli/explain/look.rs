@@ -55,6 +55,8 @@ pub(in crate::cli) struct Look {
     attachments: Vec<Attachment>,
     pauses: Vec<(Arc<str>, Pause)>,
     unread: Vec<Unread>,
+    /// The kinds of `unread`, but those that this cluster does not have.
+    refused_kinds: Vec<Kind>,
     refused: Vec<String>,
     /// The API server's version; empty: it did not say.
     pub(in crate::cli) server: String,
@@ -100,6 +102,7 @@ impl Look {
             said: Vec::new(),
             attachments: Vec::new(),
             pauses: Vec::new(),
+            refused_kinds: unread.iter().filter(|one| !is_absent(one)).map(|one| one.error.kind).collect(),
             unread,
             refused,
             server: server.clone(),
@@ -114,13 +117,18 @@ impl Look {
         self.policies = session.items(&bindings).await.map_or(Policies::Unread, |all| force_delete(&all));
     }
 
-    /// Which node holds which volume.
-    pub(in crate::cli) async fn ask_attachments(&mut self, session: &Session) {
+    /// Which node holds which volume; false: that could not be read.
+    pub(in crate::cli) async fn ask_attachments(&mut self, session: &Session) -> bool {
         match session.items("/apis/storage.k8s.io/v1/volumeattachments").await {
-            Ok(all) => self.attachments = all.iter().filter_map(Attachment::of).collect(),
-            Err(_) => self.refused.push(
-                "You may not list volumeattachments: which node holds which volume is not known.".to_owned(),
-            ),
+            Ok(all) => {
+                self.attachments = all.iter().filter_map(Attachment::of).collect();
+                true
+            }
+            Err(error) => {
+                let refusal = refusal(&error, "list volumeattachments");
+                self.refused.push(format!("{refusal}: which node holds which volume is not known."));
+                false
+            }
         }
     }
 
@@ -169,10 +177,9 @@ impl Look {
             let path = format!("/api/v1/events?limit={EVENTS}&fieldSelector={fields}");
             match session.items(&path).await {
                 Ok(events) => self.said.extend(events.iter().filter_map(Said::of)),
-                Err(_) => {
-                    let sentence =
-                        "You may not list events in all namespaces: what was said there is not known.";
-                    self.refused.push(sentence.to_owned());
+                Err(error) => {
+                    let refusal = refusal(&error, "list events in all namespaces");
+                    self.refused.push(format!("{refusal}: what was said there is not known."));
                     return self.hear_all(session, session.connection.default_namespace()).await;
                 }
             }
@@ -182,9 +189,10 @@ impl Look {
     async fn take(&mut self, session: &Session, namespace: &str, query: &str) {
         match session.items(&format!("/api/v1/namespaces/{namespace}/events?{query}")).await {
             Ok(events) => self.said.extend(events.iter().filter_map(Said::of)),
-            Err(_) => self.refused.push(format!(
-                "You may not list events in namespace {namespace}: what was said there is not known."
-            )),
+            Err(error) => {
+                let refusal = refusal(&error, &format!("list events in namespace {namespace}"));
+                self.refused.push(format!("{refusal}: what was said there is not known."));
+            }
         }
     }
 
@@ -217,22 +225,28 @@ impl Look {
             said: &self.said,
             attachments: &self.attachments,
             pauses: &self.pauses,
+            unread: &self.refused_kinds,
         })
+    }
+
+    /// Why pods were not read in all namespaces, and in which namespace they were read all the same; none: they were.
+    pub(in crate::cli) fn pods_unread(&self) -> Option<(String, Option<&str>)> {
+        let unread = self.unread.iter().find(|one| one.error.kind == Kind::Pods)?;
+        Some((sentence(unread), unread.only.as_deref()))
     }
 
     /// What could not be read, and what is therefore not known: a sentence each.
     pub(in crate::cli) fn missing(&self) -> Vec<String> {
-        let absent = |one: &&Unread| one.error.source.code() == Some(404);
         let mut all: Vec<String> = Vec::new();
         let kinds: Vec<&str> =
-            self.unread.iter().filter(absent).map(|one| one.error.kind.resource()).collect();
+            self.unread.iter().filter(|one| is_absent(one)).map(|one| one.error.kind.resource()).collect();
         if !kinds.is_empty() {
             all.push(format!("This cluster does not have the kinds {} of pod-safety.dev: fencing and confirmations do not work without them. pod-safety manifests prints them.", kinds.join(", ")));
         }
         let ours: Vec<&str> = self
             .unread
             .iter()
-            .filter(|one| !absent(one) && one.error.kind.is_ours())
+            .filter(|one| !is_absent(one) && one.error.kind.is_ours())
             .map(|one| one.error.kind.resource())
             .collect();
         if !ours.is_empty() {
@@ -241,24 +255,38 @@ impl Look {
                 ours.join(", ")
             ));
         }
-        for Unread { error, only } in self.unread.iter().filter(|one| !one.error.kind.is_ours()) {
-            let (resource, unknown) = (error.kind.resource(), unknown(error.kind));
-            all.push(match only {
-                Some(namespace) => {
-                    format!("You may list {resource} only in namespace {namespace}: {unknown}.")
-                }
-                None => format!("You may not list {resource}: {unknown}."),
-            });
-        }
+        all.extend(self.unread.iter().filter(|one| !one.error.kind.is_ours()).map(sentence));
         all.extend(self.refused.iter().cloned());
         all
+    }
+}
+
+/// Whether this cluster does not have the kind.
+fn is_absent(unread: &Unread) -> bool {
+    unread.error.source.code() == Some(404)
+}
+
+/// What could not be read, and what is therefore not known.
+fn sentence(Unread { error, only }: &Unread) -> String {
+    let (resource, unknown) = (error.kind.resource(), unknown(error.kind));
+    match only {
+        Some(namespace) => format!("You may list {resource} only in namespace {namespace}: {unknown}."),
+        None => format!("You may not list {resource}: {unknown}."),
+    }
+}
+
+/// That something was refused, or failed otherwise.
+pub(in crate::cli) fn refusal(error: &ApiError, what: &str) -> String {
+    match error.code() {
+        Some(403) => format!("You may not {what}"),
+        _ => format!("It was not possible to {what} ({error})"),
     }
 }
 
 /// What is not known without a kind.
 const fn unknown(kind: Kind) -> &'static str {
     match kind {
-        Kind::Nodes => "whether its node is heard is not known",
+        Kind::Nodes => "whether nodes are Ready is not known",
         Kind::NodeLeases => {
             "when kubelets renewed their Leases is not known, and without that nothing is decided about missing nodes"
         }
@@ -311,11 +339,12 @@ async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) 
     let mut config = run::settings(&[]);
     let mut lease = ("kube-system".to_owned(), "pod-safety".to_owned());
     let pods = our_pods(session).await;
-    if pods.is_err() {
-        refused.push(
-            "You may not list pods in all namespaces: in which mode pod-safety runs is not known.".to_owned(),
-        );
+    if let Err(error) = &pods {
+        let refusal = refusal(error, "list pods in all namespaces");
+        refused.push(format!("{refusal}: in which mode pod-safety runs is not known."));
     }
+    // The arguments of its pods say which lease is its own.
+    let lease_is_known = pods.is_ok();
     let pods = pods.unwrap_or_default();
     for args in pods.iter().filter_map(arguments) {
         if let Some(said) = run::settings(&args) {
@@ -329,11 +358,11 @@ async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) 
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", lease.0, lease.1);
     match session.whole(&path).await {
         Ok(lease) => lead(&mut running, &lease, &pods, wall),
-        Err(error) if error.is_not_found() => {}
-        Err(_) => {
+        Err(error) if error.is_not_found() => running.unread = !lease_is_known,
+        Err(error) => {
             running.unread = true;
-            refused
-                .push(format!("You may not read the lease {}/{}: who leads is not known.", lease.0, lease.1));
+            let refusal = refusal(&error, &format!("read the lease {}/{}", lease.0, lease.1));
+            refused.push(format!("{refusal}: which replica leads is not known."));
         }
     }
     let account = pods

@@ -30,14 +30,14 @@ use super::Exit;
 use super::cluster::{ConnectArgs, Output, PrintArgs, Session, block_on, name, open};
 use super::paint::Paint;
 use super::watch::{Shown, WatchArgs};
-pub(super) use look::{Look, our_pods};
+pub(super) use look::{Look, our_pods, refusal};
 use page::{Document, page};
 pub(super) use pdb::tone;
 pub(super) use timeline::{TimelineArgs, Told};
 
 /// At the end of `--help`.
 const EXIT_CODES: &str = "Ends with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something does not go on \
-    until somebody does something.";
+    until a person acts, 6 if too little could be read to say.";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXIT_CODES)]
@@ -53,6 +53,14 @@ pub(super) struct Args {
     /// Its namespace. Default: that of the kubeconfig's context, else the only one that has such a pod
     #[arg(short, long, value_name = "NAME", value_parser = name)]
     namespace: Option<String>,
+
+    /// All namespaces: of pdb without a name, where it is the default
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
+
+    /// Only those with these labels: of pdb without a name
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
 
     /// With what lets go of what holds it: `resolve`.
     #[arg(skip)]
@@ -127,6 +135,9 @@ pub(super) enum BadUse {
     /// `pod/a b`.
     #[error("one name is enough: {0}/{1} or {0} {2}")]
     TwoNames(&'static str, String, String),
+    /// `pod a -l app=b`.
+    #[error("--selector and --all-namespaces are for a list: only pdb without a name prints one")]
+    NoList,
     /// `timeline pdb`.
     #[error("of a {0} there is no timeline: allowed is pod (po) or node (no)")]
     NoTimeline(&'static str),
@@ -165,7 +176,8 @@ impl ResolveArgs {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
         let Self { what, name, print, cluster } = self;
         let watch = WatchArgs::default();
-        Args { what, name, namespace: None, steps: true, watch, print, cluster }.main()
+        let (namespace, selector, all_namespaces) = (None, None, false);
+        Args { what, name, namespace, all_namespaces, selector, steps: true, watch, print, cluster }.main()
     }
 }
 
@@ -183,6 +195,9 @@ fn one_name(
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
         let (what, name) = one_name(self.what.clone(), self.name.clone())?;
+        if (self.selector.is_some() || self.all_namespaces) && (what != What::Pdb || name.is_some()) {
+            bail!(BadUse::NoList);
+        }
         if what == What::Pdb {
             return block_on(pdb::explain_pdb(self, name));
         }
@@ -195,11 +210,16 @@ impl Args {
         let paint = self.print.paint();
         let ask = async || {
             let answer = answer(&session, what, &name, self.namespace.as_deref(), self.steps).await?;
-            let document = Document::of(&answer);
-            let text = self.print.output.text(&document, || page(&answer, self.print.output, paint))?;
+            let document = Document::of(&answer, session.target());
+            let people = || session.headed(&page(&answer, self.print.output, paint));
+            let text = self.print.output.text(&document, people)?;
             let line = format!("{} {}", answer.object, page::sentence(&answer.verdict));
-            let blocked = matches!(answer.verdict.standing, Standing::Blocked | Standing::Unknown);
-            Ok(Shown { text, line, exit: self.print.exit(blocked) })
+            let exit = match answer.verdict.standing {
+                Standing::Free | Standing::Waiting | Standing::Released => Exit::Fine,
+                Standing::Unknown => Exit::Unknown,
+                Standing::Blocked => Exit::Blocked,
+            };
+            Ok(Shown { text, line, exit: self.print.ends(exit) })
         };
         self.watch.show(&session.env, self.print.output, ask).await
     }
@@ -217,7 +237,7 @@ pub(super) async fn asked(
     let named = name(named).map_err(anyhow::Error::msg)?;
     let namespace = namespace.map(name).transpose().map_err(anyhow::Error::msg)?;
     let answer = answer(session, what, &named, namespace.as_deref(), false).await?;
-    Ok(serde_json::to_value(Document::of(&answer))?)
+    Ok(serde_json::to_value(Document::of(&answer, session.target()))?)
 }
 
 /// The answer for people and for programs, of what `status` names.
@@ -229,7 +249,8 @@ pub(super) async fn asked_text(
 ) -> anyhow::Result<(String, serde_json::Value)> {
     let (what, _) = What::parse(kind).map_err(anyhow::Error::msg)?;
     let answer = answer(session, what, name, namespace, false).await?;
-    Ok((page(&answer, Output::Wide, Paint::plain()), serde_json::to_value(Document::of(&answer))?))
+    let document = serde_json::to_value(Document::of(&answer, session.target()))?;
+    Ok((session.headed(&page(&answer, Output::Wide, Paint::plain())), document))
 }
 
 /// The answer about one object, by what may be read now.
@@ -267,7 +288,14 @@ async fn answer(
                 look.ask_attachments(session).await;
             }
             let node = look.scene(|scene| explain_node(&Arc::from(name), scene));
-            let Some(answer) = node else { bail!("there is no node {name}, and no pod names it") };
+            let Some(answer) = node else {
+                match look.pods_unread() {
+                    None => bail!("there is no node {name}, and no pod names it"),
+                    Some((why, _)) => {
+                        bail!("there is no node {name}; whether a pod names it is not known. {why}")
+                    }
+                }
+            };
             answer
         }
         What::Set => {
@@ -291,19 +319,28 @@ async fn answer(
     Ok(answer)
 }
 
-/// The pod of this name: in the namespace that was given, in the usual one, or in the only one that has it.
+/// The pod of this name: in the namespace that was given, in the usual one, or in the only one that has it. That there is
+/// none is said only of namespaces that were read.
 fn found(look: &Look, given: Option<&str>, own: &str, name: &str) -> anyhow::Result<Pod> {
+    let unread = look.pods_unread();
     look.scene(|scene| {
         let mut all: Vec<&Pod> = scene.view.all_pods().filter(|pod| *pod.key.name == *name).collect();
         all.sort_by_key(|pod| pod.key.clone());
         let within = |namespace: &str| all.iter().find(|pod| *pod.key.namespace == *namespace).copied();
-        let unread = look.missing().into_iter().find(|one| one.contains("list pods"));
-        let unread = unread.map_or(String::new(), |why| format!(". {why}"));
         match (given, all.as_slice()) {
-            (Some(namespace), _) => within(namespace)
-                .cloned()
-                .ok_or_else(|| anyhow::anyhow!("there is no pod {name} in namespace {namespace}{unread}")),
-            (None, []) => bail!("there is no pod {name} in any namespace that you may read{unread}"),
+            (Some(namespace), _) => within(namespace).cloned().ok_or_else(|| match &unread {
+                Some((why, only)) if *only != Some(namespace) => anyhow::anyhow!(
+                    "whether there is a pod {name} in namespace {namespace} is not known. {why}"
+                ),
+                Some(_) | None => anyhow::anyhow!("there is no pod {name} in namespace {namespace}"),
+            }),
+            (None, []) => match &unread {
+                Some((why, Some(only))) => {
+                    bail!("there is no pod {name} in namespace {only}; whether another namespace has one is not known. {why}")
+                }
+                Some((why, None)) => bail!("whether there is a pod {name} is not known. {why}"),
+                None => bail!("there is no pod {name} in any namespace"),
+            },
             (None, [one]) => Ok((*one).clone()),
             (None, several) => match within(own) {
                 Some(pod) => Ok(pod.clone()),

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use pod_safety::explain::{Answer, Finding, Judgement, Moment, Standing};
+use pod_safety_shared::client::Target;
 use serde::Serialize;
 
 use crate::cli::API_VERSION;
@@ -16,12 +17,13 @@ use crate::cli::paint::{Paint, Tone};
 pub(in crate::cli) struct Document<'a> {
     api_version: &'static str,
     kind: &'static str,
+    cluster: &'a Target,
     #[serde(flatten)]
     answer: &'a Answer,
 }
 
 impl<'a> Document<'a> {
-    pub(in crate::cli) fn of(answer: &'a Answer) -> Self {
+    pub(in crate::cli) fn of(answer: &'a Answer, cluster: &'a Target) -> Self {
         let kind = match answer.object.split('/').next() {
             Some("pod") => "PodExplanation",
             Some("node") => "NodeExplanation",
@@ -30,7 +32,7 @@ impl<'a> Document<'a> {
             Some("persistentvolumeclaim" | "persistentvolume") => "VolumeExplanation",
             _ => "Explanation",
         };
-        Self { api_version: API_VERSION, kind, answer }
+        Self { api_version: API_VERSION, kind, cluster, answer }
     }
 }
 

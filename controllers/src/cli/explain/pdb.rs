@@ -8,7 +8,7 @@ use pod_safety_shared::model::{Budget, Kind};
 use super::Args;
 use crate::cli::Exit;
 use crate::cli::budgets::{self, Document};
-use crate::cli::cluster::{PrintArgs, Session, open};
+use crate::cli::cluster::{Chosen, PrintArgs, Session, open};
 use crate::cli::paint::Tone;
 use crate::cli::watch::Shown;
 
@@ -24,11 +24,17 @@ const KINDS: [Kind; 6] = [
 
 /// One budget, or a table of them.
 pub(super) async fn explain_pdb(args: Args, name: Option<String>) -> anyhow::Result<Exit> {
-    let Args { namespace, print, cluster, watch, .. } = args;
+    let Args { namespace, selector, print, cluster, watch, .. } = args;
     let session = open(&cluster.options()).await?;
     let own = || session.connection.default_namespace().to_owned();
     let namespace = namespace.or_else(|| name.is_some().then(own));
-    let ask = async || look(&session, namespace.as_deref(), name.as_deref(), &print).await;
+    let ask = async || {
+        let chosen = match &selector {
+            Some(selector) => Some(session.selected(Kind::Budgets, selector).await?),
+            None => None,
+        };
+        look(&session, namespace.as_deref(), name.as_deref(), chosen.as_ref(), &print).await
+    };
     watch.show(&session.env, print.output, ask).await
 }
 
@@ -36,11 +42,16 @@ async fn look(
     session: &Session,
     namespace: Option<&str>,
     name: Option<&str>,
+    chosen: Option<&Chosen>,
     print: &PrintArgs,
 ) -> anyhow::Result<Shown> {
     let nothing = &mut |_: Kind, _: &_| {};
     let snapshot = Snapshot::read(&session.connection, &session.env, &KINDS, namespace, nothing).await?;
-    let wanted = |budget: &&Budget| name.is_none_or(|name| *name == *budget.key.name);
+    let wanted = |budget: &&Budget| {
+        let key = || (budget.key.namespace.to_string(), budget.key.name.to_string());
+        name.is_none_or(|name| *name == *budget.key.name)
+            && chosen.is_none_or(|chosen| chosen.contains(&key()))
+    };
     session.ask_scales(&snapshot, |view| view.budgets().filter(wanted).collect()).await;
     let guard = snapshot.view();
     let view = guard.view();
@@ -58,10 +69,13 @@ async fn look(
             };
             bail!("there is no budget {name} in namespace {}{unread}", namespace.unwrap_or_default())
         }
-        (Some(_), [one, ..]) => output.text(&Document::of(one), || budgets::page(one, paint))?,
+        (Some(_), [one, ..]) => {
+            let document = Document::of(one, session.target());
+            output.text(&document, || session.headed(&budgets::page(one, paint)))?
+        }
         (None, all) => {
-            let list = budgets::List::of(all, unreadable);
-            output.text(&list, || budgets::table(all, unreadable, paint))?
+            let list = budgets::List::of(all, unreadable, session.target());
+            output.text(&list, || session.headed(&budgets::table(all, unreadable, paint)))?
         }
     };
     let blocked: Vec<&Explained<'_>> = explained.iter().filter(|one| blocks(&one.verdict)).collect();

@@ -86,7 +86,8 @@ impl TimelineArgs {
                 }
                 None => Told::of_all(&session).await?,
             };
-            let text = self.print.output.text(&told.document(), || told.text(paint))?;
+            let people = || session.headed(&told.text(paint));
+            let text = self.print.output.text(&told.document(), people)?;
             Ok(Shown { text, line: told.line(), exit: Exit::Fine })
         };
         self.watch.show(&session.env, self.print.output, ask).await

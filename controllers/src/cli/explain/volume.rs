@@ -8,6 +8,7 @@ use pod_safety_shared::client::ApiError;
 use pod_safety_shared::model::{Kind, VOLUME_LEASES};
 use serde_json::Value;
 
+use super::look::refusal;
 use super::{Look, What};
 use crate::cli::cluster::Session;
 
@@ -26,7 +27,7 @@ pub(super) async fn answer(
     let namespace = volume.claim.as_ref().map_or(own, |claim| text(claim, "/metadata/namespace")).to_owned();
     let mut look = Look::at(session, Some(&namespace)).await?;
     look.hear_all(session, &namespace).await;
-    look.ask_attachments(session).await;
+    let attachments_are_known = look.ask_attachments(session).await;
     let held = look.scene(|scene| {
         let of_it = scene.attachments.iter().filter(|one| one.volume == volume.name());
         of_it.map(|one| one.node.clone()).collect::<Vec<_>>()
@@ -34,6 +35,9 @@ pub(super) async fn answer(
     around(session, &mut volume, &namespace, held, &mut refused).await;
     volume.lease = owner(session, volume.name(), &mut refused).await;
     let mut answer = look.scene(|scene| explain_volume(&volume, scene));
+    if !attachments_are_known || !refused.is_empty() {
+        answer.verdict.doubt();
+    }
     answer.missing.extend(refused);
     answer.missing.extend(look.missing());
     Ok(answer)
@@ -45,10 +49,9 @@ async fn owner(session: &Session, name: &str, refused: &mut Vec<String>) -> Opti
         return None;
     }
     let path = format!("{}/{name}", Kind::VolumeLeases.path());
-    get(session, &path).await.unwrap_or_else(|_| {
-        refused.push(format!(
-            "You may not get leases in namespace {VOLUME_LEASES}: whose the volume is, where it is guarded, is not known."
-        ));
+    get(session, &path).await.unwrap_or_else(|error| {
+        let refusal = refusal(&error, &format!("get leases in namespace {VOLUME_LEASES}"));
+        refused.push(format!("{refusal}: which node the volume guard recorded as its owner is not known."));
         None
     })
 }
@@ -74,13 +77,14 @@ async fn named(
     given: Option<&str>,
 ) -> anyhow::Result<(Volume, Vec<String>)> {
     let mut refused = Vec::new();
-    let claim = if what == What::PersistentVolume { None } else { claim(session, name, given).await? };
+    let claim = match what {
+        What::PersistentVolume => None,
+        _ => claim(session, name, given, &mut refused).await?,
+    };
     let mut asked = |answer: Result<Option<Value>, ApiError>| {
-        answer.unwrap_or_else(|_| {
-            refused.push(
-                "You may not get persistentvolumes: with which driver it is attached is not known."
-                    .to_owned(),
-            );
+        answer.unwrap_or_else(|error| {
+            let refusal = refusal(&error, "get persistentvolumes");
+            refused.push(format!("{refusal}: with which driver it is attached is not known."));
             None
         })
     };
@@ -109,11 +113,13 @@ async fn named(
             let claim = claim.filter(|claim| text(claim, "/metadata/uid") == uid);
             Ok((Volume { claim, volume: Some(volume), ..Volume::default() }, refused))
         }
+        (None, None) if !refused.is_empty() => {
+            bail!("whether there is a {} {name} is not known. {}", what.word(), refused.join(" "))
+        }
         (None, None) => {
-            let within =
-                given.map_or("any namespace that you may read".to_owned(), |one| format!("namespace {one}"));
+            let within = given.map_or("any namespace".to_owned(), |one| format!("namespace {one}"));
             match what {
-                What::PersistentVolume => bail!("there is no PersistentVolume {name} that you may read"),
+                What::PersistentVolume => bail!("there is no PersistentVolume {name}"),
                 What::Claim => bail!("there is no PersistentVolumeClaim {name} in {within}"),
                 _ => bail!(
                     "there is no PersistentVolumeClaim {name} in {within}, and no PersistentVolume {name}"
@@ -132,7 +138,12 @@ fn claim_path(namespace: &str, name: &str) -> String {
 }
 
 /// The claim of this name: in the namespace that was given, in the usual one, or in the only one that has it.
-async fn claim(session: &Session, name: &str, given: Option<&str>) -> anyhow::Result<Option<Value>> {
+async fn claim(
+    session: &Session,
+    name: &str,
+    given: Option<&str>,
+    refused: &mut Vec<String>,
+) -> anyhow::Result<Option<Value>> {
     let own = session.connection.default_namespace();
     let found = get(session, &claim_path(given.unwrap_or(own), name)).await;
     if given.is_some() {
@@ -142,8 +153,11 @@ async fn claim(session: &Session, name: &str, given: Option<&str>) -> anyhow::Re
         return Ok(Some(claim));
     }
     let everywhere = format!("/api/v1/persistentvolumeclaims?fieldSelector=metadata.name={name}");
-    // Who may not look everywhere has looked where he may.
-    let mut all = session.items(&everywhere).await.unwrap_or_default();
+    let mut all = session.items(&everywhere).await.unwrap_or_else(|error| {
+        let refusal = refusal(&error, "list persistentvolumeclaims in all namespaces");
+        refused.push(format!("{refusal}: whether another namespace has one is not known."));
+        Vec::new()
+    });
     if all.len() > 1 {
         let namespaces: Vec<&str> = all.iter().map(|one| text(one, "/metadata/namespace")).collect();
         bail!(
@@ -165,8 +179,9 @@ async fn around(
 ) {
     match session.items(&format!("/api/v1/namespaces/{namespace}/pods")).await {
         Ok(pods) => volume.pods = Some(pods),
-        Err(_) => {
-            refused.push(format!("You may not list pods in namespace {namespace}: who uses it is not known."))
+        Err(error) => {
+            let refusal = refusal(&error, &format!("list pods in namespace {namespace}"));
+            refused.push(format!("{refusal}: which pods use it is not known."));
         }
     }
     let using = volume.pods.iter().flatten().filter(|pod| volume.is_used_by(pod));

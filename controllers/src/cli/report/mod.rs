@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
+use pod_safety_shared::client::Target;
 use pod_safety_shared::record::error_chain;
 use serde_json::{Value, json};
 
@@ -27,7 +28,7 @@ use super::cluster::{ConnectArgs, Output, Session, block_on, open};
 use super::explain::{Told, asked_text, our_pods};
 use super::paint::Paint;
 use super::status::Seen;
-use super::{Exit, clean, doctor, print};
+use super::{Exit, clean, doctor, plural, print};
 
 /// So many things are explained, one after another: in a storm the first ones say as much as all.
 const EXPLAINED: usize = 20;
@@ -54,7 +55,7 @@ const OBJECTS: [(&str, &str); 13] = [
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Ends with 0 if it is written, also if parts of it could not be read; 1 after an error, 2 for wrong usage."
+    after_help = "Ends with 0 if it is written, 1 after an error, 2 for wrong usage, 6 if it is written and parts of it could not be read."
 )]
 pub(super) struct Args {
     /// The folder, which must not be there yet. Default: pod-safety-report- and the time, in the present one
@@ -139,10 +140,10 @@ impl Args {
         }
         objects(&session, &mut folder).await;
         pods(&session, &mut folder, self.log_lines).await;
-        let readme = readme(&folder, &seen.server, at);
+        let readme = readme(&folder, session.target(), &seen.server, at);
         folder.write("README.md", &readme);
-        print(parting(&folder).as_bytes())?;
-        Ok(Exit::Fine)
+        print(parting(&folder, session.target()).as_bytes())?;
+        Ok(if folder.missing.is_empty() { Exit::Fine } else { Exit::Unknown })
     }
 }
 
@@ -202,11 +203,11 @@ async fn pods(session: &Session, folder: &mut Folder, log_lines: u32) {
     list(folder, "pods-of-pod-safety", ours, redact::our_pod);
 }
 
-fn readme(folder: &Folder, server: &str, at: jiff::Timestamp) -> String {
+fn readme(folder: &Folder, target: &Target, server: &str, at: jiff::Timestamp) -> String {
     let server = if server.is_empty() { "of a version that could not be read" } else { server };
     let server = clean::line(server);
     let mut text = format!(
-        "# Report of pod-safety {}\n\nMade at {at:.0} of a cluster {server}. `status.txt` is the place to begin.\n\n\
+        "# Report of pod-safety {}\n\nMade at {at:.0} of a cluster {server} ({target}). `status.txt` is the place to begin.\n\n\
         Taken out: Secrets and ConfigMaps (never read), values of parameters of fence devices, all of pods but their names,\n\
         places and states, annotations of others, and what looks like a login in texts and logs. Left in: names of objects, of people and of\n\
         machines, and addresses. Look through it before you send it.\n\n## In it\n\n",
@@ -226,7 +227,7 @@ fn readme(folder: &Folder, server: &str, at: jiff::Timestamp) -> String {
 }
 
 /// What is to be done with it.
-fn parting(folder: &Folder) -> String {
+fn parting(folder: &Folder, target: &Target) -> String {
     let Folder { path, files, missing } = folder;
     let path = path.display();
     let name = Path::new(&path.to_string())
@@ -234,10 +235,10 @@ fn parting(folder: &Folder) -> String {
         .map_or(String::new(), |name| name.to_string_lossy().into_owned());
     let refused = match missing.len() {
         0 => String::new(),
-        count => format!(" {count} parts could not be read: its README.md says which."),
+        count => format!(" {} could not be read: its README.md says which.", plural(count, "part")),
     };
     format!(
-        "{} files in {path}.{refused} Look through them, then pack them:\n    tar -czf {name}.tar.gz {path}\n",
+        "Cluster: {target}\n{} files in {path}.{refused} Look through them, then pack them:\n    tar -czf {name}.tar.gz {path}\n",
         files.len()
     )
 }

@@ -33,14 +33,13 @@ fn what_could_not_be_read_is_named_and_the_rest_is_written() {
     let (path, mut folder) = new();
     folder.put("doctor", Err(anyhow::anyhow!("the API server answered 403")));
     folder.write("status.txt", "x\n");
-    let text = readme(&folder, "v1.36.3", "2026-11-21T10:23:05Z".parse().unwrap());
+    let text = readme(&folder, &Target::default(), "v1.36.3", "2026-11-21T10:23:05Z".parse().unwrap());
     for says in ["cluster v1.36.3", "- status.txt", "## Not in it\n\n- doctor: the API server answered 403\n"]
     {
         assert!(text.contains(says), "{says}: {text}");
     }
-    assert!(
-        parting(&folder).contains("1 parts could not be read") && parting(&folder).contains("    tar -czf ")
-    );
+    let said = parting(&folder, &Target::default());
+    assert!(said.contains("1 part could not be read") && said.contains("    tar -czf "), "{said}");
     std::fs::remove_dir_all(path).unwrap();
 }
 

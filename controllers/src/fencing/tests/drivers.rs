@@ -16,7 +16,7 @@ fn a_level_that_is_a_persons_asks_at_once_and_says_the_command() {
     assert!(message.contains("pod-safety confirm-down n"), "{message}");
     assert!(stage.only().1.attempts.is_empty(), "nobody was asked to switch anything");
     assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
-    stage.proof("n", "word", KindOfEvidence::Asserted);
+    stage.word("n", "word", true);
     assert_eq!(stage.act("n"), ["write Fenced"]);
 }
 
@@ -32,7 +32,7 @@ fn a_person_is_asked_when_the_levels_before_failed_and_never_to_switch_it_on() {
     stage.seen("On");
     stage.wait(60);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
-    stage.proof("n", "word", KindOfEvidence::Asserted);
+    stage.word("n", "word", true);
     assert_eq!(stage.act("n"), ["write Fenced"]);
     assert_eq!(stage.act("n"), ["taint"]);
     stage.wait(20);
@@ -42,7 +42,7 @@ fn a_person_is_asked_when_the_levels_before_failed_and_never_to_switch_it_on() {
     });
     alone.device("hands", manual);
     alone.policy(|policy| (policy.levels, policy.recovery) = (vec![level("hands", 1)], Recovery::PowerOn));
-    alone.proof("n", "word", KindOfEvidence::Asserted);
+    alone.word("n", "word", true);
     alone.wait(20);
     assert_eq!(alone.words("n"), ["?NoDevices"]);
 }

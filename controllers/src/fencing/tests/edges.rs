@@ -13,7 +13,7 @@ fn evidence(stage: &Stage, change: impl FnOnce(&mut Value)) {
     let node = stage.incarnation("n");
     let mut proof = json!({
         "metadata": { "name": "e", "uid": "uid-e", "resourceVersion": "400" },
-        "spec": { "node": node, "kind": "Asserted", "by": "somebody", "reason": "I saw it" },
+        "spec": { "node": node, "kind": "Asserted", "by": "somebody", "reason": "I saw it", "powerOn": true },
     });
     change(&mut proof);
     stage.world.apply(Kind::FenceEvidences, &proof, stage.mono());

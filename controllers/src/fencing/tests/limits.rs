@@ -1,7 +1,7 @@
 //! The limits that safety rests on, as numbers. Each is written out here once more, with its argument: who changes one
 //! has to change its argument, too.
 
-use pod_safety_shared::api::{Brakes, ControlPlane, Timeouts, Unhealthy};
+use pod_safety_shared::api::{ActTime, Brakes, ControlPlane, Timeouts, Unhealthy};
 
 use super::*;
 
@@ -167,7 +167,10 @@ fn the_brakes_of_a_policy_that_says_nothing() {
 #[test]
 fn a_node_is_lost_after_a_minute_and_a_device_has_a_minute_to_switch() {
     assert_eq!(Unhealthy::default(), Unhealthy { silent_seconds: 60, not_ready_seconds: None });
-    assert_eq!(Timeouts::default(), Timeouts { off: 60, on: 60, look: 20 });
+    assert_eq!(
+        Timeouts::default(),
+        Timeouts { power_off: ActTime(60), power_on: ActTime(60), status: ActTime(20) }
+    );
 }
 
 /// A status must stay far below the megabyte that etcd takes; of an attempt a person wants to see the last few rounds.

@@ -50,6 +50,7 @@ fn the_machine_stays_off_until_its_pods_are_released_and_then_as_the_policy_says
 fn nothing_is_switched_on_by_who_is_paused_cancelled_or_without_devices() {
     for (change, word) in [
         ((|stage| stage.policy(|policy| policy.paused = Some("x".to_owned()))) as fn(&mut Stage), "?Paused"),
+        (|stage| stage.leave_alone("n"), "?LeftAlone"),
         (|stage| stage.edit(|spec, _| spec.cancelled = true), "?MachineHeld"),
         (|stage| stage.gone(Kind::FenceDevices, "bmc"), "?NoDevices"),
     ] {
@@ -65,13 +66,34 @@ fn s13_nothing_is_switched_on_while_something_begun_before_may_still_land() {
     let mut stage = Stage::at(Phase::Pending, |_| ());
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
-    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+    stage.word("n", "by-hand", true);
     assert_eq!(stage.act("n"), ["write Fenced"]);
     assert_eq!(stage.act("n"), ["taint"]);
     stage.wait(60);
     assert_eq!(stage.words("n"), ["?AttemptUnderWay"]);
     stage.wait(2);
     assert_eq!(stage.words("n"), ["on 2 by bmc"]);
+}
+
+/// Ten seconds after a technician had confirmed that a machine is off, it was switched on, and nothing had said so.
+#[test]
+fn bug_a_machine_that_a_person_confirmed_down_stays_off_unless_they_said_otherwise() {
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.policy(|policy| policy.recovery = Recovery::PowerOn);
+    stage.word("n", "by-hand", false);
+    assert_eq!(stage.act("n"), ["write Fenced"]);
+    assert_eq!(stage.act("n"), ["taint"]);
+    stage.wait(60);
+    assert_eq!(stage.words("n"), ["?MachineHeld"]);
+    stage.word("n", "and-on", true);
+    assert_eq!(stage.words("n"), ["?MachineHeld"], "of the same second");
+    stage.invalidates("by-hand");
+    assert_eq!(stage.act("n"), ["write Fenced"]);
+    stage.wait(20);
+    assert_eq!(stage.words("n"), ["on 1 by bmc"], "the last word that holds counts");
+    let mut fenced = released();
+    fenced.word("n", "hands-in-it", false);
+    assert_eq!(fenced.words("n"), ["?MachineHeld"], "also where a device proved it off");
 }
 
 #[test]

@@ -303,8 +303,17 @@ impl Stage {
             by: "somebody".to_owned(),
             reason: asserted.then(|| "I saw it".to_owned()),
             valid_seconds: None,
+            power_on: false,
         };
         self.put_proof(name, spec, FenceEvidenceStatus::default());
+    }
+
+    /// A person's word about the life in which this node is.
+    pub(super) fn word(&mut self, node: &str, name: &str, power_on: bool) {
+        self.proof(node, name, KindOfEvidence::Asserted);
+        let (mut spec, status) = self.proofs[name].clone();
+        spec.power_on = power_on;
+        self.put_proof(name, spec, status);
     }
 
     fn put_proof(&mut self, name: &str, spec: FenceEvidenceSpec, status: FenceEvidenceStatus) {

@@ -5,10 +5,10 @@ use super::*;
 /// One level, `both`, with the devices `left` and `right`.
 fn two_supplies(stage: &mut Stage) {
     stage.device("left", |device| {
-        device["spec"]["timeoutSeconds"] = json!({ "off": 40, "on": 90, "look": 20 })
+        device["spec"]["timeouts"] = json!({ "powerOff": "40s", "powerOn": "90s", "status": "20s" })
     });
     stage.device("right", |device| {
-        device["spec"]["timeoutSeconds"] = json!({ "off": 70, "on": 30, "look": 20 })
+        device["spec"]["timeouts"] = json!({ "powerOff": "70s", "powerOn": "30s", "status": "20s" })
     });
     let devices = ["left", "right"].iter().flat_map(|name| level(name, 2).devices).collect();
     stage.policy(|policy| {

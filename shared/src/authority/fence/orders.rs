@@ -14,8 +14,8 @@ use super::judge::{Seen, identity_word, power_word};
 use super::objects::{self, Clients, ObjectOrder};
 use super::render::{Facts, RenderError, render};
 use crate::api::{
-    ActedOn, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation,
-    KindOfEvidence, Sample, SecretParameter, group_path,
+    ActTime, ActedOn, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck,
+    Incarnation, KindOfEvidence, Sample, SecretParameter, group_path,
 };
 use crate::cache::Cache;
 use crate::client::{ApiError, Call, Connection};
@@ -164,10 +164,10 @@ impl Reader<'_> {
                 node: facts.machine.node.to_string(),
             });
         }
-        let seconds = match act {
-            Act::Off => spec.timeout_seconds.off,
-            Act::On => spec.timeout_seconds.on,
-            Act::Look => spec.timeout_seconds.look,
+        let ActTime(seconds) = match act {
+            Act::Off => spec.timeouts.power_off,
+            Act::On => spec.timeouts.power_on,
+            Act::Look => spec.timeouts.status,
         };
         let within = Duration::from_secs(seconds.into());
         let (driver, check) = (spec.driver, spec.identity_check);

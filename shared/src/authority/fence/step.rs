@@ -410,6 +410,7 @@ async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
         by: acting.identity.to_owned(),
         reason: None,
         valid_seconds: None,
+        power_on: false,
     };
     create_evidence(acting, &incident_name(node), &spec).await?;
     status(acting, target, target.fence.rv, &target.status).await.map(drop)

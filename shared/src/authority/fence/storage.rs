@@ -41,6 +41,7 @@ pub(super) async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Ou
         by: acting.identity.to_owned(),
         reason: None,
         valid_seconds: None,
+        power_on: false,
     };
     let name = storage_evidence_name(node, &target.fence.uid, last.id);
     create_evidence(acting, &name, &spec).await?;

@@ -118,9 +118,9 @@ async fn a_confirmation_names_the_life_of_the_node_and_who_says_so() {
     let node = Incarnation { name: "n".to_owned(), uid: "u".to_owned(), boot_id: "b".to_owned() };
     let renewed = Some("2026-01-01T00:00:07Z".to_owned());
     let examined = Examined { node, labels: Default::default(), ready: false, cordoned: false, renewed };
-    let name = confirm(&api.connection(), &examined, "ada", "I pulled the plug", Duration::from_secs(3_600))
-        .await
-        .unwrap();
+    let valid_for = Duration::from_secs(3_600);
+    let word = Word { by: "ada", reason: "I pulled the plug", valid_for, power_on: false };
+    let name = confirm(&api.connection(), &examined, word).await.unwrap();
     let body = api.heard().pop().unwrap().json();
     assert_eq!((name.as_str(), &body["metadata"]["name"]), ("n-1-x", &serde_json::Value::Null));
     assert_eq!(body["metadata"]["generateName"], format!("{}-", incident_name(&examined.node)));

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use pod_safety_control_plane::{binary, chart, helm, looked_at, manifests};
+use pod_safety_control_plane::{binary, chart, helm, looked_at, manifests, tool};
 use serde_json::{Value, json};
 
 /// So that a render does not depend on the version that helm was built with.
@@ -101,6 +101,48 @@ async fn values_that_cannot_work_are_refused_with_a_sentence() {
         let says = row["says"].as_str().unwrap();
         assert!(!output.status.success(), "{row} was rendered");
         assert!(output.stderr.contains(says), "{row}: {}", output.stderr);
+    }
+}
+
+/// The published chart said `image: pod-safety@sha256:…`, which nobody can pull. What the workflow types is run here.
+#[tokio::test]
+async fn bug_the_chart_of_a_release_pulls_the_image_of_that_release() {
+    let root = chart().ancestors().nth(2).unwrap().to_owned();
+    let workflow = read(&root.join(".github/workflows/release.yml"));
+    let line = workflow.lines().map(str::trim).find(|line| line.starts_with("packaging/chart.sh ")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let digest = format!("sha256:{}", "ab".repeat(32));
+    let script = format!("set -euo pipefail; cd {}; {}", root.display(), line.replace(" .", " \"$FOLDER\""));
+    let helm = tool("helm").await.unwrap();
+    let path = format!("{}:{}", helm.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let packed = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .envs([
+            ("version", "1.2.3"),
+            ("IMAGE", "ghcr.io/Owner/pod-safety"),
+            ("DIGEST", &digest),
+            ("PATH", &path),
+        ])
+        .env("FOLDER", folder.path())
+        .output()
+        .unwrap();
+    assert!(packed.status.success(), "{packed:?}");
+    let archive = folder.path().join("pod-safety-1.2.3.tgz");
+    for (more, image) in [
+        (&[][..], format!("ghcr.io/owner/pod-safety@{digest}")),
+        (&["--set=image.digest="], "ghcr.io/owner/pod-safety:1.2.3".to_owned()),
+    ] {
+        let rendered = render(&archive, more).await;
+        let images: BTreeSet<String> = documents(&rendered)
+            .iter()
+            .filter_map(|object| object.pointer("/spec/template/spec/containers/0/image"))
+            .map(|image| image.as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(images, BTreeSet::from([image]));
+    }
+    // The tag without `v` is the chart's appVersion.
+    for tag in ["github.ref_name", "steps.version.outputs.number"] {
+        assert!(workflow.contains(&format!("${{{{ env.IMAGE }}}}:${{{{ {tag} }}}}")), "{tag}");
     }
 }
 

@@ -183,6 +183,8 @@ async fn the_formats_say_the_same(plane: &ControlPlane) {
     }
     let table = ends_with(plane, 3, &["explain", "pdb", "-o", "table"]).await;
     let words: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(table.starts_with("Cluster: context "), "{table}");
+    let words = &words[1..];
     assert_eq!(words[0], ["NAMESPACE", "NAME", "WANTS", "PODS", "ARITHMETIC", "VERDICT"]);
     let verdicts: Vec<(&str, &str)> = words[1..].iter().map(|row| (row[2], *row.last().unwrap())).collect();
     assert_eq!(

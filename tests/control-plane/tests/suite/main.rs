@@ -16,6 +16,7 @@ mod chart;
 mod chart_render;
 mod commands;
 mod disruption_beside_kcm;
+mod documents;
 mod drain;
 mod evictions;
 mod explain;

@@ -272,9 +272,13 @@ async fn the_dashboard_is_answered(prometheus: &Prometheus) {
         dashboard["panels"].as_array().unwrap().iter().filter_map(|panel| panel["targets"].as_array());
     for target in targets.flatten() {
         let mut expr = target["expr"].as_str().unwrap().to_owned();
-        for (variable, value) in
-            [("$namespace", "pod-safety"), ("$job", ".*"), ("$__rate_interval", "2m"), ("$__range", "5m")]
-        {
+        for (variable, value) in [
+            ("$cluster", ".*"),
+            ("$namespace", "pod-safety"),
+            ("$job", ".*"),
+            ("$__rate_interval", "2m"),
+            ("$__range", "5m"),
+        ] {
             expr = expr.replace(variable, value);
         }
         let asked = expr.strip_suffix(" > 0").unwrap_or(&expr);

@@ -69,9 +69,12 @@ async fn a_person_is_told_what_is_stuck_and_why() {
     the_page_shows_the_same_in_a_browser(&plane).await;
     pauses::a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(&plane).await;
     pauses::a_report_has_what_may_be_read_and_no_login(&plane).await;
+    bug_people_reach_the_cluster_that_kubectl_would_and_are_told_which(&plane).await;
+    bug_a_node_that_answers_is_fenced_only_after_consent(&plane).await;
     the_doctor_finds_what_is_missing(&plane).await;
     what_is_not_there_or_not_clear_is_one_sentence(&plane).await;
     who_has_few_rights_gets_the_rest(&plane).await;
+    bug_without_rights_nothing_is_green(&plane).await;
     pauses::who_has_few_rights_reports_what_he_sees(&plane).await;
     who_watches_is_told_that_the_api_server_went_away(&mut plane).await;
 }
@@ -147,6 +150,56 @@ async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
     assert!(stranger.stderr.contains("--address=0.0.0.0:0 is not of this machine alone"), "{stranger:?}");
 }
 
+/// In a pod the service account won over `$KUBECONFIG`, kubectl's flags were refused before the command, and no page said
+/// which cluster it was about.
+async fn bug_people_reach_the_cluster_that_kubectl_would_and_are_told_which(plane: &ControlPlane) {
+    let in_a_pod = async |args: &[&str]| {
+        let mut command = Command::new(binary().await.unwrap());
+        command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1").env("KUBERNETES_SERVICE_PORT", "1");
+        let output = command.env("KUBECONFIG", plane.admin_kubeconfig()).args(args).output().await.unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, said, _) = in_a_pod(&["status"]).await;
+    assert_eq!(code, Some(3), "{said}");
+    let context = said.strip_prefix("Cluster: context ").and_then(|rest| rest.split(',').next()).unwrap();
+    let (code, said, _) =
+        in_a_pod(&["--context", context, "--request-timeout=20s", "status", "-o", "json"]).await;
+    let status: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, &status["cluster"]["context"]), (Some(3), &json!(context)));
+    let (code, said, _) = in_a_pod(&["--as", "anna", "status"]).await;
+    assert!(code == Some(6) && said.lines().next().unwrap().ends_with(", as anna"), "{code:?} {said}");
+    let (code, _, said) = in_a_pod(&["--as-group=g", "status"]).await;
+    assert!(code == Some(1) && said.contains("--as-group needs --as"), "{code:?} {said}");
+    let (code, said, _) = in_a_pod(&["explain", "pdb", "-A", "-l", "app=none"]).await;
+    assert!(code == Some(0) && !said.contains("NeverAllows"), "{code:?} {said}");
+}
+
+/// A typo switched a healthy machine off within a second.
+async fn bug_a_node_that_answers_is_fenced_only_after_consent(plane: &ControlPlane) {
+    let devices = json!([{ "name": "only", "devices": [{ "namespace": "pod-safety", "name": "bmc" }] }]);
+    let policy = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "all" },
+        "spec": { "levels": devices } });
+    apply(plane, &policy).await;
+    let fences = async || plane.kubectl(&["get", "nodefences", "-o", "name"]).await.unwrap().text().unwrap();
+    for (code, confirm) in
+        [(1, None), (4, Some("--confirm=switch off lost")), (0, Some("--confirm=switch off well"))]
+    {
+        assert_eq!(fences().await, "", "nothing was written");
+        let args: Vec<&str> = ["fence", "well", "--reason=typo"].into_iter().chain(confirm).collect();
+        let output = run(plane, &plane.admin_kubeconfig(), &args).await;
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert!(output.stderr.starts_with("Cluster: context "), "{output:?}");
+    }
+    assert!(fences().await.starts_with("nodefence.pod-safety.dev/well"));
+    for kind in ["nodefences", "fencepolicies"] {
+        plane.kubectl(&["delete", kind, "--all"]).await.unwrap().text().unwrap();
+    }
+}
+
 async fn the_doctor_finds_what_is_missing(plane: &ControlPlane) {
     let of = |diagnosis: &Value, check: &str| {
         let all = diagnosis["checks"].as_array().unwrap().clone();
@@ -215,12 +268,34 @@ async fn who_has_few_rights_gets_the_rest(plane: &ControlPlane) {
     }
     let answer = until("the reader may read", async || {
         let output = run(plane, &reader, &["explain", "pod", "-n", NS, "orders-1"]).await;
-        if output.status.code() == Some(3) { Ok(output.stdout) } else { Err(output.stderr) }
+        if output.status.code() == Some(6) { Ok(output.stdout) } else { Err(output.stderr) }
     });
     let answer = answer.await.unwrap();
     for says in ["Unknown (NotRead)", "You may list pods only in namespace shop", "You may not list nodes"] {
         assert!(answer.contains(says), "{says}: not in\n{answer}");
     }
+}
+
+/// A user without any rights had two green marks and the code 0, and was told that a pod does not exist which does.
+async fn bug_without_rights_nothing_is_green(plane: &ControlPlane) {
+    let anna = plane.user_kubeconfig("anna", &[]).unwrap();
+    let json_of = async |args: &[&str]| -> Value {
+        let output = run(plane, &anna, &[args, &["-o", "json"]].concat()).await;
+        assert_eq!(output.status.code(), Some(6), "{args:?} {output:?}");
+        serde_json::from_str(&output.stdout).unwrap()
+    };
+    for args in [&["status"][..], &["doctor"], &["explain", "node", "well"]] {
+        assert_eq!(json_of(args).await["verdict"], "Unknown", "{args:?}");
+    }
+    let diagnosis = json_of(&["doctor"]).await;
+    let fine = diagnosis["checks"].as_array().unwrap().iter().filter(|one| one["health"] == "Fine");
+    let fine: Vec<&Value> = fine.map(|one| &one["check"]).collect();
+    assert_eq!(fine, ["ServerVersion"], "{diagnosis:#}");
+    let status = run(plane, &anna, &["status"]).await.stdout;
+    assert!(status.contains("not checked") && !status.contains("nothing needs a person"), "{status}");
+    let pod = run(plane, &anna, &["explain", "pod", "-n", NS, "orders-0"]).await;
+    assert_eq!(pod.status.code(), Some(1), "{pod:?}");
+    assert!(pod.stderr.contains("whether there is a pod orders-0 in namespace shop is not known"), "{pod:?}");
 }
 
 /// What stands there is from before, and is not wiped out; it goes on by itself.
@@ -232,6 +307,14 @@ async fn who_watches_is_told_that_the_api_server_went_away(plane: &mut ControlPl
     for says in ["pod/shop/orders-1 Blocked (Unproved)", "Asking again", "the API server answers again"] {
         if says == "Asking again" {
             plane.stop_apiserver().unwrap();
+            for command in ["status", "doctor"] {
+                let output = run(plane, &plane.admin_kubeconfig(), &[command]).await;
+                assert_eq!(
+                    (output.status.code(), output.stdout.as_str()),
+                    (Some(1), ""),
+                    "{command}: {output:?}"
+                );
+            }
         } else if says.ends_with("answers again") {
             plane.start_apiserver().await.unwrap();
         }

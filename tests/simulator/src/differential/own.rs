@@ -129,8 +129,8 @@ impl Own {
                 json!({ "driver": "Redfish", "agent": null }),
                 json!({ "parameters": { "ip": "b", "plug": null } }),
                 json!({ "parameters": { "method": "cycle" } }),
-                json!({ "timeoutSeconds": { "off": 90 } }),
-                json!({ "timeoutSeconds": null }),
+                json!({ "timeouts": { "powerOff": "90s" } }),
+                json!({ "timeouts": null }),
                 json!({ "monitorSeconds": 86_401 }),
                 json!({ "nodeSelector": { "matchLabels": { "rack": "8" } } }),
             ],
@@ -184,7 +184,7 @@ fn device(draws: &mut Draws) -> Value {
     match draws.below(14) {
         0 => spec["parameters"] = json!({ "ip": "a", "action": "reboot" }),
         1 => spec["parameters"] = json!({ "ip": null }),
-        2 => spec["timeoutSeconds"] = json!({ "off": draws.below(2), "look": null }),
+        2 => spec["timeouts"] = json!({ "powerOff": format!("{}s", draws.below(2)), "status": null }),
         3 => spec["monitorSeconds"] = json!(80_000 + 5_000 * draws.below(3)),
         4 => spec["nodeSelector"] = Value::Null,
         5 => {

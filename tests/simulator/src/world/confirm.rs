@@ -37,8 +37,10 @@ impl World {
                     return self.checker.probe("a person saw that the machine was switched on again");
                 }
                 self.checker.person_says(&name, runs);
-                let valid = Duration::from_secs(valid);
-                let said = people::confirm(&connection, &examined, "person", REASON, valid).await;
+                let valid_for = Duration::from_secs(valid);
+                // Nobody works on these machines: one that stayed off would say nothing of what follows.
+                let word = people::Word { by: "person", reason: REASON, valid_for, power_on: true };
+                let said = people::confirm(&connection, &examined, word).await;
                 let said = said.unwrap_or_else(|error| error.to_string());
                 return self.checker.note(format!("a person confirms that {name} is down: {said}"));
             }

@@ -39,7 +39,7 @@ fn device(name: &str, node: &str, tells: bool, required: bool) -> Value {
         "driver": if tells { "Redfish" } else { "Agent" },
         "nodeSelector": { "matchLabels": { HOSTNAME: node } },
         "parameters": { HOST: name },
-        "timeoutSeconds": { "off": 20, "on": 20, "look": 10 },
+        "timeouts": { "powerOff": "20s", "powerOn": "20s", "status": "10s" },
         "identityCheck": if required { "Required" } else { "BestEffort" },
     });
     if !tells {

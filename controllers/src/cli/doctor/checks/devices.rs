@@ -3,36 +3,58 @@
 use jiff::Timestamp;
 use pod_safety::explain::Paused;
 use pod_safety_shared::cache::View;
-use pod_safety_shared::model::Device;
+use pod_safety_shared::model::{Device, Kind};
 
-use super::{Health, Symptom, fine, found, shown};
+use super::{Health, Symptom, fine, found, not_checked, shown};
 use crate::cli::plural;
 
-/// Whether devices answer, and are believed; and whether anybody asks them.
-pub(in crate::cli::doctor) fn devices(view: &View<'_>, paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
+/// Whether devices answer and are trusted, and whether a policy uses them. `unread`: the kinds that could not be read.
+pub(in crate::cli::doctor) fn devices(
+    view: &View<'_>,
+    unread: &[Kind],
+    paused: &[Paused],
+    wall: Timestamp,
+) -> Vec<Symptom> {
+    let mut all = if unread.contains(&Kind::FenceDevices) {
+        vec![not_checked("FenceDevices", "FenceDevices could not be listed")]
+    } else {
+        answers(view)
+    };
+    all.extend(policies(view, unread, paused, wall));
+    all
+}
+
+/// What each device said when it was last asked.
+fn answers(view: &View<'_>) -> Vec<Symptom> {
     let mut all = Vec::new();
-    let (mut silent, mut unusable, mut distrusted) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut silent, mut unwell, mut distrusted, mut unasked) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (ours, elsewhere): (Vec<_>, Vec<_>) =
         view.devices().partition(|device| view.fences_from(&device.namespace));
     let named = |device: &Device| format!("{}/{}", device.namespace, device.name);
     for device in &ours {
         let name = named(device);
-        if device.status.says("Ready") == Some("False") {
-            unusable.push(name.clone());
+        let unknown = device.status.targets.iter().filter(|target| target.power == "Unknown");
+        let before = silent.len();
+        silent.extend(unknown.map(|target| {
+            let said = if target.message.is_empty() { "no answer" } else { &target.message };
+            format!("{name} for {}: {said}", target.node)
+        }));
+        if device.status.observed_generation != device.generation || device.status.says("Ready").is_none() {
+            unasked.push(name.clone());
+        } else if device.status.says("Ready") == Some("False") && silent.len() == before {
+            unwell.push(name.clone());
         }
         if device.status.says("Trusted") == Some("False") {
-            distrusted.push(name.clone());
-        }
-        for target in device.status.targets.iter().filter(|target| target.power == "Unknown") {
-            let said = if target.message.is_empty() { "no answer" } else { &target.message };
-            silent.push(format!("{name} for {}: {said}", target.node));
+            distrusted.push(name);
         }
     }
     let elsewhere = elsewhere.into_iter().map(named).collect();
     for (health, names, (word, why, remedy)) in [
-        (Health::Problem, unusable, UNUSABLE),
+        (Health::Problem, unwell, UNWELL),
         (Health::Problem, distrusted, DISTRUSTED),
         (Health::Problem, silent, SILENT),
+        (Health::Unknown, unasked, UNASKED),
         (Health::Attention, elsewhere, ELSEWHERE),
     ] {
         if !names.is_empty() {
@@ -41,19 +63,21 @@ pub(in crate::cli::doctor) fn devices(view: &View<'_>, paused: &[Paused], wall: 
         }
     }
     if all.is_empty() && !ours.is_empty() {
-        all.push(fine("FenceDevices", format!("all {} answer and are trusted", ours.len())));
+        all.push(fine(
+            "FenceDevices",
+            format!("{} answered at the last check, all trusted", plural(ours.len(), "device")),
+        ));
     }
-    all.extend(policies(view, paused, wall));
     all
 }
 
 /// What is wrong, what follows, and the way out.
 type Words = (&'static str, &'static str, &'static str);
 
-const UNUSABLE: Words = (
-    "cannot be used",
-    "its nodes are fenced by a later level of their policies, or not at all",
-    "kubectl describe fencedevice says why",
+const UNWELL: Words = (
+    "the last check found something wrong",
+    "they are still used, and may fail when a node is lost",
+    "kubectl describe fencedevice says what was found",
 );
 const DISTRUSTED: Words = (
     "not trusted: evidence from it was contradicted",
@@ -65,15 +89,44 @@ const SILENT: Words = (
     "a node whose device is silent is not fenced when it is lost",
     "docs/runbooks/PodSafetyFenceDeviceSilent.md",
 );
+const UNASKED: Words = (
+    "not checked: never contacted since it was created or changed",
+    "whether it can switch anything is not known",
+    "pod-safety devices test",
+);
 const ELSEWHERE: Words = (
     "in a namespace that is not followed",
     "no node is fenced by it, and it is not looked at",
     "--fencing-namespaces (chart: controllers.fencing.namespaces), or delete it",
 );
 
+/// Policies that name devices which are not there.
+fn dangling(view: &View<'_>) -> Option<Symptom> {
+    let mut names = Vec::new();
+    for policy in view.policies() {
+        let devices = policy.spec.levels.iter().flat_map(|level| &level.devices);
+        let absent = devices.filter(|device| view.device(&device.namespace, &device.name).is_none());
+        names.extend(absent.map(|device| format!("{device} (of fencepolicy/{})", policy.name)));
+    }
+    names.sort();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    (!names.is_empty()).then(|| {
+        found(
+            "FencePolicies",
+            Health::Problem,
+            format!("FenceDevices that do not exist: {}", shown(&names)),
+            "a level with such a device cannot fence a node",
+            "create the FenceDevice, or correct its namespace and name in spec.levels of the FencePolicy",
+        )
+    })
+}
+
 /// Policies that pause, and nodes that have none.
-fn policies(view: &View<'_>, paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
+fn policies(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
     let mut all = Vec::new();
+    if !unread.contains(&Kind::FenceDevices) {
+        all.extend(dangling(view));
+    }
     for pause in paused {
         all.push(found(
             "FencePolicies",
@@ -82,6 +135,10 @@ fn policies(view: &View<'_>, paused: &[Paused], wall: Timestamp) -> Vec<Symptom>
             "its nodes are not fenced meanwhile, however long it lasts",
             if pause.command.is_empty() { "ask whoever marked it" } else { &pause.command },
         ));
+    }
+    if unread.contains(&Kind::FencePolicies) || unread.contains(&Kind::Nodes) {
+        all.push(not_checked("FencePolicies", "FencePolicies or nodes could not be listed"));
+        return all;
     }
     let none = Default::default();
     let unguarded: Vec<&str> = view

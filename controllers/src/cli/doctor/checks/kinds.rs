@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Health, Symptom, fine, found, shown};
+use super::{Health, Symptom, fine, found, not_checked, shown};
 
 /// A CRD of ours and what the cluster has in its place.
 pub(in crate::cli::doctor) fn crds(
@@ -18,14 +18,7 @@ pub(in crate::cli::doctor) fn crds(
             Ok(Some(there)) if contains(&there["spec"]["versions"][0], &crd["spec"]["versions"][0]) => {}
             Ok(Some(_)) => other.push(name),
             Err(why) => {
-                all.push(found(
-                    "CustomKinds",
-                    Health::Unknown,
-                    format!("{name} may not be read: {why}"),
-                    "",
-                    "",
-                ));
-                return all;
+                return vec![not_checked("CustomKinds", &format!("{name} could not be read: {why}"))];
             }
         }
     }

@@ -37,14 +37,19 @@ fn clocks_that_are_apart_are_named_with_their_machine() {
         world.apply(Kind::NodeLeases, &lease(name, 0).set("/spec/renewTime", renewed), at(0));
     }
     let guard = world.read();
-    let found = clocks(&guard.view(), Some(server), "2026-11-21T10:02:00Z".parse().unwrap());
+    let found = clocks(&guard.view(), true, Some(server), "2026-11-21T10:02:00Z".parse().unwrap());
     let what: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
     assert_eq!(what[0], "the API server's clock is 2m00s behind this machine's");
     assert!(what[1].ends_with("are ahead: ahead") && what[2].ends_with("just now: behind"), "{what:?}");
     let world = World::listed();
     let guard = world.read();
-    assert_eq!(clocks(&guard.view(), Some(server), server)[0].health, Health::Fine);
-    assert_eq!(clocks(&guard.view(), None, server)[0].health, Health::Unknown);
+    assert_eq!(clocks(&guard.view(), true, Some(server), server)[0].health, Health::Fine);
+    assert_eq!(clocks(&guard.view(), true, None, server)[0].health, Health::Unknown);
+    assert_eq!(
+        ill(&clocks(&guard.view(), false, Some(server), server)).iter().map(|one| one.0).collect::<Vec<_>>(),
+        [Health::Unknown],
+        "bug: nodes that could not be listed agreed"
+    );
 }
 
 #[test]
@@ -99,7 +104,7 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
     world.apply(Kind::Nodes, &node("n").ready("True").labels(json!({ "rack": "b" })), at(0));
     let guard = world.read();
     assert_eq!(
-        ill(&devices(&guard.view(), &[], wall)),
+        ill(&devices(&guard.view(), &[], &[], wall)),
         [(Health::Attention, "1 node without a FencePolicy: n".to_owned())]
     );
     drop(guard);
@@ -117,15 +122,51 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
     world.cache().fence_from(["f".to_owned()].into());
     let guard = world.read();
     assert_eq!(
-        ill(&devices(&guard.view(), &[paused], wall)),
+        ill(&devices(&guard.view(), &[], &[paused], wall)),
         [
             (Health::Problem, "not trusted: evidence from it was contradicted: f/d".to_owned()),
             (Health::Problem, "did not answer at the last look: f/d for n: no route".to_owned()),
+            (Health::Unknown, "not checked: never contacted since it was created or changed: f/d".to_owned()),
             (Health::Attention, "in a namespace that is not followed: tenant/d".to_owned()),
             (Health::Attention, "fencepolicy/p pauses: rack moves, by anna 2h00m ago".to_owned()),
             (Health::Fine, "every node has its FencePolicy".to_owned()),
         ]
     );
+}
+
+/// `all 2 answer and are trusted` was said of devices that nobody had asked yet, and of a policy without devices nothing.
+#[test]
+fn bug_devices_that_were_never_contacted_or_do_not_exist_are_not_fine() {
+    let wall = "2026-11-21T10:00:00Z".parse().unwrap();
+    let world = World::listed();
+    let refs = json!([{ "namespace": "f", "name": "new" }, { "namespace": "f", "name": "pdu-a" }]);
+    let policy = named("p").set("/spec/levels", json!([{ "name": "l", "devices": refs }]));
+    world.apply(Kind::FencePolicies, &policy, at(0));
+    let device = named("new").within("f").set("/spec", json!({ "driver": "Redfish" }));
+    world.apply(Kind::FenceDevices, &device, at(0));
+    world.cache().fence_from(["f".to_owned()].into());
+    let guard = world.read();
+    assert_eq!(
+        ill(&devices(&guard.view(), &[], &[], wall))[..2],
+        [
+            (
+                Health::Unknown,
+                "not checked: never contacted since it was created or changed: f/new".to_owned()
+            ),
+            (Health::Problem, "FenceDevices that do not exist: f/pdu-a (of fencepolicy/p)".to_owned()),
+        ]
+    );
+    let unread = [Kind::FenceDevices, Kind::FencePolicies, Kind::Nodes];
+    let found = devices(&guard.view(), &unread, &[], wall);
+    assert_eq!(found.iter().map(|one| one.health).collect::<Vec<_>>(), [Health::Unknown; 2], "{found:?}");
+    drop(guard);
+    let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
+    let asked = device
+        .set("/metadata/generation", json!(2))
+        .set("/status", json!({ "observedGeneration": 2, "conditions": [ready] }));
+    world.apply(Kind::FenceDevices, &asked, at(1));
+    let guard = world.read();
+    assert_eq!(devices(&guard.view(), &[], &[], wall)[0].health, Health::Fine);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use pod_safety::registry::Name;
 use pod_safety_shared::drive::Mode;
 
-use super::{Health, Symptom, fine, found};
+use super::{Health, Symptom, fine, found, not_checked};
 
 /// What is known of kube-controller-manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,17 +20,11 @@ pub(in crate::cli::doctor) enum Kcm {
 /// Whether kube-controller-manager runs what pod-safety runs in its place, and runs what pod-safety does not.
 pub(in crate::cli::doctor) fn twins(kcm: &Kcm, mode: Option<Mode>, ours: &[Name]) -> Vec<Symptom> {
     let Some(mode) = mode else {
-        return vec![found("Twins", Health::Unknown, "in which mode pod-safety runs is not known", "", "")];
+        return vec![not_checked("Twins", "in which mode pod-safety runs is not known")];
     };
     let all = match kcm {
         Kcm::Hidden { leads: false } => {
-            return vec![found(
-                "Twins",
-                Health::Unknown,
-                "kube-controller-manager cannot be seen, nor its lease",
-                "",
-                "",
-            )];
+            return vec![not_checked("Twins", "kube-controller-manager cannot be seen, nor its lease")];
         }
         Kcm::Hidden { leads: true } if mode == Mode::Replace => {
             return vec![found(

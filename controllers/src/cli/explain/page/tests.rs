@@ -240,13 +240,13 @@ fn a_phase_that_somebody_else_wrote_is_not_believed() {
 
 #[test]
 fn who_may_not_read_nodes_gets_the_word_of_whoever_leads() {
-    let mut stage = Stage::of(Stage::unread(&[Kind::Nodes, Kind::NodeLeases]));
+    let mut stage = Stage::without(&[Kind::Nodes, Kind::NodeLeases]);
     stage.pod_with("orders-1", "worker-b1", stage::terminating);
     stage.said("pod/shop/orders-1", "ForceDeleteHeld", "node worker-b1 is not heard");
     stage.policies = Policies::Unread;
     let mut answer = stage.pod("orders-1");
     assert_eq!(answer.verdict.reason, "ForceDeleteHeld");
-    answer.missing = vec!["You may not list nodes: whether its node is heard is not known.".to_owned()];
+    answer.missing = vec!["You may not list nodes: whether nodes are Ready is not known.".to_owned()];
     reads("without-rights", &answer);
 }
 
@@ -304,7 +304,7 @@ fn a_terminal_of_forty_columns_is_wide_enough() {
 #[test]
 fn programs_get_the_same_in_words_that_do_not_change() {
     let stage = Stage::lost();
-    let document = serde_json::to_value(Document::of(&stage.pod("orders-1"))).unwrap();
+    let document = serde_json::to_value(Document::of(&stage.pod("orders-1"), &Target::default())).unwrap();
     assert_eq!(document["kind"], "PodExplanation");
     assert_eq!((&document["verdict"], &document["reason"]), (&json!("Blocked"), &json!("Unproved")));
     assert_eq!(document["evidence"][0]["type"], "KubeletReported");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::orders::LATE;
-use crate::api::{Timeouts, Verified};
+use crate::api::{ActTime, Timeouts, Verified};
 
 #[test]
 fn two_looks_lie_apart_and_an_order_ends_in_its_time() {
@@ -16,5 +16,8 @@ fn two_looks_lie_apart_and_an_order_ends_in_its_time() {
     assert_eq!(LATE, seconds(1));
     // A BMC that is reset by the same failure needs a minute; a look that takes longer than that of a proof's age
     // (`MINIMUM_BOOT`) is refused when it is used, not here.
-    assert_eq!(Timeouts::default(), Timeouts { off: 60, on: 60, look: 20 });
+    assert_eq!(
+        Timeouts::default(),
+        Timeouts { power_off: ActTime(60), power_on: ActTime(60), status: ActTime(20) }
+    );
 }

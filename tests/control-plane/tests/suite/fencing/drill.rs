@@ -84,7 +84,7 @@ async fn refused_are_those_that_may_not_be_switched_off(scene: &Scene) {
     scene.kubectl(&["cordon", CANARY]).await;
     refused(CANARY, "switch off canary", busy).await;
     scene.kubectl(&["delete", "pod", "-n", NAMESPACE, "db-0"]).await;
-    refused(CANARY, "switch off other", "what was typed is not that").await;
+    refused(CANARY, "switch off other", "the confirmation did not match").await;
     assert_eq!(scene.plane.list("nodefences").await.unwrap(), Vec::<Value>::new(), "nothing is begun");
     assert_eq!((scene.canary.boots(), scene.ipmi.is_on().unwrap()), (1, true), "nothing is switched");
 }

@@ -96,7 +96,7 @@ fn device(name: &str, node: &str, spec: Value) -> Value {
 fn far(kind: &str) -> Value {
     let reference =
         json!({ "apiVersion": "fence-agents-remediation.medik8s.io/v1alpha1", "kind": kind, "name": "far" });
-    json!({ "driver": "External", "external": { "templateRef": reference }, "timeoutSeconds": { "off": 60 } })
+    json!({ "driver": "External", "external": { "templateRef": reference }, "timeouts": { "powerOff": "60s" } })
 }
 
 /// Nobody switches these machines on again, and no brake holds.
@@ -267,7 +267,7 @@ async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
     // First it is a stranger's.
     apply(&scene.plane, &machine("cloud:///other")).await;
     let mut spec = json!({ "driver": "Machine", "identityCheck": "Required" });
-    spec["timeoutSeconds"] = json!({ "off": 60 });
+    spec["timeouts"] = json!({ "powerOff": "60s" });
     spec["monitorSeconds"] = json!(1);
     apply(&scene.plane, &device("w2", "w2", spec)).await;
     until("attack: a Machine that does not name the node is not its", async || {

@@ -260,7 +260,7 @@ fn device(folder: &Path) -> Value {
         "spec": {
             "driver": "Agent", "agent": "fence_dummy", "monitorSeconds": 0,
             "parameters": { "status_file": format!("{}/{{{{.Node.Name}}}}", folder.display()) },
-            "timeoutSeconds": { "off": 15, "on": 15, "look": 8 },
+            "timeouts": { "powerOff": "15s", "powerOn": "15s", "status": "8s" },
         },
     })
 }

@@ -29,7 +29,7 @@ pub(super) fn device(name: &str, node: &str, port: u16, secret: &str) -> Value {
             "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": node } },
             "parameters": { "ip": "127.0.0.1", "ipport": port.to_string(), "username": USER, "lanplus": "1", "cipher": "3" },
             "secretParameters": [{ "parameter": "password", "secret": secret, "key": "password" }],
-            "timeoutSeconds": { "off": 20, "on": 20, "look": 10 },
+            "timeouts": { "powerOff": "20s", "powerOn": "20s", "status": "10s" },
         },
     })
 }

@@ -107,7 +107,7 @@ pub(super) async fn who_has_few_rights_reports_what_he_sees(plane: &ControlPlane
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("report");
     let output = run(plane, &reader, &["report", &format!("--into={}", folder.display())]).await;
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
     let readme = std::fs::read_to_string(folder.join("README.md")).unwrap();
     assert!(readme.contains("- objects/nodes: ") && readme.contains("- status.txt"), "{readme}");
     let status = std::fs::read_to_string(folder.join("status.txt")).unwrap();
