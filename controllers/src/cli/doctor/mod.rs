@@ -105,7 +105,7 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     }));
     symptoms.extend(custom_kinds(session).await);
     symptoms.push(rights_of(session, &look).await);
-    symptoms.push(checks::policies(look.policies));
+    symptoms.push(checks::policies(look.policies, wall));
     let ours = look.controllers.clone();
     symptoms.extend(checks::twins(&kcm(session).await, look.running.mode, &ours));
     symptoms.extend(look.scene(|scene| {
