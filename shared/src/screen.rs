@@ -2,14 +2,19 @@
 //!
 //! | route | answers |
 //! |---|---|
-//! | `/` | the page |
+//! | `/`, `/page.css`, `/page.js` | the page |
 //! | `/overview` | server-sent events: the overview whenever it changed, or that it cannot be had |
 //! | `/explain/KIND/NAME?namespace=NAMESPACE` | why one object is as it is |
 //!
 //! Invariants: no route changes anything; nobody looks while nobody watches. Danger note: what it shows is what the
-//! user's kubeconfig may read, so it is for this machine only: it listens on loopback, and answers only who asks for it
-//! by a name of this machine, for else a page of a stranger could read it through the browser (DNS rebinding). A page of a
-//! stranger that cannot read the answers has nothing read either, for each look lists the cluster.
+//! user's kubeconfig may read, so it is for one user of this machine only. Four checks hold, each alone:
+//!
+//! - it listens on loopback;
+//! - a request must name this machine (`Host`), or a page of a stranger could read the answers through the browser (DNS rebinding);
+//! - a request must carry the token of this session, which only the user sees who started it: other users of the machine reach
+//!   loopback, too;
+//! - a request for what is read from the cluster must come from the page itself (`Sec-Fetch-Site`): each lists the cluster, so a
+//!   page that cannot read the answer must not cause it either.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +25,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -33,9 +38,12 @@ use crate::clock::Env;
 /// So often it is looked again: a person reads for longer, and the API server lists everything each time.
 const PERIOD: Duration = Duration::from_secs(3);
 
-/// Nothing is loaded from elsewhere, and nobody may put the page into another one.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+/// Nothing is loaded from elsewhere, nothing in the page itself is run, and nobody may put the page into another one.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Bytes of a token: nobody guesses 128 bits.
+const TOKEN_BYTES: usize = 16;
 
 /// An answer in JSON, or why there is none.
 pub type Told<'a> = Pin<Box<dyn Future<Output = Result<String, String>> + Send + 'a>>;
@@ -46,6 +54,17 @@ pub trait Source: Send + Sync + 'static {
     fn overview(&self) -> Told<'_>;
     /// Why one object is as it is.
     fn explain<'a>(&'a self, kind: &'a str, namespace: Option<&'a str>, name: &'a str) -> Told<'a>;
+}
+
+/// The files of the page. They hold nothing of the cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// What is opened.
+    pub html: &'static str,
+    /// How it looks.
+    pub style: &'static str,
+    /// What it does.
+    pub script: &'static str,
 }
 
 /// Why there is no page.
@@ -65,17 +84,21 @@ pub enum ScreenError {
         #[source]
         source: std::io::Error,
     },
+    /// The kernel gives no random bytes.
+    #[error("making the token of this session")]
+    Token(#[source] std::io::Error),
 }
 
 /// The page, listening.
-#[derive(Debug)]
 pub struct Screen {
     listener: tokio::net::TcpListener,
     address: SocketAddr,
+    token: String,
 }
 
 struct Show {
-    page: &'static str,
+    page: Page,
+    token: String,
     source: Arc<dyn Source>,
     seen: watch::Sender<Option<Result<String, String>>>,
     /// Somebody came, and need not wait for the next look.
@@ -96,20 +119,21 @@ impl Screen {
         let failed = |source| ScreenError::Listen { address, source };
         let listener = tokio::net::TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address })
+        Ok(Self { listener, address, token: token()? })
     }
 
-    /// Where it listens.
+    /// What its user opens. Danger note: whoever has it reads the cluster with the user's rights.
     #[must_use]
-    pub const fn address(&self) -> SocketAddr {
-        self.address
+    pub fn link(&self) -> String {
+        format!("http://{}/?token={}", self.address, self.token)
     }
 
     /// Answers for ever.
-    pub async fn serve(self, page: &'static str, source: Arc<dyn Source>, env: Env) {
+    pub async fn serve(self, page: Page, source: Arc<dyn Source>, env: Env) {
         let (seen, _) = watch::channel(None);
         let show = Arc::new(Show {
             page,
+            token: self.token,
             source,
             seen,
             came: Notify::new(),
@@ -127,6 +151,14 @@ impl Screen {
             never = looks => match never {},
         }
     }
+}
+
+fn token() -> Result<String, ScreenError> {
+    let mut bytes = [0; TOKEN_BYTES];
+    // Up to 256 bytes the kernel gives all or none.
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| ScreenError::Token(error.into()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Looks for as long as somebody watches.
@@ -154,12 +186,16 @@ fn router(show: Arc<Show>) -> Router {
         .route("/explain/{kind}/{name}", get(explain))
         .route_layer(from_fn(of_our_page))
         .route("/", get(page))
+        .route_layer(from_fn_with_state(Arc::clone(&show), of_this_session))
+        .route("/page.css", get(style))
+        .route("/page.js", get(script))
         .layer(from_fn(of_this_machine))
         .with_state(show)
 }
 
-/// Whether a request was meant for us, and not for a stranger's name that leads here.
-fn names_this_machine(headers: &HeaderMap) -> bool {
+/// Whether a request was meant for this machine, and not for a stranger's name that leads here (DNS rebinding).
+#[must_use]
+pub fn names_this_machine(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -178,20 +214,48 @@ async fn of_this_machine(request: Request, next: Next) -> Response {
     headers.insert(header::CONTENT_SECURITY_POLICY, header::HeaderValue::from_static(POLICY));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
     headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+    headers.insert(header::REFERRER_POLICY, header::HeaderValue::from_static("no-referrer"));
     response
 }
 
-/// Browsers say which page a request comes from; other clients say nothing.
+/// Browsers say which page a request comes from. Who says nothing is none of them, or an old one that cannot be told from a stranger.
 async fn of_our_page(request: Request, next: Next) -> Response {
     let site = request.headers().get("sec-fetch-site");
-    if site.is_some_and(|site| site != "same-origin" && site != "none") {
+    if site.is_none_or(|site| site != "same-origin" && site != "none") {
         return (StatusCode::FORBIDDEN, "ask from the page itself\n").into_response();
     }
     next.run(request).await
 }
 
+async fn of_this_session(State(show): State<Arc<Show>>, request: Request, next: Next) -> Response {
+    let mut given = request.uri().query().unwrap_or_default().split('&');
+    if !given.any(|pair| pair.strip_prefix("token=").is_some_and(|given| is_same(given, &show.token))) {
+        return (
+            StatusCode::FORBIDDEN,
+            "open the address that pod-safety ui has printed: it ends in the token of this session\n",
+        )
+            .into_response();
+    }
+    next.run(request).await
+}
+
+/// In the same time, however much of it is right.
+fn is_same(given: &str, token: &str) -> bool {
+    let differing =
+        given.bytes().zip(token.bytes()).fold(0, |differing, (one, other)| differing | (one ^ other));
+    given.len() == token.len() && differing == 0
+}
+
 async fn page(State(show): State<Arc<Show>>) -> Response {
-    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], show.page).into_response()
+    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], show.page.html).into_response()
+}
+
+async fn style(State(show): State<Arc<Show>>) -> Response {
+    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], show.page.style).into_response()
+}
+
+async fn script(State(show): State<Arc<Show>>) -> Response {
+    ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], show.page.script).into_response()
 }
 
 async fn overview(State(show): State<Arc<Show>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
@@ -256,17 +320,22 @@ mod tests {
         }
     }
 
+    /// From the page itself.
     async fn asked(host: &str, path: &str, method: &str) -> (StatusCode, String) {
         let request = Request::builder().method(method).uri(path).header("host", host);
-        answered(request.body(Body::empty()).unwrap()).await
+        answered(request.header("sec-fetch-site", "same-origin").body(Body::empty()).unwrap()).await
+    }
+
+    async fn response(request: Request) -> Response {
+        let (seen, _) = watch::channel(None);
+        let (came, explaining) = (Notify::new(), tokio::sync::Mutex::default());
+        let (page, token) = (Page { html: "<html>", style: "p{}", script: "1;" }, "s3cret".to_owned());
+        let show = Show { page, token, source: Arc::new(Words), seen, came, explaining };
+        router(Arc::new(show)).oneshot(request).await.unwrap()
     }
 
     async fn answered(request: Request) -> (StatusCode, String) {
-        let (seen, _) = watch::channel(None);
-        let (came, explaining) = (Notify::new(), tokio::sync::Mutex::default());
-        let router =
-            router(Arc::new(Show { page: "<html>", source: Arc::new(Words), seen, came, explaining }));
-        let response = router.oneshot(request).await.unwrap();
+        let response = response(request).await;
         let code = response.status();
         let body = axum::body::to_bytes(response.into_body(), 1_000).await.unwrap();
         (code, String::from_utf8(body.to_vec()).unwrap())
@@ -275,21 +344,27 @@ mod tests {
     #[tokio::test]
     async fn it_answers_this_machine_and_nobody_who_goes_by_another_name() {
         for host in ["localhost:8088", "127.0.0.1:8088", "[::1]:8088", "localhost"] {
-            assert_eq!(asked(host, "/", "GET").await, (StatusCode::OK, "<html>".to_owned()), "{host}");
+            assert_eq!(
+                asked(host, "/?token=s3cret", "GET").await,
+                (StatusCode::OK, "<html>".to_owned()),
+                "{host}"
+            );
         }
         for host in ["evil.example:8088", "10.0.0.1:8088", "", "localhost.evil.example"] {
-            assert_eq!(asked(host, "/", "GET").await.0, StatusCode::MISDIRECTED_REQUEST, "{host}");
+            for path in ["/?token=s3cret", "/page.js"] {
+                assert_eq!(asked(host, path, "GET").await.0, StatusCode::MISDIRECTED_REQUEST, "{host}{path}");
+            }
         }
     }
 
     #[tokio::test]
     async fn it_explains_and_says_why_it_cannot_and_nothing_writes() {
-        let said = asked("localhost", "/explain/pod/db-0?namespace=shop", "GET").await;
+        let said = asked("localhost", "/explain/pod/db-0?namespace=shop&token=s3cret", "GET").await;
         assert_eq!(said, (StatusCode::OK, "Some(\"shop\")/db-0".to_owned()));
-        let said = asked("localhost", "/explain/moon/x", "GET").await;
+        let said = asked("localhost", "/explain/moon/x?token=s3cret", "GET").await;
         assert_eq!(said, (StatusCode::BAD_GATEWAY, "what is a moon?".to_owned()));
         for method in ["POST", "PUT", "PATCH", "DELETE"] {
-            assert_eq!(asked("localhost", "/", method).await.0, StatusCode::METHOD_NOT_ALLOWED);
+            assert_eq!(asked("localhost", "/?token=s3cret", method).await.0, StatusCode::METHOD_NOT_ALLOWED);
         }
     }
 
@@ -297,15 +372,53 @@ mod tests {
     #[tokio::test]
     async fn attack_a_page_of_a_stranger_has_nothing_looked_at() {
         for (site, path, wanted) in [
-            ("cross-site", "/explain/pod/db-0", StatusCode::FORBIDDEN),
-            ("same-site", "/overview", StatusCode::FORBIDDEN),
-            ("same-origin", "/explain/pod/db-0", StatusCode::OK),
-            ("none", "/explain/pod/db-0", StatusCode::OK),
+            (Some("cross-site"), "/explain/pod/db-0", StatusCode::FORBIDDEN),
+            (Some("same-site"), "/overview", StatusCode::FORBIDDEN),
+            (None, "/explain/pod/db-0", StatusCode::FORBIDDEN),
+            (None, "/overview", StatusCode::FORBIDDEN),
+            (Some("same-origin"), "/explain/pod/db-0", StatusCode::OK),
+            (Some("none"), "/explain/pod/db-0", StatusCode::OK),
             // A link to the page may be anywhere: the page itself reads nothing.
-            ("cross-site", "/", StatusCode::OK),
+            (Some("cross-site"), "/", StatusCode::OK),
         ] {
-            let request = Request::get(path).header("host", "localhost").header("sec-fetch-site", site);
-            assert_eq!(answered(request.body(Body::empty()).unwrap()).await.0, wanted, "{site} {path}");
+            let mut request = Request::get(format!("{path}?token=s3cret")).header("host", "localhost");
+            if let Some(site) = site {
+                request = request.header("sec-fetch-site", site);
+            }
+            assert_eq!(answered(request.body(Body::empty()).unwrap()).await.0, wanted, "{site:?} {path}");
+        }
+    }
+
+    /// Every user of a machine reaches its loopback, and read the cluster there with the rights of whoever had started the page.
+    #[tokio::test]
+    async fn attack_another_user_of_the_machine_has_no_token() {
+        for path in ["/", "/overview", "/explain/pod/db-0", "/explain/pod/db-0?namespace=shop"] {
+            for token in ["", "token=", "token=s3cre", "token=s3creT", "token=s3cret1", "nottoken=s3cret"] {
+                let (page, refused) = (
+                    format!("{path}{}{token}", if path.contains('?') { '&' } else { '?' }),
+                    StatusCode::FORBIDDEN,
+                );
+                assert_eq!(asked("localhost", &page, "GET").await.0, refused, "{page}");
+            }
+        }
+        let (one, other) = (token().unwrap(), token().unwrap());
+        assert!(one.len() == 2 * TOKEN_BYTES && one != other, "{one} {other}");
+    }
+
+    /// What comes from the cluster is text. Should it ever get into the page as markup, nothing of it runs.
+    #[tokio::test]
+    async fn attack_markup_in_a_name_runs_nothing() {
+        for (path, kind) in
+            [("/?token=s3cret", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript")]
+        {
+            let request = Request::get(path).header("host", "localhost");
+            let response = response(request.body(Body::empty()).unwrap()).await;
+            assert_eq!(response.status(), StatusCode::OK, "{path}");
+            let said = |name: header::HeaderName| response.headers()[name].to_str().unwrap().to_owned();
+            assert!(said(header::CONTENT_TYPE).starts_with(kind), "{path}");
+            let policy = said(header::CONTENT_SECURITY_POLICY);
+            assert!(policy.contains("script-src 'self'") && !policy.contains("unsafe"), "{policy}");
+            assert_eq!(said(header::REFERRER_POLICY), "no-referrer", "the token would go with it");
         }
     }
 
@@ -314,7 +427,7 @@ mod tests {
         let open = Screen::bind("0.0.0.0:0".parse().unwrap()).await;
         assert!(matches!(open, Err(ScreenError::NotLoopback(_))));
         let first = Screen::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let taken = Screen::bind(first.address()).await.unwrap_err();
+        let taken = Screen::bind(first.address).await.err().unwrap();
         assert!(taken.to_string().contains("choose another port"), "{taken}");
     }
 }

@@ -6,6 +6,10 @@ use clap::Args as ClapArgs;
 /// with exactly these, and proves that none can be left out.
 pub(super) const RBAC: &str = include_str!("../../../charts/pod-safety/files/rbac.yaml");
 
+/// The policies on our own kinds and on our own account, with the names of [`RBAC`]: without them whoever may create a FenceEvidence has pods
+/// released in anybody's name. A test of the control-plane suite makes the file from the chart's templates.
+const POLICIES: &str = include_str!("../../../charts/pod-safety/files/policies.yaml");
+
 /// Our own kinds, as the types have them: the test below writes the file.
 const CRDS: &str = include_str!("../../../charts/pod-safety/files/crds.yaml");
 
@@ -14,7 +18,7 @@ pub(super) struct Args {}
 
 impl Args {
     pub(super) fn main(&self) -> std::io::Result<()> {
-        super::print(format!("{CRDS}---\n{RBAC}").as_bytes())
+        super::print(format!("{CRDS}---\n{RBAC}---\n{POLICIES}").as_bytes())
     }
 }
 

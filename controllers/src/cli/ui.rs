@@ -5,13 +5,17 @@ use std::sync::Arc;
 
 use clap::Args as ClapArgs;
 use pod_safety_shared::record::error_chain;
-use pod_safety_shared::screen::{Screen, Source, Told};
+use pod_safety_shared::screen::{Page, Screen, Source, Told};
 
 use super::cluster::{ConnectArgs, Session, block_on, open};
 use super::status::Seen;
 use super::{Exit, clean, explain, say};
 
-const PAGE: &str = include_str!("ui/page.html");
+const PAGE: Page = Page {
+    html: include_str!("ui/page.html"),
+    style: include_str!("ui/page.css"),
+    script: include_str!("ui/page.js"),
+};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -65,7 +69,7 @@ impl Args {
     async fn run(self) -> anyhow::Result<Exit> {
         let session = open(&self.cluster.options()).await?;
         let screen = Screen::bind(self.address).await?;
-        say(&format!("pod-safety: open http://{} in a browser; Ctrl-C ends it", screen.address()));
+        say(&format!("pod-safety: open {} in a browser; Ctrl-C ends it", screen.link()));
         let env = session.env.clone();
         screen.serve(PAGE, Arc::new(Asked(session)), env).await;
         Ok(Exit::Fine)

@@ -37,7 +37,7 @@ pub(super) fn of_pod(answer: &mut Answer, pod: &Pod, name: &str, fate: &Fate, sc
     let policy = "the policy pod-safety-force-delete";
     let kcm = match scene.policies {
         Policies::Deny => format!("no: refused by {policy}"),
-        Policies::Audit => format!("yes, without proof, when the Node is deleted or gets the taint out-of-service: {policy} only warns"),
+        Policies::Audit { .. } => format!("yes, without proof, when the Node is deleted or gets the taint out-of-service: {policy} only warns"),
         Policies::Absent => "yes, without proof, when the Node is deleted or gets the taint out-of-service: no policy refuses it".to_owned(),
         Policies::Unread => "not known: the admission policies may not be read".to_owned(),
     };
@@ -49,7 +49,7 @@ pub(super) fn of_pod(answer: &mut Answer, pod: &Pod, name: &str, fate: &Fate, sc
         Policies::Deny => {
             format!("no, but with the verb force-delete on pods.breakglass.pod-safety.dev{reason}")
         }
-        Policies::Audit | Policies::Absent => {
+        Policies::Audit { .. } | Policies::Absent => {
             "nothing stops them, and two copies may then run: do not".to_owned()
         }
         Policies::Unread => "not known; two copies may then run: do not".to_owned(),

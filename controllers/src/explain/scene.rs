@@ -61,7 +61,10 @@ pub enum Policies {
     /// They are refused.
     Deny,
     /// They are only written down.
-    Audit,
+    Audit {
+        /// Since when there has been a policy that could refuse them; `None`: nobody knows.
+        since: Option<Timestamp>,
+    },
     /// There are none.
     Absent,
     /// They may not be read.

@@ -38,6 +38,8 @@ pub const TEST_ANNOTATION: &str = "pod-safety.dev/test";
     validation = ("(self.driver == 'External') == has(self.external)", "external is needed with driver External, and only there"),
     validation = ("self.driver in ['Agent', 'Redfish'] || !(has(self.parameters) || has(self.nodeParameters) || has(self.secretParameters))", "parameters, nodeParameters and secretParameters are for the drivers Agent and Redfish"),
     validation = ("!has(self.parameters) || !('action' in self.parameters || 'option' in self.parameters || 'method' in self.parameters)", "action, option and method are chosen by pod-safety: it only asks for goals (off, on), never for a pulse (reboot, cycle)"),
+    validation = ("!has(self.parameters) || !self.parameters.exists(name, name.matches('(?i)passw|secret|token|community|api[-_]?key|private[-_]key|[-_]kg'))", "a password, token or key is no parameter, for everybody reads it who may read FenceDevices: put it into a Secret, and name that in secretParameters"),
+    validation = ("!has(self.nodeParameters) || !self.nodeParameters.exists(node, self.nodeParameters[node].exists(name, name.matches('(?i)passw|secret|token|community|api[-_]?key|private[-_]key|[-_]kg')))", "a password, token or key is no parameter, for everybody reads it who may read FenceDevices: put it into a Secret, and name that in secretParameters"),
 )]
 pub struct FenceDeviceSpec {
     /// By which means the device is reached.
@@ -59,9 +61,11 @@ pub struct FenceDeviceSpec {
     /// `{{.Node.SystemUUID}}` and `{{.Node.Label "key"}}`, with labels below `node-restriction.kubernetes.io/`, which no
     /// kubelet may set.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = MOST_PARAMETERS))]
     pub parameters: BTreeMap<String, String>,
     /// Parameters of single nodes, by the node's name; they win over `parameters`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = MOST_NODES), transform = bound_each)]
     pub node_parameters: BTreeMap<String, BTreeMap<String, String>>,
     /// Parameters whose values come from Secrets of this namespace. The annotation `pod-safety.dev/fence-devices` of each
     /// Secret must name this FenceDevice.
@@ -83,6 +87,19 @@ pub struct FenceDeviceSpec {
     #[serde(default = "monitor_seconds")]
     #[schemars(range(min = 0, max = 86_400))]
     pub monitor_seconds: u32,
+}
+
+/// No agent of the fence-agents project has as many. Without a bound the API server takes the rules on their names for too expensive.
+const MOST_PARAMETERS: u32 = 64;
+
+/// The largest cluster that Kubernetes is tested with has as many nodes.
+const MOST_NODES: u32 = 5_000;
+
+/// The parameters of each node are as many as those of all.
+fn bound_each(schema: &mut schemars::Schema) {
+    if let Some(each) = schema.get_mut("additionalProperties").and_then(serde_json::Value::as_object_mut) {
+        each.insert("maxProperties".to_owned(), MOST_PARAMETERS.into());
+    }
 }
 
 const fn monitor_seconds() -> u32 {

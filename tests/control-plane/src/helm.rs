@@ -25,6 +25,12 @@ impl ControlPlane {
     }
 }
 
+/// What kube-score says of rendered manifests, as JSON. Its exit code says whether it found something, which its caller judges.
+pub async fn scored(manifests: &str) -> Result<String, Error> {
+    let args = ["score", "--output-format=json", "--enable-optional-test=container-seccomp-profile", "-"];
+    Ok(command::run(&tool("kube-score").await?, &args, &[], manifests).await?.stdout)
+}
+
 /// Plugins and caches of whoever runs the tests must decide nothing.
 async fn run(args: &[&str], home: &Path, more: &[(&str, &Path)]) -> Result<Output, Error> {
     let folders = ["HOME", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"];

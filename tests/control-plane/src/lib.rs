@@ -22,7 +22,7 @@
 //! - [`workloads`]: what stands behind pods, also of custom kinds; [`budgets`]: disruption budgets, and evictions
 //! - [`SoleController`]: one controller alone, kube-controller-manager's or ours in its place
 //! - [`rigs`]: real fence agents, and management controllers for them to switch
-//! - [`helm()`]: renders the chart that is shipped; `ControlPlane::helm` installs it
+//! - [`helm()`]: renders the chart that is shipped; `ControlPlane::helm` installs it; [`scored`]: what kube-score says of it
 //! - [`Prometheus`]: it scrapes, with the chart's alerts in a hurry
 //! - [`looked_at`]: compares with what was looked at once
 //! - [`observe`]: whether a pod is there still, and what was said about it
@@ -76,7 +76,7 @@ pub use control_plane::{ControlPlane, Options};
 pub use error::Error;
 pub use eventually::{PATIENCE, eventually, seen, until};
 pub use golden::looked_at;
-pub use helm::{chart, helm};
+pub use helm::{chart, helm, scored};
 pub use pod_safety::{MISSED_SOON, Page, PodSafety, QUICK, binary, manifests};
 pub use port::Port;
 pub use program::Program;

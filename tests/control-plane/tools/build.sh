@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the programs of a real control plane (etcd, kube-apiserver, kube-controller-manager,
-# kube-scheduler, kubectl), helm and our loader, once, and prints the folder that holds them.
+# kube-scheduler, kubectl), helm, kube-score and our loader, once, and prints the folder that holds them.
 #
 # The folder is named by the content of everything that decides what is built, so a change here
 # builds anew and two checkouts do not disturb each other. Cold it takes about ten minutes on two
@@ -66,6 +66,7 @@ build kubernetes "-s -w" loader ./loader
 # It judges a chart by the version of Kubernetes that it was built with, and says its own in `helm version`.
 helm=$(sed -n 's|^require helm.sh/helm/v4 v|v|p' helm/go.mod)
 build helm "-s -w -X helm.sh/helm/v4/internal/version.version=$helm" helm helm.sh/helm/v4/cmd/helm
+build kube-score "-s -w" kube-score github.com/zegl/kube-score/cmd/kube-score
 
 chmod 755 "$building" # mktemp makes it ours alone; the folder may be shared by users
 mv -T "$building" "$finished"

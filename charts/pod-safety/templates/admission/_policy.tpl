@@ -40,7 +40,16 @@ has({{ . }}.metadata.annotations) && 'pod-safety.dev/break-glass' in {{ . }}.met
 {{- end }}
 {{- end }}
 
-{{- /* The binding that makes a policy work. Takes (root, suffix, key). */ -}}
+{{- /* Whether two maps are the same but for some keys. Takes (one, another, keys) as CEL. */ -}}
+{{- define "pod-safety.same" -}}
+{{- $a := index . 0 }}{{ $b := index . 1 }}{{ $but := index . 2 -}}
+{{ $a }}.all(k, k in {{ $but }} || (k in {{ $b }} && {{ $a }}[k] == {{ $b }}[k])) && {{ $b }}.all(k, k in {{ $but }} || k in {{ $a }})
+{{- end }}
+
+{{- /*
+The binding that puts a policy into force. Takes (root, suffix, key). exemptNamespaces is for pods and StatefulSets: the policies
+on our own kinds and on our own account hold in every namespace.
+*/ -}}
 {{- define "pod-safety.binding" -}}
 {{- $root := index . 0 -}}
 ---
@@ -55,10 +64,12 @@ spec:
   {{- else }}
   validationActions: [Warn, Audit]
   {{- end }}
+  {{- if not (has (index . 2) (list "evidence" "fence" "ownAccount")) }}
   {{- with $root.Values.admissionPolicies.exemptNamespaces }}
   matchResources:
     namespaceSelector:
       matchExpressions:
         - { key: kubernetes.io/metadata.name, operator: NotIn, values: {{ toJson . }} }
+  {{- end }}
   {{- end }}
 {{- end }}

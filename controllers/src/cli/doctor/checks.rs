@@ -218,20 +218,30 @@ pub(super) fn rights(account: &str, asked: usize, lacking: &[Right]) -> Symptom 
     )
 }
 
+/// For so long policies may warn only: a week has each day's jobs in it, and shows who would be refused (docs/install.md).
+const TRIAL: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// What the admission policies do about force deletions.
-pub(super) fn policies(policies: Policies) -> Symptom {
+pub(super) fn policies(policies: Policies, wall: Timestamp) -> Symptom {
     const WHY: &str = "a force deletion by a person, a script or kube-controller-manager's own collector then starts a second \
         pod beside one that may still run";
     const REMEDY: &str = "helm upgrade … --reset-then-reuse-values --set admissionPolicies.action=Deny";
     match policies {
         Policies::Deny => fine("AdmissionPolicies", "unproved force deletions are refused"),
-        Policies::Audit => found(
-            "AdmissionPolicies",
-            Health::Problem,
-            "unproved force deletions are only warned of (Audit)",
-            WHY,
-            REMEDY,
-        ),
+        Policies::Audit { since } => {
+            let what = "unproved force deletions are only warned of (Audit)";
+            let on_trial =
+                since.map(|since| Duration::try_from(wall.duration_since(since)).unwrap_or_default());
+            let (health, what) = match on_trial {
+                Some(trial) if trial < TRIAL => (
+                    Health::Attention,
+                    format!("{what}, for {} now: after a week have them refused", span(trial)),
+                ),
+                Some(trial) => (Health::Problem, format!("{what}, for {} now", span(trial))),
+                None => (Health::Problem, what.to_owned()),
+            };
+            found("AdmissionPolicies", health, what, WHY, REMEDY)
+        }
         Policies::Absent => found(
             "AdmissionPolicies",
             Health::Problem,

@@ -135,7 +135,7 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     }));
     symptoms.extend(custom_kinds(session).await);
     symptoms.push(rights_of(session, &look).await);
-    symptoms.push(checks::policies(look.policies));
+    symptoms.push(checks::policies(look.policies, wall));
     let ours = look.controllers.clone();
     symptoms.extend(checks::twins(&kcm(session).await, look.running.mode, &ours));
     // Who may not list pods is told so with the other rights that are missing.

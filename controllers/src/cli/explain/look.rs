@@ -320,7 +320,11 @@ fn force_delete(bindings: &[Value]) -> Policies {
     match (found.is_empty(), found.iter().any(denies)) {
         (true, _) => Policies::Absent,
         (false, true) => Policies::Deny,
-        (false, false) => Policies::Audit,
+        (false, false) => {
+            let made =
+                |binding: &&Value| binding.pointer("/metadata/creationTimestamp")?.as_str()?.parse().ok();
+            Policies::Audit { since: found.iter().filter_map(made).min() }
+        }
     }
 }
 
@@ -484,9 +488,13 @@ mod tests {
 
     #[test]
     fn a_policy_that_only_warns_refuses_nothing() {
-        let binding = |actions: Value| json!({ "spec": { "policyName": "pod-safety-force-delete", "validationActions": actions } });
+        let binding = |actions: Value| {
+            json!({ "metadata": { "creationTimestamp": "2026-01-01T00:00:00Z" },
+                "spec": { "policyName": "pod-safety-force-delete", "validationActions": actions } })
+        };
+        let since = "2026-01-01T00:00:00Z".parse().ok();
         assert_eq!(force_delete(&[]), Policies::Absent);
-        assert_eq!(force_delete(&[binding(json!(["Warn", "Audit"]))]), Policies::Audit);
+        assert_eq!(force_delete(&[binding(json!(["Warn", "Audit"]))]), Policies::Audit { since });
         assert_eq!(force_delete(&[binding(json!(["Deny", "Audit"]))]), Policies::Deny);
     }
 

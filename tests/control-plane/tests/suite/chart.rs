@@ -189,7 +189,7 @@ async fn in_observe_it_writes_nothing(plane: &ControlPlane, audit: &AuditLog, ku
 
 async fn it_goes_and_leaves_what_was_proved(plane: &ControlPlane) {
     let evidence = json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": "proved" },
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": "proved-xxxxx" },
         "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "kind": "Asserted", "by": "admin", "reason": "I saw it" },
     });
     plane.kubectl_with(&["create", "-f", "-"], &evidence.to_string()).await.unwrap().text().unwrap();
@@ -199,7 +199,7 @@ async fn it_goes_and_leaves_what_was_proved(plane: &ControlPlane) {
     let left = of_the_release(plane).await;
     assert!(left.iter().all(|name| name.starts_with("customresourcedefinition")), "{left:?}");
     assert_eq!(left.len(), there.iter().filter(|name| name.starts_with("customresourcedefinition")).count());
-    plane.kubectl(&["get", "fenceevidence", "proved"]).await.unwrap().text().unwrap();
+    plane.kubectl(&["get", "fenceevidence", "proved-xxxxx"]).await.unwrap().text().unwrap();
     let secrets = plane
         .kubectl(&["get", "secrets", "-A", "-l", "owner=helm", "-o", "name"])
         .await
@@ -209,7 +209,7 @@ async fn it_goes_and_leaves_what_was_proved(plane: &ControlPlane) {
     assert!(secrets.trim().is_empty(), "{secrets}");
     // What stayed is taken over.
     upgrade(plane, "mode=guard").await;
-    plane.kubectl(&["get", "fenceevidence", "proved"]).await.unwrap().text().unwrap();
+    plane.kubectl(&["get", "fenceevidence", "proved-xxxxx"]).await.unwrap().text().unwrap();
 }
 
 /// The API server takes every object of every way of use, field by field.

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use pod_safety_control_plane::{binary, chart, helm, looked_at, manifests, tool};
+use pod_safety_control_plane::{binary, chart, helm, looked_at, manifests, scored, tool};
 use serde_json::{Value, json};
 
 /// So that a render does not depend on the version that helm was built with.
@@ -60,6 +60,60 @@ async fn helm_lint_is_content_in_every_way_of_use() {
         let output = helm(&args.each_ref().map(String::as_str)).await.unwrap();
         assert!(output.status.success(), "{way}: {output:?}");
     }
+}
+
+/// Checks of kube-score that are not for this chart, and why. One that finds nothing any more fails the test.
+const NOT_FOR_US: [(&str, &str); 6] = [
+    ("container-image-pull-policy", "a node that cannot reach the registry must still be able to start it"),
+    (
+        "container-ephemeral-storage-request-and-limit",
+        "its root is read-only; with a limit its own log lines could have it evicted",
+    ),
+    (
+        "container-resources",
+        "memory is limited; a CPU limit delays renewals of the Lease, and leadership is lost",
+    ),
+    (
+        "deployment-has-host-podantiaffinity",
+        "topologySpreadConstraints spread the replicas, and let them share the only node of a small cluster",
+    ),
+    (
+        "deployment-replicas",
+        "one replica is a value that a user chooses (ci/replace-values.yaml), and NOTES warns",
+    ),
+    (
+        "pod-networkpolicy",
+        "the pod of `helm test` listens on nothing; with hostNetwork there is none, and egress is limited on request only",
+    ),
+];
+
+/// By the checks that other charts are held to: <https://github.com/zegl/kube-score>.
+#[tokio::test]
+async fn kube_score_finds_nothing_but_what_is_not_for_us() {
+    let mut needless: BTreeSet<&str> = NOT_FOR_US.iter().map(|(check, _)| *check).collect();
+    for way in WAYS {
+        let rendered = render(&chart(), &["--values", values_of(way).to_str().unwrap()]).await;
+        let report = scored(&rendered).await.unwrap();
+        let objects: Vec<Value> = serde_json::from_str(&report).unwrap();
+        let checks = objects.iter().flat_map(|object| {
+            let all = object["checks"].as_array().cloned().unwrap_or_default();
+            all.into_iter().map(|check| (object["object_name"].clone(), check))
+        });
+        let mut passed = 0;
+        for (object, check) in checks.filter(|(_, check)| check["skipped"] != true) {
+            let id = check["check"]["id"].as_str().unwrap();
+            // 10 is all well; 7 is worth a look, which kube-score calls almost.
+            if check["grade"].as_i64().unwrap() >= 10 {
+                passed += 1;
+            } else if NOT_FOR_US.iter().any(|(known, _)| *known == id) {
+                needless.remove(id);
+            } else {
+                panic!("{way}: {object}: {check:#}");
+            }
+        }
+        assert!(passed > 20, "{way}: only {passed} checks of kube-score passed: {report}");
+    }
+    assert!(needless.is_empty(), "they find nothing any more: {needless:?}");
 }
 
 #[tokio::test]
@@ -306,6 +360,71 @@ fn with_floats(value: Value) -> Value {
         Value::Object(all) => all.into_iter().map(|(key, value)| (key, with_floats(value))).collect(),
         other => other,
     }
+}
+
+/// Where the policies on our own kinds and our own account come from.
+const OWN_POLICIES: [&str; 3] = ["evidence", "fence", "own-account"];
+
+/// Without the labels of a release and the places in the chart.
+fn without_release(rendered: &str) -> String {
+    let mut in_labels = false;
+    let kept = rendered.lines().filter(|line| {
+        in_labels = *line == "  labels:" || (in_labels && line.starts_with("    "));
+        !in_labels && !line.starts_with("# Source: ")
+    });
+    let text = kept.map(|line| format!("{line}\n")).collect::<String>();
+    text.trim_start_matches("---\n").to_owned()
+}
+
+/// `pod-safety manifests` grants what has pods removed by force, so it brings the policies that say by whom.
+#[tokio::test]
+async fn the_policies_that_manifests_prints_are_those_of_the_chart() {
+    let shown = OWN_POLICIES.map(|name| format!("--show-only=templates/admission/{name}.yaml"));
+    let rendered = render(&chart(), &shown.each_ref().map(String::as_str)).await;
+    let head =
+        "# Made from templates/admission by a test (chart_render of tests/control-plane). Do not edit.\n";
+    let text = format!("{head}{}", without_release(&rendered));
+    looked_at(&chart().join("files/policies.yaml"), &text, WRITES).unwrap();
+}
+
+/// A namespace that is exempt has its own pods alone exempt: the statuses of FenceDevices there are still ours, and a stolen
+/// token opens nothing there.
+#[tokio::test]
+async fn attack_an_exempt_namespace_opens_neither_our_kinds_nor_our_account() {
+    let values = values_of("everything");
+    let all = documents(&render(&chart(), &["--values", values.to_str().unwrap()]).await);
+    let bindings = all.iter().filter(|object| object["kind"] == "ValidatingAdmissionPolicyBinding");
+    let (mut exempt, mut not) = (BTreeSet::new(), BTreeSet::new());
+    for binding in bindings {
+        let name = binding["metadata"]["name"].as_str().unwrap().trim_start_matches("keeper-").to_owned();
+        let selects = !binding["spec"]["matchResources"]["namespaceSelector"].is_null();
+        if selects { &mut exempt } else { &mut not }.insert(name);
+    }
+    assert!(exempt.contains("force-delete"), "{exempt:?}");
+    let wanted = ["evidence", "fence", "own-account", "pause", "volume-held"];
+    assert_eq!(not, wanted.map(str::to_owned).into(), "{exempt:?}");
+}
+
+#[tokio::test]
+async fn the_admin_port_alone_is_open_unless_the_pods_have_the_addresses_of_their_node() {
+    let of = async |set: &str| {
+        let all = documents(&render(&chart(), &["--set", set]).await);
+        all.into_iter().find(|object| object["kind"] == "NetworkPolicy")
+    };
+    let policy = of("mode=guard").await.unwrap();
+    assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress"]));
+    assert_eq!(
+        policy["spec"]["ingress"],
+        json!([{ "ports": [{ "port": "http-admin", "protocol": "TCP" }] }])
+    );
+    assert!(of("networkPolicy.enabled=false").await.is_none());
+    assert!(of("hostNetwork=true").await.is_none(), "it would limit nothing");
+    let limited =
+        of("networkPolicy.egress.enabled=true,networkPolicy.egress.devices={10.7.0.0/16}").await.unwrap();
+    assert_eq!(limited["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
+    let egress = limited["spec"]["egress"].as_array().unwrap();
+    assert_eq!(egress.len(), 3, "name servers, API server, devices: {egress:?}");
+    assert_eq!(egress[2], json!({ "to": [{ "ipBlock": { "cidr": "10.7.0.0/16" } }] }));
 }
 
 #[tokio::test]

@@ -119,7 +119,7 @@ async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
     let mut ui = ui.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut said = BufReader::new(ui.stderr.take().unwrap()).lines();
     let line = tokio::time::timeout(PATIENCE, said.next_line()).await.unwrap().unwrap().unwrap();
-    let address = line.split(' ').find(|word| word.starts_with("http://")).unwrap().to_owned();
+    let link = line.split(' ').find(|word| word.starts_with("http://")).unwrap();
     let mut browser = Browser::start();
     for (fragment, says) in [
         ("", ["NEEDS A PERSON", "shop/orders-1", "proof that lost stopped"]),
@@ -137,7 +137,7 @@ async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
         ),
         ("#node/nosuch", ["No answer", "there is no node nosuch", "NEEDS A PERSON"]),
     ] {
-        let tab = browser.open(&format!("{address}/{fragment}")).await;
+        let tab = browser.open(&format!("{link}{fragment}")).await;
         until(&format!("the page at {fragment:?} says {says:?}"), async || {
             let page = browser.text(&tab).await;
             seen(says.iter().all(|word| page.contains(word)), page)

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::extract::State;
 use bytes::Bytes;
 use http::{Request, Response};
+use pod_safety_shared::screen::names_this_machine;
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -111,8 +112,15 @@ fn in_real_time(work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHan
     std::thread::Builder::new().name("serve".to_owned()).spawn(work)
 }
 
-async fn carry(State(gate): State<Gate>, request: Request<axum::body::Body>) -> Response<axum::body::Body> {
+pub(super) async fn carry(
+    State(gate): State<Gate>,
+    request: Request<axum::body::Body>,
+) -> Response<axum::body::Body> {
     let (head, body) = request.into_parts();
+    if !names_this_machine(&head.headers) {
+        let why = "ask for localhost: a page of a stranger may have asked, by a name that leads here";
+        return refusal(&Failure::plain(421, "Misdirected", why)).map(axum::body::Body::from);
+    }
     let bytes: Result<Bytes, _> = axum::body::to_bytes(body, LARGEST_BODY).await;
     match bytes {
         Ok(bytes) => gate.carry(Request::from_parts(head, bytes)).await,

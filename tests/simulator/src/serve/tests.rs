@@ -134,6 +134,19 @@ async fn a_gate_through_which_nobody_comes_changes_nothing() {
     assert_eq!(run(false).await, with);
 }
 
+/// A page of a stranger whose name leads to this machine would have done in the simulated cluster what a person does with kubectl.
+#[tokio::test]
+async fn attack_a_page_of_a_stranger_reaches_no_simulated_cluster() {
+    for (host, wanted) in [("127.0.0.1:8001", 503), ("localhost", 503), ("evil.example:8001", 421), ("", 421)]
+    {
+        let (gate, visitors) = gate();
+        drop(visitors);
+        let request = Request::get("/api/v1/pods").header("host", host).body(Body::empty()).unwrap();
+        let (code, body) = text(super::listen::carry(axum::extract::State(gate), request).await).await;
+        assert_eq!(code, wanted, "{host}: {body}");
+    }
+}
+
 #[test]
 fn a_wrong_address_is_one_clear_line() {
     for (address, expected) in [

@@ -224,9 +224,19 @@ fn custom_kinds_of_another_version_are_told_from_those_that_say_more() {
 }
 
 #[test]
-fn policies_that_only_warn_are_a_problem() {
-    assert_eq!(policies(Policies::Deny).health, Health::Fine);
-    assert_eq!(policies(Policies::Audit).health, Health::Problem);
-    assert_eq!(policies(Policies::Absent).health, Health::Problem);
-    assert_eq!(policies(Policies::Unread).health, Health::Unknown);
+fn policies_that_only_warn_are_a_problem_after_a_week() {
+    let wall: jiff::Timestamp = "2026-01-09T00:00:00Z".parse().unwrap();
+    let audit = |since: &str| Policies::Audit { since: since.parse().ok() };
+    for (found, health, says) in [
+        (Policies::Deny, Health::Fine, "are refused"),
+        (audit("2026-01-07T00:00:00Z"), Health::Attention, "for 2d0h now: after a week"),
+        (audit("2026-01-02T00:00:01Z"), Health::Attention, "after a week"),
+        (audit("2026-01-02T00:00:00Z"), Health::Problem, "(Audit), for 7d0h now"),
+        (audit("never"), Health::Problem, "(Audit)"),
+        (Policies::Absent, Health::Problem, "no policy refuses"),
+        (Policies::Unread, Health::Unknown, "may not be read"),
+    ] {
+        let symptom = policies(found, wall);
+        assert!(symptom.health == health && symptom.what.contains(says), "{found:?}: {symptom:?}");
+    }
 }

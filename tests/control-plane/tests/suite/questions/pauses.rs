@@ -62,7 +62,8 @@ pub(super) async fn a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(
 pub(super) async fn a_report_has_what_may_be_read_and_no_login(plane: &ControlPlane) {
     let device = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
         "metadata": { "namespace": "pod-safety", "name": "bmc" },
-        "spec": { "driver": "Agent", "agent": "fence_ipmilan", "parameters": { "ip": "10.0.0.1", "password": "hunter2" } } });
+        "spec": { "driver": "Agent", "agent": "fence_ipmilan", "parameters": { "ip": "10.0.0.1" },
+            "secretParameters": [{ "parameter": "password", "secret": "bmc", "key": "password" }] } });
     apply(plane, &device).await;
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": "pod-safety", "name": "bmc" },
         "stringData": { "password": "hunter2" } });
@@ -80,7 +81,7 @@ pub(super) async fn a_report_has_what_may_be_read_and_no_login(plane: &ControlPl
         ("explain/pod-shop-orders-1.txt", "Blocked (Unproved)"),
         ("explain/node-lost.json", "NodeExplanation"),
         ("objects/nodes.yaml", "volumesInUse"),
-        ("objects/fencedevices.yaml", "password: REDACTED"),
+        ("objects/fencedevices.yaml", "ip: REDACTED"),
         ("objects/terminating-pods.yaml", "orders-1"),
     ] {
         let text = std::fs::read_to_string(folder.join(file)).unwrap();

@@ -110,8 +110,8 @@ impl Scene {
         let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
         self.make(&json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations } })).await;
         if let Some(ready) = ready {
-            // As a kubelet would: nobody else may say Ready.
-            self.calls(OURS, name, ready).await.text().unwrap();
+            // As the agent of a virtual node does: of others nobody but its kubelet may say Ready.
+            self.calls(EXEMPT, name, ready).await.text().unwrap();
         }
     }
 

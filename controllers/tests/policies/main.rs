@@ -1,0 +1,126 @@
+//! The expressions of the chart's admission policies, evaluated without an API server: each must compile, and each must be
+//! decided both ways by a row of the tables here. What a real API server makes of them is the suite `policies` of
+//! tests/control-plane.
+//!
+//! | file | rows about |
+//! |---|---|
+//! | `others` | people, kubelets and controllers of others |
+//! | `nodes` | nodes, and kubelets |
+//! | `own_pods`, `own_account` | what pod-safety's own account may change |
+//! | `devices` | the rules in the CRD of FenceDevice |
+//! | `engine` | nothing: it evaluates |
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a row that cannot be evaluated fails the test")]
+
+mod devices;
+mod engine;
+mod nodes;
+mod others;
+mod own_account;
+mod own_pods;
+
+use std::collections::BTreeSet;
+
+use engine::{Policy, Request, Verdict};
+use serde_json::{Value, json};
+
+/// pod-safety's own account in the render that is read.
+const OURS: &str = "system:serviceaccount:pod-safety:pod-safety";
+
+/// What a row expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expect {
+    /// A match condition leaves it out, or another policy is asked.
+    NotAsked,
+    Allowed,
+    /// And the message has these words.
+    Refused(&'static str),
+}
+
+/// One request that a policy is asked about.
+struct Row {
+    policy: &'static str,
+    /// What it is about. Where a bypass was found, the test by which it is played is named in docs/threat-model.md.
+    name: &'static str,
+    request: Request,
+    expect: Expect,
+}
+
+/// Each rendered document of a file.
+fn documents(text: &str) -> Vec<Value> {
+    let says = |line: &str| !line.trim().is_empty() && !line.starts_with('#') && line != "---";
+    let all = text.split("\n---").filter(|one| one.lines().any(says));
+    all.map(|one| serde_saphyr::from_str(one.trim_start_matches("---")).unwrap()).collect()
+}
+
+/// Every policy of the chart, as the looked-at renders have them. `replace` has all but the one on volumes.
+fn policies() -> Vec<Policy> {
+    let golden = |way: &str| {
+        let path = format!("{}/../tests/control-plane/golden/chart/{way}.yaml", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).unwrap()
+    };
+    let replace = documents(&golden("replace"));
+    let everything = documents(&golden("everything"));
+    let volumes = everything.into_iter().filter(|one| one["metadata"]["name"] == "keeper-volume-held");
+    let all = replace.into_iter().chain(volumes);
+    all.filter(|one| one["kind"] == "ValidatingAdmissionPolicy").map(|one| Policy::compile(&one)).collect()
+}
+
+fn rows() -> Vec<Row> {
+    [others::rows(), nodes::rows(), own_pods::rows(), own_account::rows()].into_iter().flatten().collect()
+}
+
+#[test]
+fn every_expression_is_decided_both_ways_by_a_row_and_no_bypass_passes() {
+    let policies = policies();
+    let names: BTreeSet<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
+    let wanted = [
+        "attachment-hold",
+        "eviction",
+        "evidence",
+        "fence",
+        "force-delete",
+        "node",
+        "own-account",
+        "pause",
+        "stateful-set-grace",
+        "terminal-phase",
+        "volume-held",
+    ];
+    assert_eq!(names, BTreeSet::from(wanted), "a policy without rows, or rows without a policy");
+    let mut wrong = Vec::new();
+    for row in rows() {
+        let policy = policies.iter().find(|policy| policy.name == row.policy).unwrap();
+        let verdict = policy.judge(&row.request);
+        let met = match (&verdict, row.expect) {
+            (Verdict::NotAsked, Expect::NotAsked) | (Verdict::Allowed, Expect::Allowed) => true,
+            (Verdict::Refused(message), Expect::Refused(words)) => message.contains(words),
+            _ => false,
+        };
+        if !met {
+            wrong.push(format!("{}, {}: {verdict:?} instead of {:?}", row.policy, row.name, row.expect));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let untried: Vec<String> = policies.iter().flat_map(Policy::untried).collect();
+    assert!(untried.is_empty(), "no row decides:\n{}", untried.join("\n"));
+}
+
+/// An expression that nobody asked about, one that cannot be false and one that is no CEL are each found.
+#[test]
+fn an_expression_without_a_row_is_named() {
+    let policy = json!({ "metadata": { "name": "pod-safety-x" }, "spec": {
+        "matchConstraints": { "resourceRules": [{ "apiGroups": [""], "operations": ["DELETE"], "resources": ["pods"] }] },
+        "validations": [{ "expression": "request.userInfo.username == 'a'", "messageExpression": "'not ' + request.userInfo.username" }],
+    }});
+    let compiled = Policy::compile(&policy);
+    assert_eq!(compiled.untried().len(), 3, "true, false, and the message: {:?}", compiled.untried());
+    let ask = |user: &str| compiled.judge(&Request::new(user, "DELETE pods").old(json!({})));
+    assert_eq!(ask("a"), Verdict::Allowed);
+    assert_eq!(compiled.untried().len(), 2);
+    assert_eq!(ask("b"), Verdict::Refused("not b".to_owned()));
+    assert!(compiled.untried().is_empty(), "{:?}", compiled.untried());
+    assert_eq!(compiled.judge(&Request::new("b", "UPDATE pods/status")), Verdict::NotAsked);
+    let broken = policy.to_string().replace("== 'a'", "== ");
+    let broken = std::panic::catch_unwind(|| Policy::compile(&serde_json::from_str(&broken).unwrap()).name);
+    assert!(broken.is_err(), "it does not compile");
+}

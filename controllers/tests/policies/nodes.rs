@@ -1,0 +1,160 @@
+//! Nodes: the taint out-of-service, the condition Ready, deletions, and the marks by which a node is not fenced.
+
+use pod_safety_shared::api::PAUSE_ANNOTATION;
+use pod_safety_shared::model::{OUT_OF_SERVICE_TAINT, SUSPECT_TAINT};
+use pod_safety_shared::testing::objects::node;
+use serde_json::{Value, json};
+
+use crate::engine::{Request, patched};
+use crate::{Expect, OURS, Row};
+use Expect::{Allowed, NotAsked, Refused};
+
+const DEV: &str = "dev";
+const KUBELET: &str = "system:node:w1";
+const DOWN: &str = "nodes confirm-down";
+
+pub(crate) fn rows() -> Vec<Row> {
+    [taints(), conditions(), deletions(), marks()].into_iter().flatten().collect()
+}
+
+fn row(name: &'static str, request: Request, expect: Expect) -> Row {
+    Row { policy: "node", name, request, expect }
+}
+
+fn w1(ready: &str) -> Value {
+    node("w1").ready(ready).into()
+}
+
+fn burnt(object: Value) -> Value {
+    patched(object, json!({ "metadata": { "annotations": { "pod-safety.dev/break-glass": "burnt" } } }))
+}
+
+fn tainted(object: Value, key: &str) -> Value {
+    patched(object, json!({ "spec": { "taints": [{ "key": key, "effect": "NoExecute" }] } }))
+}
+
+fn changed(user: &str, old: Value, new: Value) -> Request {
+    Request::new(user, "UPDATE nodes").old(old).object(new)
+}
+
+fn taints() -> Vec<Row> {
+    let off = |object| tainted(object, OUT_OF_SERVICE_TAINT);
+    let made = |new: Value| Request::new(DEV, "CREATE nodes").object(new);
+    vec![
+        row("the taint", changed(DEV, w1("Unknown"), off(w1("Unknown"))), Refused("nobody has proved that")),
+        row(
+            "the taint, by who may",
+            changed(DEV, w1("Unknown"), off(burnt(w1("Unknown")))).may(DOWN),
+            Allowed,
+        ),
+        row(
+            "the taint, with a reason alone",
+            changed(DEV, w1("Unknown"), off(burnt(w1("Unknown")))),
+            Refused("nobody has proved that"),
+        ),
+        row("it was there", changed(DEV, off(w1("Unknown")), off(w1("Unknown"))), Allowed),
+        row("another taint", changed(DEV, w1("True"), tainted(w1("True"), "a")), Allowed),
+        row("pod-safety", changed(OURS, w1("Unknown"), off(w1("Unknown"))), NotAsked),
+        row(
+            "bypass: a Node comes with the taint",
+            made(off(w1("Unknown"))),
+            Refused("nobody has proved that"),
+        ),
+        row("a Node comes without", made(w1("True")), Allowed),
+    ]
+}
+
+fn conditions() -> Vec<Row> {
+    let says = |user: &str, before: &str, now: &str| {
+        Request::new(user, "UPDATE nodes/status").old(w1(before)).object(w1(now))
+    };
+    vec![
+        row(
+            "bypass: somebody calls it Ready",
+            says(DEV, "Unknown", "True"),
+            Refused("only the kubelet of node w1"),
+        ),
+        row(
+            "bypass: another kubelet does",
+            says("system:node:w2", "Unknown", "True"),
+            Refused("only the kubelet of node w1"),
+        ),
+        row("its kubelet", says(KUBELET, "Unknown", "True"), Allowed),
+        row("less than Ready", says(DEV, "True", "Unknown"), Allowed),
+    ]
+}
+
+fn deletions() -> Vec<Row> {
+    let deleted = |user: &str, old: Value| Request::new(user, "DELETE nodes").old(old);
+    let cordoned = |object| patched(object, json!({ "spec": { "unschedulable": true } }));
+    let never: Value = patched(node("w1").into(), json!({ "status": { "conditions": null } }));
+    vec![
+        row("a silent one", deleted(DEV, w1("Unknown")), Refused("nobody has proved that it is off")),
+        row(
+            "a silent one, cordoned",
+            deleted(DEV, cordoned(w1("Unknown"))),
+            Refused("nobody has proved that it is off"),
+        ),
+        row("a Ready one", deleted(DEV, w1("True")), Refused("pods run on node w1")),
+        row("a Ready one, cordoned", deleted(DEV, cordoned(w1("True"))), Allowed),
+        row(
+            "a Ready one of an autoscaler",
+            deleted(DEV, tainted(w1("True"), "karpenter.sh/disrupted")),
+            Allowed,
+        ),
+        row(
+            "one that fell silent a moment ago",
+            deleted(DEV, tainted(w1("True"), SUSPECT_TAINT)),
+            Refused("pods run on node w1"),
+        ),
+        row(
+            "what is proved carries the taint",
+            deleted(DEV, tainted(w1("Unknown"), OUT_OF_SERVICE_TAINT)),
+            Allowed,
+        ),
+        row("one that never said anything", deleted(DEV, never), Allowed),
+        row("by who may", deleted(DEV, burnt(w1("True"))).may(DOWN), Allowed),
+        row("a silent one, by who may", deleted(DEV, burnt(w1("Unknown"))).may(DOWN), Allowed),
+    ]
+}
+
+fn marks() -> Vec<Row> {
+    const EXCLUDED: &str = "remediation.medik8s.io/exclude-from-remediation";
+    let row = |name, request, expect| Row { policy: "pause", name, request, expect };
+    let annotated = |key: &str, value: &str| {
+        patched(w1("True"), json!({ "metadata": { "annotations": { key: value } } }))
+    };
+    let paused = |text: &str| annotated(PAUSE_ANNOTATION, text);
+    let labelled = || patched(w1("True"), json!({ "metadata": { "labels": { EXCLUDED: "true" } } }));
+    let status = |old: Value, new: Value| Request::new(KUBELET, "UPDATE nodes/status").old(old).object(new);
+    let made = |new: Value| Request::new(KUBELET, "CREATE nodes").object(new);
+    vec![
+        row("a person pauses", changed(DEV, w1("True"), paused("hands in it")), NotAsked),
+        row(
+            "bypass: its kubelet pauses",
+            changed(KUBELET, w1("True"), paused("mine")),
+            Refused("pod-safety pause w1"),
+        ),
+        row("bypass: by its status", status(w1("True"), paused("mine")), Refused("pod-safety pause w1")),
+        row(
+            "bypass: by Cluster API's mark",
+            changed(KUBELET, w1("True"), annotated("cluster.x-k8s.io/skip-remediation", "")),
+            Refused("pod-safety pause w1"),
+        ),
+        row(
+            "bypass: by another reason",
+            changed(KUBELET, paused("hands in it"), paused("mine")),
+            Refused("pod-safety pause w1"),
+        ),
+        row("bypass: a Node comes paused", made(paused("mine")), Refused("pod-safety pause w1")),
+        row(
+            "bypass: by medik8s' label",
+            changed(KUBELET, w1("True"), labelled()),
+            Refused("exclude its own node"),
+        ),
+        row("a Node comes with that label, by a flag", made(labelled()), Allowed),
+        row("a pause of others stays", status(paused("hands in it"), paused("hands in it")), Allowed),
+        row("a label of others stays", status(labelled(), labelled()), Allowed),
+        row("its kubelet reports", status(w1("True"), w1("True")), Allowed),
+    ]
+}

@@ -1,0 +1,334 @@
+//! People, scripts and controllers of others.
+
+use pod_safety_shared::testing::objects::{named, pod, volume_lease};
+use serde_json::{Value, json};
+
+use crate::engine::{Request, patched};
+use crate::{Expect, OURS, Row};
+use Expect::{Allowed, NotAsked, Refused};
+
+const DEV: &str = "dev";
+const KUBELET: &str = "system:node:w1";
+const REASON: &str = "pod-safety.dev/break-glass";
+const FORCE: &str = "pods force-delete";
+
+pub(crate) fn rows() -> Vec<Row> {
+    [
+        force_delete(),
+        force_delete_by_pod(),
+        terminal_phase(),
+        evictions(),
+        attachments(),
+        volumes(),
+        stateful_sets(),
+        evidence(),
+        fences(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn stateful() -> Value {
+    pod("db-0").on("w1").owned("apps/v1", "StatefulSet", "db").into()
+}
+
+fn reasoned(object: Value, reason: &str) -> Value {
+    patched(object, json!({ "metadata": { "annotations": { REASON: reason } } }))
+}
+
+const RUNS: Expect = Refused("may still run");
+
+fn forced(user: &str, old: impl Into<Value>) -> Request {
+    Request::new(user, "DELETE pods").old(old).options(json!({ "gracePeriodSeconds": 0 }))
+}
+
+fn row_of_deletion(name: &'static str, request: Request, expect: Expect) -> Row {
+    Row { policy: "force-delete", name, request, expect }
+}
+
+/// By who asks, with which right and reason.
+fn force_delete() -> Vec<Row> {
+    const MORE: Expect = Refused("break-glass=REASON");
+    let row = row_of_deletion;
+    let web = || pod("web").on("w1");
+    let said = |reason: &str| forced(DEV, reasoned(stateful(), reason));
+    vec![
+        row("--force", forced(DEV, stateful()), Refused("would start another db-0 beside it")),
+        row("--force without a StatefulSet", forced(DEV, web()), Refused("has not said that")),
+        row("bypass: a reason without the right", said("."), RUNS),
+        row("the right without a reason", forced(DEV, stateful()).may(FORCE), MORE),
+        row("an empty reason", said("  ").may(FORCE), MORE),
+        row("right and reason", said("burnt").may(FORCE), Allowed),
+        row("the right, and no StatefulSet", forced(DEV, web()).may(FORCE), Allowed),
+        row("its kubelet", forced(KUBELET, stateful()), NotAsked),
+        row("another kubelet", forced("system:node:w2", stateful()), RUNS),
+        row("pod-safety", forced(OURS, stateful()), NotAsked),
+    ]
+}
+
+/// By what the pod says.
+fn force_delete_by_pod() -> Vec<Row> {
+    let row = row_of_deletion;
+    let asked = || Request::new(DEV, "DELETE pods").old(stateful());
+    let runs = json!({ "state": { "running": {} } });
+    let lies = |field: &str| {
+        forced(DEV, patched(stateful(), json!({ "status": { "phase": "Failed", field: [runs] } })))
+    };
+    let graceless =
+        |of: Value| forced(DEV, patched(of, json!({ "spec": { "terminationGracePeriodSeconds": 0 } })));
+    vec![
+        row("a grace", asked().options(json!({ "gracePeriodSeconds": 1 })), NotAsked),
+        row("no options", asked(), NotAsked),
+        row("no node", forced(DEV, pod("free")), NotAsked),
+        row("it ended", forced(DEV, pod("done").on("w1").ended()), NotAsked),
+        row("bypass: Failed beside a container that runs", lies("containerStatuses"), RUNS),
+        row("bypass: Failed beside an init container that runs", lies("initContainerStatuses"), RUNS),
+        row("bypass: Failed beside an ephemeral container", lies("ephemeralContainerStatuses"), RUNS),
+        row("graceless by choice", graceless(pod("web").on("w1").into()), NotAsked),
+        row("bypass: graceless, of a StatefulSet", graceless(stateful()), RUNS),
+    ]
+}
+
+fn terminal_phase() -> Vec<Row> {
+    let runs = json!({ "status": { "containerStatuses": [{ "state": { "running": {} } }] } });
+    let becomes = |user: &str, old: Value, status: Value| {
+        let new = patched(old.clone(), json!({ "status": status }));
+        Request::new(user, "UPDATE pods/status").object(new).old(old)
+    };
+    let failed = || json!({ "phase": "Failed" });
+    let row = |name, request, expect| Row { policy: "terminal-phase", name, request, expect };
+    vec![
+        row("Failed", becomes(DEV, stateful(), failed()), Refused("can say Failed")),
+        row(
+            "Succeeded",
+            becomes(DEV, stateful(), json!({ "phase": "Succeeded" })),
+            Refused("can say Succeeded"),
+        ),
+        row("Pending", becomes(DEV, stateful(), json!({ "phase": "Pending" })), NotAsked),
+        row(
+            "Failed already",
+            becomes(DEV, patched(stateful(), json!({ "status": failed() })), failed()),
+            NotAsked,
+        ),
+        row(
+            "bypass: a running container is taken from the status",
+            becomes(DEV, patched(stateful(), runs), json!({ "containerStatuses": null })),
+            Refused("can say that its containers ended"),
+        ),
+        row("no node", becomes(DEV, pod("free").into(), failed()), NotAsked),
+        row("its kubelet", becomes(KUBELET, stateful(), failed()), NotAsked),
+        row("pod-safety", becomes(OURS, stateful(), failed()), NotAsked),
+        row("right and reason", becomes(DEV, reasoned(stateful(), "burnt"), failed()).may(FORCE), Allowed),
+        row(
+            "a reason without the right",
+            becomes(DEV, reasoned(stateful(), "."), failed()),
+            Refused("may still run"),
+        ),
+    ]
+}
+
+fn evictions() -> Vec<Row> {
+    let evicts = |user: &str, change: Value| {
+        let eviction = json!({ "metadata": { "name": "db-0", "namespace": "ns" } });
+        Request::new(user, "CREATE pods/eviction").object(patched(eviction, change))
+    };
+    let now = || json!({ "deleteOptions": { "gracePeriodSeconds": 0 } });
+    let row = |name, request, expect| Row { policy: "eviction", name, request, expect };
+    vec![
+        row("grace 0", evicts(DEV, now()), Refused("before its containers end")),
+        row("a grace", evicts(DEV, json!({ "deleteOptions": { "gracePeriodSeconds": 1 } })), NotAsked),
+        row("its own grace", evicts(DEV, json!({})), NotAsked),
+        row("pod-safety", evicts(OURS, now()), NotAsked),
+        row("right and reason", evicts(DEV, reasoned(now(), "burnt")).may(FORCE), Allowed),
+        row(
+            "a reason without the right",
+            evicts(DEV, reasoned(now(), ".")),
+            Refused("before its containers end"),
+        ),
+    ]
+}
+
+fn attachments() -> Vec<Row> {
+    const HOLD: &str = "pod-safety.dev/hold";
+    let held = |change: Value| {
+        let held = json!({ "metadata": { "name": "a", "annotations": { HOLD: "w1 may still write" } } });
+        patched(held, change)
+    };
+    let deleted =
+        |user: &str, old: Value| Request::new(user, "DELETE storage.k8s.io/volumeattachments").old(old);
+    let changed = |change: Value| {
+        Request::new(DEV, "UPDATE storage.k8s.io/volumeattachments").old(held(json!({}))).object(held(change))
+    };
+    let row = |name, request, expect| Row { policy: "attachment-hold", name, request, expect };
+    let burnt = || json!({ "metadata": { "annotations": { REASON: "burnt" } } });
+    let gone_and_burnt = || json!({ "metadata": { "annotations": { HOLD: null, REASON: "burnt" } } });
+    vec![
+        row("it is deleted", deleted(DEV, held(json!({}))), Refused("is held: w1 may still write")),
+        row("one that is not held", deleted(DEV, json!({ "metadata": { "name": "a" } })), NotAsked),
+        row("pod-safety", deleted(OURS, held(json!({}))), NotAsked),
+        row("right and reason", deleted(DEV, held(burnt())).may("volumeattachments force-detach"), Allowed),
+        row("a reason without the right", deleted(DEV, held(burnt())), Refused("is held")),
+        row("another change", changed(json!({ "metadata": { "labels": { "a": "b" } } })), Allowed),
+        row(
+            "bypass: the mark goes first",
+            changed(json!({ "metadata": { "annotations": { HOLD: null } } })),
+            Refused("is held"),
+        ),
+        row(
+            "bypass: the mark is emptied",
+            changed(json!({ "metadata": { "annotations": { HOLD: "" } } })),
+            Refused("is held"),
+        ),
+        row(
+            "the mark goes, by who may",
+            changed(gone_and_burnt()).may("volumeattachments force-detach"),
+            Allowed,
+        ),
+    ]
+}
+
+fn volumes() -> Vec<Row> {
+    const ACT: [&str; 2] =
+        ["CREATE storage.k8s.io/volumeattachments", "DELETE storage.k8s.io/volumeattachments"];
+    let at = |node: &str| json!({ "metadata": { "name": "a" }, "spec": { "nodeName": node, "source": { "persistentVolumeName": "data" } } });
+    let lease = |holder: Option<&str>, annotations: Value| {
+        // Nobody is a field that is not there.
+        let change =
+            json!({ "metadata": { "annotations": annotations }, "spec": { "holderIdentity": holder } });
+        patched(volume_lease("data", holder).into(), change)
+    };
+    let held = || lease(Some("w1/u/b/p"), json!({ "pod-safety.dev/hold": "its pod may run on w1" }));
+    let leaving = |holder| lease(holder, json!({ "pod-safety.dev/detach-from": "w1" }));
+    let logs = Value::from(volume_lease("logs", Some("w1/u/b/p")));
+    let attach = |node: &str| Request::new(DEV, ACT[0]).object(at(node));
+    let detach = |node: &str| Request::new(DEV, ACT[1]).old(at(node));
+    let row = |name, request: Request, params: Value, expect| Row {
+        policy: "volume-held",
+        name,
+        request: request.params(params),
+        expect,
+    };
+    let inline = Request::new(DEV, ACT[0]).object(json!({ "spec": { "source": {} } }));
+    let ours = Request::new("system:serviceaccount:pod-safety:keeper", ACT[0]).object(at("w2"));
+    let burnt =
+        Request::new(DEV, ACT[0]).object(reasoned(at("w2"), "burnt")).may("volumeattachments force-detach");
+    let again = Refused("its owner may still write");
+    vec![
+        row("attached elsewhere", attach("w2"), held(), Refused("not attached to w2: its pod may run on w1")),
+        row("attached where it is held", attach("w1"), held(), Allowed),
+        row("detached from its holder", detach("w1"), held(), Refused("data is not detached from w1")),
+        row("detached from elsewhere", detach("w2"), held(), Allowed),
+        row("a Lease of another volume", attach("w2"), logs, Allowed),
+        row("detached where that ends the writes", detach("w1"), leaving(Some("w1/u/b/p")), Allowed),
+        row("attached again where it was detached from", attach("w1"), leaving(None), again),
+        row("attached elsewhere after that", attach("w2"), leaving(None), Allowed),
+        row(
+            "a holder that cannot be read",
+            attach("w1"),
+            lease(Some("x"), json!({})),
+            Refused("not attached"),
+        ),
+        row("no volume of a claim", inline, held(), NotAsked),
+        row("pod-safety", ours, held(), NotAsked),
+        row("right and reason", burnt, held(), Allowed),
+    ]
+}
+
+fn stateful_sets() -> Vec<Row> {
+    let set = |grace: Option<i64>| {
+        patched(
+            named("db").within("ns").into(),
+            json!({ "spec": { "template": { "spec": { "terminationGracePeriodSeconds": grace } } } }),
+        )
+    };
+    let made = |user: &str, new: Value| Request::new(user, "CREATE apps/statefulsets").object(new);
+    let changed = |old: Value, new: Value| Request::new(DEV, "UPDATE apps/statefulsets").old(old).object(new);
+    let row = |name, request, expect| Row { policy: "stateful-set-grace", name, request, expect };
+    vec![
+        row("made with grace 0", made(DEV, set(Some(0))), Refused("Give at least 1")),
+        row("made with a grace", made(DEV, set(Some(30))), NotAsked),
+        row("without any", made(DEV, set(None)), NotAsked),
+        row("it gets grace 0", changed(set(Some(30)), set(Some(0))), Refused("Give at least 1")),
+        row("it has grace 0 already", changed(set(Some(0)), set(Some(0))), NotAsked),
+        row("with a reason", made(DEV, reasoned(set(Some(0)), "a cache")), Allowed),
+        row("pod-safety", made(OURS, set(Some(0))), NotAsked),
+    ]
+}
+
+fn evidence() -> Vec<Row> {
+    let says = |user: &str, name: &str, kind: &str, by: &str| {
+        let object = json!({ "metadata": { "name": name }, "spec": { "node": { "name": "w1" }, "kind": kind, "by": by } });
+        Request::new(user, "CREATE pod-safety.dev/fenceevidences").object(object)
+    };
+    let may = |request: Request| request.may("nodes confirm-down");
+    let row = |name, request, expect| Row { policy: "evidence", name, request, expect };
+    vec![
+        row("a person's word", may(says(DEV, "w1-0a1b-x2x4z", "Asserted", DEV)), Allowed),
+        row(
+            "bypass: without the right",
+            says(DEV, "w1-x2x4z", "Asserted", DEV),
+            Refused("the verb confirm-down"),
+        ),
+        row(
+            "bypass: in another name",
+            may(says(DEV, "w1-x2x4z", "Asserted", "boss")),
+            Refused("you are dev"),
+        ),
+        row(
+            "bypass: what pod-safety finds",
+            may(says(DEV, "w1-x2x4z", "PowerOff", DEV)),
+            Refused("found by pod-safety alone"),
+        ),
+        row(
+            "bypass: the name that pod-safety needs",
+            may(says(DEV, &pod_safety_shared::authority::incident_name(&life()), "Asserted", DEV)),
+            Refused("generateName"),
+        ),
+        row("pod-safety", says(OURS, "w1-0a1b", "PowerOff", "pod-safety-0"), NotAsked),
+    ]
+}
+
+fn life() -> pod_safety_shared::api::Incarnation {
+    pod_safety_shared::api::Incarnation {
+        name: "w1".to_owned(),
+        uid: "u".to_owned(),
+        boot_id: "b".to_owned(),
+    }
+}
+
+fn fences() -> Vec<Row> {
+    let opens = |user: &str, trigger: Value| {
+        let object =
+            json!({ "metadata": { "name": "w1" }, "spec": { "node": { "name": "w1" }, "trigger": trigger } });
+        Request::new(user, "CREATE pod-safety.dev/nodefences").object(object)
+    };
+    let status = |user: &str, kind: &str| {
+        let object = json!({ "metadata": { "name": "w1" }, "status": { "phase": "Fenced" } });
+        Request::new(user, &format!("UPDATE pod-safety.dev/{kind}/status")).object(object.clone()).old(object)
+    };
+    let row = |name, request, expect| Row { policy: "fence", name, request, expect };
+    vec![
+        row("in one's own name", opens(DEV, json!({ "kind": "Person", "by": DEV })), Allowed),
+        row(
+            "bypass: in another name",
+            opens(DEV, json!({ "kind": "Person", "by": "boss" })),
+            Refused("in their own name"),
+        ),
+        row("bypass: in no name", opens(DEV, json!({ "kind": "Person" })), Refused("in their own name")),
+        row(
+            "bypass: a trigger that pod-safety finds",
+            opens(DEV, json!({ "kind": "Detected", "by": DEV })),
+            Refused("opened by pod-safety alone"),
+        ),
+        row("pod-safety", opens(OURS, json!({ "kind": "Detected" })), NotAsked),
+        row("bypass: a forged NodeFence", status(DEV, "nodefences"), Refused("it alone writes it")),
+        row("bypass: a forged FenceDevice", status(DEV, "fencedevices"), Refused("it alone writes it")),
+        row(
+            "bypass: a forged remediation",
+            status(DEV, "podsafetyremediations"),
+            Refused("it alone writes it"),
+        ),
+        row("evidence is withdrawn", status(DEV, "fenceevidences"), NotAsked),
+    ]
+}

@@ -1,0 +1,350 @@
+//! Everything but pods, by pod-safety's own account.
+
+use pod_safety_shared::model::{
+    NODE_UNREACHABLE_CONDITION, OUT_OF_SERVICE_TAINT, SUSPECT_TAINT, UNREACHABLE_TAINT,
+};
+use pod_safety_shared::testing::objects::{budget, evidence, lease, named, node, volume_lease, workload};
+use serde_json::{Value, json};
+
+use crate::engine::{Request, patched};
+use crate::{Expect, OURS, Row};
+use Expect::{Allowed, Refused};
+
+pub(crate) fn rows() -> Vec<Row> {
+    [taints(), stolen_nodes(), node_status(), leases(), own_kinds(), foreign_kinds(), the_rest()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn row(name: &'static str, request: Request, expect: Expect) -> Row {
+    Row { policy: "own-account", name, request, expect }
+}
+
+fn update(kind: &str, old: impl Into<Value>, new: impl Into<Value>) -> Request {
+    Request::new(OURS, &format!("UPDATE {kind}")).old(old).object(new)
+}
+
+fn deleted(kind: &str, old: impl Into<Value>) -> Request {
+    let options = json!({ "preconditions": { "uid": "u", "resourceVersion": "1" } });
+    Request::new(OURS, &format!("DELETE {kind}")).old(old).options(options)
+}
+
+fn created(kind: &str, object: impl Into<Value>) -> Request {
+    Request::new(OURS, &format!("CREATE {kind}")).object(object)
+}
+
+fn taint(key: &str, effect: &str) -> Value {
+    json!({ "key": key, "effect": effect })
+}
+
+fn theirs() -> Value {
+    taint("dedicated", "NoSchedule")
+}
+
+/// The taint of an incident of this name.
+fn off(incident: &str) -> Value {
+    json!({ "key": OUT_OF_SERVICE_TAINT, "effect": "NoExecute", "value": incident })
+}
+
+fn w1(ready: &str, taints: &[Value]) -> Value {
+    patched(node("w1").ready(ready).into(), json!({ "spec": { "taints": taints } }))
+}
+
+/// A silent node with a taint of others gets these.
+fn lost(taints: &[Value]) -> Request {
+    update("nodes", w1("Unknown", &[theirs()]), w1("Unknown", taints))
+}
+
+/// A Ready one does.
+fn well(taints: &[Value]) -> Request {
+    update("nodes", w1("True", &[theirs()]), w1("True", taints))
+}
+
+/// A Ready one is changed.
+fn changed(change: Value) -> Request {
+    update("nodes", w1("True", &[]), patched(w1("True", &[]), change))
+}
+
+fn taints() -> Vec<Row> {
+    let bare = || Value::from(node("w1").ready("Unknown"));
+    let first = patched(bare(), json!({ "spec": { "taints": [off("w1-0a1b")] } }));
+    let unreachable = |effect: &str| taint(UNREACHABLE_TAINT, effect);
+    let pressure = taint("node.kubernetes.io/memory-pressure", "NoSchedule");
+    let back = update("nodes", w1("True", &[theirs(), off("w1-0a1b")]), w1("True", &[theirs()]));
+    let label = json!({ "metadata": { "labels": { "beta.kubernetes.io/os": "linux" } } });
+    vec![
+        row("it is lost", lost(&[theirs(), unreachable("NoExecute"), unreachable("NoSchedule")]), Allowed),
+        row("the first taint of all", update("nodes", bare(), first), Allowed),
+        row("it is suspected", well(&[theirs(), taint(SUSPECT_TAINT, "NoSchedule")]), Allowed),
+        row("its pressure is shown", well(&[theirs(), pressure]), Allowed),
+        row("it is proved off", lost(&[theirs(), off("w1-0a1b")]), Allowed),
+        row("it is back", back, Allowed),
+        row("its label follows", changed(label), Allowed),
+    ]
+}
+
+fn stolen_nodes() -> Vec<Row> {
+    const READY: Expect = Refused("only to a node that is not Ready");
+    const THEIRS: Expect = Refused("the taints of others");
+    let metadata = |fields: Value| changed(json!({ "metadata": fields }));
+    let spec = |fields: Value| changed(json!({ "spec": fields }));
+    let role = json!({ "labels": { "node-role.kubernetes.io/control-plane": "" } });
+    let pause = json!({ "annotations": { "pod-safety.dev/pause-fencing": "x" } });
+    vec![
+        row(
+            "bypass: a Ready node is given up",
+            well(&[theirs(), taint(UNREACHABLE_TAINT, "NoExecute")]),
+            READY,
+        ),
+        row("bypass: a Ready node is called off", well(&[theirs(), off("w1-0a1b")]), READY),
+        row("bypass: off, by nobody's incident", lost(&[theirs(), off("")]), READY),
+        row(
+            "bypass: pods that tolerate silence",
+            lost(&[theirs(), taint(SUSPECT_TAINT, "NoExecute")]),
+            READY,
+        ),
+        row("bypass: the taint of others goes", lost(&[]), THEIRS),
+        row("bypass: a taint of its own", lost(&[theirs(), taint("evil", "NoSchedule")]), THEIRS),
+        row("bypass: a label", metadata(role), Refused("of the labels of a node")),
+        row("bypass: an annotation", metadata(pause), Refused("the metadata of nodes")),
+        row("bypass: a cordon", spec(json!({ "unschedulable": true })), Refused("the spec of nodes")),
+        row("bypass: another machine", spec(json!({ "providerID": "x" })), Refused("the spec of nodes")),
+        row(
+            "bypass: a node goes",
+            deleted("nodes", w1("Unknown", &[])),
+            Refused("never does this: DELETE nodes"),
+        ),
+        row(
+            "bypass: a node comes",
+            created("nodes", w1("Unknown", &[])),
+            Refused("never does this: CREATE nodes"),
+        ),
+    ]
+}
+
+fn node_status() -> Vec<Row> {
+    let condition = |kind: &str, status: &str| json!({ "type": kind, "status": status });
+    let w1 =
+        |conditions: &[Value]| -> Value { node("w1").set("/status/conditions", json!(conditions)).into() };
+    let (ready, disk) = (|| condition("Ready", "True"), || condition("DiskPressure", "False"));
+    let net = || condition("NetworkUnavailable", "False");
+    let before = || w1(&[ready(), disk(), net()]);
+    let says = |conditions: &[Value]| update("nodes/status", before(), w1(conditions));
+    let (silent, dark) = (|| condition("Ready", "Unknown"), || condition("DiskPressure", "Unknown"));
+    let ours = || condition(NODE_UNREACHABLE_CONDITION, "True");
+    let with = |change: Value| update("nodes/status", before(), patched(before(), change));
+    vec![
+        row(
+            "it is silent",
+            says(&[silent(), dark(), net(), condition("PIDPressure", "Unknown"), ours()]),
+            Allowed,
+        ),
+        row(
+            "bypass: called Ready",
+            update("nodes/status", w1(&[silent()]), w1(&[ready()])),
+            Refused("of the conditions of a node"),
+        ),
+        row(
+            "bypass: called not Ready",
+            says(&[condition("Ready", "False"), disk(), net()]),
+            Refused("of the conditions of a node"),
+        ),
+        row(
+            "bypass: its network",
+            says(&[ready(), disk(), condition("NetworkUnavailable", "True")]),
+            Refused("of the conditions of a node"),
+        ),
+        row("bypass: a condition goes", says(&[ready(), disk()]), Refused("of the conditions of a node")),
+        row(
+            "bypass: another address",
+            with(json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "10.0.0.1" }] } })),
+            Refused("writes conditions alone"),
+        ),
+        row(
+            "bypass: another machine",
+            with(json!({ "status": { "nodeInfo": { "bootID": "x" } } })),
+            Refused("writes conditions alone"),
+        ),
+        row(
+            "bypass: a label, by the status",
+            with(json!({ "metadata": { "labels": { "a": "b" } } })),
+            Refused("the metadata of nodes/status"),
+        ),
+    ]
+}
+
+fn leases() -> Vec<Row> {
+    let at = |namespace: &str, name: &str| Value::from(lease(name, 0).within(namespace));
+    let kind = "coordination.k8s.io/leases";
+    let changed = |namespace: &str, name: &str| {
+        update(
+            kind,
+            at(namespace, name),
+            patched(
+                at(namespace, name),
+                json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "holderIdentity": "x" } }),
+            ),
+        )
+    };
+    vec![
+        row("whose a volume is", created(kind, volume_lease("data", None)), Allowed),
+        row("whose a volume is, later", changed("pod-safety-volumes", "data"), Allowed),
+        row("a volume is gone", deleted(kind, at("pod-safety-volumes", "data")), Allowed),
+        row("medik8s is told", changed("medik8s-leases", "node-w1"), Allowed),
+        row(
+            "bypass: a heartbeat",
+            changed("kube-node-lease", "w1"),
+            Refused("kube-node-lease/w1 is not of pod-safety"),
+        ),
+        row(
+            "bypass: another leader",
+            changed("kube-system", "kube-controller-manager"),
+            Refused("is not of pod-safety"),
+        ),
+        row(
+            "bypass: another of medik8s",
+            changed("medik8s-leases", "operator"),
+            Refused("is not of pod-safety"),
+        ),
+    ]
+}
+
+fn own_kinds() -> Vec<Row> {
+    let of = |kind: &str| format!("pod-safety.dev/{kind}");
+    let proof = |kind: &str| created(&of("fenceevidences"), evidence("w1-0a1b", "w1", "b", kind));
+    let opens = |kind: &str| {
+        created(&of("nodefences"), named("w1-0a1b").set("/spec", json!({ "trigger": { "kind": kind } })))
+    };
+    let status =
+        |kind: &str| update(&of(kind), named("x"), named("x").set("/status", json!({ "phase": "Fenced" })));
+    let keeps = |finalizers: &[&str]| {
+        let old = named("w1").set("/metadata/finalizers", json!(["medik8s.io/x"]));
+        update(&of("podsafetyremediations"), old, named("w1").set("/metadata/finalizers", json!(finalizers)))
+    };
+    let respec =
+        update(&of("fencedevices/status"), named("d"), named("d").set("/spec/driver", json!("Agent")));
+    vec![
+        row("a machine is off", proof("PowerOff"), Allowed),
+        row("bypass: the word of a person", proof("Asserted"), Refused("the word of a person")),
+        row("an incident", opens("Detected"), Allowed),
+        row("bypass: in the name of a person", opens("Person"), Refused("opened by a person")),
+        row("an incident goes on", status("nodefences/status"), Allowed),
+        row("a device was looked at", status("fencedevices/status"), Allowed),
+        row("evidence is contradicted", status("fenceevidences/status"), Allowed),
+        row("a remediation is answered", status("podsafetyremediations/status"), Allowed),
+        row("an old incident goes", deleted(&of("nodefences"), named("x")), Allowed),
+        row("old evidence goes", deleted(&of("fenceevidences"), named("x")), Allowed),
+        row("a remediation is kept", keeps(&["medik8s.io/x", "pod-safety.dev/fencing"]), Allowed),
+        row(
+            "bypass: the finalizer of others goes",
+            keeps(&["pod-safety.dev/fencing"]),
+            Refused("the finalizers of others"),
+        ),
+        row(
+            "bypass: evidence is changed",
+            update(&of("fenceevidences"), named("x"), named("x")),
+            Refused("never does this"),
+        ),
+        row(
+            "bypass: a policy",
+            update(&of("fencepolicies"), named("x"), named("x")),
+            Refused("never does this"),
+        ),
+        row("bypass: a device", created(&of("fencedevices"), named("x")), Refused("never does this")),
+        row(
+            "bypass: a device, by its status",
+            respec,
+            Refused("the spec of pod-safety.dev/fencedevices/status"),
+        ),
+        row(
+            "bypass: a remediation of its own",
+            created(&of("podsafetyremediations"), named("w2")),
+            Refused("never does this"),
+        ),
+    ]
+}
+
+fn foreign_kinds() -> Vec<Row> {
+    let ours = || named("w1").labels(json!({ "app.kubernetes.io/part-of": "pod-safety" }));
+    let theirs = || named("w1").labels(json!({ "app.kubernetes.io/part-of": "shop" }));
+    let (storage, healer) =
+        ("csiaddons.openshift.io/networkfences", "self-node-remediation.medik8s.io/selfnoderemediations");
+    let lifted = ours().set("/spec/fenceState", json!("Unfenced"));
+    vec![
+        row("its Machine goes", deleted("cluster.x-k8s.io/machines", named("w1")), Allowed),
+        row(
+            "bypass: its Machine is changed",
+            update("cluster.x-k8s.io/machines", named("w1"), ours()),
+            Refused("never does this"),
+        ),
+        row(
+            "bypass: a MachineSet",
+            deleted("cluster.x-k8s.io/machinesets", named("w1")),
+            Refused("never does this"),
+        ),
+        row("storage is fenced", created(storage, ours()), Allowed),
+        row("storage is lifted", update(storage, ours(), lifted), Allowed),
+        row(
+            "bypass: a NetworkFence of others is lifted",
+            update(storage, theirs(), ours()),
+            Refused("never does this"),
+        ),
+        row("bypass: without any label", update(storage, named("w1"), ours()), Refused("never does this")),
+        row("another remediator is asked", created(healer, ours()), Allowed),
+        row("it is not asked any more", deleted(healer, ours()), Allowed),
+        row("bypass: a remediation of others", deleted(healer, theirs()), Refused("never does this")),
+        row(
+            "bypass: its status",
+            update("csiaddons.openshift.io/networkfences/status", ours(), ours()),
+            Refused("never does this"),
+        ),
+        row(
+            "bypass: a kind of Kubernetes with the label",
+            created("rbac.authorization.k8s.io/clusterrolebindings", ours()),
+            Refused("never does this"),
+        ),
+    ]
+}
+
+fn the_rest() -> Vec<Row> {
+    let count = |change: Value| {
+        let old: Value = budget("b", "a", &json!({})).into();
+        update("policy/poddisruptionbudgets/status", old.clone(), patched(old, change))
+    };
+    vec![
+        row("a budget is counted", count(json!({ "status": { "disruptionsAllowed": 1 } })), Allowed),
+        row(
+            "bypass: a budget is loosened",
+            count(json!({ "spec": { "minAvailable": 0 } })),
+            Refused("the spec of policy/poddisruptionbudgets/status"),
+        ),
+        row("an Event", created("events", named("e")), Allowed),
+        row(
+            "what it may is asked",
+            created("authorization.k8s.io/selfsubjectaccessreviews", json!({ "metadata": {} })),
+            Allowed,
+        ),
+        row(
+            "bypass: a Deployment",
+            update("apps/deployments", workload("d", 1), workload("d", 9)),
+            Refused("never does this: UPDATE apps/deployments"),
+        ),
+        row(
+            "bypass: a scale",
+            update("apps/deployments/scale", workload("d", 1), workload("d", 9)),
+            Refused("never does this"),
+        ),
+        row("bypass: a Secret", created("secrets", named("s")), Refused("never does this: CREATE secrets")),
+        row(
+            "bypass: a token",
+            created("serviceaccounts/token", json!({ "metadata": {} })),
+            Refused("never does this"),
+        ),
+        row(
+            "bypass: an attachment",
+            deleted("storage.k8s.io/volumeattachments", named("a")),
+            Refused("never does this"),
+        ),
+    ]
+}

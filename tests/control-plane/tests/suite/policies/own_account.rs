@@ -1,0 +1,193 @@
+//! The token of pod-safety in the hands of somebody else: what RBAC grants it, and what the policy on its account leaves of that. That
+//! each write of its own code passes is shown by every other suite, for `pod-safety manifests` brings the policy.
+
+use serde_json::{Value, json};
+
+use super::admission::{ADMIN, KUBELET, OURS, Scene};
+
+/// Writes with the stolen token: kubectl's arguments, an object, and whether it is let through.
+type Theft<'a> = (&'static str, Vec<&'a str>, Value, bool);
+
+pub(super) async fn attack_the_token_of_pod_safety_is_stolen(scene: &Scene) {
+    // The policy alone must hold, whatever somebody bound the account to.
+    let all = ["create", "clusterrolebinding", "stolen", "--clusterrole=cluster-admin", "--user", OURS];
+    scene.must(&all).await;
+    pods(scene).await;
+    deletions(scene).await;
+    nodes(scene).await;
+    everything_else(scene).await;
+}
+
+async fn tried(scene: &Scene, thefts: &[Theft<'_>]) {
+    for (row, args, input, passes) in thefts {
+        let refusal = (!passes).then_some("own-account");
+        Scene::judge(&format!("stolen: {row}"), &scene.run(OURS, args, input).await, refusal);
+    }
+}
+
+/// `kubectl patch` of one object.
+fn patch<'a>(what: &[&'a str], subresource: &'a str, patch: &'a str) -> Vec<&'a str> {
+    let mut args = [&["patch"][..], what, &["-p", patch]].concat();
+    args.extend(Some(subresource).filter(|it| !it.is_empty()));
+    args
+}
+
+const STATUS: &str = "--subresource=status";
+
+async fn pods(scene: &Scene) {
+    scene.pod("loot", true, 30, None).await;
+    let runs = json!({ "conditions": [{ "type": "Ready", "status": "True" }], "containerStatuses": [{ "name": "main", "image": "i",
+        "imageID": "i", "ready": true, "restartCount": 0, "state": { "running": {} } }] });
+    scene.status(KUBELET, &["pod", "loot"], &runs).await.text().unwrap();
+    let pod = ["pod", "loot"];
+    let of = |part: &'static str, patched: &'static str| patch(&pod, part, patched);
+    tried(
+        scene,
+        &[
+            (
+                "another image",
+                of("", r#"{"spec":{"containers":[{"name":"main","image":"evil"}]}}"#),
+                Value::Null,
+                false,
+            ),
+            ("a label", of("", r#"{"metadata":{"labels":{"app":"shop"}}}"#), Value::Null, false),
+            (
+                "a label, by the status",
+                of(STATUS, r#"{"metadata":{"labels":{"app":"shop"}}}"#),
+                Value::Null,
+                false,
+            ),
+            ("another address", of(STATUS, r#"{"status":{"podIP":"10.0.0.1"}}"#), Value::Null, false),
+            ("Failed", of(STATUS, r#"{"status":{"phase":"Failed"}}"#), Value::Null, false),
+            (
+                "a container ends on paper",
+                of(STATUS, r#"{"status":{"containerStatuses":null}}"#),
+                Value::Null,
+                false,
+            ),
+            (
+                "not Ready",
+                of(STATUS, r#"{"status":{"conditions":[{"type":"Ready","status":"False"}]}}"#),
+                Value::Null,
+                true,
+            ),
+            (
+                "Ready",
+                of(STATUS, r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#),
+                Value::Null,
+                false,
+            ),
+        ],
+    )
+    .await;
+    let gated = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "gated", "namespace": "default" },
+        "spec": { "schedulingGates": [{ "name": "pod-safety.dev/volume-guard" }, { "name": "example.com/queue" }],
+            "containers": [{ "name": "main", "image": "main" }] } });
+    scene.make(&gated).await;
+    let gate = |patched: &'static str| patch(&["pod", "gated"], "", patched);
+    tried(
+        scene,
+        &[
+            ("the gate of others", gate(r#"{"spec":{"schedulingGates":[{"$patch":"delete","name":"example.com/queue"}]}}"#), Value::Null, false),
+            ("its own gate", gate(r#"{"spec":{"schedulingGates":[{"$patch":"delete","name":"pod-safety.dev/volume-guard"}]}}"#), Value::Null, true),
+        ],
+    )
+    .await;
+}
+
+/// DELETE with a body, as the code sends it. What is left: step by step, each of which shows in the pod.
+async fn deletions(scene: &Scene) {
+    let path = "/api/v1/namespaces/default/pods/loot";
+    let version = async || {
+        let text =
+            scene.run(ADMIN, &["get", "pod", "loot", "-o", "json"], &Value::Null).await.text().unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["metadata"].clone()
+    };
+    let by = async |grace: i64| {
+        let meta = version().await;
+        json!({ "kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": grace,
+            "preconditions": { "uid": meta["uid"], "resourceVersion": meta["resourceVersion"] } })
+    };
+    let raw = || vec!["delete", "--raw", path, "-f", "-"];
+    let force = vec!["delete", "pod", "loot", "--force", "--grace-period=0", "--wait=false"];
+    tried(
+        scene,
+        &[
+            ("--force", force, Value::Null, false),
+            ("by UID, and it runs", raw(), by(0).await, false),
+            ("by its grace, and nobody says why", raw(), by(30).await, false),
+        ],
+    )
+    .await;
+    let why = r#"{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager"}]}}"#;
+    tried(scene, &[("a reason", patch(&["pod", "loot"], STATUS, why), Value::Null, true)]).await;
+    tried(scene, &[("by its grace, with the reason", raw(), by(30).await, true)]).await;
+}
+
+async fn nodes(scene: &Scene) {
+    scene.node("prey", Some("True"), None).await;
+    let node = ["node", "prey"];
+    let of = |part: &'static str, patched: &'static str| patch(&node, part, patched);
+    tried(
+        scene,
+        &[
+            ("a label", of("", r#"{"metadata":{"labels":{"a":"b"}}}"#), Value::Null, false),
+            (
+                "an annotation, by the status",
+                of(STATUS, r#"{"metadata":{"annotations":{"a":"b"}}}"#),
+                Value::Null,
+                false,
+            ),
+            (
+                "another address",
+                of(STATUS, r#"{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.1"}]}}"#),
+                Value::Null,
+                false,
+            ),
+            (
+                "given up while it is Ready",
+                vec!["taint", "node", "prey", "node.kubernetes.io/unreachable:NoExecute"],
+                Value::Null,
+                false,
+            ),
+            (
+                "called off while it is Ready",
+                vec!["taint", "node", "prey", "node.kubernetes.io/out-of-service=x:NoExecute"],
+                Value::Null,
+                false,
+            ),
+            ("a taint of its own", vec!["taint", "node", "prey", "evil:NoSchedule"], Value::Null, false),
+            (
+                "not Ready",
+                of(STATUS, r#"{"status":{"conditions":[{"type":"Ready","status":"False"}]}}"#),
+                Value::Null,
+                false,
+            ),
+            ("a cordon", of("", r#"{"spec":{"unschedulable":true}}"#), Value::Null, false),
+            ("a deletion", vec!["delete", "node", "prey", "--wait=false"], Value::Null, false),
+        ],
+    )
+    .await;
+}
+
+async fn everything_else(scene: &Scene) {
+    let lease = |namespace: &str, name: &str| {
+        json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "namespace": namespace, "name": name }, "spec": {} })
+    };
+    let create = || vec!["create", "-f", "-"];
+    let binding = ["create", "clusterrolebinding", "mine", "--clusterrole=cluster-admin", "--user=me"];
+    tried(
+        scene,
+        &[
+            ("a Secret", vec!["create", "secret", "generic", "loot"], Value::Null, false),
+            ("a Deployment", vec!["create", "deployment", "evil", "--image=evil"], Value::Null, false),
+            ("a right", binding.to_vec(), Value::Null, false),
+            ("a token", vec!["create", "token", "pod-safety", "--namespace=pod-safety"], Value::Null, false),
+            ("a heartbeat", create(), lease("kube-node-lease", "prey"), false),
+            ("whose a volume is", create(), lease("pod-safety-volumes", "loot"), true),
+            ("who it is", vec!["auth", "whoami"], Value::Null, true),
+        ],
+    )
+    .await;
+}
