@@ -146,7 +146,7 @@ impl Connection {
     /// As [`Connection::send`].
     pub(crate) async fn secret(&self, path: &str) -> Result<Zeroizing<Vec<u8>>, ApiError> {
         let call = Call::get(path).whole();
-        let deadline = call.deadline_from(self.env.now());
+        let deadline = self.deadline(&call);
         let work = async {
             let (encoding, body) = self.answer(call).await?;
             if encoding != Encoding::Json {
