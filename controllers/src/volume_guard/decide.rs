@@ -15,12 +15,13 @@ use pod_safety_shared::model::{
 };
 
 use super::detach::{
-    barred, detach_first, detachable, detached_from, is_wanted_elsewhere, kept_from, storage_proof,
+    barred, detach_first, detachable, detached_from, is_wanted_elsewhere, kept_from, left_mounted,
+    storage_proof,
 };
 use super::free::{free, is_proved_off};
 use super::gate;
 use super::standing::{Holding, Standing};
-use super::uses::{Use, is_attached, is_idle, is_kept_out, uses};
+use super::uses::{Use, is_attached, is_idle, is_kept_out, is_left_mounted, uses};
 
 /// What must be known.
 pub(super) const NEEDS: &[Kind] = &[
@@ -430,6 +431,10 @@ fn well(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now:
     let attached = is_attached(case.name, &node.name, view);
     let kept = barred(case, view).filter(|kept| kept.uid != node.uid);
     let free_at = free_at(case, lease, node, view, now);
+    // Of an exclusive backend a detachment is what ends the first writer.
+    if !case.detaches && kept.is_none() && is_left_mounted(case.volume, case.name, node, view) {
+        return left_mounted(case, lease, node);
+    }
     if lease.refused_elsewhere && attached && kept.is_none() && is_wanted_elsewhere(case, node, view) {
         return match free_at {
             Some(at) if now < at => detach_first(case, lease, node, false).and_recheck_at(at),

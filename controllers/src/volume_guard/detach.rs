@@ -49,6 +49,17 @@ pub(super) fn is_wanted_elsewhere(case: &Case<'_>, holder: &Node, view: &View<'_
     waiting.any(|pod| pod.node.as_ref().is_some_and(|node| *node != holder.name))
 }
 
+/// Its holder is well and has it mounted, and its pods were removed by force. Whoever taints the node out-of-service, or
+/// deletes the VolumeAttachment, would give it to a second writer: it stays where it is until the kubelet has unmounted it.
+pub(super) fn left_mounted(case: &Case<'_>, lease: &VolumeLease, node: &Node) -> Decision {
+    let why = format!(
+        "its pods on node {} were removed by force, and the kubelet says that it is mounted there",
+        node.name
+    );
+    let hold = VolumeHold::Waits { volume: Arc::clone(case.name), why };
+    refuse(case, lease, hold, None)
+}
+
 /// Its holder was in doubt, and is well. Attach/detach takes an attachment whose detachment was refused for uncertain, and
 /// then attaches the volume to a second node as well: not before it is detached from the first, once that uses it no more.
 pub(super) fn detach_first(case: &Case<'_>, lease: &VolumeLease, node: &Node, idle: bool) -> Decision {

@@ -14,6 +14,7 @@
 //! | nobody's, and one node uses it | the Lease becomes that node's |
 //! | its holder is well and uses it | none; the label `held` goes, if it was there |
 //! | its holder is well and has unmounted it | the Lease becomes nobody's |
+//! | its holder is well and has it mounted, and its pods were removed by force | the label `held`, until it is unmounted |
 //! | its holder is not Ready, missing, or replaced | the label `held`: admission refuses to attach the volume elsewhere and to detach it (but not to detach it where that ends what the node writes) |
 //! | its holder's life is over, by evidence | the Lease becomes nobody's, the generation grows |
 //! | its storage takes nothing from its holder any more: it was detached from an exclusive backend, or fenced | the same; of pods that says nothing |

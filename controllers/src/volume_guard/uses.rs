@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::cache::{Lookup, View, Word};
 use pod_safety_shared::model::{Holder, Node, Pod, Readiness, Volume, VolumeLease};
 
 /// What a node does with a volume.
@@ -22,6 +22,15 @@ pub(super) struct Use<'a> {
 pub(super) fn is_idle(node: &Node, used: &Use<'_>, volume: Option<&Volume>) -> bool {
     let says = volume.is_some_and(|volume| volume.unique_name.is_some());
     says && node.readiness == Readiness::Ready && used.pods.is_empty() && !node.mounts(volume)
+}
+
+/// Whether the node's kubelet says that the volume is mounted, though no pod uses it there and the kubelet said nothing of
+/// their end: somebody removed them by force, and their processes may write. A kubelet that ends a pod in order unmounts its
+/// volumes before it removes the pod. After our restart nobody knows what it said.
+pub(super) fn is_left_mounted(volume: Option<&Volume>, name: &str, node: &Node, view: &View<'_>) -> bool {
+    let told = || view.left(name, &node.name).is_some_and(|left| left.word != Word::None);
+    let used = || uses(name, volume, view).get(&node.name).is_some_and(|used| !used.pods.is_empty());
+    node.mounts(volume) && !told() && !used()
 }
 
 /// Whether it is attached to this node, or about to be, or not yet detached.

@@ -6,7 +6,7 @@ use pod_safety_shared::testing::objects::Obj;
 use serde_json::{Value, json};
 
 use super::super::decide::{UNMOUNTED, UNTOLD, UNUSED};
-use super::stage::{QUARANTINE, Stage, ended, in_use, not_ready, said};
+use super::stage::{QUARANTINE, Stage, classes, ended, in_use, not_ready, said};
 
 const A: &str = "a/uid-a/boot-1/uid-p";
 
@@ -87,8 +87,44 @@ fn a_volume_without_attachments_of_a_pod_that_has_ended_is_given_back_when_no_un
 fn it_is_given_back_when_the_kubelet_has_unmounted_it() {
     let mut stage = held();
     stage.node("a", in_use);
+    stage.pod("p", Some("a"), "c", ended);
     stage.world.remove(Kind::Pods, "uid-p", at(2));
     assert!(stage.v().is_empty(), "it is mounted still");
+    stage.node("a", |_| ());
+    assert_eq!(stage.v(), ["release"]);
+}
+
+/// Seed 26635: a person removed a running pod by force, and later typed out-of-service on its node, which was well. The
+/// Lease was marked only then, and attach/detach was quicker.
+#[test]
+fn bug_a_volume_that_was_mounted_for_a_pod_removed_by_force_was_not_held() {
+    let mut stage = held();
+    stage.node("a", in_use);
+    stage.attachment("v", "a", true);
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    assert_eq!(stage.v(), ["refuse", "WaitsForVolume"]);
+    stage.config.backends = classes(&["d"]);
+    assert!(stage.v().is_empty(), "who detaches it there ends what the node writes");
+    stage.config.backends = classes(&[]);
+    stage.lease("v", Some(A), true);
+    assert_eq!(stage.v(), ["WaitsForVolume"], "it is written once");
+    stage.pod("q", Some("a"), "c", |_| ());
+    assert_eq!(stage.v(), ["allow"], "a pod uses it there again");
+    stage.world.remove(Kind::Pods, "uid-q", at(3));
+    assert_eq!(stage.v(), ["WaitsForVolume"]);
+    stage.node("a", |_| ());
+    assert_eq!(stage.v(), ["allow"], "it is unmounted: it may be detached");
+    stage.world.remove(Kind::Attachments, "uid-v.a", at(4));
+    assert_eq!(stage.v(), ["release"]);
+}
+
+/// The same where we were away when the pod went: nobody knows what its kubelet said.
+#[test]
+fn a_volume_that_is_mounted_without_a_pod_is_held_after_a_restart() {
+    let mut stage = Stage::new();
+    stage.lease("v", Some(A), false);
+    stage.node("a", in_use);
+    assert_eq!(stage.v(), ["refuse", "WaitsForVolume"]);
     stage.node("a", |_| ());
     assert_eq!(stage.v(), ["release"]);
 }
@@ -129,7 +165,8 @@ fn what_a_kubelet_says_to_use_is_its_word_of_what_it_does_not() {
     ] {
         assert_eq!(said_with(in_use, when), ["VolumeUnconfirmed"], "{why}");
     }
-    assert!(said_with(json!([other, "kubernetes.io/csi/d^v"]), soon).is_empty(), "it is mounted still");
+    let both = said_with(json!([other, "kubernetes.io/csi/d^v"]), soon);
+    assert_eq!(both, ["refuse", "WaitsForVolume"], "it is mounted still");
 }
 
 /// The same while it is attached, while a pod is there, and while its node is not heard.

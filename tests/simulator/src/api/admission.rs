@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use http::Method;
-use pod_safety_shared::model::{HELD_LABEL, VOLUME_GATE, VOLUME_LEASES};
+use pod_safety_shared::model::{DETACH_LABEL, HELD_LABEL, VOLUME_GATE, VOLUME_LEASES};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
@@ -65,10 +65,8 @@ pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &Asked) ->
     if at(&lease.value, &["metadata", "labels", HELD_LABEL]).and_then(Value::as_str) != Some("true") {
         return Ok(());
     }
-    let identity = text(&lease.value, &["spec", "holderIdentity"]);
-    let holder = identity.split_once('/').map_or("", |(holder, _)| holder);
     let node = text(&attachment, &["spec", "nodeName"]);
-    if !holder.is_empty() && deletes != (node == holder) {
+    if lets(&lease.value, node, deletes) {
         return Ok(());
     }
     let what = if deletes { "detached from" } else { "attached to" };
@@ -76,4 +74,40 @@ pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &Asked) ->
         format!("ValidatingAdmissionPolicy 'volume-held' denied request: {volume} is not {what} {node}");
     let name = text(&attachment, &["metadata", "name"]);
     Err(Failure::forbidden(&route.kind, name, &why, &[]))
+}
+
+/// Whether the Lease of a held volume lets it be detached from this node, or attached to it.
+fn lets(lease: &Value, node: &str, deletes: bool) -> bool {
+    let identity = text(lease, &["spec", "holderIdentity"]);
+    let holder = identity.split_once('/').map_or("", |(holder, _)| holder);
+    let from = text(lease, &["metadata", "annotations", DETACH_LABEL]);
+    let there = !holder.is_empty() && node == holder;
+    if deletes {
+        !from.is_empty() || (!holder.is_empty() && !there)
+    } else {
+        node != from && (there || (identity.is_empty() && !from.is_empty()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the expressions of the chart's policy: of `a` and `b`, whether it may be detached from each, and attached to each.
+    #[test]
+    fn a_held_volume_is_let_go_as_the_chart_says() {
+        for (identity, from, detached, attached) in [
+            ("a/u/1/p", "", [false, true], [true, false]),
+            ("a/u/1/p", "a", [true, true], [false, false]),
+            ("b/u/1/p", "a", [true, true], [false, true]),
+            ("", "a", [true, true], [false, true]),
+            ("", "", [false, false], [false, false]),
+            ("unreadable", "", [false, false], [false, false]),
+        ] {
+            let lease = json!({ "metadata": { "annotations": { DETACH_LABEL: from } },
+                "spec": { "holderIdentity": identity } });
+            let each = |deletes: bool| ["a", "b"].map(|node| lets(&lease, node, deletes));
+            assert_eq!((each(true), each(false)), (detached, attached), "{identity:?}, from {from:?}");
+        }
+    }
 }

@@ -18,6 +18,9 @@ pub struct Guarding {
     /// The volumes of the StatefulSet are `ReadWriteOncePod`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub one_pod: bool,
+    /// The pods of the StatefulSet have two volumes each.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub two: bool,
 }
 
 /// Of twelve seeds these have guarded volumes: one with budgets, one with taints, one with neither.
@@ -40,8 +43,13 @@ pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("volumes", 0));
     plan.with.attached_volumes = true;
     let mut objects = Draws::new(Chance::new(plan.seed).part("volumes", 1));
-    plan.with.guarded_volumes =
-        Some(Guarding { gate: draws.percent(60), excludes: draws.percent(25), one_pod: objects.percent(30) });
+    let two = Draws::new(Chance::new(plan.seed).part("volumes", 2)).percent(25);
+    plan.with.guarded_volumes = Some(Guarding {
+        gate: draws.percent(60),
+        excludes: draws.percent(25),
+        one_pod: objects.percent(30),
+        two,
+    });
     plan.with.nodes = Keeper::Ours;
     plan.with.taints = true;
     plan.with.fencing = draws.percent(50).then(|| drawn(&mut draws));

@@ -1,7 +1,7 @@
 //! The ledger: which processes run where. Ground truth lives here and nowhere
 //! else; no API object is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ pub(crate) struct Process {
     /// the Node vouched for the machine. Or: its kubelet began with the past, and
     /// started it when its pod was gone. Both are named in docs/proof.md.
     pub(crate) vouched_for: bool,
-    /// The owner of its volume was relieved by a lie that nobody could see, or upstream had attached the volume twice: its
-    /// volume may be written to by others. That excuses no other pod of its name.
-    pub(crate) relieved: bool,
+    /// The volumes whose owner was relieved by a lie that nobody could see, or which upstream had attached twice: others
+    /// may write to these. That excuses no other pod of its name.
+    pub(crate) relieved: BTreeSet<String>,
     /// A person removed its pod and did not wait for its end.
     pub(crate) forced: bool,
 }
@@ -49,9 +49,9 @@ pub struct Gap {
 }
 
 impl Process {
-    /// Whether others may write to its volume, though it does.
-    pub(super) const fn may_be_displaced(&self) -> bool {
-        self.vouched_for || self.relieved
+    /// Whether others may write to this volume, though it does.
+    pub(super) fn may_be_displaced(&self, volume: &str) -> bool {
+        self.vouched_for || self.relieved.contains(volume)
     }
 }
 
@@ -63,8 +63,17 @@ impl Ledger {
     pub(super) fn of_uid<'a>(&'a mut self, uid: &'a str) -> impl Iterator<Item = &'a mut Process> {
         self.running.values_mut().filter(move |process| process.uid == uid)
     }
+
+    /// Others may write to this volume of these processes.
+    pub(super) fn relieve(&mut self, uid: &str, volume: &str) {
+        for process in self.of_uid(uid) {
+            process.relieved.insert(volume.to_owned());
+        }
+    }
 }
 
+const RELIEVED_IN_VAIN: &str =
+    "a person did not wait, and the volume's owner was relieved in vain: S1 not owed";
 const ATTACHED_TWICE: &str =
     "limit: a person did not wait, and upstream had attached the volume twice: S1 not owed";
 
@@ -81,12 +90,18 @@ fn excuse(state: &State, other: &Process, new: &Process) -> Option<&'static str>
         // A volume shuts out nodes, not pods.
         return Some("a person did not wait for a process on the same node: S1 not owed");
     }
-    if other.relieved {
-        // The guard of its volume alone stood between the two, and had evidence that was honest.
-        return Some("a person did not wait, and the volume's owner was relieved in vain: S1 not owed");
-    }
-    // A detachment that was refused leaves it there, and keeps nobody else from the volume (hole H-7).
-    state.storage.remained_on(&new.identity, &new.node).then_some(ATTACHED_TWICE)
+    // Each of its volumes stands between the two.
+    let mut volumes = state.storage.volumes_of(&new.identity).peekable();
+    volumes.peek()?;
+    let mut twice = false;
+    let excused = volumes.all(|volume| {
+        // Its guard had evidence that was honest.
+        let relieved = other.relieved.contains(volume);
+        // A detachment that was refused leaves it there, and keeps nobody else from the volume (hole H-7).
+        twice |= !relieved;
+        relieved || state.storage.remained_on(volume, &new.node)
+    });
+    excused.then_some(if twice { ATTACHED_TWICE } else { RELIEVED_IN_VAIN })
 }
 
 impl Checker {
@@ -99,8 +114,8 @@ impl Checker {
         // that lags. No evidence about the old process can prevent a new one.
         let from_the_past = state.acts.is_removed(&uid);
         let vouched_for = from_the_past;
-        let new =
-            Process { identity, uid, node, boot, started: now, vouched_for, relieved: false, forced: false };
+        let relieved = BTreeSet::new();
+        let new = Process { identity, uid, node, boot, started: now, vouched_for, relieved, forced: false };
         let others: Vec<_> = state
             .processes
             .running
@@ -109,6 +124,9 @@ impl Checker {
             .cloned()
             .collect();
         state.note(now, format!("process of {} ({:.8}) starts on {}", new.identity, new.uid, new.node));
+        if state.storage.volumes_of(&new.identity).count() > 1 {
+            state.probe("a process started with two volumes");
+        }
         if from_the_past {
             state.probe("limit: a kubelet began with the past and started a pod that was removed");
         }
@@ -116,7 +134,7 @@ impl Checker {
             if let Some(excuse) = excuse(&state, &other, &new) {
                 state.probe(excuse);
                 if excuse == ATTACHED_TWICE {
-                    state.processes.of_uid(&other.uid).for_each(|process| process.relieved = true);
+                    state.relieve_of_all(&other);
                 }
                 continue;
             }
@@ -177,5 +195,13 @@ impl Checker {
         let state = self.state.lock();
         let on = state.processes.running.iter().filter(|(_, process)| &*process.node == node);
         on.map(|(number, process)| (*number, process.clone())).collect()
+    }
+}
+
+impl State {
+    /// Others may write to each volume of this process.
+    fn relieve_of_all(&mut self, process: &Process) {
+        let volumes: Vec<String> = self.storage.volumes_of(&process.identity).map(str::to_owned).collect();
+        volumes.iter().for_each(|volume| self.processes.relieve(&process.uid, volume));
     }
 }

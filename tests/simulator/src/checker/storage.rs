@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::processes::Process;
-use super::{Checker, Invariant};
+use super::{Checker, Invariant, State};
 
-/// The pods of the `StatefulSet` have a volume each.
+/// The pods of the `StatefulSet` have a volume each, called after them, unless they are said to have others.
 const WITH_VOLUME: &str = "default/data-";
 
 #[derive(Debug, Default)]
@@ -34,8 +34,8 @@ pub(super) struct Storage {
     /// Each volume is for one pod.
     pub(super) one_pod: bool,
     volumes: BTreeMap<String, Volume>,
-    /// The volumes of pods that are not called after theirs: identities of one and of the other.
-    shares: BTreeMap<String, String>,
+    /// The volumes of pods that have others than the one that is called after them.
+    of_pods: BTreeMap<String, Vec<String>>,
     /// Where each volume was attached last, and when.
     attached: BTreeMap<String, (String, Duration)>,
     /// Volumes and nodes whose attachment remained when upstream attached the volume to another node as well.
@@ -43,21 +43,25 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    /// The volume of a process, if it has one: the identity after which that is called.
-    pub(super) fn volume_of<'a>(&'a self, identity: &'a str) -> Option<&'a str> {
-        let named = identity.starts_with(WITH_VOLUME).then_some(identity);
-        self.shares.get(identity).map(String::as_str).or(named)
+    /// The volumes of a process.
+    pub(super) fn volumes_of<'a>(&'a self, identity: &'a str) -> impl Iterator<Item = &'a str> {
+        let said = self.of_pods.get(identity);
+        let named = said.is_none() && identity.starts_with(WITH_VOLUME);
+        said.into_iter().flatten().map(String::as_str).chain(named.then_some(identity))
     }
 
-    /// Whether upstream has attached the volume of this identity to another node without detaching it from this one.
-    pub(super) fn remained_on(&self, identity: &str, node: &str) -> bool {
-        self.volume_of(identity)
-            .is_some_and(|volume| self.remained.contains(&(volume.to_owned(), node.to_owned())))
+    /// Whether a process has this volume.
+    pub(super) fn has(&self, process: &Process, volume: &str) -> bool {
+        self.volumes_of(&process.identity).any(|one| one == volume)
     }
 
-    fn shuts_out(&self, process: &Process) -> bool {
-        let at = self.volume_of(&process.identity).and_then(|volume| self.attached.get(volume));
-        self.excludes && at.is_some_and(|(node, _)| *node != *process.node)
+    /// Whether upstream has attached this volume to another node without detaching it from this one.
+    pub(super) fn remained_on(&self, volume: &str, node: &str) -> bool {
+        self.remained.contains(&(volume.to_owned(), node.to_owned()))
+    }
+
+    fn shuts_out(&self, volume: &str, process: &Process) -> bool {
+        self.excludes && self.attached.get(volume).is_some_and(|(node, _)| *node != *process.node)
     }
 }
 
@@ -68,15 +72,16 @@ impl Checker {
         (storage.guarded, storage.excludes, storage.one_pod) = (true, excludes, one_pod);
     }
 
-    /// A pod was made with the volume of another one.
-    pub(crate) fn shares_volume(&self, identity: &str, of: &str) {
-        self.state.lock().storage.shares.insert(identity.to_owned(), of.to_owned());
+    /// A pod will be made with these volumes.
+    pub(crate) fn has_volumes(&self, identity: &str, volumes: Vec<String>) {
+        self.state.lock().storage.of_pods.insert(identity.to_owned(), volumes);
     }
 
-    /// The volume of a process, if it has one: the name of the pod after which that is called.
-    pub(crate) fn volume_of(&self, identity: &str) -> Option<String> {
+    /// The names of the volumes of a process.
+    pub(crate) fn volumes_of(&self, identity: &str) -> Vec<String> {
         let state = self.state.lock();
-        state.storage.volume_of(identity)?.rsplit('/').next().map(str::to_owned)
+        let volumes = state.storage.volumes_of(identity);
+        volumes.filter_map(|volume| volume.rsplit('/').next()).map(str::to_owned).collect()
     }
 
     /// Somebody attached a volume to a node: nobody on another may write to it.
@@ -88,12 +93,10 @@ impl Checker {
             state.probe("a volume was attached to its next node");
         }
         let storage = &state.storage;
-        let elsewhere = |process: &&Process| {
-            storage.volume_of(&process.identity) == Some(identity) && *process.node != *node
-        };
+        let elsewhere = |process: &&Process| storage.has(process, identity) && *process.node != *node;
         let others: Vec<_> = state.processes.running().filter(elsewhere).cloned().collect();
         for process in others {
-            if process.may_be_displaced() {
+            if process.may_be_displaced(identity) {
                 state.probe("person vouched for a machine that still had a volume: S8 not owed");
                 continue;
             }
@@ -121,7 +124,7 @@ impl Checker {
     pub(crate) fn nobody_guards(&self, identity: &str, node: &str) {
         let mut state = self.state.lock();
         let forced = |process: &&Process| {
-            state.storage.volume_of(&process.identity) == Some(identity)
+            state.storage.has(process, identity)
                 && *process.node == *node
                 && process.forced
                 && state.acts.is_removed_by_others(&process.uid)
@@ -129,7 +132,7 @@ impl Checker {
         let forced: Vec<_> = state.processes.running().filter(forced).map(|one| one.uid.clone()).collect();
         for uid in forced {
             state.probe("limit: a person detached by force, and no process of ours was there");
-            state.processes.of_uid(&uid).for_each(|process| process.relieved = true);
+            state.processes.relieve(&uid, identity);
         }
     }
 
@@ -143,43 +146,51 @@ impl Checker {
     pub(crate) fn volumes_are_written(&self, is_frozen: impl Fn(&str) -> bool) {
         let now = self.now();
         let mut state = self.state.lock();
-        let writers: Vec<_> = state
-            .processes
-            .running()
-            .filter(|process| {
-                state.storage.volume_of(&process.identity).is_some() && !is_frozen(&process.node)
+        let awake = state.processes.running().filter(|process| !is_frozen(&process.node));
+        let writers: Vec<(Process, String)> = awake
+            .flat_map(|process| {
+                let volumes = state.storage.volumes_of(&process.identity);
+                volumes.map(|volume| (process.clone(), volume.to_owned()))
             })
-            .cloned()
             .collect();
-        for process in writers {
-            if state.storage.shuts_out(&process) {
-                state.probe("the storage refused a write");
-                continue;
-            }
-            let may_share = state.storage.guarded && !state.storage.one_pod;
-            let identity = state.storage.volume_of(&process.identity).unwrap_or_default().to_owned();
-            let volume = state.storage.volumes.entry(identity).or_default();
-            if volume.writer == process.uid {
-                continue;
-            }
-            if !volume.displaced.contains(&process.uid) {
-                let before = std::mem::replace(&mut volume.writer, process.uid);
-                volume.node = process.node.to_string();
-                volume.displaced.insert(before);
-                state.probe("a volume got its next writer");
-            } else if !volume.told.insert((process.uid.clone(), volume.writer.clone())) {
-                continue;
-            } else if may_share && volume.node == *process.node {
-                state.probe("two pods of one node share a volume");
-            } else if process.may_be_displaced() {
-                state.probe("person vouched for a machine that still wrote: S8 not owed");
-            } else {
-                let what = format!(
-                    "{:.8} on {} wrote to the volume of {}, which {:.8} had written to since",
-                    process.uid, process.node, process.identity, volume.writer
-                );
-                state.violated(now, Invariant::Storage, what);
-            }
+        for (process, volume) in writers {
+            state.writes(now, process, &volume);
+        }
+    }
+}
+
+impl State {
+    /// A process writes to one of its volumes.
+    fn writes(&mut self, now: Duration, process: Process, identity: &str) {
+        if self.storage.shuts_out(identity, &process) {
+            self.probe("the storage refused a write");
+            return;
+        }
+        let may_share = self.storage.guarded && !self.storage.one_pod;
+        let displaced = process.may_be_displaced(identity);
+        let volume = self.storage.volumes.entry(identity.to_owned()).or_default();
+        if volume.writer == process.uid {
+            return;
+        }
+        if !volume.displaced.contains(&process.uid) {
+            let before = std::mem::replace(&mut volume.writer, process.uid);
+            volume.node = process.node.to_string();
+            volume.displaced.insert(before);
+            return self.probe("a volume got its next writer");
+        }
+        if !volume.told.insert((process.uid.clone(), volume.writer.clone())) {
+            return;
+        }
+        if may_share && volume.node == *process.node {
+            self.probe("two pods of one node share a volume");
+        } else if displaced {
+            self.probe("person vouched for a machine that still wrote: S8 not owed");
+        } else {
+            let what = format!(
+                "{:.8} on {} wrote to the volume {identity}, which {:.8} had written to since",
+                process.uid, process.node, volume.writer
+            );
+            self.violated(now, Invariant::Storage, what);
         }
     }
 }

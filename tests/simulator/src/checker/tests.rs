@@ -167,8 +167,8 @@ fn bug_to_share_a_volume_on_one_node_excuses_nobody_on_another() {
     let shared = |third: &'static str| {
         broken(async move |checker| {
             checker.volumes_are_guarded(false, false);
-            checker.shares_volume("default/other", "default/data-0");
-            checker.shares_volume("default/third", "default/data-0");
+            checker.has_volumes("default/other", vec!["default/data-0".to_owned()]);
+            checker.has_volumes("default/third", vec!["default/data-0".to_owned()]);
             checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
             checker.volumes_are_written(|_| false);
             checker.process_starts("default/other", "u2", &"node-0".into(), 1);
@@ -181,6 +181,31 @@ fn bug_to_share_a_volume_on_one_node_excuses_nobody_on_another() {
     };
     assert_eq!(shared("node-0"), []);
     assert_eq!(shared("node-1"), [Invariant::Storage; 2], "both of the two write after the third did");
+}
+
+/// Each volume of a pod is judged by itself: who may be displaced from one may not be from the other.
+#[test]
+fn an_excuse_about_one_volume_excuses_nothing_about_another() {
+    let excused = |of: &'static [&'static str], then: &'static str| {
+        broken(async move |checker| {
+            let volumes = ["default/data-0", "default/log-data-0"].map(str::to_owned);
+            checker.has_volumes("default/data-0", volumes.to_vec());
+            checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
+            checker.is_forced("u1");
+            let gone = change("Pod", "default/data-0", Some(pod()), None);
+            checker.executed(&Asked::new("person", Method::DELETE, POD), 200, &[gone]);
+            of.iter().for_each(|volume| checker.nobody_guards(volume, "node-0"));
+            match then {
+                "" => drop(checker.process_starts("default/data-0", "u2", &"node-1".into(), 1)),
+                volume => checker.volume_is_attached(volume, "node-1"),
+            }
+        })
+    };
+    let (data, log) = ("default/data-0", "default/log-data-0");
+    assert_eq!(excused(&[data], data), []);
+    assert_eq!(excused(&[data], log), [Invariant::Storage]);
+    assert_eq!(excused(&[log], ""), [Invariant::AtMostOne], "the other volume stands between the two");
+    assert_eq!(excused(&[data, log], ""), []);
 }
 
 #[test]

@@ -27,7 +27,7 @@ use super::budgets::RECOVERS;
 use super::processes::Process;
 use super::{Invariant, State};
 use crate::api::{Asked, Seen};
-use crate::world::{HOSTNAME, is_shipped, number, part, word};
+use crate::world::{HOSTNAME, claims_of, is_shipped, number, part, word};
 
 pub(crate) use free::Owned;
 
@@ -166,28 +166,26 @@ impl State {
     /// A pod passes the gate: whoever writes to its volume is where it is sent, and may share.
     fn judge_passage(&mut self, now: Duration, asked: &Asked, change: &Seen, after: &Value) {
         let passes = change.before.as_deref().is_some_and(is_gated) && !is_gated(after);
-        let claim = word(after, "/spec/volumes/0/persistentVolumeClaim/claimName");
-        if !passes || claim.is_empty() || !is_shipped(&asked.caller) {
+        if !passes || !is_shipped(&asked.caller) {
             return;
         }
         let sent = part(after, "/spec/nodeSelector").and_then(|labels| labels.get(HOSTNAME)?.as_str());
-        let identity = format!("default/{claim}");
-        let in_its_way = |process: &&Process| {
-            self.storage.volume_of(&process.identity) == Some(&*identity)
-                && !process.may_be_displaced()
-                && (self.storage.one_pod || sent != Some(&*process.node))
-        };
-        let other = self.processes.running().find(in_its_way);
-        let found = other.map(|other| format!("{:.8} writes to it on {}", other.uid, other.node));
         if sent.is_some() {
             self.probe("a pod was sent to the node that has its volume");
         }
-        if let Some(found) = found {
-            self.violated(
-                now,
-                Invariant::Owner,
-                format!("{} passes the gate to {claim} (sent to {sent:?}), and {found}", change.name),
+        for claim in claims_of(after) {
+            let identity = format!("default/{claim}");
+            let in_its_way = |process: &&Process| {
+                self.storage.has(process, &identity)
+                    && !process.may_be_displaced(&identity)
+                    && (self.storage.one_pod || sent != Some(&*process.node))
+            };
+            let Some(other) = self.processes.running().find(in_its_way) else { continue };
+            let what = format!(
+                "{} passes the gate to {claim} (sent to {sent:?}), and {:.8} writes to it on {}",
+                change.name, other.uid, other.node
             );
+            self.violated(now, Invariant::Owner, what);
         }
     }
 
@@ -248,9 +246,7 @@ impl State {
         let identity = format!("default/{volume}");
         let storage = &self.storage;
         let writes = |process: &&Process| {
-            storage.volume_of(&process.identity) == Some(&*identity)
-                && is_of(process, holder)
-                && !process.may_be_displaced()
+            storage.has(process, &identity) && is_of(process, holder) && !process.may_be_displaced(&identity)
         };
         let writers: Vec<Process> = self.processes.running().filter(writes).cloned().collect();
         for process in writers {
@@ -270,7 +266,7 @@ impl State {
             };
             match honest {
                 Ok(()) => {
-                    self.processes.of_uid(&process.uid).for_each(|process| process.relieved = true);
+                    self.processes.relieve(&process.uid, &identity);
                     // What somebody removed by force was to end then; and one who had been silent comes back unheard.
                     let excused = self.acts.is_removed(&process.uid) || self.acts.fell_silent_first(node);
                     if self.acts.missing_since(node).is_some() && !excused {
@@ -314,9 +310,9 @@ impl State {
         }
         let identity = format!("default/{volume}");
         let elsewhere = |process: &&Process| {
-            self.storage.volume_of(&process.identity) == Some(&*identity)
+            self.storage.has(process, &identity)
                 && *process.node != *holder.node
-                && !process.may_be_displaced()
+                && !process.may_be_displaced(&identity)
         };
         let other = self.processes.running().find(elsewhere)?;
         Some(format!("{:.8} writes to it on {}", other.uid, other.node))

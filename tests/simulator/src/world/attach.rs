@@ -21,7 +21,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ask::{Answer, ask};
-use super::guarded::{meant, unique, volume_of};
+use super::guarded::{meant, unique, volumes_of};
 use super::host::Host;
 use super::kcm_nodes::ready;
 use super::run::World;
@@ -117,9 +117,9 @@ impl AttachDetach {
                 .retain(|place, _| there.iter().any(|one| word(one, "/metadata/name") == name(place)));
         }
         // Only what wants a volume is copied.
-        let wants = |pod: &Value| wanted(pod).is_some();
+        let wants = |pod: &Value| !wanted(pod).is_empty();
         let wanted: BTreeSet<Place> =
-            server.cached_that("Pod", wants).iter().filter_map(|pod| wanted(pod)).collect();
+            server.cached_that("Pod", wants).iter().flat_map(|pod| wanted(pod)).collect();
         for (place, unwanted) in &mut self.attached {
             *unwanted = if wanted.contains(place) { None } else { unwanted.or(Some(now)) };
         }
@@ -311,19 +311,21 @@ impl AttachDetach {
     }
 }
 
-/// Where a pod's volume is wanted: a pod that ended, or that is deleted and reports
+/// Where a pod's volumes are wanted: a pod that ended, or that is deleted and reports
 /// no running container, wants nothing (hole H-8).
-fn wanted(pod: &Value) -> Option<Place> {
-    let (volume, node) = (volume_of(pod)?, word(pod, "/spec/nodeName"));
+fn wanted(pod: &Value) -> Vec<Place> {
+    let node = word(pod, "/spec/nodeName");
     let ended = matches!(word(pod, "/status/phase"), "Failed" | "Succeeded");
     let runs = pod.pointer("/status/containerStatuses/0/state/running").is_some();
     let leaves = pod.pointer("/metadata/deletionTimestamp").is_some() && !runs;
-    let wants = !node.is_empty() && !ended && !leaves;
-    wants.then(|| (volume, node.to_owned()))
+    if node.is_empty() || ended || leaves {
+        return Vec::new();
+    }
+    volumes_of(pod).into_iter().map(|volume| (volume, node.to_owned())).collect()
 }
 
 /// The volumes that a Node says are attached to it.
-fn said_of(node: &Value) -> BTreeSet<String> {
+pub(super) fn said_of(node: &Value) -> BTreeSet<String> {
     let said = node.pointer("/status/volumesAttached").and_then(Value::as_array).into_iter().flatten();
     said.map(|one| meant(word(one, "/name")).to_owned()).collect()
 }

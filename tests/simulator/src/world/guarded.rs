@@ -1,6 +1,6 @@
 //! What a world has where exclusive volumes are guarded: a PersistentVolume and a claim for each pod of the
-//! StatefulSet, called after it, the namespace of our Leases, and the chart's admission policies. And what people do
-//! to all that.
+//! StatefulSet, called after it, and in some worlds a second one; the namespace of our Leases, and the chart's
+//! admission policies. And what people do to all that.
 
 use std::sync::Arc;
 
@@ -17,6 +17,9 @@ const DRIVER: &str = "disk.example.com";
 
 /// What pods call their volume.
 const VOLUME: &str = "data";
+
+/// What pods with two volumes call the second.
+const SECOND: &str = "log";
 
 /// The finalizers that admission gives to what is made: it stays while it is in use.
 pub(super) const KEEPS_CLAIM: &str = "kubernetes.io/pvc-protection";
@@ -41,19 +44,39 @@ pub(super) fn own_claim(pod: &Value) -> Option<String> {
     Some(format!("{}-{VOLUME}", word(pod, "/metadata/name")))
 }
 
-/// The volume of a pod, which is called after its claim.
-pub(super) fn volume_of(pod: &Value) -> Option<String> {
-    if let Some(own) = own_claim(pod) {
-        return Some(own);
-    }
-    let claim = word(pod, "/spec/volumes/0/persistentVolumeClaim/claimName");
-    let name = if claim.is_empty() { word(pod, "/metadata/name") } else { claim };
-    name.starts_with("data-").then(|| name.to_owned())
+/// The claims that a pod names.
+pub(super) fn named_claims(pod: &Value) -> impl Iterator<Item = &str> {
+    let volumes = part(pod, "/spec/volumes").and_then(Value::as_array).into_iter().flatten();
+    volumes.map(|volume| word(volume, "/persistentVolumeClaim/claimName")).filter(|claim| !claim.is_empty())
 }
 
-/// What a pod says of the claim that it uses.
-pub(super) fn claims(volume: &str) -> Value {
-    json!([{ "name": VOLUME, "persistentVolumeClaim": { "claimName": volume } }])
+/// All claims of a pod.
+pub(crate) fn claims_of(pod: &Value) -> Vec<String> {
+    named_claims(pod).map(str::to_owned).chain(own_claim(pod)).collect()
+}
+
+/// The volumes of a pod. Each is called after its claim; where volumes have no objects, after the pod.
+pub(super) fn volumes_of(pod: &Value) -> Vec<String> {
+    let mut volumes = claims_of(pod);
+    let name = word(pod, "/metadata/name");
+    if volumes.is_empty() && name.starts_with("data-") {
+        volumes.push(name.to_owned());
+    }
+    volumes
+}
+
+/// The volumes of the member of this name.
+fn volumes_of_member(name: &str, two: bool) -> Vec<String> {
+    let second = two.then(|| format!("{SECOND}-{name}"));
+    [name.to_owned()].into_iter().chain(second).collect()
+}
+
+/// What a pod says of the claims that it uses.
+pub(super) fn claims(volumes: &[String]) -> Value {
+    let named = [VOLUME, SECOND].into_iter().zip(volumes);
+    named
+        .map(|(name, claim)| json!({ "name": name, "persistentVolumeClaim": { "claimName": claim } }))
+        .collect()
 }
 
 /// The claim of a volume that is there already.
@@ -91,6 +114,17 @@ impl World {
         self.with.guarded_volumes.is_some_and(|guarding| guarding.one_pod)
     }
 
+    /// The volumes of the member of this name.
+    pub(super) fn member_volumes(&self, name: &str) -> Vec<String> {
+        volumes_of_member(name, self.with.guarded_volumes.is_some_and(|guarding| guarding.two))
+    }
+
+    /// A pod is about to be made with these volumes, which are not called after it.
+    fn will_have(&self, pod: &str, volumes: &[String]) {
+        let volumes = volumes.iter().map(|volume| format!("default/{volume}")).collect();
+        self.checker.has_volumes(&format!("default/{pod}"), volumes);
+    }
+
     /// Makes what is there before the first pod.
     pub(super) async fn install_volumes(self: &Arc<Self>) {
         let Some(guarding) = self.with.guarded_volumes else { return };
@@ -101,18 +135,24 @@ impl World {
         self.person("POST", "/api/v1/namespaces", Some(namespace)).await;
         for member in 0..self.members {
             let name = format!("data-{member}");
-            self.person("POST", VOLUMES, Some(volume(&name, guarding.one_pod, None))).await;
-            self.person("POST", CLAIMS, Some(claim(&name, guarding.one_pod))).await;
+            let volumes = self.member_volumes(&name);
+            self.will_have(&name, &volumes);
+            for name in volumes {
+                self.person("POST", VOLUMES, Some(volume(&name, guarding.one_pod, None))).await;
+                self.person("POST", CLAIMS, Some(claim(&name, guarding.one_pod))).await;
+            }
         }
     }
 
-    /// A person makes a pod with the volume of a member of the StatefulSet.
+    /// A person makes a pod with the volumes of a member of the StatefulSet; of two every second one has the last alone.
     pub(super) async fn make_pod(&self, member: usize) {
-        self.checker.shares_volume(&format!("default/next-{member}"), &format!("default/data-{member}"));
+        let (name, all) = (format!("next-{member}"), self.member_volumes(&format!("data-{member}")));
+        let volumes = if member.is_multiple_of(2) { &all[..] } else { all.split_at(all.len() - 1).1 };
+        self.will_have(&name, volumes);
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
-            "metadata": { "name": format!("next-{member}"), "namespace": "default" },
-            "spec": { "volumes": claims(&format!("data-{member}")), "terminationGracePeriodSeconds": 5,
+            "metadata": { "name": name, "namespace": "default" },
+            "spec": { "volumes": claims(volumes), "terminationGracePeriodSeconds": 5,
                 "containers": [{ "name": "main", "image": "hollow" }] },
         });
         self.person("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
@@ -121,7 +161,7 @@ impl World {
     /// A person makes a pod with a volume that goes with it.
     pub(super) async fn make_brief(&self, number: usize) {
         let name = format!("brief-{number}");
-        self.checker.shares_volume(&format!("default/{name}"), &format!("default/{name}-{VOLUME}"));
+        self.will_have(&name, &[format!("{name}-{VOLUME}")]);
         let template = json!({ "spec": { "accessModes": ["ReadWriteOnce"],
             "resources": { "requests": { "storage": "1Gi" } } } });
         let pod = json!({

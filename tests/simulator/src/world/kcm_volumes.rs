@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::guarded::{CLAIMS, KEEPS_CLAIM, KEEPS_VOLUME, VOLUMES, own_claim, volume};
+use super::guarded::{CLAIMS, KEEPS_CLAIM, KEEPS_VOLUME, VOLUMES, named_claims, own_claim, volume};
 use super::host::Host;
 use super::kcm::ask_as;
 use super::run::World;
@@ -114,7 +114,7 @@ impl Look {
 
     /// Pods that were bound to a node; one that is only wanted may not start with a claim that is deleted.
     fn uses(pod: &Value, claim: &str) -> bool {
-        let names = word(pod, "/spec/volumes/0/persistentVolumeClaim/claimName") == claim;
+        let names = named_claims(pod).any(|named| named == claim);
         let owns = own_claim(pod).is_some_and(|own| own == claim) && !is_over(pod);
         !word(pod, "/spec/nodeName").is_empty() && (names || owns)
     }

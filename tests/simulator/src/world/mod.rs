@@ -86,6 +86,7 @@ use serde_json::Value;
 
 pub use baseline::Baseline;
 pub(crate) use fencing::HOSTNAME;
+pub(crate) use guarded::claims_of;
 pub(crate) use host::{moment, stamp};
 pub(crate) use kcm_nodes::ready;
 pub use replica::{Launch, Launched, Settings, Shown};

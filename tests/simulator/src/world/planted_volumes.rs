@@ -6,7 +6,7 @@ use pod_safety_shared::model::{HELD_LABEL, VOLUME_GATE, VOLUME_LEASES};
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::guarded::volume_of;
+use super::guarded::volumes_of;
 use super::planted::{edit, forget, request};
 use super::seam::{Answer, Parts, Seam, whole};
 use super::{part, word};
@@ -73,9 +73,7 @@ impl Seam {
         let object = &told["object"];
         match (plant, word(&told, "/type"), word(object, "/kind")) {
             (Plant::GoneMeansFree, "DELETED", "Pod") => {
-                if let Some(volume) = volume_of(object) {
-                    self.frees(volume, Method::PATCH);
-                }
+                volumes_of(object).into_iter().for_each(|volume| self.frees(volume, Method::PATCH));
             }
             (Plant::ForgetsHeld, "DELETED", "PersistentVolume") => {
                 self.frees(word(object, "/metadata/name").to_owned(), Method::DELETE);

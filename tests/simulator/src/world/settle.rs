@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::attach::said_of;
 use super::host::moment;
 use super::run::{Subject, World};
 use super::word;
@@ -121,7 +122,7 @@ impl World {
             } else if node.is_empty() {
                 somewhere && !self.with.attached_volumes
             } else {
-                self.works(node) && self.has_volume(name, node) && !self.ends_pods(node)
+                self.works(node) && self.has_volumes(name, node) && !self.ends_pods(node)
             }
         };
         (0..self.members).map(|ordinal| format!("default/data-{ordinal}")).filter(can_run).collect()
@@ -143,14 +144,20 @@ impl World {
         taints.into_iter().flatten().any(|taint| word(taint, "/effect") == "NoExecute")
     }
 
-    /// Whether the volume of this pod was attached here long enough ago for its
+    /// Whether the volumes of this pod were attached here long enough ago for its
     /// process to start.
-    fn has_volume(&self, identity: &str, node: &str) -> bool {
+    fn has_volumes(&self, identity: &str, node: &str) -> bool {
         let now = self.checker.now();
-        let volume = self.checker.volume_of(identity).unwrap_or_default();
-        let is_there = self.etcd.object("VolumeAttachment", &format!("{volume}.{node}")).is_some();
-        let since = self.checker.attached_since(identity, node).filter(|_| is_there);
-        !self.with.attached_volumes || since.is_some_and(|since| now.saturating_sub(since) > STARTS_WITHIN)
+        let said = self.etcd.object("Node", node).filter(|_| self.with.guarded_volumes.is_some());
+        let said = said.map(|node| said_of(&node));
+        let is_attached = |volume: &String| {
+            let is_said = said.as_ref().is_none_or(|said| said.contains(volume));
+            let is_there =
+                is_said && self.etcd.object("VolumeAttachment", &format!("{volume}.{node}")).is_some();
+            let since = self.checker.attached_since(&format!("default/{volume}"), node);
+            since.filter(|_| is_there).is_some_and(|since| now.saturating_sub(since) > STARTS_WITHIN)
+        };
+        !self.with.attached_volumes || self.checker.volumes_of(identity).iter().all(is_attached)
     }
 
     async fn rest(self: &Arc<Self>) {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::ask::ask;
 use super::fencing::HOSTNAME;
-use super::guarded::{CLAIMS, claim, claims, volume_of};
+use super::guarded::{CLAIMS, claim, claims, volumes_of};
 use super::host::Host;
 use super::run::World;
 use super::word;
@@ -94,12 +94,15 @@ impl Workloads {
                 "name": "data", "uid": "data", "controller": true }]);
         }
         if self.world.with.guarded_volumes.is_some() && name.starts_with("data-") {
-            pod["spec"]["volumes"] = claims(name);
-            // Of its template; and no pod is made while its claim is deleted.
-            match self.world.etcd.object("PersistentVolumeClaim", &format!("default/{name}")) {
-                None => drop(self.ask("POST", CLAIMS, Some(claim(name, self.world.one_pod()))).await),
-                Some(claim) if claim.pointer("/metadata/deletionTimestamp").is_some() => return,
-                Some(_) => {}
+            let volumes = self.world.member_volumes(name);
+            pod["spec"]["volumes"] = claims(&volumes);
+            // Of its templates; and no pod is made while a claim of it is deleted.
+            for name in &volumes {
+                match self.world.etcd.object("PersistentVolumeClaim", &format!("default/{name}")) {
+                    None => drop(self.ask("POST", CLAIMS, Some(claim(name, self.world.one_pod()))).await),
+                    Some(claim) if claim.pointer("/metadata/deletionTimestamp").is_some() => return,
+                    Some(_) => {}
+                }
             }
         }
         self.ask("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
@@ -154,7 +157,7 @@ impl Workloads {
             if names.is_empty() || pod.pointer("/metadata/deletionTimestamp").is_some() {
                 continue;
             }
-            if volume_of(&pod).is_some_and(|volume| !self.may_be_bound(&volume)) {
+            if volumes_of(&pod).iter().any(|volume| !self.may_be_bound(volume)) {
                 continue;
             }
             self.scheduled += 1;
@@ -172,7 +175,7 @@ impl Workloads {
     /// Whether its claim lets a pod be bound: it can be used, and nobody else has what is for one pod alone.
     fn may_be_bound(&self, volume: &str) -> bool {
         let has_it = |pod: &Value| {
-            volume_of(pod).as_deref() == Some(volume)
+            volumes_of(pod).iter().any(|one| one == volume)
                 && !word(pod, "/spec/nodeName").is_empty()
                 && !matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
         };

@@ -19,8 +19,9 @@ const BEGIN: u64 = 40;
 /// Longer than the six minutes after which volumes are detached by force, and the grace of nodes before.
 const LONG: u64 = 500;
 
-const GATED: Guarding = Guarding { gate: true, excludes: false, one_pod: false };
+const GATED: Guarding = Guarding { gate: true, excludes: false, one_pod: false, two: false };
 const OPEN: Guarding = Guarding { gate: false, ..GATED };
+const TWO: Guarding = Guarding { two: true, ..GATED };
 const FENCED: Fencing = Fencing {
     always: true,
     tells: true,
@@ -76,10 +77,12 @@ const HOME: usize = 1;
 
 #[test]
 fn in_a_healthy_world_each_volume_is_taken_once_and_nobody_is_refused() {
-    let outcome = well(&plan(GATED, None, Vec::new()));
-    assert_eq!(seen(&outcome, "a volume was taken"), 3);
-    assert_eq!(seen(&outcome, "a volume was held"), 0);
-    assert!(seen(&outcome, "a leader died, and another leads in time") <= 1);
+    for (guarding, volumes) in [(GATED, 3), (TWO, 6)] {
+        let outcome = well(&plan(guarding, None, Vec::new()));
+        assert_eq!(seen(&outcome, "a volume was taken"), volumes);
+        assert_eq!(seen(&outcome, "a volume was held"), 0);
+        assert!(seen(&outcome, "a leader died, and another leads in time") <= 1);
+    }
 }
 
 #[test]
@@ -91,16 +94,31 @@ fn a_pod_that_is_deleted_gives_its_volume_back_and_the_next_one_takes_it() {
 
 #[test]
 fn a_node_that_is_cut_off_keeps_its_volumes_until_it_is_fenced() {
-    let cut = (BEGIN, Fault::CutNode { node: HOME, seconds: LONG });
-    let outcome = well(&plan(GATED, Some(FENCED), vec![cut]));
-    assert_eq!(seen(&outcome, "a volume was held"), 3, "{:#?}", outcome.timeline);
-    assert_eq!(seen(&outcome, "a volume's owner was relieved"), 3);
-    assert!(seen(&outcome, "a volume was attached to its next node") > 0, "{:#?}", outcome.timeline);
-    // Evidence, relief, and only then a next node.
-    let first = |words: &[&str]| told(&outcome, words).into_iter().find(|at| *at > BEGIN).unwrap_or(u64::MAX);
-    let proved = first(&["writes the evidence node-1"]);
-    let relieved = first(&["the Lease of data-", "(generation 0 to 1"]);
-    assert!(proved <= relieved && relieved <= proved + 2, "{proved} {relieved}: {:#?}", outcome.timeline);
+    for (guarding, volumes) in [(GATED, 3), (TWO, 6)] {
+        let cut = (BEGIN, Fault::CutNode { node: HOME, seconds: LONG });
+        let outcome = well(&plan(guarding, Some(FENCED), vec![cut]));
+        assert_eq!(seen(&outcome, "a volume was held"), volumes, "{:#?}", outcome.timeline);
+        assert_eq!(seen(&outcome, "a volume's owner was relieved"), volumes);
+        assert!(seen(&outcome, "a volume was attached to its next node") > 0, "{:#?}", outcome.timeline);
+        // Evidence, relief, and only then a next node.
+        let first =
+            |words: &[&str]| told(&outcome, words).into_iter().find(|at| *at > BEGIN).unwrap_or(u64::MAX);
+        let proved = first(&["writes the evidence node-1"]);
+        let relieved = first(&["the Lease of data-", "(generation 0 to 1"]);
+        assert!(proved <= relieved && relieved <= proved + 2, "{proved} {relieved}: {:#?}", outcome.timeline);
+    }
+}
+
+/// The second pod has one of the two volumes of the first, which goes on: it waits for that, or is sent beside it.
+#[test]
+fn a_pod_with_one_volume_of_two_goes_where_that_is() {
+    for (alone, starts) in [(false, 1), (true, 0)] {
+        let made = vec![(BEGIN, Fault::MakePod { pod: 1 })];
+        let guarding = Guarding { one_pod: alone, ..TWO };
+        let outcome = well(&Plan { heal_at: BEGIN + 60, ..plan(guarding, None, made) });
+        assert_eq!(told(&outcome, &["process of default/next-1", "starts"]).len(), starts, "{guarding:?}");
+        assert_eq!(seen(&outcome, "a pod was sent to the node that has its volume"), starts as u64);
+    }
 }
 
 /// Without fencing nobody proves anything: people force delete, attach/detach wants to tear the volumes away after six

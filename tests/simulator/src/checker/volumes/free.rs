@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::super::processes::Process;
 use super::super::{Checker, Invariant, Shown, State};
 use super::{Lease, boot_of, is_gated, is_of, is_ready};
-use crate::world::{moment, word};
+use crate::world::{claims_of, moment, word};
 
 /// From the last change that a pod behind the gate waits for, or the holder of a volume, to what follows: the requests,
 /// and the longest pause of an attacher that was refused (122 s; seed 240170).
@@ -24,8 +24,8 @@ pub(crate) struct Owned<'a> {
     pub(crate) volumes: &'a [Arc<Value>],
 }
 
-fn claim_of(pod: &Value) -> &str {
-    word(pod, "/spec/volumes/0/persistentVolumeClaim/claimName")
+fn has_claim(pod: &Value, volume: &str) -> bool {
+    claims_of(pod).iter().any(|claim| claim == volume)
 }
 
 fn named<'a>(objects: &'a [Arc<Value>], name: &str) -> Option<&'a Value> {
@@ -80,11 +80,9 @@ impl State {
         held: bool,
         shown: &impl Fn(&str) -> bool,
     ) -> Vec<String> {
-        let uses = |pod: &Arc<Value>| claim_of(pod) == volume && word(pod, "/spec/nodeName") == &*holder.node;
+        let uses = |pod: &Arc<Value>| has_claim(pod, volume) && word(pod, "/spec/nodeName") == &*holder.node;
         let identity = format!("default/{volume}");
-        let writes = |process: &Process| {
-            is_of(process, holder) && self.storage.volume_of(&process.identity) == Some(&*identity)
-        };
+        let writes = |process: &Process| is_of(process, holder) && self.storage.has(process, &identity);
         let used = objects.pods.iter().any(uses) || self.processes.running().any(writes);
         let node = named(objects.nodes, &holder.node);
         let well = node.is_some_and(|node| is_ready(node) && boot_of(node) == &*holder.boot_id);
@@ -103,21 +101,24 @@ impl State {
 
     /// What is wrong with it that a pod waits behind the gate.
     fn waits(&self, now: Duration, objects: &Owned<'_>, pod: &Value, holds: &Shown) -> Option<String> {
-        let (name, volume) = (word(pod, "/metadata/name"), claim_of(pod));
-        let lease = named(objects.leases, volume);
-        let is_held = lease.is_some_and(|lease| Lease::of(lease).holder.is_some());
-        let missing = named(objects.claims, volume).is_none() || named(objects.volumes, volume).is_none();
-        let is_other = |other: &Arc<Value>| {
-            claim_of(other) == volume && word(other, "/metadata/uid") != word(pod, "/metadata/uid")
+        let name = word(pod, "/metadata/name");
+        let claims = claims_of(pod);
+        let is_in_its_way = |volume: &String| {
+            let lease = named(objects.leases, volume);
+            let is_held = lease.is_some_and(|lease| Lease::of(lease).holder.is_some());
+            let missing = named(objects.claims, volume).is_none() || named(objects.volumes, volume).is_none();
+            let is_other = |other: &Arc<Value>| {
+                has_claim(other, volume) && word(other, "/metadata/uid") != word(pod, "/metadata/uid")
+            };
+            is_held || missing || objects.pods.iter().any(is_other)
         };
-        let others = objects.pods.iter().any(is_other);
-        let changed = self.owners.changed.get(volume).copied();
+        let changed = claims.iter().filter_map(|volume| self.owners.changed.get(volume).copied()).max();
         let last = moment(word(pod, "/metadata/creationTimestamp")).max(changed);
         if last.is_some_and(|at| now < at + FOLLOWS) {
             return None;
         }
-        if !is_held && !others && !missing {
-            return Some(format!("{name} waits behind the gate for {volume}, which is free"));
+        if !claims.iter().any(is_in_its_way) {
+            return Some(format!("{name} waits behind the gate, and its volumes are free"));
         }
         (!holds.holds_pod(pod, "WaitsForVolume"))
             .then(|| format!("{name} waits behind the gate, and nobody is told"))

@@ -1,12 +1,13 @@
 //! Volumes on a node: a kubelet says which it uses before it uses them, and waits
 //! until they are attached.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::attach::attachment;
-use super::super::guarded::volume_of;
+use super::super::attach::{attachment, said_of};
+use super::super::guarded::volumes_of;
 use super::{Kubelet, is_ended};
 
 impl Kubelet {
@@ -17,12 +18,12 @@ impl Kubelet {
             .checker
             .processes_on(&self.node)
             .into_iter()
-            .filter_map(|(_, process)| self.world.checker.volume_of(&process.identity));
+            .flat_map(|(_, process)| self.world.checker.volumes_of(&process.identity));
         let pods = self.pods.lock();
         let stays =
             |pod: &&Arc<Value>| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(pod);
         let wanted = pods.iter().flat_map(|pods| pods.values()).filter(stays);
-        let wanted = wanted.filter_map(|pod| volume_of(pod));
+        let wanted = wanted.flat_map(|pod| volumes_of(pod));
         let mut volumes: Vec<String> = used.chain(wanted).map(|volume| self.world.reported(volume)).collect();
         volumes.sort();
         volumes.dedup();
@@ -45,18 +46,40 @@ impl Kubelet {
 
     /// Whether the pod has what it needs to start.
     pub(super) async fn is_mounted(&self, pod: &Value) -> bool {
-        let Some(name) = volume_of(pod).filter(|_| self.world.with.attached_volumes) else { return true };
+        let volumes = volumes_of(pod);
+        if volumes.is_empty() || !self.world.with.attached_volumes {
+            return true;
+        }
         if !self.report_volumes().await {
             return false;
         }
+        let said = self.attached().await;
+        for volume in &volumes {
+            if said.as_ref().is_some_and(|said| !said.contains(volume)) || !self.is_at_hand(volume).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The volumes that its Node says are attached (`VerifyControllerAttachedVolume`). A Node that is gone says nothing; a
+    /// volume whose detachment failed is not among them until it is attached anew. `None`: in this world nobody says it.
+    async fn attached(&self) -> Option<BTreeSet<String>> {
+        self.world.with.guarded_volumes?;
+        let read = self.ask("GET", &format!("/api/v1/nodes/{}", self.node), None).await;
+        Some(read.map_or_else(BTreeSet::new, |(_, node)| said_of(&node)))
+    }
+
+    /// Whether a volume is attached here, and the pod that wants it may have it.
+    async fn is_at_hand(&self, volume: &str) -> bool {
         let others = self.world.checker.processes_on(&self.node).into_iter();
-        let has_it = |identity: &str| self.world.checker.volume_of(identity).as_ref() == Some(&name);
+        let has_it = |identity: &str| self.world.checker.volumes_of(identity).iter().any(|one| one == volume);
         // What is for one pod alone it mounts for one.
         let taken = self.world.one_pod() && others.into_iter().any(|(_, process)| has_it(&process.identity));
-        if taken || !self.world.may_start_with(&name) {
+        if taken || !self.world.may_start_with(volume) {
             return false;
         }
-        let read = self.ask("GET", &attachment(&name, &self.node), None).await;
+        let read = self.ask("GET", &attachment(volume, &self.node), None).await;
         read.is_some_and(|(_, read)| read.pointer("/status/attached") == Some(&Value::Bool(true)))
     }
 }
