@@ -106,6 +106,38 @@ async fn evidence_that_does_not_hold_now_puts_no_taint_on_a_node() {
     }
 }
 
+/// A mutant let it through: the devices take their time to answer, and a node begins another life meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_changes_while_its_devices_are_looked_at_gets_no_taint() {
+    type Change = fn(&mut Value);
+    let rows: [(&str, Change, &str); 5] = [
+        ("stays as it was", |_| {}, "written"),
+        ("booted again", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2"), "changed"),
+        ("was made anew", |node| node["metadata"]["uid"] = json!("uid-2"), "changed"),
+        (
+            "does not say its boot any more",
+            |node| node["status"]["nodeInfo"]["bootID"] = json!(""),
+            "changed",
+        ),
+        ("is Ready", |node| node["status"]["conditions"][0]["status"] = json!("True"), "heard"),
+    ];
+    for (what, change, expected) in rows {
+        let there = provable(|there| {
+            let (reads, mut later) = (Mutex::new(0), there.node.clone());
+            change(&mut later);
+            there.first = Arc::new(move |asked| {
+                if asked.path != "/api/v1/nodes/n" || asked.method != "GET" {
+                    return None;
+                }
+                *reads.lock() += 1;
+                (*reads.lock() > 1).then(|| Says::json(&later))
+            });
+        });
+        let (scene, outcome) = tainted(there, target(looked("Off"))).await;
+        assert_eq!((outcome, scene.requests().is_empty()), (expected, expected != "written"), "it {what}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn only_a_node_whose_condition_ready_is_true_is_too_much_alive_for_the_taint() {
     for (kind, status, expected) in [

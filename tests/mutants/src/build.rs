@@ -1,0 +1,181 @@
+//! Compiles a crate with its mutants in it. What the compiler does not take in its place is left out, and the rest is
+//! compiled again, until it takes all that is left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+use serde_json::{Deserializer, Value};
+
+use crate::list::Mutant;
+use crate::schema::Schema;
+
+/// Each round finds what one phase of the compiler refuses, and there are few phases.
+const ROUNDS: usize = 20;
+
+/// Not warned about: what follows from mutants and says nothing about them.
+const FIRST: &str = "#![allow(warnings, unused_must_use)] ";
+/// Says which mutant is chosen, and writes down which are asked for. Added to each crate.
+const HOOK: &str = include_str!("hook.rs");
+
+/// A test program.
+pub(crate) struct Program {
+    pub(crate) path: PathBuf,
+    /// Where its tests expect to be started.
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    level: String,
+    message: String,
+    rendered: Option<String>,
+    spans: Vec<Span>,
+    children: Vec<Message>,
+}
+
+#[derive(Deserialize)]
+struct Span {
+    file_name: String,
+    byte_start: usize,
+    is_primary: bool,
+}
+
+/// Copies the repository, but for what git ignores. Files that are as they were keep their age.
+///
+/// # Errors
+/// If git or the disk fails.
+pub(crate) fn copy(repository: &Path, to: &Path) -> Result<()> {
+    let list = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(repository)
+        .output()?;
+    for file in String::from_utf8(list.stdout)?.split_terminator('\0') {
+        // A file that was deleted is in git's list until that is committed.
+        if let Ok(bytes) = std::fs::read(repository.join(file)) {
+            write(&to.join(file), &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    if std::fs::read(path).is_ok_and(|before| before == bytes) {
+        return Ok(());
+    }
+    std::fs::create_dir_all(path.parent().context("a file has a folder")?)?;
+    std::fs::write(path, bytes).with_context(|| path.display().to_string())
+}
+
+/// Compiles the unit tests of `package` in `tree` into `target`, with all its `mutants` that the compiler takes, and says
+/// which those are.
+///
+/// # Errors
+/// If it does not compile without mutants, or an error cannot be laid to one.
+pub(crate) fn build(
+    tree: &Path,
+    target: &Path,
+    package: &str,
+    mutants: &[&Mutant],
+) -> Result<(Program, BTreeSet<usize>)> {
+    let mut files: BTreeMap<&str, Vec<&Mutant>> = BTreeMap::new();
+    for mutant in mutants {
+        files.entry(&mutant.file).or_default().push(mutant);
+    }
+    let folder = tree.join(mutants.first().and_then(|one| one.file.split_once('/')).context("no mutants")?.0);
+    let root = folder.join("src/lib.rs");
+    let library = std::fs::read_to_string(&root)?;
+    write(&root, format!("{FIRST}{library}\n{HOOK}").as_bytes())?;
+    let sources = files
+        .into_iter()
+        .map(|(file, mutants)| Ok((file, mutants, std::fs::read_to_string(tree.join(file))?)))
+        .collect::<Result<Vec<_>>>()?;
+
+    let (mut refused, mut constant) = (BTreeSet::new(), BTreeSet::new());
+    for _ in 0..ROUNDS {
+        let mut schemas = BTreeMap::new();
+        for (file, mutants, source) in &sources {
+            let left: Vec<_> = mutants.iter().copied().filter(|one| !refused.contains(&one.number)).collect();
+            let schema = Schema::new(source, &left, &constant).with_context(|| (*file).to_owned())?;
+            write(&tree.join(file), schema.text.as_bytes())?;
+            schemas.insert((*file).to_owned(), schema);
+        }
+        let (program, errors) = compile(tree, target, package)?;
+        if let Some(path) = program {
+            let viable = schemas.values().flat_map(Schema::mutants).collect();
+            return Ok((Program { path, folder }, viable));
+        }
+        eprintln!("{package}: {} errors of the compiler", errors.len());
+        for error in errors {
+            match (blamed(&error, &schemas), called_in_constant(&error)) {
+                (_, Some(function)) => _ = constant.insert(function),
+                (Some(mutant), None) => _ = refused.insert(mutant),
+                (None, None) => {
+                    bail!("no mutant explains this:\n{}", error.rendered.unwrap_or(error.message))
+                }
+            }
+        }
+    }
+    bail!("{package} does not compile after {ROUNDS} rounds")
+}
+
+/// Compiles the unit tests of a package that uses the one with the mutants.
+///
+/// # Errors
+/// If it does not compile.
+pub(crate) fn dependent(tree: &Path, target: &Path, package: &str, folder: &str) -> Result<Program> {
+    let (path, errors) = compile(tree, target, package)?;
+    let path = path.with_context(|| format!("{package}: {} errors of the compiler", errors.len()))?;
+    Ok(Program { path, folder: tree.join(folder) })
+}
+
+/// The mutant where the compiler points first or, if there is none, where it points next.
+fn blamed(error: &Message, schemas: &BTreeMap<String, Schema>) -> Option<usize> {
+    let all: Vec<&Span> =
+        error.spans.iter().chain(error.children.iter().flat_map(|child| &child.spans)).collect();
+    let (first, next): (Vec<_>, Vec<_>) = all.into_iter().partition(|span| span.is_primary);
+    first.into_iter().chain(next).find_map(|span| schemas.get(&span.file_name)?.at(span.byte_start))
+}
+
+/// The name of a function that was a const fn, and must stay one.
+fn called_in_constant(error: &Message) -> Option<String> {
+    let call = error.message.strip_prefix("cannot call non-const ")?.split('`').nth(1)?;
+    call.split("::").last().map(|name| name.split('<').next().unwrap_or(name).to_owned())
+}
+
+/// The test program, or what the compiler has against it.
+fn compile(tree: &Path, target: &Path, package: &str) -> Result<(Option<PathBuf>, Vec<Message>)> {
+    let unoptimised = |of: &str| format!("--config=profile.dev.package.{of}.opt-level=0");
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "test",
+            "--quiet",
+            "--no-run",
+            "--lib",
+            "--no-default-features",
+            "--locked",
+            "--message-format=json",
+        ])
+        .args(["--package", package, &unoptimised("pod-safety"), &unoptimised("pod-safety-shared")])
+        .arg("--target-dir")
+        .arg(target)
+        .current_dir(tree)
+        .stderr(Stdio::inherit())
+        .output()?;
+    let (mut program, mut errors) = (None, Vec::new());
+    for line in Deserializer::from_slice(&output.stdout).into_iter::<Value>() {
+        let mut line = line.context("cargo's messages")?;
+        if let Some(path) = line["executable"].as_str() {
+            program = Some(PathBuf::from(path));
+        } else if line["reason"] == "compiler-message" {
+            let message: Message = serde_json::from_value(line["message"].take())?;
+            errors.extend(Some(message).filter(|it| it.level == "error" && !it.spans.is_empty()));
+        }
+    }
+    if !output.status.success() && errors.is_empty() {
+        bail!("cargo could not build {package}");
+    }
+    Ok((program.filter(|_| output.status.success()), errors))
+}

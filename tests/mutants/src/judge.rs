@@ -1,0 +1,136 @@
+//! Runs, for each mutant, the tests that reach it, those of its own module and the quickest first, until one fails.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::build::Program;
+use crate::list::Mutant;
+
+/// So much longer than its tests take without a mutant may a run compute, and wait. The slowest test takes two seconds.
+const LONGER: Duration = Duration::from_secs(20);
+/// By the clock a run may take so many times as long as its tests take without a mutant: a busy machine slows them.
+const BUSY: u32 = 20;
+/// Kilobytes. A mutant that allocates for ever ends itself and not the machine.
+const MEMORY: u64 = 8 << 20;
+/// Tests of one process. Most mutants are caught by one of the first few.
+const BATCHES: [usize; 3] = [4, 16, 64];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Caught,
+    ByTime,
+    Missed,
+}
+
+/// Which tests reach a mutant, and how long they take without it, the quickest first.
+pub(crate) type Reached = BTreeMap<usize, BTreeSet<(Duration, String)>>;
+
+/// Runs each test alone, without a mutant, and has it write down in the file `path` which mutants it reaches.
+///
+/// # Errors
+/// If a test fails.
+pub(crate) fn record(program: &Program, path: &Path) -> Result<Reached> {
+    let list = Command::new(&program.path).args(["--list", "--format", "terse"]).output()?;
+    let mut reached = Reached::new();
+    for test in String::from_utf8(list.stdout)?.lines().filter_map(|line| line.strip_suffix(": test")) {
+        std::fs::write(path, "")?; // for a test that reaches none
+        let start = Instant::now();
+        let verdict = run(program, &[test], LONGER, ("MUTANTS_REACHED", &path.to_string_lossy()))?;
+        ensure!(verdict == Verdict::Missed, "{test} fails without a mutant");
+        for number in std::fs::read_to_string(path)?.lines() {
+            reached.entry(number.parse()?).or_default().insert((start.elapsed(), test.to_owned()));
+        }
+    }
+    Ok(reached)
+}
+
+/// What becomes of each of `mutants`, with `jobs` of them at a time. Says at once which are missed.
+///
+/// # Errors
+/// If a program cannot be started.
+pub(crate) fn judge(
+    program: &Program,
+    reached: &Reached,
+    mutants: &[&Mutant],
+    jobs: usize,
+) -> Result<BTreeMap<usize, Verdict>> {
+    let share = |worker| {
+        let mut verdicts = BTreeMap::new();
+        for mutant in mutants.iter().skip(worker).step_by(jobs) {
+            let verdict = judge_one(program, reached, mutant)?;
+            if verdict == Verdict::Missed {
+                eprintln!("missed: {}", mutant.name);
+            }
+            verdicts.insert(mutant.number, verdict);
+        }
+        anyhow::Ok(verdicts)
+    };
+    let share = &share;
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs).map(|worker| scope.spawn(move || share(worker))).collect();
+        let mut verdicts = BTreeMap::new();
+        for worker in workers {
+            verdicts.extend(worker.join().ok().context("a worker panicked")??);
+        }
+        Ok(verdicts)
+    })
+}
+
+fn judge_one(program: &Program, reached: &Reached, mutant: &Mutant) -> Result<Verdict> {
+    let mut tests: Vec<_> = reached.get(&mutant.number).into_iter().flatten().collect();
+    tests.sort_by_key(|(_, test)| Reverse(in_common(&mutant.file, test)));
+    let mut tests = tests.into_iter();
+    for size in BATCHES.into_iter().chain(std::iter::repeat(usize::MAX)) {
+        let batch: Vec<_> = tests.by_ref().take(size).collect();
+        let took: Duration = batch.iter().map(|(took, _)| *took).sum();
+        let names: Vec<_> = batch.iter().map(|(_, test)| test.as_str()).collect();
+        if names.is_empty() {
+            break;
+        }
+        let verdict = run(program, &names, took, ("MUTANT", &mutant.number.to_string()))?;
+        if verdict != Verdict::Missed {
+            return Ok(verdict);
+        }
+    }
+    Ok(Verdict::Missed)
+}
+
+/// How many modules a file and a test have in common: of `authority/verify.rs` and `authority::verify::tests::gone`, two.
+fn in_common(file: &str, test: &str) -> usize {
+    let modules = file.split_once("/src/").map_or(file, |(_, path)| path.trim_end_matches(".rs")).split('/');
+    modules.zip(test.split("::")).take_while(|(module, of_test)| module == of_test).count()
+}
+
+fn run(
+    program: &Program,
+    tests: &[&str],
+    took: Duration,
+    (variable, value): (&str, &str),
+) -> Result<Verdict> {
+    let (processor, clock) = ((LONGER + took).as_secs(), (LONGER + took * BUSY).as_secs());
+    let limits =
+        format!("ulimit -t {processor}; ulimit -v {MEMORY}; exec timeout -k 1 {clock} \"$0\" \"$@\"");
+    let status = Command::new("sh")
+        .args(["-c", &limits])
+        .arg(&program.path)
+        .args(["--exact", "--test-threads=1", "--quiet"])
+        .args(tests)
+        .current_dir(&program.folder)
+        // Properties draw the same cases each time, and no case that failed is kept for later mutants.
+        .envs([("PROPTEST_RNG_SEED", "7"), ("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true"), (variable, value)])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()?;
+    Ok(match status.code() {
+        Some(0) => Verdict::Missed,
+        // Its clock, or its processor's time, was up.
+        Some(124 | 137 | 152) => Verdict::ByTime,
+        _ => Verdict::Caught,
+    })
+}

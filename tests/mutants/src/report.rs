@@ -1,0 +1,86 @@
+//! What was caught, file by file, what was missed, and whether that is enough.
+
+use std::collections::BTreeMap;
+use std::fmt::{Error, Write as _};
+
+use crate::judge::Verdict::{self, ByTime, Caught, Missed};
+use crate::list::Mutant;
+
+/// Of all viable mutants so many in a hundred must be caught. Equivalent ones count as missed.
+const FLOOR: usize = 95;
+
+/// What a force delete, the out-of-service taint and the break of a volume pass through. Only equivalent mutants may be
+/// missed here.
+const PATHS: [&str; 14] = [
+    "shared/src/authority/act.rs",
+    "shared/src/authority/claim.rs",
+    "shared/src/authority/delete.rs",
+    "shared/src/authority/evidence.rs",
+    "shared/src/authority/fence/mark.rs",
+    "shared/src/authority/permit.rs",
+    "shared/src/authority/silence.rs",
+    "shared/src/authority/verify.rs",
+    "shared/src/authority/verify/fenced.rs",
+    "shared/src/authority/verify/volumes.rs",
+    "shared/src/authority/volume.rs",
+    "shared/src/authority/witness.rs",
+    "shared/src/client/guard.rs",
+    "shared/src/client/shape.rs",
+];
+
+/// Each mutant with its verdict; without one it did not compile in its place.
+pub(crate) type Judged<'a> = [(&'a Mutant, Option<Verdict>)];
+
+fn missed<'a>(judged: &'a Judged<'_>) -> impl Iterator<Item = &'a Mutant> {
+    judged.iter().filter(|(_, verdict)| *verdict == Some(Missed)).map(|(mutant, _)| *mutant)
+}
+
+fn row(judged: &Judged<'_>, of: impl Fn(&Mutant) -> bool) -> String {
+    let count = |wanted: Option<Verdict>| {
+        judged.iter().filter(|(mutant, verdict)| of(mutant) && *verdict == wanted).count()
+    };
+    let (unviable, caught, by_time, missed) =
+        (count(None), count(Some(Caught)), count(Some(ByTime)), count(Some(Missed)));
+    let viable = caught + by_time + missed;
+    let tenths = ((caught + by_time) * 1000).checked_div(viable).unwrap_or(1000);
+    let (whole, tenth) = (tenths / 10, tenths % 10);
+    format!("{} | {unviable} | {caught} | {by_time} | {missed} | {whole}.{tenth} %", viable + unviable)
+}
+
+/// The tables of `docs/mutants.md`.
+pub(crate) fn tables(judged: &Judged<'_>, equivalents: &BTreeMap<String, String>) -> Result<String, Error> {
+    let mut text = String::new();
+    writeln!(text, "| file | mutants | unviable | caught | by time | missed | caught of viable |")?;
+    writeln!(text, "|---|--:|--:|--:|--:|--:|--:|")?;
+    let mut files: Vec<&str> = judged.iter().map(|(mutant, _)| mutant.file.as_str()).collect();
+    files.dedup();
+    for file in files {
+        writeln!(text, "| `{file}` | {} |", row(judged, |mutant| mutant.file == file))?;
+    }
+    for package in ["shared", "controllers"] {
+        writeln!(text, "| all of {package} | {} |", row(judged, |mutant| mutant.file.starts_with(package)))?;
+    }
+    writeln!(text, "| all | {} |\n\n## Missed\n\n| mutant | why |\n|---|---|", row(judged, |_| true))?;
+    for mutant in missed(judged) {
+        let why = equivalents.get(&mutant.id).map_or("no test notices it", String::as_str);
+        writeln!(text, "| `{}` | {} |", mutant.name.replace('|', "\\|"), why.replace('|', "\\|"))?;
+    }
+    Ok(text)
+}
+
+/// What makes the run fail.
+pub(crate) fn complaints(judged: &Judged<'_>, equivalents: &BTreeMap<String, String>) -> Vec<String> {
+    let equivalent = |mutant: &Mutant| equivalents.contains_key(&mutant.id);
+    let caught = judged.iter().filter(|(_, verdict)| matches!(verdict, Some(Caught | ByTime)));
+    let rotten = caught.map(|(mutant, _)| *mutant).filter(|mutant| equivalent(mutant));
+    let open = missed(judged).filter(|mutant| PATHS.contains(&mutant.file.as_str()) && !equivalent(mutant));
+    let mut found: Vec<String> =
+        rotten.map(|it| format!("called equivalent, and a test notices it: {}", it.id)).collect();
+    found.extend(open.map(|it| format!("missed where nothing may be: {}", it.id)));
+    let (missed, viable) =
+        (missed(judged).count(), judged.iter().filter(|(_, verdict)| verdict.is_some()).count());
+    if missed * 100 > viable * (100 - FLOOR) {
+        found.push(format!("{missed} of {viable} are missed: less than {FLOOR} % are caught"));
+    }
+    found
+}
