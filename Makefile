@@ -18,7 +18,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 PROGRAM := $(TARGET)/debug/as-shipped/pod-safety
 NEXTEST := .cache/bin/cargo-nextest nextest run --workspace --locked
 
-.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb bench image kind kind-shell kind-delete test-kind advisories clean
+.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench image kind kind-shell kind-delete test-kind advisories clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -78,6 +78,9 @@ campaign: ## simulated clusters for MINUTES (10) from a seed drawn by chance; EX
 
 perturb: ## a strike at every call and every event of every scenario
 	@cargo run --release --quiet --locked -p pod-safety-simulator --example campaign -- perturb
+
+fuzz: ## each fuzz target under libFuzzer for its share of MINUTES (10); ONLY=WORD takes some, KEEP=1 keeps what reached new code
+	@./tests/fuzz/run.sh
 
 # What follows from a change of one operator or one answer, in the code that safety rests on. Hours; docs/mutants.md has the figures.
 MUTATED := shared/src/authority/** shared/src/cache/** shared/src/client/** shared/src/lease.rs \
