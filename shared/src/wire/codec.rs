@@ -65,8 +65,8 @@ pub enum WireError {
     /// An object of a size that no API server sends.
     #[error("an object claims {0} bytes; the largest believable one has {LARGEST_OBJECT}")]
     TooLarge(usize),
-    /// A list whose parts do not fit together, or that ends early.
-    #[error("a protobuf list breaks off, or is none")]
+    /// An object or a list whose parts do not fit together, or that ends early.
+    #[error("the answer breaks off, or is not what was asked for")]
     BrokenOff,
     /// A watch event of a type that this version does not know.
     #[error("a watch event of the unknown type {0:?}")]
@@ -186,8 +186,9 @@ impl Raw {
 /// `runtime.Unknown`: the envelope of a protobuf object.
 #[derive(Clone, PartialEq, Message)]
 struct Envelope {
-    #[prost(bytes = "bytes", tag = "2")]
-    raw: Bytes,
+    /// Always written, so an answer without it has broken off.
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    raw: Option<Bytes>,
 }
 
 fn unwrap_envelope(mut body: Bytes) -> Result<Bytes, WireError> {
@@ -195,7 +196,7 @@ fn unwrap_envelope(mut body: Bytes) -> Result<Bytes, WireError> {
         return Err(WireError::NoMagic);
     }
     body.advance(MAGIC.len());
-    Ok(Envelope::decode(body).map_err(WireError::Protobuf)?.raw)
+    Envelope::decode(body).map_err(WireError::Protobuf)?.raw.ok_or(WireError::BrokenOff)
 }
 
 /// One event of a watch.
@@ -238,13 +239,15 @@ struct JsonEvent<'a> {
 pub struct Frames {
     encoding: Encoding,
     buffer: BytesMut,
+    /// So many bytes of a JSON event have arrived, and none of them ends it.
+    searched: usize,
 }
 
 impl Frames {
     /// An empty stream.
     #[must_use]
     pub fn new(encoding: Encoding) -> Self {
-        Self { encoding, buffer: BytesMut::new() }
+        Self { encoding, buffer: BytesMut::new(), searched: 0 }
     }
 
     /// Takes the next bytes of the body.
@@ -283,7 +286,7 @@ impl Frames {
     /// length in four bytes, the highest first.
     fn next_frame(&mut self) -> Result<Option<Bytes>, WireError> {
         let size = match self.encoding {
-            Encoding::Json => self.buffer.iter().position(|&byte| byte == b'\n').map(|at| at + 1),
+            Encoding::Json => self.json_frame(),
             Encoding::Protobuf => match self.buffer.first_chunk::<4>() {
                 None => None,
                 Some(&head) => {
@@ -303,6 +306,14 @@ impl Frames {
             None if self.buffer.len() > LARGEST_OBJECT + 4 => Err(WireError::TooLarge(self.buffer.len())),
             None => Ok(None),
         }
+    }
+
+    /// The size of the next JSON event. An event arrives in many pieces, and each byte is looked at once.
+    fn json_frame(&mut self) -> Option<usize> {
+        let end = self.buffer.iter().skip(self.searched).position(|&byte| byte == b'\n');
+        let size = end.map(|at| self.searched + at + 1);
+        self.searched = if size.is_some() { 0 } else { self.buffer.len() };
+        size
     }
 }
 

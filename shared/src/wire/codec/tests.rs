@@ -7,7 +7,7 @@ use crate::wire::{
 
 fn envelope(raw: Vec<u8>) -> Bytes {
     let mut out = MAGIC.to_vec();
-    Envelope { raw: raw.into() }.encode(&mut out).unwrap();
+    Envelope { raw: Some(raw.into()) }.encode(&mut out).unwrap();
     out.into()
 }
 
@@ -143,4 +143,18 @@ fn bug_a_moment_before_1970_has_nanoseconds_that_count_forward_as_in_go() {
     let time: Time = serde_json::from_str(r#""1969-12-31T23:59:59.000000001Z""#).unwrap();
     assert_eq!(time, Time { seconds: Some(-1), nanos: Some(1) });
     assert_eq!(time.whole_seconds(), -1);
+}
+
+/// A frame was searched for its end from its beginning with each piece that arrived: of 16 MiB in pieces of 16 KiB, 8 GB.
+#[test]
+fn bug_no_byte_of_a_frame_is_searched_twice() {
+    let mut frames = Frames::new(Encoding::Json);
+    for (at, byte) in br#"{"type":"ADDED","object":{}}"#.iter().enumerate() {
+        frames.push(&[*byte]);
+        assert!(frames.next_event().unwrap().is_none());
+        assert_eq!(frames.searched, at + 1);
+    }
+    frames.push(b"\n{");
+    assert!(frames.next_event().unwrap().is_some() && frames.next_event().unwrap().is_none());
+    assert_eq!(frames.searched, 1);
 }
