@@ -20,7 +20,7 @@ PROGRAM := $(TARGET)/debug/as-shipped/pod-safety
 LESS_OPTIMISED := --config profile.dev.package.pod-safety.opt-level=1 --config profile.dev.package.pod-safety-shared.opt-level=1
 NEXTEST := .cache/bin/cargo-nextest nextest run --workspace --locked
 
-.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb bench image kind kind-shell kind-delete test-kind advisories clean
+.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench image kind kind-shell kind-delete test-kind advisories clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -81,6 +81,9 @@ campaign: ## simulated clusters for MINUTES (10) from a seed drawn by chance; EX
 
 perturb: ## a strike at every call and every event of every scenario
 	@cargo run --release --quiet --locked -p pod-safety-simulator --example campaign -- perturb
+
+fuzz: ## each fuzz target under libFuzzer for its share of MINUTES (10); ONLY=WORD takes some, KEEP=1 keeps what reached new code
+	@./tests/fuzz/run.sh
 
 # One operator, answer, arm or field of the code that safety rests on is changed at a time. docs/mutants.md has the figures.
 # FILES and SHARD=K/N take a part; only the whole of it writes the tables anew.

@@ -13,6 +13,8 @@ pub mod disruption;
 pub mod drain;
 pub mod explain;
 pub mod fencing;
+#[cfg(test)]
+mod fuzz;
 pub mod instance;
 pub mod node_lifecycle;
 pub mod pod_gc;

@@ -44,11 +44,18 @@ impl Redactor {
     /// only the beginning of what was said.
     pub(crate) fn clean(&self, bytes: &[u8], cut: bool) -> String {
         let text = Zeroizing::new(String::from_utf8_lossy(bytes).into_owned());
-        let mut text = self.without_half(&text, cut);
+        let text = self.without_half(&text, cut);
+        let line = Zeroizing::new(one_line(&self.without_secrets(&text)));
+        // Once more: where blanks were joined, a secret may stand that did not before.
+        last(&self.without_secrets(&line), SAID_MOST)
+    }
+
+    fn without_secrets(&self, text: &str) -> Zeroizing<String> {
+        let mut text = Zeroizing::new(text.to_owned());
         for needle in &self.needles {
             text = Zeroizing::new(text.replace(needle.as_str(), REDACTED));
         }
-        last(&one_line(&text), SAID_MOST)
+        text
     }
 
     /// Cleans all texts of an answer or an error.
@@ -99,6 +106,7 @@ fn forms_of(secret: &str) -> Vec<String> {
     let escaped = secret.replace('\\', "\\\\");
     let page = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let url = percent(secret, false);
+    let json = json(secret);
     vec![
         secret.to_owned(),
         secret.replace('\'', "'\"'\"'"),
@@ -114,7 +122,30 @@ fn forms_of(secret: &str) -> Vec<String> {
         url,
         percent(secret, true),
         BASE64.encode(secret),
+        in_ascii(&json),
+        json,
     ]
+}
+
+/// Within the quotes of a JSON string.
+fn json(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or_default().to_owned()
+}
+
+/// As Python's `json` writes it: a letter beyond ASCII as one or two numbers of UTF-16.
+fn in_ascii(json: &str) -> String {
+    json.chars().fold(String::with_capacity(json.len()), |mut text, letter| {
+        if letter.is_ascii() {
+            text.push(letter);
+        } else {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                // Writing to a String cannot fail.
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        }
+        text
+    })
 }
 
 /// Percent encoding; a slash is kept where it is part of a path.
@@ -191,6 +222,9 @@ fn last(text: &str, most: usize) -> String {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use pod_safety_shared::transport::Secret;
@@ -214,6 +248,19 @@ mod tests {
             redactor.clean(format!("Authorization: Basic {basic}").as_bytes(), false),
             "Authorization: Basic [secret]"
         );
+    }
+
+    #[test]
+    fn bug_a_secret_that_was_written_as_json_was_left() {
+        let redactor = redactor("pö😀\t\"");
+        for form in [r#"pö😀\t\""#, r#"p\u00f6\ud83d\ude00\t\""#] {
+            assert_eq!(redactor.clean(format!("a {form} b").as_bytes(), false), "a [secret] b", "{form}");
+        }
+    }
+
+    #[test]
+    fn bug_a_secret_arose_where_blanks_were_joined() {
+        assert_eq!(redactor("two words").clean(b"is two \x07 words here", false), "is [secret] here");
     }
 
     #[test]

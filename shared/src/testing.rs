@@ -153,6 +153,11 @@ impl World {
         self.cache.apply_raw(kind, &raw, now).expect("an object of the kind");
     }
 
+    /// What the API server sent of an object arrives at `now`, readable or not.
+    pub fn receive(&self, kind: Kind, raw: &Raw, now: Mono) {
+        self.cache.receive(kind, raw, now);
+    }
+
     /// An object appears or changes at `now`, at a version of its own; it comes back as it then is.
     ///
     /// # Panics

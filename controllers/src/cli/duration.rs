@@ -36,8 +36,8 @@ fn within(
     allowed: &str,
 ) -> Result<Duration, String> {
     // Go writes a bare zero.
-    let read = if text == "0" { Ok(SignedDuration::ZERO) } else { text.parse::<SignedDuration>() };
-    let read = read.map_err(|_not_one| format!("not a duration; {allowed}"))?;
+    let read = if text == "0" { Some(SignedDuration::ZERO) } else { of_go(text) };
+    let read = read.ok_or_else(|| format!("not a duration; {allowed}"))?;
     if read.is_negative() {
         return Err(format!("a duration cannot be negative; {allowed}"));
     }
@@ -49,6 +49,21 @@ fn within(
     }
     Duration::try_from(read).map_err(|_out_of_range| format!("not a duration; {allowed}"))
 }
+
+/// The units of Go's `time.ParseDuration`.
+const UNITS: [&str; 7] = ["h", "m", "s", "ms", "us", "µs", "ns"];
+
+/// Only as Go writes it: jiff reads `PT40S`, `40 sec ago` and `1,5s` too, and what is read there may be meant otherwise.
+fn of_go(text: &str) -> Option<SignedDuration> {
+    let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let units = unsigned.split(is_number).filter(|unit| !unit.is_empty());
+    let is_of_go = unsigned.starts_with(is_number) && { units }.all(|unit| UNITS.contains(&unit));
+    text.parse().ok().filter(|_| is_of_go)
+}
+
+#[cfg(test)]
+mod fuzz;
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,9 @@ pub(super) fn thousandths(text: &str) -> Option<i128> {
 /// A number without its point, and how many of its digits stood behind it.
 fn decimal(text: &str) -> Option<(i128, u32)> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    if !part.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     let digits = format!("{whole}{part}");
     if !digits.chars().any(|c| c.is_ascii_digit()) {
         return None;
@@ -53,6 +56,9 @@ fn scale(suffix: &str) -> Option<(i128, i128)> {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -87,7 +93,7 @@ mod tests {
         ] {
             assert_eq!(thousandths(text), Some(wanted), "{text}");
         }
-        for bad in ["", "m", "1x", "1.2.3", "1 Gi", "Gi1", "1e", "--1", "é"] {
+        for bad in ["", "m", "1x", "1.2.3", "1 Gi", "Gi1", "1e", "--1", "é", ".+5", "1.-5"] {
             assert_eq!(thousandths(bad), None, "{bad}");
         }
     }

@@ -162,7 +162,8 @@ fn plain(name: &str, value: &str) -> Result<(), DeviceError> {
     let why = if value.is_empty() {
         "it is empty; leave the parameter out, or correct its Secret"
     } else if value.contains([
-        '\n', '\r', '\0', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}',
+        '\n', '\r', '\0', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{1f}', '\u{85}', '\u{2028}',
+        '\u{2029}',
     ]) {
         "it has a line end or a NUL in it, which an agent cannot be told (was a Secret made from a file with a newline at its end?)"
     } else if value.trim() != value {

@@ -28,6 +28,8 @@ mod traps;
 mod verdict;
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 pub(crate) mod tests;
 
 use std::collections::BTreeMap;

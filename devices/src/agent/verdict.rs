@@ -13,7 +13,7 @@ const ON: i32 = 0;
 const OFF: i32 = 2;
 const FAILED: i32 = 1;
 
-/// What the library of the agents prints for `status`.
+/// The line that the library of the agents prints for `status`, in whatever letters.
 const SAYS_OFF: &str = "status: off";
 const SAYS_ON: &str = "status: on";
 
@@ -35,11 +35,14 @@ pub(super) fn answer(act: Act, ended: &Ended, redactor: &Redactor) -> Result<Ans
 }
 
 fn look(ended: &Ended, said: &str) -> Result<Power, DeviceError> {
-    let words = String::from_utf8_lossy(&ended.stdout.text).to_lowercase();
-    let (off, on) = (words.contains(SAYS_OFF), words.contains(SAYS_ON));
+    let words = String::from_utf8_lossy(&ended.stdout.text);
+    // A whole line: a device may be `offline`, and `on` in the middle of a line is a doubt.
+    let off = words.lines().any(|line| line.trim().eq_ignore_ascii_case(SAYS_OFF));
+    let words = words.to_lowercase();
+    let (maybe_off, maybe_on) = (words.contains(SAYS_OFF), words.contains(SAYS_ON));
     match ended.code {
-        Some(ON) if !off => Ok(Power::On),
-        Some(OFF) if off && !on => Ok(Power::Off),
+        Some(ON) if !maybe_off => Ok(Power::On),
+        Some(OFF) if off && !maybe_on => Ok(Power::Off),
         Some(ON | OFF) => {
             let code = ended.code.unwrap_or_default();
             Err(DeviceError::Garbage { said: format!("exit code {code} with the words: {said}") })

@@ -25,6 +25,8 @@ mod system;
 mod trust;
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;

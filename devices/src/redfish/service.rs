@@ -65,7 +65,7 @@ impl<'a> Service<'a> {
                 continue;
             }
             self.accepted(&path, &response)?;
-            return serde_json::from_slice(response.body())
+            return object(response.body())
                 .map_err(|error| DeviceError::Garbage { said: format!("{path}: {error}") });
         }
         Err(DeviceError::Failed { said: format!("{path} leads in circles") })
@@ -131,13 +131,21 @@ impl<'a> Service<'a> {
         if status.is_success() {
             return Ok(());
         }
-        let reason = serde_json::from_slice::<Refusal>(response.body()).unwrap_or_default().text();
+        let reason = object::<Refusal>(response.body()).unwrap_or_default().text();
         let said = format!("{path}: {status}: {reason}");
         Err(match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => DeviceError::Login { said },
             _ => DeviceError::Failed { said },
         })
     }
+}
+
+/// What an object says. Of a list serde would take the fields by their order.
+pub(super) fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::Error> {
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(serde::de::Error::custom("a list in place of an object"));
+    }
+    serde_json::from_slice(body)
 }
 
 fn basic(login: &Login) -> Result<(HeaderName, HeaderValue), DeviceError> {
@@ -152,7 +160,7 @@ fn basic(login: &Login) -> Result<(HeaderName, HeaderValue), DeviceError> {
 /// How services say why not.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Refusal {
+pub(super) struct Refusal {
     error: Reason,
 }
 
@@ -172,7 +180,7 @@ struct Message {
 }
 
 impl Refusal {
-    fn text(self) -> String {
+    pub(super) fn text(self) -> String {
         let Reason { message, more } = self.error;
         let texts = message.into_iter().chain(more.into_iter().filter_map(|more| more.message));
         texts.collect::<Vec<_>>().join("; ")

@@ -1,7 +1,10 @@
 //! What a service says of one machine, and how it is told to switch it.
 
+use std::collections::BTreeMap;
+
 use pod_safety_shared::transport::{DeviceError, Identity, Machine, Power};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::identity;
@@ -67,7 +70,7 @@ struct ActionParameter {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Collection {
+pub(super) struct Collection {
     #[serde(rename = "Members")]
     members: Vec<Member>,
     #[serde(rename = "Members@odata.count")]
@@ -78,6 +81,9 @@ struct Collection {
 struct Member {
     #[serde(rename = "@odata.id")]
     id: String,
+    /// Makes it an object: of a list serde would take the first entry.
+    #[serde(flatten)]
+    _others: BTreeMap<String, IgnoredAny>,
 }
 
 /// The path of the machine's system: the named one, or the only one.
@@ -85,12 +91,19 @@ pub(super) async fn path(service: &mut Service<'_>, parameters: &Parameters) -> 
     if let Some(path) = &parameters.system {
         return Ok(path.clone());
     }
-    let Collection { members, count } = service.get(SYSTEMS).await?;
-    let paths: Vec<String> = members.into_iter().map(|member| member.id).collect();
-    match paths.as_slice() {
-        // One of several pages may have one member.
-        [only] if only.starts_with(ROOT) && count.is_none_or(|count| count == 1) => Ok(only.clone()),
-        _ => Err(which_system(&paths)),
+    service.get::<Collection>(SYSTEMS).await?.only()
+}
+
+impl Collection {
+    /// The path of its one member.
+    pub(super) fn only(self) -> Result<String, DeviceError> {
+        let Self { members, count } = self;
+        let paths: Vec<String> = members.into_iter().map(|member| member.id).collect();
+        match paths.as_slice() {
+            // One of several pages may have one member.
+            [only] if only.starts_with(ROOT) && count.is_none_or(|count| count == 1) => Ok(only.clone()),
+            _ => Err(which_system(&paths)),
+        }
     }
 }
 

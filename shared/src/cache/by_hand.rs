@@ -25,6 +25,11 @@ impl Cache {
         Ok(())
     }
 
+    /// The same as it comes over the wire: what cannot be read stays as unknown.
+    pub(crate) fn receive(&self, kind: Kind, raw: &Raw, now: Mono) {
+        of_kind!(kind, T => drop(self.put_raw::<T>(raw, now)));
+    }
+
     /// The kubelet of this missing node had been silent for as long as it takes when its Node went.
     pub(crate) fn fell_silent_first(&self, node: &str) {
         let long = Mono::default() + Duration::MAX;

@@ -67,7 +67,9 @@ pub enum GuardRefusal {
         path: String,
     },
     /// Its path is not written as the API server reads it.
-    #[error("refused to send {method} {path}: an escaped path may name another object than it seems to")]
+    #[error(
+        "refused to send {method} {path}: an escaped or incomplete path may name another object than it seems to"
+    )]
     OpaquePath {
         /// The verb.
         method: Method,
@@ -146,6 +148,9 @@ struct Dangers {
 struct Preconditions {
     uid: Option<String>,
     resource_version: Option<String>,
+    /// Makes it an object: of a list serde would take these fields by their order, and the API server takes none.
+    #[serde(flatten)]
+    _others: BTreeMap<String, IgnoredAny>,
 }
 
 impl Dangers {
@@ -260,7 +265,7 @@ fn check(request: &Request<Body>) -> Result<(), GuardRefusal> {
             .is_some_and(|query| query.split('&').any(|pair| pair == "resourceVersion=0"));
         return if stale { refused(|method, path| GuardRefusal::StaleRead { method, path }) } else { Ok(()) };
     }
-    if path.contains('%') || path.split('/').any(|part| part == "." || part == "..") {
+    if path.contains('%') || path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
         return refused(|method, path| GuardRefusal::OpaquePath { method, path });
     }
     let harmless = matches!(shape.resource, Resource::Leases | Resource::Events) && *method != Method::DELETE;
@@ -301,20 +306,18 @@ fn names_version(dangers: &Dangers) -> bool {
 fn removes(method: &Method, resource: Resource, dangers: &Dangers) -> bool {
     let graceful = |options: &Dangers| options.grace_period_seconds.is_some_and(|grace| grace >= 1);
     let replaced = dangers.others.keys().any(|key| replaces_all(key));
+    // Removing the last finalizer of a terminating object removes it. The API server takes finalizers from writes of the
+    // statuses of pods and nodes, too.
+    let ends = *method == Method::PUT || replaced || dangers.metadata.touches("finalizers");
     match resource {
         Resource::Pods if *method == Method::DELETE => !graceful(dangers) || !names_version(dangers),
         Resource::PodEviction => !dangers.delete_options.as_deref().is_some_and(graceful),
-        // A replacement removes what it does not name.
-        Resource::Pods | Resource::PodStatus if *method == Method::PUT || replaced => true,
-        // Removing the last finalizer of a terminating object removes it.
-        Resource::Pods => dangers.metadata.touches("finalizers"),
+        Resource::Pods | Resource::NodeStatus => ends,
         // Nobody but this process's authority may call a pod finished.
-        Resource::PodStatus => dangers.status.touches("phase"),
+        Resource::PodStatus => ends || dangers.status.touches("phase"),
         // Deleting a Node or an attachment gives its pods or its volume away, and so does declaring it to be off.
-        // A replacement does what nobody named.
-        Resource::Nodes => *method == Method::DELETE || *method == Method::PUT || replaced || dangers.spec.0,
-        Resource::NodeStatus => *method == Method::PUT || replaced,
-        Resource::VolumeAttachments => *method == Method::DELETE,
+        Resource::Nodes => *method == Method::DELETE || ends || dangers.spec.0,
+        Resource::VolumeAttachments => *method == Method::DELETE || ends,
         Resource::Leases
         | Resource::Events
         | Resource::Budgets
@@ -335,5 +338,7 @@ fn read_body(body: &Body) -> Option<Dangers> {
     serde_json::from_slice(&bytes).ok()
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

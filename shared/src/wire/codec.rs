@@ -66,8 +66,8 @@ pub enum WireError {
     /// An object of a size that no API server sends.
     #[error("an object claims {0} bytes; the largest believable one has {LARGEST_OBJECT}")]
     TooLarge(usize),
-    /// A list whose parts do not fit together, or that ends early.
-    #[error("a list breaks off, or is none")]
+    /// An object or a list whose parts do not fit together, or that ends early.
+    #[error("the answer breaks off, or is not what was asked for")]
     BrokenOff,
     /// A watch event of a type that this version does not know.
     #[error("a watch event of the unknown type {0:?}")]
@@ -187,8 +187,9 @@ impl Raw {
 /// `runtime.Unknown`: the envelope of a protobuf object.
 #[derive(Clone, PartialEq, Message)]
 struct Envelope {
-    #[prost(bytes = "bytes", tag = "2")]
-    raw: Bytes,
+    /// Always written, so an answer without it has broken off.
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    raw: Option<Bytes>,
 }
 
 fn unwrap_envelope(mut body: Bytes) -> Result<Bytes, WireError> {
@@ -196,7 +197,7 @@ fn unwrap_envelope(mut body: Bytes) -> Result<Bytes, WireError> {
         return Err(WireError::NoMagic);
     }
     body.advance(MAGIC.len());
-    Ok(Envelope::decode(body).map_err(WireError::Protobuf)?.raw)
+    Envelope::decode(body).map_err(WireError::Protobuf)?.raw.ok_or(WireError::BrokenOff)
 }
 
 /// One event of a watch.

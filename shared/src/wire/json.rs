@@ -94,7 +94,8 @@ const BETWEEN: usize = 2;
 struct WithoutItems {
     #[serde(default)]
     metadata: ListMeta,
-    #[serde(default)]
+    /// May be null, and is never left out.
+    #[serde(deserialize_with = "Option::deserialize")]
     items: Option<Vec<IgnoredAny>>,
 }
 

@@ -116,7 +116,11 @@ impl List {
                 Place::Envelope | Place::After => {
                     // Field 2 is the list itself; only its head is taken here.
                     let Some(head) = Head::read(&self.buffer)? else { return Ok(None) };
-                    if head.field == 2 && self.place == Place::Envelope {
+                    if head.field == 2 {
+                        // A second list would count in place of the first for other readers.
+                        if self.place == Place::After || head.is_number {
+                            return Err(WireError::BrokenOff);
+                        }
                         self.buffer.advance(head.size);
                         self.place = Place::List(head.length);
                     } else if self.take_field(&head)?.is_none() {
@@ -129,7 +133,9 @@ impl List {
                     let taken = head.size + head.length;
                     self.place = Place::List(left.checked_sub(taken).ok_or(WireError::BrokenOff)?);
                     match head.field {
-                        1 => self.metadata = ListMeta::decode(value).map_err(WireError::Protobuf)?,
+                        1 | 2 if head.is_number => return Err(WireError::BrokenOff),
+                        // Of a message that comes twice the later fields count, as everywhere in protobuf.
+                        1 => self.metadata.merge(value).map_err(WireError::Protobuf)?,
                         2 => return Ok(Some(Raw::new(self.encoding, value))),
                         _ => {}
                     }
@@ -157,20 +163,25 @@ struct Head {
     field: u64,
     size: usize,
     length: usize,
+    /// The value is a number and lies in the head: no message and no bytes.
+    is_number: bool,
 }
 
 impl Head {
     /// Reads a head if it has arrived whole.
     fn read(bytes: &[u8]) -> Result<Option<Self>, WireError> {
         let Some((tag, tag_size)) = varint(bytes)? else { return Ok(None) };
+        let field = tag >> 3;
+        if field == 0 || tag > u64::from(u32::MAX) {
+            return Err(WireError::BrokenOff);
+        }
         let rest = bytes.get(tag_size..).unwrap_or_default();
         let Some((number, number_size)) = varint(rest)? else { return Ok(None) };
         match tag & 7 {
-            // A number: it is its own value, and lies in the head.
-            0 => Ok(Some(Self { field: tag >> 3, size: tag_size + number_size, length: 0 })),
+            0 => Ok(Some(Self { field, size: tag_size + number_size, length: 0, is_number: true })),
             2 => {
                 let length = usize::try_from(number).unwrap_or(usize::MAX).min(isize::MAX.unsigned_abs());
-                Ok(Some(Self { field: tag >> 3, size: tag_size + number_size, length }))
+                Ok(Some(Self { field, size: tag_size + number_size, length, is_number: false }))
             }
             // `runtime.Unknown` and lists have no fields of other types.
             _ => Err(WireError::BrokenOff),
@@ -182,6 +193,10 @@ impl Head {
 fn varint(bytes: &[u8]) -> Result<Option<(u64, usize)>, WireError> {
     let mut value = 0_u64;
     for (at, byte) in bytes.iter().take(10).enumerate() {
+        // Of the tenth digit one bit fits.
+        if at == 9 && *byte > 1 {
+            return Err(WireError::BrokenOff);
+        }
         value |= u64::from(byte & 0x7F) << (7 * at);
         if byte & 0x80 == 0 {
             return Ok(Some((value, at + 1)));
@@ -288,6 +303,14 @@ mod tests {
         let (items, _) = read(Encoding::Json, body, 9).unwrap();
         assert!(items[0].decode::<Pod>().is_ok());
         assert!(items[1].decode::<Pod>().is_err());
+    }
+
+    /// Where an answer is taken for a list without items, all that it does not name is gone.
+    #[test]
+    fn bug_an_answer_that_is_no_list_was_an_empty_one() {
+        for body in ["[]", "{}", "[{}, []]", r#"{"kind":"Status","metadata":{},"status":"Success"}"#] {
+            assert!(read(Encoding::Json, body.as_bytes(), 9).is_err(), "{body}");
+        }
     }
 
     #[test]

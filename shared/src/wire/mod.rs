@@ -18,6 +18,8 @@ mod storage;
 mod time;
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod recorded;
 
 pub use codec::{Custom, CustomMeta, Decode, Encoding, Event, Frames, PROTOBUF_FIRST, Raw, WireError};

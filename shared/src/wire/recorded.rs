@@ -10,13 +10,13 @@ use super::*;
 /// What an object says, and the JSON pointers of what it says nothing of: absent, empty, zero or false, which Go writes
 /// into protobuf and leaves out of JSON.
 #[derive(Debug, Default, PartialEq)]
-struct Said {
+pub(super) struct Said {
     words: Vec<(String, String)>,
-    nothing: Vec<String>,
+    pub(super) nothing: Vec<String>,
 }
 
 impl Said {
-    fn read(&mut self, value: &Value, at: &str) {
+    pub(super) fn read(&mut self, value: &Value, at: &str) {
         match value {
             Value::Object(fields) => {
                 for (key, value) in fields {

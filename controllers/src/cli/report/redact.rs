@@ -116,21 +116,60 @@ fn values(value: &mut Value) {
 
 /// Logins in the midst of text: of URLs, headers, flags and assignments, and tokens, however they are quoted and spaced.
 pub(super) fn text(text: &str) -> String {
-    let is_end = |letter: char| {
-        letter.is_whitespace() || matches!(letter, '"' | '\'' | ',' | ';' | '{' | '}' | '[' | ']' | '&' | '?')
-    };
     let mut clean = String::with_capacity(text.len());
-    let mut next = Next::Anything;
-    for piece in text.split_inclusive(is_end) {
+    let (mut rest, mut next) = (text, Next::Anything);
+    while !rest.is_empty() {
+        let piece = rest.split_inclusive(is_end).next().unwrap_or(rest);
         let word = piece.trim_end_matches(is_end);
-        let rest = piece.get(word.len()..).unwrap_or_default();
+        let end = piece.get(word.len()..).unwrap_or_default();
         let (shown, then) = next.then(word);
         clean.push_str(&shown);
-        clean.push_str(rest);
+        clean.push_str(end);
+        rest = rest.get(piece.len()..).unwrap_or_default();
         // What is announced comes on the same line.
-        next = if rest.contains('\n') { Next::Anything } else { then };
+        next = if end.contains('\n') { Next::Anything } else { then };
+        if let (Next::Login, Some(quote)) = (next, opened(word, end)) {
+            let (quoted, behind) = rest.split_at(closing(rest, quote));
+            clean.push_str(&hidden(quoted));
+            (rest, next) = (behind, named(quoted).1);
+        }
     }
     clean
+}
+
+fn is_end(letter: char) -> bool {
+    letter.is_whitespace() || matches!(letter, '"' | '\'' | ',' | ';' | '{' | '}' | '[' | ']' | '&' | '?')
+}
+
+/// The quote that begins a value here. One behind a name ends that name.
+fn opened(word: &str, end: &str) -> Option<char> {
+    let quote = end.chars().next().filter(|letter| matches!(letter, '"' | '\''))?;
+    (word.is_empty() || word.ends_with(['=', ':', '>'])).then_some(quote)
+}
+
+/// Where a quoted value ends: at its quote, unless that is escaped, or with the line.
+fn closing(text: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    for (at, letter) in text.char_indices() {
+        if letter == '\n' || letter == quote && !is_escaped {
+            return at;
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    text.len()
+}
+
+/// A quoted login; how it is meant may stand before it.
+fn hidden(quoted: &str) -> String {
+    match quoted.split_once(' ') {
+        _ if quoted.is_empty() => String::new(),
+        Some((scheme, _)) if is_scheme(scheme) => format!("{scheme} {REDACTED}"),
+        _ => REDACTED.to_owned(),
+    }
+}
+
+fn is_scheme(word: &str) -> bool {
+    ["bearer", "basic", "digest"].iter().any(|scheme| word.eq_ignore_ascii_case(scheme))
 }
 
 /// What the next word may be.
@@ -145,16 +184,16 @@ enum Next {
 impl Next {
     /// What is shown of a word, and what may come after it.
     fn then(self, word: &str) -> (String, Self) {
-        let lower = word.to_lowercase();
         match self {
             _ if word.is_empty() => (String::new(), self),
-            _ if matches!(&*lower, "bearer" | "basic" | "digest") => (word.to_owned(), Self::Login),
+            _ if is_scheme(word) => (word.to_owned(), Self::Login),
             Self::Mark if matches!(word, "=" | ":" | "=>" | ":=") => (word.to_owned(), Self::Login),
             // `:hunter2` behind a quoted name.
             Self::Mark if word.starts_with(['=', ':']) => {
                 (format!("{}{REDACTED}", first(word)), Self::Anything)
             }
-            Self::Login => (REDACTED.to_owned(), Self::Anything),
+            // A name in the place of a login may announce one of its own: `token= --password hunter2`.
+            Self::Login => (REDACTED.to_owned(), named(word).1),
             Self::Mark | Self::Anything => named(word),
         }
     }
@@ -202,6 +241,9 @@ fn is_login(name: &str) -> bool {
     is_secret_name(&name)
         || ["passphrase", "access_key", "access-key", "authorization"].iter().any(|part| name.contains(part))
 }
+
+#[cfg(test)]
+mod fuzz;
 
 #[cfg(test)]
 mod tests {
@@ -287,6 +329,10 @@ mod tests {
                 "fence_ipmilan --password REDACTED -P REDACTED -o off",
             ),
             ("AWS_SECRET_ACCESS_KEY=hunter2", "AWS_SECRET_ACCESS_KEY=REDACTED"),
+            ("{\"password\":\"hun;t er2,\\\"}\",\"n\":1}", "{\"password\":\"REDACTED\",\"n\":1}"),
+            ("password='hunter 2' on", "password='REDACTED' on"),
+            ("[\"--password\", \"hunt&er2\"]", "[\"--password\", \"REDACTED\"]"),
+            ("token= --password hunter2 on", "token= REDACTED REDACTED on"),
             ("https://root:hunt@er2@10.0.0.1/", "https://REDACTED@10.0.0.1/"),
             ("the password is wrong, try again", "the password is wrong, try again"),
             ("token\nworker-1 is off", "token\nworker-1 is off"),

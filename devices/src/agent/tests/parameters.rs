@@ -77,9 +77,16 @@ async fn traps_are_refused_with_their_reasons() {
 
 #[tokio::test]
 async fn a_value_that_would_not_arrive_as_it_is_is_refused_without_being_shown() {
-    for secret in
-        ["", "topsecret\n", " topsecret", "topsecret\t", "\"topsecret\"", "top\nsecret", "topsecret\0"]
-    {
+    for secret in [
+        "",
+        "topsecret\n",
+        " topsecret",
+        "topsecret\t",
+        "\"topsecret\"",
+        "top\nsecret",
+        "topsecret\0",
+        "topsecret\u{1f}",
+    ] {
         let stage = Stage::new().agent("touch \"$here/ran\"; exit 0");
         let mut order = order(Act::Off, Duration::from_secs(20));
         order.parameters.insert("password".to_owned(), Value::Secret(Secret::new(secret.to_owned())));

@@ -34,6 +34,14 @@ async fn exit_code_2_without_the_words_is_not_off() {
 }
 
 #[tokio::test]
+async fn bug_what_is_offline_was_taken_for_off() {
+    for body in ["echo 'Status: OFFLINE'; exit 2", "echo 'last Status: OFF at noon'; exit 2"] {
+        assert!(matches!(look(body).await, Err(DeviceError::Garbage { .. })), "{body}");
+    }
+    assert_eq!(look("echo connected; echo '  Status: OFF '; exit 2").await, Ok(Power::Off));
+}
+
+#[tokio::test]
 async fn words_against_the_code_are_garbage() {
     assert!(matches!(look("echo 'Status: OFF'; exit 0").await, Err(DeviceError::Garbage { .. })));
     assert!(matches!(look("exit 7").await, Err(DeviceError::Garbage { .. })));

@@ -24,6 +24,14 @@ async fn a_look_reads_power_and_identity_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn bug_a_list_was_read_as_a_machine_that_is_off() {
+    let stub =
+        Stub::new(|_, _| ok(&json!([SYSTEM, "#ComputerSystem.v1_20_0.ComputerSystem", "Off", UUID]))).await;
+    let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err();
+    assert!(matches!(&error, DeviceError::Garbage { said } if said.contains("a list")), "{error}");
+}
+
+#[tokio::test]
 async fn off_is_forced_once_and_watched() {
     let stub = Stub::new(switches("On", "Off")).await;
     let answer = stub.carry_out(&stub.order(Act::Off)).await.unwrap();

@@ -117,6 +117,9 @@ fn value<'a>(what: &str, template: &str, facts: &'a Facts) -> Result<&'a str, Re
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

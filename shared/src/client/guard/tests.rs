@@ -118,6 +118,7 @@ fn a_pod_is_deleted_by_its_grace_only_in_words_that_are_understood() {
         r#"
         grace 1 | DELETE POD | {"gracePeriodSeconds":1,"preconditions":{"uid":"u","resourceVersion":"7"}} | ok
         grace twice | DELETE POD | {"gracePeriodSeconds":30,"preconditions":{"uid":"u"},"gracePeriodSeconds":0} | opaque
+        bug: an identity that is not named | DELETE POD | {"gracePeriodSeconds":30,"preconditions":["u","7"]} | opaque
         grace as a text | DELETE POD | {"gracePeriodSeconds":"30","preconditions":{"uid":"u"}} | opaque
         "#,
     );
@@ -168,6 +169,10 @@ fn a_finalizer_of_a_pod_is_touched_only_with_a_permit() {
         bug: metadata removed by null | PATCH POD | {"metadata":null} | removes, not permitted
         bug: a PUT names no finalizers | PUT POD | {"metadata":{"name":"a"}} | removes, not permitted
         an annotation | PATCH POD | {"metadata":{"annotations":{"a":"b"}}} | ok
+        bug: by the status, from which the API server takes them as well | PATCH STATUS | {"metadata":{"finalizers":null}} | removes, ok
+        bug: of a node | PATCH NODE | {"metadata":{"finalizers":[]}} | removes, ok
+        bug: of a node by its status | PATCH NODE_STATUS | {"metadata":{"finalizers":[]}} | removes, ok
+        bug: of an attachment | PATCH ATTACHMENT | {"metadata":{"finalizers":[]}} | removes, ok
         finalizers of something else | PATCH BUDGET | {"metadata":{"finalizers":[]}} | ok
         "#,
     );
@@ -261,6 +266,8 @@ fn what_cannot_be_looked_into_is_not_sent() {
         garbage on a Lease | PATCH LEASE | ] | ok
         garbage as an Event | POST /api/v1/namespaces/ns/events | ] | ok
         bug: an escaped path | DELETE /api/v1/namespaces/ns/%70ods/a | {"gracePeriodSeconds":0,"preconditions":{"uid":"u"}} | path
+        bug: an empty namespace, behind which the pod was taken for a namespace | PATCH /api/v1/namespaces//pods/a/status | {"status":{"phase":"Failed"}} | path
+        a path with a slash at its end | PATCH /api/v1/namespaces/ns/pods/a/ | {"metadata":{"finalizers":[]}} | path
         bug: a path that walks up | DELETE /api/v1/namespaces/ns/x/../pods/a | {"preconditions":{"uid":"u"}} | path
         "#,
     );

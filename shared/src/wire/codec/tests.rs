@@ -7,7 +7,7 @@ use crate::wire::{
 
 fn envelope(raw: Vec<u8>) -> Bytes {
     let mut out = MAGIC.to_vec();
-    Envelope { raw: raw.into() }.encode(&mut out).unwrap();
+    Envelope { raw: Some(raw.into()) }.encode(&mut out).unwrap();
     out.into()
 }
 
@@ -144,3 +144,4 @@ fn bug_a_moment_before_1970_has_nanoseconds_that_count_forward_as_in_go() {
     assert_eq!(time, Time { seconds: Some(-1), nanos: Some(1) });
     assert_eq!(time.whole_seconds(), -1);
 }
+

@@ -1,0 +1,79 @@
+//! Fuzz target: logins in the midst of logs, in every way in which people and programs write them.
+
+use pod_safety_fuzz::{Draw, fuzz};
+use serde_json::json;
+
+use super::*;
+
+const LETTERS: &[&str] = &[
+    "p", "W", "7", "k", "/", "+", "-", "_", ".", "!", "#", "$", "*", ":", "=", ";", ",", "&", "?", "{", "]",
+    "'", "\\",
+];
+
+const AROUND: &[&str] = &[
+    "node worker-1 ",
+    "at 10:14:05, ",
+    "the password is wrong ",
+    "\n",
+    "\"",
+    " ",
+    "user=a&plug=3 ",
+    "[",
+    "token",
+    "{\"n\":1,",
+];
+
+fn secret(draw: &mut Draw<'_>, letters: &[&str]) -> String {
+    format!("q{}q", (0..8 + draw.below(8)).map(|_| draw.word(letters)).collect::<String>())
+}
+
+/// What a shell, a URL or a list does not end at, so that it stands without quotes.
+const PLAIN: usize = 15;
+
+/// Where a login may stand without quotes, and where only with them.
+fn spellings(plain: &str, any: &str) -> Vec<(String, String)> {
+    let unquoted = [
+        format!("password={plain}"),
+        format!("password: {plain}"),
+        format!("passwd = {plain}"),
+        format!("--password {plain}"),
+        format!("--token={plain}"),
+        format!("-P {plain}"),
+        format!("Authorization: Bearer {plain}"),
+        format!("X-Auth-Token: {plain}"),
+        format!("AWS_SECRET_ACCESS_KEY={plain}"),
+        format!("/login?x=1&token={plain}&y=2"),
+        format!("password => {plain}"),
+    ];
+    let quoted = [
+        json!({ "password": any }).to_string(),
+        format!("{{\"password\" : {}}}", json!(any)),
+        format!("--password={}", json!(any)),
+        format!("password={}", json!(any)),
+        format!("{{\"authorization\":{}}}", json!(format!("Basic {any}"))),
+    ];
+    let plain = unquoted.into_iter().map(|text| (text, plain.to_owned()));
+    plain.chain(quoted.into_iter().map(|text| (text, any.to_owned()))).collect()
+}
+
+/// Nothing of a login survives: neither it, nor its end.
+#[test]
+fn attack_a_login_survives_in_no_spelling() {
+    fuzz!(3_000, |draw| {
+        let (plain, any) = (secret(draw, &LETTERS[..PLAIN]), secret(draw, LETTERS));
+        let before = draw.text(AROUND);
+        // A quote that stands open says that all the rest is its text.
+        let before =
+            if before.matches(['"', '\'']).count() % 2 == 0 { before } else { format!("{before}\n") };
+        for (spelled, secret) in spellings(&plain, &any) {
+            let clean = text(&format!("{before} {spelled} behind"));
+            let end = json!(secret).to_string();
+            let end = &end[end.len() - 5..end.len() - 1];
+            assert!(
+                !clean.contains(&secret) && !clean.contains(end),
+                "{spelled:?} behind {before:?}: {clean:?}"
+            );
+            assert!(clean.ends_with("behind"), "{spelled:?}: {clean:?}");
+        }
+    });
+}

@@ -1,0 +1,84 @@
+//! Fuzz target: templates of any form, and nodes that say anything of themselves.
+
+use pod_safety_fuzz::{Draw, fuzz};
+
+use super::*;
+
+const PIECES: &[&str] = &[
+    "{{",
+    "}}",
+    "{",
+    "}",
+    "{{.Node.Name}}",
+    "{{ .Node.ProviderID }}",
+    "{{.Node.SystemUUID}}",
+    ".Node.Label",
+    " ",
+    "\"",
+    "{{.Node.Label \"node-restriction.kubernetes.io/rack\"}}",
+    "{{.Node.Label \"bmc\"}}",
+    "https://",
+    ".example",
+    "plug",
+    "node-restriction.kubernetes.io/rack",
+    "{{.Node.Name",
+    "bmc",
+    "{{{.Node.Name}}}",
+];
+
+const SAID: &[&str] =
+    &["w1", "4c4c4544", "$(id)", "{{.Node.Name}}", "a@b", "aws:///zone/i-0abc", " ", "x; y"];
+
+const LABELS: &[&str] =
+    &["node-restriction.kubernetes.io/rack", "bmc", "dc.node-restriction.kubernetes.io/row"];
+
+fn facts(draw: &mut Draw<'_>) -> Facts {
+    let mut said = || draw.text(SAID);
+    let machine = Machine {
+        node: said().as_str().into(),
+        provider_id: said().as_str().into(),
+        system_uuid: said().as_str().into(),
+    };
+    let labels = LABELS.iter().map(|key| ((*key).to_owned(), said())).collect();
+    Facts { machine, labels: draw.once_in(2).then_some(labels), uid: String::new() }
+}
+
+/// What stands for the inner text of a pair of braces, read once more.
+fn meant<'a>(inner: &str, facts: &'a Facts) -> Option<&'a str> {
+    let text: &str = match inner.trim() {
+        ".Node.Name" => &facts.machine.node,
+        ".Node.ProviderID" => &facts.machine.provider_id,
+        ".Node.SystemUUID" => &facts.machine.system_uuid,
+        label => {
+            let quoted = label.strip_prefix(".Node.Label")?.trim();
+            let key = quoted.get(1..quoted.len().checked_sub(1)?)?;
+            let (domain, _) = key.split_once('/')?;
+            let protected = format!(".{domain}").ends_with(".node-restriction.kubernetes.io");
+            facts.labels.as_ref()?.get(key).filter(|_| protected)?
+        }
+    };
+    let is_word = !text.is_empty()
+        && text.len() <= 253
+        && text
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | ':' | '/' | '-'));
+    is_word.then_some(text)
+}
+
+/// What is put into an order is what stands between the braces, and that of a node only as one plain word.
+#[test]
+fn attack_whatever_a_node_says_is_one_word_or_a_refusal() {
+    fuzz!(4_000, |draw| {
+        let (template, facts) = (draw.text(PIECES), facts(draw));
+        let Ok(rendered) = render(&template, &facts) else { return };
+        let mut parts = template.split("{{");
+        let mut wanted = parts.next().unwrap().to_owned();
+        for part in parts {
+            let (inner, literal) = part.split_once("}}").unwrap_or_else(|| panic!("{template:?}"));
+            wanted += meant(inner, &facts).unwrap_or_else(|| panic!("{template:?} of {facts:?}"));
+            wanted += literal;
+            assert!(asks_for(&template, inner.trim()), "who is asked by {template:?}");
+        }
+        assert_eq!(rendered, wanted, "{template:?}");
+    });
+}

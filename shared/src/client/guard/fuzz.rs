@@ -1,0 +1,285 @@
+//! Fuzz target: arbitrary requests, judged once more by what the API server would make of them.
+
+use pod_safety_fuzz::{Draw, fuzz, json};
+use serde_json::{Value, json};
+
+use super::*;
+
+const METHODS: &[&str] = &["DELETE", "PATCH", "PUT", "POST", "GET", "delete", "HEAD"];
+
+const SEGMENTS: &[&str] = &[
+    "api",
+    "apis",
+    "v1",
+    "namespaces",
+    "ns",
+    "pods",
+    "a",
+    "status",
+    "eviction",
+    "nodes",
+    "finalizers",
+    "scale",
+    "resize",
+    "storage.k8s.io",
+    "volumeattachments",
+    "policy",
+    "",
+    ".",
+    "..",
+    "%70ods",
+    "events",
+    "leases",
+    "coordination.k8s.io",
+];
+
+const PATHS: &[&str] = &[
+    "/api/v1/namespaces/ns/pods/a",
+    "/api/v1/namespaces/ns/pods/a/status",
+    "/api/v1/namespaces/ns/pods/a/eviction",
+    "/api/v1/nodes/n",
+    "/api/v1/nodes/n/status",
+    "/apis/storage.k8s.io/v1/volumeattachments/v",
+    "/apis/policy/v1/namespaces/ns/poddisruptionbudgets/b/status",
+    "/api/v1/namespaces/ns/pods",
+];
+
+const WORDS: &[&str] = &[
+    "gracePeriodSeconds",
+    "preconditions",
+    "uid",
+    "resourceVersion",
+    "deleteOptions",
+    "metadata",
+    "finalizers",
+    "status",
+    "phase",
+    "spec",
+    "taints",
+    "key",
+    "$patch",
+    "$retainKeys",
+    "replace",
+    "$deleteFromPrimitiveList/finalizers",
+    "$setElementOrder/finalizers",
+    "conditions",
+    "Failed",
+    OUT_OF_SERVICE_TAINT,
+    "GracePeriodSeconds",
+    "kind",
+];
+
+fn path(draw: &mut Draw<'_>) -> String {
+    let mut parts: Vec<&str> = draw.word(PATHS).split('/').skip(1).collect();
+    for _ in 0..draw.below(3) {
+        let at = draw.below(parts.len() + 1);
+        match draw.below(3) {
+            0 => parts.insert(at, draw.word(SEGMENTS)),
+            1 => drop((at < parts.len()).then(|| parts.remove(at))),
+            _ => parts.iter_mut().skip(at).take(1).for_each(|part| *part = draw.word(SEGMENTS)),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+/// A body as text, in which keys may be doubled.
+fn body(draw: &mut Draw<'_>) -> String {
+    let mut body = json!({
+        "gracePeriodSeconds": 30,
+        "preconditions": { "uid": "u", "resourceVersion": "7" },
+        "deleteOptions": { "gracePeriodSeconds": 30 },
+        "metadata": { "name": "a", "annotations": { "a": "b" } },
+        "spec": { "taints": [{ "key": "node.kubernetes.io/unreachable", "effect": "NoExecute" }], "unschedulable": true },
+        "status": { "conditions": [{ "type": "Ready" }] },
+    });
+    let keep = draw.byte();
+    if let Some(fields) = body.as_object_mut() {
+        let mut at = 0;
+        fields.retain(|_, _| {
+            at += 1;
+            keep >> at & 1 == 0
+        });
+    }
+    json::vary(draw, &mut body, WORDS);
+    let text = body.to_string();
+    let doubled = draw.text(WORDS);
+    match draw.below(6) {
+        0 => text.replacen('{', &format!("{{{}:{},", json!(draw.word(WORDS)), json!(draw.number())), 1),
+        1 => text.replacen(
+            '{',
+            &format!("{{{}:{},", json!(draw.word(WORDS)), json!({ draw.word(WORDS): doubled })),
+            1,
+        ),
+        2 => String::from_utf8_lossy(&draw.garble(text.as_bytes())).into_owned(),
+        _ => text,
+    }
+}
+
+/// JSON with its doubled keys.
+enum Tree {
+    Fields(Vec<(String, Tree)>),
+    Items(Vec<Tree>),
+    Plain(Value),
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Tree;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("JSON")
+            }
+            fn visit_unit<E>(self) -> Result<Tree, E> {
+                Ok(Tree::Plain(Value::Null))
+            }
+            fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
+                Ok(Tree::Plain(value.into()))
+            }
+            fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
+                Ok(Tree::Plain(value.into()))
+            }
+            fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
+                Ok(Tree::Plain(value.into()))
+            }
+            fn visit_f64<E>(self, value: f64) -> Result<Tree, E> {
+                Ok(Tree::Plain(value.into()))
+            }
+            fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
+                Ok(Tree::Plain(value.into()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Tree, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = all.next_element()? {
+                    items.push(item);
+                }
+                Ok(Tree::Items(items))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Tree, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = all.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Tree::Fields(fields))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl Tree {
+    /// As a reader sees it that takes the first, or the last, of fields with the same key.
+    fn read(&self, first: bool) -> Value {
+        match self {
+            Self::Plain(value) => value.clone(),
+            Self::Items(items) => items.iter().map(|item| item.read(first)).collect(),
+            Self::Fields(fields) => {
+                let mut read = serde_json::Map::new();
+                for (key, value) in fields {
+                    if !first || !read.contains_key(key) {
+                        read.insert(key.clone(), value.read(first));
+                    }
+                }
+                Value::Object(read)
+            }
+        }
+    }
+}
+
+/// Whether the fields below `object` may replace or remove this one. `null` removes all of them, and so may a directive.
+fn reaches(object: &Value, field: &str) -> bool {
+    match object {
+        Value::Null => true,
+        Value::Object(fields) => fields.keys().any(|key| {
+            key == field || key.ends_with(&format!("/{field}")) || key == "$patch" || key == "$retainKeys"
+        }),
+        _ => false,
+    }
+}
+
+fn names(value: &Value, word: &str) -> bool {
+    match value {
+        Value::String(text) => text.contains(word),
+        Value::Array(items) => items.iter().any(|item| names(item, word)),
+        Value::Object(fields) => fields.iter().any(|(key, value)| key.contains(word) || names(value, word)),
+        _ => false,
+    }
+}
+
+fn grace(options: Option<&Value>) -> Option<i64> {
+    options.and_then(|options| options.get("gracePeriodSeconds")).and_then(Value::as_i64)
+}
+
+/// What the API server may do for this request that only a proof allows. `docs/proof.md` lists it.
+fn takes_a_name_away(method: &str, path: &str, body: &Value) -> bool {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let (group, object): (&str, &[&str]) = match &parts[..] {
+        ["api", "v1", "namespaces", _, rest @ ..] | ["api", "v1", rest @ ..] => ("", rest),
+        ["apis", group, _, rest @ ..] => (group, rest),
+        _ => return false,
+    };
+    let writes = method == "PATCH" || method == "PUT";
+    let absent = Value::Bool(false);
+    let [metadata, status, spec] =
+        ["metadata", "status", "spec"].map(|field| body.get(field).unwrap_or(&absent));
+    let whole =
+        method == "PUT" || writes && (body.get("$patch").is_some() || body.get("$retainKeys").is_some());
+    match (group, object) {
+        ("", ["pods", _]) if method == "DELETE" => {
+            let named =
+                body.pointer("/preconditions/resourceVersion").and_then(Value::as_str).unwrap_or_default();
+            grace(Some(body)).is_none_or(|grace| grace < 1) || named.is_empty()
+        }
+        ("", ["pods", _, "eviction"]) if method == "POST" => {
+            grace(body.get("deleteOptions")).is_none_or(|grace| grace < 1)
+        }
+        ("", ["pods", _]) if writes => whole || reaches(metadata, "finalizers"),
+        ("", ["pods", _, "status"]) if writes => {
+            whole || reaches(metadata, "finalizers") || reaches(status, "phase")
+        }
+        ("", ["nodes", _]) | ("storage.k8s.io", ["volumeattachments", _]) if method == "DELETE" => true,
+        ("", ["nodes"]) if method == "POST" => names(spec, OUT_OF_SERVICE_TAINT),
+        ("", ["nodes", _]) if writes && names(spec, OUT_OF_SERVICE_TAINT) => true,
+        ("", ["nodes", _] | ["nodes", _, "status"]) | ("storage.k8s.io", ["volumeattachments", _])
+            if writes =>
+        {
+            whole || reaches(metadata, "finalizers")
+        }
+        _ => false,
+    }
+}
+
+/// Whether it is refused, with and without a permit.
+fn refused(method: &str, path: &str, body: &str) -> Option<[bool; 2]> {
+    let check = |permitted: bool| {
+        let mut request = Request::builder().method(method).uri(path);
+        if permitted {
+            request = request.extension(Permit::for_guard_tests());
+        }
+        Some(check(&request.body(Body::from(body.as_bytes().to_vec())).ok()?).is_err())
+    };
+    Some([check(false)?, check(true)?])
+}
+
+#[test]
+fn attack_nothing_that_takes_a_name_away_is_sent_without_a_permit() {
+    fuzz!(6_000, |draw| {
+        let (method, path, body) = (draw.word(METHODS), path(draw), body(draw));
+        // A path that is no path of HTTP is sent by nobody.
+        let Some([without, with]) = refused(method, &path, &body) else { return };
+        let said = format!("{method} {path} {body}");
+        assert!(without || !with, "a permit forbids nothing: {said}");
+        if method == "GET" {
+            return;
+        }
+        let plain =
+            path.split('/').skip(1).all(|part| !matches!(part, "" | "." | "..")) && !path.contains('%');
+        assert!(plain || with, "no canonical path: {said}");
+        let Ok(tree) = serde_json::from_str::<Tree>(&body) else { return };
+        for read in [tree.read(true), tree.read(false)] {
+            assert!(without || !takes_a_name_away(method, &path, &read), "{said}");
+            let uid = read.pointer("/preconditions/uid").and_then(Value::as_str).unwrap_or_default();
+            assert!(method != "DELETE" || with || !uid.is_empty(), "{said}");
+        }
+    });
+}

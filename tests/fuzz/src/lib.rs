@@ -1,0 +1,61 @@
+//! What every fuzz target needs.
+//!
+//! A target is an ordinary test in a module named `fuzz` of the crate that it is about, so it reaches private functions
+//! and product code has no door for it. It calls [`fuzz!`] with the number of inputs that `make test` draws and with a
+//! check, which turns each input into a case by a [`Draw`] and compares the answer with an oracle of its own.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`draw`] | bytes as choices |
+//! | [`json`] | changes to a JSON value |
+//! | [`protobuf`] | changes to a protobuf message, by its fields |
+//!
+//! `make test` runs each target on what its folder below `__fuzz__` holds, and then on random inputs. `make fuzz` runs
+//! the same targets under libFuzzer, which keeps there what reaches new code. A finding becomes a test of its own,
+//! named `bug_…`, with its bytes: what an input stands for changes with the code of a target.
+#![forbid(unsafe_code)]
+
+pub mod draw;
+pub mod json;
+pub mod protobuf;
+
+#[doc(hidden)]
+pub use bolero;
+use bolero::TargetLocation;
+pub use draw::Draw;
+
+/// Enough for the choices of any case. Longer inputs make cases longer, and no new ones.
+const LONGEST: usize = 1024;
+
+/// Inputs and findings lie beside this file, a folder for each target.
+#[doc(hidden)]
+pub const HOME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+
+/// Runs a check on the kept inputs of the test that it stands in, and on so many random ones.
+#[macro_export]
+macro_rules! fuzz {
+    ($inputs:expr, $check:expr) => {
+        $crate::run(
+            $crate::bolero::TargetLocation {
+                package_name: env!("CARGO_PKG_NAME"),
+                manifest_dir: env!("CARGO_MANIFEST_DIR"),
+                module_path: module_path!(),
+                file: $crate::HOME,
+                line: line!(),
+                item_path: $crate::bolero::__item_path__!(),
+                test_name: None,
+            },
+            $inputs,
+            $check,
+        )
+    };
+}
+
+/// See [`fuzz!`].
+#[doc(hidden)]
+pub fn run(place: TargetLocation, inputs: usize, check: fn(&mut Draw<'_>)) {
+    if place.should_run() {
+        let target = bolero::test(place).with_iterations(inputs).with_max_len(LONGEST);
+        target.for_each(move |bytes: &[u8]| check(&mut Draw::new(bytes)));
+    }
+}
