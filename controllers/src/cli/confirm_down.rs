@@ -159,7 +159,7 @@ impl Args {
             }
         };
         format!(
-            "{}\nWhat follows:\n- {released}\n- If its processes still run, a second copy of its pods writes to the same volumes.\n- {power}\n- Nothing else fences or starts it meanwhile after: pod-safety pause {node} --reason TEXT\n\nMake sure that the machine is off, or that it cannot reach its storage and its clients.",
+            "{}\nWhat follows:\n- {released}\n- If its processes still run, a second copy of its pods writes to the same volumes.\n- {power}\n- To keep pod-safety from fencing or starting it while you work on it: pod-safety pause {node} --reason TEXT\n\nMake sure that the machine is off, or that it cannot reach its storage and its clients.",
             stake.page,
         )
     }
