@@ -19,8 +19,8 @@ fn said(fields: &Value) -> Vec<String> {
 }
 
 /// What is written in a spec is read by everybody who may read FenceDevices. The process refuses the same names when it uses a
-/// device; the API server says it when the device is written. A name with a dash is tried on a real API server (suite `policies`), for
-/// kube-cel 0.6.1 escapes dashes in the keys of maps.
+/// device; the API server says it when the device is written. Names in which a dash or an underscore decides are tried on a real API
+/// server (suite `policies`): kube-cel 0.6.1 escapes both in the keys of maps.
 #[test]
 fn attack_a_password_is_written_into_a_device() {
     const SAYS: &str = "put it into a Secret";
@@ -31,9 +31,7 @@ fn attack_a_password_is_written_into_a_device() {
         "snmp_priv_passwd",
         "community",
         "token_file",
-        "api_key",
         "apikey",
-        "private_key",
         "k_kg",
         "client_secret",
         "address",

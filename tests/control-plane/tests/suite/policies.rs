@@ -519,7 +519,9 @@ async fn fences(scene: &Scene) {
 async fn a_login_with_a_dash_is_no_parameter_either(scene: &Scene) {
     for parameters in [
         json!({ "parameters": { "api-key": "x" } }),
+        json!({ "parameters": { "api_key": "x" } }),
         json!({ "nodeParameters": { "w1": { "private-key": "x" } } }),
+        json!({ "nodeParameters": { "w1": { "private_key": "x" } } }),
     ] {
         let mut device = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
             "metadata": { "namespace": "default", "name": "careless" }, "spec": { "driver": "Redfish" } });
