@@ -138,7 +138,7 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     symptoms.push(checks::policies(look.policies, wall));
     let ours = look.controllers.clone();
     symptoms.extend(checks::twins(&kcm(session).await, look.running.mode, &ours));
-    // Who may not list pods is told so with the other rights that are missing.
+    // If pods may not be listed, `look.missing` says so.
     let pods = our_pods(session).await.unwrap_or_default();
     symptoms.extend(look.scene(|scene| {
         let mut all = Vec::new();
