@@ -96,7 +96,7 @@ fn contradict(incident: &Incident<'_>, sign: &str) -> Decision {
     );
     let mut status = incident.with(Phase::AwaitingOperator, words);
     status.gates.clear();
-    // Other evidence about this life that holds takes over next, and the taint says what it says.
+    // The taint stays if other evidence about this life holds: the incident goes on with that.
     status.tainted &= renewed(incident).is_some();
     incident.step(Step::Contradict, status)
 }

@@ -27,7 +27,7 @@ pub(super) async fn contradict(acting: &Acting<'_>, target: &Target) -> Result<(
     for device in devices {
         distrust(acting, device, &why, &at).await?;
     }
-    // The next status says whether other evidence about this life holds.
+    // It stays where other evidence about this life holds: the incident goes on with that.
     if !target.status.tainted {
         mark::remove(acting, &target.spec.node, &target.fence.name, When::Untrue).await?;
     }

@@ -249,7 +249,7 @@ impl State {
                 if !node.is_empty() && !acts.bound.contains_key(uid) {
                     acts.bound.insert(uid.to_owned(), now);
                 }
-                // A watch does not say who deletes a pod.
+                // A watch does not say who deletes a pod: that is no sign of life that a process could see.
                 if caller == node && asked.method != http::Method::DELETE {
                     acts.reports.insert(node.to_owned(), now);
                 }

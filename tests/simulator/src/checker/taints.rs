@@ -52,7 +52,7 @@ struct Taint {
     applied: Duration,
     /// When it was added, by its own word.
     added: Option<Duration>,
-    /// The same by a clock that is right: less what the clock of the process that stamped it is ahead by its jumps.
+    /// The same by a clock that is right: the jumps of the clock that stamped it are taken off.
     stamped: Option<Duration>,
 }
 
@@ -160,7 +160,7 @@ impl Taints {
         *self.jumped.entry(caller.to_owned()).or_default() += seconds;
     }
 
-    /// By how much the wall clock of a process is ahead.
+    /// By how much the wall clock of a process is ahead; zero if it is behind.
     fn ahead(&self, caller: &str) -> Duration {
         let jumped = self.jumped.get(caller).copied().unwrap_or_default();
         Duration::from_secs(u64::try_from(jumped).unwrap_or(0))
