@@ -278,6 +278,7 @@ fn overview(view: &View<'_>, now: Mono, wall: Timestamp) -> Overview {
         said: &[],
         attachments: &[],
         pauses: &[],
+        unread: &[],
     };
     Overview::of(&scene)
 }

@@ -156,7 +156,7 @@ struct Preconditions {
 impl Dangers {
     /// The UID and the version that the request names: a deletion in its preconditions, any other in its metadata. Empty: none.
     fn identity(&self) -> (&str, &str) {
-        if let Some(Preconditions { uid, resource_version }) = &self.preconditions {
+        if let Some(Preconditions { uid, resource_version, _others }) = &self.preconditions {
             return (uid.as_deref().unwrap_or_default(), resource_version.as_deref().unwrap_or_default());
         }
         (self.metadata.text("uid"), self.metadata.text("resourceVersion"))

@@ -74,7 +74,7 @@ fn a_pod_is_kept_as_far_as_somebody_reads_it() {
     }
     let finalizers = |count: usize| {
         let all: Value = (0..count).map(|number| format!("example.com/{number}")).collect();
-        kept(&pod("a").set("/metadata/finalizers", all)).finalizers
+        kept(&pod("a").set("/metadata/finalizers", all)).finalizers.clone()
     };
     assert_eq!(finalizers(0).len(), 0);
     assert_eq!((finalizers(16).len(), &*finalizers(16)[15]), (16, "example.com/15"));

@@ -254,7 +254,7 @@ fn refused(method: &str, path: &str, body: &str) -> Option<[bool; 2]> {
     let check = |permitted: bool| {
         let mut request = Request::builder().method(method).uri(path);
         if permitted {
-            request = request.extension(Permit::for_guard_tests());
+            request = request.extension(Permit::for_guard_tests(path, "u", "7"));
         }
         Some(check(&request.body(Body::from(body.as_bytes().to_vec())).ok()?).is_err())
     };

@@ -186,10 +186,11 @@ fn bug_to_share_a_volume_on_one_node_excuses_nobody_on_another() {
 /// Each volume of a pod is judged by itself: who may be displaced from one may not be from the other.
 #[test]
 fn an_excuse_about_one_volume_excuses_nothing_about_another() {
+    const DATA: &str = "default/data-0";
+    const LOG: &str = "default/log-data-0";
     let excused = |of: &'static [&'static str], then: &'static str| {
         broken(async move |checker| {
-            let volumes = ["default/data-0", "default/log-data-0"].map(str::to_owned);
-            checker.has_volumes("default/data-0", volumes.to_vec());
+            checker.has_volumes("default/data-0", [DATA, LOG].map(str::to_owned).to_vec());
             checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
             checker.is_forced("u1");
             let gone = change("Pod", "default/data-0", Some(pod()), None);
@@ -201,11 +202,10 @@ fn an_excuse_about_one_volume_excuses_nothing_about_another() {
             }
         })
     };
-    let (data, log) = ("default/data-0", "default/log-data-0");
-    assert_eq!(excused(&[data], data), []);
-    assert_eq!(excused(&[data], log), [Invariant::Storage]);
-    assert_eq!(excused(&[log], ""), [Invariant::AtMostOne], "the other volume stands between the two");
-    assert_eq!(excused(&[data, log], ""), []);
+    assert_eq!(excused(&[DATA], DATA), []);
+    assert_eq!(excused(&[DATA], LOG), [Invariant::Storage]);
+    assert_eq!(excused(&[LOG], ""), [Invariant::AtMostOne], "the other volume stands between the two");
+    assert_eq!(excused(&[DATA, LOG], ""), []);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Evidence NodeGone: two quorum reads, a quarantine apart, and silence.
 
+use serde_json::json;
+
 use super::*;
 use crate::testing::at;
 use crate::testing::objects::uid;
