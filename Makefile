@@ -33,9 +33,10 @@ test: install lint build ## everything that CI checks, on a fresh machine too; .
 	@$(call timed,documentation tests) cargo test --quiet --workspace --doc --locked
 	@verdict=0; POD_SAFETY_PROGRAM=$(PROGRAM) $(NEXTEST) || verdict=$$?; ./tests/times.sh; exit $$verdict
 
-test-all: install lint build ## the same and what only repeats earlier proof: image, benchmark, long strikes, kube-controller-manager itself; an hour
+test-all: install lint build ## the same and what only repeats earlier proof: image, benchmark, long strikes, kube-controller-manager itself, mutants; over an hour
 	@$(call timed,documentation tests) cargo test --quiet --workspace --doc --locked
 	@verdict=0; POD_SAFETY_PROGRAM=$(PROGRAM) $(NEXTEST) --profile all || verdict=$$?; ./tests/times.sh all; exit $$verdict
+	@$(call timed,mutants) $(MAKE) --no-print-directory mutants SHARD=$$((10#$$(date +%j) % 8))/8
 
 build: # all tests, and the program as it is shipped, which the suites start
 	@$(call timed,program) cargo build --quiet --locked --workspace --no-default-features --bin pod-safety
@@ -80,15 +81,15 @@ perturb: ## a strike at every call and every event of every scenario
 	@cargo run --release --quiet --locked -p pod-safety-simulator --example campaign -- perturb
 
 # One operator, answer, arm or field of the code that safety rests on is changed at a time. docs/mutants.md has the figures.
-# FILES and SHARD=K/N take a part; the whole of it writes the tables anew.
+# FILES and SHARD=K/N take a part; only the whole of it writes the tables anew.
 MUTATED := shared/src/authority/** shared/src/cache/** shared/src/client/** shared/src/lease.rs \
 	controllers/src/pod_gc/** controllers/src/disruption/** controllers/src/node_lifecycle/** controllers/src/taint_eviction/** \
 	controllers/src/fencing/** controllers/src/volume_guard/** controllers/src/drain/**
 mutants: ## changes in the code that safety rests on which no unit test notices
-	@[ -x .cache/bin/cargo-mutants ] || cargo install --quiet --locked --version 27.1.0 --root .cache cargo-mutants
+	@[ -x .cache/bin/cargo-mutants ] || cargo install --quiet --debug --locked --version 27.1.0 --root .cache cargo-mutants
 	@mkdir -p $(TARGET)/mutants
 	@.cache/bin/cargo-mutants mutants --list --json $(foreach place,$(or $(FILES),$(MUTATED)),--file '$(place)') >$(TARGET)/mutants/list.json
-	@cargo run --quiet --locked -p pod-safety-mutants -- $(TARGET)/mutants/list.json $(if $(JOBS),--jobs $(JOBS)) \
+	@cargo run --quiet --locked -p pod-safety-mutants -- $(TARGET)/mutants/list.json --work $(TARGET)/mutants $(if $(JOBS),--jobs $(JOBS)) \
 		$(if $(SHARD),--shard $(SHARD),$(if $(FILES),,--write docs/mutants.md))
 
 bench: install ## the numbers, beside kube-controller-manager's, on this machine

@@ -102,4 +102,17 @@ mod tests {
         .await;
         assert_eq!((done, api.writes().len()), (None, ATTEMPTS));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_fails_says_nothing_about_the_node_and_is_not_asked_again() {
+        for failing in ["GET", "PATCH"] {
+            let (done, api) = cordoned(move |method| match method {
+                method if method == failing => Answer::plain(502, "bad gateway"),
+                _ => Answer::json(&node("n").0),
+            })
+            .await;
+            let writes = usize::from(failing == "PATCH");
+            assert_eq!((done, api.writes().len()), (None, writes), "{failing}");
+        }
+    }
 }

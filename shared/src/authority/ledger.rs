@@ -212,8 +212,15 @@ mod tests {
             ledger.admit(uid, &rv("1"), at(0));
         }
         ledger.settled(&settled, at(0));
-        ledger.failed(&failed, rv("1"), Duration::ZERO, at(0));
-        ledger.tidy(at(700));
-        assert_eq!(ledger.entries.keys().collect::<Vec<_>>(), [&busy]);
+        let until = ledger.failed(&failed, rv("1"), Duration::ZERO, at(0)).since_start().as_secs();
+        for (now, left) in [
+            (29, vec![&busy, &settled, &failed]),
+            (30, vec![&busy, &failed]),
+            (until + 599, vec![&busy, &failed]),
+            (until + 600, vec![&busy]),
+        ] {
+            ledger.tidy(at(now));
+            assert_eq!(ledger.entries.keys().collect::<Vec<_>>(), left, "at {now}");
+        }
     }
 }

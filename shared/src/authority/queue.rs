@@ -130,6 +130,7 @@ mod tests {
         queue.push(1, &small, 9_999).unwrap();
         assert_eq!(queue.pop().unwrap().len(), BATCH);
         assert_eq!(queue.pop().unwrap(), [9_999]);
+        assert_eq!(queue.len(), 1_000 - BATCH);
     }
 
     #[test]

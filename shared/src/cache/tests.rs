@@ -4,6 +4,7 @@ mod absence;
 mod feed;
 mod heartbeat;
 mod indexes;
+mod kept;
 mod limits;
 mod nodes;
 mod ours;

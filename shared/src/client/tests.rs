@@ -183,3 +183,9 @@ async fn requests_are_counted_by_verb_resource_and_code() {
     }
     assert!(!page.contains("secret-name"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_names_a_namespace_the_default_one_is_meant() {
+    let (_env, api) = api(Answer::not_found);
+    assert_eq!(api.connection().default_namespace(), "default");
+}

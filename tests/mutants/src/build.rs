@@ -20,12 +20,11 @@ const FIRST: &str = "#![allow(warnings, unused_must_use)] ";
 /// Says which mutant is chosen, and writes down which are asked for. Added to each crate.
 const HOOK: &str = include_str!("hook.rs");
 
-/// A test program with mutants in it.
+/// A test program.
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
     /// Where its tests expect to be started.
     pub(crate) folder: PathBuf,
-    pub(crate) viable: BTreeSet<usize>,
 }
 
 #[derive(Deserialize)]
@@ -70,11 +69,17 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
-/// Compiles the unit tests of `package` in `tree` into `target`, with all its `mutants` that the compiler takes.
+/// Compiles the unit tests of `package` in `tree` into `target`, with all its `mutants` that the compiler takes, and says
+/// which those are.
 ///
 /// # Errors
 /// If it does not compile without mutants, or an error cannot be laid to one.
-pub(crate) fn build(tree: &Path, target: &Path, package: &str, mutants: &[&Mutant]) -> Result<Program> {
+pub(crate) fn build(
+    tree: &Path,
+    target: &Path,
+    package: &str,
+    mutants: &[&Mutant],
+) -> Result<(Program, BTreeSet<usize>)> {
     let mut files: BTreeMap<&str, Vec<&Mutant>> = BTreeMap::new();
     for mutant in mutants {
         files.entry(&mutant.file).or_default().push(mutant);
@@ -100,7 +105,7 @@ pub(crate) fn build(tree: &Path, target: &Path, package: &str, mutants: &[&Mutan
         let (program, errors) = compile(tree, target, package)?;
         if let Some(path) = program {
             let viable = schemas.values().flat_map(Schema::mutants).collect();
-            return Ok(Program { path, folder, viable });
+            return Ok((Program { path, folder }, viable));
         }
         eprintln!("{package}: {} errors of the compiler", errors.len());
         for error in errors {
@@ -114,6 +119,16 @@ pub(crate) fn build(tree: &Path, target: &Path, package: &str, mutants: &[&Mutan
         }
     }
     bail!("{package} does not compile after {ROUNDS} rounds")
+}
+
+/// Compiles the unit tests of a package that uses the one with the mutants.
+///
+/// # Errors
+/// If it does not compile.
+pub(crate) fn dependent(tree: &Path, target: &Path, package: &str, folder: &str) -> Result<Program> {
+    let (path, errors) = compile(tree, target, package)?;
+    let path = path.with_context(|| format!("{package}: {} errors of the compiler", errors.len()))?;
+    Ok(Program { path, folder: tree.join(folder) })
 }
 
 /// The mutant where the compiler points first or, if there is none, where it points next.

@@ -1,5 +1,6 @@
-//! Runs, for each mutant, the tests that reach it, the quickest first, until one fails.
+//! Runs, for each mutant, the tests that reach it, those of its own module and the quickest first, until one fails.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::build::Program;
+use crate::list::Mutant;
 
 /// So much longer than its tests take without a mutant may a run compute, and wait. The slowest test takes two seconds.
 const LONGER: Duration = Duration::from_secs(20);
@@ -23,8 +25,6 @@ pub(crate) enum Verdict {
     Caught,
     ByTime,
     Missed,
-    /// Missed, and no test reaches it.
-    Unreached,
 }
 
 /// Which tests reach a mutant, and how long they take without it, the quickest first.
@@ -49,19 +49,26 @@ pub(crate) fn record(program: &Program, path: &Path) -> Result<Reached> {
     Ok(reached)
 }
 
-/// What becomes of each of `mutants`, with `jobs` of them at a time.
+/// What becomes of each of `mutants`, with `jobs` of them at a time. Says at once which are missed.
 ///
 /// # Errors
 /// If a program cannot be started.
 pub(crate) fn judge(
     program: &Program,
     reached: &Reached,
-    mutants: &[usize],
+    mutants: &[&Mutant],
     jobs: usize,
 ) -> Result<BTreeMap<usize, Verdict>> {
     let share = |worker| {
-        let share = mutants.iter().skip(worker).step_by(jobs);
-        share.map(|number| Ok((*number, judge_one(program, reached, *number)?))).collect::<Result<Vec<_>>>()
+        let mut verdicts = BTreeMap::new();
+        for mutant in mutants.iter().skip(worker).step_by(jobs) {
+            let verdict = judge_one(program, reached, mutant)?;
+            if verdict == Verdict::Missed {
+                eprintln!("missed: {}", mutant.name);
+            }
+            verdicts.insert(mutant.number, verdict);
+        }
+        anyhow::Ok(verdicts)
     };
     let share = &share;
     std::thread::scope(|scope| {
@@ -74,9 +81,10 @@ pub(crate) fn judge(
     })
 }
 
-fn judge_one(program: &Program, reached: &Reached, number: usize) -> Result<Verdict> {
-    let Some(tests) = reached.get(&number) else { return Ok(Verdict::Unreached) };
-    let mut tests = tests.iter();
+fn judge_one(program: &Program, reached: &Reached, mutant: &Mutant) -> Result<Verdict> {
+    let mut tests: Vec<_> = reached.get(&mutant.number).into_iter().flatten().collect();
+    tests.sort_by_key(|(_, test)| Reverse(in_common(&mutant.file, test)));
+    let mut tests = tests.into_iter();
     for size in BATCHES.into_iter().chain(std::iter::repeat(usize::MAX)) {
         let batch: Vec<_> = tests.by_ref().take(size).collect();
         let took: Duration = batch.iter().map(|(took, _)| *took).sum();
@@ -84,12 +92,18 @@ fn judge_one(program: &Program, reached: &Reached, number: usize) -> Result<Verd
         if names.is_empty() {
             break;
         }
-        let verdict = run(program, &names, took, ("MUTANT", &number.to_string()))?;
+        let verdict = run(program, &names, took, ("MUTANT", &mutant.number.to_string()))?;
         if verdict != Verdict::Missed {
             return Ok(verdict);
         }
     }
     Ok(Verdict::Missed)
+}
+
+/// How many modules a file and a test have in common: of `authority/verify.rs` and `authority::verify::tests::gone`, two.
+fn in_common(file: &str, test: &str) -> usize {
+    let modules = file.split_once("/src/").map_or(file, |(_, path)| path.trim_end_matches(".rs")).split('/');
+    modules.zip(test.split("::")).take_while(|(module, of_test)| module == of_test).count()
 }
 
 fn run(

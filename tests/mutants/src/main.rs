@@ -8,7 +8,11 @@
 //! - `judge`: which tests reach which mutant, and whether one of them fails; `report`: tables, and the floor
 //!
 //! `docs/mutants.md` has what came out.
-#![expect(clippy::disallowed_methods, reason = "it measures how long tests take")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "it measures how long tests take, and says how far it is"
+)]
 
 mod build;
 mod judge;
@@ -26,11 +30,17 @@ use clap::Parser;
 /// The tables stand behind this line.
 const MARK: &str = "<!-- made by make mutants -->\n";
 
+/// What the first package's own tests miss, those of the second may notice, which uses it and lies in this folder.
+const USED: (&str, &str, &str) = ("pod-safety-shared", "pod-safety", "controllers");
+
 /// Says which mutants of cargo-mutants' list no unit test notices.
 #[derive(Parser)]
 struct Plan {
     /// What `cargo mutants --list --json` printed.
     list: PathBuf,
+    /// Where the sources with mutants lie, and what is built of them.
+    #[arg(long, default_value = "target/mutants")]
+    work: PathBuf,
     /// Judge every N-th mutant, from the K-th: `K/N`, K from 0.
     #[arg(long, default_value = "0/1", value_parser = shard)]
     shard: (usize, usize),
@@ -55,7 +65,7 @@ fn main() -> Result<()> {
     let mutants = list::read(&plan.list)?;
     let equivalents = list::equivalents(include_str!("../equivalent.txt"))?;
     let (part, of) = plan.shard;
-    let target = repository.join("target");
+    let work = std::path::absolute(&plan.work)?;
     let jobs = plan.jobs.or(std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1).max(1);
 
     let mut packages: BTreeMap<&str, Vec<&list::Mutant>> = BTreeMap::new();
@@ -64,20 +74,24 @@ fn main() -> Result<()> {
     }
     let mut verdicts = BTreeMap::new();
     for (package, mutants) in packages {
-        // Each package is compiled against the others as they are.
-        let tree = target.join("mutants").join(package);
+        // Each package is compiled against the others as they are. Cargo knows a crate by its place in its workspace, so in
+        // the folder of every day it would take these for those without mutants.
+        let (tree, target) = (work.join("tree"), work.join("target"));
         build::copy(repository, &tree)?;
-        let program = build::build(&tree, &target, package, &mutants)?;
-        eprintln!("{package}: COMPILED {} of {}", program.viable.len(), mutants.len());
-        let reached = judge::record(&program, &tree.join("reached"))?;
-        let chosen: Vec<_> = program.viable.iter().copied().filter(|number| number % of == part).collect();
-        eprintln!(
-            "{package}: {} of {} are viable; {} are judged",
-            program.viable.len(),
-            mutants.len(),
-            chosen.len()
-        );
-        verdicts.extend(judge::judge(&program, &reached, &chosen, jobs)?);
+        let (program, viable) = build::build(&tree, &target, package, &mutants)?;
+        eprintln!("{package}: {} of {} mutants are COMPILED", viable.len(), mutants.len());
+        let mut left = mutants;
+        left.retain(|mutant| viable.contains(&mutant.number) && mutant.number % of == part);
+        let mut programs = vec![program];
+        if package == USED.0 {
+            programs.push(build::dependent(&tree, &target, USED.1, USED.2)?);
+        }
+        for program in programs {
+            let reached = judge::record(&program, &tree.join("reached"))?;
+            eprintln!("{package}: judging {} mutants by {}", left.len(), program.path.display());
+            verdicts.extend(judge::judge(&program, &reached, &left, jobs)?);
+            left.retain(|mutant| verdicts.get(&mutant.number) == Some(&judge::Verdict::Missed));
+        }
     }
 
     let chosen = mutants.iter().filter(|mutant| mutant.number % of == part);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{Error, Write as _};
 
-use crate::judge::Verdict::{self, ByTime, Caught, Missed, Unreached};
+use crate::judge::Verdict::{self, ByTime, Caught, Missed};
 use crate::list::Mutant;
 
 /// Of all viable mutants so many in a hundred must be caught. Equivalent ones count as missed.
@@ -32,18 +32,15 @@ const PATHS: [&str; 14] = [
 pub(crate) type Judged<'a> = [(&'a Mutant, Option<Verdict>)];
 
 fn missed<'a>(judged: &'a Judged<'_>) -> impl Iterator<Item = &'a Mutant> {
-    judged
-        .iter()
-        .filter(|(_, verdict)| matches!(verdict, Some(Missed | Unreached)))
-        .map(|(mutant, _)| *mutant)
+    judged.iter().filter(|(_, verdict)| *verdict == Some(Missed)).map(|(mutant, _)| *mutant)
 }
 
 fn row(judged: &Judged<'_>, of: impl Fn(&Mutant) -> bool) -> String {
-    let count = |wanted: &[Option<Verdict>]| {
-        judged.iter().filter(|(mutant, verdict)| of(mutant) && wanted.contains(verdict)).count()
+    let count = |wanted: Option<Verdict>| {
+        judged.iter().filter(|(mutant, verdict)| of(mutant) && *verdict == wanted).count()
     };
-    let (unviable, missed) = (count(&[None]), count(&[Some(Missed), Some(Unreached)]));
-    let (caught, by_time) = (count(&[Some(Caught)]), count(&[Some(ByTime)]));
+    let (unviable, caught, by_time, missed) =
+        (count(None), count(Some(Caught)), count(Some(ByTime)), count(Some(Missed)));
     let viable = caught + by_time + missed;
     let tenths = ((caught + by_time) * 1000).checked_div(viable).unwrap_or(1000);
     let (whole, tenth) = (tenths / 10, tenths % 10);

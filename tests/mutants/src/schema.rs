@@ -9,7 +9,7 @@ use std::ops::Range;
 use anyhow::{Context as _, Result};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{BinOp, Block, Expr, ReturnType, Signature, Stmt, Type};
+use syn::{BinOp, Block, Expr, Pat, ReturnType, Signature, Stmt, Type};
 
 use crate::list::{Genre, Mutant};
 
@@ -65,10 +65,13 @@ struct Edit {
     closes: Option<usize>,
 }
 
+/// A mutant, and the bytes of the source that it replaces.
+type Placed<'a> = (&'a Mutant, Range<usize>);
+
 struct Weaver<'a> {
     source: &'a str,
     constant: &'a BTreeSet<String>,
-    wanted: BTreeMap<(Genre, usize), Vec<(&'a Mutant, Range<usize>)>>,
+    wanted: BTreeMap<(Genre, usize), Vec<Placed<'a>>>,
     edits: Vec<Edit>,
 }
 
@@ -77,7 +80,7 @@ fn bytes(node: &impl Spanned) -> Range<usize> {
 }
 
 impl<'a> Weaver<'a> {
-    fn take(&mut self, genre: Genre, node: &impl Spanned) -> Vec<(&'a Mutant, Range<usize>)> {
+    fn take(&mut self, genre: Genre, node: &impl Spanned) -> Vec<Placed<'a>> {
         self.wanted.remove(&(genre, bytes(node).start)).unwrap_or_default()
     }
 
@@ -98,7 +101,7 @@ impl<'a> Weaver<'a> {
     }
 
     /// `node` as it is, or with its mutant in it.
-    fn choose(&mut self, node: &impl Spanned, mutants: Vec<(&Mutant, Range<usize>)>) {
+    fn choose(&mut self, node: &impl Spanned, mutants: Vec<Placed<'_>>) {
         let whole = bytes(node);
         for (Mutant { number, replacement, .. }, range) in mutants {
             let part = |range| self.source.get(range).unwrap_or_default();
@@ -108,8 +111,8 @@ impl<'a> Weaver<'a> {
         }
     }
 
-    fn arm(&mut self, arm: &syn::Arm) {
-        for (Mutant { number, .. }, _) in self.take(Genre::MatchArm, arm) {
+    fn arm(&mut self, arm: &syn::Arm, deletable: bool) {
+        for (Mutant { number, .. }, _) in self.take(Genre::MatchArm, arm).into_iter().filter(|_| deletable) {
             let end = bytes(&arm.pat).end;
             self.put(&(end..end), format!(" if !crate::mutant::is({number})"), "", *number);
         }
@@ -217,9 +220,13 @@ impl<'ast> Visit<'ast> for Weaver<'_> {
         visit::visit_expr_unary(self, node);
     }
 
-    fn visit_arm(&mut self, node: &'ast syn::Arm) {
-        self.arm(node);
-        visit::visit_arm(self, node);
+    fn visit_expr_match(&mut self, node: &'ast syn::ExprMatch) {
+        // Without an arm for all the others the compiler wants each.
+        let deletable = node.arms.iter().any(|arm| matches!(arm.pat, Pat::Wild(_)) && arm.guard.is_none());
+        for arm in &node.arms {
+            self.arm(arm, deletable);
+        }
+        visit::visit_expr_match(self, node);
     }
 
     fn visit_expr_struct(&mut self, node: &'ast syn::ExprStruct) {

@@ -34,8 +34,18 @@ const BOTH: [&str; 2] = ["nodefences", "fenceevidences"];
 #[test]
 fn an_incident_and_its_evidence_go_when_they_are_over_and_old_and_about_a_life_that_has_ended() {
     type Change = fn(&mut Stage);
-    let cases: [(&str, Change, &[&str]); 11] = [
+    let cases: [(&str, Change, &[&str]); 13] = [
         ("the machine has booted since", |_| (), &BOTH),
+        ("nothing was proved", |stage| stage.gone(Kind::FenceEvidences, "e"), &["nodefences"]),
+        (
+            "its evidence alone is left, and it is the life of now",
+            |stage| {
+                let incident = incident_name(&stage.only().0.node);
+                stage.gone(Kind::NodeFences, &incident);
+                stage.comes_back("n", "boot-n");
+            },
+            &[],
+        ),
         ("its Node is gone, and no pod is bound to it", |stage| stage.gone(Kind::Nodes, "n"), &BOTH),
         ("they are kept for ever", |stage| stage.config.history = None, &[]),
         ("only observed", |stage| stage.config.mode = Mode::Observe, &[]),

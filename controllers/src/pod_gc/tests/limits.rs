@@ -42,6 +42,13 @@ fn a_read_of_the_moment_of_a_sign_of_life_begins_no_quarantine() {
     }
 }
 
+/// As long as the tolerations last that admission gives each pod (`DefaultTolerationSeconds`): a kubelet that is restarted
+/// within them registers again, and keeps its pods. `connected` shows that ten seconds before is too early.
+#[test]
+fn a_kubelet_that_lives_without_its_node_has_five_minutes_to_register() {
+    assert_eq!(super::super::decide::REGISTERS_WITHIN, Duration::from_secs(300));
+}
+
 /// While something is waited for, it is looked at each ten seconds, and at the last to the moment.
 #[test]
 fn a_missing_node_is_looked_at_each_ten_seconds_and_at_the_end_of_its_quarantine() {

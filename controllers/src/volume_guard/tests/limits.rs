@@ -1,9 +1,12 @@
 //! The limits that safety rests on, as numbers, each with its argument; and whose evidence it is.
 
+use std::time::Duration;
+
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::at;
 use serde_json::json;
 
+use super::super::decide::UNMOUNTED;
 use super::stage::{Stage, in_use, not_ready, said};
 
 const A: &str = "a/uid-a/boot-1/uid-p";
@@ -34,6 +37,13 @@ fn a_volume_that_a_kubelet_leaves_out_beside_others_of_its_driver_is_free_after_
     stage.node("a", |node| node["status"]["volumesInUse"] = json!(["kubernetes.io/csi/d^other"]));
     assert_eq!(said(&stage.of_volume("v", 2 + 149)), ["VolumeUnconfirmed"]);
     assert_eq!(said(&stage.of_volume("v", 2 + 150)), ["release"]);
+}
+
+/// A kubelet gives each of the two calls that unmount a CSI volume two minutes (`csiTimeout`). `holders` shows that the
+/// second before is too early.
+#[test]
+fn a_volume_of_a_pod_that_has_ended_is_free_when_both_calls_that_unmount_it_are_over() {
+    assert_eq!(UNMOUNTED, Duration::from_secs(2 * 120));
 }
 
 /// Where nothing is known of a pod that left, as after a restart, it counts from when the Lease was first seen.

@@ -122,6 +122,8 @@ mod tests {
             ("https://w1.bmc.example.attacker.example", false),
             ("https://attacker.example/w1.bmc.example", false),
             ("https://w1.bmc.example@attacker.example", false),
+            ("https://attacker@w1.bmc.example", false),
+            (".bmc.example", false),
             ("10.8.0.1", false),
             ("10.7.0.1.attacker.example", false),
             ("fd00::2", false),

@@ -80,6 +80,8 @@ pub(super) fn kept(asked: Asked, facts: &Facts, known: Option<&TargetStatus>, is
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::transport::Machine;
 
@@ -132,6 +134,27 @@ mod tests {
     }
 
     #[test]
+    fn a_device_asks_for_what_its_parameters_its_nodes_and_the_name_of_its_secret_contain() {
+        let by = |spec: Value| Asked::by(&serde_json::from_value(spec).unwrap());
+        let spec = |more: Value| {
+            let mut spec = json!({ "driver": "Agent", "agent": "a" });
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            by(spec)
+        };
+        let secret = |name: &str| json!([{ "parameter": "password", "secret": name, "key": "k" }]);
+        assert_eq!(spec(json!({ "parameters": { "plug": "{{.Node.Name}}" } })), Asked::default());
+        for more in [
+            json!({ "parameters": { "uuid": "{{.Node.SystemUUID}}" } }),
+            json!({ "nodeParameters": { "w1": { "uuid": "x-{{.Node.SystemUUID}}" } } }),
+            json!({ "secretParameters": secret("bmc-{{.Node.SystemUUID}}") }),
+        ] {
+            assert_eq!(spec(more.clone()), BY_UUID, "{more}");
+        }
+        let provider = json!({ "parameters": { "plug": "{{.Node.ProviderID}}" } });
+        assert_eq!(spec(provider), Asked { system_uuid: false, provider_id: true });
+    }
+
+    #[test]
     fn the_first_that_was_sure_is_kept_for_as_long_as_it_is_that_node() {
         let kept_of = |known: Option<&TargetStatus>, uid: &str, uuid: &str, sure: bool| {
             kept(BY_UUID, &facts("w1", uid, uuid), known, sure).system_uuid
@@ -141,6 +164,16 @@ mod tests {
         assert_eq!(kept_of(None, "u1", "A", false), "", "another node says so, too");
         assert_eq!(kept_of(Some(&known), "u1", "B", false), "A");
         assert_eq!(kept_of(Some(&known), "u2", "B", true), "B");
+        let by_both = Asked { provider_id: true, ..BY_UUID };
+        let by_provider = Asked { provider_id: true, ..Asked::default() };
+        for (asked, [node_uid, system_uuid, provider_id]) in
+            [(BY_UUID, ["u1", "A", ""]), (by_both, ["u1", "A", "p"]), (by_provider, ["u1", "", "p"])]
+        {
+            let found = kept(asked, &facts("w1", "u1", "A"), None, true);
+            let all = TargetStatus { node_uid: node_uid.to_owned(), ..TargetStatus::default() };
+            let (system_uuid, provider_id) = (system_uuid.to_owned(), provider_id.to_owned());
+            assert_eq!(found, TargetStatus { system_uuid, provider_id, ..all }, "{asked:?}");
+        }
         assert_eq!(
             kept(Asked::default(), &facts("w1", "u1", "A"), None, true).node_uid,
             "",

@@ -586,8 +586,19 @@ async fn only_our_own_taint_is_taken_away_and_only_from_another_life() {
 
 #[tokio::test(start_paused = true)]
 async fn a_contradiction_first_invalidates_the_evidence_then_distrusts_the_device() {
-    let scene = scene(There { proof: Some(proof(false)), ..There::default() }, |_, _| None);
-    scene.ends(Step::Contradict(target(looked("Off"))), "written").await;
+    let others = json!([{ "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" },
+        { "type": "Answers", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" }]);
+    let mut known = device();
+    known["status"] = json!({ "conditions": others });
+    let there = There { proof: Some(proof(false)), device: Some(known), ..There::default() };
+    let scene = scene(there, |_, _| None);
+    // What another level tried before, and nobody saw off, said nothing that is untrue.
+    let mut status = looked("Off");
+    let pdu = DeviceRef { name: "pdu".to_owned(), ..bmc() };
+    let tried = Attempt { verified: None, devices: vec![pdu], ..status.attempts[0].clone() };
+    status.attempts.insert(0, tried);
+    scene.ends(Step::Contradict(target(status)), "written").await;
+    assert!(scene.api.heard().iter().all(|asked| !asked.path.contains("pdu")));
     assert_eq!(
         scene.log(),
         [
@@ -597,7 +608,9 @@ async fn a_contradiction_first_invalidates_the_evidence_then_distrusts_the_devic
         ]
     );
     let conditions = scene.written("fencedevices")["status"]["conditions"].clone();
-    assert_eq!((&conditions[0]["type"], &conditions[0]["status"]), (&json!("Trusted"), &json!("False")));
+    let said = |at: usize| (conditions[at]["type"].clone(), conditions[at]["status"].clone());
+    assert_eq!(conditions.as_array().unwrap().len(), 2, "{conditions}");
+    assert_eq!((said(0), said(1)), ((json!("Answers"), json!("True")), (json!("Trusted"), json!("False"))));
     let meant = scene.written("fenceevidences")["metadata"].clone();
     let read = &proof(false)["metadata"];
     assert_eq!((&meant["uid"], &meant["resourceVersion"]), (&read["uid"], &read["resourceVersion"]));
@@ -618,10 +631,15 @@ async fn a_device_that_is_being_asked_is_left_when_the_term_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_device_that_does_not_keep_to_its_time_is_left() {
-    let scene = scene(There::default(), |_, _| None);
-    scene.ends(Step::Attempt(target(tried("off"))), "written").await;
-    let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
-    assert!(outcome.as_str().unwrap().contains("no answer within 60s"), "{outcome}");
+    // The shorter of what the attempt says and of what the device has.
+    for (within_seconds, within) in [(60, 60), (5, 5), (90, 60)] {
+        let scene = scene(There::default(), |_, _| None);
+        let mut wanted = tried("off");
+        wanted.attempts[0].within_seconds = within_seconds;
+        scene.ends(Step::Attempt(target(wanted)), "written").await;
+        let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
+        assert!(outcome.as_str().unwrap().contains(&format!("no answer within {within}s")), "{outcome}");
+    }
 }
 
 fn wish(nodes: &[&str], whole: bool) -> Monitor {
@@ -722,4 +740,27 @@ async fn our_taint_goes_with_evidence_that_was_withdrawn_and_stays_while_it_hold
     let holds = scene(there, |_, _| None);
     holds.ends(Step::Withdraw(target(looked("Off"))), "changed").await;
     holds.silent();
+}
+
+/// What another version of pod-safety wrote is found again under the same name.
+#[test]
+fn the_names_of_incidents_and_of_evidence_are_those_of_every_version() {
+    // The published values of FNV-1a.
+    assert_eq!(fnv(&[b"a"]), 0xaf63_dc4c_8601_ec8c);
+    assert_eq!(fnv(&[b"foo", b"bar"]), 0x8594_4171_f739_67e8);
+    let uid = Uid::new("uid-nf").unwrap();
+    let name = |attempt| storage_evidence_name(&incarnation(), &uid, attempt);
+    assert_eq!(name(2), format!("n-{:016x}", fnv(&[b"uid-n\0boot-1\0storageuid-nf\x002"])));
+    assert_ne!(name(2), name(3));
+}
+
+#[test]
+fn a_step_says_whom_it_is_about_if_that_is_there() {
+    assert_eq!(Step::Open(Box::new(spec())).target(), None);
+    let target = target(tried("off"));
+    for step in
+        [Step::Write, Step::Attempt, Step::Look, Step::Prove, Step::Taint, Step::Untaint, Step::Contradict]
+    {
+        assert_eq!(step(target.clone()).target(), Some(&target));
+    }
 }

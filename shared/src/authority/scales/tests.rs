@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::client::scripted::{Answer, Api, Asked, env};
+use crate::client::scripted::{Answer, Api, Asked, env, pass};
 use crate::model::Kind;
 use crate::testing::objects;
 
@@ -75,4 +75,85 @@ async fn whoever_does_not_answer_in_time_is_known_not_to_have() {
         assert_eq!(said[name], Err(format!("Fleet {name} gave no answer within 2s").into()));
     }
     assert_eq!(took, 2);
+}
+
+/// What an API server that has fleets in `a.example` says of a controller, and which paths it was asked for.
+async fn of(api_version: &str, kind: &str, name: &str, scale: Answer) -> (String, Vec<String>) {
+    let (env, _wall) = env();
+    let scale = Mutex::new(Some(scale));
+    let api = Api::says(&env, move |asked| match asked.path.as_str() {
+        "/apis/a.example/v1" | "/api/v1" => Answer::json(&json!({ "kind": "APIResourceList", "resources": [
+            { "name": "fleets/status", "kind": "Fleet" }, { "name": "fleets", "kind": "Fleet" },
+            { "name": "fleets/scale", "kind": "Scale" }, { "name": "herds", "kind": "Herd" },
+        ] })),
+        "/apis/down.example/v1" => Answer::plain(502, "bad gateway"),
+        path if path.ends_with("/scale") => scale.lock().take().unwrap(),
+        _ => Answer::not_found(),
+    });
+    let uid = Uid::new("uid-f").unwrap();
+    let controller =
+        Controller { api_version: api_version.into(), kind: kind.into(), name: name.into(), uid };
+    let answer = Asker::new(api.connection(), env.clone()).answer("ns", &controller).await;
+    let said = answer.scale.map_or_else(|why| why.to_string(), |scale| format!("{scale:?}"));
+    (said, api.heard().into_iter().map(|asked| asked.path).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_becomes_part_of_a_path_is_a_name_and_whose_kind_has_no_scale_is_not_asked() {
+    for (api_version, kind, name, said, asked) in [
+        ("a.example/v1", "Fleet", "a/b", "name \"a/b\" of an ownerReference is no name that the API has", 0),
+        ("a.example/v1", "Fleet", "..", "name \"..\" of an ownerReference is no name that the API has", 0),
+        ("a/v1/x", "Fleet", "f", "apiVersion \"a/v1/x\" of an ownerReference is no name that the API has", 0),
+        ("a/V1", "Fleet", "f", "apiVersion \"a/V1\" of an ownerReference is no name that the API has", 0),
+        ("none.example/v1", "Fleet", "f", "there is no kind Fleet in none.example/v1", 1),
+        ("a.example/v1", "Ship", "f", "there is no kind Ship in a.example/v1", 1),
+        ("a.example/v1", "Herd", "f", "None", 1),
+        ("a.example/v1", "Fleet", "f", "Replicas(4)", 2),
+        ("v1", "Fleet", "f", "Replicas(4)", 2),
+    ] {
+        let scale = json!({ "metadata": { "name": "f", "uid": "uid-f" }, "spec": { "replicas": 4 } });
+        let (found, paths) = of(api_version, kind, name, Answer::json(&scale)).await;
+        assert_eq!((found.as_str(), paths.len()), (said, asked), "{api_version} {kind} {name}: {paths:?}");
+    }
+    let (why, _) = of("down.example/v1", "Fleet", "f", Answer::not_found()).await;
+    assert!(why.starts_with("asking what down.example/v1 has: "), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_counts_if_it_is_of_the_controller_that_owns_the_pod_and_says_a_number() {
+    let scale = |uid: &str, spec: Value| {
+        Answer::json(&json!({ "metadata": { "name": "f", "uid": uid }, "spec": spec }))
+    };
+    for (answer, said) in [
+        (scale("uid-f", json!({ "replicas": 0 })), "Replicas(0)"),
+        (scale("uid-f", json!({})), "Replicas(0)"),
+        (scale("uid-other", json!({ "replicas": 4 })), "Absent"),
+        (Answer::json(&json!({ "spec": { "replicas": 4 } })), "Absent"),
+        (Answer::not_found(), "Absent"),
+        (scale("uid-f", Value::Null), "the scale of Fleet f does not say how many replicas it wants"),
+    ] {
+        let (found, paths) = of("a.example/v1", "Fleet", "f", answer).await;
+        assert_eq!(found, said);
+        assert_eq!(
+            paths,
+            ["/apis/a.example/v1", "/apis/a.example/v1/namespaces/ns/fleets/f/scale"],
+            "of its own resource, not of a subresource"
+        );
+    }
+    let (why, _) = of("a.example/v1", "Fleet", "f", Answer::plain(502, "bad gateway")).await;
+    assert!(why.starts_with("asking for the scale of Fleet f: "), "{why}");
+}
+
+/// As long as KCM's mapper: a kind that was installed is found half a minute later.
+#[tokio::test(start_paused = true)]
+async fn what_a_group_has_is_asked_again_after_half_a_minute() {
+    let (env, _wall) = env();
+    let api = Api::says(&env, |_| Answer::not_found());
+    let asker = Asker::new(api.connection(), env.clone());
+    asker.discovered.lock().insert("a.example/v1".into(), (env.now(), Arc::default()));
+    for (seconds, asked) in [(0.0, 0), (29.0, 0), (1.0, 1)] {
+        pass(seconds).await;
+        _ = asker.discovered("a.example/v1", "/apis/a.example/v1").await;
+        assert_eq!(api.heard().len(), asked, "{seconds} s later");
+    }
 }

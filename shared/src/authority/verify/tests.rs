@@ -53,7 +53,15 @@ struct Court {
 }
 
 impl Court {
+    /// The kubelet of `n` fell silent before its Node went.
     fn new() -> Self {
+        let court = Self::connected();
+        court.world.fell_silent_first("n");
+        court
+    }
+
+    /// The kubelet of `n` was heard until its Node went.
+    fn connected() -> Self {
         let (env, _wall) = env();
         let (node, lease) = (Arc::new(Mutex::new(absent())), Arc::new(Mutex::new(absent())));
         let proof = Arc::new(Mutex::new(absent()));
@@ -76,7 +84,6 @@ impl Court {
         let connection = api.connection();
         let world = World::listed();
         world.apply(Kind::Pods, &pod("a").on("n").0, env.now());
-        world.fell_silent_first("n");
         Self { world, env, policy, node, lease, proof, api, connection }
     }
 

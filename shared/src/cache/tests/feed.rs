@@ -227,6 +227,53 @@ async fn a_silent_stream_is_opened_again_after_a_minute_and_a_half_and_a_bookmar
     assert!(following.env.now().since(heard) < Duration::from_secs(2), "opening it is contact");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_error_on_a_watch_is_trouble_unless_the_history_is_gone() {
+    for (code, trouble) in [(410, None), (500, Some("watch pods: the API server answered 500 Broken: etcd"))]
+    {
+        let script = Script::default();
+        let events = script.list(page(&[pod("a")], "7", "")).stream();
+        let following = start(&script, &[Kind::Pods]);
+        pass(2.0).await;
+        let page = String::from_utf8(following.metrics.page().unwrap()).unwrap();
+        assert!(page.contains(r#"pod_safety_cache_objects{resource="pods"} 1"#), "{page}");
+        events.send("ERROR", &json!({ "code": code, "reason": "Broken", "message": "etcd" }));
+        pass(0.01).await;
+        assert_eq!(following.trouble(Kind::Pods).as_deref(), trouble);
+    }
+}
+
+/// By the wall clock the stamps of nodes are dated.
+#[tokio::test(start_paused = true)]
+async fn whoever_follows_nodes_reads_the_wall_clock_and_nobody_else() {
+    for (kind, reads) in [(Kind::Nodes, true), (Kind::Pods, false)] {
+        let script = Script::default();
+        let following = start(&script, &[kind]);
+        pass(1.0).await;
+        let noon = 1_795_262_400;
+        let (wall, now) = (following.cache.inner.read().wall, following.env.now());
+        assert_eq!(wall.age(noon - 60, now).as_secs() >= 60, reads, "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_has_not_installed_our_kinds_is_told_so_and_no_other_failure_is_taken_for_that() {
+    for (kind, answer, missing) in [
+        (Kind::FencePolicies, Answer::not_found as fn() -> Answer, true),
+        (Kind::FencePolicies, || Answer::status(403, "Forbidden", "no"), false),
+        (Kind::Pods, Answer::not_found, false),
+    ] {
+        let (env, _wall) = env();
+        let api = Api::says(&env, move |_| answer());
+        let (cache, metrics) = (Arc::new(Cache::default()), Metrics::new().unwrap());
+        follow(&[kind], &api.connection_with(&metrics), &cache, &env, &metrics.cache);
+        pass(0.01).await;
+        let guard = cache.read();
+        let said = &guard.view().state(kind).trouble.as_ref().unwrap().message;
+        assert_eq!(said.contains("the CRDs of pod-safety are not installed"), missing, "{said}");
+    }
+}
+
 /// C11: etcd was restored from an older backup. Nothing is younger than the version that is watched from, so what went
 /// with the restore stayed in the cache until the process was restarted.
 #[tokio::test(start_paused = true)]

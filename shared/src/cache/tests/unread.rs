@@ -149,3 +149,27 @@ fn an_eviction_that_was_let_through_is_about_the_pod_that_had_the_name_then() {
     apply::<Budget>(&cache, &disrupted(4, "2026-01-01T00:00:09Z"), at(5));
     assert_eq!(about(), (Some(uid("uid-2")), at(5)), "another entry of that name");
 }
+
+/// The API server lets no pod be evicted that ends already, or that came later.
+#[test]
+fn an_eviction_is_about_no_pod_of_another_name_and_none_that_ended_before_or_came_later() {
+    let labelled = |name: &str| pod(name).uid("uid-1").labels(json!({ "app": "db" }));
+    let created = |when: &str| labelled("p").set("/metadata/creationTimestamp", json!(when));
+    for (object, found) in [
+        (labelled("p"), true),
+        (labelled("q"), false),
+        (labelled("p").terminating(), false),
+        (created("2026-01-01T00:00:09Z"), true),
+        (created("2026-01-01T00:00:10Z"), false),
+    ] {
+        let cache = Cache::default();
+        cache.select();
+        list::<Pod>(&cache, &[object], at(0));
+        apply::<Budget>(&cache, &budget("db", "IfHealthyBudget"), at(1));
+        let status = json!({ "disruptedPods": { "p": "2026-01-01T00:00:09Z" } });
+        apply::<Budget>(&cache, &budget("db", "IfHealthyBudget").rv(2).set("/status", status), at(2));
+        let guard = cache.read();
+        let entry = &guard.view().budget(&uid("uid-b")).unwrap().status.disrupted["p"];
+        assert_eq!(entry.pod, found.then(|| uid("uid-1")));
+    }
+}

@@ -101,6 +101,24 @@ async fn a_lease_that_somebody_deletes_is_taken_after_the_time_of_its_holder() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_time_of_a_holder_is_over_at_its_end_and_a_lease_that_cannot_be_read_is_not_made() {
+    let server = Server::held_by("other", 15);
+    let mut elector = Candidate::well(&server, "a").elector.take().unwrap();
+    elector.look().await.unwrap();
+    let observed = elector.observed.clone().unwrap();
+    for (seconds, waits) in [(14.0, true), (1.0, false)] {
+        pass(seconds).await;
+        assert_eq!(elector.waits_for(&observed), waits);
+    }
+    let (env, _wall) = env();
+    let api = Api::says(&env, |_| Answer::plain(502, "bad gateway"));
+    let (metrics, leadership) = (Metrics::new().unwrap(), Leadership::none());
+    let mut elector = Elector::new(config("a"), api.connection(), env, metrics.lease.clone(), leadership);
+    assert!(elector.attempt().await.is_err());
+    assert_eq!(api.lines(), [format!("GET {PATH}")]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wall_clock_that_jumps_while_we_lead_changes_nothing() {
     let server = Server::default();
     let mut one = Candidate::well(&server, "a");

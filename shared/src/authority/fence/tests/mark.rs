@@ -106,6 +106,39 @@ async fn evidence_that_does_not_hold_now_puts_no_taint_on_a_node() {
     }
 }
 
+/// A mutant let it through: a node may begin another life after it was judged.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_changes_after_it_was_judged_gets_no_taint() {
+    type Change = fn(&mut Value);
+    let rows: [(&str, Change, &str); 5] = [
+        ("stays as it was", |_| {}, "written"),
+        ("booted again", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2"), "changed"),
+        ("was made anew", |node| node["metadata"]["uid"] = json!("uid-2"), "changed"),
+        (
+            "does not say its boot any more",
+            |node| node["status"]["nodeInfo"]["bootID"] = json!(""),
+            "changed",
+        ),
+        ("is Ready", |node| node["status"]["conditions"][0]["status"] = json!("True"), "heard"),
+    ];
+    for (what, change, expected) in rows {
+        let there = provable(|there| {
+            let (reads, mut later) = (Mutex::new(0), there.node.clone());
+            change(&mut later);
+            there.first = Arc::new(move |asked| {
+                if asked.path != "/api/v1/nodes/n" || asked.method != "GET" {
+                    return None;
+                }
+                // The looker reads it, then the judge; the third read is that before the write.
+                *reads.lock() += 1;
+                (*reads.lock() > 2).then(|| Says::json(&later))
+            });
+        });
+        let (scene, outcome) = tainted(there, target(looked("Off"))).await;
+        assert_eq!((outcome, scene.requests().is_empty()), (expected, expected != "written"), "it {what}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn only_a_node_whose_condition_ready_is_true_is_too_much_alive_for_the_taint() {
     for (kind, status, expected) in [

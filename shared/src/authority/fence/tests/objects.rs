@@ -415,6 +415,17 @@ async fn who_else_has_the_node_is_shown_and_waited_for_unless_he_asked_for_it() 
     let (scene, wanted) = polite(&store, Trigger::External);
     scene.ends(Step::Attempt(wanted), "written").await;
     assert_eq!(store.get(LEASE).unwrap()["spec"]["holderIdentity"], "node-maintenance");
+    // It is noon, and a Lease lasts ten minutes.
+    for (holder, renewed, outcome) in [
+        ("another", "11:50:01", "changed"),
+        ("another", "11:50:00", "written"),
+        ("pod-safety", "11:59:00", "written"),
+        ("", "11:59:00", "written"),
+    ] {
+        store.put(LEASE, held_by(holder, &format!("2026-11-21T{renewed}.000000Z")));
+        let (scene, wanted) = polite(&store, Trigger::Detected);
+        assert_eq!(scene.take(Step::Attempt(wanted)).await.name(), outcome, "{holder:?} {renewed}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -514,3 +514,28 @@ async fn a_persons_word_counts_where_the_device_of_better_evidence_answers_no_mo
         assert!(judged.starts_with(expected), "a word {what}: {judged}");
     }
 }
+
+/// A mutant asked the evidence that does not hold a second time, and no other.
+#[tokio::test(start_paused = true)]
+async fn other_evidence_of_devices_counts_where_that_which_is_named_does_not_hold() {
+    let mut other = evidence();
+    other["metadata"] = json!({ "name": "o", "uid": "uid-o", "resourceVersion": "8", "creationTimestamp": "2026-11-21T11:46:00Z" });
+    other["spec"]["samples"].as_array_mut().unwrap().retain(|sample| sample["device"]["name"] == "b");
+    let rig = Rig::with(|rig| {
+        let silent = Looks { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
+        rig.devices.looks.insert("a", silent);
+        let path = "/apis/pod-safety.dev/v1alpha1/fenceevidences/o";
+        rig.there.lock().insert(path.to_owned(), other.clone());
+    });
+    rig.world.apply(Kind::Nodes, &lost(), rig.env.now());
+    for proof in [&evidence(), &other] {
+        rig.world.apply(Kind::FenceEvidences, proof, rig.env.now());
+    }
+    assert_eq!(reason(rig.verify(&on("a", "n").force(fenced("n"))).await), "PowerOff");
+    rig.world.remove(Kind::FenceEvidences, "uid-o", rig.env.now());
+    assert_eq!(
+        reason(rig.verify(&on("a", "n").force(fenced("n"))).await),
+        "MayBeOn",
+        "nothing else is there"
+    );
+}

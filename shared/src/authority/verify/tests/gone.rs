@@ -1,5 +1,7 @@
 //! Evidence NodeGone: two quorum reads, a quarantine apart, and silence.
 
+use serde_json::json;
+
 use super::*;
 use crate::testing::at;
 use crate::testing::objects::uid;
@@ -284,4 +286,49 @@ async fn a_refused_batch_reads_again_for_the_next_pod() {
     assert_eq!(reason(judge.verify(&gone()).await), "ReadFailed");
     court.reads_of_node(absent());
     assert_eq!(reason(judge.verify(&gone()).await), "NodeGone");
+}
+
+/// A mutant of the judge released these pods, and no test noticed.
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_was_heard_until_its_node_went_must_have_had_the_time_to_end_the_pod() {
+    let alive = |observed: i64| pod("a").on("n").observed(observed).rv(11);
+    let dying = |observed| alive(observed).terminating().set("/metadata/generation", json!(4)).rv(12);
+    // When the pod was deleted: so many seconds before the first read.
+    for (what, observed, deleted, expected) in [
+        ("that nobody asked to end", 3, None, "KubeletNotAsked"),
+        (
+            "that was asked to end before the first read, by a kubelet that answers at once",
+            3,
+            Some(1.0),
+            "NodeGone",
+        ),
+        ("that was asked to end after it", 3, Some(-1.0), "KubeletNotAsked"),
+        ("of which an older kubelet speaks at the end of its grace alone", 0, Some(29.0), "KubeletNotAsked"),
+        ("whose grace was over at the first read", 0, Some(30.0), "NodeGone"),
+    ] {
+        let court = Court::connected();
+        court.apply(Kind::Pods, &alive(observed).0);
+        pass(1.0).await;
+        if let Some(before) = deleted.filter(|before| *before > 0.0) {
+            court.apply(Kind::Pods, &dying(observed).0);
+            pass(before).await;
+        }
+        court.witness().await;
+        pass(1.0).await;
+        if deleted.is_some_and(|before| before < 0.0) {
+            court.apply(Kind::Pods, &dying(observed).0);
+        }
+        pass(QUARANTINE.as_secs_f64()).await;
+        let pod = if deleted.is_some() { dying(observed) } else { alive(observed) };
+        let judged = court.verify(&pod.force(Claim::NodeGone { node: "n".into() })).await;
+        assert_eq!(reason(judged), expected, "a pod {what}");
+    }
+    let court = Court::connected();
+    let ended = pod("a").on("n").phase("Failed").rv(11);
+    court.apply(Kind::Pods, &ended.0);
+    pass(1.0).await;
+    court.witness().await;
+    pass(QUARANTINE.as_secs_f64()).await;
+    let judged = court.verify(&ended.force(Claim::NodeGone { node: "n".into() })).await;
+    assert_eq!(reason(judged), "NodeGone", "a pod of a terminal phase cannot be asked to end");
 }

@@ -138,3 +138,27 @@ async fn an_api_server_that_does_not_answer_says_nothing_of_a_volume() {
     let found = judged(&rig, &holder("uid-n", "boot-1"), Over::Detached).await;
     assert_eq!(found, Err("ReadFailed"));
 }
+
+/// A mutant of the judge broke these Leases, and no test noticed.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_gone_gives_up_a_volume_when_no_pod_of_a_kubelet_that_was_heard_may_write_to_it() {
+    for (what, pod_is_there, fell_silent, expected) in [
+        ("its pod is there, and its kubelet was heard until then", true, false, Err("KubeletNotAsked")),
+        ("its pod is gone", false, false, Ok("NodeGone")),
+        ("its kubelet had fallen silent before", true, true, Ok("NodeGone")),
+    ] {
+        let rig = Rig::with(|rig| {
+            rig.there.lock().retain(|path, _| path != NODE && !path.contains("/leases/"));
+            if pod_is_there {
+                rig.world.apply(Kind::Pods, &pod("p").on("n").0, rig.env.now());
+            }
+            if fell_silent {
+                rig.world.fell_silent_first("n");
+            }
+        });
+        rig.world.witness("n", rig.env.now());
+        pass(QUARANTINE.as_secs_f64()).await;
+        let found = judged(&rig, &holder("uid-n", "boot-1"), Over::NodeGone).await;
+        assert_eq!(found.map(|(kind, _)| kind), expected, "{what}");
+    }
+}

@@ -37,7 +37,7 @@ fn hangs(asked: &Asked) -> Answer {
 #[tokio::test(start_paused = true)]
 async fn bug_attempts_and_looks_that_take_long_kept_the_steps_of_other_incidents_waiting() {
     let pool = pool(Leadership::alone(), hangs);
-    for number in 0..FENCERS + LOOKERS {
+    for number in 0..=SWITCHERS {
         let name = format!("slow-{number}");
         let attempts = vec![Attempt { act: "off".to_owned(), within_seconds: 600, ..Attempt::default() }];
         let status = NodeFenceStatus { phase: Phase::Fencing, attempts, ..NodeFenceStatus::default() };
@@ -55,6 +55,10 @@ async fn bug_attempts_and_looks_that_take_long_kept_the_steps_of_other_incidents
         page.contains(&line)
     };
     assert!(!done("write"));
+    let begun = pool.api.lines().into_iter().filter(|line| line.contains("/nodes/slow-")).count();
+    assert_eq!(begun, SWITCHERS, "one attempt waits for its turn");
+    let waiting = 1 + (SWITCHERS + 1 - LOOKERS);
+    pool.counts(&format!("pod_safety_authority_queued_intents {waiting}\n"));
     let status = NodeFenceStatus { phase: Phase::Cancelled, ..NodeFenceStatus::default() };
     assert_eq!(pool.takes("quick", Step::Write(target("quick", status))), Submitted::Accepted);
     pass(1.0).await;

@@ -1,6 +1,10 @@
 //! Statuses: one write of each object at a time, and none forgotten.
 
+use serde_json::{Value, json};
+
 use super::*;
+use crate::model::{Allowed, BudgetKey, BudgetStatus};
+use crate::testing::objects::uid;
 
 /// A status that rests on this version.
 fn status(rv: &str) -> Intent {
@@ -88,4 +92,62 @@ async fn bug_whoever_was_turned_away_after_a_write_was_not_woken_at_the_end_of_t
     assert_eq!(pool.asks(status("1")), Submitted::Later(until));
     pass(30.0).await;
     pool.accepts(status("1"));
+}
+
+/// What is written where a status is as this says.
+async fn body(update: Update) -> Value {
+    let pool = pool(Leadership::alone(), well);
+    pool.accepts(Intent::Update(update));
+    pass(0.5).await;
+    pool.api.heard().into_iter().find(|asked| asked.method == "PATCH").unwrap().json()
+}
+
+/// A strategic merge patch leaves alone what it does not name, so it names what changes and nothing else.
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_budget_names_the_entries_that_go_and_the_time_of_a_transition_alone() {
+    let allowed = Allowed {
+        status: "False".into(),
+        reason: "InsufficientPods".into(),
+        message: "m".into(),
+        observed_generation: 2,
+    };
+    let numbers = json!({ "observedGeneration": 2, "disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 4, "expectedPods": 5 });
+    let condition = json!({ "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "m", "observedGeneration": 2 });
+    let turned = json!({ "lastTransitionTime": "2026-11-21T12:00:00Z" });
+    for (over, allowed, transition, more) in [
+        (vec![], None, true, json!({})),
+        (vec!["gone".into()], None, false, json!({ "disruptedPods": { "gone": null } })),
+        (vec![], Some(allowed.clone()), false, json!({ "conditions": [condition] })),
+        (vec![], Some(allowed), true, json!({ "conditions": [joined(&condition, &turned)] })),
+    ] {
+        let budget = BudgetKey { namespace: "ns".into(), name: "b".into(), uid: uid("uid-b") };
+        let status = BudgetStatus {
+            observed_generation: 2,
+            disruptions_allowed: 1,
+            current_healthy: 3,
+            desired_healthy: 4,
+            expected_pods: 5,
+            disrupted: BTreeMap::new(),
+            allowed,
+        };
+        let (status, rv) = (Box::new(status), "7".parse().unwrap());
+        let written = body(Update::Budget { budget, rv, status, over, transition }).await;
+        assert_eq!(written["status"], joined(&numbers, &more));
+    }
+}
+
+fn joined(one: &Value, other: &Value) -> Value {
+    let both = [one, other].into_iter().flat_map(|part| part.as_object().unwrap().clone());
+    Value::Object(both.collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_nobody_ends_after_all_is_told_so_without_the_reason_of_before() {
+    let pod = pod("a").force(Claim::KubeletTerminated).pod;
+    let written = body(Update::NotDisrupted { pod, rv: "7".parse().unwrap(), generation: 3 }).await;
+    let condition = json!({
+        "type": "DisruptionTarget", "status": "False", "reason": null, "message": null, "observedGeneration": 3,
+        "lastTransitionTime": "2026-11-21T12:00:00Z",
+    });
+    assert_eq!(written["status"]["conditions"], json!([condition]));
 }

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::volumes::{holder, update};
 use super::*;
-use crate::authority::{Over, Refused, VolumeChange};
+use crate::authority::{Hold, Over, Refused, VolumeChange};
+use crate::cache::Sign;
 
 #[test]
 fn each_change_of_a_volume_has_a_name_of_its_own() {
@@ -19,6 +20,35 @@ fn each_change_of_a_volume_has_a_name_of_its_own() {
     ];
     assert_eq!(all.map(|change| change.name()), VolumeChange::NAMES);
     assert_eq!(VolumeChange::NAMES[4], "VolumeBroken");
+}
+
+/// A break that was refused is tried again at once when other evidence comes, though the Lease is as it was.
+#[test]
+fn a_broken_volume_rests_on_its_evidence_too_and_no_other_change_does() {
+    let basis = |change| match update(true, change) {
+        Intent::Update(update) => update.basis(),
+        other => panic!("{other:?}"),
+    };
+    let rv = "7".parse().unwrap();
+    let over = VolumeChange::Break { holder: holder("b"), by: Over::Rebooted, refused: None };
+    assert_eq!(basis(over), (rv, Some(Over::Rebooted)));
+    assert_eq!(basis(VolumeChange::Allow), (rv, None));
+}
+
+#[test]
+fn a_hold_says_which_sign_showed_a_kubelet_and_which_zone_it_is_about() {
+    let alive = |sign| Hold::KubeletAlive { node: "n".into(), sign, ago: Duration::ZERO };
+    let queued = |zone: &str| Hold::EvictionQueued { zone: zone.into(), ahead: 1, next: Duration::ZERO };
+    for (hold, words) in [
+        (alive(Sign::LeaseRenewed), "its kubelet lives: its Lease was renewed 0s ago"),
+        (alive(Sign::PodReported), "its kubelet lives: it reported on a pod 0s ago"),
+        (queued(""), "nodes of the cluster before it"),
+        (queued(":\0:a"), "nodes of zone a before it"),
+        (queued("r:\0:"), "nodes of region r before it"),
+        (queued("r:\0:a"), "nodes of zone a of region r before it"),
+    ] {
+        assert!(hold.to_string().contains(words), "{hold}");
+    }
 }
 
 #[test]
