@@ -106,9 +106,9 @@ async fn evidence_that_does_not_hold_now_puts_no_taint_on_a_node() {
     }
 }
 
-/// A mutant let it through: the devices take their time to answer, and a node begins another life meanwhile.
+/// A mutant let it through: a node may begin another life after it was judged.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_changes_while_its_devices_are_looked_at_gets_no_taint() {
+async fn a_node_that_changes_after_it_was_judged_gets_no_taint() {
     type Change = fn(&mut Value);
     let rows: [(&str, Change, &str); 5] = [
         ("stays as it was", |_| {}, "written"),
@@ -129,8 +129,9 @@ async fn a_node_that_changes_while_its_devices_are_looked_at_gets_no_taint() {
                 if asked.path != "/api/v1/nodes/n" || asked.method != "GET" {
                     return None;
                 }
+                // The looker reads it, then the judge; the third read is that before the write.
                 *reads.lock() += 1;
-                (*reads.lock() > 1).then(|| Says::json(&later))
+                (*reads.lock() > 2).then(|| Says::json(&later))
             });
         });
         let (scene, outcome) = tainted(there, target(looked("Off"))).await;
