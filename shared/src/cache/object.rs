@@ -159,6 +159,17 @@ fn uncommon(
     }
 }
 
+/// How many of a pod's containers run, by their last report.
+fn running(status: &wire::PodStatus) -> u16 {
+    let wire::PodStatus { container_statuses, init_container_statuses, ephemeral_container_statuses, .. } =
+        status;
+    let reports =
+        container_statuses.iter().chain(init_container_statuses).chain(ephemeral_container_statuses);
+    let states = reports.filter_map(|report| report.state.as_ref());
+    let running = states.filter(|state| state.running.is_some()).count();
+    u16::try_from(running).unwrap_or(u16::MAX)
+}
+
 fn project_pod(
     meta: &wire::ObjectMeta,
     spec: wire::PodSpec,
@@ -170,13 +181,6 @@ fn project_pod(
     let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
     let node = spec.node_name.filter(|node| !node.is_empty());
     let node = node.map(|node| self::name(Some(&node), "spec.nodeName")).transpose()?;
-    let reports = status
-        .container_statuses
-        .iter()
-        .chain(&status.init_container_statuses)
-        .chain(&status.ephemeral_container_statuses);
-    let states = reports.filter_map(|report| report.state.as_ref());
-    let running = states.filter(|state| state.running.is_some()).count();
     let any = |name: &str| any_condition(status, name);
     let condition = |name: &str| any(name).filter(|one| one.status.as_deref() == Some("True"));
     let (generation, observed) = (meta.generation.unwrap_or(0), status.observed_generation.unwrap_or(0));
@@ -193,7 +197,7 @@ fn project_pod(
         node: node.map(|node| interner.intern(&node)),
         phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
         evicted: status.reason.as_deref() == Some("Evicted"),
-        running: u16::try_from(running).unwrap_or(u16::MAX),
+        running: running(status),
         ready: condition("Ready").is_some(),
         unreachable: any(NODE_UNREACHABLE_CONDITION)
             .map_or(Says::Missing, |one| Says::parse(one.status.as_deref())),
