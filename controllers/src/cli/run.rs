@@ -195,36 +195,8 @@ pub(super) struct Args {
     #[command(flatten)]
     carried: carried::CarriedArgs,
 
-    /// Where /livez, /readyz, /metrics and /debug are served
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        default_value = "0.0.0.0:8080",
-        value_parser = address,
-        env = "POD_SAFETY_ADMIN_ADDRESS",
-        help_heading = "Observation"
-    )]
-    admin_address: SocketAddr,
-
-    /// The certificate of the admin server, in PEM, with those that sign it. Without it the server speaks HTTP. The file is read again each minute
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "tls_private_key_file",
-        env = "POD_SAFETY_TLS_CERT_FILE",
-        help_heading = "Observation"
-    )]
-    tls_cert_file: Option<PathBuf>,
-
-    /// The private key of that certificate, in PEM
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "tls_cert_file",
-        env = "POD_SAFETY_TLS_PRIVATE_KEY_FILE",
-        help_heading = "Observation"
-    )]
-    tls_private_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminArgs,
 
     /// How logs are written
     #[arg(long, value_enum, default_value_t = logging::Format::Text, env = "POD_SAFETY_LOG_FORMAT", help_heading = "Observation")]
@@ -335,6 +307,59 @@ pub(super) enum BadFlags {
     },
 }
 
+impl From<ModeArg> for Mode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::Observe => Self::Observe,
+            ModeArg::Guard => Self::Guard,
+            ModeArg::Replace => Self::Replace,
+        }
+    }
+}
+
+/// The admin server.
+#[derive(Debug, ClapArgs)]
+struct AdminArgs {
+    /// Where /livez, /readyz, /metrics and /debug are served
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "0.0.0.0:8080",
+        value_parser = address,
+        env = "POD_SAFETY_ADMIN_ADDRESS",
+        help_heading = "Observation"
+    )]
+    admin_address: SocketAddr,
+
+    /// The certificate of the admin server, in PEM, with those that sign it. Without it the server speaks HTTP. The file is read again each minute
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_private_key_file",
+        env = "POD_SAFETY_TLS_CERT_FILE",
+        help_heading = "Observation"
+    )]
+    tls_cert_file: Option<PathBuf>,
+
+    /// The private key of that certificate, in PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_cert_file",
+        env = "POD_SAFETY_TLS_PRIVATE_KEY_FILE",
+        help_heading = "Observation"
+    )]
+    tls_private_key_file: Option<PathBuf>,
+}
+
+impl AdminArgs {
+    fn into_listen(self) -> Listen {
+        let Self { admin_address, tls_cert_file, tls_private_key_file } = self;
+        let files = tls_cert_file.zip(tls_private_key_file);
+        Listen { address: admin_address, tls: files.map(|(certificate, key)| TlsFiles { certificate, key }) }
+    }
+}
+
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<()> {
         let (log_format, log_level) = (self.log_format, self.log_level);
@@ -379,9 +404,7 @@ impl Args {
             fencing_history,
             node_name,
             election,
-            admin_address,
-            tls_cert_file,
-            tls_private_key_file,
+            admin,
             log_format: _,
             log_level: _,
         } = self;
@@ -392,11 +415,7 @@ impl Args {
             quarantine: pod_gc_quarantine,
             trust_out_of_service_taint,
         };
-        let mode = match mode {
-            ModeArg::Observe => Mode::Observe,
-            ModeArg::Guard => Mode::Guard,
-            ModeArg::Replace => Mode::Replace,
-        };
+        let mode = Mode::from(mode);
         let agents = match fence_agents_socket {
             Some(socket) => RunAgents::AtSocket(socket),
             None => RunAgents::Here(agents.into_options()),
@@ -417,12 +436,7 @@ impl Args {
             node_name: our_node(node_name)?,
             fencing_namespaces: names("fencing-namespaces", fencing_namespaces)?,
             fencing_history: Some(fencing_history).filter(|kept| !kept.is_zero()),
-            admin: Some(Listen {
-                address: admin_address,
-                tls: tls_cert_file
-                    .zip(tls_private_key_file)
-                    .map(|(certificate, key)| TlsFiles { certificate, key }),
-            }),
+            admin: Some(admin.into_listen()),
             identity: identity.to_owned(),
         };
         Ok((config, agents))

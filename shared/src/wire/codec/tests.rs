@@ -144,4 +144,3 @@ fn bug_a_moment_before_1970_has_nanoseconds_that_count_forward_as_in_go() {
     assert_eq!(time, Time { seconds: Some(-1), nanos: Some(1) });
     assert_eq!(time.whole_seconds(), -1);
 }
-
