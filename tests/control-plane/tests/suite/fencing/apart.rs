@@ -1,6 +1,6 @@
 //! A hostile fence agent, run as the chart has agents run: by a process of its own, as another user.
 
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
