@@ -230,7 +230,7 @@ fn arguments(rendered: &str) -> BTreeMap<String, String> {
 }
 
 /// Where a container mounts a volume of this kind, container by container.
-fn mounts<'a>(pod: &'a Value, is_wanted: impl Fn(&Value) -> bool) -> Vec<(&'a str, &'a str)> {
+fn mounts(pod: &Value, is_wanted: impl Fn(&Value) -> bool) -> Vec<(&str, &str)> {
     let all = |field: &str| pod[field].as_array().into_iter().flatten();
     let wanted: Vec<_> = all("volumes").filter(|volume| is_wanted(volume)).map(|one| &one["name"]).collect();
     let containers = all("initContainers").chain(all("containers"));
