@@ -79,7 +79,7 @@ fn main() -> Result<()> {
         let (tree, target) = (work.join("tree"), work.join("target"));
         build::copy(repository, &tree)?;
         let (program, viable) = build::build(&tree, &target, package, &mutants)?;
-        eprintln!("{package}: {} of {} mutants are COMPILED", viable.len(), mutants.len());
+        eprintln!("{package}: {} of {} mutants compile in their place", viable.len(), mutants.len());
         let mut left = mutants;
         left.retain(|mutant| viable.contains(&mutant.number) && mutant.number % of == part);
         let mut programs = vec![program];
