@@ -282,7 +282,7 @@ async fn attack_fence_agents_share_neither_token_nor_user_nor_processes_with_the
 }
 
 /// Flags without a value in the chart, and why.
-const LEFT: [&str; 13] = [
+const LEFT: [&str; 15] = [
     "--help",
     "--version",
     "--kubeconfig",                 // the pod's service account
@@ -295,6 +295,8 @@ const LEFT: [&str; 13] = [
     "--exclusive-backends",         // the same
     "--fence-agents-socket",        // only where agents are enabled
     "--allow-fence-dummy",          // of the container that runs agents
+    "--tls-cert-file",              // only with adminTlsSecret
+    "--tls-private-key-file",       // the same
     "--leader-elect-resource-lock", // only one kind exists
 ];
 
