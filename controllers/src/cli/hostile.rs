@@ -122,8 +122,8 @@ const COMMANDS: [&str; 26] = [
 ];
 
 /// Commands that show nothing of a cluster, or are tested elsewhere: `report` and `ui` below, the log of `run` in `logging`.
-const OTHERS: [&str; 9] =
-    ["completion", "demo", "man", "manifests", "report", "run", "simulate", "ui", "version"];
+const OTHERS: [&str; 10] =
+    ["completion", "demo", "fence-agents", "man", "manifests", "report", "run", "simulate", "ui", "version"];
 
 /// Objects by their collections: nodes of which two are lost, pods that are stuck for each reason, and what is said of them.
 type Objects = BTreeMap<String, Vec<Value>>;

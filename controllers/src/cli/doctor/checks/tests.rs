@@ -234,7 +234,7 @@ fn policies_that_only_warn_are_a_problem_after_a_week() {
         (audit("2026-01-02T00:00:00Z"), Health::Problem, "(Audit), for 7d0h now"),
         (audit("never"), Health::Problem, "(Audit)"),
         (Policies::Absent, Health::Problem, "no policy refuses"),
-        (Policies::Unread, Health::Unknown, "may not be read"),
+        (Policies::Unread, Health::Unknown, "could not be listed"),
     ] {
         let symptom = policies(found, wall);
         assert!(symptom.health == health && symptom.what.contains(says), "{found:?}: {symptom:?}");
