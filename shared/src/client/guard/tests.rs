@@ -169,10 +169,10 @@ fn a_finalizer_of_a_pod_is_touched_only_with_a_permit() {
         bug: metadata removed by null | PATCH POD | {"metadata":null} | removes, not permitted
         bug: a PUT names no finalizers | PUT POD | {"metadata":{"name":"a"}} | removes, not permitted
         an annotation | PATCH POD | {"metadata":{"annotations":{"a":"b"}}} | ok
-        bug: by the status, from which the API server takes them as well | PATCH STATUS | {"metadata":{"finalizers":null}} | removes, ok
-        bug: of a node | PATCH NODE | {"metadata":{"finalizers":[]}} | removes, ok
-        bug: of a node by its status | PATCH NODE_STATUS | {"metadata":{"finalizers":[]}} | removes, ok
-        bug: of an attachment | PATCH ATTACHMENT | {"metadata":{"finalizers":[]}} | removes, ok
+        bug: by the status, from which the API server takes them as well | PATCH STATUS | {"metadata":{"finalizers":null}} | removes, not permitted
+        bug: of a node | PATCH NODE | {"metadata":{"finalizers":[]}} | removes, not permitted
+        bug: of a node by its status | PATCH NODE_STATUS | {"metadata":{"finalizers":[]}} | removes, not permitted
+        bug: of an attachment | PATCH ATTACHMENT | {"metadata":{"finalizers":[]}} | removes, not permitted
         finalizers of something else | PATCH BUDGET | {"metadata":{"finalizers":[]}} | ok
         "#,
     );

@@ -17,6 +17,17 @@ fn is(object: &Value, key: &str, word: &str) -> bool {
     object.get(key).and_then(Value::as_str) == Some(word)
 }
 
+/// Whether a parameter is named like one that is kept in a Secret.
+fn names_a_secret(parameters: &Value) -> bool {
+    let named = |name: &String| {
+        let name = name.to_lowercase().replace('-', "_");
+        ["passw", "secret", "token", "community", "apikey", "api_key", "private_key", "_kg"]
+            .iter()
+            .any(|word| name.contains(word))
+    };
+    parameters.as_object().into_iter().flatten().any(|(name, _)| named(name))
+}
+
 /// Those that speak of what was there are not asked about what is new.
 const ABOUT_CHANGES: [(&str, OfChange); 4] = [
     ("self == oldSelf", |new, old| new == old),
@@ -33,7 +44,7 @@ const ABOUT_CHANGES: [(&str, OfChange); 4] = [
     }),
 ];
 
-const ABOUT_OBJECTS: [(&str, OfObject); 9] = [
+const ABOUT_OBJECTS: [(&str, OfObject); 11] = [
     ("(self.driver == 'Agent') == has(self.agent)", |it| is(it, "driver", "Agent") == has(it, "agent")),
     ("(self.driver == 'NetworkFence') == has(self.networkFence)", |it| {
         is(it, "driver", "NetworkFence") == has(it, "networkFence")
@@ -51,6 +62,14 @@ const ABOUT_OBJECTS: [(&str, OfObject); 9] = [
     (
         "!has(self.parameters) || !('action' in self.parameters || 'option' in self.parameters || 'method' in self.parameters)",
         |it| !["action", "option", "method"].iter().any(|key| it["parameters"].get(*key).is_some()),
+    ),
+    (
+        "!has(self.parameters) || !self.parameters.exists(name, name.matches('(?i)passw|secret|token|community|api[-_]?key|private[-_]key|[-_]kg'))",
+        |it| !names_a_secret(&it["parameters"]),
+    ),
+    (
+        "!has(self.nodeParameters) || !self.nodeParameters.exists(node, self.nodeParameters[node].exists(name, name.matches('(?i)passw|secret|token|community|api[-_]?key|private[-_]key|[-_]kg')))",
+        |it| !it["nodeParameters"].as_object().into_iter().flatten().any(|(_, all)| names_a_secret(all)),
     ),
     ("(self.kind != 'Asserted') == has(self.fence)", |it| is(it, "kind", "Asserted") != has(it, "fence")),
     ("(self.kind == 'Asserted') == has(self.reason)", |it| is(it, "kind", "Asserted") == has(it, "reason")),

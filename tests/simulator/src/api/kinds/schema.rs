@@ -11,7 +11,7 @@ use crate::api::failure::Cause;
 
 /// The keywords that are understood.
 #[cfg(test)]
-pub(super) const KEYWORDS: [&str; 19] = [
+pub(super) const KEYWORDS: [&str; 20] = [
     "additionalProperties",
     "default",
     "description",
@@ -20,6 +20,7 @@ pub(super) const KEYWORDS: [&str; 19] = [
     "items",
     "maxItems",
     "maxLength",
+    "maxProperties",
     "maximum",
     "minItems",
     "minLength",
@@ -160,6 +161,9 @@ fn check(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
                 if !fields.contains_key(key) {
                     causes.push(Cause::required(inside(path, key)));
                 }
+            }
+            if schema["maxProperties"].as_u64().is_some_and(|most| fields.len() as u64 > most) {
+                causes.push(cause("FieldValueTooMany", path, "too many"));
             }
             for (key, field) in fields {
                 if let Some(schema) = of_field(schema, key) {
