@@ -158,7 +158,7 @@ pub struct Pod {
     pub unschedulable: bool,
     /// Who manages it, shared with the others that it manages.
     pub controller: Option<Arc<Controller>>,
-    /// What few pods have: see [`Pod::set`].
+    /// What few pods have: see `Pod::set`.
     pub uncommon: Option<Box<Uncommon>>,
     /// When this process first saw this incarnation.
     pub first_seen: Mono,
