@@ -94,7 +94,8 @@ fn a_volume_that_is_torn_out_under_its_user_stays_its_nodes() {
         let outcome = well(&plan(guarding, None, faults.clone()));
         assert_eq!(seen(&outcome, "the Lease of a volume that is gone was forgotten"), 0);
         assert_eq!(seen(&outcome, "a volume was made anew under its name"), 1);
-        assert_eq!(seen(&outcome, "a volume was held"), 3, "{:#?}", outcome.timeline);
+        // Once more since a volume is held as well when its pod was removed by force while it is mounted.
+        assert_eq!(seen(&outcome, "a volume was held"), 4, "{:#?}", outcome.timeline);
     }
     let gone = plan(OPEN, None, vec![(BEGIN, Fault::RenewVolume { pod: 0, force: true })]);
     catches(Plant::ForgetsHeld, Invariant::Owner, &gone);
@@ -167,7 +168,8 @@ fn after_a_restart_what_a_kubelet_reports_is_its_word() {
     let back = |outcome: &Outcome| told(outcome, &["the Lease of data-0 passes from \"node-1", "to \"\""]);
     let heard = well(&untold(false));
     let at = back(&heard).first().copied().unwrap_or(u64::MAX);
-    assert!((BEGIN + 63 + 150..BEGIN + 63 + 180).contains(&at), "{at}: {:#?}", heard.timeline);
+    // The volume is held from the force deletion on, so it is torn off only after its kubelet has unmounted it.
+    assert!((BEGIN + 63 + 150..BEGIN + 63 + 200).contains(&at), "{at}: {:#?}", heard.timeline);
     let deaf = well(&untold(true));
     assert!(back(&deaf).first() >= Some(&(BEGIN + 400)), "{:#?}", deaf.timeline);
     catches(Plant::DeafToMounts, Invariant::Owner, &untold(true));
