@@ -154,12 +154,16 @@ struct Preconditions {
 }
 
 impl Dangers {
-    /// The UID and the version that the request names: a deletion in its preconditions, any other in its metadata. Empty: none.
-    fn identity(&self) -> (&str, &str) {
-        if let Some(Preconditions { uid, resource_version, _others }) = &self.preconditions {
-            return (uid.as_deref().unwrap_or_default(), resource_version.as_deref().unwrap_or_default());
+    /// The UID and the version that the API server compares: of a deletion those of its preconditions, of any other write those
+    /// of its metadata. Empty: none.
+    fn identity(&self, method: &Method) -> (&str, &str) {
+        if *method != Method::DELETE {
+            return (self.metadata.text("uid"), self.metadata.text("resourceVersion"));
         }
-        (self.metadata.text("uid"), self.metadata.text("resourceVersion"))
+        let given = self.preconditions.as_ref();
+        let uid = given.and_then(|given| given.uid.as_deref()).unwrap_or_default();
+        let version = given.and_then(|given| given.resource_version.as_deref()).unwrap_or_default();
+        (uid, version)
     }
 }
 
@@ -275,7 +279,8 @@ fn check(request: &Request<Body>) -> Result<(), GuardRefusal> {
     let Some(dangers) = read_body(request.body()) else {
         return refused(|method, path| GuardRefusal::OpaqueBody { method, path });
     };
-    if *method == Method::DELETE && (shape.name.is_none() || !names_identity(&dangers)) {
+    let (uid, version) = dangers.identity(method);
+    if *method == Method::DELETE && (shape.name.is_none() || uid.is_empty()) {
         return refused(|method, path| GuardRefusal::NoIdentity { method, path });
     }
     if !removes(method, shape.resource, &dangers) {
@@ -284,20 +289,10 @@ fn check(request: &Request<Body>) -> Result<(), GuardRefusal> {
     let Some(permit) = request.extensions().get::<Permit>() else {
         return refused(|method, path| GuardRefusal::RemovesPod { method, path });
     };
-    let (uid, version) = dangers.identity();
     if permit.covers(path, uid, version) {
         return Ok(());
     }
     refused(|method, path| GuardRefusal::NotPermitted { method, path })
-}
-
-fn names_identity(dangers: &Dangers) -> bool {
-    dangers.preconditions.as_ref().and_then(|given| given.uid.as_ref()).is_some_and(|uid| !uid.is_empty())
-}
-
-fn names_version(dangers: &Dangers) -> bool {
-    let version = dangers.preconditions.as_ref().and_then(|given| given.resource_version.as_ref());
-    version.is_some_and(|version| !version.is_empty())
 }
 
 /// Whether the request can end in the removal of a pod that still runs. A missing
@@ -310,7 +305,10 @@ fn removes(method: &Method, resource: Resource, dangers: &Dangers) -> bool {
     // statuses of pods and nodes, too.
     let ends = *method == Method::PUT || replaced || dangers.metadata.touches("finalizers");
     match resource {
-        Resource::Pods if *method == Method::DELETE => !graceful(dangers) || !names_version(dangers),
+        Resource::Pods if *method == Method::DELETE => {
+            let (_uid, version) = dangers.identity(method);
+            !graceful(dangers) || version.is_empty()
+        }
         Resource::PodEviction => !dangers.delete_options.as_deref().is_some_and(graceful),
         Resource::Pods | Resource::NodeStatus => ends,
         // Nobody but this process's authority may call a pod finished.

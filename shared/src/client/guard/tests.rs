@@ -243,6 +243,13 @@ fn a_permit_is_for_one_object_at_one_version_and_for_nothing_else() {
             let body = body.replace("@uid", uid).replace("@version", version);
             check_row(&format!("{method}, {what}"), method, path, &body, "removes", verdict);
         }
+        // The API server reads preconditions of deletions alone, and metadata of the other writes alone.
+        let misplaced = match method {
+            "DELETE" => body.replace("preconditions", "metadata"),
+            _ => body.replace("metadata", "preconditions"),
+        };
+        let misplaced = misplaced.replace("@uid", "u").replace("@version", "7");
+        assert_ne!(verdict(method, path, &misplaced, true), "ok", "{method} {misplaced}");
         for (permit, of) in [("/api/v1/namespaces/ns/pods/b", "u"), (path, "")] {
             let body = body.replace("@uid", of).replace("@version", "7");
             let request = Request::builder().method(method).uri(path);
