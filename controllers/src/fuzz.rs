@@ -90,7 +90,7 @@ fn fence_device() -> Obj {
     let target = json!({ "node": "n", "power": "On", "identity": "Match", "looked": stamp(5), "bootID": "boot-n", "nodeUID": "uid-n" });
     let status = json!({ "observedGeneration": 1, "conditions": [], "targets": [target] });
     let spec = json!({ "driver": "Redfish", "monitorSeconds": 300, "parameters": { "address": "https://bmc-{{.Node.Name}}" },
-        "nodeSelector": { "matchLabels": {} }, "timeoutSeconds": { "off": 60 }, "identityCheck": "Required" });
+        "nodeSelector": { "matchLabels": {} }, "timeouts": { "powerOff": "60s" }, "identityCheck": "Required" });
     named("bmc").within("fencing").set("/spec", spec).set("/status", status)
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pod_safety_shared::api::ActTime;
 use pod_safety_shared::clock::{Env, since_boot};
 use pod_safety_shared::transport::{Answer, DeviceError, Driver, Machine, Order};
 use tokio::io::AsyncReadExt as _;
@@ -23,8 +24,8 @@ const REQUEST_WITHIN: Duration = Duration::from_secs(5);
 /// A client waits for the reply, so it reads it at once.
 const REPLY_WITHIN: Duration = Duration::from_secs(5);
 
-/// The longest `timeoutSeconds` of a FenceDevice.
-const LONGEST: Duration = Duration::from_secs(600);
+/// No FenceDevice lets an act take longer. A client that names a later deadline is wrong, or hostile.
+const LONGEST: Duration = ActTime::LONGEST;
 
 /// Open connections. A controller has at most 124 orders under way (8 looks through devices, 16 steps, 100 switches), and
 /// each connection holds at most one message in memory.
@@ -224,7 +225,7 @@ impl AgentServer {
 }
 
 /// The time until a moment of the host's clock.
-fn left(not_after: Duration) -> Duration {
+pub(super) fn left(not_after: Duration) -> Duration {
     not_after.saturating_sub(since_boot()).min(LONGEST)
 }
 

@@ -6,6 +6,7 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pod_safety_shared::api::ActTime;
 use pod_safety_shared::clock::{Env, since_boot};
 use pod_safety_shared::transport::{
     Act, Answer, DeviceError, FenceTransport as _, Identity, Power, SAID_MOST,
@@ -15,6 +16,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::frame::{self, MOST};
 use super::message::{Carried, Reply, Request};
+use super::server::left;
 use super::{AgentServer, ServeError};
 use crate::agent::tests::runs::{CHILDREN, assert_all_dead, assert_dead};
 use crate::agent::tests::{SECRET, Stage, order};
@@ -217,6 +219,14 @@ async fn at_the_deadline_the_agent_and_its_children_are_killed() {
     let answer = stage.devices.carry_out(order(Act::Off, within)).await;
     assert_eq!(answer, Err(DeviceError::TimedOut { after: within }));
     assert_all_dead(&stage).await;
+}
+
+/// It was cut to ten minutes, the longest time of a look.
+#[test]
+fn bug_an_order_of_an_hour_was_cut_short() {
+    let hour = ActTime::LONGEST;
+    assert!(left(since_boot() + hour) > hour - Duration::from_secs(60));
+    assert_eq!(left(since_boot() + 2 * hour), hour, "a client that asks for more is wrong");
 }
 
 /// A request can wait in the socket, for instance while the host is suspended.

@@ -2,6 +2,7 @@
 #![expect(unreachable_pub, reason = "the derive makes such items inside functions")]
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -211,25 +212,19 @@ pub struct SecretParameter {
     pub key: String,
 }
 
+/// A second to [`ActTime::LONGEST`]. Patterns cost the API server less than rules.
+const UP_TO_AN_HOUR: &str =
+    r"^(([1-9]|[1-5][0-9])m([1-5]?[0-9]s)?|([1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|60m|1h)$";
+
 /// How long acts may take. YAML 1.1 reads the words `on` and `off` as truth values, so no key here is one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Timeouts {
     /// Switching off, such as `60s` or `10m`; at most an hour.
-    #[schemars(
-        with = "String",
-        regex(
-            pattern = r"^(([1-9]|[1-5][0-9])m([1-5]?[0-9]s)?|([1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|60m|1h)$"
-        )
-    )]
+    #[schemars(with = "String", regex(pattern = UP_TO_AN_HOUR))]
     pub power_off: ActTime,
     /// Switching on, such as `60s` or `10m`; at most an hour.
-    #[schemars(
-        with = "String",
-        regex(
-            pattern = r"^(([1-9]|[1-5][0-9])m([1-5]?[0-9]s)?|([1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|60m|1h)$"
-        )
-    )]
+    #[schemars(with = "String", regex(pattern = UP_TO_AN_HOUR))]
     pub power_on: ActTime,
     /// Reading whether it is on, such as `20s`; at most ten minutes.
     #[schemars(
@@ -249,6 +244,11 @@ impl Default for Timeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ActTime(pub u32);
+
+impl ActTime {
+    /// A machine of Cluster API may take an hour to be gone.
+    pub const LONGEST: Duration = Duration::from_secs(3_600);
+}
 
 impl TryFrom<String> for ActTime {
     type Error = String;
