@@ -23,7 +23,7 @@ use crate::api::{
     FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec, FencePolicyStatus, FenceTrigger, Incarnation,
     KindOfEvidence, NodeFenceSpec, Trigger, group_path, object,
 };
-use crate::client::{ApiError, Call, Connection, Method, page_path};
+use crate::client::{ApiError, Call, Connection, Method};
 use crate::clock::Env;
 use crate::wire;
 
@@ -276,25 +276,13 @@ pub async fn withdraw(
     Ok(names)
 }
 
-/// So many objects come in one answer: what was fenced and proved is kept, and all of it may be more than an answer may have.
-const PAGE: usize = 500;
-
 async fn list<T: serde::de::DeserializeOwned>(
     connection: &Connection,
     plural: &'static str,
     doing: &'static str,
 ) -> Result<T, PeopleError> {
-    let (mut items, mut token) = (Vec::new(), String::new());
-    loop {
-        let call = Call::get(page_path(&group_path(plural), Some(PAGE), &token)).whole();
-        let raw = connection.send(call).await;
-        let page = raw.and_then(|raw| raw.whole().map_err(ApiError::Undecodable)).map_err(api(doing))?;
-        items.extend(page["items"].as_array().into_iter().flatten().cloned());
-        page["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut token);
-        if token.is_empty() {
-            break;
-        }
-    }
+    let mut items = Vec::new();
+    connection.each(&group_path(plural), &mut |item| items.push(item)).await.map_err(api(doing))?;
     serde_json::from_value(json!({ "items": items })).map_err(|error| PeopleError::Api {
         doing,
         source: ApiError::Undecodable(wire::WireError::Json(error)),

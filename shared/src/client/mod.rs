@@ -21,6 +21,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use serde_json::Value;
 use tower::{BoxError, Service};
 use zeroize::Zeroizing;
 
@@ -34,6 +35,10 @@ pub use shape::{Resource, Shape};
 use crate::clock::{Env, Mono};
 use crate::metrics::ClientMetrics;
 use crate::wire::{Encoding, Frames, List, Raw, WireError};
+
+/// So many objects come in one answer of [`Connection::each`]: all of a large cluster's Machines would be more than an answer may
+/// have, and so would what was fenced and proved in years.
+const PAGE: usize = 500;
 
 /// The longest that one read may take. A page of 1,000 pods takes the API
 /// server well under a second; beyond this it is in trouble and will not be
@@ -136,6 +141,25 @@ impl Connection {
             Raw::from_body(encoding, collect(body).await?).map_err(ApiError::Undecodable)
         };
         self.until(deadline, work).await?
+    }
+
+    /// Reads every object of a list with all of its fields, page by page, by quorum.
+    ///
+    /// # Errors
+    /// As [`Connection::send`]. What was read until then was given out.
+    pub(crate) async fn each(&self, all: &str, give: &mut (dyn FnMut(Value) + Send)) -> Result<(), ApiError> {
+        let mut token = String::new();
+        loop {
+            let raw = self.send(Call::get(page_path(all, Some(PAGE), &token)).whole()).await?;
+            let mut page = raw.whole().map_err(ApiError::Undecodable)?;
+            if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+                items.into_iter().for_each(&mut *give);
+            }
+            page["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut token);
+            if token.is_empty() {
+                return Ok(());
+            }
+        }
     }
 
     /// Reads an object that holds secrets, as JSON. What is given out is wiped when it is dropped.

@@ -27,16 +27,13 @@ use crate::api::{
     ActedOn, DeviceDriver, DeviceRef, External, FenceDeviceSpec, NetworkFence, NodeFenceStatus,
 };
 use crate::authority::act::Outcome;
-use crate::client::{ApiError, Call, Connection, page_path};
+use crate::client::{ApiError, Call, Connection};
 use crate::model::is_kubernetes_name;
 use crate::record::error_chain;
 use crate::transport::{Act, Answer, DeviceError, Identity, Power};
 
 /// How often it is looked whether an object has come so far.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
-
-/// So many objects come in one answer: of a large cluster's Machines all would be more than an answer may have.
-const PAGE: usize = 500;
 
 /// What is asked of an object.
 #[derive(Clone, Debug)]
@@ -99,31 +96,21 @@ async fn read(connection: &Connection, path: &str) -> Result<Option<Value>, Devi
     match connection.send(Call::get(path).whole()).await {
         Ok(raw) => raw.whole().map(Some).map_err(|error| unread(&ApiError::Undecodable(error))),
         Err(error) if error.is_not_found() => Ok(None),
-        Err(error) if error.code() == Some(404) => {
-            Err(failed(not_served(path.split('?').next().unwrap_or_default())))
-        }
+        Err(error) if error.code() == Some(404) => Err(failed(not_served(path))),
         Err(error) => Err(unread(&error)),
     }
 }
 
-/// Every object of a list, page by page.
+/// Every object of a list.
 async fn read_all(
     connection: &Connection,
     all: &str,
     each: &mut (dyn FnMut(Value) + Send),
 ) -> Result<(), DeviceError> {
-    let mut token = String::new();
-    loop {
-        let page = read(connection, &page_path(all, Some(PAGE), &token)).await?;
-        let mut page = page.ok_or_else(|| failed(not_served(all)))?;
-        if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
-            items.into_iter().for_each(&mut *each);
-        }
-        text(&page, "/metadata/continue").clone_into(&mut token);
-        if token.is_empty() {
-            return Ok(());
-        }
-    }
+    connection.each(all, each).await.map_err(|error| match error.code() {
+        Some(404) => failed(not_served(all)),
+        _ => unread(&error),
+    })
 }
 
 fn not_served(what: &str) -> String {
