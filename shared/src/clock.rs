@@ -44,7 +44,7 @@ impl Mono {
     /// The time from `earlier` to `self`; zero if `earlier` lies later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
-        self.since_start().saturating_sub(earlier.since_start())
+        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 }
 
