@@ -206,15 +206,20 @@ impl Session {
         headed(self.target(), page)
     }
 
-    /// The objects of a kind, in all namespaces, that have these labels: the API server reads the selector.
-    pub(super) async fn selected(&self, kind: Kind, selector: &str) -> anyhow::Result<Chosen> {
+    /// The objects of a kind, in all namespaces, that have these labels: the API server reads the selector. None: every object.
+    pub(super) async fn selected(
+        &self,
+        kind: Kind,
+        selector: Option<&str>,
+    ) -> anyhow::Result<Option<Chosen>> {
+        let Some(selector) = selector else { return Ok(None) };
         let encoded: String = form_urlencoded::byte_serialize(selector.as_bytes()).collect();
         let path = format!("{}?labelSelector={encoded}", kind.path_in(None));
         let items = self.items(&path).await.with_context(|| format!("--selector {selector:?}"))?;
         let text = |item: &serde_json::Value, field: &str| {
             item["metadata"][field].as_str().unwrap_or_default().to_owned()
         };
-        Ok(items.iter().map(|item| (text(item, "namespace"), text(item, "name"))).collect())
+        Ok(Some(items.iter().map(|item| (text(item, "namespace"), text(item, "name"))).collect()))
     }
 
     /// The same by the wall clock of the API server, against which ages are measured: its objects have their stamps by it,

@@ -251,10 +251,7 @@ impl TestArgs {
     async fn run(self) -> anyhow::Result<Exit> {
         let session = open(&self.cluster.options()).await?;
         session.announce();
-        let chosen = match &self.selector {
-            Some(selector) => Some(session.selected(Kind::FenceDevices, selector).await?),
-            None => None,
-        };
+        let chosen = session.selected(Kind::FenceDevices, self.selector.as_deref()).await?;
         let is_within = |device: &Device, namespace: &Option<String>| {
             namespace.as_ref().is_none_or(|namespace| device.named.namespace == *namespace)
         };

@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, open};
-use super::explain::{Look, our_pods};
+use super::explain::Look;
 use super::paint::{Paint, Tone};
 use super::{API_VERSION, Exit, clean, plural};
 use checks::{Health, Kcm, Symptom};
@@ -138,13 +138,11 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     symptoms.push(checks::policies(look.policies, wall));
     let ours = look.controllers.clone();
     symptoms.extend(checks::twins(&kcm(session).await, look.running.mode, &ours));
-    // If pods may not be listed, `look.missing` says so.
-    let pods = our_pods(session).await.unwrap_or_default();
     symptoms.extend(look.scene(|scene| {
         let mut all = Vec::new();
         if ours.contains(&Name::Fencing) {
             all.extend(checks::devices(&scene.view, scene.unread, &Paused::all(scene), wall));
-            all.extend(checks::agents(&scene.view, &pods));
+            all.extend(checks::agents(&scene.view, &look.pods));
         }
         all.push(if scene.has_all(&OF_BUDGETS) {
             let never = |budget: &&Budget| explain(budget, &scene.view, scene.now).verdict == OfBudget::Never;

@@ -51,6 +51,8 @@ pub(in crate::cli) struct Look {
     pub(in crate::cli) controllers: Vec<Name>,
     /// As whom.
     pub(in crate::cli) account: String,
+    /// The pods of pod-safety; none where they may not be listed.
+    pub(in crate::cli) pods: Vec<Value>,
     said: Vec<Said>,
     attachments: Vec<Attachment>,
     pauses: Vec<(Arc<str>, Pause)>,
@@ -89,7 +91,7 @@ impl Look {
             Snapshot::read_allowed(&session.connection, &session.env, &KINDS, namespace, nothing).await?;
         let wall = session.env.clock.wall();
         let mut refused = Vec::new();
-        let Ours { settings, running, controllers, fenced_from, account } =
+        let Ours { settings, running, controllers, fenced_from, account, pods } =
             running(session, wall, &mut refused).await;
         snapshot.fence_from(fenced_from);
         Ok(Self {
@@ -99,6 +101,7 @@ impl Look {
             policies: Policies::Unread,
             controllers,
             account,
+            pods,
             said: Vec::new(),
             attachments: Vec::new(),
             pauses: Vec::new(),
@@ -335,6 +338,7 @@ struct Ours {
     controllers: Vec<Name>,
     fenced_from: BTreeSet<String>,
     account: String,
+    pods: Vec<Value>,
 }
 
 /// Who runs, and by which settings: by the arguments of our pods, read as `run` reads them.
@@ -380,7 +384,7 @@ async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) 
         pod_gc: config.pod_gc,
         node_lifecycle: config.node_lifecycle,
     });
-    Ours { settings, running, controllers, fenced_from, account }
+    Ours { settings, running, controllers, fenced_from, account, pods }
 }
 
 /// The pods of pod-safety: those with its label and with the account to which its ClusterRoleBindings give its rights. Any

@@ -29,10 +29,7 @@ pub(super) async fn explain_pdb(args: Args, name: Option<String>) -> anyhow::Res
     let own = || session.connection.default_namespace().to_owned();
     let namespace = namespace.or_else(|| name.is_some().then(own));
     let ask = async || {
-        let chosen = match &selector {
-            Some(selector) => Some(session.selected(Kind::Budgets, selector).await?),
-            None => None,
-        };
+        let chosen = session.selected(Kind::Budgets, selector.as_deref()).await?;
         look(&session, namespace.as_deref(), name.as_deref(), chosen.as_ref(), &print).await
     };
     watch.show(&session.env, print.output, ask).await
