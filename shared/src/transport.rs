@@ -139,6 +139,11 @@ pub struct Order {
     pub within: Duration,
 }
 
+impl Order {
+    /// No FenceDevice lets an act take longer. A machine of Cluster API may take an hour to be gone.
+    pub const LONGEST: Duration = Duration::from_secs(3_600);
+}
+
 /// Whether a machine has power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Power {

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::api::ActTime;
 use pod_safety_shared::clock::{Env, since_boot};
 use pod_safety_shared::transport::{Answer, DeviceError, Driver, Machine, Order};
 use tokio::io::AsyncReadExt as _;
@@ -23,9 +22,6 @@ const REQUEST_WITHIN: Duration = Duration::from_secs(5);
 
 /// A client waits for the reply, so it reads it at once.
 const REPLY_WITHIN: Duration = Duration::from_secs(5);
-
-/// No FenceDevice lets an act take longer. A client that names a later deadline is wrong, or hostile.
-const LONGEST: Duration = ActTime::LONGEST;
 
 /// Open connections. A controller has at most 124 orders under way (8 looks through devices, 16 steps, 100 switches), and
 /// each connection holds at most one message in memory.
@@ -224,9 +220,9 @@ impl AgentServer {
     }
 }
 
-/// The time until a moment of the host's clock.
+/// The time until a moment of the host's clock. A client that names one beyond every order is wrong, or hostile.
 pub(super) fn left(not_after: Duration) -> Duration {
-    not_after.saturating_sub(since_boot()).min(LONGEST)
+    not_after.saturating_sub(since_boot()).min(Order::LONGEST)
 }
 
 /// Ends when the client closes the connection, or sends more than its request.

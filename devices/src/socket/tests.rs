@@ -6,10 +6,9 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::api::ActTime;
 use pod_safety_shared::clock::{Env, since_boot};
 use pod_safety_shared::transport::{
-    Act, Answer, DeviceError, FenceTransport as _, Identity, Power, SAID_MOST,
+    Act, Answer, DeviceError, FenceTransport as _, Identity, Order, Power, SAID_MOST,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
@@ -224,7 +223,7 @@ async fn at_the_deadline_the_agent_and_its_children_are_killed() {
 /// It was cut to ten minutes, the longest time of a look.
 #[test]
 fn bug_an_order_of_an_hour_was_cut_short() {
-    let hour = ActTime::LONGEST;
+    let hour = Order::LONGEST;
     assert!(left(since_boot() + hour) > hour - Duration::from_secs(60));
     assert_eq!(left(since_boot() + 2 * hour), hour, "a client that asks for more is wrong");
 }

@@ -1,12 +1,10 @@
 //! `FenceDevice`: how to reach the power of which nodes.
 #![expect(unreachable_pub, reason = "the derive makes such items inside functions")]
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 use super::{Condition, NodeSelector};
 
@@ -39,8 +37,8 @@ pub const TEST_ANNOTATION: &str = "pod-safety.dev/test";
     validation = ("(self.driver == 'External') == has(self.external)", "external is needed with driver External, and only there"),
     validation = ("self.driver in ['Agent', 'Redfish'] || !(has(self.parameters) || has(self.nodeParameters) || has(self.secretParameters))", "parameters, nodeParameters and secretParameters are for the drivers Agent and Redfish"),
     validation = ("!has(self.parameters) || !('action' in self.parameters || 'option' in self.parameters || 'method' in self.parameters)", "action, option and method are chosen by pod-safety: it only asks for goals (off, on), never for a pulse (reboot, cycle)"),
-    validation = ("!has(self.parameters) || !self.parameters.exists(name, name.matches('(?i)passw|secret|token|community|api[-_]?key|private[-_]key|[-_]kg'))", "a password, token or key is no parameter, for everybody reads it who may read FenceDevices: put it into a Secret, and name that in secretParameters"),
-    validation = ("!has(self.nodeParameters) || !self.nodeParameters.exists(node, self.nodeParameters[node].exists(name, name.matches('(?i)passw|secret|token|community|api[-_]?key|private[-_]key|[-_]kg')))", "a password, token or key is no parameter, for everybody reads it who may read FenceDevices: put it into a Secret, and name that in secretParameters"),
+    validation = ("!has(self.parameters) || !self.parameters.exists(name, name.matches('(?i)passw|secret|token|community|api[-_]?key|private[-_]key|[-_]kg'))", "a password, token or key must not be a parameter: every reader of FenceDevices would see it. Put it into a Secret, and name that in secretParameters"),
+    validation = ("!has(self.nodeParameters) || !self.nodeParameters.exists(node, self.nodeParameters[node].exists(name, name.matches('(?i)passw|secret|token|community|api[-_]?key|private[-_]key|[-_]kg')))", "a password, token or key must not be a parameter: every reader of FenceDevices would see it. Put it into a Secret, and name that in secretParameters"),
 )]
 pub struct FenceDeviceSpec {
     /// By which means the device is reached.
@@ -212,7 +210,7 @@ pub struct SecretParameter {
     pub key: String,
 }
 
-/// A second to [`ActTime::LONGEST`]. Patterns cost the API server less than rules.
+/// A second to [`Order::LONGEST`](crate::transport::Order::LONGEST). Patterns cost the API server less than rules.
 const UP_TO_AN_HOUR: &str =
     r"^(([1-9]|[1-5][0-9])m([1-5]?[0-9]s)?|([1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|60m|1h)$";
 
@@ -244,11 +242,6 @@ impl Default for Timeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ActTime(pub u32);
-
-impl ActTime {
-    /// A machine of Cluster API may take an hour to be gone.
-    pub const LONGEST: Duration = Duration::from_secs(3_600);
-}
 
 impl TryFrom<String> for ActTime {
     type Error = String;
