@@ -35,9 +35,10 @@ test: install lint build ## everything that CI checks, on a fresh machine too; .
 	@$(call timed,documentation tests) cargo test --quiet --workspace --doc --locked
 	@verdict=0; POD_SAFETY_PROGRAM=$(PROGRAM) $(NEXTEST) || verdict=$$?; ./tests/times.sh; exit $$verdict
 
-test-all: install lint build ## the same and what only repeats earlier proof: image, benchmark, long strikes, kube-controller-manager itself, mutants; over an hour
+test-all: install lint build ## the same and what only repeats earlier proof: image, benchmark, long strikes, kube-controller-manager itself, fuzzing, mutants; hours
 	@$(call timed,documentation tests) cargo test --quiet --workspace --doc --locked
 	@verdict=0; POD_SAFETY_PROGRAM=$(PROGRAM) $(NEXTEST) --profile all || verdict=$$?; ./tests/times.sh all; exit $$verdict
+	@$(call timed,fuzz) $(MAKE) --no-print-directory fuzz MINUTES=60
 	@$(call timed,mutants) $(MAKE) --no-print-directory mutants SHARD=$$((10#$$(date +%j) % 8))/8
 
 build: # all tests, and the program as it is shipped, which the suites start

@@ -4,6 +4,8 @@
 //! that a command line can be carried over.
 
 mod carried;
+#[cfg(test)]
+mod fuzz;
 mod nodes;
 
 use std::collections::BTreeSet;

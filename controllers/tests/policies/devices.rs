@@ -23,7 +23,7 @@ fn said(fields: &Value) -> Vec<String> {
 /// server (suite `policies`): kube-cel 0.6.1 escapes both in the keys of maps.
 #[test]
 fn attack_a_password_is_written_into_a_device() {
-    const SAYS: &str = "put it into a Secret";
+    const SAYS: &str = "into a Secret, and name that in secretParameters";
     for name in [
         "password",
         "PASSWORD",

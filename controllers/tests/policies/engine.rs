@@ -22,20 +22,24 @@ pub(crate) enum Verdict {
     Refused(String),
 }
 
+/// Which expression cannot be evaluated for a request, and why. `failurePolicy: Fail` makes it a refusal.
+type Failed = String;
+
 /// A request as admission sees it.
+#[derive(Clone)]
 pub(crate) struct Request {
-    user: String,
+    pub(crate) user: String,
     groups: Vec<String>,
-    operation: String,
+    pub(crate) operation: String,
     group: String,
-    resource: String,
-    subresource: String,
-    object: Value,
-    old: Value,
-    options: Value,
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    pub(crate) object: Value,
+    pub(crate) old: Value,
+    pub(crate) options: Value,
     params: Value,
     /// `RESOURCE VERB` of the group of the break-glass verbs.
-    rights: Vec<&'static str>,
+    pub(crate) rights: Vec<&'static str>,
 }
 
 impl Request {
@@ -149,22 +153,22 @@ impl Expression {
     }
 
     /// Of a condition or a validation.
-    fn is_true(&self, context: &Context<'_>) -> bool {
+    fn is_true(&self, context: &Context<'_>) -> Result<bool, Failed> {
         match self.program.execute(context) {
             Ok(Cel::Bool(is)) => {
                 if is { &self.was_true } else { &self.was_false }.set(true);
-                is
+                Ok(is)
             }
-            other => panic!("{}: {}: {other:?}", self.place, self.text),
+            other => Err(format!("{}: {}: {other:?}", self.place, self.text)),
         }
     }
 
     /// Of a message.
-    fn says(&self, context: &Context<'_>) -> String {
+    fn says(&self, context: &Context<'_>) -> Result<String, Failed> {
         self.was_true.set(true);
         match self.program.execute(context) {
-            Ok(Cel::String(text)) => text.to_string(),
-            other => panic!("{}: {}: {other:?}", self.place, self.text),
+            Ok(Cel::String(text)) => Ok(text.to_string()),
+            other => Err(format!("{}: {}: {other:?}", self.place, self.text)),
         }
     }
 }
@@ -233,22 +237,29 @@ impl Policy {
         }
     }
 
-    pub(crate) fn judge(&self, request: &Request) -> Verdict {
+    pub(crate) fn judge(&self, request: &Request) -> Result<Verdict, Failed> {
         if !self.rules.iter().any(|rule| rule.matches(request)) {
-            return Verdict::NotAsked;
+            return Ok(Verdict::NotAsked);
         }
         let mut context = context(request);
-        if !self.conditions.iter().all(|one| one.is_true(&context)) {
-            return Verdict::NotAsked;
+        // As the API server has it, one that is false counts before one that cannot be evaluated.
+        let conditions: Vec<_> = self.conditions.iter().map(|one| one.is_true(&context)).collect();
+        if conditions.iter().any(|met| matches!(met, Ok(false))) {
+            return Ok(Verdict::NotAsked);
         }
+        conditions.into_iter().collect::<Result<Vec<_>, _>>()?;
         self.assign(&mut context);
         for note in &self.notes {
-            note.says(&context);
+            note.says(&context)?;
         }
         // Each is asked, so that a row decides those after the first that fails, too.
-        let failed: Vec<_> = self.validations.iter().filter(|(one, _)| !one.is_true(&context)).collect();
-        let messages: Vec<String> = failed.iter().map(|(_, message)| message.says(&context)).collect();
-        if messages.is_empty() { Verdict::Allowed } else { Verdict::Refused(messages.join("; ")) }
+        let mut messages = Vec::new();
+        for (validation, message) in &self.validations {
+            if !validation.is_true(&context)? {
+                messages.push(message.says(&context)?);
+            }
+        }
+        Ok(if messages.is_empty() { Verdict::Allowed } else { Verdict::Refused(messages.join("; ")) })
     }
 
     /// The API server evaluates a variable when it is used. Here one that cannot be is left out, and fails what uses it.

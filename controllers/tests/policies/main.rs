@@ -9,10 +9,12 @@
 //! | `own_pods`, `own_account` | what pod-safety's own account may change |
 //! | `devices` | the rules in the CRD of FenceDevice |
 //! | `engine` | nothing: it evaluates |
+//! | `fuzz` | nothing: it changes the requests of all rows |
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a row that cannot be evaluated fails the test")]
 
 mod devices;
 mod engine;
+mod fuzz;
 mod nodes;
 mod others;
 mod own_account;
@@ -90,7 +92,7 @@ fn every_expression_is_decided_both_ways_by_a_row_and_no_bypass_passes() {
     let mut wrong = Vec::new();
     for row in rows() {
         let policy = policies.iter().find(|policy| policy.name == row.policy).unwrap();
-        let verdict = policy.judge(&row.request);
+        let verdict = policy.judge(&row.request).unwrap();
         let met = match (&verdict, row.expect) {
             (Verdict::NotAsked, Expect::NotAsked) | (Verdict::Allowed, Expect::Allowed) => true,
             (Verdict::Refused(message), Expect::Refused(words)) => message.contains(words),
@@ -114,12 +116,12 @@ fn an_expression_without_a_row_is_named() {
     }});
     let compiled = Policy::compile(&policy);
     assert_eq!(compiled.untried().len(), 3, "true, false, and the message: {:?}", compiled.untried());
-    let ask = |user: &str| compiled.judge(&Request::new(user, "DELETE pods").old(json!({})));
+    let ask = |user: &str| compiled.judge(&Request::new(user, "DELETE pods").old(json!({}))).unwrap();
     assert_eq!(ask("a"), Verdict::Allowed);
     assert_eq!(compiled.untried().len(), 2);
     assert_eq!(ask("b"), Verdict::Refused("not b".to_owned()));
     assert!(compiled.untried().is_empty(), "{:?}", compiled.untried());
-    assert_eq!(compiled.judge(&Request::new("b", "UPDATE pods/status")), Verdict::NotAsked);
+    assert_eq!(compiled.judge(&Request::new("b", "UPDATE pods/status")).unwrap(), Verdict::NotAsked);
     let broken = policy.to_string().replace("== 'a'", "== ");
     let broken = std::panic::catch_unwind(|| Policy::compile(&serde_json::from_str(&broken).unwrap()).name);
     assert!(broken.is_err(), "it does not compile");

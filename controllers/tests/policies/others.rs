@@ -313,9 +313,13 @@ fn fences() -> Vec<Row> {
         row(
             "bypass: in another name",
             opens(DEV, json!({ "kind": "Person", "by": "boss" })),
-            Refused("in their own name"),
+            Refused("must be your own user name"),
         ),
-        row("bypass: in no name", opens(DEV, json!({ "kind": "Person" })), Refused("in their own name")),
+        row(
+            "bypass: in no name",
+            opens(DEV, json!({ "kind": "Person" })),
+            Refused("must be your own user name"),
+        ),
         row(
             "bypass: a trigger that pod-safety finds",
             opens(DEV, json!({ "kind": "Detected", "by": DEV })),

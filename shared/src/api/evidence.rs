@@ -63,7 +63,7 @@ pub struct FenceEvidenceSpec {
     #[schemars(range(min = 60, max = 604_800))]
     pub valid_seconds: Option<u32>,
     /// Of kind Asserted: the machine may be switched on again when its pods are released, if its FencePolicy says
-    /// `recovery: PowerOn`. Otherwise it stays off until somebody starts it: a person who confirms that a machine is off may
+    /// `recovery: PowerOn`. Otherwise it stays off until a person starts it: someone who confirms that a machine is off may
     /// be working on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub power_on: bool,

@@ -527,7 +527,10 @@ async fn a_login_with_a_dash_is_no_parameter_either(scene: &Scene) {
             "metadata": { "namespace": "default", "name": "careless" }, "spec": { "driver": "Redfish" } });
         device["spec"].as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
         let output = scene.run(ADMIN, &["create", "-f", "-"], &device).await;
-        assert!(output.stderr.contains("put it into a Secret"), "{device} was taken: {output:?}");
+        assert!(
+            output.stderr.contains("into a Secret, and name that in secretParameters"),
+            "{device} was taken: {output:?}"
+        );
     }
 }
 

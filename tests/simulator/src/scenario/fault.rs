@@ -155,7 +155,7 @@ impl Step {
     /// When, and what.
     pub(super) fn read(&self, place: Place, plan: &Plan) -> Result<(u64, Fault), Wrong> {
         let lacks =
-            |name: &str, allowed: &str| place.wrong(format!("field `{name}`: missing, allowed {allowed}"));
+            |name: &str, allowed: &str| place.wrong(&format!("field `{name}`: missing, allowed {allowed}"));
         let at = Field::new("at", &self.at).ok_or_else(|| lacks("at", "is a time such as 45s"))?;
         let kinds = || format!("is one of: {}", KINDS.join(", "));
         let kind = Field::new("fault", &self.fault).ok_or_else(|| lacks("fault", &kinds()))?;
@@ -195,7 +195,7 @@ impl<'a> Reading<'a> {
 
     fn needed(&mut self, name: &'static str) -> Result<Field<'a>, Wrong> {
         let (place, kind) = (self.place, self.kind);
-        self.field(name).ok_or_else(|| place.wrong(format!("field `{name}`: missing, `{kind}` needs it")))
+        self.field(name).ok_or_else(|| place.wrong(&format!("field `{name}`: missing, `{kind}` needs it")))
     }
 
     fn node(&mut self) -> Result<usize, Wrong> {
@@ -259,7 +259,7 @@ impl<'a> Reading<'a> {
             (Some(field), None) | (None, Some(field)) => field,
             (None, None) => {
                 let missing = "field `min-available`: missing, allowed is that or `max-unavailable`";
-                return Err(self.place.wrong(missing.to_owned()));
+                return Err(self.place.wrong(missing));
             }
         };
         let percent = field.text.strip_suffix('%');

@@ -35,8 +35,17 @@ impl Place {
         Self { line: value.referenced.line().max(1), column: value.referenced.column().max(1) }
     }
 
-    pub(super) fn wrong(self, what: String) -> Wrong {
-        Wrong { file: String::new(), line: self.line, column: self.column, what }
+    /// What the file says may be repeated in `what`: control characters are escaped, so it stays one line.
+    pub(super) fn wrong(self, what: &str) -> Wrong {
+        let clean = |letter: char| {
+            if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() }
+        };
+        Wrong {
+            file: String::new(),
+            line: self.line,
+            column: self.column,
+            what: what.chars().map(clean).collect(),
+        }
     }
 }
 
@@ -55,7 +64,7 @@ impl<'a> Field<'a> {
 
     pub(super) fn wrong(&self, allowed: &str) -> Wrong {
         let Self { name, text, place } = self;
-        place.wrong(format!("field `{name}`: value `{text}`, allowed {allowed}"))
+        place.wrong(&format!("field `{name}`: value `{text}`, allowed {allowed}"))
     }
 
     /// A whole number between two.

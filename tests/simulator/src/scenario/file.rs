@@ -113,7 +113,7 @@ fn not_read(error: &Error) -> Wrong {
         line: location.line().max(1),
         column: location.column().max(1),
     });
-    place.wrong(match error.without_snippet() {
+    let what = match error.without_snippet() {
         Error::SerdeUnknownField { field, expected, .. } => {
             format!("field `{field}`: not known here, allowed are {}", expected.join(", "))
         }
@@ -123,11 +123,12 @@ fn not_read(error: &Error) -> Wrong {
             let said = said.lines().next().unwrap_or_default();
             format!("not a scenario: {}", said.split(" at line ").next().unwrap_or_default())
         }
-    })
+    };
+    place.wrong(&what)
 }
 
 fn missing(name: &str, allowed: &str) -> Wrong {
-    Place { line: 1, column: 1 }.wrong(format!("field `{name}`: missing, allowed {allowed}"))
+    Place { line: 1, column: 1 }.wrong(&format!("field `{name}`: missing, allowed {allowed}"))
 }
 
 fn scenario(file: File) -> Result<Scenario, Wrong> {

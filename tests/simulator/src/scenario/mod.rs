@@ -12,6 +12,8 @@ mod contender;
 mod fault;
 mod field;
 mod file;
+#[cfg(test)]
+mod fuzz;
 mod shipped;
 
 #[cfg(test)]

@@ -19,6 +19,13 @@ fn wrong_fault(fault: &str) -> String {
     wrong(&format!("{TOP}faults:\n  - {{ {fault} }}\n"))
 }
 
+/// A value was repeated with its line breaks and escape sequences.
+#[test]
+fn bug_a_value_of_two_lines_made_two_lines_of_an_error() {
+    assert!(wrong("nodes: \"3\\n\\e[2J\"\npods: 2\nheal-at: 100s\n").contains(r"value `3\n\u{1b}[2J`"));
+    assert!(wrong("\"a\\nb\": 1\n").contains(r"field `a\nb`: not known"));
+}
+
 #[test]
 fn every_field_is_read() {
     let text = "\

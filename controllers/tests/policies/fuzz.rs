@@ -1,0 +1,222 @@
+//! Fuzz targets: the request of any row, changed in any way. The oracles read JSON, and know no CEL.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use pod_safety_fuzz::{Draw, fuzz, json::vary};
+use serde_json::Value;
+
+use crate::engine::{Policy, Request, Verdict};
+use crate::{OURS, policies, rows};
+
+/// What decides something in the expressions.
+const WORDS: &[&str] = &[
+    "metadata",
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+    "deletionTimestamp",
+    "managedFields",
+    "resourceVersion",
+    "pod-safety.dev/break-glass",
+    "spec",
+    "nodeName",
+    "nodeSelector",
+    "kubernetes.io/hostname",
+    "schedulingGates",
+    "taints",
+    "terminationGracePeriodSeconds",
+    "status",
+    "phase",
+    "Failed",
+    "Succeeded",
+    "Running",
+    "conditions",
+    "observedGeneration",
+    "containerStatuses",
+    "initContainerStatuses",
+    "state",
+    "running",
+    "type",
+    "Ready",
+    "True",
+    "False",
+    "DisruptionTarget",
+    "DeletionByPodGC",
+    "gracePeriodSeconds",
+    "preconditions",
+    "uid",
+    "name",
+    "key",
+    "value",
+    "effect",
+    "NoExecute",
+    "node.kubernetes.io/out-of-service",
+    "w1",
+    "w2",
+];
+
+/// In a request that is not for the status, the API server puts the old one back.
+const PUT_BACK: &str = "/status";
+
+/// A row of a policy, with a request that is changed; `None`: the policy has none.
+fn case(draw: &mut Draw<'_>, policy: &str) -> Option<(&'static Policy, Request)> {
+    thread_local! {
+        // A compiled expression belongs to a thread.
+        static POLICIES: &'static [Policy] = Vec::leak(policies());
+    }
+    static REQUESTS: LazyLock<Vec<(&'static str, Request)>> =
+        LazyLock::new(|| rows().into_iter().map(|row| (row.policy, row.request)).collect());
+    let requests: Vec<_> = REQUESTS.iter().filter(|(of, _)| *of == policy).collect();
+    let (_, request) = draw.one_of(&requests)?;
+    let mut request = request.clone();
+    for part in [&mut request.old, &mut request.object, &mut request.options] {
+        if draw.once_in(3) {
+            vary(draw, part, WORDS);
+        }
+    }
+    let policy = POLICIES.with(|all| all.iter().find(|one| one.name == policy))?;
+    Some((policy, request))
+}
+
+/// Whether it passes. An expression that cannot be evaluated refuses.
+fn passes(policy: &Policy, request: &Request) -> bool {
+    matches!(policy.judge(request), Ok(Verdict::Allowed | Verdict::NotAsked))
+}
+
+/// The paths of the fields that differ, three names deep. Null, and what holds nothing, is not there: so the API server has it.
+fn changed(old: &Value, new: &Value, path: &str, into: &mut BTreeSet<String>) {
+    let nothing = |value: &Value| match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    if old == new || nothing(old) && nothing(new) {
+        return;
+    }
+    let (Some(before), Some(after)) = (old.as_object(), new.as_object()) else {
+        into.insert(path.to_owned());
+        return;
+    };
+    if path.matches('/').count() == 3 {
+        into.insert(path.to_owned());
+        return;
+    }
+    for key in before.keys().chain(after.keys()) {
+        let at = |fields: &serde_json::Map<String, Value>| fields.get(key).cloned().unwrap_or_default();
+        changed(&at(before), &at(after), &format!("{path}/{}", key.replace('/', "~1")), into);
+    }
+}
+
+fn condition<'v>(object: &'v Value, kind: &str, status: &str) -> Option<&'v Value> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    conditions.iter().find(|one| one["type"] == kind && one["status"] == status)
+}
+
+fn terminal(object: &Value) -> bool {
+    object["status"]["phase"] == "Failed" || object["status"]["phase"] == "Succeeded"
+}
+
+/// What a stolen token of pod-safety must not obtain, in the order of SECURITY.md.
+fn check_own_account(request: &Request) {
+    let Request { old, object, options, .. } = request;
+    let mut fields = BTreeSet::new();
+    // The API server drops other fields.
+    for part in ["metadata", "spec", "status"] {
+        changed(&old[part], &object[part], &format!("/{part}"), &mut fields);
+    }
+    let only = |allowed: &[&str]| {
+        let bookkeeping = ["/metadata/managedFields", "/metadata/resourceVersion", "/metadata/generation"];
+        for field in &fields {
+            let known = bookkeeping.iter().chain(allowed).any(|one| {
+                field.strip_prefix(one).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            });
+            assert!(known, "{field} was changed: {old} to {object}");
+        }
+    };
+    let kind = format!("{} {}/{}", request.operation, request.resource, request.subresource);
+    match kind.as_str() {
+        "DELETE pods/" => {
+            // The API server refuses what is no text or no whole number before it asks a policy.
+            let Some(grace) = options["gracePeriodSeconds"].as_i64() else { return };
+            let texts = ["uid", "resourceVersion"].map(|field| options["preconditions"][field].clone());
+            if texts.iter().any(|text| !text.is_string() && !text.is_null()) {
+                return;
+            }
+            assert!(texts.iter().all(|text| !text.is_null() && text != "") && grace >= 0, "{options}");
+            let why =
+                if grace == 0 { terminal(old) } else { condition(old, "DisruptionTarget", "True").is_some() };
+            assert!(why, "{options}: {old}");
+        }
+        "UPDATE pods/" => {
+            only(&["/spec/schedulingGates", "/spec/nodeSelector/kubernetes.io~1hostname", PUT_BACK]);
+            let gates = |of: &Value| of["spec"]["schedulingGates"].as_array().cloned().unwrap_or_default();
+            assert!(gates(object).iter().all(|gate| gates(old).contains(gate)), "a gate is new");
+        }
+        "UPDATE pods/status" => {
+            only(&["/status/phase", "/status/conditions", "/status/observedGeneration"]);
+            let became = old["status"]["phase"] != object["status"]["phase"];
+            let gone = condition(object, "DisruptionTarget", "True")
+                .is_some_and(|one| one["reason"] == "DeletionByPodGC");
+            let may_end = !old["metadata"]["deletionTimestamp"].is_null() || gone;
+            assert!(!became || object["status"]["phase"] == "Failed" && may_end, "{old} to {object}");
+            let better = condition(object, "Ready", "True").is_some();
+            assert!(!better || condition(old, "Ready", "True").is_some(), "it is called Ready");
+        }
+        "UPDATE nodes/" => {
+            only(&[
+                "/spec/taints",
+                PUT_BACK,
+                "/metadata/labels/beta.kubernetes.io~1os",
+                "/metadata/labels/beta.kubernetes.io~1arch",
+            ]);
+        }
+        "UPDATE nodes/status" => {
+            only(&["/status/conditions"]);
+            let better = condition(object, "Ready", "True").is_some();
+            assert!(!better || condition(old, "Ready", "True").is_some(), "it is called Ready");
+        }
+        _ => {}
+    }
+}
+
+/// The account does what its code does, whatever the objects and the options of a request are.
+#[test]
+fn with_the_token_of_pod_safety_only_its_own_writes_pass() {
+    fuzz!(2_000, |draw| {
+        let Some((policy, mut request)) = case(draw, "own-account") else { return };
+        OURS.clone_into(&mut request.user);
+        if passes(policy, &request) {
+            check_own_account(&request);
+        }
+    });
+}
+
+/// Without the right, and without the kubelet's word, a pod that was on a node does not go at once.
+#[test]
+fn without_the_right_no_pod_that_may_run_goes_at_once() {
+    fuzz!(2_000, |draw| {
+        let Some((policy, mut request)) = case(draw, "force-delete") else { return };
+        request.rights.clear();
+        draw.word(&["dev", "system:node:w2", "system:serviceaccount:kube-system:pod-garbage-collector"])
+            .clone_into(&mut request.user);
+        let Request { old, options, user, .. } = &request;
+        if options["gracePeriodSeconds"] != 0 || !passes(policy, &request) {
+            return;
+        }
+        let node = old["spec"]["nodeName"].as_str().unwrap_or_default();
+        let runs = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"]
+            .iter()
+            .filter_map(|field| old["status"][field].as_array())
+            .flatten()
+            .any(|container| container["state"].get("running").is_some());
+        let owners = old["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        let stateful =
+            owners.iter().any(|owner| owner["kind"] == "StatefulSet" && owner["controller"] == true);
+        let by_choice = old["spec"]["terminationGracePeriodSeconds"] == 0 && !stateful;
+        let its_kubelet = *user == format!("system:node:{node}");
+        assert!(node.is_empty() || terminal(old) && !runs || by_choice || its_kubelet, "{user}: {old}");
+    });
+}
