@@ -2,11 +2,10 @@
 #
 #   docker build -t pod-safety .
 #
-# The compiler image is pinned by its full version. Pin it by digest where builds must be repeatable to
-# the byte (`docker buildx imagetools inspect rust:1.95.0-bookworm` prints it):
-#   docker build --build-arg RUST_IMAGE=rust:1.95.0-bookworm@sha256:… .
+# The compiler image is pinned by its digest, of which the tag is only the name. A new one is what
+# `docker buildx imagetools inspect rust:1.95.0-bookworm` prints.
 # Each architecture is built on its own kind of node (or by emulation); nothing here names one.
-ARG RUST_IMAGE=rust:1.95.0-bookworm
+ARG RUST_IMAGE=rust:1.95.0-bookworm@sha256:6258907abe69656e41cd992e0b705cdcfabcbbe3db374f92ed2d47121282d4a1
 
 FROM ${RUST_IMAGE} AS build
 ARG TARGETARCH

@@ -3,8 +3,8 @@
 //! Its own evaluator of policies has no `authorizer`, no `variables` and no `request.options`, which nearly all of ours use. So its
 //! functions are taken, and those three are made here. It knows no types: that a field exists in the API is not checked.
 
-use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube_cel::KubeCelExt as _;
 use kube_cel::cel::extractors::This;
@@ -141,22 +141,22 @@ struct Expression {
     place: String,
     text: String,
     program: Program,
-    was_true: Cell<bool>,
-    was_false: Cell<bool>,
+    was_true: AtomicBool,
+    was_false: AtomicBool,
 }
 
 impl Expression {
     fn compile(place: String, text: &Value) -> Self {
         let text = text.as_str().unwrap().to_owned();
         let program = Program::compile(&text).unwrap_or_else(|error| panic!("{place}: {text}: {error}"));
-        Self { place, text, program, was_true: Cell::new(false), was_false: Cell::new(false) }
+        Self { place, text, program, was_true: AtomicBool::new(false), was_false: AtomicBool::new(false) }
     }
 
     /// Of a condition or a validation.
     fn is_true(&self, context: &Context<'_>) -> Result<bool, Failed> {
         match self.program.execute(context) {
             Ok(Cel::Bool(is)) => {
-                if is { &self.was_true } else { &self.was_false }.set(true);
+                if is { &self.was_true } else { &self.was_false }.store(true, Ordering::Relaxed);
                 Ok(is)
             }
             other => Err(format!("{}: {}: {other:?}", self.place, self.text)),
@@ -165,7 +165,7 @@ impl Expression {
 
     /// Of a message.
     fn says(&self, context: &Context<'_>) -> Result<String, Failed> {
-        self.was_true.set(true);
+        self.was_true.store(true, Ordering::Relaxed);
         match self.program.execute(context) {
             Ok(Cel::String(text)) => Ok(text.to_string()),
             other => Err(format!("{}: {}: {other:?}", self.place, self.text)),
@@ -267,7 +267,7 @@ impl Policy {
         let mut known = Vec::new();
         for (name, expression) in &self.variables {
             if let Ok(value) = expression.program.execute(context) {
-                expression.was_true.set(true);
+                expression.was_true.store(true, Ordering::Relaxed);
                 known.push((name.clone(), value));
                 let map = known.iter().map(|(name, value)| (name.clone().into(), value.clone())).collect();
                 context.add_variable_from_value("variables", Cel::Map(CelMap { map: Arc::new(map) }));
@@ -278,7 +278,7 @@ impl Policy {
     /// What no row has decided.
     pub(crate) fn untried(&self) -> Vec<String> {
         let lacks = |one: &Expression, is: bool| {
-            let seen = if is { &one.was_true } else { &one.was_false }.get();
+            let seen = if is { &one.was_true } else { &one.was_false }.load(Ordering::Relaxed);
             (!seen).then(|| format!("{} as {is}: {}", one.place, one.text))
         };
         let validations = self.validations.iter().map(|(one, _)| one);

@@ -62,10 +62,7 @@ const PUT_BACK: &str = "/status";
 
 /// A row of a policy, with a request that is changed; `None`: the policy has none.
 fn case(draw: &mut Draw<'_>, policy: &str) -> Option<(&'static Policy, Request)> {
-    thread_local! {
-        // A compiled expression belongs to a thread.
-        static POLICIES: &'static [Policy] = Vec::leak(policies());
-    }
+    static POLICIES: LazyLock<Vec<Policy>> = LazyLock::new(policies);
     static REQUESTS: LazyLock<Vec<(&'static str, Request)>> =
         LazyLock::new(|| rows().into_iter().map(|row| (row.policy, row.request)).collect());
     let requests: Vec<_> = REQUESTS.iter().filter(|(of, _)| *of == policy).collect();
@@ -76,7 +73,7 @@ fn case(draw: &mut Draw<'_>, policy: &str) -> Option<(&'static Policy, Request)>
             vary(draw, part, WORDS);
         }
     }
-    let policy = POLICIES.with(|all| all.iter().find(|one| one.name == policy))?;
+    let policy = POLICIES.iter().find(|one| one.name == policy)?;
     Some((policy, request))
 }
 
