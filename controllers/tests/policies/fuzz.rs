@@ -71,10 +71,23 @@ fn case(draw: &mut Draw<'_>, policy: &str) -> Option<(&'static Policy, Request)>
     for part in [&mut request.old, &mut request.object, &mut request.options] {
         if draw.once_in(3) {
             vary(draw, part, WORDS);
+            drop_nulls(part);
         }
     }
     let policy = POLICIES.iter().find(|one| one.name == policy)?;
     Some((policy, request))
+}
+
+/// A field without a value is not there: so the API server has it.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
 }
 
 /// Whether it passes. An expression that cannot be evaluated refuses.
@@ -82,7 +95,7 @@ fn passes(policy: &Policy, request: &Request) -> bool {
     matches!(policy.judge(request), Ok(Verdict::Allowed | Verdict::NotAsked))
 }
 
-/// The paths of the fields that differ, three names deep. Null, and what holds nothing, is not there: so the API server has it.
+/// The paths of the fields that differ, three names deep. What holds nothing is not there, as for [`drop_nulls`].
 fn changed(old: &Value, new: &Value, path: &str, into: &mut BTreeSet<String>) {
     let nothing = |value: &Value| match value {
         Value::Null => true,
@@ -154,7 +167,8 @@ fn check_own_account(request: &Request) {
         }
         "UPDATE pods/status" => {
             only(&["/status/phase", "/status/conditions", "/status/observedGeneration"]);
-            let became = old["status"]["phase"] != object["status"]["phase"];
+            let phase = |of: &Value| of["status"]["phase"].as_str().unwrap_or_default().to_owned();
+            let became = phase(old) != phase(object);
             let gone = condition(object, "DisruptionTarget", "True")
                 .is_some_and(|one| one["reason"] == "DeletionByPodGC");
             let may_end = !old["metadata"]["deletionTimestamp"].is_null() || gone;
