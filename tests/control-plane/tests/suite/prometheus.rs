@@ -144,7 +144,7 @@ async fn every_alert_fires_for_what_happens_and_stops_when_it_ends() {
     causes::a_kubelet_outlives_its_node(&scene).await;
     causes::nodes_are_lost_and_fenced_or_not(&scene).await;
     causes::all_nodes_are_lost(&scene).await;
-    without_an_api_server_nobody_leads(&mut scene).await;
+    without_an_api_server_no_process_leads(&mut scene).await;
     // Not before: until then no watch may have failed, and a counter without a series is not on the page.
     docs_list_the_metrics_that_there_are(&scene).await;
     the_dashboard_is_answered(&scene.prometheus).await;
@@ -194,7 +194,7 @@ async fn a_second_installation_lacks_rights_and_then_leads_beside_the_first(scen
     scene.stop(&["PodSafetyTwoLeaders"]).await;
 }
 
-async fn without_an_api_server_nobody_leads(scene: &mut Scene) {
+async fn without_an_api_server_no_process_leads(scene: &mut Scene) {
     let alerts = ["PodSafetyNoLeader", "PodSafetyApiErrors"];
     scene.plane.stop_apiserver().unwrap();
     let told = scene.fire(&alerts).await;
