@@ -22,6 +22,18 @@ use crate::wire::{Encoding, Raw};
 #[cfg(test)]
 use crate::{events::Recorder, lease::Leadership, metrics::Metrics, transport::NoTransport};
 
+/// Whether this variable says that a test writes its expectations anew.
+///
+/// # Panics
+/// It is set in CI, where it would turn the comparison off, or to something other than `1`.
+#[must_use]
+pub fn writes_anew(variable: &str) -> bool {
+    let Some(word) = std::env::var_os(variable) else { return false };
+    assert!(std::env::var_os("CI").is_none(), "{variable} is set, and so is CI");
+    assert_eq!(word, "1", "{variable}: only 1 means something");
+    true
+}
+
 /// What holds, by its reasons.
 #[must_use]
 pub fn reasons(decision: &Decision) -> Vec<&'static str> {

@@ -29,6 +29,7 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
+use super::clean;
 use clap::{Args as ClapArgs, ValueEnum};
 use pod_safety_shared::record::error_chain;
 use pod_safety_simulator::scenario::{Contender, Scenario, shipped};
@@ -160,7 +161,7 @@ pub(super) fn ended(done: anyhow::Result<bool>) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            super::say(&format!("pod-safety: {}", error_chain(error.as_ref())));
+            super::say(&clean::line(&format!("pod-safety: {}", error_chain(error.as_ref()))));
             if error.is::<BadUse>() { ExitCode::from(super::USAGE) } else { ExitCode::FAILURE }
         }
     }

@@ -169,7 +169,7 @@ fn after_a_restart_what_a_kubelet_reports_is_its_word() {
     let heard = well(&untold(false));
     let at = back(&heard).first().copied().unwrap_or(u64::MAX);
     // The volume is held from the force deletion on, so it is torn off only after its kubelet has unmounted it.
-    assert!((BEGIN + 63 + 150..BEGIN + 63 + 200).contains(&at), "{at}: {:#?}", heard.timeline);
+    assert!((BEGIN + 63 + 180..BEGIN + 63 + 195).contains(&at), "{at}: {:#?}", heard.timeline);
     let deaf = well(&untold(true));
     assert!(back(&deaf).first() >= Some(&(BEGIN + 400)), "{:#?}", deaf.timeline);
     catches(Plant::DeafToMounts, Invariant::Owner, &untold(true));
