@@ -165,7 +165,7 @@ fn head(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
 
 fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timestamp, paint: Paint) -> String {
     let (tone, seen) = promise(overview);
-    let promise = format!("{} at most one pod per StatefulSet identity: {seen}", paint.mark(tone));
+    let promise = format!("{} at most one pod per stable identity: {seen}", paint.mark(tone));
     let mut text = format!(
         "{}\n{}\n",
         paint.wrap(&head(running, server, wall), 2),
@@ -227,7 +227,13 @@ fn promise(overview: &Overview) -> (Tone, String) {
     match (overview.identities, overview.wait_for_proof) {
         (Some(identities), Some(waiting)) => {
             let tone = if waiting == 0 { Tone::Good } else { Tone::Attention };
-            (tone, format!("{} of StatefulSets, {waiting} wait for proof", plural(identities, "pod")))
+            (
+                tone,
+                format!(
+                    "{} with a stable identity, {waiting} held until there is proof",
+                    plural(identities, "pod")
+                ),
+            )
         }
         (None, _) | (_, None) => {
             (Tone::Attention, "not checked, because pods, nodes or Leases could not be read".to_owned())
@@ -307,14 +313,14 @@ mod tests {
         let (overview, text) = told(&stage);
         assert_eq!(overview.verdict(), Overall::Blocked);
         let golden = "Kubernetes v1.36.3   mode guard   leader pod-safety-x, 1 standby
-! at most one pod per StatefulSet identity: 2 pods of StatefulSets, 1 wait for proof
+! at most one pod per stable identity: 2 pods with a stable identity, 1 held until there is proof
 
 ZONE    READY  LOST  BRAKE
 zone-a  2/2    0     off
 zone-b  1/2    1     off
 
 NEEDS A PERSON
-✖ node/worker-b1   Lost, last heard 9m00s ago, 1 of its pods wait for proof (Unproved)
+✖ node/worker-b1   Lost, last heard 9m00s ago, 1 pod held until there is proof (Unproved)
     pod-safety explain node worker-b1
 
 BLOCKED PODS

@@ -5,7 +5,7 @@ use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::{Node, Pod, Readiness};
 
 use super::answer::Answer;
-use super::pod::{Fate, is_stateful};
+use super::pod::Fate;
 use super::scene::{Policies, Scene};
 
 /// Adds who may delete it.
@@ -44,7 +44,8 @@ pub(super) fn of_pod(answer: &mut Answer, pod: &Pod, name: &str, fate: &Fate, sc
     if scene.running.mode != Some(Mode::Replace) {
         answer.actor("kube-controller-manager", kcm);
     }
-    let reason = if is_stateful(pod) { " and the annotation pod-safety.dev/break-glass=REASON" } else { "" };
+    let reason =
+        if pod.keeps_identity() { " and the annotation pod-safety.dev/break-glass=REASON" } else { "" };
     let people = match scene.policies {
         Policies::Deny => {
             format!("no, but with the verb force-delete on pods.breakglass.pod-safety.dev{reason}")

@@ -11,7 +11,7 @@ use super::answer::{Answer, Standing, since, span};
 use super::day::LastDay;
 use super::node::{explain_node, state, zone_words};
 use super::pauses::Paused;
-use super::pod::{asked_at, explain_pod, is_stateful};
+use super::pod::{asked_at, explain_pod};
 use super::scene::{Scene, pod_object};
 use super::{Verdict, explain};
 
@@ -77,7 +77,7 @@ pub enum Overall {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
-    /// How many pods of StatefulSets there are, each of which must be the only one of its name. None: pods, nodes or
+    /// How many pods with a stable identity there are, each of which must be the only one of its name. None: pods, nodes or
     /// Leases could not be read.
     pub identities: Option<usize>,
     /// How many of those are held until it is proved that they stopped. None: as above.
@@ -163,7 +163,7 @@ impl Overview {
             if answer.verdict.standing != Standing::Blocked {
                 continue;
             }
-            waiting += usize::from(is_stateful(pod) && !pod.waits_for_finalizers());
+            waiting += usize::from(pod.keeps_identity() && !pod.waits_for_finalizers());
             let asked = pod.deletion.and_then(asked_at);
             self.blocked.push(Blocked {
                 namespace: pod.key.namespace.to_string(),
@@ -176,7 +176,7 @@ impl Overview {
             });
         }
         if scene.has_all(&[Kind::Pods, Kind::Nodes, Kind::NodeLeases]) {
-            self.identities = Some(scene.view.all_pods().filter(|pod| is_stateful(pod)).count());
+            self.identities = Some(scene.view.all_pods().filter(|pod| pod.keeps_identity()).count());
             self.wait_for_proof = Some(waiting);
         }
     }
@@ -191,8 +191,11 @@ impl Overview {
                 .last_beat(node)
                 .map_or(String::new(), |at| format!(", last heard {} ago", span(since(at, scene.wall))));
             let waiting = self.blocked.iter().filter(|one| one.node.as_deref() == Some(&*node.name)).count();
-            let wait =
-                if waiting == 0 { String::new() } else { format!(", {waiting} of its pods wait for proof") };
+            let wait = match waiting {
+                0 => String::new(),
+                1 => ", 1 pod held until there is proof".to_owned(),
+                _ => format!(", {waiting} pods held until there is proof"),
+            };
             self.troubles.push(Trouble {
                 object: answer.object,
                 blocks: answer.verdict.standing == Standing::Blocked,

@@ -279,10 +279,6 @@ fn volume(message: &str, scene: &Scene<'_>) -> Judgement {
     Judgement::new(Standing::Blocked, "VolumeInUse", message)
 }
 
-pub(super) fn is_stateful(pod: &Pod) -> bool {
-    pod.controller.as_ref().is_some_and(|controller| &*controller.kind == "StatefulSet")
-}
-
 fn facts(pod: &Pod, scene: &Scene<'_>) -> Vec<String> {
     let mut facts = vec![owner_of(pod, &scene.view)];
     facts.push(pod.node.as_ref().map_or("on no node".to_owned(), |node| format!("on {node}")));

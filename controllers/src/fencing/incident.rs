@@ -121,15 +121,7 @@ impl<'a> Incident<'a> {
     pub(super) fn proof(&self) -> Option<&'a Proof> {
         match self.machine {
             Machine::SameLife(node) => self.view.proof_of(node, self.now),
-            Machine::Gone => {
-                let wanted = self.policy().map(|policy| policy.spec.minimum_evidence).unwrap_or_default();
-                let holds = |proof: &&Proof| {
-                    self.view.said(proof, self.now).holds().is_ok()
-                        && proof.spec.node == self.fence.spec.node
-                        && proof.spec.kind.grade() >= wanted
-                };
-                self.view.proofs_of(&self.name).filter(holds).max_by_key(|proof| proof.spec.kind.grade())
-            }
+            Machine::Gone => self.view.proof_of_gone(&self.fence.spec.node, self.policy(), self.now),
             Machine::Unsaid(_) | Machine::SameBoot | Machine::OtherLife(_) => None,
         }
     }

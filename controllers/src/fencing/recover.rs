@@ -43,10 +43,15 @@ pub(super) fn doubted(incident: &Incident<'_>) -> Option<Decision> {
 /// nobody says any more, and kube-controller-manager acts on it: it goes, unless other evidence about this life holds.
 pub(super) fn withdrawn(incident: &Incident<'_>) -> Option<Decision> {
     let proof = evidence(incident)?;
-    let message = match (&proof.status.invalidated, incident.view.said(proof, incident.now).holds()) {
+    let Incident { view, now, .. } = incident;
+    let holds = match incident.node() {
+        Some(node) => view.holds_now(proof, node, *now),
+        None => view.said(proof, *now).holds(),
+    };
+    let message = match (&proof.status.invalidated, holds) {
         (Some(invalid), _) => format!("the evidence {} was declared invalid: {}", proof.name, invalid.reason),
-        // It releases no pod that is asked to end from now on.
-        (None, Err(lack @ Lack::Expired)) => {
+        // It releases no pod that is deleted from now on.
+        (None, Err(lack @ (Lack::Expired | Lack::TooWeak))) => {
             format!("the evidence {} does not hold: {}", proof.name, lack.words())
         }
         (None, _) => return None,

@@ -20,6 +20,7 @@ mod fenced;
 mod limits;
 mod properties;
 mod terminated;
+mod wiring;
 
 const QUARANTINE: u64 = 40;
 

@@ -215,7 +215,7 @@ pub(super) fn users<'a>(
         match view.node(&name) {
             Lookup::Known(node) if is_proved_off(node, view, now) => {}
             // By its last report it has the volume mounted.
-            Lookup::Known(node) if is_kept_out(case.volume, case.lease, node, view) => {
+            Lookup::Known(node) if is_kept_out(case.volume, case.lease, node, view, now) => {
                 if node.readiness == Readiness::Ready {
                     users.push((node, Use { writes: false, ..used }));
                 }
@@ -291,7 +291,7 @@ fn held(
             if free_at.is_some_and(|at| now >= at) {
                 return well(case, lease, node, view, now);
             }
-            let mut decision = doubted(case, lease, holder, Doubt::OutOfService, view);
+            let mut decision = doubted(case, lease, holder, Doubt::OutOfService, view, now);
             match free_at {
                 Some(at) => {
                     decision.holds.extend(unconfirmed(case, node, at, now).holds);
@@ -300,9 +300,9 @@ fn held(
                 None => decision,
             }
         }
-        Standing::Doubted(doubt) => doubted(case, lease, holder, doubt, view),
+        Standing::Doubted(doubt) => doubted(case, lease, holder, doubt, view, now),
         Standing::Missing { unasked, until } => {
-            let mut decision = doubted(case, lease, holder, Doubt::Missing, view);
+            let mut decision = doubted(case, lease, holder, Doubt::Missing, view, now);
             if unasked {
                 decision.intents.push(Intent::Witness { node: Arc::clone(&holder.node) });
             }
@@ -314,7 +314,7 @@ fn held(
             if !lease.refused_elsewhere && matches!(by, Over::Fenced { .. } | Over::NodeGone) =>
         {
             let doubt = if by == Over::NodeGone { Doubt::Missing } else { Doubt::NotReady };
-            doubted(case, lease, holder, doubt, view)
+            doubted(case, lease, holder, doubt, view, now)
         }
         Standing::Over(by) => {
             let mut decision = relieve(case, holder, by.clone(), view);
@@ -335,11 +335,18 @@ fn relieve(case: &Case<'_>, holder: &Holder, by: Over, view: &View<'_>) -> Decis
 
 /// Its holder may still write: nobody else may have it, and those who wait are told. Until it is detached, where that
 /// keeps it from writing.
-fn doubted(case: &Case<'_>, lease: &VolumeLease, holder: &Holder, doubt: Doubt, view: &View<'_>) -> Decision {
+fn doubted(
+    case: &Case<'_>,
+    lease: &VolumeLease,
+    holder: &Holder,
+    doubt: Doubt,
+    view: &View<'_>,
+    now: Mono,
+) -> Decision {
     let detachable = detachable(case, holder, view);
     // Who is heard is not relieved: it would take what it uses at once again.
-    let fenced =
-        storage_proof(case, holder, view).filter(|_| lease.refused_elsewhere && doubt != Doubt::OutOfService);
+    let fenced = storage_proof(case, holder, view, now)
+        .filter(|_| lease.refused_elsewhere && doubt != Doubt::OutOfService);
     let hold = unproved(case, holder, doubt, detachable.is_some());
     // It may be detached, was attached when that was written, and is not.
     let detached =

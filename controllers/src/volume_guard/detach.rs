@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pod_safety_shared::authority::{Refused, VolumeHold};
 use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Holder, Node, NodeKey, VolumeLease};
 
@@ -38,9 +39,14 @@ pub(super) fn detachable(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> O
 }
 
 /// The evidence that the volume's storage takes nothing from its holder.
-pub(super) fn storage_proof(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Option<Arc<str>> {
+pub(super) fn storage_proof(
+    case: &Case<'_>,
+    holder: &Holder,
+    view: &View<'_>,
+    now: Mono,
+) -> Option<Arc<str>> {
     let driver = case.volume?.driver.as_ref()?;
-    view.storage_proof(holder, driver).map(|proof| Arc::clone(&proof.name))
+    view.storage_proof(holder, driver, now).map(|proof| Arc::clone(&proof.name))
 }
 
 /// Whether a pod that uses it is bound to another node.

@@ -138,7 +138,7 @@ fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>) -> Result<Way<
     // Whoever is on a node from which it was detached does not have it, and does not get it.
     let lost = |other: &Pod| match other.node.as_ref().map(|node| view.node(node)) {
         Some(Lookup::Known(node)) => {
-            node.readiness != Readiness::Ready && is_kept_out(Some(volume), lease, node, view)
+            node.readiness != Readiness::Ready && is_kept_out(Some(volume), lease, node, view, now)
         }
         Some(Lookup::Absent | Lookup::Unknown(_)) | None => false,
     };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pod_safety_shared::cache::{Lookup, View, Word};
+use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Holder, Node, Pod, Readiness, Volume, VolumeLease};
 
 /// What a node does with a volume.
@@ -50,14 +51,15 @@ pub(super) fn is_kept_out(
     lease: Option<&VolumeLease>,
     node: &Node,
     view: &View<'_>,
+    now: Mono,
 ) -> bool {
-    lost_it(lease, node, view) || is_fenced_from(volume, node, view)
+    lost_it(lease, node, view) || is_fenced_from(volume, node, view, now)
 }
 
 /// Whether the storage of the volume takes nothing from this life of the node, by evidence.
-fn is_fenced_from(volume: Option<&Volume>, node: &Node, view: &View<'_>) -> bool {
+fn is_fenced_from(volume: Option<&Volume>, node: &Node, view: &View<'_>, now: Mono) -> bool {
     let Some(driver) = volume.and_then(|volume| volume.driver.as_ref()) else { return false };
-    view.storage_proof(&Holder::of(node, None), driver).is_some()
+    view.storage_proof(&Holder::of(node, None), driver, now).is_some()
 }
 
 /// Whether a node only waits for a volume: a kubelet says that it uses one before that is attached.

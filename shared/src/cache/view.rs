@@ -474,13 +474,18 @@ impl<'a> View<'a> {
         self.devices().find(|device| *device.namespace == *namespace && *device.name == *name)
     }
 
-    /// Which evidence a node with these labels is released by. Where a policy cannot be read, it may ask for the strictest.
+    /// Which evidence a node with these labels is released by.
     #[must_use]
     pub fn minimum_evidence(&self, labels: &std::collections::BTreeMap<String, String>) -> Grade {
+        self.wanted_by(self.policy_of(labels))
+    }
+
+    /// Which evidence this policy takes. While a policy cannot be read, it may be the one that asks for the strictest.
+    fn wanted_by(&self, policy: Option<&Policy>) -> Grade {
         if self.count(Kind::FencePolicies).1 > 0 {
             return Grade::Verified;
         }
-        self.policy_of(labels).map(|policy| policy.spec.minimum_evidence).unwrap_or_default()
+        policy.map(|policy| policy.spec.minimum_evidence).unwrap_or_default()
     }
 
     /// What speaks against evidence about this node, besides what its devices say.
@@ -528,21 +533,30 @@ impl<'a> View<'a> {
 
     /// All such evidence, the best first; of a person's words the last. The devices of one may not answer any more.
     pub fn proofs_that_hold(&self, node: &Node, now: Mono) -> impl Iterator<Item = &'a Proof> + use<'a> {
-        let mut holding: Vec<_> = self.proofs_of(&node.name).collect();
         // Of most nodes there is none.
-        if !holding.is_empty() {
-            let node = self.as_it_is(node);
-            holding.retain(|proof| self.said(proof, now).holds_now(&node).is_ok());
-        }
+        let any = self.proofs_of(&node.name).next().is_some();
+        any.then(|| self.holding(&self.as_it_is(node), now)).into_iter().flatten()
+    }
+
+    /// As [`View::proof_of`], about a life of which the Node is gone, by the policy under which it was fenced.
+    #[must_use]
+    pub fn proof_of_gone(&self, life: &Incarnation, policy: Option<&Policy>, now: Mono) -> Option<&'a Proof> {
+        let (renewed, wanted) = (self.lease(&life.name), self.wanted_by(policy));
+        self.holding(&Now { life: life.clone(), renewed, wanted }, now).next()
+    }
+
+    fn holding(&self, node: &Now, now: Mono) -> std::vec::IntoIter<&'a Proof> {
+        let holds = |proof: &&Proof| self.said(proof, now).holds_now(node).is_ok();
+        let mut holding: Vec<_> = self.proofs_of(&node.life.name).filter(holds).collect();
         holding.sort_by_key(|proof| std::cmp::Reverse((proof.spec.kind.grade(), proof.rv)));
         holding.into_iter()
     }
 
-    /// The evidence that the storage of this CSI driver takes nothing from this life of a node, if there is some that holds.
+    /// The evidence that the storage of this CSI driver takes nothing from this life of a node, if there is some that stands.
     #[must_use]
-    pub fn storage_proof(&self, life: &Holder, driver: &str) -> Option<&'a Proof> {
+    pub fn storage_proof(&self, life: &Holder, driver: &str, now: Mono) -> Option<&'a Proof> {
         self.proofs_of(&life.node).find(|proof| {
-            proof.status.invalidated.is_none()
+            self.said(proof, now).stands().is_ok()
                 && proof.spec.kind == KindOfEvidence::StorageFenced
                 && proof.spec.storage.iter().any(|storage| storage.driver == driver)
                 && !life.boot_id.is_empty()

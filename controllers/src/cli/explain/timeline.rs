@@ -88,7 +88,8 @@ impl TimelineArgs {
             };
             let people = || session.headed(&told.text(paint));
             let text = self.print.output.text(&told.document(), people)?;
-            Ok(Shown { text, line: told.line(), exit: Exit::Fine })
+            let exit = if told.missing.is_empty() { Exit::Fine } else { Exit::Unknown };
+            Ok(Shown { text, line: told.line(), exit })
         };
         self.watch.show(&session.env, self.print.output, ask).await
     }

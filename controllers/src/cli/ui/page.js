@@ -59,9 +59,9 @@ function show(seen) {
   const checked = seen.identities !== null && seen.waitForProof !== null;
   const tone = !checked || seen.waitForProof ? "Wait" : "Good";
   const counted = !checked ? "Not checked, because pods, nodes or Leases could not be read"
-    : `${plural(seen.identities, "pod")} of StatefulSets` + (seen.waitForProof ? `, ${seen.waitForProof} held until there is proof that they stopped` : ", none waits for proof");
+    : `${plural(seen.identities, "pod")} with a stable identity` + (seen.waitForProof ? `, ${seen.waitForProof} held until there is proof that they stopped` : ", none held");
   const promise = make("div", "card promise", mark(tone), make("div", "",
-    make("b", "", "At most one pod per StatefulSet identity"), make("span", "dim", counted)));
+    make("b", "", "At most one pod per stable identity"), make("span", "dim", counted)));
   const troubles = seen.troubles.map(one => row(one.blocks ? "Bad" : "Wait", one.object, explainable(one.object) ? one.message : `${one.message} · ${one.command}`, "", explainable(one.object)));
   const blocked = seen.blocked.map(one => row("Bad", `${one.namespace}/${one.pod}`, `${one.node === null ? "on no node" : `on ${one.node}`} · needs ${one.needs}`, one.age, explainable(`pod/${one.namespace}/${one.pod}`)));
   const [calmTone, calmWords] = seen.verdict === "Clear" ? ["Good", "Nothing needs a person"] : ["Wait", "Not known whether something needs a person: not everything could be read"];

@@ -52,11 +52,43 @@ fn evidence_about_a_node_that_is_gone_counts_for_its_life_and_as_its_policy_asks
     for (says, change, wanted, counts) in rows {
         let mut stage = Stage::at(Phase::AwaitingOperator, |_| ());
         stage.policy(|policy| policy.minimum_evidence = wanted);
-        evidence(&stage, change);
+        of_last_renewal(&stage, change);
         stage.gone(Kind::Nodes, "n");
         let word = if counts { "write Fenced" } else { "?AwaitingOperator" };
         assert_eq!(stage.words("n"), [word], "{says}");
     }
+}
+
+/// Evidence that names the last renewal of the Lease of `n`.
+fn of_last_renewal(stage: &Stage, change: impl FnOnce(&mut Value)) {
+    let renewed = stage.renewed("n");
+    evidence(stage, |proof| {
+        proof["spec"]["leaseRenewed"] = json!(renewed);
+        change(proof);
+    });
+}
+
+/// A7: of a Node that is gone the incident asked for less than the judge.
+#[test]
+fn bug_evidence_about_a_node_that_is_gone_held_though_its_kubelet_was_heard_or_a_policy_unreadable() {
+    let awaits = |stage: Stage| stage.words("n") == ["?AwaitingOperator"];
+    let stage = || {
+        let mut stage = Stage::at(Phase::AwaitingOperator, |_| ());
+        stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
+        stage
+    };
+    let mut heard = stage();
+    of_last_renewal(&heard, |_| ());
+    heard.wait(1);
+    heard.beat("n");
+    heard.gone(Kind::Nodes, "n");
+    assert!(awaits(heard), "its kubelet renewed its Lease since");
+    let mut unreadable = stage();
+    of_last_renewal(&unreadable, |_| ());
+    unreadable.gone(Kind::Nodes, "n");
+    let policy = json!({ "metadata": { "name": "q", "uid": "uid-q", "resourceVersion": "9" }, "spec": 1 });
+    unreadable.world.apply(Kind::FencePolicies, &policy, unreadable.mono());
+    assert!(awaits(unreadable), "the policy that cannot be read may ask for verified evidence");
 }
 
 /// That a sign came after the evidence is told by two stamps of one kubelet, else by when this process saw both.

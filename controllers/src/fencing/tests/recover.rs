@@ -179,6 +179,22 @@ fn the_taint_of_a_word_that_has_expired_goes() {
     assert_eq!(stage.act("n"), ["write Fenced"], "it was confirmed anew");
 }
 
+/// A3: the judge refused a word of which the policy asked for more by then, and the taint went on releasing pods.
+#[test]
+fn bug_the_taint_of_a_word_stayed_when_the_policy_asked_for_verified_evidence() {
+    let mut stage = fenced();
+    stage.edit(|_, status| status.tainted = true);
+    let name = stage.only().1.evidence.unwrap();
+    stage.proof("n", &name, KindOfEvidence::Asserted);
+    assert!(!stage.act("n").contains(&"withdraw".to_owned()), "a word is enough");
+    stage.policy(|policy| policy.minimum_evidence = Grade::Verified);
+    assert_eq!(stage.act("n"), ["withdraw"]);
+    let (_, status) = stage.only();
+    assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
+    stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
+    assert_eq!(stage.act("n"), ["write Fenced"], "a word is enough again");
+}
+
 /// kube-controller-manager acts on it: what was withdrawn went on releasing pods there.
 #[test]
 fn bug_the_taint_of_evidence_that_was_withdrawn_stayed_on_the_node() {

@@ -11,6 +11,7 @@ use crate::authority::act::Outcome;
 use crate::authority::permit::Permit;
 use crate::authority::verify::Refusal;
 use crate::client::{ApiError, Call, Method};
+use crate::clock::Mono;
 use crate::model::OUT_OF_SERVICE_TAINT;
 
 /// A node with all of its fields, and the incarnation that it is now.
@@ -50,13 +51,19 @@ async fn read(acting: &Acting<'_>, node: &str) -> Result<Whole, Outcome> {
     Ok(whole)
 }
 
-async fn write(acting: &Acting<'_>, whole: &Whole, taints: Vec<Value>) -> Result<(), Outcome> {
+/// `expires`: when the evidence that asks for these taints ends.
+async fn write(
+    acting: &Acting<'_>,
+    whole: &Whole,
+    taints: Vec<Value>,
+    expires: Option<Mono>,
+) -> Result<(), Outcome> {
     let (uid, version) = (&whole.node.uid, whole.text("/metadata/resourceVersion"));
     let body =
         json!({ "metadata": { "uid": uid, "resourceVersion": version }, "spec": { "taints": taints } });
     let path = format!("/api/v1/nodes/{}", whole.node.name);
     let permit = Permit::danger_new(&path, uid, version);
-    acting.send(Call::write(Method::Patch, path, &body).permitted(permit)).await.map(|_answer| ())
+    acting.send_by(Call::write(Method::Patch, path, &body).permitted(permit), expires).await.map(drop)
 }
 
 /// Whether this evidence is there and nobody declared it invalid, nor is its time over, by a quorum read.
@@ -95,9 +102,6 @@ pub(super) async fn add(
     if whole.is_ready() {
         return Err(Outcome::Heard);
     }
-    if acting.env.now() >= proved.expires() {
-        return Err(Outcome::Expired);
-    }
     let mut taints = whole.taints();
     if taints.iter().any(is_out_of_service) {
         return Ok(());
@@ -109,7 +113,7 @@ pub(super) async fn add(
         "effect": "NoExecute",
         "timeAdded": format!("{wall:.0}"),
     }));
-    write(acting, &whole, taints).await
+    write(acting, &whole, taints, Some(proved.expires())).await
 }
 
 /// When our taint may go.
@@ -140,5 +144,5 @@ pub(super) async fn remove(
     if !taints.iter().any(ours) {
         return Ok(());
     }
-    write(acting, &whole, taints.into_iter().filter(|taint| !ours(taint)).collect()).await
+    write(acting, &whole, taints.into_iter().filter(|taint| !ours(taint)).collect(), None).await
 }

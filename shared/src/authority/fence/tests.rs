@@ -18,7 +18,7 @@ use crate::authority::act::Outcome;
 use crate::authority::update::Means;
 use crate::client::Connection;
 use crate::client::scripted::{Answer as Says, Api, Asked, env, pass};
-use crate::clock::{Env, Mono};
+use crate::clock::Env;
 use crate::events::Recorder;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
@@ -621,7 +621,7 @@ async fn a_contradiction_first_invalidates_the_evidence_then_distrusts_the_devic
 async fn a_device_that_is_being_asked_is_left_when_the_term_ends() {
     let mut scene = scene(There::default(), |_, _| None);
     scene.leadership = Leadership::for_tests(scene.env.now() + Duration::from_secs(10));
-    let began: Mono = scene.env.now();
+    let began = scene.env.now();
     scene.ends(Step::Attempt(target(tried("off"))), "not_leader").await;
     assert_eq!(scene.env.now().since(began), Duration::from_secs(10));
     assert_eq!(scene.log(), [STATUS, "device off"], "the intent is there for whoever leads next");

@@ -112,10 +112,17 @@ fn evidence_that_storage_is_fenced_counts_for_its_drivers_volumes_of_that_life()
         ("of another Node of its name", of_storage(), life("uid-m", "boot-1"), "d", false),
         ("that the machine is off", proof("s", 1), here(), "d", false),
         ("that was withdrawn", set(of_storage(), "/status", invalid()), here(), "d", false),
+        (
+            "that is being deleted",
+            set(of_storage(), "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+            here(),
+            "d",
+            false,
+        ),
     ] {
         let world = world("boot-1", &[(Kind::FenceEvidences, proof)]);
         let guard = world.read();
-        assert_eq!(guard.view().storage_proof(&life, driver).is_some(), expected, "evidence {what}");
+        assert_eq!(guard.view().storage_proof(&life, driver, at(2)).is_some(), expected, "evidence {what}");
     }
 }
 

@@ -104,7 +104,12 @@ async fn the_blocked_pod_is_explained(plane: &ControlPlane) {
 
 async fn the_screen_names_what_needs_a_person(plane: &ControlPlane) {
     let text = ends_with(plane, 3, &["status"]).await;
-    for says in ["1 wait for proof", "node/lost", "pod-safety explain node lost", "proof that lost stopped"] {
+    for says in [
+        "1 held until there is proof",
+        "node/lost",
+        "pod-safety explain node lost",
+        "proof that lost stopped",
+    ] {
         assert!(text.contains(says), "{says}: not in\n{text}");
     }
     let status = json_of(plane, 3, &["status"]).await;
@@ -287,6 +292,7 @@ async fn bug_without_rights_nothing_is_green(plane: &ControlPlane) {
     for args in [&["status"][..], &["doctor"], &["explain", "node", "well"]] {
         assert_eq!(json_of(args).await["verdict"], "Unknown", "{args:?}");
     }
+    assert_ne!(json_of(&["timeline"]).await["missing"], json!([]), "an empty day is no quiet day");
     let diagnosis = json_of(&["doctor"]).await;
     let fine = diagnosis["checks"].as_array().unwrap().iter().filter(|one| one["health"] == "Fine");
     let fine: Vec<&Value> = fine.map(|one| &one["check"]).collect();

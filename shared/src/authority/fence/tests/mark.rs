@@ -256,3 +256,23 @@ async fn whether_evidence_was_withdrawn_is_read_and_not_guessed() {
         assert_eq!(scene.log(), log, "{what}");
     }
 }
+
+/// A6: the evidence was compared before the request was sent, and the request might then wait until the end of the term.
+#[tokio::test(start_paused = true)]
+async fn bug_the_taint_could_be_written_after_its_evidence_had_expired() {
+    for (late, expected) in [(1, "written"), (3, "failed")] {
+        let there = provable(|there| {
+            there.first = Arc::new(move |asked| {
+                let taint = asked.method == "PATCH" && asked.path == "/api/v1/nodes/n";
+                taint.then(|| Says::json(&json!({})).late(Duration::from_secs(late)))
+            });
+        });
+        let scene = scene(there, |_, _| says(Power::Off));
+        pass(60.0).await;
+        let began = scene.env.now();
+        let outcome = scene.take(Step::Taint(target(looked("Off")))).await.name();
+        let told = scene.requests().iter().any(|request| request == STATUS);
+        assert_eq!((outcome, told), (expected, expected == "written"), "after {late} s");
+        assert_eq!(scene.env.now().since(began), Duration::from_secs(late.min(2)), "after {late} s");
+    }
+}

@@ -271,3 +271,20 @@ async fn less_than_a_detachment_is_no_proof() {
         assert_eq!((writes.len(), ended), (0, vec!["uid-v: refused".to_owned()]), "{what}");
     }
 }
+
+/// A6, of volumes: what proved the break may not be true any more when a late write is applied.
+#[tokio::test(start_paused = true)]
+async fn a_break_that_is_not_answered_is_given_up_when_its_evidence_expires() {
+    let pool = pool(Leadership::alone(), |asked| match asked.method.as_str() {
+        "GET" => in_life("c")(asked),
+        _ => Answer::json(&named("v").uid("uid-lease").rv(8)).late(Duration::from_secs(3)),
+    });
+    pool.accepts(update(
+        true,
+        VolumeChange::Break { holder: holder("b"), by: Over::Rebooted, refused: None },
+    ));
+    pass(1.9).await;
+    assert_eq!(pool.ended(), [""; 0]);
+    pass(0.2).await;
+    assert_eq!(pool.ended(), ["uid-v: failed"]);
+}

@@ -1,0 +1,52 @@
+//! What wakes a decision.
+
+use std::sync::Arc;
+
+use pod_safety_shared::cache::Change;
+use pod_safety_shared::drive::Controller as _;
+use pod_safety_shared::model::{Pod, Uid};
+
+use super::super::run::PodGc;
+use super::*;
+
+fn marked(change: &Change<'_>) -> (bool, Vec<Key>) {
+    let controller = PodGc::new(config(), &prometheus::Registry::new()).unwrap();
+    let mut keys = Vec::new();
+    controller.touched(change, &mut |key| keys.push(key));
+    (controller.touches_all(change), keys)
+}
+
+/// C8: a policy that asks for less than before was noticed at the next event of the pod, which may never come.
+#[test]
+fn what_is_fenced_wakes_its_node_and_a_policy_wakes_everything() {
+    let (name, node): (Arc<str>, Key) = ("n".into(), Key::Node("n".into()));
+    assert_eq!(marked(&Change::Fencing { node: Some(&name) }), (false, vec![node.clone()]));
+    assert_eq!(marked(&Change::Node { name: &name, taints: false, readiness: true }), (false, vec![node]));
+    assert_eq!(marked(&Change::Fencing { node: None }), (true, Vec::new()));
+    assert_eq!(marked(&Change::Heartbeat { name: &name, awaited: true }), (false, Vec::new()));
+}
+
+#[test]
+fn a_pod_wakes_its_node_when_it_begins_ends_or_goes_and_not_when_it_reports() {
+    let world = World::listed();
+    world.apply(Kind::Pods, &pod("lives").on("n"), at(0));
+    world.apply(Kind::Pods, &pod("ends").on("n").terminating(), at(0));
+    world.apply(Kind::Pods, &pod("unbound").terminating(), at(0));
+    world.apply(Kind::Pods, &pod("over").on("n").phase("Failed"), at(0));
+    let guard = world.read();
+    let of = |name: &str| guard.view().pod(&Uid::new(&format!("uid-{name}")).unwrap()).unwrap();
+    let (lives, ends, unbound, over) = (of("lives"), of("ends"), of("unbound"), of("over"));
+    let node = || Key::Node("n".into());
+    let rows: [(Option<&Pod>, Option<&Pod>, Vec<Key>); 6] = [
+        (None, Some(lives), vec![node()]),
+        (Some(lives), None, vec![node()]),
+        (Some(lives), Some(lives), Vec::new()),
+        (Some(lives), Some(ends), vec![node(), node()]),
+        (None, Some(unbound), vec![Key::Unscheduled(uid("uid-unbound"))]),
+        (None, Some(over), vec![node(), Key::Terminated]),
+    ];
+    for (before, after, expected) in rows {
+        let change = Change::Pod { before, after };
+        assert_eq!(marked(&change), (false, expected), "{change:?}");
+    }
+}
