@@ -24,8 +24,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use futures::future::BoxFuture;
-use pod_safety_shared::clock::Env;
-use pod_safety_shared::transport::{Answer, DeviceError, Driver, FenceTransport, Order, Value};
+use pod_safety_clock::Env;
+use pod_safety_transport::{Answer, DeviceError, Driver, FenceTransport, Order, Value};
 
 use agent::Agents;
 use socket::AgentsAtSocket;

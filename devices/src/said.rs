@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use pod_safety_shared::transport::{Answer, DeviceError, SAID_MOST, Value, is_secret_name};
+use pod_safety_transport::{Answer, DeviceError, SAID_MOST, Value, is_secret_name};
 use zeroize::Zeroizing;
 
 /// Stands where a secret stood.
@@ -227,7 +227,7 @@ mod fuzz;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pod_safety_shared::transport::Secret;
+    use pod_safety_transport::Secret;
 
     fn redactor(secret: &str) -> Redactor {
         let password = Value::Secret(Secret::new(secret.to_owned()));

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pod_safety_clock::Env;
 use pod_safety_control_plane::rigs::{PASSWORD, Rigs, USER};
 use pod_safety_devices::{AgentOptions, Devices, RunAgents};
-use pod_safety_shared::clock::Env;
-use pod_safety_shared::transport::{
+use pod_safety_transport::{
     Act, Answer, DeviceError, Driver, FenceTransport as _, Identity, Machine, Order, Power, Secret, Value,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

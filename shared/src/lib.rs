@@ -22,19 +22,26 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
-pub mod api;
 pub mod authority;
 pub mod cache;
 pub mod client;
-pub mod clock;
 pub mod drive;
 pub mod events;
 pub mod lease;
 pub mod metrics;
-pub mod model;
 pub mod record;
-pub mod screen;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod transport;
-pub mod wire;
+
+// The crates below, under the names of their subjects.
+pub use pod_safety_clock as clock;
+pub use pod_safety_crds as api;
+pub use pod_safety_screen as screen;
+pub use pod_safety_transport as transport;
+pub use pod_safety_wire as wire;
+
+/// Lean domain types, and those of our own kinds.
+pub mod model {
+    pub use pod_safety_crds::{Device, DeviceKey, Fence, Own, OwnSpec, Policy, Proof, Remediation};
+    pub use pod_safety_model::*;
+}

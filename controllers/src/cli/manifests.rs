@@ -29,7 +29,7 @@ mod tests {
     /// With `POD_SAFETY_WRITE_CRDS=1` it writes the file anew.
     #[test]
     fn the_crds_that_are_shipped_are_what_the_types_say() {
-        let head = "# Made from the types in shared/src/api by a test of controllers/src/cli/manifests.rs. Do not edit.\n";
+        let head = "# Made from the types in shared/crds by a test of controllers/src/cli/manifests.rs. Do not edit.\n";
         let all = pod_safety_shared::api::crds();
         let documents: Vec<_> = all.iter().map(|crd| serde_saphyr::to_string(crd).unwrap()).collect();
         let wanted = format!("{head}{}", documents.join("---\n"));

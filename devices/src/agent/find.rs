@@ -6,7 +6,7 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use pod_safety_shared::transport::DeviceError;
+use pod_safety_transport::DeviceError;
 
 /// What every agent's name begins with.
 const PREFIX: &str = "fence_";

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use pod_safety_fuzz::{Draw, fuzz};
-use pod_safety_shared::transport::{Act, Driver, Machine, Order, Power, SAID_MOST, Secret, Value};
+use pod_safety_transport::{Act, Driver, Machine, Order, Power, SAID_MOST, Secret, Value};
 
 use super::metadata::{Kind, Metadata};
 use super::process::{Captured, Ended};

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_shared::transport::{Act, DeviceError, Order, Value};
+use pod_safety_transport::{Act, DeviceError, Order, Value};
 use zeroize::Zeroizing;
 
 use super::metadata::{Kind, Metadata, Parameter};

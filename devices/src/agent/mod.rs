@@ -36,8 +36,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::clock::{Env, Mono};
-use pod_safety_shared::transport::{Answer, DeviceError, Order, Value};
+use pod_safety_clock::{Env, Mono};
+use pod_safety_transport::{Answer, DeviceError, Order, Value};
 
 use crate::AgentOptions;
 use crate::said::Redactor;
@@ -79,7 +79,7 @@ impl Agents {
         process::kill(&self.owner);
     }
 
-    /// See [`FenceTransport::check`](pod_safety_shared::transport::FenceTransport::check).
+    /// See [`FenceTransport::check`](pod_safety_transport::FenceTransport::check).
     pub(crate) async fn check(
         &self,
         name: &str,
@@ -90,7 +90,7 @@ impl Agents {
         input::check(&found.name, &metadata, parameters)
     }
 
-    /// See [`FenceTransport::carry_out`](pod_safety_shared::transport::FenceTransport::carry_out).
+    /// See [`FenceTransport::carry_out`](pod_safety_transport::FenceTransport::carry_out).
     pub(crate) async fn carry_out(&self, name: &str, order: &Order) -> Result<Answer, DeviceError> {
         let deadline = self.env.now() + order.within;
         let found = find::agent(name, &self.options.directories)?;

@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pod_safety_shared::clock::{Env, Mono};
+use pod_safety_clock::{Env, Mono};
 use rustix::event::Timespec;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::unix::AsyncFd;

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use pod_safety_shared::clock::Env;
-use pod_safety_shared::transport::{
+use pod_safety_clock::Env;
+use pod_safety_transport::{
     Act, Answer, DeviceError, Driver, FenceTransport as _, Machine, Order, Secret, Value,
 };
 use tempfile::TempDir;

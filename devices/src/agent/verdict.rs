@@ -4,7 +4,7 @@
 //! off is therefore believed only where the agent says it in words as well. Classes of failure are in the words alone:
 //! agents end with 1 whatever went wrong.
 
-use pod_safety_shared::transport::{Act, Answer, DeviceError, Identity, Power};
+use pod_safety_transport::{Act, Answer, DeviceError, Identity, Power};
 
 use super::process::Ended;
 use crate::said::Redactor;

@@ -1,7 +1,7 @@
 //! Fuzz targets: what a Redfish service answers.
 
 use pod_safety_fuzz::{Draw, fuzz, json};
-use pod_safety_shared::transport::{Identity, Machine, Power};
+use pod_safety_transport::{Identity, Machine, Power};
 use serde_json::{Value, json};
 
 use super::service::{self, Refusal};

@@ -4,7 +4,7 @@
 //! the other way round, and not every controller and kernel turns them. Makers that forgot to set one ship many
 //! machines with the same; such a UUID says nothing, neither match nor mismatch.
 
-use pod_safety_shared::transport::{Identity, Machine};
+use pod_safety_transport::{Identity, Machine};
 
 /// Sixteen bytes, as they are written.
 type Uuid = [u8; 16];

@@ -32,8 +32,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pod_safety_shared::clock::Env;
-use pod_safety_shared::transport::{Act, Answer, DeviceError, Identity, Order, Power, Value};
+use pod_safety_clock::Env;
+use pod_safety_transport::{Act, Answer, DeviceError, Identity, Order, Power, Value};
 
 use crate::said::Redactor;
 use parameters::Parameters;
@@ -46,12 +46,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How long a machine is watched on its way to what it was told. Then whoever asked looks on for himself.
 const SETTLES_WITHIN: Duration = Duration::from_secs(15);
 
-/// See [`FenceTransport::check`](pod_safety_shared::transport::FenceTransport::check).
+/// See [`FenceTransport::check`](pod_safety_transport::FenceTransport::check).
 pub(crate) fn check(parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
     parameters::check(parameters)
 }
 
-/// See [`FenceTransport::carry_out`](pod_safety_shared::transport::FenceTransport::carry_out).
+/// See [`FenceTransport::carry_out`](pod_safety_transport::FenceTransport::carry_out).
 pub(crate) async fn carry_out(env: &Env, order: &Order) -> Result<Answer, DeviceError> {
     let deadline = env.now() + order.within;
     let parameters = Parameters::read(&order.parameters)?;

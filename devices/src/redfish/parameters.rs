@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use http::Uri;
 use http::uri::Authority;
-use pod_safety_shared::transport::{DeviceError, Secret, Value};
+use pod_safety_transport::{DeviceError, Secret, Value};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_shared::transport::{DeviceError, Identity, Machine, Power};
+use pod_safety_transport::{DeviceError, Identity, Machine, Power};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use parking_lot::Mutex;
-use pod_safety_shared::clock::Env;
-use pod_safety_shared::transport::{Act, Answer, DeviceError, Driver, Machine, Order, Secret, Value};
+use pod_safety_clock::Env;
+use pod_safety_transport::{Act, Answer, DeviceError, Driver, Machine, Order, Secret, Value};
 use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;

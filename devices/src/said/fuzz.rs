@@ -1,7 +1,7 @@
 //! Fuzz target: secrets in the forms in which programs repeat them, in the midst of anything.
 
 use pod_safety_fuzz::{Draw, fuzz};
-use pod_safety_shared::transport::Secret;
+use pod_safety_transport::Secret;
 
 use super::*;
 

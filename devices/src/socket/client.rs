@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pod_safety_shared::clock::{Env, Mono, since_boot};
-use pod_safety_shared::transport::{Act, Answer, DeviceError, Identity, Order, Power, Value};
+use pod_safety_clock::{Env, Mono, since_boot};
+use pod_safety_transport::{Act, Answer, DeviceError, Identity, Order, Power, Value};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use zeroize::Zeroizing;
@@ -61,7 +61,7 @@ impl AgentsAtSocket {
         }
     }
 
-    /// See [`FenceTransport::check`](pod_safety_shared::transport::FenceTransport::check).
+    /// See [`FenceTransport::check`](pod_safety_transport::FenceTransport::check).
     pub(crate) async fn check(
         &self,
         agent: &str,
@@ -78,7 +78,7 @@ impl AgentsAtSocket {
         Redactor::new(parameters).answer(reply).map(drop)
     }
 
-    /// See [`FenceTransport::carry_out`](pod_safety_shared::transport::FenceTransport::carry_out).
+    /// See [`FenceTransport::carry_out`](pod_safety_transport::FenceTransport::carry_out).
     pub(crate) async fn carry_out(&self, agent: &str, order: &Order) -> Result<Answer, DeviceError> {
         let (ends, not_after) = (self.env.now() + order.within, since_boot() + order.within);
         let request = Request::CarryOut {

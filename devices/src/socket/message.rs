@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use pod_safety_shared::transport::{Act, Answer, DeviceError, Secret, Value};
+use pod_safety_transport::{Act, Answer, DeviceError, Secret, Value};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;

@@ -21,12 +21,12 @@
 //!   does so if the server was killed.
 //! - When the client returns, no process of an `off` or `on` runs any more. If the connection breaks, the client waits until
 //!   the deadline, or until a server listens: a server kills the agents of its predecessor before it listens.
-//! - A missing reply is the error [`AgentsUnavailable`](pod_safety_shared::transport::DeviceError). The order may have been
+//! - A missing reply is the error [`AgentsUnavailable`](pod_safety_transport::DeviceError). The order may have been
 //!   carried out.
 //! - Both sides read at most [`frame::MOST`] bytes, and for a limited time.
 //! - A reply never proves an identity, and proves power only after a look. Agents know no more than that.
 //!
-//! [`since_boot`]: pod_safety_shared::clock::since_boot
+//! [`since_boot`]: pod_safety_clock::since_boot
 
 mod client;
 mod frame;

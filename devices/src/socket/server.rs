@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::clock::{Env, since_boot};
-use pod_safety_shared::transport::{Answer, DeviceError, Driver, Machine, Order};
+use pod_safety_clock::{Env, since_boot};
+use pod_safety_transport::{Answer, DeviceError, Driver, Machine, Order};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::ReadHalf;
 use tokio::net::{UnixListener, UnixStream};

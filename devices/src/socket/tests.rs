@@ -6,8 +6,8 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::clock::{Env, since_boot};
-use pod_safety_shared::transport::{
+use pod_safety_clock::{Env, since_boot};
+use pod_safety_transport::{
     Act, Answer, DeviceError, FenceTransport as _, Identity, Order, Power, SAID_MOST,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -3,6 +3,7 @@
 mod absence;
 mod feed;
 mod heartbeat;
+mod identity;
 mod indexes;
 mod kept;
 mod limits;

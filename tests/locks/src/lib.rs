@@ -53,6 +53,8 @@ pub fn sources() -> Result<Vec<Source>> {
     }
     ensure!(found.len() > 10, "{} sources: not the whole tree", found.len());
     found.sort_by(|one, other| one.path.cmp(&other.path));
+    // The member `shared` has members in its folder.
+    found.dedup_by(|one, other| one.path == other.path);
     Ok(found)
 }
 

@@ -17,7 +17,7 @@ fn every_member_takes_the_lints_of_the_workspace() -> Result<()> {
 #[test]
 fn every_crate_of_the_tree_is_a_member() -> Result<()> {
     let members = members()?;
-    for folder in ["", "tests"] {
+    for folder in ["", "shared", "tests"] {
         for entry in std::fs::read_dir(repository().join(folder))? {
             let entry = entry?;
             let path = entry.path();
@@ -25,6 +25,36 @@ fn every_crate_of_the_tree_is_a_member() -> Result<()> {
             if path.join("Cargo.toml").exists() {
                 ensure!(members.contains(&member), "{member} is a crate that no lint and no test reaches");
             }
+        }
+    }
+    Ok(())
+}
+
+/// Each crate of the product may use those before it. A device is told what to do, and knows no cluster, no evidence and no
+/// cache: `pod-safety-devices` comes before `pod-safety-shared`.
+const LAYERS: [(&str, &str); 10] = [
+    ("pod-safety-model", "shared/model"),
+    ("pod-safety-wire", "shared/wire"),
+    ("pod-safety-transport", "shared/transport"),
+    ("pod-safety-clock", "shared/clock"),
+    ("pod-safety-crds", "shared/crds"),
+    ("pod-safety-screen", "shared/screen"),
+    ("pod-safety-devices", "devices"),
+    ("pod-safety-shared", "shared"),
+    ("pod-safety-simulator", "tests/simulator"),
+    ("pod-safety", "controllers"),
+];
+
+#[test]
+fn crates_use_only_those_below_them() -> Result<()> {
+    let place = |name: &str| LAYERS.iter().position(|(layer, _)| *layer == name);
+    for (at, (name, folder)) in LAYERS.iter().enumerate() {
+        let manifest = manifest(&format!("{folder}/Cargo.toml"))?;
+        assert_eq!(manifest["package"]["name"].as_str(), Some(*name), "{folder}");
+        let uses = manifest.get("dependencies").and_then(toml::Value::as_table).context("dependencies")?;
+        for used in uses.keys().filter(|used| used.starts_with("pod-safety")) {
+            let below = place(used).is_some_and(|place| place < at);
+            ensure!(below, "{name} uses {used}, which is not below it");
         }
     }
     Ok(())

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use pod_safety_clock::Env;
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_shared::clock::Env;
-use pod_safety_shared::transport::{Act, DeviceError, Driver, FenceTransport as _, Secret, Value};
+use pod_safety_transport::{Act, DeviceError, Driver, FenceTransport as _, Secret, Value};
 
 use super::super::metadata::{Kind, Metadata};
 use super::super::{Agents, METADATA_WITHIN, find, input, parameters, traps};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pod_safety_shared::transport::{Act, DeviceError, FenceTransport as _, Identity, Power};
+use pod_safety_transport::{Act, DeviceError, FenceTransport as _, Identity, Power};
 
 use super::super::process;
 use super::{SECRET, Stage, order};

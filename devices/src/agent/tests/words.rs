@@ -1,6 +1,6 @@
 //! Exit codes and words.
 
-use pod_safety_shared::transport::{Act, DeviceError, Power, SAID_MOST};
+use pod_safety_transport::{Act, DeviceError, Power, SAID_MOST};
 
 use super::{SECRET, Stage};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pod_safety_shared::clock::Env;
-use pod_safety_shared::transport::{Act, DeviceError, Order, Power, Value};
+use pod_safety_clock::Env;
+use pod_safety_transport::{Act, DeviceError, Order, Power, Value};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
 use super::{Stub, ok, switches, system};

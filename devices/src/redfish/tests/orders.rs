@@ -1,6 +1,6 @@
 //! Looks and switches.
 
-use pod_safety_shared::transport::{Act, DeviceError, Identity, Power};
+use pod_safety_transport::{Act, DeviceError, Identity, Power};
 use serde_json::json;
 
 use super::{SYSTEM, Stub, UUID, ok, switches, system};
@@ -160,9 +160,7 @@ async fn a_session_is_used_and_ended() {
     })
     .await;
     let mut order = stub.order(Act::Look);
-    order
-        .parameters
-        .insert("auth".to_owned(), pod_safety_shared::transport::Value::Plain("session".to_owned()));
+    order.parameters.insert("auth".to_owned(), pod_safety_transport::Value::Plain("session".to_owned()));
     stub.carry_out(&order).await.unwrap();
     let asked = stub.asked.lock().clone();
     assert_eq!(asked[1..], [format!("GET {SYSTEM}"), format!("DELETE {session}")]);

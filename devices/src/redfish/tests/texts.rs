@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_shared::transport::{DeviceError, Value};
+use pod_safety_transport::{DeviceError, Value};
 
 use super::super::check;
 use super::super::parameters::Parameters;

@@ -244,7 +244,7 @@ impl Object for VolumeLease {
         {
             lease.seen = before.seen;
         }
-        Self::unfile(inner, &lease.uid, Some(&lease.held), now);
+        unfile(inner, &lease.uid, Some(&lease.held), now);
         let (name, uid) = (Arc::clone(&lease.name), lease.uid.clone());
         if let Held::By(holder) = &lease.held {
             let node = inner.interner.intern(&holder.node);
@@ -263,7 +263,7 @@ impl Object for VolumeLease {
     }
 
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
-        Self::unfile(inner, uid, None, now);
+        unfile(inner, uid, None, now);
         let Some(Entry::Known(lease)) = inner.volumes.leases.take(uid) else { return };
         let file = inner.volumes.file(&lease.name);
         if file.lease.as_ref() == Some(uid) {
@@ -274,23 +274,21 @@ impl Object for VolumeLease {
     }
 }
 
-impl VolumeLease {
-    /// Its holder is another one from now on: what was seen of the old one's use is of no meaning any more.
-    fn unfile(inner: &mut Inner, uid: &Uid, after: Option<&Held>, now: Mono) {
-        let Some(before) = inner.volumes.leases.known(uid) else { return };
-        let (name, Held::By(holder)) = (Arc::clone(&before.name), before.held.clone()) else { return };
-        let still = matches!(after, Some(Held::By(after)) if *after == holder);
-        if still {
-            return;
-        }
-        if let Some(names) = inner.volumes.held_by.get_mut(&holder.node) {
-            names.remove(&name);
-            if names.is_empty() {
-                inner.volumes.held_by.remove(&holder.node);
-            }
-        }
-        inner.volumes.file(&name).left.clear();
-        let node = inner.interner.intern(&holder.node);
-        inner.recheck_absence(&node, now);
+/// Its holder is another one from now on: what was seen of the old one's use is of no meaning any more.
+fn unfile(inner: &mut Inner, uid: &Uid, after: Option<&Held>, now: Mono) {
+    let Some(before) = inner.volumes.leases.known(uid) else { return };
+    let (name, Held::By(holder)) = (Arc::clone(&before.name), before.held.clone()) else { return };
+    let still = matches!(after, Some(Held::By(after)) if *after == holder);
+    if still {
+        return;
     }
+    if let Some(names) = inner.volumes.held_by.get_mut(&holder.node) {
+        names.remove(&name);
+        if names.is_empty() {
+            inner.volumes.held_by.remove(&holder.node);
+        }
+    }
+    inner.volumes.file(&name).left.clear();
+    let node = inner.interner.intern(&holder.node);
+    inner.recheck_absence(&node, now);
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use super::{Rv, Uid};
-use crate::api::{
+use pod_safety_model::{Mono, Rv, Uid};
+
+use crate::{
     FenceDeviceSpec, FenceDeviceStatus, FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec,
     FencePolicyStatus, NODE_NAME_ANNOTATION, NodeFenceSpec, NodeFenceStatus, PodSafetyRemediationSpec,
     PodSafetyRemediationStatus,
 };
-use crate::clock::Mono;
 
 /// The spec of a kind of ours.
 pub trait OwnSpec: DeserializeOwned + Clone + Debug + PartialEq + Send + Sync + 'static {
@@ -114,7 +114,7 @@ pub type Device = Own<FenceDeviceSpec>;
 pub type Policy = Own<FencePolicySpec>;
 /// A NodeFence.
 pub type Fence = Own<NodeFenceSpec>;
-/// A FenceEvidence. Not [`crate::authority::Evidence`]: this is what an object says.
+/// A FenceEvidence: what an object says. The authority makes its own evidence of it, by live reads.
 pub type Proof = Own<FenceEvidenceSpec>;
 /// A PodSafetyRemediation.
 pub type Remediation = Own<PodSafetyRemediationSpec>;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::labels::{BadSelector, Selector};
 use super::{Rv, Uid};
-use crate::clock::Mono;
+use crate::Mono;
 
 /// Which budget, and which of those that had its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -210,7 +210,7 @@ pub struct SecretParameter {
     pub key: String,
 }
 
-/// A second to [`Order::LONGEST`](crate::transport::Order::LONGEST). Patterns cost the API server less than rules.
+/// A second to `Order::LONGEST` of the devices. Patterns cost the API server less than rules.
 const UP_TO_AN_HOUR: &str =
     r"^(([1-9]|[1-5][0-9])m([1-5]?[0-9]s)?|([1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|60m|1h)$";
 

@@ -210,7 +210,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::{ObjectMeta, Pod};
+    use crate::{ObjectMeta, Pod};
 
     #[derive(Clone, PartialEq, Message)]
     struct PodList {

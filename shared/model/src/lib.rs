@@ -1,15 +1,16 @@
 //! Lean domain types: only the fields that a decision reads.
 //!
 //! Duty: give identities types that cannot be swapped and keep an object of the
-//! cache to some two hundred bytes. Nothing here knows kube, tokio or time.
+//! cache to some two hundred bytes. Nothing here knows kube, tokio or a clock.
 
 mod budget;
 mod ids;
+mod incarnation;
 mod intern;
 mod labels;
 mod lease;
+mod mono;
 mod node;
-mod own;
 mod pod;
 mod taint;
 mod volume;
@@ -19,14 +20,15 @@ pub use budget::{
     Allowed, Amount, BadAmount, Budget, BudgetKey, BudgetStatus, Disrupted, UnhealthyPolicy, Wanted,
 };
 pub use ids::{BadRv, PodKey, Rv, Uid, is_kubernetes_name};
+pub use incarnation::Incarnation;
 pub use intern::Interner;
 pub use labels::{BadSelector, Labels, Requirement, Selector};
 pub use lease::{NodeLease, lease_duration};
+pub use mono::Mono;
 pub use node::{
     Life, NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeKey, OUT_OF_SERVICE_TAINT, Pressures,
     Readiness, SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
 };
-pub use own::{Device, DeviceKey, Fence, Own, OwnSpec, Policy, Proof, Remediation};
 pub use pod::{
     Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod, Uncommon,
 };

@@ -1,9 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::{
-    ContainerState, ContainerStatus, MapKey, ObjectMeta, Pod, PodSpec, PodStatus, Presence, Time,
-};
+use crate::{ContainerState, ContainerStatus, MapKey, ObjectMeta, Pod, PodSpec, PodStatus, Presence, Time};
 
 fn envelope(raw: Vec<u8>) -> Bytes {
     let mut out = MAGIC.to_vec();
@@ -31,7 +29,7 @@ fn any_meta() -> impl Strategy<Value = ObjectMeta> {
                 deletion_timestamp: time,
                 deletion_grace_period_seconds: grace,
                 labels: finalizers.iter().map(|text| (text.clone(), text.clone())).collect(),
-                owner_references: vec![crate::wire::OwnerReference {
+                owner_references: vec![crate::OwnerReference {
                     name: finalizers.first().cloned(),
                     ..Default::default()
                 }],

@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Rv, Taint, Uid};
-use crate::api::Incarnation;
-use crate::clock::Mono;
+use crate::Incarnation;
+use crate::Mono;
 
 /// The taint by which somebody asserts that a node is off (KEP-2268).
 pub const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
@@ -207,7 +207,7 @@ impl Node {
 
     /// Whether another state of the same node differs from it in no more than its version and
     /// the time of its kubelet's last report.
-    pub(crate) fn only_beats(&self, after: &Self) -> bool {
+    pub fn only_beats(&self, after: &Self) -> bool {
         *after == Self { rv: after.rv, heartbeat: after.heartbeat, heard: after.heard, ..self.clone() }
     }
 }

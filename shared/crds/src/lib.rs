@@ -18,6 +18,7 @@
 mod device;
 mod evidence;
 mod fence;
+mod own;
 mod pause;
 mod policy;
 mod remediation;
@@ -34,6 +35,7 @@ pub use evidence::{
 pub use fence::{
     Attempt, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Trigger, Verified,
 };
+pub use own::{Device, DeviceKey, Fence, Own, OwnSpec, Policy, Proof, Remediation};
 pub use pause::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION};
 pub use policy::{
     Brakes, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Grade, Level, PolicyMode,
@@ -46,6 +48,7 @@ pub use remediation::{
 };
 pub use schema::{crds, group_path, object};
 
+pub use pod_safety_model::Incarnation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -53,22 +56,6 @@ use serde::{Deserialize, Serialize};
 pub const GROUP: &str = "pod-safety.dev";
 /// The version.
 pub const VERSION: &str = "v1alpha1";
-
-/// Which node, and which life of its machine. Facts are about incarnations.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Incarnation {
-    /// The node's name.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-    /// The UID of its Node object.
-    #[schemars(length(min = 1, max = 64))]
-    pub uid: String,
-    /// `status.nodeInfo.bootID`: it changes whenever the machine boots.
-    #[schemars(length(min = 1, max = 128))]
-    #[serde(rename = "bootID")]
-    pub boot_id: String,
-}
 
 /// A condition by the API's conventions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Rv, Uid};
-use crate::clock::Mono;
+use crate::Mono;
 
 /// The namespace of the Leases that say whose a volume is. Each is called after its PersistentVolume.
 pub const VOLUME_LEASES: &str = "pod-safety-volumes";

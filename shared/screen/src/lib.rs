@@ -33,7 +33,7 @@ use futures::stream::{self, Stream, StreamExt as _};
 use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 
-use crate::clock::Env;
+use pod_safety_clock::Env;
 
 /// So often it is looked again: a person reads for longer, and the API server lists everything each time.
 const PERIOD: Duration = Duration::from_secs(3);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use crate::clock::Mono;
+use crate::Mono;
 
 /// The effect by which a taint ends the pods that do not tolerate it.
 pub const NO_EXECUTE: &str = "NoExecute";
@@ -159,8 +159,8 @@ impl Tolerations {
     }
 
     /// Whether both are one allocation.
-    #[cfg(test)]
-    pub(crate) fn shares_with(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn shares_with(&self, other: &Self) -> bool {
         matches!((&self.0, &other.0), (Some(one), Some(other)) if Arc::ptr_eq(one, other))
     }
 

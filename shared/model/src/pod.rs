@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Labels, PodKey, Rv, Says, Tolerations, Uid};
-use crate::clock::Mono;
+use crate::Mono;
 
 /// The annotation by which a kubelet marks the API's copy of a static pod.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -179,7 +179,7 @@ impl std::ops::Deref for Pod {
 
 impl Pod {
     /// Has it keep this. What is empty takes no memory, and pods that say the same are equal.
-    pub(crate) fn set(&mut self, uncommon: Uncommon) {
+    pub fn set(&mut self, uncommon: Uncommon) {
         self.uncommon = (uncommon != Uncommon::NONE).then(|| Box::new(uncommon));
     }
 
@@ -241,41 +241,9 @@ impl Pod {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Kind, Uid};
-    use crate::testing::objects::pod;
-    use crate::testing::{World, at};
-
     /// It grew from 192 to 328 bytes with its place in the cache: 114 MiB after a cold start with 150,000 pods, from 69.
     #[test]
     fn bug_a_pod_takes_no_room_for_what_few_pods_have() {
         assert!(size_of::<super::Pod>() <= 184, "{}", size_of::<super::Pod>());
-    }
-
-    /// C4: pods of operators stayed Terminating, and their nodes were never fenced.
-    #[test]
-    fn a_pod_keeps_its_identity_by_who_makes_its_replacement() {
-        for (api, kind, expected) in [
-            ("apps/v1", "StatefulSet", true),
-            ("apps.kruise.io/v1beta1", "StatefulSet", true),
-            ("postgresql.cnpg.io/v1", "Cluster", true),
-            ("core.strimzi.io/v1beta2", "StrimziPodSet", true),
-            ("apps/v1", "ReplicaSet", false),
-            ("apps/v1", "DaemonSet", false),
-            ("batch/v1", "Job", false),
-            ("v1", "Node", false),
-            ("v1", "ReplicationController", false),
-        ] {
-            let world = World::listed();
-            world.apply(Kind::Pods, &pod("a").owned(api, kind, "o").0, at(1));
-            let guard = world.read();
-            let read = guard.view().pod(&Uid::new("uid-a").unwrap()).unwrap();
-            assert_eq!(read.keeps_identity(), expected, "{api} {kind}");
-        }
-        let world = World::listed();
-        world.apply(Kind::Pods, &pod("a").0, at(1));
-        assert!(
-            !world.read().view().pod(&Uid::new("uid-a").unwrap()).unwrap().keeps_identity(),
-            "nobody replaces it"
-        );
     }
 }

@@ -1,0 +1,20 @@
+//! One life of a node's machine.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which node, and which life of its machine. Facts are about incarnations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Incarnation {
+    /// The node's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The UID of its Node object.
+    #[schemars(length(min = 1, max = 64))]
+    pub uid: String,
+    /// `status.nodeInfo.bootID`: it changes whenever the machine boots.
+    #[schemars(length(min = 1, max = 128))]
+    #[serde(rename = "bootID")]
+    pub boot_id: String,
+}
