@@ -92,7 +92,7 @@ fn way<'a>(
                 }
                 None => match mounted_untold(volume, lease, view, now) {
                     Some(node) => Err(waits(name, format!("node {} says that it has it mounted", node.name))),
-                    None => first_of_free(pod, volume, view),
+                    None => first_of_free(pod, volume, view, now),
                 },
             }
         }
@@ -128,7 +128,7 @@ fn mounted_untold<'a>(
 }
 
 /// Nobody's. Of all that want it, the first goes; the next knows where that went.
-fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>) -> Result<Way<'a>, VolumeHold> {
+fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>, now: Mono) -> Result<Way<'a>, VolumeHold> {
     let waits = |other: &Pod| VolumeHold::Waits {
         volume: Arc::clone(&volume.name),
         why: format!("pod {} is on its way to it", other.key),

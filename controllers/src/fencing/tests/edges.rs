@@ -71,7 +71,6 @@ fn of_last_renewal(stage: &Stage, change: impl FnOnce(&mut Value)) {
 /// A7: of a Node that is gone the incident asked for less than the judge.
 #[test]
 fn bug_evidence_about_a_node_that_is_gone_held_though_its_kubelet_was_heard_or_a_policy_unreadable() {
-    let awaits = |stage: Stage| stage.words("n") == ["?AwaitingOperator"];
     let stage = || {
         let mut stage = Stage::at(Phase::AwaitingOperator, |_| ());
         stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
@@ -82,13 +81,18 @@ fn bug_evidence_about_a_node_that_is_gone_held_though_its_kubelet_was_heard_or_a
     heard.wait(1);
     heard.beat("n");
     heard.gone(Kind::Nodes, "n");
-    assert!(awaits(heard), "its kubelet renewed its Lease since");
+    assert_eq!(heard.words("n"), ["?AwaitingOperator"], "its kubelet renewed its Lease since");
     let mut unreadable = stage();
     of_last_renewal(&unreadable, |_| ());
     unreadable.gone(Kind::Nodes, "n");
-    let policy = json!({ "metadata": { "name": "q", "uid": "uid-q", "resourceVersion": "9" }, "spec": 1 });
+    // Without a resourceVersion it is undecodable.
+    let policy = json!({ "metadata": { "name": "q", "uid": "uid-q" }, "spec": { "levels": [] } });
     unreadable.world.apply(Kind::FencePolicies, &policy, unreadable.mono());
-    assert!(awaits(unreadable), "the policy that cannot be read may ask for verified evidence");
+    assert_eq!(
+        unreadable.words("n"),
+        ["?AwaitingOperator"],
+        "the policy that cannot be read may ask for verified evidence"
+    );
 }
 
 /// That a sign came after the evidence is told by two stamps of one kubelet, else by when this process saw both.

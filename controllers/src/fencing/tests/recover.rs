@@ -191,8 +191,10 @@ fn bug_the_taint_of_a_word_stayed_when_the_policy_asked_for_verified_evidence() 
     assert_eq!(stage.act("n"), ["withdraw"]);
     let (_, status) = stage.only();
     assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
+    assert!(status.message.contains("asks for verified evidence"), "{}", status.message);
     stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
-    assert_eq!(stage.act("n"), ["write Fenced"], "a word is enough again");
+    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+    assert_eq!(stage.act("n"), ["write Fenced"], "it was confirmed anew");
 }
 
 /// kube-controller-manager acts on it: what was withdrawn went on releasing pods there.

@@ -149,14 +149,25 @@ impl Judge<'_> {
         found.said().holds_now(&now).map_err(lacks)
     }
 
-    /// Whether this evidence is about this incarnation, and nothing speaks against it whatever the node does.
+    /// Whether this evidence is about this incarnation, and neither anything in it nor the node's policy speaks against it,
+    /// whatever the node does.
     pub(in crate::authority) async fn still_holds(
         &self,
         proof: &str,
         node: &Incarnation,
     ) -> Result<bool, Refusal> {
         let found = self.evidence(proof).await?;
-        Ok(found.said().holds().is_ok() && found.spec.node == *node)
+        let wanted = {
+            let (guard, none) = (self.cache.read(), Default::default());
+            let view = guard.view();
+            let life = match view.node(&node.name) {
+                Lookup::Known(node) => node.life.as_ref(),
+                Lookup::Absent | Lookup::Unknown(_) => None,
+            };
+            view.minimum_evidence(life.map_or(&none, |life| &life.labels))
+        };
+        let enough = found.spec.kind.grade() >= wanted;
+        Ok(enough && found.said().holds().is_ok() && found.spec.node == *node)
     }
 
     /// Evidence by quorum read.

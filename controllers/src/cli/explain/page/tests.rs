@@ -80,18 +80,23 @@ fn a_node_that_is_proved_off_releases_its_pods() {
     reads("fenced-node", &stage.node("worker-b1"));
 }
 
-/// The policy force-delete asks for a reason in an annotation where a StatefulSet makes the replacement, and only there.
+/// The policy force-delete asks for a reason in an annotation where the pod's replacement takes over its identity, and only
+/// there.
 #[test]
 fn bug_people_were_told_to_annotate_pods_of_which_the_policy_asks_no_annotation() {
     let stage = Stage::lost();
-    stage.pod_with("pg-1", "worker-b1", |pod| {
-        stage::terminating(pod);
-        let owner = &mut pod["metadata"]["ownerReferences"][0];
-        (owner["apiVersion"], owner["kind"]) = (json!("postgresql.cnpg.io/v1"), json!("Cluster"));
-    });
+    for (name, api, kind) in
+        [("pg-1", "postgresql.cnpg.io/v1", "Cluster"), ("web-1", "apps/v1", "ReplicaSet")]
+    {
+        stage.pod_with(name, "worker-b1", |pod| {
+            stage::terminating(pod);
+            let owner = &mut pod["metadata"]["ownerReferences"][0];
+            (owner["apiVersion"], owner["kind"]) = (json!(api), json!(kind));
+        });
+    }
     let asks =
         |pod: &str| stage.pod(pod).actors.iter().any(|actor| format!("{actor:?}").contains("break-glass"));
-    assert!(asks("orders-1") && !asks("pg-1"));
+    assert!(asks("orders-1") && asks("pg-1") && !asks("web-1"));
 }
 
 #[test]

@@ -276,3 +276,21 @@ async fn bug_the_taint_could_be_written_after_its_evidence_had_expired() {
         assert_eq!(scene.env.now().since(began), Duration::from_secs(late.min(2)), "after {late} s");
     }
 }
+
+/// A3: what the policy does not take any more is no reason for the taint, however true it is.
+#[tokio::test(start_paused = true)]
+async fn the_taint_of_a_word_goes_while_a_policy_may_ask_for_more() {
+    for (readable, outcome, log) in [(true, "changed", &[][..]), (false, "written", &[NODE, STATUS])] {
+        let there = provable(|there| {
+            there.node["spec"]["taints"] = json!([taint(KEY, "n-1")]);
+            there.proof.as_mut().unwrap()["spec"] = json!({ "node": incarnation(), "kind": "Asserted", "by": "ada", "reason": "I pulled the plug" });
+        });
+        let scene = scene(there, |_, _| None);
+        if !readable {
+            let policy = json!({ "metadata": { "name": "p", "uid": "uid-p" }, "spec": { "levels": [] } });
+            scene.world.apply(Kind::FencePolicies, &policy, scene.env.now());
+        }
+        assert_eq!(scene.take(Step::Withdraw(target(looked("Off")))).await.name(), outcome, "{readable}");
+        assert_eq!(scene.log(), log, "{readable}");
+    }
+}
