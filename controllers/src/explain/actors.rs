@@ -5,6 +5,7 @@ use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::{Node, Pod, Readiness};
 
 use super::answer::Answer;
+use super::claimed::REFUSED;
 use super::pod::Fate;
 use super::scene::{Policies, Scene};
 
@@ -20,11 +21,14 @@ pub(super) fn of_pod(answer: &mut Answer, pod: &Pod, name: &str, fate: &Fate, sc
     answer.actor(format!("kubelet of {name}"), kubelet);
     let heard = matches!(node, Lookup::Known(Node { readiness: Readiness::Ready, .. }));
     let proof = match fate {
-        Fate::Claimed(_) => "yes: there is proof",
+        Fate::Claimed(_) if answer.verdict.reason != REFUSED => "yes: there is proof",
         Fate::Left if heard => "no: its node is heard, so its kubelet must say so",
-        Fate::Held(_) | Fate::Witnessed | Fate::Ended(_) | Fate::Unread(_) | Fate::Left => {
-            "yes, with proof, and never without"
-        }
+        Fate::Claimed(_)
+        | Fate::Held(_)
+        | Fate::Witnessed
+        | Fate::Ended(_)
+        | Fate::Unread(_)
+        | Fate::Left => "yes, with proof, and never without",
     };
     let ours = match scene.running {
         running if running.mode == Some(Mode::Observe) => "no: it runs in the mode observe".to_owned(),

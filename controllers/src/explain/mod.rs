@@ -20,6 +20,7 @@
 //! | `answer` | the one shape of an answer |
 //! | `scene` | what answers are made from |
 //! | `pod`, `node`, `set`, `namespace`, `volume` | the answers |
+//! | `claimed` | a pod that is claimed to have ended, and why its force delete was refused |
 //! | `overview`, `day` | the whole cluster, and its last 24 hours |
 //! | `pauses` | what is not fenced because somebody asked for it |
 //! | `proof`, `history`, `actors` | which proof is there and which is missing; how it got here; who may act |
@@ -27,6 +28,7 @@
 
 mod actors;
 mod answer;
+mod claimed;
 mod day;
 mod eviction;
 mod history;

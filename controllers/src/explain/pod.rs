@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use pod_safety_shared::authority::{Cause, Claim, FORCE_DELETE_HELD, Hold, Intent};
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::drive::{Decision, Mode, Subject};
+use pod_safety_shared::drive::{Decision, Subject};
 use pod_safety_shared::model::{Deletion, Kind, Phase, Pod, Readiness};
 
 use super::actors;
 use super::answer::{Answer, Judgement, Standing, moment, since, span};
+use super::claimed::{self, REFUSED};
 use super::history;
 use super::node::confirm;
 use super::proof;
@@ -96,7 +97,7 @@ fn verdict(pod: &Pod, fate: &Fate, scene: &Scene<'_>) -> Judgement {
     }
     match fate {
         Fate::Held(hold) => held(pod, hold),
-        Fate::Claimed(claim) => claimed(claim, scene),
+        Fate::Claimed(claim) => claimed::verdict(pod, claim, scene),
         Fate::Witnessed => Judgement::new(
             Standing::Waiting,
             "Quarantine",
@@ -155,31 +156,6 @@ fn held(pod: &Pod, hold: &Hold) -> Judgement {
         message.push_str(&format!(" Until then a second {} must not start.", pod.key.name));
     }
     Judgement::new(standing, hold.reason(), message)
-}
-
-fn claimed(claim: &Claim, scene: &Scene<'_>) -> Judgement {
-    let why = match claim {
-        Claim::NeverScheduled => "no node ever took it".to_owned(),
-        Claim::NodeGone { node } => format!("node {node} does not exist, and its kubelet is silent"),
-        Claim::OutOfService { node } => {
-            format!("node {node} carries the taint out-of-service, and --trust-out-of-service-taint is on")
-        }
-        Claim::Fenced { node, proof, .. } => format!("the evidence {proof} says that node {node} is off"),
-        Claim::KubeletTerminated => {
-            "its kubelet said that it ended, and there are more such pods than are kept".to_owned()
-        }
-    };
-    let (standing, reason) = match scene.running {
-        running if running.mode == Some(Mode::Observe) => (Standing::Blocked, "Observe"),
-        running if !running.unread && running.leader.is_none() => (Standing::Blocked, "NobodyLeads"),
-        _ => (Standing::Released, "Proved"),
-    };
-    let message = match reason {
-        "Observe" => format!("{why}: it would be removed, but pod-safety runs in the mode observe."),
-        "NobodyLeads" => format!("{why}: it would be removed, but no pod-safety leads."),
-        _ => format!("{why}: it is removed as soon as live reads bear that out."),
-    };
-    Judgement::new(standing, reason, message)
 }
 
 /// It was asked to end, and nobody else has a word in it.
@@ -329,6 +305,7 @@ fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {
         Fate::Claimed(_) if answer.verdict.reason == "NobodyLeads" => {
             answer.next("why nobody leads", "pod-safety doctor")
         }
+        Fate::Claimed(claim) if answer.verdict.reason == REFUSED => claimed::next(answer, pod, claim, scene),
         Fate::Claimed(_) => {
             answer.next("watch it go", format!("pod-safety explain pod -n {namespace} {name} -w"))
         }

@@ -6,7 +6,7 @@ use pod_safety_shared::authority::Lack;
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{Fence, Kind, Node, Own, Pod, Proof, Readiness};
 
-use super::answer::{Finding, since, span};
+use super::answer::{Finding, moment, since, span};
 use super::scene::Scene;
 
 fn finding(r#type: &'static str, name: &str, met: Option<bool>, detail: impl Into<String>) -> Finding {
@@ -46,18 +46,50 @@ pub(super) fn of_pod(pod: &Pod, name: &str, scene: &Scene<'_>) -> Vec<Finding> {
                 "it exists. Delete it only when the machine is gone for ever",
             ));
         }
-        Lookup::Absent => {
-            let quarantine = scene.settings.pod_gc.quarantine.as_secs();
-            let detail =
-                format!("it does not exist; that is proof after {quarantine}s without a sign of its kubelet");
-            all.push(finding("NodeGone", "the Node is deleted", Some(true), detail));
-        }
+        Lookup::Absent => all.push(node_gone(pod, name, scene)),
         Lookup::Unknown(_) if !scene.has(Kind::Nodes) => {
             all.push(finding("NodeGone", "the Node is deleted", None, "nodes were not read"))
         }
         Lookup::Unknown(why) => all.push(finding("NodeGone", "the Node is deleted", None, why)),
     }
     all
+}
+
+/// That its Node is deleted is proof only with a quarantine in which its kubelet is silent, and only where that silence says
+/// something ([`silence_is_proof`]).
+///
+/// [`silence_is_proof`]: pod_safety_shared::cache::View::silence_is_proof
+fn node_gone(pod: &Pod, name: &str, scene: &Scene<'_>) -> Finding {
+    let Scene { view, now, settings, .. } = scene;
+    let (quarantine, seconds) = (settings.pod_gc.quarantine, settings.pod_gc.quarantine.as_secs());
+    let witness = view.absence(name).and_then(|absence| absence.witness.as_ref());
+    let sign = view.last_sign_of_life(name).map(|sign| sign.at);
+    // A first read that is taken now would begin a quarantine that counts.
+    let counts_from_now = pod.phase.is_terminal()
+        || pod.unanswered_from().is_some_and(|from| from <= *now)
+        || view.fell_silent_before_its_node_went(name);
+    let (met, detail) = match witness {
+        Some(witness) if sign >= Some(witness.asked_at()) => {
+            (false, "it does not exist, but its kubelet lives".to_owned())
+        }
+        Some(witness)
+            if *now >= witness.answered_at() + quarantine && view.silence_is_proof(pod, name, witness) =>
+        {
+            (true, format!("it does not exist, and nothing was heard of its kubelet for {seconds}s"))
+        }
+        _ if counts_from_now => (
+            false,
+            format!("it does not exist; that is proof after {seconds}s without a sign of its kubelet"),
+        ),
+        _ => {
+            let first = "If its kubelet was active until then, the pod is deleted gracefully first: its kubelet ends it";
+            (
+                false,
+                format!("it does not exist. {first}, or {seconds}s without a sign of that kubelet are proof"),
+            )
+        }
+    };
+    finding("NodeGone", "the Node is deleted", Some(met), detail)
 }
 
 fn new_boot(node: &Node) -> Finding {
@@ -70,7 +102,7 @@ fn new_boot(node: &Node) -> Finding {
     finding("NewBootID", "its node booted anew", Some(false), detail)
 }
 
-/// What would prove that this life of the node is over. What counts is what decisions take ([`holds_now`]).
+/// What would prove that this life of the node is over: one finding for each piece of evidence. What counts is what decisions take ([`holds_now`]).
 ///
 /// [`holds_now`]: pod_safety_shared::cache::View::holds_now
 pub(super) fn of_node(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
@@ -82,37 +114,82 @@ pub(super) fn of_node(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
     }
     let of = |person: bool| {
         let (r#type, name) = names[usize::from(person)];
-        let mut found: Vec<&Proof> =
-            scene.view.proofs_of(&node.name).filter(|proof| is_persons(proof) == person).collect();
-        found.sort_by_key(|proof| proof.rv);
-        let lack = |proof: &Proof| scene.view.holds_now(proof, node, scene.now).err();
-        let best = found.iter().rev().find(|proof| lack(proof).is_none());
-        if let Some(proof) = best.or(found.last()) {
-            let lack = lack(proof);
-            return finding(r#type, name, Some(lack.is_none()), words(proof, lack));
+        let mut found: Vec<Finding> = told(node, person, scene)
+            .into_iter()
+            .map(|proof| {
+                let lack = lack(proof, node, scene);
+                finding(r#type, name, Some(lack.is_none()), words(proof, lack))
+            })
+            .collect();
+        // Where no device is believed, what is tried now matters.
+        match person {
+            true if found.is_empty() => found.push(finding(r#type, name, Some(false), "nobody")),
+            false if found.iter().all(|one| one.met == Some(false)) => {
+                found.push(finding(r#type, name, Some(false), device_words(node, scene)));
+            }
+            _ => {}
         }
-        let detail = if person { "nobody".to_owned() } else { device_words(node, scene) };
-        finding(r#type, name, Some(false), detail)
+        found
     };
-    vec![of(false), of(true)]
+    [of(false), of(true)].concat()
+}
+
+/// The evidence of people or of devices that is told, the oldest first: all about this life of the node, or the last about an
+/// earlier one. It is kept for months.
+fn told<'a>(node: &Node, person: bool, scene: &Scene<'a>) -> Vec<&'a Proof> {
+    let boot = node.life.as_ref().map_or("", |life| &*life.boot_id);
+    let mut all: Vec<&Proof> =
+        scene.view.proofs_of(&node.name).filter(|proof| is_persons(proof) == person).collect();
+    all.sort_by_key(|proof| proof.rv);
+    let about = |proof: &&Proof| {
+        let life = &proof.spec.node;
+        life.boot_id == boot && life.uid == node.uid.to_string()
+    };
+    match all.iter().any(about) {
+        true => all.retain(about),
+        false => drop(all.drain(..all.len().saturating_sub(1))),
+    }
+    all
+}
+
+/// What this evidence lacks, by all that is known without asking its devices anew.
+fn lack(proof: &Proof, node: &Node, scene: &Scene<'_>) -> Option<String> {
+    match scene.view.holds_now(proof, node, scene.now) {
+        Err(lack) => Some(match (&proof.status.invalidated, lack) {
+            (Some(invalid), _) => format!("it was taken back: {}", invalid.reason),
+            (None, Lack::OtherLife) => "about an earlier life of the node".to_owned(),
+            (None, lack) => lack.words().to_owned(),
+        }),
+        Ok(()) => device_doubts(proof, node, scene),
+    }
+}
+
+/// Which of its devices was asked since, and did not say off.
+fn device_doubts(proof: &Proof, node: &Node, scene: &Scene<'_>) -> Option<String> {
+    proof.spec.samples.iter().find_map(|sample| {
+        let device = scene.view.device(&sample.device.namespace, &sample.device.name)?;
+        let target = device.status.targets.iter().find(|target| target.node == *node.name)?;
+        let looked: Timestamp = target.looked.parse().ok()?;
+        if target.power == "Off" || moment(proof.created).is_none_or(|written| looked <= written) {
+            return None;
+        }
+        let ago = span(since(looked, scene.wall));
+        let said = if target.message.is_empty() { String::new() } else { format!(": {}", target.message) };
+        Some(format!("{} does not say off any more ({} {ago} ago{said})", sample.device, target.power))
+    })
 }
 
 fn is_persons(proof: &Own<FenceEvidenceSpec>) -> bool {
     proof.spec.kind == KindOfEvidence::Asserted
 }
 
-fn words(proof: &Proof, lack: Option<Lack>) -> String {
-    let Proof { name, spec, status, .. } = proof;
+fn words(proof: &Proof, lack: Option<String>) -> String {
+    let Proof { name, spec, .. } = proof;
     let said = match (&spec.reason, spec.kind) {
         (Some(reason), KindOfEvidence::Asserted) => format!("{}: {reason}", spec.by),
         (_, kind) => format!("{kind:?}, found by {}", spec.by),
     };
-    let but = match (&status.invalidated, lack) {
-        (_, None) => String::new(),
-        (Some(invalid), Some(_)) => format!(", but it was taken back: {}", invalid.reason),
-        (None, Some(Lack::OtherLife)) => ", but about an earlier life of the node".to_owned(),
-        (None, Some(lack)) => format!(", but {}", lack.words()),
-    };
+    let but = lack.map_or(String::new(), |lack| format!(", but {lack}"));
     format!("{name} ({said}){but}")
 }
 

@@ -1,4 +1,6 @@
-//! Sentences about budgets.
+//! Sentences about budgets; those about proof are in `proof`.
+
+mod proof;
 
 use pod_safety_shared::model::{Kind, Phase, Scale};
 use pod_safety_shared::testing::objects::workload;

@@ -66,7 +66,7 @@ pub use node::{Effect, NodeUpdate, OurTaint, Silence};
 pub(crate) use permit::Permit;
 pub use scales::{Scaled, ask_scales};
 pub use update::{Past, Update};
-pub use verify::Refusal;
+pub use verify::{FORCE_DELETE_REFUSED, Refusal};
 pub use volume::{Over, Refused, Seen, VolumeChange, VolumeUpdate};
 pub use witness::Witness;
 pub use writer::{

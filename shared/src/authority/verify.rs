@@ -28,6 +28,9 @@ use crate::clock::{Env, Mono};
 use crate::model::{Kind, OUT_OF_SERVICE_TAINT, Pod, Uid};
 use crate::wire;
 
+/// The reason of Events about force deletions that were refused; their messages begin with [`Refusal::reason`].
+pub const FORCE_DELETE_REFUSED: &str = "ForceDeleteRefused";
+
 /// Why there is no evidence.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {

@@ -2,18 +2,21 @@
 //! in it, and what it did and why. Cleans up after itself.
 //!
 //! The nodes are API objects without machines, so every "kubelet" here is this
-//! program: it renews the Leases of those that are meant to live.
+//! program: it writes what the kubelets write that are meant to live. The garbage
+//! collector is kube-controller-manager's: it deletes the Lease of a deleted Node.
 
-#![expect(clippy::disallowed_methods, reason = "it plays the person who deletes nodes and pods")]
+#![expect(clippy::disallowed_methods, reason = "it plays the person that deletes nodes and pods")]
 
 use std::io::Write;
 use std::time::Duration;
 
 use anyhow::Result;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
-use pod_safety_control_plane::objects::{NodeExt, PodExt, create_node, create_pod, node, pod, renew_lease};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, binary, seen, tool, until};
+use pod_safety_control_plane::objects::{NodeExt, PodExt, create_pod, node, pod};
+use pod_safety_control_plane::{
+    ControlPlane, Options, PodSafety, binary, kubelet, observe, seen, tool, until,
+};
 use serde_json::Value;
 
 const NAMESPACE: &str = "shop";
@@ -31,29 +34,32 @@ async fn main() -> Result<()> {
     tool("kube-apiserver").await?;
     binary().await?;
     let plane = ControlPlane::start(Options::default()).await?;
-    say(&format!("A real kube-apiserver answers at {}.\n", plane.url()))?;
+    let _collector = plane.kube_controller_manager("garbage-collector-controller", &[]).await?;
+    say(&format!(
+        "A real kube-apiserver answers at {}, and the garbage collector of kube-controller-manager runs.\n",
+        plane.url()
+    ))?;
     fill(&plane).await?;
     let mut pod_safety = start(&plane).await?;
     say(
         "$ kubectl delete node worker-b worker-c        (worker-b is off; the kubelet of worker-c lives on)\n",
     )?;
     for name in ["worker-b", "worker-c"] {
-        Api::<Node>::all(plane.admin()).delete(name, &DeleteParams::default()).await?;
+        observe::delete_node(&plane.admin(), name).await?;
     }
-    watch(&plane).await?;
-    report(&plane, &pod_safety).await?;
+    let held = watch(&plane, &pod_safety).await?;
+    report(&plane, &pod_safety, &held).await?;
     let status = pod_safety.terminate().await?;
     say(&format!("\npod-safety stopped ({status}), gave its lease back, and the control plane goes with it."))
 }
 
-/// Three nodes, and pods in every kind of trouble that the collector knows.
+/// Four nodes, and pods in every kind of trouble that the collector knows.
 async fn fill(plane: &ControlPlane) -> Result<()> {
     let client = plane.admin();
     plane.namespace(NAMESPACE).await?;
     for name in ["worker-a", "worker-b", "worker-c", "worker-d"] {
-        create_node(&client, &node(name).with_ready(if name == "worker-d" { "Unknown" } else { "True" }))
-            .await?;
-        renew_lease(&client, name).await?;
+        let ready = if name == "worker-d" { "Unknown" } else { "True" };
+        kubelet::register(&client, &node(name).with_ready(ready)).await?;
     }
     let on = |name: &str, node: &str| pod(NAMESPACE, name).on_node(node).with_phase("Running");
     for (name, node) in [
@@ -94,43 +100,50 @@ async fn start(plane: &ControlPlane) -> Result<PodSafety> {
     Ok(started)
 }
 
-/// Plays the living kubelets until the pods of worker-b are gone.
-async fn watch(plane: &ControlPlane) -> Result<()> {
+/// Plays the kubelets that live, until the pods of both deleted Nodes are gone. Gives back what held queue-0 while its kubelet
+/// ended it.
+async fn watch(plane: &ControlPlane, pod_safety: &PodSafety) -> Result<Vec<Value>> {
     let client = plane.admin();
-    let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
-    until("the pods of worker-b are gone", async || {
+    let queue = until("queue-0 is deleted gracefully", async || {
         for name in ["worker-a", "worker-c"] {
-            renew_lease(&client, name).await.map_err(|error| error.to_string())?;
+            kubelet::renew(&client, name).await.map_err(|error| error.to_string())?;
         }
-        let left = pods.get_opt("db-0").await.map_err(|error| error.to_string())?;
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        let reported = kubelet::report_deletion(&client, NAMESPACE, "queue-0").await;
+        reported.map_err(|error| error.to_string())?.ok_or("nobody deleted it".to_owned())
+    })
+    .await?;
+    let held = until("queue-0 is held", async || {
+        let holds = pod_safety.holds("queue-0").await.map_err(|error| error.to_string())?;
+        let alive = holds.iter().any(|hold| hold["reason"] == "KubeletAlive");
+        seen(alive, format!("{holds:?}")).map(|()| holds)
+    })
+    .await?;
+    kubelet::remove(&client, &queue).await?;
+    until("the pods of worker-b are gone", async || {
+        kubelet::renew(&client, "worker-a").await.map_err(|error| error.to_string())?;
+        let left = observe::find_pod(&client, NAMESPACE, "db-0").await.map_err(|error| error.to_string())?;
         seen(left.is_none(), "db-0 is still there".to_owned())
     })
     .await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    Ok(())
+    Ok(held)
 }
 
-async fn report(plane: &ControlPlane, pod_safety: &PodSafety) -> Result<()> {
+async fn report(plane: &ControlPlane, pod_safety: &PodSafety, held: &[Value]) -> Result<()> {
     let decisions = pod_safety.debug("/debug/decisions").await?;
-    say("WHAT IT DID")?;
-    for record in records(&decisions, "ForceDeleted") {
-        say(&format!(
-            "  {:10} {:18} {}",
-            text(&record["pod"]["name"]),
-            text(&record["reason"]),
-            text(&record["message"])
-        ))?;
+    say("WHAT IT DELETED GRACEFULLY")?;
+    for record in records(&decisions, "Deleted") {
+        line(&record["pod"]["name"], record)?;
     }
-    say("\nWHAT IT DID NOT DO, AND WHY")?;
-    for hold in decisions["holds"].as_array().into_iter().flatten().take(MANY_LINES) {
-        let subject = hold["subject"]["pod"]["name"].as_str().or(hold["subject"]["node"].as_str());
-        say(&format!(
-            "  {:10} {:18} {}",
-            subject.unwrap_or("-"),
-            text(&hold["reason"]),
-            text(&hold["message"])
-        ))?;
+    say("\nWHAT IT FORCE DELETED")?;
+    for record in records(&decisions, "ForceDeleted") {
+        line(&record["pod"]["name"], record)?;
+    }
+    say("\nWHAT IT DID NOT FORCE DELETE, AND WHY")?;
+    let holds = decisions["holds"].as_array().into_iter().flatten();
+    for hold in held.iter().chain(holds).take(MANY_LINES) {
+        let subject = &hold["subject"];
+        line(if subject["pod"].is_null() { &subject["node"] } else { &subject["pod"]["name"] }, hold)?;
     }
     say("\nWHAT IS LEFT")?;
     say(&plane.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", "wide", "--no-headers"]).await?.text()?)?;
@@ -142,6 +155,10 @@ async fn report(plane: &ControlPlane, pod_safety: &PodSafety) -> Result<()> {
             || line.starts_with("process_resident")
     };
     metrics.lines().filter(wanted).try_for_each(|line| say(&format!("  {line}")))
+}
+
+fn line(name: &Value, told: &Value) -> Result<()> {
+    say(&format!("  {:10} {:20} {}", text(name), text(&told["reason"]), text(&told["message"])))
 }
 
 fn records<'a>(decisions: &'a Value, action: &'a str) -> impl Iterator<Item = &'a Value> {

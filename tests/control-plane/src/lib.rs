@@ -19,6 +19,7 @@
 //! - [`Output`]: what a command such as kubectl answered
 //! - [`until`]: polls until something is so, and tells what it saw last when it never is; [`PATIENCE`] ends what hangs
 //! - [`objects`]: nodes, pods and leases, and how to create them with their status
+//! - [`kubelet`]: what a kubelet writes about its Lease and its pods
 //! - [`workloads`]: what stands behind pods, also of custom kinds; [`budgets`]: disruption budgets, and evictions
 //! - [`SoleController`]: one controller alone, kube-controller-manager's or ours in its place
 //! - [`rigs`]: real fence agents, and management controllers for them to switch
@@ -49,6 +50,7 @@ mod eventually;
 mod folder;
 mod golden;
 mod helm;
+pub mod kubelet;
 pub mod objects;
 pub mod observe;
 mod pki;

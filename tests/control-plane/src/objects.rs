@@ -17,7 +17,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::{Error, workloads};
+use crate::{Error, kubelet, workloads};
 
 /// The namespace of node leases.
 pub const LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -260,18 +260,14 @@ pub async fn set_node_status(client: &Client, name: &str, status: &NodeStatus) -
     answer.map_err(Error::api(format!("set the status of node {name}")))
 }
 
-/// Creates a node's lease, or renews it, as a kubelet does.
+/// Renews a node's lease, or creates one without an owner, which no garbage collection takes with its Node.
 pub async fn renew_lease(client: &Client, node: &str) -> Result<Lease, Error> {
-    let leases = Api::<Lease>::namespaced(client.clone(), LEASE_NAMESPACE);
-    let failed = || Error::api(format!("renew the lease of {node}"));
-    let fresh = lease(node);
-    let patch = Patch::Merge(json!({ "spec": fresh.spec }));
-    match leases.patch(node, &PatchParams::default(), &patch).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() => {
-            leases.create(&PostParams::default(), &fresh).await.map_err(failed())
-        }
-        answer => answer.map_err(failed()),
+    if let Some(renewed) = kubelet::renew(client, node).await? {
+        return Ok(renewed);
     }
+    let leases = Api::<Lease>::namespaced(client.clone(), LEASE_NAMESPACE);
+    let created = leases.create(&PostParams::default(), &lease(node)).await;
+    created.map_err(Error::api(format!("create the lease of {node}")))
 }
 
 /// Binds a pod through the binding subresource, as the scheduler does.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::act::{self, Outcome};
 use super::super::claim::Claim;
 use super::super::ledger::Admission;
-use super::super::verify::{Refusal, Verifier};
+use super::super::verify::{FORCE_DELETE_REFUSED, Refusal, Verifier};
 use super::{Authority, Class, Force, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
 use crate::clock::Mono;
 use crate::events::{About, Event, EventType, Speaker};
@@ -115,7 +115,7 @@ impl Authority {
             }
             Outcome::Failed(error) => (Action::Failed, error.category(), error_chain(error)),
         };
-        self.tell_people(force, action, &message);
+        self.tell_people(force, action, reason, &message);
         let node = force.claim.node().cloned();
         let at = self.env.clock.wall();
         self.journal.write(Record {
@@ -131,10 +131,10 @@ impl Authority {
         });
     }
 
-    fn tell_people(&self, force: &Force, action: Action, message: &str) {
+    fn tell_people(&self, force: &Force, action: Action, code: &str, message: &str) {
         let (kind, reason) = match action {
             Action::ForceDeleted => (EventType::Normal, "ForceDeleted"),
-            Action::Refused => (EventType::Warning, "ForceDeleteRefused"),
+            Action::Refused => (EventType::Warning, FORCE_DELETE_REFUSED),
             Action::Failed => (EventType::Warning, "ForceDeleteFailed"),
             Action::Held
             | Action::WouldForceDelete
@@ -146,7 +146,8 @@ impl Authority {
             | Action::Dropped => return,
         };
         let about = About::Pod(force.pod.clone());
-        let (speaker, message) = (Speaker::Ours, message.to_owned());
-        self.events.record(Event { speaker, about, kind, reason, message });
+        let refused = matches!(action, Action::Refused);
+        let message = if refused { format!("{code}: {message}") } else { message.to_owned() };
+        self.events.record(Event { speaker: Speaker::Ours, about, kind, reason, message });
     }
 }

@@ -5,8 +5,8 @@
 //! running. Whoever removes the pod now gives its name away: the StatefulSet controller starts the next one, and
 //! two processes of one identity run until the first kubelet hears of it, which one that is cut off never does.
 //!
-//! The Lease here has no owner, so that no garbage collection takes it with the Node: docs/proof.md says what is
-//! left of this when it does.
+//! The Lease of the first two tests has no owner, so that no garbage collection takes it with the Node. In the third, as in
+//! a real cluster, it is collected: nothing shows that the kubelet lives, so the pod is deleted gracefully first.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::Client;
-use pod_safety_control_plane::{ControlPlane, Error, Options, objects, observe, seen, until};
+use pod_safety_control_plane::{ControlPlane, Error, Options, kubelet, objects, observe, seen, until};
 use serde_json::json;
 
 /// Three quarantines of ours.
@@ -29,17 +29,15 @@ spec:
   selector: {matchLabels: {app: db}}
   template:
     metadata: {labels: {app: db}}
-    spec: {containers: [{name: main, image: registry.example/main:1}]}
+    spec: {terminationGracePeriodSeconds: 600, containers: [{name: main, image: registry.example/main:1}]}
 ";
 
 async fn member(api: &Client) -> Option<Pod> {
     observe::find_pod(api, "default", "db-0").await.unwrap()
 }
 
-/// The Node is there, and its kubelet runs `db-0` and says so.
+/// The kubelet of the Node runs `db-0` and says so.
 async fn running_member(plane: &ControlPlane, api: &Client) -> Result<Pod, Error> {
-    objects::create_node(api, &objects::node(NODE)).await?;
-    objects::renew_lease(api, NODE).await?;
     plane.kubectl_with(&["apply", "-f", "-"], STATEFUL_SET).await?.text()?;
     until("db-0 is made", async || seen(member(api).await.is_some(), "it is not there")).await?;
     objects::bind_pod(api, "default", "db-0", NODE).await?;
@@ -47,6 +45,12 @@ async fn running_member(plane: &ControlPlane, api: &Client) -> Result<Pod, Error
         "ready": true, "restartCount": 0, "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } } }] });
     let status: PodStatus = serde_json::from_value(status).unwrap();
     objects::set_pod_status(api, "default", "db-0", &status).await
+}
+
+/// Its Lease outlives its Node.
+async fn node_with_a_lease_of_its_own(api: &Client) -> Result<(), Error> {
+    objects::create_node(api, &objects::node(NODE)).await?;
+    objects::renew_lease(api, NODE).await.map(drop)
 }
 
 /// A kubelet that lives: its machine runs its processes, whatever the API has.
@@ -73,6 +77,7 @@ async fn ours_holds_a_running_pod_when_its_node_is_deleted() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let api = &plane.admin();
     let _workloads = plane.kube_controller_manager("statefulset-controller", &[]).await.unwrap();
+    node_with_a_lease_of_its_own(api).await.unwrap();
     let runs = running_member(&plane, api).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
@@ -95,6 +100,7 @@ async fn kcm_gives_the_name_of_a_running_pod_away_when_its_node_is_deleted_live(
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let api = &plane.admin();
     let _workloads = plane.kube_controller_manager("statefulset-controller", &[]).await.unwrap();
+    node_with_a_lease_of_its_own(api).await.unwrap();
     let runs = running_member(&plane, api).await.unwrap();
     its_node_is_deleted(api, async {
         let _kcm = plane.kube_controller_manager("pod-garbage-collector-controller", &[]).await.unwrap();
@@ -110,4 +116,58 @@ async fn kcm_gives_the_name_of_a_running_pod_away_when_its_node_is_deleted_live(
         assert!(took >= Duration::from_secs(35), "its quarantine is 40 s: {took:?}");
     })
     .await;
+}
+
+/// The kubelet is connected: it renews its Lease until that is collected, and reports that it saw the deletion. Nothing is
+/// force deleted.
+#[tokio::test]
+async fn ours_signals_first_where_the_lease_is_collected_with_its_node() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let api = &plane.admin();
+    let controllers = "statefulset-controller,garbage-collector-controller";
+    let _kcm = plane.kube_controller_manager(controllers, &[]).await.unwrap();
+    kubelet::register(api, &objects::node(NODE)).await.unwrap();
+    let runs = running_member(&plane, api).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
+    ours.leads().await.unwrap();
+    observe::delete_node(api, NODE).await.unwrap();
+    let collected = async || {
+        let renewed = kubelet::renew(api, NODE).await.map_err(|error| error.to_string())?;
+        seen(renewed.is_none(), "its Lease is there".to_owned())
+    };
+    until("the Lease is collected with its Node", collected).await.unwrap();
+    let asked = until("the pod is deleted gracefully", async || {
+        let reported = kubelet::report_deletion(api, "default", "db-0").await;
+        reported.map_err(|error| error.to_string())?.ok_or("nobody deleted it".to_owned())
+    });
+    let asked = asked.await.unwrap();
+    assert_eq!(asked.metadata.uid, runs.metadata.uid);
+    assert_eq!(asked.metadata.deletion_grace_period_seconds, Some(600), "its own grace period");
+    until("it is held, because its kubelet reported", async || {
+        let holds = ours.holds("db-0").await.map_err(|error| error.to_string())?;
+        seen(holds.iter().any(|hold| hold["reason"] == "KubeletAlive"), format!("{holds:?}"))
+    })
+    .await
+    .unwrap();
+    let began = Instant::now();
+    while began.elapsed() < HELD {
+        let pod = member(api).await.unwrap();
+        assert_eq!(
+            pod.metadata.resource_version, asked.metadata.resource_version,
+            "its kubelet has its grace period"
+        );
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert!(!kubelet::has_lease(api, NODE).await.unwrap());
+    kubelet::remove(api, &asked).await.unwrap();
+    until("the next db-0 is there", async || {
+        let next = member(api).await.filter(|next| next.metadata.uid != runs.metadata.uid);
+        seen(next.is_some(), "it is not there")
+    })
+    .await
+    .unwrap();
+    let forced =
+        ours.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "orphaned")]).await.unwrap();
+    assert_eq!(forced, 0.0, "no pod was force deleted");
 }
