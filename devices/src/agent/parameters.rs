@@ -70,7 +70,6 @@ const SETTINGS: &[&str] = &[
     "msi",
     "notls",
     "operation_timeout",
-    "port_as_ip",
     "power_timeout",
     "power_wait",
     "privlvl",

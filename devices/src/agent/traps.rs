@@ -28,6 +28,9 @@ pub(super) fn parameter(name: &str) -> Option<&'static str> {
     let name = name.replace('-', "_");
     match name.as_str() {
         "action" | "option" | "o" => Some("what is done is decided by this program; leave it out"),
+        "port_as_ip" => {
+            Some("the login would go to the host in plug, which is not checked as a host is; write ip")
+        }
         "nodename" => Some("it is given by this program: the node's name; leave it out"),
         "help" | "version" | "usage" | "manpage" => {
             Some("the agent would print text and report success; leave it out")

@@ -1,56 +1,20 @@
 //! Whether a machine is the one that it is taken for.
-//!
-//! Firmware shows one UUID in two ways: the kubelet reads it from SMBIOS, where the first three groups have their bytes
-//! the other way round, and not every controller and kernel turns them. Makers that forgot to set one ship many
-//! machines with the same; such a UUID says nothing, neither match nor mismatch.
 
-use pod_safety_transport::{Identity, Machine};
-
-/// Sixteen bytes, as they are written.
-type Uuid = [u8; 16];
-
-/// Found on many boards: filled with ascending bytes, in both ways of writing.
-const PLACEHOLDERS: [Uuid; 2] = [
-    [0x03, 0x00, 0x02, 0x00, 0x04, 0x00, 0x05, 0x00, 0x00, 0x06, 0x00, 0x07, 0x00, 0x08, 0x00, 0x09],
-    [0x00, 0x02, 0x00, 0x03, 0x00, 0x04, 0x00, 0x05, 0x00, 0x06, 0x00, 0x07, 0x00, 0x08, 0x00, 0x09],
-];
+use pod_safety_transport::{Identity, Machine, MachineUuid};
 
 /// Compares what the Node object says with what the device says. A serial number can only confirm: most are no UUIDs,
 /// but virtual machines have theirs there.
 pub(super) fn compare(machine: &Machine, uuid: Option<&str>, serial: Option<&str>) -> Identity {
-    let Some(wanted) = parse(&machine.system_uuid) else { return Identity::Unknown };
-    let same = |found: Uuid| found == wanted || turned(found) == wanted;
-    let found = uuid.and_then(parse);
-    if found.is_some_and(same) || serial.and_then(parse).is_some_and(same) {
+    let Some(wanted) = MachineUuid::of_one(&machine.system_uuid) else { return Identity::Unknown };
+    let same = |found: MachineUuid| found.is_same(wanted);
+    let found = uuid.and_then(MachineUuid::of_one);
+    if found.is_some_and(same) || serial.and_then(MachineUuid::of_one).is_some_and(same) {
         return Identity::Match;
     }
     match (found, uuid) {
         (Some(_), Some(uuid)) => Identity::Mismatch { found: uuid.trim().to_lowercase() },
         _ => Identity::Unknown,
     }
-}
-
-/// `None` for what is no UUID, and for one that many machines have.
-fn parse(text: &str) -> Option<Uuid> {
-    let digits = text.trim().strip_prefix("VMware-").unwrap_or(text.trim());
-    let digits: Vec<u8> = digits.bytes().filter(|byte| !b"- ".contains(byte)).collect();
-    let mut uuid = Uuid::default();
-    if digits.len() != 2 * uuid.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    for (byte, pair) in uuid.iter_mut().zip(digits.chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    let empty = uuid.iter().all(|byte| *byte == 0) || uuid.iter().all(|byte| *byte == 0xff);
-    (!empty && !PLACEHOLDERS.contains(&uuid)).then_some(uuid)
-}
-
-/// The first three groups with their bytes the other way round.
-fn turned(mut uuid: Uuid) -> Uuid {
-    for group in [0..4, 4..6, 6..8] {
-        uuid[group].reverse();
-    }
-    uuid
 }
 
 #[cfg(test)]

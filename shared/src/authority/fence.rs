@@ -204,9 +204,12 @@ pub fn rehearsal_name(spec: &crate::api::Incarnation) -> String {
 
 /// A name that begins with this one and tells these parts apart.
 fn name_after(name: &str, parts: &[&[u8]]) -> String {
-    // A name of 253 characters has no room for the number.
-    let stem = name.get(..LONGEST_STEM).unwrap_or(name).trim_end_matches(['-', '.']);
-    format!("{stem}-{:016x}", fnv(parts))
+    format!("{}-{:016x}", stem_of(name), fnv(parts))
+}
+
+/// What stands before the number: a name of 253 characters has no room for it.
+fn stem_of(name: &str) -> &str {
+    name.get(..LONGEST_STEM).unwrap_or(name).trim_end_matches(['-', '.'])
 }
 
 /// 253 less a dash and sixteen digits.

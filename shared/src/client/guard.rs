@@ -262,15 +262,15 @@ fn check(request: &Request<Body>) -> Result<(), GuardRefusal> {
     let (method, path) = (request.method(), request.uri().path());
     let shape = Shape::of(path);
     let refused = |make: fn(Method, String) -> GuardRefusal| Err(make(method.clone(), path.to_owned()));
+    if path.contains('%') || path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
+        return refused(|method, path| GuardRefusal::OpaquePath { method, path });
+    }
     if *method == Method::GET {
         let stale = request
             .uri()
             .query()
             .is_some_and(|query| query.split('&').any(|pair| pair == "resourceVersion=0"));
         return if stale { refused(|method, path| GuardRefusal::StaleRead { method, path }) } else { Ok(()) };
-    }
-    if path.contains('%') || path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
-        return refused(|method, path| GuardRefusal::OpaquePath { method, path });
     }
     let harmless = matches!(shape.resource, Resource::Leases | Resource::Events) && *method != Method::DELETE;
     if harmless {

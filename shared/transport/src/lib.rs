@@ -15,6 +15,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
+mod uuid;
+
+pub use uuid::MachineUuid;
+
 /// By which means a device is reached.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Driver {

@@ -61,6 +61,7 @@ async fn traps_are_refused_with_their_reasons() {
         ("ip", "host -f /etc/passwd", "one word"),
         ("ip", "-oProxyCommand=x", "one word"),
         ("nodename", "node-2", "given by this program"),
+        ("port_as_ip", "1", "write ip"),
         // In the next release of the agent, or with another type than it had: nobody has read what becomes of it.
         ("new_text", "x", "not known to be safe"),
         ("new_flag", "1", "not known to be safe"),

@@ -1,16 +1,21 @@
 //! By which identity a device knows the machine of a node. Pure.
 //!
 //! Danger note: a kubelet says its systemUUID and providerID itself. One that says those of another machine would have that
-//! one switched off in its place. So where a parameter contains them, what a Node said first counts for as long as it is that
-//! Node, and nobody says what another node said before.
+//! one switched off in its place. So where a parameter contains them, or the driver compares the machine with them, what a
+//! Node said first counts for as long as it is that Node, and nobody says what another node said before.
 
 use super::render::{Facts, asks_for};
-use crate::api::{FenceDeviceSpec, TargetStatus};
+use crate::api::{DeviceDriver, FenceDeviceSpec, TargetStatus};
+use crate::transport::MachineUuid;
 
-/// Which of them the parameters of a device contain.
+/// Which of them a device goes by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
+    /// A parameter contains it.
     system_uuid: bool,
+    /// The driver compares the machine with it.
+    compared: bool,
+    /// A parameter contains it.
     provider_id: bool,
 }
 
@@ -20,7 +25,16 @@ impl Asked {
         let secrets = spec.secret_parameters.iter().map(|one| &one.secret);
         let templates: Vec<&String> = spec.parameters.values().chain(own).chain(secrets).collect();
         let any = |what| templates.iter().any(|template| asks_for(template, what));
-        Self { system_uuid: any(".Node.SystemUUID"), provider_id: any(".Node.ProviderID") }
+        Self {
+            system_uuid: any(".Node.SystemUUID"),
+            compared: spec.driver == DeviceDriver::Redfish,
+            provider_id: any(".Node.ProviderID"),
+        }
+    }
+
+    /// Whether this systemUUID tells a node from others. A driver that compares takes one that many machines have for none.
+    fn by_system_uuid(self, said: &str) -> bool {
+        self.system_uuid || self.compared && MachineUuid::of_one(said).is_some()
     }
 }
 
@@ -38,25 +52,49 @@ pub(super) enum IdentityError {
 const SYSTEM_UUID: &str = "status.nodeInfo.systemUUID";
 const PROVIDER_ID: &str = "spec.providerID";
 
+/// Whether two texts are one UUID, however they are spelled.
+fn same_uuid(one: &str, other: &str) -> bool {
+    MachineUuid::read(one).zip(MachineUuid::read(other)).is_some_and(|(one, other)| one.is_same(other))
+}
+
+/// One of the two identities of a node.
+struct Row<'a> {
+    counts: bool,
+    field: &'static str,
+    now: &'a str,
+    /// What the status keeps of a node.
+    of: fn(&TargetStatus) -> &str,
+}
+
 /// Whether the node is the one that was looked at before.
 pub(super) fn check(asked: Asked, facts: &Facts, targets: &[TargetStatus]) -> Result<(), IdentityError> {
     let Facts { machine, uid, .. } = facts;
     let node = || machine.node.to_string();
     let own = targets.iter().find(|target| *target.node == *machine.node && target.node_uid == *uid);
-    type Of = fn(&TargetStatus) -> &str;
-    let rows: [(bool, &'static str, &str, Of); 2] = [
-        (asked.system_uuid, SYSTEM_UUID, &machine.system_uuid, |target| &target.system_uuid),
-        (asked.provider_id, PROVIDER_ID, &machine.provider_id, |target| &target.provider_id),
+    let is_another = |before: &str, now: &str| !before.is_empty() && before != now && !same_uuid(before, now);
+    let rows = [
+        Row {
+            counts: asked.by_system_uuid(&machine.system_uuid),
+            field: SYSTEM_UUID,
+            now: &machine.system_uuid,
+            of: |target| &target.system_uuid,
+        },
+        Row {
+            counts: asked.provider_id,
+            field: PROVIDER_ID,
+            now: &machine.provider_id,
+            of: |target| &target.provider_id,
+        },
     ];
-    for (_, field, now, of) in rows.into_iter().filter(|(asked, _, now, _)| *asked && !now.is_empty()) {
-        if let Some(before) = own.map(of).filter(|before| !before.is_empty() && *before != now) {
+    for Row { field, now, of, .. } in rows.into_iter().filter(|row| row.counts && !row.now.is_empty()) {
+        if let Some(before) = own.map(of).filter(|before| is_another(before, now)) {
             let (before, now) = (before.to_owned(), now.to_owned());
             return Err(IdentityError::Changed { node: node(), field, before, now });
         }
         // Whether it was looked at before or not: in one turn both may have been looked at first.
-        let same =
-            |other: &&TargetStatus| *other.node != *machine.node && of(other).eq_ignore_ascii_case(now);
-        if let Some(other) = targets.iter().find(same) {
+        let same = |other: &str| other.trim().eq_ignore_ascii_case(now.trim()) || same_uuid(other, now);
+        let mut others = targets.iter().filter(|other| *other.node != *machine.node);
+        if let Some(other) = others.find(|other| same(of(other))) {
             let (other, value) = (other.node.clone(), now.to_owned());
             return Err(IdentityError::Shared { node: node(), other, field, value });
         }
@@ -71,7 +109,9 @@ pub(super) fn kept(asked: Asked, facts: &Facts, known: Option<&TargetStatus>, is
         true => now.to_owned(),
         false => before,
     };
-    let system_uuid = keep(asked.system_uuid, known.system_uuid, &facts.machine.system_uuid);
+    let said = &facts.machine.system_uuid;
+    let spelled = MachineUuid::read(said).map_or_else(|| said.to_string(), |uuid| uuid.to_string());
+    let system_uuid = keep(asked.by_system_uuid(said), known.system_uuid, &spelled);
     let provider_id = keep(asked.provider_id, known.provider_id, &facts.machine.provider_id);
     let is_kept = !(system_uuid.is_empty() && provider_id.is_empty());
     let node_uid = if is_kept { facts.uid.clone() } else { String::new() };
@@ -100,12 +140,19 @@ mod tests {
         }
     }
 
-    const BY_UUID: Asked = Asked { system_uuid: true, provider_id: false };
+    const BY_UUID: Asked = Asked { system_uuid: true, compared: false, provider_id: false };
 
     /// Finding 3c of the security review: a kubelet that says another machine's systemUUID has that one switched off.
     #[test]
     fn attack_a_node_that_says_to_be_another_machine_is_not_switched_by_that() {
-        let known = [target("w1", "u1", "A"), target("w2", "u2", "B")];
+        const OWN: &str = "4c4c4544-0051-3610-8052-b4c04f4d3132";
+        const NEXT: &str = "4c4c4544-0052-3610-8052-b4c04f4d3132";
+        let known = [
+            target("w1", "u1", "A"),
+            target("w2", "u2", "B"),
+            target("w4", "u4", OWN),
+            target("w5", "u5", &NEXT.to_uppercase()),
+        ];
         for (what, said, fine) in [
             ("what it said before", facts("w1", "u1", "A"), true),
             ("a neighbour's", facts("w1", "u1", "B"), false),
@@ -115,6 +162,19 @@ mod tests {
             ("a neighbour's, and its Node is another", facts("w1", "u9", "b"), false),
             ("a neighbour's, and it is new", facts("w3", "u3", "B"), false),
             ("its own, and it is new", facts("w3", "u3", "D"), true),
+            ("a neighbour's without dashes", facts("w3", "u3", "4c4c4544005236108052b4c04f4d3132"), false),
+            (
+                "a neighbour's with dashes elsewhere",
+                facts("w3", "u3", "4c4c454400523610-8052b4c04f4d3132"),
+                false,
+            ),
+            ("a neighbour's, turned", facts("w3", "u3", "44454c4c-5200-1036-8052-b4c04f4d3132"), false),
+            ("a neighbour's, and its Node was known", facts("w4", "u4", NEXT), false),
+            (
+                "its own, turned by a new kernel",
+                facts("w4", "u4", "44454C4C-5100-1036-8052-B4C04F4D3132"),
+                true,
+            ),
         ] {
             let judged = check(BY_UUID, &said, &known);
             assert_eq!(judged.is_ok(), fine, "{what}: {judged:?}");
@@ -151,7 +211,27 @@ mod tests {
             assert_eq!(spec(more.clone()), BY_UUID, "{more}");
         }
         let provider = json!({ "parameters": { "plug": "{{.Node.ProviderID}}" } });
-        assert_eq!(spec(provider), Asked { system_uuid: false, provider_id: true });
+        assert_eq!(spec(provider), Asked { provider_id: true, ..Asked::default() });
+    }
+
+    /// Finding 3c: the driver Redfish compares the machine with what the kubelet says now. A kubelet that says a neighbour's
+    /// systemUUID had that one switched off by a device that has the neighbour's address.
+    #[test]
+    fn attack_a_node_is_not_another_machine_for_redfish_because_it_says_so() {
+        let redfish = Asked::by(&serde_json::from_value(json!({ "driver": "Redfish" })).unwrap());
+        let own = "4c4c4544-0051-3610-8052-b4c04f4d3132";
+        let first = kept(redfish, &facts("w1", "u1", own), None, true);
+        assert_eq!((first.node_uid.as_str(), first.system_uuid.as_str()), ("u1", own));
+        let known = [TargetStatus { node: "w1".to_owned(), ..first }];
+        assert!(check(redfish, &facts("w2", "u2", own), &known).is_err(), "a neighbour's");
+        assert!(check(redfish, &facts("w1", "u1", "4c4c4544-0052-3610-8052-b4c04f4d3132"), &known).is_err());
+        // Makers ship many machines with this one, which such a device takes for no identity.
+        let everyone = "03000200-0400-0500-0006-000700080009";
+        let first = kept(redfish, &facts("w1", "u1", everyone), None, true);
+        assert_eq!(first.system_uuid, "");
+        let known = [target("w2", "u2", everyone)];
+        assert_eq!(check(redfish, &facts("w1", "u1", everyone), &known), Ok(()));
+        assert!(check(BY_UUID, &facts("w1", "u1", everyone), &known).is_err(), "a parameter contains it");
     }
 
     #[test]

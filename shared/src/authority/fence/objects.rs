@@ -14,6 +14,7 @@
 mod external;
 mod machine;
 mod network;
+mod path;
 
 use std::time::Duration;
 
@@ -23,9 +24,7 @@ use super::Target;
 use super::orders::OrderError;
 use super::render::Facts;
 use super::step::Acting;
-use crate::api::{
-    ActedOn, DeviceDriver, DeviceRef, External, FenceDeviceSpec, NetworkFence, NodeFenceStatus,
-};
+use crate::api::{ActedOn, DeviceDriver, DeviceRef, External, FenceDeviceSpec, NetworkFence};
 use crate::authority::act::Outcome;
 use crate::client::{ApiError, Call, Connection};
 use crate::model::is_kubernetes_name;
@@ -60,6 +59,16 @@ pub(super) enum By {
     Machine,
     External(Box<External>),
     NetworkFence(Box<NetworkFence>),
+}
+
+impl By {
+    const fn driver(&self) -> DeviceDriver {
+        match self {
+            Self::Machine => DeviceDriver::Machine,
+            Self::External(_) => DeviceDriver::External,
+            Self::NetworkFence(_) => DeviceDriver::NetworkFence,
+        }
+    }
 }
 
 /// `None`: the device is reached by a transport, or by nobody.
@@ -139,6 +148,14 @@ async fn plural_of(connection: &Connection, api_version: &str, kind: &str) -> Re
     named.find(|name| !name.contains('/')).map(str::to_owned).ok_or_else(missing)
 }
 
+/// Whether the object can be one of this device and this node.
+fn checked(order: &ObjectOrder, object: &ActedOn) -> Result<(), DeviceError> {
+    match path::is_possible(order.by.driver(), object, &order.facts.machine.node) {
+        true => Ok(()),
+        false => Err(failed(format!("{:?} can be no object of this device and this node", object.path))),
+    }
+}
+
 /// Which object it is: for the intent, before anything is written. `fence`: the UID of the incident.
 pub(super) async fn resolve(
     connection: &Connection,
@@ -153,6 +170,7 @@ pub(super) async fn resolve(
             network::resolve(connection, order, class, fence, &target.spec.node.boot_id).await
         }
     };
+    let found = found.and_then(|found| checked(order, &found).map(|()| found));
     found.map_err(|source| OrderError::Object { device: order.device.clone(), source: Box::new(source) })
 }
 
@@ -203,6 +221,9 @@ pub(super) async fn look(
     order: &ObjectOrder,
     object: Option<&ActedOn>,
 ) -> Result<Answer, DeviceError> {
+    if let Some(object) = object {
+        checked(order, object)?;
+    }
     match (&order.by, object) {
         (By::Machine, Some(object)) => machine::look(connection, object).await,
         (By::External(external), Some(object)) => external::look(connection, external, object).await,
@@ -236,10 +257,17 @@ pub(super) async fn clients(connection: &Connection, order: &ObjectOrder) -> Cli
     }
 }
 
-/// The incident is over: what was made for it goes.
-pub(super) async fn lift(acting: &Acting<'_>, status: &NodeFenceStatus) -> Result<(), Outcome> {
+/// The incident is over: what was made for it goes. What no device can have made stays as it is.
+pub(super) async fn lift(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     let mut done = std::collections::BTreeSet::new();
-    for object in status.attempts.iter().flat_map(|attempt| &attempt.objects) {
+    let is_possible = |object: &&ActedOn| {
+        // A NetworkFence is in no namespace, and outlives the incident unless it is lifted.
+        let followed = object.driver == DeviceDriver::NetworkFence
+            || acting.means.cache.read().view().fences_from(&object.device.namespace);
+        followed && path::is_possible(object.driver, object, &target.spec.node.name)
+    };
+    let objects = target.status.attempts.iter().flat_map(|attempt| &attempt.objects);
+    for object in objects.filter(is_possible) {
         match object.driver {
             DeviceDriver::External if done.insert(&object.path) => external::lift(acting, object).await?,
             DeviceDriver::NetworkFence if done.insert(&object.path) => network::lift(acting, object).await?,

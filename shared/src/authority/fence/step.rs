@@ -145,7 +145,7 @@ async fn leave(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
         return Ok(());
     }
     storage::withdraw(acting, target).await?;
-    lift(acting, &target.status).await?;
+    lift(acting, target).await?;
     courtesy::give_back(acting, &target.spec.node.name).await
 }
 

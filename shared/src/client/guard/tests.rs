@@ -72,6 +72,9 @@ fn reads_pass_unless_they_may_be_answered_from_the_past() {
         a read from any cache | GET /api/v1/pods/a?resourceVersion=0 |  | stale
         a list from any cache | GET /api/v1/pods?limit=1&resourceVersion=0 |  | stale
         a watch from any cache | GET /api/v1/pods?resourceVersion=0&watch=true |  | stale
+        a path that walks up | GET /api/v1/namespaces/x/../pods |  | path
+        an escaped path | GET /api/v1/namespaces/ns/%73ecrets/s |  | path
+        an empty part | GET /api/v1/namespaces//secrets/s |  | path
         "#,
     );
 }

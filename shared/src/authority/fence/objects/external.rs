@@ -38,6 +38,9 @@ async fn template(
     order: &ObjectOrder,
     named: &TemplateRef,
 ) -> Result<Value, DeviceError> {
+    for part in named.api_version.split('/') {
+        name_in_path("templateRef.apiVersion", part)?;
+    }
     let plural = plural_of(connection, &named.api_version, &named.kind).await?;
     let (namespace, TemplateRef { api_version, kind, name }) = (&order.device.namespace, named);
     name_in_path("templateRef.name", name)?;

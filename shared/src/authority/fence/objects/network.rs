@@ -19,29 +19,39 @@ use crate::transport::{Answer, DeviceError, Identity, Power};
 
 const VERSION: &str = "/apis/csiaddons.openshift.io/v1alpha1";
 
+/// Where NetworkFences are, before their names.
+pub(super) const FENCES: &str = "/apis/csiaddons.openshift.io/v1alpha1/networkfences/";
+
 /// Whose it is. No owner reference: it must not go with the incident, for that would not lift it.
 const FENCE: &str = "pod-safety.dev/fence";
 
 /// A node has few addresses. More would be a way to fence everybody.
 const ADDRESSES_MOST: usize = 32;
 
-/// Danger note: a CSIAddonsNode is written by whatever runs on its node. Each address must be one host's, and no other
-/// node's: `0.0.0.0/0` would take the storage from the whole cluster.
-fn hosts_alone(cidrs: &[String]) -> Result<(), DeviceError> {
-    let is_host = |cidr: &String| {
-        cidr.parse::<IpNet>().is_ok_and(|net| {
-            let address = net.addr();
-            let is_one = net.prefix_len() == net.max_prefix_len();
-            is_one && !(address.is_unspecified() || address.is_loopback() || address.is_multicast())
-        })
-    };
-    match cidrs.iter().find(|cidr| !is_host(cidr)) {
-        Some(wrong) => Err(failed(format!("{wrong:?} is not the address of one host (ADDRESS/32 or /128)"))),
-        None if cidrs.len() > ADDRESSES_MOST => {
-            Err(failed(format!("{} addresses are more than the {ADDRESSES_MOST} of a node", cidrs.len())))
-        }
-        None => Ok(()),
+/// The address of one host, if it is that. One address has many spellings, and an IPv4 address one of IPv6 as well
+/// (`::ffff:10.0.0.1`).
+fn host(cidr: &str) -> Option<IpNet> {
+    let net: IpNet = cidr.parse().ok()?;
+    let address = net.addr().to_canonical();
+    let is_one = net.prefix_len() == net.max_prefix_len();
+    let is_nobodys = address.is_unspecified() || address.is_loopback() || address.is_multicast();
+    (is_one && !is_nobodys).then(|| address.into())
+}
+
+/// In one spelling. Danger note: a CSIAddonsNode is written by whatever runs on its node. Each address must be one host's, and
+/// no other node's: `0.0.0.0/0` would take the storage from the whole cluster.
+fn hosts_alone<'a>(cidrs: impl IntoIterator<Item = &'a String>) -> Result<BTreeSet<IpNet>, DeviceError> {
+    let wrong =
+        |cidr: &String| failed(format!("{cidr:?} is not the address of one host (ADDRESS/32 or /128)"));
+    let hosts: BTreeSet<IpNet> =
+        cidrs.into_iter().map(|cidr| host(cidr).ok_or_else(|| wrong(cidr))).collect::<Result<_, _>>()?;
+    if hosts.len() > ADDRESSES_MOST {
+        return Err(failed(format!(
+            "{} addresses are more than the {ADDRESSES_MOST} of a node",
+            hosts.len()
+        )));
     }
+    Ok(hosts)
 }
 
 /// By which addresses the node reaches the storage of this class: what was recorded before, if it is not heard now.
@@ -56,7 +66,11 @@ pub(in crate::authority::fence) async fn clients(
     let mut each = |of_node: Value| {
         let is_it = text(&of_node, "/spec/driver/nodeID") == name;
         let addresses = addresses(&of_node, &class.class_name);
-        if is_it { found.extend(addresses) } else { others.extend(addresses) }
+        if is_it {
+            found.extend(addresses);
+        } else {
+            others.extend(addresses.iter().filter_map(|cidr| host(cidr)));
+        }
     };
     let path = format!("{VERSION}/namespaces/{namespace}/csiaddonsnodes");
     read_all(connection, &path, &mut each).await?;
@@ -74,11 +88,11 @@ pub(in crate::authority::fence) async fn clients(
         );
         return Err(failed(none));
     }
+    let found = hosts_alone(&found)?;
     if let Some(shared) = found.intersection(&others).next() {
         return Err(failed(format!("{shared} is another node's address, too")));
     }
-    let cidrs: Vec<String> = found.into_iter().collect();
-    hosts_alone(&cidrs)?;
+    let cidrs = found.iter().map(ToString::to_string).collect();
     Ok(Clients { cidrs, boot_id })
 }
 
@@ -118,7 +132,7 @@ pub(super) async fn resolve(
     if cidrs.is_empty() {
         return Err(failed(format!("no addresses of {node} were recorded while it was heard")));
     }
-    hosts_alone(cidrs)?;
+    let cidrs = hosts_alone(cidrs)?.iter().map(ToString::to_string).collect();
     let device = order.device.to_string();
     let storage = match found_in == boot_id && !boot_id.is_empty() {
         // Beside a device that ends what runs there it is not needed: who cannot read it fences all the same.
@@ -128,10 +142,10 @@ pub(super) async fn resolve(
     Ok(ActedOn {
         device: order.device.clone(),
         driver: DeviceDriver::NetworkFence,
-        path: format!("{VERSION}/networkfences/{}", name_after(node, &[fence.as_bytes(), device.as_bytes()])),
+        path: format!("{FENCES}{}", name_after(node, &[fence.as_bytes(), device.as_bytes()])),
         uid: fence.to_owned(),
         matched: false,
-        cidrs: cidrs.clone(),
+        cidrs,
         storage,
     })
 }

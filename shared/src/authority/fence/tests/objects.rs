@@ -1,6 +1,7 @@
 //! Devices that are objects of the cluster, and the courtesy of medik8s' Leases, against a scripted API server.
 
 mod found;
+mod paths;
 
 use super::*;
 use crate::api::{ActedOn, DeviceDriver, KindOfEvidence, Sample};

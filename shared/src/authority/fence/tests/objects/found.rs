@@ -130,6 +130,17 @@ async fn addresses_are_recorded_while_the_node_is_heard_and_kept_when_it_is_not(
     assert_eq!(recorded("True", Some(whole)).await, kept, "attack: the storage of everybody");
     let shared = json!([client("n", "rbd", "10.0.0.1/32"), client("m", "rbd", "10.0.0.1/32")]);
     assert_eq!(recorded("True", Some(shared)).await, kept, "attack: the storage of a neighbour");
+    for (neighbour, other_spelling) in [
+        ("fd00::1/128", "FD00::1/128"),
+        ("fd00::1/128", "fd00:0:0::1/128"),
+        ("10.0.0.1/32", "::ffff:10.0.0.1/128"),
+    ] {
+        let same = json!([client("n", "rbd", other_spelling), client("m", "rbd", neighbour)]);
+        assert_eq!(recorded("True", Some(same)).await, kept, "attack: {other_spelling} is a neighbour's");
+        let alone = json!([client("n", "rbd", other_spelling)]);
+        let (cidrs, _) = recorded("True", Some(alone)).await;
+        assert_eq!(cidrs, json!([neighbour]), "{other_spelling} is kept in one spelling");
+    }
 }
 
 /// Evidence of this name is there already.

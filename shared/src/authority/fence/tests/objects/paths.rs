@@ -1,0 +1,124 @@
+//! Objects that stand in a status, and that no device of that status can have made.
+
+use super::*;
+
+/// Whose object it is says what stands in the object and in the status: both may be forged.
+fn in_store(path: &str) -> Store {
+    let store = Store::default();
+    let meta = json!({ "uid": "u", "resourceVersion": "1", "annotations": { "pod-safety.dev/fence": "uid-nf" },
+        "ownerReferences": [{ "uid": "uid-nf" }] });
+    store.put(path, json!({ "metadata": meta }));
+    store
+}
+
+fn forged(driver: DeviceDriver, path: &str) -> crate::api::Attempt {
+    let (path, uid) = (path.to_owned(), "uid-nf".to_owned());
+    let object =
+        ActedOn { device: bmc(), driver, path, uid, matched: false, cidrs: Vec::new(), storage: None };
+    crate::api::Attempt { objects: vec![object], ..tried("off").attempts.pop().unwrap() }
+}
+
+const EXTERNAL: [&str; 13] = [
+    "/api/v1/namespaces/fencing/pods/n",
+    "/api/v1/namespaces/fencing/secrets/n",
+    "/api/v1/nodes/n-2",
+    "/apis/apps/v1/namespaces/fencing/statefulsets/n",
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/fencing/roles/n",
+    "/apis/k8s.io/v1/namespaces/fencing/fars/n",
+    "/apis/pod-safety.dev/v1alpha1/namespaces/fencing/fencedevices/n",
+    "/apis/far.medik8s.io/v1/namespaces/elsewhere/fars/n",
+    "/apis/far.medik8s.io/v1/namespaces/fencing/fars/m",
+    "/apis/far.medik8s.io/v1/namespaces/fencing/fars/n/status",
+    "/apis/far.medik8s.io/v1/namespaces/fencing/fars",
+    "/apis/far.medik8s.io/v1/fars/n",
+    "/apis/far.medik8s.io/v1/namespaces/fencing/../../secrets/n",
+];
+
+const NETWORK: [&str; 5] = [
+    "/api/v1/namespaces/fencing/secrets/n",
+    "/apis/csiaddons.openshift.io/v1alpha1/networkfenceclasses/n",
+    "/apis/csiaddons.openshift.io/v1alpha1/networkfences/m-1",
+    "/apis/csiaddons.openshift.io/v1alpha1/networkfences/n/status",
+    "/apis/csiaddons.openshift.io/v1alpha1/networkfences/../../../../api/v1/nodes/n",
+];
+
+const MACHINES: [&str; 3] = [
+    "/api/v1/namespaces/fencing/secrets/n",
+    "/apis/cluster.x-k8s.io/v1beta2/namespaces/capi/clusters/c",
+    "/apis/example.com/v1/namespaces/capi/machines/m",
+];
+
+fn rows() -> Vec<(DeviceDriver, Value, &'static str)> {
+    let (_, external) = external();
+    let (_, network) = network(&["10.0.0.1/32"]);
+    let (_, machine) = machine_of("cloud:///n");
+    let of = |driver, spec: &Value, paths: &[&'static str]| {
+        paths.iter().map(|path| (driver, spec.clone(), *path)).collect::<Vec<_>>()
+    };
+    let mut rows = of(DeviceDriver::External, &external, &EXTERNAL);
+    rows.extend(of(DeviceDriver::NetworkFence, &network, &NETWORK));
+    rows.extend(of(DeviceDriver::Machine, &machine, &MACHINES));
+    rows
+}
+
+fn sent(scene: &Scene, path: &str) -> Vec<String> {
+    let heard = scene.api.heard().into_iter().filter(|asked| asked.path == path || asked.path.contains(".."));
+    heard.map(|asked| asked.line()).collect()
+}
+
+/// Finding 9 of the security review: what a tenant wrote into the status of a NodeFence was read and deleted as if pod-safety
+/// had made it.
+#[tokio::test(start_paused = true)]
+async fn attack_a_forged_status_has_nothing_read_or_changed_that_no_device_can_have_made() {
+    for (driver, spec, path) in rows() {
+        let scene = with(&in_store(path), spec.clone());
+        let done = NodeFenceStatus { phase: Phase::Done, ..again(forged(driver, path)) };
+        scene.ends(Step::Write(target(done)), "written").await;
+        assert_eq!(sent(&scene, path), [""; 0], "the incident is over");
+        let scene = with(&in_store(path), spec);
+        let looked = seen(&scene, forged(driver, path)).await;
+        assert_eq!(looked.power, "Unknown", "{path}");
+        assert_eq!(sent(&scene, path), [""; 0], "a look");
+    }
+}
+
+/// A namespace that is not followed is nobody's in which devices are.
+#[tokio::test(start_paused = true)]
+async fn attack_a_forged_status_reaches_no_namespace_that_is_not_followed() {
+    let scene = with(&in_store(MADE), external().1);
+    scene.world.cache().fence_from(["pod-safety".to_owned()].into());
+    let done = NodeFenceStatus { phase: Phase::Done, ..again(forged(DeviceDriver::External, MADE)) };
+    scene.ends(Step::Write(target(done)), "written").await;
+    assert_eq!(sent(&scene, MADE), [""; 0]);
+}
+
+/// Finding 20: names of a device became parts of paths.
+#[tokio::test(start_paused = true)]
+async fn attack_a_name_that_walks_up_is_no_part_of_a_path() {
+    let walks_up = "../../secrets/bmc";
+    let external = |field: &str, value: &str| {
+        let (store, mut spec) = external();
+        spec["spec"]["external"]["templateRef"][field] = json!(value);
+        (store, spec)
+    };
+    let (class, mut by_class) = network(&["10.0.0.1/32"]);
+    by_class["spec"]["networkFence"]["className"] = json!(walks_up);
+    for (what, (store, spec)) in [
+        ("templateRef.name", external("name", walks_up)),
+        ("templateRef.apiVersion", external("apiVersion", "../api/v1")),
+        ("templateRef.apiVersion", external("apiVersion", "far.medik8s.io/../v1")),
+        ("className", (class, by_class)),
+    ] {
+        let scene = with(&store, spec);
+        scene.tries().await;
+        let walked: Vec<_> = scene
+            .api
+            .heard()
+            .into_iter()
+            .filter(|asked| asked.path.contains(".."))
+            .map(|one| one.line())
+            .collect();
+        assert_eq!(walked, [""; 0], "{what}");
+        assert!(attempted(&scene).outcome.is_some(), "{what}");
+    }
+}
