@@ -74,6 +74,17 @@ fn missed_by_plan(plant: Plant, invariant: Invariant, drawn: &str) -> Result<Vec
     Ok(missed)
 }
 
+/// The pages say how many there are.
+#[test]
+fn the_pages_name_the_number_of_planted_bugs() -> Result<()> {
+    let words = format!("{} planted bugs", Plant::ALL.len());
+    for page in ["simulator.md", "testing.md"] {
+        let text = std::fs::read_to_string(teeth().with_file_name(page))?;
+        ensure!(text.contains(&words), "docs/{page} does not say {words:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_bug_lets_two_processes_run() {
     let subject = Subject::Shipped(shipped::launch, Some(Plant::BlindToLeases));
