@@ -41,6 +41,8 @@ pub enum Plant {
     /// Pods are called Failed at the first read of a missing node, before there is
     /// evidence.
     FailsTooEarly,
+    /// At the end of the quarantine pods are force deleted, without a graceful DELETE before.
+    NoGracefulDelete,
     /// The PATCH is skipped: the DELETE comes with whatever version the pod has.
     SkipPatch,
     /// The DELETE is sent before the PATCH.
@@ -127,6 +129,8 @@ pub enum Plant {
     ReleasesByName,
     /// The second look at a device is answered from memory of the first.
     OneLook,
+    /// Two looks at a device lie closer together than two renewals of a kubelet.
+    LooksTooSoon,
     /// A machine is switched off before that is written down.
     ActsFirst,
     /// Of what a person said it is not read for how long it holds.
@@ -157,7 +161,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 70] = [
+    pub const ALL: [(Self, Invariant); 72] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -174,6 +178,7 @@ impl Plant {
         (Self::GoneMeansEnded, Invariant::Evidence),
         (Self::RemovesTerminating, Invariant::Evidence),
         (Self::FailsTooEarly, Invariant::Evidence),
+        (Self::NoGracefulDelete, Invariant::Connected),
         (Self::SkipPatch, Invariant::Evidence),
         (Self::DeleteFirst, Invariant::Evidence),
         (Self::WrongTarget, Invariant::Evidence),
@@ -215,6 +220,7 @@ impl Plant {
         (Self::Reboots, Invariant::Fence),
         (Self::ReleasesByName, Invariant::Hygiene),
         (Self::OneLook, Invariant::Fence),
+        (Self::LooksTooSoon, Invariant::Renewing),
         (Self::ActsFirst, Invariant::Fence),
         (Self::WordsNeverExpire, Invariant::Fence),
         (Self::MasksWords, Invariant::Released),
@@ -257,6 +263,9 @@ impl Plant {
             }
             Self::FailsTooEarly => {
                 "Pods are called Failed at the first read of a missing node, before there is evidence."
+            }
+            Self::NoGracefulDelete => {
+                "At the end of the quarantine pods are force deleted, without a graceful DELETE before."
             }
             Self::SkipPatch => "The PATCH is skipped: the DELETE comes with whatever version the pod has.",
             Self::DeleteFirst => "The DELETE is sent before the PATCH.",
@@ -339,6 +348,9 @@ impl Plant {
             Self::Reboots => "A machine is told to reboot: it is on again before its pods are released.",
             Self::ReleasesByName => "The pods of a fenced node are deleted by their names.",
             Self::OneLook => "The second look at a device is answered from memory of the first.",
+            Self::LooksTooSoon => {
+                "Two looks at a device lie closer together than two renewals of a kubelet, and count as evidence."
+            }
             Self::ActsFirst => "A machine is switched off before that is written down.",
             Self::WordsNeverExpire => "Of what a person said it is not read for how long it holds.",
             Self::MasksWords => {

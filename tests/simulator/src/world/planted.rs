@@ -111,8 +111,15 @@ impl Seam {
             }
             Plant::DeafToNodes if parts.is_evidence() => refused(503),
             Plant::RememberedReads if parts.reads_a_node() => self.remembered(parts, first.await?).await,
-            Plant::SharesAnyway | Plant::DeafToMounts | Plant::WordsNeverExpire | Plant::MasksWords => {
-                self.in_other_words(&parts, first.await).await
+            Plant::SharesAnyway
+            | Plant::DeafToMounts
+            | Plant::LooksTooSoon
+            | Plant::WordsNeverExpire
+            | Plant::MasksWords => self.in_other_words(&parts, first.await).await,
+            Plant::NoGracefulDelete if parts.marks_an_orphan() => {
+                let answer = first.await;
+                self.force_deletes(&parts).await;
+                answer
             }
             Plant::OldStoreKept if is_list(&parts) => self.old_items(parts, first.await?).await,
             Plant::FailsTooEarly if parts.is_evidence() => {
@@ -267,7 +274,10 @@ impl Seam {
 
     /// Patches something as the process itself would, seen by the checker.
     pub(super) async fn write_as_meant(&self, target: String, body: &Value) {
-        let parts = request(Method::PATCH, target, body);
+        self.send_as_meant(request(Method::PATCH, target, body)).await;
+    }
+
+    pub(super) async fn send_as_meant(&self, parts: Parts) {
         let _under_way = self.sent(&parts);
         drop(self.send(parts).await);
     }

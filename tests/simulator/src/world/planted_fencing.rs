@@ -122,9 +122,7 @@ impl Seam {
         for pod in self.world.etcd.objects_that("Pod", |pod| word(pod, "/spec/nodeName") == node) {
             let name = word(&pod, "/metadata/name");
             let target = format!("/api/v1/namespaces/default/pods/{name}");
-            let parts = request(Method::DELETE, target, &json!({ "gracePeriodSeconds": 0 }));
-            let _under_way = self.sent(&parts);
-            drop(self.send(parts).await);
+            self.send_as_meant(request(Method::DELETE, target, &json!({ "gracePeriodSeconds": 0 }))).await;
         }
     }
 }

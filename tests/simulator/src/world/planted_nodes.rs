@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::kcm_nodes::ready;
 use super::planted::request;
-use super::seam::Seam;
+use super::seam::{Parts, Seam};
 use super::word;
 use crate::campaign::Plant;
 
@@ -32,6 +32,20 @@ fn is_given_up(taint: &Value) -> bool {
 
 fn taints(node: &Value) -> &[Value] {
     node.pointer("/spec/taints").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn which(object: &Value) -> Value {
+    let meta = |field: &str| word(object, &format!("/metadata/{field}")).to_owned();
+    json!({ "uid": meta("uid"), "resourceVersion": meta("resourceVersion") })
+}
+
+impl Parts {
+    /// The first request of a graceful deletion for want of a Node: the condition that says why.
+    pub(super) fn marks_an_orphan(&self) -> bool {
+        let says = |what: &str| self.body.windows(what.len()).any(|part| part == what.as_bytes());
+        let of_pod = self.method == Method::PATCH && self.path().contains("/pods/");
+        of_pod && self.path().ends_with("/status") && says("DeletionByPodGC") && !says("\"phase\"")
+    }
 }
 
 fn renewed(lease: &Value) -> &str {
@@ -125,10 +139,8 @@ impl Seam {
     /// Takes taints of loss from a node, as it was heard of.
     async fn free(&self, node: &Value) {
         let kept: Vec<&Value> = taints(node).iter().filter(|taint| !is_given_up(taint)).collect();
-        let meta = |field: &str| word(node, &format!("/metadata/{field}")).to_owned();
-        let body = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") },
-            "spec": { "taints": kept } });
-        self.write_as_meant(format!("/api/v1/nodes/{}", meta("name")), &body).await;
+        let body = json!({ "metadata": which(node), "spec": { "taints": kept } });
+        self.write_as_meant(format!("/api/v1/nodes/{}", word(node, "/metadata/name")), &body).await;
     }
 
     /// Reads a node and its Lease, and calls it lost if the Lease is as it was.
@@ -139,10 +151,8 @@ impl Seam {
         if ready(&node) == "Unknown" || known.is_some_and(|known| known != renewed(&lease)) {
             return;
         }
-        let meta = |field: &str| word(&node, &format!("/metadata/{field}")).to_owned();
         let condition = json!({ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" });
-        let body = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") },
-            "status": { "conditions": [condition] } });
+        let body = json!({ "metadata": which(&node), "status": { "conditions": [condition] } });
         self.write_as_meant(format!("{path}/status"), &body).await;
     }
 
@@ -152,6 +162,31 @@ impl Seam {
             return None;
         }
         serde_json::from_slice(&answer.into_body().collect().await.ok()?.to_bytes()).ok()
+    }
+
+    async fn is_missing(&self, path: String) -> bool {
+        let answer = self.send(request(Method::GET, path, &Value::Null)).await;
+        answer.is_ok_and(|answer| answer.status() == 404)
+    }
+
+    /// Force deletes the pod that was to be deleted gracefully, where Node and Lease are missing: by evidence as of a kubelet
+    /// that fell silent before its Node was deleted.
+    pub(super) async fn force_deletes(&self, mark: &Parts) {
+        let target = mark.path().trim_end_matches("/status").to_owned();
+        let name = target.rsplit('/').next().unwrap_or_default().to_owned();
+        let known = || self.world.etcd.object("Pod", &format!("default/{name}"));
+        let Some(pod) = known() else { return };
+        let node = word(&pod, "/spec/nodeName");
+        if !self.is_missing(format!("/api/v1/nodes/{node}")).await
+            || !self.is_missing(format!("{LEASES}/{node}")).await
+        {
+            return;
+        }
+        let failed = json!({ "metadata": which(&pod), "status": { "phase": "Failed" } });
+        self.write_as_meant(format!("{target}/status"), &failed).await;
+        let Some(pod) = known() else { return };
+        let options = json!({ "gracePeriodSeconds": 0, "preconditions": which(&pod) });
+        self.send_as_meant(request(Method::DELETE, target, &options)).await;
     }
 
     /// Unknown is nothing that this cache knows: it has the last word of a kubelet.

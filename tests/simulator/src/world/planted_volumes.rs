@@ -102,9 +102,7 @@ impl Seam {
             let which = json!({ "uid": uid, "resourceVersion": version });
             let path = format!("{}/{volume}", leases());
             if method == Method::DELETE {
-                let parts = request(method, path, &json!({ "preconditions": which }));
-                let _under_way = seam.sent(&parts);
-                drop(seam.send(parts).await);
+                seam.send_as_meant(request(method, path, &json!({ "preconditions": which }))).await;
             } else {
                 let body = json!({ "metadata": which, "spec": { "holderIdentity": null } });
                 seam.write_as_meant(path, &body).await;
@@ -114,10 +112,14 @@ impl Seam {
 
     /// What a planted bug reads in the place of what is there.
     pub(super) fn other_words(&self, parts: &Parts, told: Bytes) -> Bytes {
-        let evidence = "/fenceevidences";
+        let (evidence, heartbeat) = ("/fenceevidences", "/kube-node-lease/leases/");
         let (resource, is, reads) = match self.plant {
             Some(Plant::SharesAnyway) => ("/persistentvolumes", "ReadWriteOncePod", "ReadWriteOnce"),
             Some(Plant::DeafToMounts) => ("/nodes", "^data-0\"", "^data-none\""),
+            // For three eighths of the duration a kubelet may be silent, and looks lie as far apart.
+            Some(Plant::LooksTooSoon) => {
+                (heartbeat, "\"leaseDurationSeconds\":40", "\"leaseDurationSeconds\":1")
+            }
             Some(Plant::WordsNeverExpire) => (evidence, "\"validSeconds\"", "\"unread\""),
             Some(Plant::MasksWords) if self.is_proved_otherwise(&told) => {
                 (evidence, "\"kind\":\"Asserted\"", "\"kind\":\"StorageFenced\"")
@@ -127,7 +129,7 @@ impl Seam {
         match std::str::from_utf8(&told) {
             Ok(text)
                 if parts.path().ends_with(resource)
-                    || resource == evidence && parts.path().contains(evidence) =>
+                    || [evidence, heartbeat].contains(&resource) && parts.path().contains(resource) =>
             {
                 text.replace(is, reads).into()
             }

@@ -101,7 +101,8 @@ fn every_plan_that_a_planted_bug_breaks_leaves_the_clean_tree_silent() {
     let mut planted = 0;
     for (name, entry) in entries().unwrap() {
         if entry.expect.keys().any(|subject| subject.starts_with("shipped with")) {
-            planted += 1;
+            // A plan of a mistake of ours names the bug that makes it again, and is not the smallest of that bug.
+            planted += usize::from(name.starts_with("plant-"));
             assert_eq!(entry.expect.get("shipped"), Some(&Vec::new()), "{name}");
         }
     }
