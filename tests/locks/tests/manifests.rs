@@ -49,7 +49,7 @@ const LAYERS: [(&str, &str); 10] = [
 fn crates_use_only_those_below_them() -> Result<()> {
     let place = |name: &str| LAYERS.iter().position(|(layer, _)| *layer == name);
     for (at, (name, folder)) in LAYERS.iter().enumerate() {
-        let manifest = manifest(&format!("{folder}/Cargo.toml"))?;
+        let manifest = manifest(format!("{folder}/Cargo.toml"))?;
         assert_eq!(manifest["package"]["name"].as_str(), Some(*name), "{folder}");
         let uses = manifest.get("dependencies").and_then(toml::Value::as_table).context("dependencies")?;
         for used in uses.keys().filter(|used| used.starts_with("pod-safety")) {
