@@ -1,6 +1,6 @@
 //! What the API server sends, as far as somebody reads it.
 //!
-//! Duty: turn bytes into the fields that [`crate::model`] needs, and nothing
+//! Duty: turn bytes into the fields that decisions need, and nothing
 //! else. Every message here is both a serde type and a prost message with the
 //! field numbers of Kubernetes' `generated.proto`, so JSON and protobuf cannot
 //! drift apart; fields that nobody reads are skipped without an allocation.
