@@ -39,6 +39,78 @@ pub(super) async fn attack_a_node_is_called_ready_or_comes_with_the_taint(scene:
             "spec": { "taints": taints } });
         Scene::judge(name, &scene.run(who, &["create", "-f", "-"], &object).await, refusal);
     }
+    a_node_is_deleted_when_its_condition_is_gone(scene).await;
+    a_volume_is_called_unmounted(scene).await;
+    a_silent_node_is_deleted_when_its_taint_is_gone(scene).await;
+}
+
+async fn deleted(scene: &Scene, what: &[&str], refusal: Option<&str>) {
+    let output = scene.run(DEV, &[&["delete"][..], what, &["--wait=false"]].concat(), &Value::Null).await;
+    Scene::judge(&format!("{what:?} is deleted"), &output, refusal);
+}
+
+/// Without the condition Ready a node counted as one that never reported, and could be deleted.
+async fn a_node_is_deleted_when_its_condition_is_gone(scene: &Scene) {
+    for (name, who, ready) in [
+        ("forgotten-by-dev", DEV, "Unknown"),
+        ("forgotten-by-wild", WILD, "True"),
+        ("forgotten-by-another-kubelet", OTHER_KUBELET, "False"),
+    ] {
+        scene.node(name, Some(ready), Some(".")).await;
+        let node = ["node", name];
+        for status in [json!({ "conditions": null }), json!({ "conditions": [] }), Value::Null] {
+            let output = scene.status(who, &node, &status).await;
+            Scene::judge(&format!("{name}: the status becomes {status}"), &output, Some("node"));
+        }
+        // A request for the Node itself does not write its status.
+        let patch = r#"{"status":{"conditions":null}}"#;
+        let patch = [&["patch"][..], &node, &["--type=merge", "-p", patch]].concat();
+        scene.run(who, &patch, &Value::Null).await.text().unwrap();
+        deleted(scene, &node, Some("node")).await;
+    }
+    scene.node("forgotten-by-an-operator", Some("Unknown"), Some("it was never one")).await;
+    let output = scene.status(OPERATOR, &["node", "forgotten-by-an-operator"], &Value::Null).await;
+    Scene::judge("an operator removes the condition", &output, None);
+}
+
+/// What a kubelet does not use any more is detached.
+async fn a_volume_is_called_unmounted(scene: &Scene) {
+    let uses = |volumes: &[&str]| json!({ "volumesInUse": volumes });
+    let both = uses(&["kubernetes.io/csi/d^a", "kubernetes.io/csi/d^b"]);
+    scene.node("mounts", Some("Unknown"), Some(".")).await;
+    scene.status(EXEMPT, &["node", "mounts"], &both).await.text().unwrap();
+    for (who, status, refusal) in [
+        (DEV, uses(&["kubernetes.io/csi/d^b"]), Some("node")),
+        (WILD, json!({ "volumesInUse": null }), Some("node")),
+        (OTHER_KUBELET, uses(&[]), Some("node")),
+        (ATTACH_DETACH, json!({ "volumesAttached": [] }), None),
+        (EXEMPT, uses(&["kubernetes.io/csi/d^b"]), None),
+    ] {
+        let output = scene.status(who, &["node", "mounts"], &status).await;
+        Scene::judge(&format!("{who} says that mounts uses {status}"), &output, refusal);
+    }
+}
+
+/// A Ready node with the taint is silent: neither a cordon nor the removal of the taint makes it one that is drained.
+async fn a_silent_node_is_deleted_when_its_taint_is_gone(scene: &Scene) {
+    let node = ["node", "suspected"];
+    scene.node("suspected", Some("True"), None).await;
+    let taint = |change| [&["taint"][..], &node, &[change]].concat();
+    let (there, gone) = (taint("pod-safety.dev/suspect=:NoSchedule"), taint("pod-safety.dev/suspect-"));
+    scene.run(OURS, &there, &Value::Null).await.text().unwrap();
+    for (who, refusal) in [(DEV, Some("node")), (WILD, Some("node")), (EXEMPT, None)] {
+        Scene::judge(
+            &format!("{who} removes the taint"),
+            &scene.run(who, &gone, &Value::Null).await,
+            refusal,
+        );
+    }
+    scene.run(OURS, &there, &Value::Null).await.text().unwrap();
+    scene.run(DEV, &["cordon", "suspected"], &Value::Null).await.text().unwrap();
+    deleted(scene, &node, Some("node")).await;
+    // Its kubelet reports again.
+    scene.run(OURS, &gone, &Value::Null).await.text().unwrap();
+    deleted(scene, &node, None).await;
 }
 
 /// First the mark or the report goes by which a deletion is refused, and then the object.
@@ -66,6 +138,21 @@ pub(super) async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) 
         let output = scene.run(who, &annotate, &Value::Null).await;
         Scene::judge(&format!("mark {number}: {who} {change} {reason:?}"), &output, refusal);
     }
+    // A request for the status leaves annotations as they are.
+    scene
+        .make(&attachment(
+            "held-by-status",
+            &json!({ "pod-safety.dev/hold": "w1 may still write" }),
+            "w1",
+            "data",
+        ))
+        .await;
+    let attachment = ["volumeattachment", "held-by-status"];
+    let change = r#"{"metadata":{"annotations":{"pod-safety.dev/hold":null}},"status":{"attached":false}}"#;
+    let patch =
+        [&["patch"][..], &attachment, &["--subresource=status", "--type=merge", "-p", change]].concat();
+    scene.run(DEV, &patch, &Value::Null).await.text().unwrap();
+    deleted(scene, &attachment, Some("attachment-hold")).await;
     let runs = json!({ "phase": "Failed", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i", "ready": true,
         "restartCount": 0, "state": { "running": {} } }] });
     let nothing = json!({ "containerStatuses": null });
