@@ -32,6 +32,7 @@ async fn who_would_remove_a_pod_by_force_is_refused_unless_it_is_proved_or_answe
     own_kinds::a_login_with_a_dash_is_no_parameter_either(&scene).await;
     bypasses::attack_a_node_is_called_ready_or_comes_with_the_taint(&scene).await;
     bypasses::attack_what_a_refusal_rests_on_is_taken_away(&scene).await;
+    bypasses::attack_a_pod_is_taken_from_its_controller(&scene).await;
     bypasses::attack_a_kubelet_pauses_the_fencing_of_its_own_node(&scene).await;
     own_account::attack_the_token_of_pod_safety_is_stolen(&scene).await;
 }
@@ -84,7 +85,7 @@ async fn deletions(scene: &Scene) {
     let why = scene.run(DEV, &[&["delete", "pod", "force-0"][..], FORCE].concat(), &Value::Null).await.stderr;
     for words in [
         "node w1 has not said that its containers ended",
-        "would start another force-0",
+        "StatefulSet db would start another force-0",
         "pod-safety confirm-down w1",
         REASON,
     ] {

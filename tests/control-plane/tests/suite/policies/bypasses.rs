@@ -113,6 +113,40 @@ async fn a_silent_node_is_deleted_when_its_taint_is_gone(scene: &Scene) {
     deleted(scene, &node, None).await;
 }
 
+/// The owner goes by which a pod without a grace is started again under its name, and then the pod.
+pub(super) async fn attack_a_pod_is_taken_from_its_controller(scene: &Scene) {
+    let pod = ["pod", "orphan-0"];
+    let refused = Some("force-delete");
+    let patch = |change| [&["patch"][..], &pod, &["--type=merge", "-p", change]].concat();
+    scene.pod("orphan-0", true, 0, None).await;
+    deleted(scene, &pod, refused).await;
+    let orphan = patch(r#"{"metadata":{"ownerReferences":null}}"#);
+    scene.run(DEV, &orphan, &Value::Null).await.text().unwrap();
+    deleted(scene, &pod, refused).await;
+    let renamed = scene.run(DEV, &patch(r#"{"spec":{"hostname":"other"}}"#), &Value::Null).await;
+    assert!(!renamed.status.success(), "the hostname was changed: {renamed:?}");
+    // Neither does another part of the pod take what it reported.
+    let mut ended: Value = serde_json::from_str(
+        &scene.run(DEV, &["get", "pod", "orphan-0", "-o", "json"], &Value::Null).await.text().unwrap(),
+    )
+    .unwrap();
+    ended["status"] = json!({ "phase": "Failed" });
+    ended["metadata"]["resourceVersion"].take();
+    for part in ["", "/ephemeralcontainers", "/resize"] {
+        let path = format!("/api/v1/namespaces/default/pods/orphan-0{part}");
+        scene.run(DEV, &["replace", "--raw", &path, "-f", "-"], &ended).await.text().unwrap();
+        deleted(scene, &pod, refused).await;
+    }
+    // An operator that gives its pods no hostname.
+    let owner = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "postgresql.cnpg.io/v1", "kind": "Cluster", "name": "db",
+        "uid": "5b0a4f0e-0000-4000-8000-000000000002", "controller": true }] } })
+    .to_string();
+    scene.pod("cluster-1", false, 0, None).await;
+    let adopt = ["patch", "pod", "cluster-1", "--type=merge", "-p", &owner];
+    scene.run(DEV, &adopt, &Value::Null).await.text().unwrap();
+    deleted(scene, &["pod", "cluster-1"], refused).await;
+}
+
 /// First the mark or the report goes by which a deletion is refused, and then the object.
 pub(super) async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) {
     for (number, (who, change, reason, refusal)) in [
