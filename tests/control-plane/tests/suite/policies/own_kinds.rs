@@ -28,7 +28,20 @@ pub(super) async fn evidence(scene: &Scene) {
         let output = scene.run(who, &["create", "-f", "-"], &object).await;
         Scene::judge(&format!("evidence {number}: {who} says {by}, {kind}"), &output, refusal);
     }
+    attack_withdrawn_evidence_comes_back(scene).await;
     attack_a_person_takes_the_name_that_evidence_of_a_machine_needs(scene).await;
+}
+
+/// Without its status, evidence that was withdrawn released pods again, in the name of its author.
+async fn attack_withdrawn_evidence_comes_back(scene: &Scene) {
+    let withdrawn = json!({ "invalidated": { "at": "2026-01-01T00:00:00Z", "reason": "it runs" } });
+    let it = ["fenceevidence", "evidence-xxxx0"];
+    scene.status(DEV, &it, &withdrawn).await.text().unwrap();
+    for status in [json!({ "invalidated": null }), Value::Null] {
+        let output = scene.status(DEV, &it, &status).await;
+        let refused = !output.status.success() && output.stderr.contains("what is invalid stays so");
+        assert!(refused, "the status became {status}: {output:?}");
+    }
 }
 
 /// The name of what pod-safety finds is known before: evidence of a person with that name kept it from being written down for the
@@ -73,6 +86,20 @@ pub(super) async fn fences(scene: &Scene) {
     }
     let cancel = ["patch", "nodefence", "fence-7", "--type=merge", "-p", r#"{"spec":{"cancelled":true}}"#];
     Scene::judge("a person cancels it", &scene.run(OPERATOR, &cancel, &Value::Null).await, None);
+    attack_the_rehearsal_of_another_person_is_carried_out(scene).await;
+}
+
+/// A dry run became an incident in the name of whoever had opened it.
+async fn attack_the_rehearsal_of_another_person_is_carried_out(scene: &Scene) {
+    let object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "NodeFence", "metadata": { "name": "rehearsal" },
+        "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "policy": "p", "dryRun": true,
+            "trigger": { "kind": "Person", "by": OPERATOR, "reason": "r" } } });
+    scene.run(OPERATOR, &["create", "-f", "-"], &object).await.text().unwrap();
+    for change in [r#"{"spec":{"dryRun":false}}"#, r#"{"spec":{"dryRun":null}}"#] {
+        let patch = ["patch", "nodefence", "rehearsal", "--type=merge", "-p", change];
+        let output = scene.run(DEV, &patch, &Value::Null).await;
+        assert!(output.stderr.contains("a dry run stays one"), "{change}: {output:?}");
+    }
 }
 
 /// The rule is in the CRD; with its table in controllers/tests/policies, but for what only an API server reads rightly.
