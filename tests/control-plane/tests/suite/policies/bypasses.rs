@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::admission::{
-    ATTACH_DETACH, DEV, EXEMPT, KUBELET, OPERATOR, OTHER_KUBELET, OURS, REASON, Scene, WILD,
+    ATTACH_DETACH, DEV, EXEMPT, KUBELET, NEW_KUBELET, OPERATOR, OTHER_KUBELET, OURS, REASON, Scene, WILD,
 };
 use super::volumes::attachment;
 
@@ -203,21 +203,26 @@ pub(super) async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) 
     }
 }
 
-/// A hostile node must not decide that it is not fenced.
+/// A hostile node must not decide that it is not fenced, nor that it is.
 pub(super) async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(scene: &Scene) {
+    const EXCLUDED: &str = "remediation.medik8s.io/exclude-from-remediation";
     scene.node("w2", Some("True"), None).await;
-    let pause =
-        json!({ "metadata": { "annotations": { "pod-safety.dev/pause-fencing": "mine" } } }).to_string();
-    let exclude =
-        json!({ "metadata": { "labels": { "remediation.medik8s.io/exclude-from-remediation": "true" } } })
-            .to_string();
-    let other = json!({ "metadata": { "annotations": { "volumes.kubernetes.io/controller-managed-attach-detach": "true" } } }).to_string();
+    let mark =
+        |key: &str, text: Option<&str>| json!({ "metadata": { "annotations": { key: text } } }).to_string();
+    let label = |value: Option<&str>| json!({ "metadata": { "labels": { EXCLUDED: value } } }).to_string();
+    let pause = |text| mark("pod-safety.dev/pause-fencing", text);
+    let other = mark("volumes.kubernetes.io/controller-managed-attach-detach", Some("true"));
     for (who, patch, refusal) in [
         (OTHER_KUBELET, &other, None),
-        (OTHER_KUBELET, &pause, Some("pause")),
-        (OTHER_KUBELET, &exclude, Some("pause")),
-        (DEV, &pause, None),
+        (OTHER_KUBELET, &pause(Some("mine")), Some("pause")),
+        (OTHER_KUBELET, &label(Some("true")), Some("pause")),
+        (DEV, &pause(Some("hands in it")), None),
         (OTHER_KUBELET, &other, None),
+        (OTHER_KUBELET, &pause(Some("mine")), Some("pause")),
+        (OTHER_KUBELET, &pause(None), Some("pause")),
+        (DEV, &pause(None), None),
+        (DEV, &label(Some("true")), None),
+        (OTHER_KUBELET, &label(None), Some("pause")),
     ] {
         for subresource in ["", "--subresource=status"] {
             let mut args = vec!["patch", "node", "w2", "--type=merge", "-p", patch];
@@ -226,4 +231,7 @@ pub(super) async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(scene: &
             Scene::judge(&format!("{who} patches w2 with {patch} {subresource}"), &output, refusal);
         }
     }
+    let new = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "w3", "labels": { EXCLUDED: "true" } } });
+    let output = scene.run(NEW_KUBELET, &["create", "-f", "-"], &new).await;
+    Scene::judge("a kubelet registers with the label", &output, Some("pause"));
 }

@@ -22,11 +22,24 @@ pub(crate) const ATTACH_DETACH: &str = "system:serviceaccount:kube-system:attach
 /// The kubelet of `w1`, and another one.
 pub(crate) const KUBELET: &str = "system:node:w1";
 pub(crate) const OTHER_KUBELET: &str = "system:node:w2";
+/// The kubelet of a node that is not there yet.
+pub(crate) const NEW_KUBELET: &str = "system:node:w3";
 /// May everything, by its group: the verbs of the policies too.
 pub(crate) const ADMIN: &str = "";
 
-const USERS: [&str; 10] =
-    [DEV, OPERATOR, EXEMPT, DELETER, OURS, POD_GC, STATEFUL_SETS, ATTACH_DETACH, KUBELET, OTHER_KUBELET];
+const USERS: [&str; 11] = [
+    DEV,
+    OPERATOR,
+    EXEMPT,
+    DELETER,
+    OURS,
+    POD_GC,
+    STATEFUL_SETS,
+    ATTACH_DETACH,
+    KUBELET,
+    OTHER_KUBELET,
+    NEW_KUBELET,
+];
 pub(crate) const REASON: &str = "pod-safety.dev/break-glass";
 
 pub(crate) struct Scene {
