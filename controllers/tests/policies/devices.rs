@@ -1,21 +1,20 @@
 //! The rules in the CRD of FenceDevice: a password is no parameter.
 
 use kube_cel::Validator;
-use pod_safety_shared::api::crds;
 use pod_safety_shared::transport::is_secret_name;
 use serde_json::{Value, json};
 
-fn schema() -> Value {
-    let all = crds();
-    let crd = all.iter().find(|crd| crd["spec"]["names"]["plural"] == "fencedevices").unwrap();
-    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
-}
+use crate::schema;
 
 /// What the API server would say of a Redfish device with these fields beside its driver.
 fn said(fields: &Value) -> Vec<String> {
     let device =
         crate::engine::patched(json!({ "spec": { "driver": "Redfish" } }), json!({ "spec": fields }));
-    Validator::new().validate(&schema(), &device, None).iter().map(|error| error.message.clone()).collect()
+    Validator::new()
+        .validate(&schema("fencedevices"), &device, None)
+        .iter()
+        .map(|error| error.message.clone())
+        .collect()
 }
 
 /// What is written in a spec is read by everybody who may read FenceDevices. The process refuses the same names when it uses a

@@ -22,6 +22,7 @@ const WORDS: &[&str] = &[
     "pod-safety.dev/break-glass",
     "spec",
     "nodeName",
+    "hostname",
     "nodeSelector",
     "kubernetes.io/hostname",
     "schedulingGates",
@@ -205,6 +206,20 @@ fn with_the_token_of_pod_safety_only_its_own_writes_pass() {
     });
 }
 
+/// Its replacement has its name: as `Pod::keeps_identity`, or by the hostname that such a controller gives it.
+fn keeps_identity(pod: &Value) -> bool {
+    let owners = pod["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    let foreign = |api: &str| {
+        let group = api.split_once('/').map_or("", |(group, _)| group);
+        !["", "apps", "batch", "extensions"].contains(&group)
+    };
+    let by_owner = owners.iter().any(|owner| {
+        let api = owner["apiVersion"].as_str().unwrap_or_default();
+        owner["controller"] == true && (owner["kind"] == "StatefulSet" || foreign(api))
+    });
+    by_owner || pod["spec"]["hostname"].is_string() && pod["spec"]["hostname"] == pod["metadata"]["name"]
+}
+
 /// Without the right, and without the kubelet's word, a pod that was on a node does not go at once.
 #[test]
 fn without_the_right_no_pod_that_may_run_goes_at_once() {
@@ -223,10 +238,7 @@ fn without_the_right_no_pod_that_may_run_goes_at_once() {
             .filter_map(|field| old["status"][field].as_array())
             .flatten()
             .any(|container| container["state"].get("running").is_some());
-        let owners = old["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-        let stateful =
-            owners.iter().any(|owner| owner["kind"] == "StatefulSet" && owner["controller"] == true);
-        let by_choice = old["spec"]["terminationGracePeriodSeconds"] == 0 && !stateful;
+        let by_choice = old["spec"]["terminationGracePeriodSeconds"] == 0 && !keeps_identity(old);
         let its_kubelet = *user == format!("system:node:{node}");
         assert!(node.is_empty() || terminal(old) && !runs || by_choice || its_kubelet, "{user}: {old}");
     });

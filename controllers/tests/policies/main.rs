@@ -8,6 +8,7 @@
 //! | `nodes` | nodes, and kubelets |
 //! | `own_pods`, `own_account` | what pod-safety's own account may change |
 //! | `devices` | the rules in the CRD of FenceDevice |
+//! | `transitions` | the rules in the CRDs of FenceEvidence and NodeFence about what stays |
 //! | `engine` | nothing: it evaluates |
 //! | `fuzz` | nothing: it changes the requests of all rows |
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a row that cannot be evaluated fails the test")]
@@ -19,6 +20,7 @@ mod nodes;
 mod others;
 mod own_account;
 mod own_pods;
+mod transitions;
 
 use std::collections::BTreeSet;
 
@@ -52,6 +54,13 @@ fn documents(text: &str) -> Vec<Value> {
     let says = |line: &str| !line.trim().is_empty() && !line.starts_with('#') && line != "---";
     let all = text.split("\n---").filter(|one| one.lines().any(says));
     all.map(|one| serde_saphyr::from_str(one.trim_start_matches("---")).unwrap()).collect()
+}
+
+/// The schema of one of our kinds, as its CRD has it.
+fn schema(plural: &str) -> Value {
+    let all = pod_safety_shared::api::crds();
+    let crd = all.iter().find(|crd| crd["spec"]["names"]["plural"] == plural).unwrap();
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
 /// Every policy of the chart, as the looked-at renders have them. `replace` has all but the one on volumes.

@@ -14,7 +14,7 @@ const KUBELET: &str = "system:node:w1";
 const DOWN: &str = "nodes confirm-down";
 
 pub(crate) fn rows() -> Vec<Row> {
-    [taints(), conditions(), deletions(), marks()].into_iter().flatten().collect()
+    [taints(), conditions(), mounts(), deletions(), marks()].into_iter().flatten().collect()
 }
 
 fn row(name: &'static str, request: Request, expect: Expect) -> Row {
@@ -31,6 +31,15 @@ fn burnt(object: Value) -> Value {
 
 fn tainted(object: Value, key: &str) -> Value {
     patched(object, json!({ "spec": { "taints": [{ "key": key, "effect": "NoExecute" }] } }))
+}
+
+fn suspected(object: Value) -> Value {
+    tainted(object, SUSPECT_TAINT)
+}
+
+/// The kubelet has never reported, or somebody removed what it had.
+fn unreported() -> Value {
+    patched(node("w1").into(), json!({ "status": { "conditions": null } }))
 }
 
 fn changed(user: &str, old: Value, new: Value) -> Request {
@@ -53,6 +62,13 @@ fn taints() -> Vec<Row> {
             Refused("nobody has proved that"),
         ),
         row("it was there", changed(DEV, off(w1("Unknown")), off(w1("Unknown"))), Allowed),
+        row(
+            "bypass: the mark of silence goes",
+            changed(DEV, suspected(w1("True")), w1("True")),
+            Refused("only pod-safety removes the taint pod-safety.dev/suspect"),
+        ),
+        row("it stays beside another", changed(DEV, suspected(w1("True")), suspected(w1("True"))), Allowed),
+        row("it goes, by who may", changed(DEV, suspected(w1("True")), burnt(w1("True"))).may(DOWN), Allowed),
         row("another taint", changed(DEV, w1("True"), tainted(w1("True"), "a")), Allowed),
         row("pod-safety", changed(OURS, w1("Unknown"), off(w1("Unknown"))), NotAsked),
         row(
@@ -65,9 +81,12 @@ fn taints() -> Vec<Row> {
 }
 
 fn conditions() -> Vec<Row> {
+    const GOES: &str = "only the kubelet of node w1 may remove the condition Ready";
     let says = |user: &str, before: &str, now: &str| {
         Request::new(user, "UPDATE nodes/status").old(w1(before)).object(w1(now))
     };
+    let forgets =
+        |user: &str, now: Value| Request::new(user, "UPDATE nodes/status").old(w1("Unknown")).object(now);
     vec![
         row(
             "bypass: somebody calls it Ready",
@@ -81,13 +100,48 @@ fn conditions() -> Vec<Row> {
         ),
         row("its kubelet", says(KUBELET, "Unknown", "True"), Allowed),
         row("less than Ready", says(DEV, "True", "Unknown"), Allowed),
+        row("bypass: the condition Ready goes", forgets(DEV, unreported()), Refused(GOES)),
+        row(
+            "bypass: the condition Ready gets another name",
+            forgets(DEV, patched(unreported(), json!({ "status": { "conditions": [{ "type": "Readi" }] } }))),
+            Refused(GOES),
+        ),
+        row("it goes, by another kubelet", forgets("system:node:w2", unreported()), Refused(GOES)),
+        row("it goes, by its kubelet", forgets(KUBELET, unreported()), Allowed),
+        row("it goes, by who may", forgets(DEV, burnt(unreported())).may(DOWN), Allowed),
+        row(
+            "the first report",
+            Request::new(KUBELET, "UPDATE nodes/status").old(unreported()).object(w1("True")),
+            Allowed,
+        ),
+        row(
+            "Unknown, of one that never reported",
+            Request::new(DEV, "UPDATE nodes/status").old(unreported()).object(w1("Unknown")),
+            Allowed,
+        ),
+    ]
+}
+
+fn mounts() -> Vec<Row> {
+    const GOES: &str = "may remove a volume from status.volumesInUse";
+    let uses = |volumes: &[&str]| patched(w1("Unknown"), json!({ "status": { "volumesInUse": volumes } }));
+    let says = |user: &str, before: Value, now: Value| {
+        Request::new(user, "UPDATE nodes/status").old(before).object(now)
+    };
+    let both = || uses(&["a", "b"]);
+    vec![
+        row("bypass: a volume is called unmounted", says(DEV, both(), uses(&["b"])), Refused(GOES)),
+        row("bypass: all volumes are", says(DEV, both(), w1("Unknown")), Refused(GOES)),
+        row("bypass: by another kubelet", says("system:node:w2", both(), uses(&["a"])), Refused(GOES)),
+        row("its kubelet has unmounted it", says(KUBELET, both(), uses(&["b"])), Allowed),
+        row("a volume is unmounted, by who may", says(DEV, both(), burnt(uses(&["b"]))).may(DOWN), Allowed),
+        row("one more", says(DEV, uses(&["b"]), both()), Allowed),
     ]
 }
 
 fn deletions() -> Vec<Row> {
     let deleted = |user: &str, old: Value| Request::new(user, "DELETE nodes").old(old);
     let cordoned = |object| patched(object, json!({ "spec": { "unschedulable": true } }));
-    let never: Value = patched(node("w1").into(), json!({ "status": { "conditions": null } }));
     vec![
         row("a silent one", deleted(DEV, w1("Unknown")), Refused("nobody has proved that it is off")),
         row(
@@ -104,15 +158,20 @@ fn deletions() -> Vec<Row> {
         ),
         row(
             "one that fell silent a moment ago",
-            deleted(DEV, tainted(w1("True"), SUSPECT_TAINT)),
+            deleted(DEV, suspected(w1("True"))),
             Refused("pods run on node w1"),
+        ),
+        row(
+            "bypass: one that fell silent a moment ago is cordoned",
+            deleted(DEV, cordoned(suspected(w1("True")))),
+            Refused("nobody has proved that it is off"),
         ),
         row(
             "what is proved carries the taint",
             deleted(DEV, tainted(w1("Unknown"), OUT_OF_SERVICE_TAINT)),
             Allowed,
         ),
-        row("one that never said anything", deleted(DEV, never), Allowed),
+        row("one that never said anything", deleted(DEV, unreported()), Allowed),
         row("by who may", deleted(DEV, burnt(w1("True"))).may(DOWN), Allowed),
         row("a silent one, by who may", deleted(DEV, burnt(w1("Unknown"))).may(DOWN), Allowed),
     ]
@@ -152,7 +211,29 @@ fn marks() -> Vec<Row> {
             changed(KUBELET, w1("True"), labelled()),
             Refused("exclude its own node"),
         ),
-        row("a Node comes with that label, by a flag", made(labelled()), Allowed),
+        row("bypass: a Node comes with that label", made(labelled()), Refused("exclude its own node")),
+        row("a Node comes without marks", made(w1("True")), Allowed),
+        row(
+            "bypass: its kubelet ends the pause of a person",
+            changed(KUBELET, paused("hands in it"), w1("True")),
+            Refused("pod-safety resume w1"),
+        ),
+        row(
+            "bypass: it ends the pause by its status",
+            status(paused("hands in it"), w1("True")),
+            Refused("pod-safety resume w1"),
+        ),
+        row(
+            "bypass: it takes Cluster API's mark away",
+            changed(KUBELET, annotated("cluster.x-k8s.io/skip-remediation", ""), w1("True")),
+            Refused("pod-safety resume w1"),
+        ),
+        row(
+            "bypass: it takes medik8s' label away",
+            changed(KUBELET, labelled(), w1("True")),
+            Refused("exclude its own node"),
+        ),
+        row("a person ends a pause", changed(DEV, paused("hands in it"), w1("True")), NotAsked),
         row("a pause of others stays", status(paused("hands in it"), paused("hands in it")), Allowed),
         row("a label of others stays", status(labelled(), labelled()), Allowed),
         row("its kubelet reports", status(w1("True"), w1("True")), Allowed),

@@ -77,6 +77,9 @@ fn force_delete_by_pod() -> Vec<Row> {
     };
     let graceless =
         |of: Value| forced(DEV, patched(of, json!({ "spec": { "terminationGracePeriodSeconds": 0 } })));
+    let owned = |api: &str, kind: &str, name: &str| pod("db-0").on("w1").owned(api, kind, name).into();
+    let called =
+        |hostname: &str| patched(pod("db-0").on("w1").into(), json!({ "spec": { "hostname": hostname } }));
     vec![
         row("a grace", asked().options(json!({ "gracePeriodSeconds": 1 })), NotAsked),
         row("no options", asked(), NotAsked),
@@ -86,7 +89,38 @@ fn force_delete_by_pod() -> Vec<Row> {
         row("bypass: Failed beside an init container that runs", lies("initContainerStatuses"), RUNS),
         row("bypass: Failed beside an ephemeral container", lies("ephemeralContainerStatuses"), RUNS),
         row("graceless by choice", graceless(pod("web").on("w1").into()), NotAsked),
-        row("bypass: graceless, of a StatefulSet", graceless(stateful()), RUNS),
+        row(
+            "graceless by choice, of a ReplicaSet",
+            graceless(owned("apps/v1", "ReplicaSet", "web")),
+            NotAsked,
+        ),
+        row("graceless by choice, of a node", graceless(owned("v1", "Node", "w1")), NotAsked),
+        row("graceless by choice, with another hostname", graceless(called("db")), NotAsked),
+        row(
+            "bypass: graceless, of a StatefulSet",
+            graceless(stateful()),
+            Refused("StatefulSet db would start another db-0"),
+        ),
+        row(
+            "bypass: graceless, and taken from its StatefulSet",
+            graceless(called("db-0")),
+            Refused("its controller would start another db-0"),
+        ),
+        row(
+            "bypass: graceless, of an operator of databases",
+            graceless(owned("postgresql.cnpg.io/v1", "Cluster", "db")),
+            Refused("Cluster db would start another db-0"),
+        ),
+        row(
+            "bypass: graceless, of Kruise's StatefulSet",
+            graceless(owned("apps.kruise.io/v1beta1", "StatefulSet", "db")),
+            Refused("StatefulSet db would start another db-0"),
+        ),
+        row(
+            "of an operator, by who may and has no reason",
+            forced(DEV, owned("core.strimzi.io/v1beta2", "StrimziPodSet", "db")).may(FORCE),
+            Refused("break-glass=REASON"),
+        ),
     ]
 }
 

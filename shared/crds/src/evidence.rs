@@ -18,6 +18,11 @@ use super::{ActedOn, DeviceDriver, DeviceRef, FencedStorage, Grade, Incarnation}
     category = "pod-safety",
     status = "FenceEvidenceStatus",
     derive = "PartialEq",
+    // At the root: a rule on `status` is not evaluated when the whole status goes.
+    validation = (
+        "!has(oldSelf.status) || !has(oldSelf.status.invalidated) || (has(self.status) && has(self.status.invalidated))",
+        "what is invalid stays so"
+    ),
     printcolumn = r#"{"name":"Node","type":"string","jsonPath":".spec.node.name"}"#,
     printcolumn = r#"{"name":"Kind","type":"string","jsonPath":".spec.kind"}"#,
     printcolumn = r#"{"name":"By","type":"string","jsonPath":".spec.by"}"#,
@@ -153,9 +158,8 @@ pub struct Sample {
 }
 
 /// What became of a fact.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("!has(oldSelf.invalidated) || has(self.invalidated)", "what is invalid stays so"))]
 pub struct FenceEvidenceStatus {
     /// It is no longer believed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -29,6 +29,7 @@ use super::{ActedOn, Condition, DeviceRef, Incarnation, KindOfEvidence, Sample};
 #[x_kube(
     validation = ("self.node == oldSelf.node && self.policy == oldSelf.policy && self.trigger == oldSelf.trigger", "an incident's node, policy and trigger cannot be changed; delete it and create another"),
     validation = ("!(has(oldSelf.cancelled) && oldSelf.cancelled) || (has(self.cancelled) && self.cancelled)", "what is cancelled stays so; delete it and create another"),
+    validation = ("!(has(oldSelf.dryRun) && oldSelf.dryRun) || (has(self.dryRun) && self.dryRun)", "a dry run stays one; delete it and create another"),
 )]
 pub struct NodeFenceSpec {
     /// Which incarnation.

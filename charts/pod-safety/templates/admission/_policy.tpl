@@ -40,6 +40,16 @@ has({{ . }}.metadata.annotations) && 'pod-safety.dev/break-glass' in {{ . }}.met
 {{- end }}
 {{- end }}
 
+{{- /*
+Whether the replacement of a pod has its name or its volumes, as Pod::keeps_identity has it: its controller is a StatefulSet or of a
+kind that Kubernetes does not have. ownerReferences can be removed. The hostname that such a controller gives its pods cannot.
+Takes the object's name in CEL.
+*/ -}}
+{{- define "pod-safety.keepsIdentity" -}}
+(has({{ . }}.metadata.ownerReferences) && {{ . }}.metadata.ownerReferences.exists(r, has(r.controller) && r.controller && (r.kind == 'StatefulSet' || r.apiVersion.contains('/') && !(r.apiVersion.split('/')[0] in ['apps', 'batch', 'extensions'])))
+|| has({{ . }}.spec.hostname) && {{ . }}.spec.hostname == {{ . }}.metadata.name)
+{{- end }}
+
 {{- /* Whether two maps are the same but for some keys. Takes (one, another, keys) as CEL. */ -}}
 {{- define "pod-safety.same" -}}
 {{- $a := index . 0 }}{{ $b := index . 1 }}{{ $but := index . 2 -}}

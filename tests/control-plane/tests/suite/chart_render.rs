@@ -151,9 +151,10 @@ async fn values_that_cannot_work_are_refused_with_a_sentence() {
     let file = folder.path().join("values.yaml");
     for row in table {
         std::fs::write(&file, row["values"].to_string()).unwrap();
-        let output = helm(&["template", "x", chart().to_str().unwrap(), "--values", file.to_str().unwrap()])
-            .await
-            .unwrap();
+        let namespace = row["namespace"].as_str().unwrap_or("pod-safety");
+        let chart = chart();
+        let template = ["template", "x", chart.to_str().unwrap(), "--values", file.to_str().unwrap()];
+        let output = helm(&[&template[..], &["--namespace", namespace]].concat()).await.unwrap();
         let says = row["says"].as_str().unwrap();
         assert!(!output.status.success(), "{row} was rendered");
         assert!(output.stderr.contains(says), "{row}: {}", output.stderr);

@@ -2,15 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod admission;
+mod bypasses;
 mod own_account;
+mod own_kinds;
+mod volumes;
 
 use admission::{
-    ADMIN, ATTACH_DETACH, DELETER, DEV, EXEMPT, KUBELET, OPERATOR, OTHER_KUBELET, OURS, POD_GC, REASON,
-    STATEFUL_SETS, Scene, WILD, scene, until_they_hold,
+    ADMIN, DELETER, DEV, EXEMPT, KUBELET, OPERATOR, OTHER_KUBELET, OURS, POD_GC, REASON, STATEFUL_SETS,
+    Scene, WILD, scene, until_they_hold,
 };
 use pod_safety_control_plane::{observe, seen, until};
-use pod_safety_shared::api::Incarnation;
-use pod_safety_shared::authority::incident_name;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -22,16 +23,17 @@ async fn who_would_remove_a_pod_by_force_is_refused_unless_it_is_proved_or_answe
     phases(&scene).await;
     evictions(&scene).await;
     taints_and_deletions_of_nodes(&scene).await;
-    attachments(&scene).await;
-    held_volumes(&scene).await;
+    volumes::attachments(&scene).await;
+    volumes::held_volumes(&scene).await;
     stateful_sets(&scene).await;
-    evidence(&scene).await;
-    fences(&scene).await;
-    attack_statuses_are_forged(&scene).await;
-    a_login_with_a_dash_is_no_parameter_either(&scene).await;
-    attack_a_node_is_called_ready_or_comes_with_the_taint(&scene).await;
-    attack_what_a_refusal_rests_on_is_taken_away(&scene).await;
-    attack_a_kubelet_pauses_the_fencing_of_its_own_node(&scene).await;
+    own_kinds::evidence(&scene).await;
+    own_kinds::fences(&scene).await;
+    own_kinds::attack_statuses_are_forged(&scene).await;
+    own_kinds::a_login_with_a_dash_is_no_parameter_either(&scene).await;
+    bypasses::attack_a_node_is_called_ready_or_comes_with_the_taint(&scene).await;
+    bypasses::attack_what_a_refusal_rests_on_is_taken_away(&scene).await;
+    bypasses::attack_a_pod_is_taken_from_its_controller(&scene).await;
+    bypasses::attack_a_kubelet_pauses_the_fencing_of_its_own_node(&scene).await;
     own_account::attack_the_token_of_pod_safety_is_stolen(&scene).await;
 }
 
@@ -83,86 +85,11 @@ async fn deletions(scene: &Scene) {
     let why = scene.run(DEV, &[&["delete", "pod", "force-0"][..], FORCE].concat(), &Value::Null).await.stderr;
     for words in [
         "node w1 has not said that its containers ended",
-        "would start another force-0",
+        "StatefulSet db would start another force-0",
         "pod-safety confirm-down w1",
         REASON,
     ] {
         assert!(why.contains(words), "no {words:?} in {why}");
-    }
-}
-
-/// The review's ways round: a node that somebody else calls Ready can be cordoned and deleted while its pods run, and one that
-/// is created with the taint is off for kube-controller-manager.
-async fn attack_a_node_is_called_ready_or_comes_with_the_taint(scene: &Scene) {
-    let refused = Some("node");
-    for (name, who, reason, refusal) in [
-        ("called-by-dev", DEV, None, refused),
-        ("called-by-wild", WILD, Some("."), refused),
-        ("called-by-another-kubelet", OTHER_KUBELET, None, refused),
-        ("called-by-an-agent", EXEMPT, None, None),
-        ("called-by-an-operator", OPERATOR, Some("its kubelet is mended by hand"), None),
-        ("w1", KUBELET, None, None),
-    ] {
-        scene.node(name, Some("Unknown"), reason).await;
-        let output = scene.calls(DEV, name, "False").await;
-        Scene::judge(&format!("{name}: another condition"), &output, None);
-        Scene::judge(name, &scene.calls(who, name, "True").await, refusal);
-        let output = scene.calls(who, name, "Unknown").await;
-        Scene::judge(&format!("{name}: less than Ready"), &output, None);
-    }
-    for (name, who, reason, refusal) in [
-        ("made-by-dev", DEV, None, refused),
-        ("made-by-wild", WILD, Some("."), refused),
-        ("made-by-an-operator", OPERATOR, Some("its rack burnt down"), None),
-        ("made-by-pod-safety", OURS, None, Some("own-account")),
-    ] {
-        let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
-        let taints =
-            json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
-        let object = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations },
-            "spec": { "taints": taints } });
-        Scene::judge(name, &scene.run(who, &["create", "-f", "-"], &object).await, refusal);
-    }
-}
-
-/// First the mark or the report goes by which a deletion is refused, and then the object.
-async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) {
-    for (number, (who, change, reason, refusal)) in [
-        (DEV, "pod-safety.dev/hold-", None, Some("attachment-hold")),
-        (DEV, "pod-safety.dev/hold=", None, Some("attachment-hold")),
-        (WILD, "pod-safety.dev/hold-", Some("."), Some("attachment-hold")),
-        (ATTACH_DETACH, "pod-safety.dev/hold-", None, Some("attachment-hold")),
-        (DEV, "another=mark", None, None),
-        (OPERATOR, "pod-safety.dev/hold-", Some("the rack burnt down"), None),
-        (EXEMPT, "pod-safety.dev/hold-", None, None),
-        (OURS, "pod-safety.dev/hold-", None, Some("own-account")),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let name = format!("marked-{number}");
-        let mut annotations = json!({ "pod-safety.dev/hold": "w1 may still write" });
-        if let Some(reason) = reason {
-            annotations[REASON] = json!(reason);
-        }
-        scene.make(&attachment(&name, &annotations, "w1", "data")).await;
-        let annotate = ["annotate", "--overwrite", "volumeattachment", &name, change];
-        let output = scene.run(who, &annotate, &Value::Null).await;
-        Scene::judge(&format!("mark {number}: {who} {change} {reason:?}"), &output, refusal);
-    }
-    let runs = json!({ "phase": "Failed", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i", "ready": true,
-        "restartCount": 0, "state": { "running": {} } }] });
-    let nothing = json!({ "containerStatuses": null });
-    for (name, who, reason, refusal) in [
-        ("report-of-dev", DEV, None, Some("terminal-phase")),
-        ("report-of-wild", WILD, Some("."), Some("terminal-phase")),
-        ("report-of-its-kubelet", KUBELET, None, None),
-        ("report-of-an-operator", OPERATOR, Some("the rack burnt down"), None),
-    ] {
-        scene.pod(name, true, 30, reason).await;
-        scene.status(KUBELET, &["pod", name], &runs).await.text().unwrap();
-        let output = scene.status(who, &["pod", name], &nothing).await;
-        Scene::judge(name, &output, refusal);
     }
 }
 
@@ -298,96 +225,6 @@ async fn taints_and_deletions_of_nodes(scene: &Scene) {
     }
 }
 
-fn attachment(name: &str, annotations: &Value, node: &str, volume: &str) -> Value {
-    json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": name, "annotations": annotations },
-        "spec": { "attacher": "csi.example.com", "nodeName": node, "source": { "persistentVolumeName": volume } } })
-}
-
-async fn attachments(scene: &Scene) {
-    for (number, (who, held, reason, refusal)) in [
-        (ATTACH_DETACH, true, None, Some("attachment-hold")),
-        (ATTACH_DETACH, false, None, None),
-        (DEV, true, Some("a reason without the right"), Some("attachment-hold")),
-        (OPERATOR, true, None, Some("attachment-hold")),
-        (OPERATOR, true, Some("the rack burnt down"), None),
-        (EXEMPT, true, None, None),
-        (OURS, true, None, Some("own-account")),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let name = format!("attachment-{number}");
-        let mut annotations = json!({});
-        if held {
-            annotations["pod-safety.dev/hold"] = json!("w1 may still write");
-        }
-        if let Some(reason) = reason {
-            annotations[REASON] = json!(reason);
-        }
-        scene.make(&attachment(&name, &annotations, "w1", "data")).await;
-        let output =
-            scene.run(who, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
-        Scene::judge(&format!("attachment {number}: {who} {held} {reason:?}"), &output, refusal);
-        let held = output.stderr.contains("is held: w1 may still write");
-        assert!(refusal != Some("attachment-hold") || held, "{output:?}");
-    }
-}
-
-/// Of three volumes one is held by `w1`, one by nobody who can be read, and one by nobody.
-async fn held_volumes(scene: &Scene) {
-    for (volume, holder) in [("held", "w1/uid/boot/-"), ("garbled", "somebody")] {
-        scene.make(&json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "namespace": "pod-safety-volumes", "name": volume, "labels": { "pod-safety.dev/held": "true" },
-                "annotations": { "pod-safety.dev/hold": "w1 may still write" } },
-            "spec": { "holderIdentity": holder } })).await;
-    }
-    let refused = Some("volume-held");
-    // Who; volume; node; a reason on it; whether attaching is refused, and whether detaching is.
-    let rows: [(_, _, _, _, _, _); 11] = [
-        (ATTACH_DETACH, "free", "w1", None, None, None),
-        (ATTACH_DETACH, "held", "w1", None, None, refused),
-        (ATTACH_DETACH, "held", "w2", None, refused, None),
-        (ATTACH_DETACH, "garbled", "w1", None, refused, refused),
-        (DEV, "held", "w1", Some("a reason without the right"), None, refused),
-        (OPERATOR, "held", "w1", None, None, refused),
-        (OPERATOR, "held", "w1", Some("the rack burnt down"), None, None),
-        (OPERATOR, "held", "w2", Some("the rack burnt down"), None, None),
-        (ADMIN, "held", "w2", None, refused, None),
-        (ADMIN, "held", "w1", Some("the rack burnt down"), None, None),
-        (EXEMPT, "held", "w2", None, None, None),
-    ];
-    let of = |name: &str, volume: &str, node: &str, reason: Option<&str>| {
-        let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
-        attachment(name, &annotations, node, volume)
-    };
-    // The Leases are parameters, which hold a moment after they were written.
-    let probe = of("probe", "garbled", "w1", None);
-    until("the Leases are known", async || {
-        let output = scene.run(DEV, &["create", "--dry-run=server", "-f", "-"], &probe).await;
-        seen(!output.status.success(), format!("{output:?}"))
-    })
-    .await
-    .unwrap();
-    for (number, (who, volume, node, reason, attaching, detaching)) in rows.into_iter().enumerate() {
-        let row = format!("volume {number}: {who} {volume} {node} {reason:?}");
-        let attached = of(&format!("new-{number}"), volume, node, reason);
-        let output = scene.run(who, &["create", "--dry-run=server", "-f", "-"], &attached).await;
-        Scene::judge(&format!("{row}, attached"), &output, attaching);
-        assert!(
-            attaching.is_none()
-                || output.stderr.contains("is not attached to")
-                    && output.stderr.contains("w1 may still write"),
-            "{output:?}"
-        );
-        let name = format!("there-{number}");
-        scene.run(EXEMPT, &["create", "-f", "-"], &of(&name, volume, node, reason)).await.text().unwrap();
-        let output =
-            scene.run(who, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
-        Scene::judge(&format!("{row}, detached"), &output, detaching);
-        assert!(detaching.is_none() || output.stderr.contains("is not detached from"), "{output:?}");
-    }
-}
-
 fn stateful_set(name: &str, grace: i64, reason: Option<&str>) -> Value {
     let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
     json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": name, "namespace": "default", "annotations": annotations },
@@ -419,146 +256,6 @@ async fn stateful_sets(scene: &Scene) {
     Scene::judge("scaling", &scaled, None);
     let worse = scene.run(DEV, &["patch", "statefulset", "set-1", "-p", &zero], &Value::Null).await;
     Scene::judge("taking the grace", &worse, Some("stateful-set-grace"));
-}
-
-async fn evidence(scene: &Scene) {
-    for (number, (who, by, kind, refusal)) in [
-        (OPERATOR, OPERATOR, "Asserted", None),
-        (OPERATOR, DEV, "Asserted", Some("evidence")),
-        (OPERATOR, OPERATOR, "PowerOff", Some("evidence")),
-        (DEV, DEV, "Asserted", Some("evidence")),
-        (DEV, OPERATOR, "Asserted", Some("evidence")),
-        (EXEMPT, EXEMPT, "Asserted", Some("evidence")),
-        (ADMIN, "somebody", "Asserted", Some("evidence")),
-        (ADMIN, "admin", "Asserted", None),
-        (OURS, "pod-safety_1", "PowerOff", None),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let mut object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": format!("evidence-xxxx{number}") },
-            "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "kind": kind, "by": by } });
-        let field = if kind == "Asserted" { "reason" } else { "fence" };
-        object["spec"][field] = json!("because");
-        let output = scene.run(who, &["create", "-f", "-"], &object).await;
-        Scene::judge(&format!("evidence {number}: {who} says {by}, {kind}"), &output, refusal);
-    }
-    attack_a_person_takes_the_name_that_evidence_of_a_machine_needs(scene).await;
-}
-
-/// The name of what pod-safety finds is known before: evidence of a person with that name kept it from being written down for the
-/// whole life of the node.
-async fn attack_a_person_takes_the_name_that_evidence_of_a_machine_needs(scene: &Scene) {
-    let life = Incarnation { name: "w1".to_owned(), uid: "u".to_owned(), boot_id: "b".to_owned() };
-    let needed = incident_name(&life);
-    for (metadata, refusal) in [
-        (json!({ "name": needed }), Some("evidence")),
-        (json!({ "name": needed, "generateName": "w1-" }), Some("evidence")),
-        (json!({ "generateName": format!("{needed}-") }), None),
-    ] {
-        let object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": metadata,
-            "spec": { "node": life, "kind": "Asserted", "by": OPERATOR, "reason": "because" } });
-        let output = scene.run(OPERATOR, &["create", "-f", "-"], &object).await;
-        Scene::judge(&format!("evidence called {metadata}"), &output, refusal);
-    }
-}
-
-/// A hostile node must not decide that it is not fenced.
-async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(scene: &Scene) {
-    scene.node("w2", Some("True"), None).await;
-    let pause =
-        json!({ "metadata": { "annotations": { "pod-safety.dev/pause-fencing": "mine" } } }).to_string();
-    let exclude =
-        json!({ "metadata": { "labels": { "remediation.medik8s.io/exclude-from-remediation": "true" } } })
-            .to_string();
-    let other = json!({ "metadata": { "annotations": { "volumes.kubernetes.io/controller-managed-attach-detach": "true" } } }).to_string();
-    for (who, patch, refusal) in [
-        (OTHER_KUBELET, &other, None),
-        (OTHER_KUBELET, &pause, Some("pause")),
-        (OTHER_KUBELET, &exclude, Some("pause")),
-        (DEV, &pause, None),
-        (OTHER_KUBELET, &other, None),
-    ] {
-        for subresource in ["", "--subresource=status"] {
-            let mut args = vec!["patch", "node", "w2", "--type=merge", "-p", patch];
-            args.extend(Some(subresource).filter(|it| !it.is_empty()));
-            let output = scene.run(who, &args, &Value::Null).await;
-            Scene::judge(&format!("{who} patches w2 with {patch} {subresource}"), &output, refusal);
-        }
-    }
-}
-
-/// Finding 9 of the security review: an incident was opened in the name of another person, or as if it had been found.
-async fn fences(scene: &Scene) {
-    for (number, (who, by, kind, refusal)) in [
-        (OPERATOR, Some(OPERATOR), "Person", None),
-        (OPERATOR, Some("the-boss"), "Person", Some("fence")),
-        (OPERATOR, None, "Person", Some("fence")),
-        (OPERATOR, Some(OPERATOR), "Detected", Some("fence")),
-        (OPERATOR, Some(OPERATOR), "External", Some("fence")),
-        (EXEMPT, Some("the-boss"), "Person", Some("fence")),
-        (ADMIN, Some("the-boss"), "Person", Some("fence")),
-        (OURS, None, "Detected", None),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let mut object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "NodeFence", "metadata": { "name": format!("fence-{number}") },
-            "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "policy": "p", "trigger": { "kind": kind, "reason": "r" } } });
-        if let Some(by) = by {
-            object["spec"]["trigger"]["by"] = json!(by);
-        }
-        let output = scene.run(who, &["create", "-f", "-"], &object).await;
-        Scene::judge(&format!("fence {number}: {who} for {by:?}, {kind}"), &output, refusal);
-    }
-    let cancel = ["patch", "nodefence", "fence-7", "--type=merge", "-p", r#"{"spec":{"cancelled":true}}"#];
-    Scene::judge("a person cancels it", &scene.run(OPERATOR, &cancel, &Value::Null).await, None);
-}
-
-/// The rule is in the CRD; with its table in controllers/tests/policies, but for what only an API server reads rightly.
-async fn a_login_with_a_dash_is_no_parameter_either(scene: &Scene) {
-    for parameters in [
-        json!({ "parameters": { "api-key": "x" } }),
-        json!({ "parameters": { "api_key": "x" } }),
-        json!({ "nodeParameters": { "w1": { "private-key": "x" } } }),
-        json!({ "nodeParameters": { "w1": { "private_key": "x" } } }),
-    ] {
-        let mut device = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-            "metadata": { "namespace": "default", "name": "careless" }, "spec": { "driver": "Redfish" } });
-        device["spec"].as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
-        let output = scene.run(ADMIN, &["create", "-f", "-"], &device).await;
-        assert!(
-            output.stderr.contains("into a Secret, and name that in secretParameters"),
-            "{device} was taken: {output:?}"
-        );
-    }
-}
-
-/// What pod-safety wrote down for itself was believed, whoever had written it.
-async fn attack_statuses_are_forged(scene: &Scene) {
-    let device = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice", "metadata": { "namespace": "default", "name": "d" },
-        "spec": { "driver": "Manual" } });
-    let remediation = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "PodSafetyRemediation",
-        "metadata": { "namespace": "default", "name": "w1" }, "spec": {} });
-    scene.make(&device).await;
-    scene.make(&remediation).await;
-    let trusted = json!({ "conditions": [{ "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" }] });
-    let fenced = json!({ "phase": "Fenced", "evidence": "e" });
-    for (kind, name, status) in [
-        ("nodefence", "fence-7", &fenced),
-        ("fencedevice", "d", &trusted),
-        ("podsafetyremediation", "w1", &trusted),
-    ] {
-        for (who, refusal) in
-            [(OPERATOR, Some("fence")), (ADMIN, Some("fence")), (EXEMPT, Some("fence")), (OURS, None)]
-        {
-            Scene::judge(
-                &format!("the status of {kind}, by {who}"),
-                &scene.status(who, &[kind, name], status).await,
-                refusal,
-            );
-        }
-    }
 }
 
 /// As it comes: nobody is refused but who speaks for another, and everybody is told.

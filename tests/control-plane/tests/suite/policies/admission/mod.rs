@@ -22,11 +22,24 @@ pub(crate) const ATTACH_DETACH: &str = "system:serviceaccount:kube-system:attach
 /// The kubelet of `w1`, and another one.
 pub(crate) const KUBELET: &str = "system:node:w1";
 pub(crate) const OTHER_KUBELET: &str = "system:node:w2";
+/// The kubelet of a node that is not there yet.
+pub(crate) const NEW_KUBELET: &str = "system:node:w3";
 /// May everything, by its group: the verbs of the policies too.
 pub(crate) const ADMIN: &str = "";
 
-const USERS: [&str; 10] =
-    [DEV, OPERATOR, EXEMPT, DELETER, OURS, POD_GC, STATEFUL_SETS, ATTACH_DETACH, KUBELET, OTHER_KUBELET];
+const USERS: [&str; 11] = [
+    DEV,
+    OPERATOR,
+    EXEMPT,
+    DELETER,
+    OURS,
+    POD_GC,
+    STATEFUL_SETS,
+    ATTACH_DETACH,
+    KUBELET,
+    OTHER_KUBELET,
+    NEW_KUBELET,
+];
 pub(crate) const REASON: &str = "pod-safety.dev/break-glass";
 
 pub(crate) struct Scene {
@@ -49,7 +62,7 @@ pub(crate) async fn scene(set: &str) -> Scene {
     .map(str::to_owned);
     plane.helm(&install.each_ref().map(String::as_str)).await.unwrap().text().unwrap();
     let scene = Scene { plane };
-    let kinds = "pods,pods/status,pods/eviction,nodes,nodes/status,volumeattachments.storage.k8s.io,statefulsets.apps,fenceevidences.pod-safety.dev,nodefences.pod-safety.dev,nodefences.pod-safety.dev/status,fencedevices.pod-safety.dev,fencedevices.pod-safety.dev/status,podsafetyremediations.pod-safety.dev,podsafetyremediations.pod-safety.dev/status";
+    let kinds = "pods,pods/status,pods/eviction,pods/ephemeralcontainers,pods/resize,nodes,nodes/status,volumeattachments.storage.k8s.io,volumeattachments.storage.k8s.io/status,statefulsets.apps,fenceevidences.pod-safety.dev,fenceevidences.pod-safety.dev/status,nodefences.pod-safety.dev,nodefences.pod-safety.dev/status,fencedevices.pod-safety.dev,fencedevices.pod-safety.dev/status,podsafetyremediations.pod-safety.dev,podsafetyremediations.pod-safety.dev/status";
     let verbs = "--verb=get,list,watch,create,update,patch,delete,deletecollection";
     scene.must(&["create", "clusterrole", "careless", verbs, "--resource", kinds]).await;
     for user in USERS {
@@ -91,7 +104,7 @@ impl Scene {
         self.run(user, &write, &Value::Null).await
     }
 
-    /// A pod on `w1` that says it runs.
+    /// A pod on `w1` that says it runs. One of a StatefulSet has the hostname that its controller gives it.
     pub(crate) async fn pod(&self, name: &str, stateful: bool, grace: i64, reason: Option<&str>) {
         let owner = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "5b0a4f0e-0000-4000-8000-000000000001", "controller": true }]);
         let mut metadata = json!({ "name": name, "namespace": "default" });
@@ -101,7 +114,8 @@ impl Scene {
         if let Some(reason) = reason {
             metadata["annotations"] = json!({ REASON: reason });
         }
-        let spec = json!({ "nodeName": "w1", "terminationGracePeriodSeconds": grace, "containers": [{ "name": "main", "image": "main" }] });
+        let hostname = Some(name).filter(|_| stateful);
+        let spec = json!({ "nodeName": "w1", "hostname": hostname, "terminationGracePeriodSeconds": grace, "containers": [{ "name": "main", "image": "main" }] });
         self.make(&json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })).await;
         self.status(ADMIN, &["pod", name], &json!({ "phase": "Running" })).await.text().unwrap();
     }

@@ -1,0 +1,53 @@
+//! The rules in the CRDs of FenceEvidence and NodeFence: what was withdrawn, cancelled or only rehearsed stays so.
+
+use kube_cel::Validator;
+use serde_json::{Value, json};
+
+use crate::engine::patched;
+use crate::schema;
+
+/// What the API server would say of a change.
+fn said(plural: &str, old: &Value, change: Value) -> Vec<String> {
+    let new = patched(old.clone(), change);
+    let errors = Validator::new().validate(&schema(plural), &new, Some(old));
+    errors.iter().map(|error| error.message.clone()).collect()
+}
+
+/// The rule stood on `status`, and a rule is evaluated only where its field is: evidence that was withdrawn was valid again when its
+/// whole status went.
+#[test]
+fn attack_withdrawn_evidence_comes_back() {
+    let spec = json!({ "node": { "name": "w1", "uid": "u", "bootID": "b" }, "kind": "Asserted", "by": "dev", "reason": "off" });
+    let valid = json!({ "spec": spec });
+    let withdrawn = json!({ "at": "2026-01-01T00:00:00Z", "reason": "it runs" });
+    let invalid = patched(valid.clone(), json!({ "status": { "invalidated": withdrawn } }));
+    let none: Vec<String> = Vec::new();
+    let stays = vec!["what is invalid stays so".to_owned()];
+    for (old, change, expected) in [
+        (&valid, json!({ "status": { "invalidated": withdrawn } }), &none),
+        (&valid, json!({ "status": {} }), &none),
+        (&patched(valid.clone(), json!({ "status": {} })), json!({ "status": null }), &none),
+        (&invalid, json!({ "metadata": { "labels": { "a": "b" } } }), &none),
+        (&invalid, json!({ "status": { "invalidated": { "reason": "it runs, I saw it" } } }), &none),
+        (&invalid, json!({ "status": { "invalidated": null } }), &stays),
+        (&invalid, json!({ "status": null }), &stays),
+    ] {
+        assert_eq!(&said("fenceevidences", old, change.clone()), expected, "{old}, changed by {change}");
+    }
+}
+
+/// Whoever may change NodeFences had a machine switched off in the name of the person who had only rehearsed it.
+#[test]
+fn attack_the_rehearsal_of_another_person_is_carried_out() {
+    let fence = |dry: bool| {
+        json!({ "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "policy": "p", "dryRun": dry, "cancelled": false,
+            "trigger": { "kind": "Person", "reason": "r", "by": "dev" } } })
+    };
+    let refused =
+        |dry: bool, change: Value| !said("nodefences", &fence(dry), json!({ "spec": change })).is_empty();
+    assert!(refused(true, json!({ "dryRun": false })), "a rehearsal is carried out");
+    assert!(refused(true, json!({ "dryRun": null })), "a rehearsal is carried out, by the default");
+    assert!(!refused(true, json!({ "cancelled": true })));
+    assert!(!refused(false, json!({ "dryRun": true })), "less than before");
+    assert!(!refused(false, json!({ "cancelled": true })));
+}

@@ -1,0 +1,237 @@
+//! Ways round the policies on nodes, pods and attachments: first the field goes that a policy reads, and then the object.
+
+use serde_json::{Value, json};
+
+use super::admission::{
+    ATTACH_DETACH, DEV, EXEMPT, KUBELET, NEW_KUBELET, OPERATOR, OTHER_KUBELET, OURS, REASON, Scene, WILD,
+};
+use super::volumes::attachment;
+
+/// The review's ways round: a node that somebody else calls Ready can be cordoned and deleted while its pods run, and one that
+/// is created with the taint is off for kube-controller-manager.
+pub(super) async fn attack_a_node_is_called_ready_or_comes_with_the_taint(scene: &Scene) {
+    let refused = Some("node");
+    for (name, who, reason, refusal) in [
+        ("called-by-dev", DEV, None, refused),
+        ("called-by-wild", WILD, Some("."), refused),
+        ("called-by-another-kubelet", OTHER_KUBELET, None, refused),
+        ("called-by-an-agent", EXEMPT, None, None),
+        ("called-by-an-operator", OPERATOR, Some("its kubelet is mended by hand"), None),
+        ("w1", KUBELET, None, None),
+    ] {
+        scene.node(name, Some("Unknown"), reason).await;
+        let output = scene.calls(DEV, name, "False").await;
+        Scene::judge(&format!("{name}: another condition"), &output, None);
+        Scene::judge(name, &scene.calls(who, name, "True").await, refusal);
+        let output = scene.calls(who, name, "Unknown").await;
+        Scene::judge(&format!("{name}: less than Ready"), &output, None);
+    }
+    for (name, who, reason, refusal) in [
+        ("made-by-dev", DEV, None, refused),
+        ("made-by-wild", WILD, Some("."), refused),
+        ("made-by-an-operator", OPERATOR, Some("its rack burnt down"), None),
+        ("made-by-pod-safety", OURS, None, Some("own-account")),
+    ] {
+        let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
+        let taints =
+            json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
+        let object = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations },
+            "spec": { "taints": taints } });
+        Scene::judge(name, &scene.run(who, &["create", "-f", "-"], &object).await, refusal);
+    }
+    a_node_is_deleted_when_its_condition_is_gone(scene).await;
+    a_volume_is_called_unmounted(scene).await;
+    a_silent_node_is_deleted_when_its_taint_is_gone(scene).await;
+}
+
+async fn deleted(scene: &Scene, what: &[&str], refusal: Option<&str>) {
+    let output = scene.run(DEV, &[&["delete"][..], what, &["--wait=false"]].concat(), &Value::Null).await;
+    Scene::judge(&format!("{what:?} is deleted"), &output, refusal);
+}
+
+/// Without the condition Ready a node counted as one that never reported, and could be deleted.
+async fn a_node_is_deleted_when_its_condition_is_gone(scene: &Scene) {
+    for (name, who, ready) in [
+        ("forgotten-by-dev", DEV, "Unknown"),
+        ("forgotten-by-wild", WILD, "True"),
+        ("forgotten-by-another-kubelet", OTHER_KUBELET, "False"),
+    ] {
+        scene.node(name, Some(ready), Some(".")).await;
+        let node = ["node", name];
+        for status in [json!({ "conditions": null }), json!({ "conditions": [] }), Value::Null] {
+            let output = scene.status(who, &node, &status).await;
+            Scene::judge(&format!("{name}: the status becomes {status}"), &output, Some("node"));
+        }
+        // A request for the Node itself does not write its status.
+        let patch = r#"{"status":{"conditions":null}}"#;
+        let patch = [&["patch"][..], &node, &["--type=merge", "-p", patch]].concat();
+        scene.run(who, &patch, &Value::Null).await.text().unwrap();
+        deleted(scene, &node, Some("node")).await;
+    }
+    scene.node("forgotten-by-an-operator", Some("Unknown"), Some("it was never one")).await;
+    let output = scene.status(OPERATOR, &["node", "forgotten-by-an-operator"], &Value::Null).await;
+    Scene::judge("an operator removes the condition", &output, None);
+}
+
+/// What a kubelet does not use any more is detached.
+async fn a_volume_is_called_unmounted(scene: &Scene) {
+    let uses = |volumes: &[&str]| json!({ "volumesInUse": volumes });
+    let both = uses(&["kubernetes.io/csi/d^a", "kubernetes.io/csi/d^b"]);
+    scene.node("mounts", Some("Unknown"), Some(".")).await;
+    scene.status(EXEMPT, &["node", "mounts"], &both).await.text().unwrap();
+    for (who, status, refusal) in [
+        (DEV, uses(&["kubernetes.io/csi/d^b"]), Some("node")),
+        (WILD, json!({ "volumesInUse": null }), Some("node")),
+        (OTHER_KUBELET, uses(&[]), Some("node")),
+        (ATTACH_DETACH, json!({ "volumesAttached": [] }), None),
+        (EXEMPT, uses(&["kubernetes.io/csi/d^b"]), None),
+    ] {
+        let output = scene.status(who, &["node", "mounts"], &status).await;
+        Scene::judge(&format!("{who} says that mounts uses {status}"), &output, refusal);
+    }
+}
+
+/// A Ready node with the taint is silent: neither a cordon nor the removal of the taint makes it one that is drained.
+async fn a_silent_node_is_deleted_when_its_taint_is_gone(scene: &Scene) {
+    let node = ["node", "suspected"];
+    scene.node("suspected", Some("True"), None).await;
+    let taint = |change| [&["taint"][..], &node, &[change]].concat();
+    let (there, gone) = (taint("pod-safety.dev/suspect=:NoSchedule"), taint("pod-safety.dev/suspect-"));
+    scene.run(OURS, &there, &Value::Null).await.text().unwrap();
+    for (who, refusal) in [(DEV, Some("node")), (WILD, Some("node")), (EXEMPT, None)] {
+        Scene::judge(
+            &format!("{who} removes the taint"),
+            &scene.run(who, &gone, &Value::Null).await,
+            refusal,
+        );
+    }
+    scene.run(OURS, &there, &Value::Null).await.text().unwrap();
+    scene.run(DEV, &["cordon", "suspected"], &Value::Null).await.text().unwrap();
+    deleted(scene, &node, Some("node")).await;
+    // Its kubelet reports again.
+    scene.run(OURS, &gone, &Value::Null).await.text().unwrap();
+    deleted(scene, &node, None).await;
+}
+
+/// The owner goes by which a pod without a grace is started again under its name, and then the pod.
+pub(super) async fn attack_a_pod_is_taken_from_its_controller(scene: &Scene) {
+    let pod = ["pod", "orphan-0"];
+    let refused = Some("force-delete");
+    let patch = |change| [&["patch"][..], &pod, &["--type=merge", "-p", change]].concat();
+    scene.pod("orphan-0", true, 0, None).await;
+    deleted(scene, &pod, refused).await;
+    let orphan = patch(r#"{"metadata":{"ownerReferences":null}}"#);
+    scene.run(DEV, &orphan, &Value::Null).await.text().unwrap();
+    deleted(scene, &pod, refused).await;
+    let renamed = scene.run(DEV, &patch(r#"{"spec":{"hostname":"other"}}"#), &Value::Null).await;
+    assert!(!renamed.status.success(), "the hostname was changed: {renamed:?}");
+    // Neither does another part of the pod take what it reported.
+    let mut ended: Value = serde_json::from_str(
+        &scene.run(DEV, &["get", "pod", "orphan-0", "-o", "json"], &Value::Null).await.text().unwrap(),
+    )
+    .unwrap();
+    ended["status"] = json!({ "phase": "Failed" });
+    ended["metadata"]["resourceVersion"].take();
+    for part in ["", "/ephemeralcontainers", "/resize"] {
+        let path = format!("/api/v1/namespaces/default/pods/orphan-0{part}");
+        scene.run(DEV, &["replace", "--raw", &path, "-f", "-"], &ended).await.text().unwrap();
+        deleted(scene, &pod, refused).await;
+    }
+    // An operator that gives its pods no hostname.
+    let owner = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "postgresql.cnpg.io/v1", "kind": "Cluster", "name": "db",
+        "uid": "5b0a4f0e-0000-4000-8000-000000000002", "controller": true }] } })
+    .to_string();
+    scene.pod("cluster-1", false, 0, None).await;
+    let adopt = ["patch", "pod", "cluster-1", "--type=merge", "-p", &owner];
+    scene.run(DEV, &adopt, &Value::Null).await.text().unwrap();
+    deleted(scene, &["pod", "cluster-1"], refused).await;
+}
+
+/// First the mark or the report goes by which a deletion is refused, and then the object.
+pub(super) async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) {
+    for (number, (who, change, reason, refusal)) in [
+        (DEV, "pod-safety.dev/hold-", None, Some("attachment-hold")),
+        (DEV, "pod-safety.dev/hold=", None, Some("attachment-hold")),
+        (WILD, "pod-safety.dev/hold-", Some("."), Some("attachment-hold")),
+        (ATTACH_DETACH, "pod-safety.dev/hold-", None, Some("attachment-hold")),
+        (DEV, "another=mark", None, None),
+        (OPERATOR, "pod-safety.dev/hold-", Some("the rack burnt down"), None),
+        (EXEMPT, "pod-safety.dev/hold-", None, None),
+        (OURS, "pod-safety.dev/hold-", None, Some("own-account")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("marked-{number}");
+        let mut annotations = json!({ "pod-safety.dev/hold": "w1 may still write" });
+        if let Some(reason) = reason {
+            annotations[REASON] = json!(reason);
+        }
+        scene.make(&attachment(&name, &annotations, "w1", "data")).await;
+        let annotate = ["annotate", "--overwrite", "volumeattachment", &name, change];
+        let output = scene.run(who, &annotate, &Value::Null).await;
+        Scene::judge(&format!("mark {number}: {who} {change} {reason:?}"), &output, refusal);
+    }
+    // A request for the status leaves annotations as they are.
+    scene
+        .make(&attachment(
+            "held-by-status",
+            &json!({ "pod-safety.dev/hold": "w1 may still write" }),
+            "w1",
+            "data",
+        ))
+        .await;
+    let attachment = ["volumeattachment", "held-by-status"];
+    let change = r#"{"metadata":{"annotations":{"pod-safety.dev/hold":null}},"status":{"attached":false}}"#;
+    let patch =
+        [&["patch"][..], &attachment, &["--subresource=status", "--type=merge", "-p", change]].concat();
+    scene.run(DEV, &patch, &Value::Null).await.text().unwrap();
+    deleted(scene, &attachment, Some("attachment-hold")).await;
+    let runs = json!({ "phase": "Failed", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i", "ready": true,
+        "restartCount": 0, "state": { "running": {} } }] });
+    let nothing = json!({ "containerStatuses": null });
+    for (name, who, reason, refusal) in [
+        ("report-of-dev", DEV, None, Some("terminal-phase")),
+        ("report-of-wild", WILD, Some("."), Some("terminal-phase")),
+        ("report-of-its-kubelet", KUBELET, None, None),
+        ("report-of-an-operator", OPERATOR, Some("the rack burnt down"), None),
+    ] {
+        scene.pod(name, true, 30, reason).await;
+        scene.status(KUBELET, &["pod", name], &runs).await.text().unwrap();
+        let output = scene.status(who, &["pod", name], &nothing).await;
+        Scene::judge(name, &output, refusal);
+    }
+}
+
+/// A hostile node must not decide that it is not fenced, nor that it is.
+pub(super) async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(scene: &Scene) {
+    const EXCLUDED: &str = "remediation.medik8s.io/exclude-from-remediation";
+    scene.node("w2", Some("True"), None).await;
+    let mark =
+        |key: &str, text: Option<&str>| json!({ "metadata": { "annotations": { key: text } } }).to_string();
+    let label = |value: Option<&str>| json!({ "metadata": { "labels": { EXCLUDED: value } } }).to_string();
+    let pause = |text| mark("pod-safety.dev/pause-fencing", text);
+    let other = mark("volumes.kubernetes.io/controller-managed-attach-detach", Some("true"));
+    for (who, patch, refusal) in [
+        (OTHER_KUBELET, &other, None),
+        (OTHER_KUBELET, &pause(Some("mine")), Some("pause")),
+        (OTHER_KUBELET, &label(Some("true")), Some("pause")),
+        (DEV, &pause(Some("hands in it")), None),
+        (OTHER_KUBELET, &other, None),
+        (OTHER_KUBELET, &pause(Some("mine")), Some("pause")),
+        (OTHER_KUBELET, &pause(None), Some("pause")),
+        (DEV, &pause(None), None),
+        (DEV, &label(Some("true")), None),
+        (OTHER_KUBELET, &label(None), Some("pause")),
+    ] {
+        for subresource in ["", "--subresource=status"] {
+            let mut args = vec!["patch", "node", "w2", "--type=merge", "-p", patch];
+            args.extend(Some(subresource).filter(|it| !it.is_empty()));
+            let output = scene.run(who, &args, &Value::Null).await;
+            Scene::judge(&format!("{who} patches w2 with {patch} {subresource}"), &output, refusal);
+        }
+    }
+    let new = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "w3", "labels": { EXCLUDED: "true" } } });
+    let output = scene.run(NEW_KUBELET, &["create", "-f", "-"], &new).await;
+    Scene::judge("a kubelet registers with the label", &output, Some("pause"));
+}

@@ -1,0 +1,149 @@
+//! What may be written to pod-safety's own kinds, and by whom.
+
+use pod_safety_shared::api::Incarnation;
+use pod_safety_shared::authority::incident_name;
+use serde_json::{Value, json};
+
+use super::admission::{ADMIN, DEV, EXEMPT, OPERATOR, OURS, Scene};
+
+pub(super) async fn evidence(scene: &Scene) {
+    for (number, (who, by, kind, refusal)) in [
+        (OPERATOR, OPERATOR, "Asserted", None),
+        (OPERATOR, DEV, "Asserted", Some("evidence")),
+        (OPERATOR, OPERATOR, "PowerOff", Some("evidence")),
+        (DEV, DEV, "Asserted", Some("evidence")),
+        (DEV, OPERATOR, "Asserted", Some("evidence")),
+        (EXEMPT, EXEMPT, "Asserted", Some("evidence")),
+        (ADMIN, "somebody", "Asserted", Some("evidence")),
+        (ADMIN, "admin", "Asserted", None),
+        (OURS, "pod-safety_1", "PowerOff", None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": format!("evidence-xxxx{number}") },
+            "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "kind": kind, "by": by } });
+        let field = if kind == "Asserted" { "reason" } else { "fence" };
+        object["spec"][field] = json!("because");
+        let output = scene.run(who, &["create", "-f", "-"], &object).await;
+        Scene::judge(&format!("evidence {number}: {who} says {by}, {kind}"), &output, refusal);
+    }
+    attack_withdrawn_evidence_comes_back(scene).await;
+    attack_a_person_takes_the_name_that_evidence_of_a_machine_needs(scene).await;
+}
+
+/// Without its status, evidence that was withdrawn released pods again, in the name of its author.
+async fn attack_withdrawn_evidence_comes_back(scene: &Scene) {
+    let withdrawn = json!({ "invalidated": { "at": "2026-01-01T00:00:00Z", "reason": "it runs" } });
+    let it = ["fenceevidence", "evidence-xxxx0"];
+    scene.status(DEV, &it, &withdrawn).await.text().unwrap();
+    for status in [json!({ "invalidated": null }), Value::Null] {
+        let output = scene.status(DEV, &it, &status).await;
+        let refused = !output.status.success() && output.stderr.contains("what is invalid stays so");
+        assert!(refused, "the status became {status}: {output:?}");
+    }
+}
+
+/// The name of what pod-safety finds is known before: evidence of a person with that name kept it from being written down for the
+/// whole life of the node.
+async fn attack_a_person_takes_the_name_that_evidence_of_a_machine_needs(scene: &Scene) {
+    let life = Incarnation { name: "w1".to_owned(), uid: "u".to_owned(), boot_id: "b".to_owned() };
+    let needed = incident_name(&life);
+    for (metadata, refusal) in [
+        (json!({ "name": needed }), Some("evidence")),
+        (json!({ "name": needed, "generateName": "w1-" }), Some("evidence")),
+        (json!({ "generateName": format!("{needed}-") }), None),
+    ] {
+        let object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": metadata,
+            "spec": { "node": life, "kind": "Asserted", "by": OPERATOR, "reason": "because" } });
+        let output = scene.run(OPERATOR, &["create", "-f", "-"], &object).await;
+        Scene::judge(&format!("evidence called {metadata}"), &output, refusal);
+    }
+}
+
+/// Finding 9 of the security review: an incident was opened in the name of another person, or as if it had been found.
+pub(super) async fn fences(scene: &Scene) {
+    for (number, (who, by, kind, refusal)) in [
+        (OPERATOR, Some(OPERATOR), "Person", None),
+        (OPERATOR, Some("the-boss"), "Person", Some("fence")),
+        (OPERATOR, None, "Person", Some("fence")),
+        (OPERATOR, Some(OPERATOR), "Detected", Some("fence")),
+        (OPERATOR, Some(OPERATOR), "External", Some("fence")),
+        (EXEMPT, Some("the-boss"), "Person", Some("fence")),
+        (ADMIN, Some("the-boss"), "Person", Some("fence")),
+        (OURS, None, "Detected", None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "NodeFence", "metadata": { "name": format!("fence-{number}") },
+            "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "policy": "p", "trigger": { "kind": kind, "reason": "r" } } });
+        if let Some(by) = by {
+            object["spec"]["trigger"]["by"] = json!(by);
+        }
+        let output = scene.run(who, &["create", "-f", "-"], &object).await;
+        Scene::judge(&format!("fence {number}: {who} for {by:?}, {kind}"), &output, refusal);
+    }
+    let cancel = ["patch", "nodefence", "fence-7", "--type=merge", "-p", r#"{"spec":{"cancelled":true}}"#];
+    Scene::judge("a person cancels it", &scene.run(OPERATOR, &cancel, &Value::Null).await, None);
+    attack_the_rehearsal_of_another_person_is_carried_out(scene).await;
+}
+
+/// A dry run became an incident in the name of whoever had opened it.
+async fn attack_the_rehearsal_of_another_person_is_carried_out(scene: &Scene) {
+    let object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "NodeFence", "metadata": { "name": "rehearsal" },
+        "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "policy": "p", "dryRun": true,
+            "trigger": { "kind": "Person", "by": OPERATOR, "reason": "r" } } });
+    scene.run(OPERATOR, &["create", "-f", "-"], &object).await.text().unwrap();
+    for change in [r#"{"spec":{"dryRun":false}}"#, r#"{"spec":{"dryRun":null}}"#] {
+        let patch = ["patch", "nodefence", "rehearsal", "--type=merge", "-p", change];
+        let output = scene.run(DEV, &patch, &Value::Null).await;
+        assert!(output.stderr.contains("a dry run stays one"), "{change}: {output:?}");
+    }
+}
+
+/// The rule is in the CRD; with its table in controllers/tests/policies, but for what only an API server reads rightly.
+pub(super) async fn a_login_with_a_dash_is_no_parameter_either(scene: &Scene) {
+    for parameters in [
+        json!({ "parameters": { "api-key": "x" } }),
+        json!({ "parameters": { "api_key": "x" } }),
+        json!({ "nodeParameters": { "w1": { "private-key": "x" } } }),
+        json!({ "nodeParameters": { "w1": { "private_key": "x" } } }),
+    ] {
+        let mut device = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+            "metadata": { "namespace": "default", "name": "careless" }, "spec": { "driver": "Redfish" } });
+        device["spec"].as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
+        let output = scene.run(ADMIN, &["create", "-f", "-"], &device).await;
+        assert!(
+            output.stderr.contains("into a Secret, and name that in secretParameters"),
+            "{device} was taken: {output:?}"
+        );
+    }
+}
+
+/// What pod-safety wrote down for itself was believed, whoever had written it.
+pub(super) async fn attack_statuses_are_forged(scene: &Scene) {
+    let device = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice", "metadata": { "namespace": "default", "name": "d" },
+        "spec": { "driver": "Manual" } });
+    let remediation = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "PodSafetyRemediation",
+        "metadata": { "namespace": "default", "name": "w1" }, "spec": {} });
+    scene.make(&device).await;
+    scene.make(&remediation).await;
+    let trusted = json!({ "conditions": [{ "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" }] });
+    let fenced = json!({ "phase": "Fenced", "evidence": "e" });
+    for (kind, name, status) in [
+        ("nodefence", "fence-7", &fenced),
+        ("fencedevice", "d", &trusted),
+        ("podsafetyremediation", "w1", &trusted),
+    ] {
+        for (who, refusal) in
+            [(OPERATOR, Some("fence")), (ADMIN, Some("fence")), (EXEMPT, Some("fence")), (OURS, None)]
+        {
+            Scene::judge(
+                &format!("the status of {kind}, by {who}"),
+                &scene.status(who, &[kind, name], status).await,
+                refusal,
+            );
+        }
+    }
+}

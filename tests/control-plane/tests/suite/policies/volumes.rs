@@ -1,0 +1,96 @@
+//! Attachments of volumes that are held.
+
+use pod_safety_control_plane::{seen, until};
+use serde_json::{Value, json};
+
+use super::admission::{ADMIN, ATTACH_DETACH, DEV, EXEMPT, OPERATOR, OURS, REASON, Scene};
+
+pub(super) fn attachment(name: &str, annotations: &Value, node: &str, volume: &str) -> Value {
+    json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": name, "annotations": annotations },
+        "spec": { "attacher": "csi.example.com", "nodeName": node, "source": { "persistentVolumeName": volume } } })
+}
+
+pub(super) async fn attachments(scene: &Scene) {
+    for (number, (who, held, reason, refusal)) in [
+        (ATTACH_DETACH, true, None, Some("attachment-hold")),
+        (ATTACH_DETACH, false, None, None),
+        (DEV, true, Some("a reason without the right"), Some("attachment-hold")),
+        (OPERATOR, true, None, Some("attachment-hold")),
+        (OPERATOR, true, Some("the rack burnt down"), None),
+        (EXEMPT, true, None, None),
+        (OURS, true, None, Some("own-account")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("attachment-{number}");
+        let mut annotations = json!({});
+        if held {
+            annotations["pod-safety.dev/hold"] = json!("w1 may still write");
+        }
+        if let Some(reason) = reason {
+            annotations[REASON] = json!(reason);
+        }
+        scene.make(&attachment(&name, &annotations, "w1", "data")).await;
+        let output =
+            scene.run(who, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
+        Scene::judge(&format!("attachment {number}: {who} {held} {reason:?}"), &output, refusal);
+        let held = output.stderr.contains("is held: w1 may still write");
+        assert!(refusal != Some("attachment-hold") || held, "{output:?}");
+    }
+}
+
+/// Of three volumes one is held by `w1`, one by nobody who can be read, and one by nobody.
+pub(super) async fn held_volumes(scene: &Scene) {
+    for (volume, holder) in [("held", "w1/uid/boot/-"), ("garbled", "somebody")] {
+        scene.make(&json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "namespace": "pod-safety-volumes", "name": volume, "labels": { "pod-safety.dev/held": "true" },
+                "annotations": { "pod-safety.dev/hold": "w1 may still write" } },
+            "spec": { "holderIdentity": holder } })).await;
+    }
+    let refused = Some("volume-held");
+    // Who; volume; node; a reason on it; whether attaching is refused, and whether detaching is.
+    let rows: [(_, _, _, _, _, _); 11] = [
+        (ATTACH_DETACH, "free", "w1", None, None, None),
+        (ATTACH_DETACH, "held", "w1", None, None, refused),
+        (ATTACH_DETACH, "held", "w2", None, refused, None),
+        (ATTACH_DETACH, "garbled", "w1", None, refused, refused),
+        (DEV, "held", "w1", Some("a reason without the right"), None, refused),
+        (OPERATOR, "held", "w1", None, None, refused),
+        (OPERATOR, "held", "w1", Some("the rack burnt down"), None, None),
+        (OPERATOR, "held", "w2", Some("the rack burnt down"), None, None),
+        (ADMIN, "held", "w2", None, refused, None),
+        (ADMIN, "held", "w1", Some("the rack burnt down"), None, None),
+        (EXEMPT, "held", "w2", None, None, None),
+    ];
+    let of = |name: &str, volume: &str, node: &str, reason: Option<&str>| {
+        let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
+        attachment(name, &annotations, node, volume)
+    };
+    // The Leases are parameters, which hold a moment after they were written.
+    let probe = of("probe", "garbled", "w1", None);
+    until("the Leases are known", async || {
+        let output = scene.run(DEV, &["create", "--dry-run=server", "-f", "-"], &probe).await;
+        seen(!output.status.success(), format!("{output:?}"))
+    })
+    .await
+    .unwrap();
+    for (number, (who, volume, node, reason, attaching, detaching)) in rows.into_iter().enumerate() {
+        let row = format!("volume {number}: {who} {volume} {node} {reason:?}");
+        let attached = of(&format!("new-{number}"), volume, node, reason);
+        let output = scene.run(who, &["create", "--dry-run=server", "-f", "-"], &attached).await;
+        Scene::judge(&format!("{row}, attached"), &output, attaching);
+        assert!(
+            attaching.is_none()
+                || output.stderr.contains("is not attached to")
+                    && output.stderr.contains("w1 may still write"),
+            "{output:?}"
+        );
+        let name = format!("there-{number}");
+        scene.run(EXEMPT, &["create", "-f", "-"], &of(&name, volume, node, reason)).await.text().unwrap();
+        let output =
+            scene.run(who, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
+        Scene::judge(&format!("{row}, detached"), &output, detaching);
+        assert!(detaching.is_none() || output.stderr.contains("is not detached from"), "{output:?}");
+    }
+}
