@@ -141,6 +141,10 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
         }
         "NotTrusted" => ("status.conditions[Trusted]", "correct the device, delete it and create it anew"),
         "NotForNode" => ("spec.nodeSelector", "choose the node, or ask another device"),
+        "LabelNotProtected" => (
+            "spec.nodeSelector, spec.nodeParameters",
+            "name the parameters of the node in nodeParameters, or choose it by a label below node-restriction.kubernetes.io/",
+        ),
         "NotFollowed" => (
             "metadata.namespace",
             "create it in a namespace that is followed, or name its own in --fencing-namespaces",

@@ -48,6 +48,12 @@ pub(super) fn usable(devices: &[DeviceRef], node: Option<&Node>, view: &View<'_>
         if labels.is_some_and(|labels| !device.spec.node_selector.chooses(labels)) {
             return Err(format!("device {named} is not for this node (nodeSelector)"));
         }
+        let key = node.and_then(|node| device.spec.chosen_by_kubelet(&node.name));
+        if let Some(key) = key.filter(|_| !device.spec.must_say_which_machine()) {
+            return Err(format!(
+                "device {named} has the same parameters for every node, and its nodeSelector has {key}, which a kubelet may set"
+            ));
+        }
         let Timeouts { power_off, power_on, status: _ } = device.spec.timeouts;
         within = Within { off: within.off.max(power_off.0), on: within.on.max(power_on.0) };
     }

@@ -42,6 +42,8 @@ pub(super) struct Stub {
     answers: Answers,
     /// It closes the connection with each answer.
     pub(super) closes: bool,
+    /// It sends one byte, and then waits for so long.
+    pub(super) drips: Option<Duration>,
 }
 
 impl Stub {
@@ -95,6 +97,7 @@ impl Stub {
             connections: Mutex::default(),
             answers: Box::new(answers),
             closes: false,
+            drips: None,
         }
     }
 
@@ -158,9 +161,11 @@ impl Stub {
             }
             let close = if self.closes { "Connection: close\r\n" } else { "" };
             let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{close}{more}\r\n", text.len());
-            stream.write_all(head.as_bytes()).await?;
-            stream.write_all(text.as_bytes()).await?;
-            stream.flush().await?;
+            for bytes in (head + &text).as_bytes().chunks(if self.drips.is_some() { 1 } else { usize::MAX }) {
+                stream.write_all(bytes).await?;
+                stream.flush().await?;
+                tokio::time::sleep(self.drips.unwrap_or_default()).await;
+            }
             if self.closes {
                 return stream.shutdown().await;
             }

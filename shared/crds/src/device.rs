@@ -53,7 +53,8 @@ pub struct FenceDeviceSpec {
     /// Which storage is fenced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_fence: Option<NetworkFence>,
-    /// Which nodes it can switch.
+    /// Which nodes it can switch. A kubelet may set most labels of its node: where the parameters are the same for every node,
+    /// only labels below `node-restriction.kubernetes.io/`, and others that no kubelet may set, are taken.
     #[serde(default)]
     pub node_selector: NodeSelector,
     /// Parameters, as the driver names them. Values may contain `{{.Node.Name}}`, `{{.Node.ProviderID}}`,
@@ -288,7 +289,7 @@ impl std::fmt::Display for DeviceRef {
 
 /// The words for what was wrong at a look: of those who reach devices (`transport::DeviceError`), of those who prepare
 /// that, and of who judges what was seen.
-pub const PROBLEMS: [&str; 22] = [
+pub const PROBLEMS: [&str; 23] = [
     "NoAgent",
     "AgentsUnavailable",
     "BadMetadata",
@@ -303,6 +304,7 @@ pub const PROBLEMS: [&str; 22] = [
     "NotTrusted",
     "NotForNode",
     "NotFollowed",
+    "LabelNotProtected",
     "BadTemplate",
     "HostNotAllowed",
     "IdentityChanged",
@@ -349,7 +351,8 @@ pub struct TargetStatus {
     /// The UID of the Node whose identity was kept.
     #[serde(rename = "nodeUID", skip_serializing_if = "String::is_empty")]
     pub node_uid: String,
-    /// What `status.nodeInfo.systemUUID` of that Node was when it was first looked at, where a parameter contains it.
+    /// What `status.nodeInfo.systemUUID` of that Node was when it was first looked at, where a parameter contains
+    /// it or the driver compares it.
     #[serde(rename = "systemUUID", skip_serializing_if = "String::is_empty")]
     pub system_uuid: String,
     /// What `spec.providerID` of that Node was then, where a parameter contains it.

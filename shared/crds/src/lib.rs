@@ -15,6 +15,7 @@
 //! says cannot be changed; it can be declared invalid, once. Times in statuses are for people: no decision compares
 //! them with our clock.
 
+mod chosen;
 mod device;
 mod evidence;
 mod fence;
@@ -24,6 +25,7 @@ mod policy;
 mod remediation;
 mod schema;
 
+pub(crate) use chosen::{PROTECTED, is_protected, is_template};
 pub use device::{
     ActTime, ActedOn, DeviceDriver, DeviceRef, External, FenceDevice, FenceDeviceSpec, FenceDeviceStatus,
     FencedStorage, IdentityCheck, NetworkFence, PROBLEMS, SecretParameter, TEST_ANNOTATION, TargetStatus,

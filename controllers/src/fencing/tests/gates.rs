@@ -166,7 +166,7 @@ fn a_level_is_used_if_all_its_devices_can_be() {
         device["status"]["conditions"] = conditions.iter().map(condition).collect();
     }
     type Row = (&'static str, fn(&mut Value), bool);
-    let rows: [Row; 5] = [
+    let rows: [Row; 7] = [
         ("as it is", |_| (), true),
         ("trusted, and ready", |device| says(device, &[("Trusted", "True"), ("Ready", "True")]), true),
         ("not trusted", |device| says(device, &[("Trusted", "False")]), false),
@@ -175,6 +175,23 @@ fn a_level_is_used_if_all_its_devices_can_be() {
             "for other nodes",
             |device| device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } }),
             false,
+        ),
+        (
+            "one machine for whichever node has no rack",
+            |device| {
+                device["spec"]["nodeSelector"] =
+                    json!({ "matchExpressions": [{ "key": "rack", "operator": "DoesNotExist" }] })
+            },
+            false,
+        ),
+        (
+            "the machine that the node says, if it has no rack",
+            |device| {
+                device["spec"]["nodeSelector"] =
+                    json!({ "matchExpressions": [{ "key": "rack", "operator": "DoesNotExist" }] });
+                device["spec"]["identityCheck"] = json!("Required");
+            },
+            true,
         ),
     ];
     for (says, change, can) in rows {

@@ -107,6 +107,17 @@ async fn who_never_answers_is_given_up_in_time() {
     assert_eq!(answer, Err(DeviceError::TimedOut { after: order.within }));
 }
 
+/// It is never silent, so no limit of silence ends it.
+#[tokio::test]
+async fn who_drips_is_given_up_in_time() {
+    let mut stub = Stub::new(switches("On", "On")).await;
+    stub.drips = Some(Duration::from_millis(50));
+    let mut order = stub.order(Act::Off);
+    order.within = Duration::from_millis(500);
+    assert_eq!(stub.carry_out(&order).await, Err(DeviceError::TimedOut { after: order.within }));
+    assert!(!stub.asked.lock().is_empty(), "it had begun to answer");
+}
+
 #[tokio::test]
 async fn nobody_there_is_unreachable() {
     let stub = Stub::new(switches("On", "On")).await;

@@ -7,8 +7,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::render::is_template;
-use crate::api::FenceDeviceSpec;
+use crate::api::{FenceDeviceSpec, is_template};
 
 /// Parameters that name a machine at a host, and no host.
 const OF_MACHINES: [&str; 5] = ["plug", "port", "uuid", "system", "systems_uri"];

@@ -38,6 +38,11 @@ impl Asked {
     }
 }
 
+/// Whether a device switches no machine but the one whose identity this Node says.
+pub(super) fn must_match(spec: &FenceDeviceSpec, facts: &Facts) -> bool {
+    spec.must_say_which_machine() && MachineUuid::of_one(&facts.machine.system_uuid).is_some()
+}
+
 /// Why a node is not known by what it says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum IdentityError {

@@ -15,7 +15,7 @@ use super::objects::{self, Clients, ObjectOrder};
 use super::render::{Facts, RenderError, render};
 use crate::api::{
     ActTime, ActedOn, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck,
-    Incarnation, KindOfEvidence, Sample, SecretParameter, group_path,
+    Incarnation, KindOfEvidence, PROTECTED, Sample, SecretParameter, group_path,
 };
 use crate::cache::Cache;
 use crate::client::{ApiError, Call, Connection};
@@ -43,6 +43,10 @@ pub(in crate::authority) enum OrderError {
     NotTrusted(DeviceRef),
     #[error("device {device} is not for node {node}: its nodeSelector does not choose it")]
     NotForNode { device: DeviceRef, node: String },
+    #[error(
+        "device {device} has the same parameters for every node, and chooses node {node} by the label {key:?}, which the kubelet of a node may set as it likes: name its parameters in nodeParameters, or choose it by a label below {PROTECTED}/"
+    )]
+    Label { device: DeviceRef, node: String, key: String },
     #[error("device {0} is a person, whom nobody can ask but by words: see pod-safety confirm-down")]
     Manual(DeviceRef),
     #[error("device {device}")]
@@ -67,6 +71,7 @@ impl OrderError {
             Self::NotFollowed(_) => "NotFollowed",
             Self::NotTrusted(_) => "NotTrusted",
             Self::NotForNode { .. } => "NotForNode",
+            Self::Label { .. } => "LabelNotProtected",
             Self::Manual(_) => "Manual",
             Self::Object { source, .. } => source.category(),
             Self::Render { .. } => "BadTemplate",
@@ -182,6 +187,11 @@ impl Reader<'_> {
             return Ok(Ready { driver, check, way: Way::Object(order) });
         }
         let reached = reached_by(&spec).ok_or_else(|| OrderError::Manual(device.clone()))?;
+        let node = &*facts.machine.node;
+        if let Some(key) = spec.chosen_by_kubelet(node).filter(|_| !identity::must_match(&spec, facts)) {
+            let (device, node, key) = (device.clone(), node.to_owned(), key.to_owned());
+            return Err(OrderError::Label { device, node, key });
+        }
         let known = object.status.as_ref().map_or(&[][..], |status| &status.targets);
         identity::check(identity::Asked::by(&spec), facts, known)
             .map_err(|source| OrderError::Identity { device: device.clone(), source: Box::new(source) })?;

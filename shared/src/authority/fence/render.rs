@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::Incarnation;
+use crate::api::{Incarnation, PROTECTED, is_protected};
 use crate::transport::Machine;
 
 /// What templates may ask of a node.
@@ -47,26 +47,13 @@ pub(super) enum RenderError {
     NoWord { template: String, what: String, node: String },
 }
 
-/// The labels that no kubelet may set, by the API server's admission plugin NodeRestriction.
-const PROTECTED: &str = "node-restriction.kubernetes.io";
-
 /// A name of a host has no more, nor has a label.
 const WORD_MOST: usize = 253;
-
-fn is_protected(key: &str) -> bool {
-    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-    domain == PROTECTED || domain.strip_suffix(PROTECTED).is_some_and(|rest| rest.ends_with('.'))
-}
 
 /// Nothing of it means anything to a shell, a URL's authority or a device's command line.
 fn is_word(value: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/-".contains(&byte);
     value.len() <= WORD_MOST && value.bytes().all(allowed)
-}
-
-/// Whether it contains anything that a node is.
-pub(super) fn is_template(text: &str) -> bool {
-    text.contains("{{")
 }
 
 /// Whether a template asks for this.

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+mod chosen;
 mod limits;
 mod mark;
 mod objects;

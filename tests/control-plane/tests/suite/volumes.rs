@@ -206,7 +206,7 @@ async fn with_the_proof_it_moves(scene: &Scene) -> Duration {
     let power = scene.rigs.file("w1.power");
     apply(plane, &json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice", "metadata": { "namespace": "pod-safety", "name": "w1" },
-        "spec": { "driver": "Agent", "agent": "fence_dummy", "parameters": { "status_file": power.to_str().unwrap() },
+        "spec": { "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { "w1": { "status_file": power.to_str().unwrap() } },
             "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } } },
     })).await;
     apply(plane, &policy("power", "w1")).await;

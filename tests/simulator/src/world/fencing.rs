@@ -38,7 +38,7 @@ fn device(name: &str, node: &str, tells: bool, required: bool) -> Value {
     let mut spec = json!({
         "driver": if tells { "Redfish" } else { "Agent" },
         "nodeSelector": { "matchLabels": { HOSTNAME: node } },
-        "parameters": { HOST: name },
+        "nodeParameters": { node: { HOST: name } },
         "timeouts": { "powerOff": "20s", "powerOn": "20s", "status": "10s" },
         "identityCheck": if required { "Required" } else { "BestEffort" },
     });

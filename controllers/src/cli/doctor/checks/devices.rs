@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use pod_safety::explain::Paused;
+use pod_safety_shared::api::{DeviceDriver, FenceDeviceSpec};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Device, Kind};
 
@@ -18,10 +19,14 @@ pub(in crate::cli::doctor) fn devices(
     let mut all = if unread.contains(&Kind::FenceDevices) {
         vec![not_checked("FenceDevices", "FenceDevices could not be listed")]
     } else {
-        answers(view)
+        [answers(view), cautions(view)].concat()
     };
     all.extend(policies(view, unread, paused, wall));
     all
+}
+
+fn named(device: &Device) -> String {
+    format!("{}/{}", device.namespace, device.name)
 }
 
 /// What each device said when it was last asked.
@@ -31,7 +36,6 @@ fn answers(view: &View<'_>) -> Vec<Symptom> {
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (ours, elsewhere): (Vec<_>, Vec<_>) =
         view.devices().partition(|device| view.fences_from(&device.namespace));
-    let named = |device: &Device| format!("{}/{}", device.namespace, device.name);
     for device in &ours {
         let name = named(device);
         let unknown = device.status.targets.iter().filter(|target| target.power == "Unknown");
@@ -71,6 +75,43 @@ fn answers(view: &View<'_>) -> Vec<Symptom> {
     all
 }
 
+/// What in the spec of a device makes its word worth less.
+fn cautions(view: &View<'_>) -> Vec<Symptom> {
+    let (mut insecure, mut unsure, mut same) = (Vec::new(), Vec::new(), Vec::new());
+    let chooses = |device: &Device| {
+        let labels = view.nodes().filter_map(|node| Some((node, &node.life.as_ref()?.labels)));
+        labels.filter(|(_, labels)| device.spec.node_selector.chooses(labels)).map(|(node, _)| node).collect()
+    };
+    for device in view.devices().filter(|device| view.fences_from(&device.namespace)) {
+        let nodes: Vec<_> = chooses(device);
+        if accepts_any_certificate(&device.spec) {
+            insecure.push(named(device));
+        }
+        if device.spec.driver == DeviceDriver::Redfish && !device.spec.must_say_which_machine() {
+            unsure.push(named(device));
+        }
+        if nodes.iter().filter(|node| device.spec.is_same_for(&node.name)).count() > 1 {
+            same.push(named(device));
+        }
+    }
+    let rows = [(insecure, INSECURE), (unsure, UNSURE), (same, SAME)];
+    let rows = rows.into_iter().filter(|(names, _)| !names.is_empty());
+    rows.map(|(names, (word, why, remedy))| {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        found("FenceDevices", Health::Attention, format!("{word}: {}", shown(&names)), why, remedy)
+    })
+    .collect()
+}
+
+/// By `insecure` of the driver Redfish, or `ssl_insecure` of agents.
+fn accepts_any_certificate(spec: &FenceDeviceSpec) -> bool {
+    let mut all = spec.parameters.iter().chain(spec.node_parameters.values().flatten());
+    all.any(|(name, value)| {
+        let is_set = ["1", "on", "true", "yes"].iter().any(|word| value.eq_ignore_ascii_case(word));
+        ["insecure", "ssl_insecure"].contains(&name.as_str()) && is_set
+    })
+}
+
 /// What is wrong, what follows, and the way out.
 type Words = (&'static str, &'static str, &'static str);
 
@@ -98,6 +139,22 @@ const ELSEWHERE: Words = (
     "in a namespace that is not followed",
     "no node is fenced by it, and it is not looked at",
     "--fencing-namespaces (chart: controllers.fencing.namespaces), or delete it",
+);
+
+const INSECURE: Words = (
+    "any certificate is accepted",
+    "whoever takes the address of the device can say that a machine is off, and gets the login",
+    "spec.parameters.ca in place of insecure; a driver that verifies in place of ssl_insecure",
+);
+const UNSURE: Words = (
+    "identityCheck is BestEffort",
+    "a machine is switched, and its word is believed, even if it does not say which machine it is",
+    "identityCheck: Required, where pod-safety devices test says Match",
+);
+const SAME: Words = (
+    "the same parameters for several nodes",
+    "whichever of these nodes is fenced, one machine is switched",
+    "nodeParameters, or a template such as {{.Node.Name}}, in spec of the FenceDevice",
 );
 
 /// Policies that name devices which are not there.

@@ -142,7 +142,8 @@ fn bug_devices_that_were_never_contacted_or_do_not_exist_are_not_fine() {
     let refs = json!([{ "namespace": "f", "name": "new" }, { "namespace": "f", "name": "pdu-a" }]);
     let policy = named("p").set("/spec/levels", json!([{ "name": "l", "devices": refs }]));
     world.apply(Kind::FencePolicies, &policy, at(0));
-    let device = named("new").within("f").set("/spec", json!({ "driver": "Redfish" }));
+    let spec = json!({ "driver": "Redfish", "identityCheck": "Required" });
+    let device = named("new").within("f").set("/spec", spec);
     world.apply(Kind::FenceDevices, &device, at(0));
     world.cache().fence_from(["f".to_owned()].into());
     let guard = world.read();
@@ -167,6 +168,39 @@ fn bug_devices_that_were_never_contacted_or_do_not_exist_are_not_fine() {
     world.apply(Kind::FenceDevices, &asked, at(1));
     let guard = world.read();
     assert_eq!(devices(&guard.view(), &[], &[], wall)[0].health, Health::Fine);
+}
+
+/// A device of which anybody can take the place is easily made, and nothing said so.
+#[test]
+fn bug_a_device_whose_word_is_worth_little_was_called_fine() {
+    const INSECURE: &str = "any certificate is accepted: f/d";
+    const UNSURE: &str = "identityCheck is BestEffort: f/d";
+    const SAME: &str = "the same parameters for several nodes: f/d";
+    let with = |more: serde_json::Value| {
+        let mut spec = json!({ "driver": "Redfish", "identityCheck": "Required", "parameters": { "address": "https://{{.Node.Name}}" } });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
+        let device = named("d").within("f").set("/spec", spec).set("/metadata/generation", json!(1));
+        let device = device.set("/status", json!({ "observedGeneration": 1, "conditions": [ready] }));
+        let world = World::listed();
+        world.apply(Kind::FenceDevices, &device, at(0));
+        for name in ["n", "m"] {
+            world.apply(Kind::Nodes, &node(name).ready("True"), at(0));
+        }
+        world.cache().fence_from(["f".to_owned()].into());
+        let guard = world.read();
+        let found = devices(&guard.view(), &[], &[], "2026-11-21T10:00:00Z".parse().unwrap());
+        let attention =
+            found.into_iter().filter(|one| one.check == "FenceDevices" && one.health == Health::Attention);
+        attention.map(|one| one.what).collect::<Vec<_>>()
+    };
+    let agent = |parameters: serde_json::Value| json!({ "driver": "Agent", "agent": "fence_a", "parameters": parameters });
+    assert_eq!(with(json!({})), [""; 0]);
+    assert_eq!(with(json!({ "identityCheck": "BestEffort" })), [UNSURE]);
+    assert_eq!(with(json!({ "nodeParameters": { "n": { "insecure": "true" } } })), [INSECURE]);
+    assert_eq!(with(agent(json!({ "ip": "{{.Node.Name}}", "ssl_insecure": "1" }))), [INSECURE]);
+    assert_eq!(with(agent(json!({ "ip": "{{.Node.Name}}", "ssl_insecure": "0" }))), [""; 0]);
+    assert_eq!(with(agent(json!({ "ip": "192.0.2.1" }))), [SAME]);
 }
 
 #[test]

@@ -148,18 +148,15 @@ async fn scene() -> Scene {
     });
     let spec = json!({ "driver": "Redfish", "identityCheck": "Required", "parameters": parameters, "secretParameters": password });
     apply(&plane, &device("native", spec)).await;
-    let parameters = json!({
+    let of_redfish = json!({
         "ip": "127.0.0.1", "ipport": service.port().to_string(), "username": USER, "systems_uri": system(&redfish),
         "ssl_insecure": "true",
     });
-    let spec = json!({ "driver": "Agent", "agent": "fence_redfish", "parameters": parameters, "secretParameters": password });
+    let spec = json!({ "driver": "Agent", "agent": "fence_redfish", "nodeParameters": { "redfish": of_redfish }, "secretParameters": password });
     apply(&plane, &device("redfish", spec)).await;
-    let parameters = json!({ "status_file": rigs.file("agent.power").to_str().unwrap() });
-    apply(
-        &plane,
-        &device("agent", json!({ "driver": "Agent", "agent": "fence_dummy", "parameters": parameters })),
-    )
-    .await;
+    let of_agent = json!({ "status_file": rigs.file("agent.power").to_str().unwrap() });
+    let spec = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { "agent": of_agent } });
+    apply(&plane, &device("agent", spec)).await;
     for node in ["native", "redfish", "agent", "nobody"] {
         apply(&plane, &policy_of(node)).await;
     }

@@ -27,7 +27,7 @@ pub(super) fn device(name: &str, node: &str, port: u16, secret: &str) -> Value {
         "spec": {
             "driver": "Agent", "agent": "fence_ipmilan",
             "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": node } },
-            "parameters": { "ip": "127.0.0.1", "ipport": port.to_string(), "username": USER, "lanplus": "1", "cipher": "3" },
+            "nodeParameters": { node: { "ip": "127.0.0.1", "ipport": port.to_string(), "username": USER, "lanplus": "1", "cipher": "3" } },
             "secretParameters": [{ "parameter": "password", "secret": secret, "key": "password" }],
             "timeouts": { "powerOff": "20s", "powerOn": "20s", "status": "10s" },
         },

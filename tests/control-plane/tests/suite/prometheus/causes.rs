@@ -101,9 +101,9 @@ const LOST: [&str; 7] = ["lost", "blocked", "paused", "liar", "zone-1", "zone-2"
 pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Scene) {
     // Nobody listens there.
     let nobody = json!({ "address": "https://127.0.0.1:1", "insecure": "true" });
-    scene.apply(&device("bmc", "lost", &json!({ "driver": "Redfish", "parameters": nobody, "timeouts": { "powerOff": "1s", "powerOn": "1s", "status": "1s" } }))).await;
+    scene.apply(&device("bmc", "lost", &json!({ "driver": "Redfish", "nodeParameters": { "lost": nobody }, "timeouts": { "powerOff": "1s", "powerOn": "1s", "status": "1s" } }))).await;
     let switch = json!({ "status_file": scene.switch });
-    let dummy = json!({ "driver": "Agent", "agent": "fence_dummy", "parameters": switch, "timeouts": { "powerOff": "10s", "powerOn": "10s", "status": "10s" } });
+    let dummy = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { "liar": switch }, "timeouts": { "powerOff": "10s", "powerOn": "10s", "status": "10s" } });
     scene.apply(&device("dummy", "liar", &dummy)).await;
     scene.fires("PodSafetyFenceDeviceSilent", "at its last look: 1,").await;
     let mut paused = policy("paused", "dummy");
