@@ -4,10 +4,10 @@
 //! `nodeSelector` chooses, a kubelet that takes the label of a neighbour has the neighbour's machine switched.
 
 use super::{DeviceDriver, FenceDeviceSpec, IdentityCheck, NodeSelector, SecretParameter};
-use crate::transport::is_secret_name;
+use pod_safety_transport::is_secret_name;
 
 /// Labels below it no kubelet may set, by the API server's admission plugin NodeRestriction.
-pub(crate) const PROTECTED: &str = "node-restriction.kubernetes.io";
+pub const PROTECTED: &str = "node-restriction.kubernetes.io";
 
 /// What NodeRestriction lets kubelets set below `kubernetes.io` and `k8s.io` (`IsKubeletLabel` of k8s.io/kubelet).
 const OF_KUBELETS: [&str; 11] = [
@@ -25,7 +25,7 @@ const OF_KUBELETS: [&str; 11] = [
 ];
 
 /// Whether it contains anything that a node is.
-pub(crate) fn is_template(text: &str) -> bool {
+pub fn is_template(text: &str) -> bool {
     text.contains("{{")
 }
 
@@ -39,7 +39,7 @@ fn is_within(domain: &str, parent: &str) -> bool {
 }
 
 /// Whether the label is below [`PROTECTED`].
-pub(crate) fn is_protected(key: &str) -> bool {
+pub fn is_protected(key: &str) -> bool {
     is_within(domain_of(key), PROTECTED)
 }
 

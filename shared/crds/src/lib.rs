@@ -25,7 +25,7 @@ mod policy;
 mod remediation;
 mod schema;
 
-pub(crate) use chosen::{PROTECTED, is_protected, is_template};
+pub use chosen::{PROTECTED, is_protected, is_template};
 pub use device::{
     ActTime, ActedOn, DeviceDriver, DeviceRef, External, FenceDevice, FenceDeviceSpec, FenceDeviceStatus,
     FencedStorage, IdentityCheck, NetworkFence, PROBLEMS, SecretParameter, TEST_ANNOTATION, TargetStatus,
