@@ -3,8 +3,9 @@
 //! Danger note: a kubelet may write most labels of its Node. Where a device does the same for every node that its
 //! `nodeSelector` chooses, a kubelet that takes the label of a neighbour has the neighbour's machine switched.
 
-use super::{DeviceDriver, FenceDeviceSpec, IdentityCheck, NodeSelector, SecretParameter};
 use pod_safety_transport::is_secret_name;
+
+use super::{DeviceDriver, FenceDeviceSpec, IdentityCheck, NodeSelector, SecretParameter};
 
 /// Labels below it no kubelet may set, by the API server's admission plugin NodeRestriction.
 pub const PROTECTED: &str = "node-restriction.kubernetes.io";
@@ -65,10 +66,7 @@ impl FenceDeviceSpec {
     /// for another node. `None`: it switches another one, or no kubelet can set the labels.
     #[must_use]
     pub fn chosen_by_kubelet(&self, node: &str) -> Option<&str> {
-        match self.is_same_for(node) {
-            true => self.node_selector.key_of_kubelets(),
-            false => None,
-        }
+        self.node_selector.key_of_kubelets().filter(|_| self.is_same_for(node))
     }
 
     /// Whether it switches the same machine for this node as for others: nothing in its parameters is made of what the node is.
@@ -86,13 +84,13 @@ impl FenceDeviceSpec {
 
     /// Whether anything that names a machine is made of what this node is. A login names none.
     fn depends_on(&self, node: &str) -> bool {
-        let secret = |one: &&SecretParameter| {
+        let secret = |one: &SecretParameter| {
             let is_login = is_secret_name(&one.parameter) || one.parameter == "username";
             is_template(&one.secret) && !is_login
         };
         self.parameters.values().any(|value| is_template(value))
             || self.node_parameters.get(node).is_some_and(|own| !own.is_empty())
-            || self.secret_parameters.iter().any(|one| secret(&one))
+            || self.secret_parameters.iter().any(secret)
     }
 
     /// Whether it proves and switches nothing but the machine whose identity the Node says.

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
-
 use pod_safety_model::{Mono, Rv, Uid};
+use serde::de::DeserializeOwned;
 
 use crate::{
     FenceDeviceSpec, FenceDeviceStatus, FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec,

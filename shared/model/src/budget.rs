@@ -8,8 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::labels::{BadSelector, Selector};
-use super::{Rv, Uid};
-use crate::Mono;
+use super::{Mono, Rv, Uid};
 
 /// Which budget, and which of those that had its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Rv, Taint, Uid};
-use crate::Incarnation;
-use crate::Mono;
+use super::{Incarnation, Mono, Rv, Taint, Uid};
 
 /// The taint by which somebody asserts that a node is off (KEP-2268).
 pub const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";

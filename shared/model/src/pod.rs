@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Labels, PodKey, Rv, Says, Tolerations, Uid};
-use crate::Mono;
+use super::{Labels, Mono, PodKey, Rv, Says, Tolerations, Uid};
 
 /// The annotation by which a kubelet marks the API's copy of a static pod.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";

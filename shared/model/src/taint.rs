@@ -9,9 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use super::Mono;
 
-use crate::Mono;
+use jiff::SignedDuration;
 
 /// The effect by which a taint ends the pods that do not tolerate it.
 pub const NO_EXECUTE: &str = "NoExecute";

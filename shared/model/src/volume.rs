@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Rv, Uid};
-use crate::Mono;
+use super::{Mono, Rv, Uid};
 
 /// The namespace of the Leases that say whose a volume is. Each is called after its PersistentVolume.
 pub const VOLUME_LEASES: &str = "pod-safety-volumes";

@@ -30,10 +30,9 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::stream::{self, Stream, StreamExt as _};
+use pod_safety_clock::Env;
 use serde::Deserialize;
 use tokio::sync::{Notify, watch};
-
-use pod_safety_clock::Env;
 
 /// So often it is looked again: a person reads for longer, and the API server lists everything each time.
 const PERIOD: Duration = Duration::from_secs(3);

@@ -11,7 +11,7 @@ use super::evidence::{Evidence, EvidenceKind};
 use super::permit::Permit;
 use super::verify::Refusal;
 use crate::client::{ApiError, Call, Connection, Method};
-use crate::clock::{Env, Mono};
+use crate::clock::Env;
 use crate::lease::Leadership;
 use crate::model::Rv;
 use crate::wire;
@@ -120,9 +120,7 @@ pub(super) fn version(meta: &wire::ObjectMeta) -> Option<Rv> {
     meta.resource_version.as_deref()?.parse().ok()
 }
 
-/// Sends one request of the pair while evidence and term last, and gives up when
-/// either ends: after that the machine may run again, or another leader act. The term is asked for
-/// right before each write: it may have been lost, or renewed, since the last.
+/// Sends one request of the pair, while evidence and term last.
 async fn send(
     connection: &Connection,
     env: &Env,
@@ -130,14 +128,7 @@ async fn send(
     evidence: &Evidence,
     call: Call,
 ) -> Result<wire::ObjectMeta, Outcome> {
-    let now: Mono = env.now();
-    if now >= evidence.expires {
-        return Err(Outcome::Expired);
-    }
-    let Some(term) = leadership.term(now) else {
-        return Err(Outcome::NotLeader);
-    };
-    let raw = connection.send(call.by(term.ends().min(evidence.expires))).await.map_err(Outcome::of)?;
+    let raw = super::send::send(connection, env, leadership, call, Some(evidence.expires)).await?;
     let only: wire::OnlyMeta = raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
     Ok(only.metadata.unwrap_or_default())
 }

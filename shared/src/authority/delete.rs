@@ -59,29 +59,18 @@ pub(super) async fn delete(
     leadership: &Leadership,
     delete: &Delete,
 ) -> (Outcome, Rv) {
-    let marked = match send(connection, env, leadership, mark(delete, env.clock.wall())).await {
-        Ok(answer) => match read(answer, env) {
-            Ok(marked) => marked,
+    let marked =
+        match super::send::send(connection, env, leadership, mark(delete, env.clock.wall()), None).await {
+            Ok(answer) => match read(answer, env) {
+                Ok(marked) => marked,
+                Err(outcome) => return (outcome, delete.rv),
+            },
             Err(outcome) => return (outcome, delete.rv),
-        },
-        Err(outcome) => return (outcome, delete.rv),
-    };
-    match send(connection, env, leadership, end(delete, &marked)).await {
+        };
+    match super::send::send(connection, env, leadership, end(delete, &marked), None).await {
         Ok(_) => (Outcome::Ending, marked.rv),
         Err(outcome) => (outcome, marked.rv),
     }
-}
-
-/// The term is asked for right before each write: it may have been lost, or renewed,
-/// since the last.
-async fn send(
-    connection: &Connection,
-    env: &Env,
-    leadership: &Leadership,
-    call: Call,
-) -> Result<wire::Raw, Outcome> {
-    let Some(term) = leadership.term(env.now()) else { return Err(Outcome::NotLeader) };
-    connection.send(call.by(term.ends())).await.map_err(Outcome::of)
 }
 
 /// What the condition was written to. It is what was decided about, for the version

@@ -9,6 +9,7 @@
 //! | `witness` | the first quorum read of a missing node |
 //! | `verify` | live reads that turn a claim into evidence, or refuse |
 //! | `evidence` | what only `verify` can make and only `act` can consume |
+//! | `send` | one request, within the leader's term and while its evidence lasts |
 //! | `act` | PATCH and DELETE by compare-and-swap, within the leader's term |
 //! | `delete` | asks one pod to end by its own grace: by compare-and-swap, within the term |
 //! | `update` | statuses, which end nothing: by compare-and-swap, within the term |
@@ -45,6 +46,7 @@ pub mod people;
 mod permit;
 mod queue;
 mod scales;
+mod send;
 mod silence;
 mod update;
 mod verify;

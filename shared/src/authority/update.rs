@@ -14,8 +14,8 @@ use super::node::{self, Done, NodeUpdate};
 use super::verify::Verifier;
 use super::volume::{self, Over, VolumeChange, VolumeUpdate};
 use crate::cache::Cache;
-use crate::client::{Call, Connection, Method};
-use crate::clock::Env;
+use crate::client::{ApiError, Call, Connection, Method};
+use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
 use crate::model::{BudgetKey, BudgetStatus, Kind, NODE_UNREACHABLE_CONDITION, PodKey, Rv, Uid};
 use crate::wire::{self, Raw};
@@ -279,6 +279,25 @@ pub(super) struct Means<'a> {
     pub(super) leadership: &'a Leadership,
 }
 
+impl Means<'_> {
+    /// See [`send`](super::send::send).
+    pub(super) fn send(
+        &self,
+        call: Call,
+        expires: Option<Mono>,
+    ) -> impl Future<Output = Result<Raw, Outcome>> + Send {
+        super::send::send(self.connection, self.env, self.leadership, call, expires)
+    }
+
+    /// See [`ask`](super::send::ask).
+    pub(super) fn ask(
+        &self,
+        call: Call,
+    ) -> impl Future<Output = Result<Result<Raw, ApiError>, Outcome>> + Send {
+        super::send::ask(self.connection, self.env, self.leadership, call, None)
+    }
+}
+
 /// Writes it, within the leader's term; gives back how that went, and what was done to a node.
 pub(super) async fn write(means: &Means<'_>, verifier: &Verifier<'_>, update: &Update) -> (Outcome, Done) {
     let wall = means.env.clock.wall();
@@ -306,11 +325,10 @@ pub(super) async fn write(means: &Means<'_>, verifier: &Verifier<'_>, update: &U
 }
 
 async fn send(means: &Means<'_>, rv: Rv, call: Call) -> Outcome {
-    let Some(term) = means.leadership.term(means.env.now()) else { return Outcome::NotLeader };
-    match means.connection.send(call.by(term.ends())).await {
+    match means.send(call, None).await {
         Ok(answer) if version_of(&answer) == Some(rv) => Outcome::NoEffect,
         Ok(_) => Outcome::Written,
-        Err(error) => Outcome::of(error),
+        Err(outcome) => outcome,
     }
 }
 

@@ -164,21 +164,9 @@ pub(super) async fn write(
         _ => None,
     };
     let expires = found.as_ref().map(|(_, expires)| *expires);
-    let outcome = send(means, call(update, means.env.clock.wall()), expires).await;
+    let sent = means.send(call(update, means.env.clock.wall()), expires).await;
+    let outcome = sent.map_or_else(|outcome| outcome, |_answer| Outcome::Written);
     (outcome, found.map(|(kind, _)| kind))
-}
-
-async fn send(means: &Means<'_>, call: Call, expires: Option<Mono>) -> Outcome {
-    let now = means.env.now();
-    if expires.is_some_and(|expires| now >= expires) {
-        return Outcome::Expired;
-    }
-    let Some(term) = means.leadership.term(now) else { return Outcome::NotLeader };
-    let until = expires.map_or(term.ends(), |expires| expires.min(term.ends()));
-    match means.connection.send(call.by(until)).await {
-        Ok(_) => Outcome::Written,
-        Err(error) => Outcome::of(error),
-    }
 }
 
 fn call(update: &VolumeUpdate, wall: Timestamp) -> Call {

@@ -480,6 +480,19 @@ impl<'a> View<'a> {
         self.wanted_by(self.policy_of(labels))
     }
 
+    /// Which evidence the node of this name is released by, as far as its labels are known.
+    #[must_use]
+    pub fn minimum_evidence_of(&self, node: &str) -> Grade {
+        let life = match self.node(node) {
+            Lookup::Known(node) => node.life.as_ref(),
+            Lookup::Absent | Lookup::Unknown(_) => None,
+        };
+        life.map_or_else(
+            || self.minimum_evidence(&Default::default()),
+            |life| self.minimum_evidence(&life.labels),
+        )
+    }
+
     /// Which evidence this policy takes. While a policy cannot be read, it may be the one that asks for the strictest.
     fn wanted_by(&self, policy: Option<&Policy>) -> Grade {
         if self.count(Kind::FencePolicies).1 > 0 {

@@ -29,12 +29,13 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use super::clean;
 use clap::{Args as ClapArgs, ValueEnum};
 use pod_safety_shared::record::error_chain;
 use pod_safety_simulator::scenario::{Contender, Scenario, shipped};
 
 pub(super) use simulate::SimulateArgs;
+
+use super::clean;
 
 /// Simulated seconds in a real one: a quarantine of 40 s passes in seven.
 const SPEED: f64 = 6.0;

@@ -63,7 +63,7 @@ async fn write(
         json!({ "metadata": { "uid": uid, "resourceVersion": version }, "spec": { "taints": taints } });
     let path = format!("/api/v1/nodes/{}", whole.node.name);
     let permit = Permit::danger_new(&path, uid, version);
-    acting.send_by(Call::write(Method::Patch, path, &body).permitted(permit), expires).await.map(drop)
+    acting.means.send(Call::write(Method::Patch, path, &body).permitted(permit), expires).await.map(drop)
 }
 
 /// Whether this evidence is there and nobody declared it invalid, nor is its time over, by a quorum read.

@@ -24,7 +24,7 @@ use crate::authority::update::Means;
 use crate::authority::verify::{Judge, is_ready};
 use crate::authority::witness::{LeaseSample, Look, incarnation, look};
 use crate::client::{ApiError, Call, Method};
-use crate::clock::{Env, Mono};
+use crate::clock::Env;
 use crate::events::Recorder;
 use crate::model::Rv;
 use crate::record::error_chain;
@@ -65,18 +65,7 @@ impl<'a> Acting<'a> {
 
     /// One request, within the term.
     pub(super) async fn send(&self, call: Call) -> Result<Raw, Outcome> {
-        self.send_by(call, None).await
-    }
-
-    /// One request, within the term and while the evidence that it rests on lasts.
-    pub(super) async fn send_by(&self, call: Call, expires: Option<Mono>) -> Result<Raw, Outcome> {
-        let now = self.env.now();
-        if expires.is_some_and(|expires| now >= expires) {
-            return Err(Outcome::Expired);
-        }
-        let Some(term) = self.means.leadership.term(now) else { return Err(Outcome::NotLeader) };
-        let until = expires.map_or(term.ends(), |expires| expires.min(term.ends()));
-        self.means.connection.send(call.by(until)).await.map_err(Outcome::of)
+        self.means.send(call, None).await
     }
 
     /// What takes long is left when the term ends: dropping it kills what it started.

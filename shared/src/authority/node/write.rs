@@ -102,13 +102,13 @@ async fn carry_out(means: &Means<'_>, update: &NodeUpdate, done: &mut Done) -> R
 
 /// The quorum read, and whether it bears the decision out.
 async fn look(means: &Means<'_>, update: &NodeUpdate) -> Result<Live, Outcome> {
-    let node = ask(means, Call::get(path(update)).whole());
+    let node = means.ask(Call::get(path(update)).whole());
     let Some(silence) = &update.silent else {
         let live = identified(node.await?, update)?;
         let same = live.bears_out(update, means.cache, means.env.now());
         return if same { Ok(live) } else { Err(Outcome::Changed) };
     };
-    let (node, lease) = futures::future::join(node, ask(means, ask_lease(&update.node.name))).await;
+    let (node, lease) = futures::future::join(node, means.ask(ask_lease(&update.node.name))).await;
     let (live, lease) = (identified(node?, update)?, sample(lease?).map_err(Outcome::Failed)?);
     // It rests on this comparison, not on the version: others write to a silent node too, for instance which volumes
     // are attached to it.
@@ -140,7 +140,7 @@ async fn write_status(
         "status": { "conditions": change.conditions },
     });
     let call = Call::write(Method::Patch, format!("{}/status", path(update)), &body);
-    let answer = read(send(means, call).await?)?;
+    let answer = read(means.send(call, None).await?)?;
     // What somebody between undid is no ground for taints.
     let unknown = answer.says("Ready") == Some(conditions::UNKNOWN);
     if answer.version() == live.version() || (change.silent && !unknown) {
@@ -173,22 +173,12 @@ async fn write_rest(
     if keeps {
         call = call.permitted(Permit::danger_new(&path(update), &update.node.uid, live.version()));
     }
-    let answer = Live::read(send(means, call).await?);
+    let answer = Live::read(means.send(call, None).await?);
     if answer.is_ok_and(|answer| answer.version() == live.version()) {
         return Err(Outcome::NoEffect);
     }
     (done.added, done.removed, done.labels) = (added, removed, named);
     Ok(())
-}
-
-async fn send(means: &Means<'_>, call: Call) -> Result<Raw, Outcome> {
-    ask(means, call).await?.map_err(Outcome::of)
-}
-
-/// The term is asked for right before each request: it may have been lost, or renewed, since the last.
-async fn ask(means: &Means<'_>, call: Call) -> Result<Result<Raw, ApiError>, Outcome> {
-    let Some(term) = means.leadership.term(means.env.now()) else { return Err(Outcome::NotLeader) };
-    Ok(means.connection.send(call.by(term.ends())).await)
 }
 
 fn read(raw: Raw) -> Result<Live, Outcome> {

@@ -157,16 +157,7 @@ impl Judge<'_> {
         node: &Incarnation,
     ) -> Result<bool, Refusal> {
         let found = self.evidence(proof).await?;
-        let wanted = {
-            let (guard, none) = (self.cache.read(), Default::default());
-            let view = guard.view();
-            let life = match view.node(&node.name) {
-                Lookup::Known(node) => node.life.as_ref(),
-                Lookup::Absent | Lookup::Unknown(_) => None,
-            };
-            view.minimum_evidence(life.map_or(&none, |life| &life.labels))
-        };
-        let enough = found.spec.kind.grade() >= wanted;
+        let enough = found.spec.kind.grade() >= self.cache.read().view().minimum_evidence_of(&node.name);
         Ok(enough && found.said().holds().is_ok() && found.spec.node == *node)
     }
 

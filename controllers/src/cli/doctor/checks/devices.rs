@@ -143,7 +143,7 @@ const ELSEWHERE: Words = (
 
 const INSECURE: Words = (
     "any certificate is accepted",
-    "whoever takes the address of the device can say that a machine is off, and gets the login",
+    "a machine that takes the address of the device can report others as off, and receives the login",
     "spec.parameters.ca in place of insecure; a driver that verifies in place of ssl_insecure",
 );
 const UNSURE: Words = (
