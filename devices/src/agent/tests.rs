@@ -43,6 +43,7 @@ pub(crate) const METADATA: &str = r#"<?xml version="1.0" ?>
 	<parameter name="login_timeout" unique="0" required="0"><content type="string" /></parameter>
 	<parameter name="status_file" unique="0" required="0"><content type="string" /></parameter>
 	<parameter name="debug_file" unique="0" required="0"><content type="string" /></parameter>
+	<parameter name="port_as_ip" unique="0" required="0"><content type="boolean" /></parameter>
 	<parameter name="ipmitool_path" unique="0" required="0"><content type="string" default="/usr/bin/ipmitool" /></parameter>
 </parameters>
 <actions>

@@ -204,6 +204,13 @@ pub fn names_this_machine(headers: &HeaderMap) -> bool {
     name == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
+/// Whether a page of another site has sent it, as the browser says; `None`: no browser has, or an old one that does not say.
+#[must_use]
+pub fn comes_from_another_site(headers: &HeaderMap) -> Option<bool> {
+    let site = headers.get("sec-fetch-site")?;
+    Some(site != "same-origin" && site != "none")
+}
+
 async fn of_this_machine(request: Request, next: Next) -> Response {
     if !names_this_machine(request.headers()) {
         return (StatusCode::MISDIRECTED_REQUEST, "ask for localhost\n").into_response();
@@ -217,10 +224,9 @@ async fn of_this_machine(request: Request, next: Next) -> Response {
     response
 }
 
-/// Browsers say which page a request comes from. Who says nothing is none of them, or an old one that cannot be told from a stranger.
+/// What no browser has sent cannot be told from what an old one sends for a stranger's page.
 async fn of_our_page(request: Request, next: Next) -> Response {
-    let site = request.headers().get("sec-fetch-site");
-    if site.is_none_or(|site| site != "same-origin" && site != "none") {
+    if comes_from_another_site(request.headers()) != Some(false) {
         return (StatusCode::FORBIDDEN, "ask from the page itself\n").into_response();
     }
     next.run(request).await

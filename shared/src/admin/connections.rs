@@ -1,10 +1,12 @@
-//! Who is connected to the admin port, how many, and for how long.
+//! The connections of the admin port: how many there are, of which addresses, and for how long.
 //!
 //! Any pod of the cluster may connect. Invariants: one address has [`MOST_OF_ONE`] connections, all have [`MOST`]; each ends
-//! after [`LASTS`], whether its answer was read or not. So what is open holds at most that many metrics pages in memory, and
-//! no address keeps the kubelet and Prometheus from their places.
+//! after [`LASTS`], whether its answer was read or not. So what is open holds at most that many metrics pages in memory.
+//! A new connection is always taken: where there is no place, the oldest of the address that has most ends. So the kubelet
+//! and Prometheus are answered, from however many addresses others connect.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -17,6 +19,7 @@ use axum::serve::{IncomingStream, Listener};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use super::tls::{Stream, Tls};
 use crate::clock::{Env, Task};
@@ -28,7 +31,7 @@ const MOST: usize = 256;
 /// Prometheus gives up after ten seconds, and a kubelet's probe before.
 const LASTS: Duration = Duration::from_secs(10);
 
-type Open = Arc<Mutex<BTreeMap<IpAddr, usize>>>;
+type Open = Arc<Mutex<Places>>;
 
 /// From where a request came.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +50,7 @@ impl Peer {
     }
 }
 
-/// Takes connections on, as far as there is a place.
+/// Takes connections on.
 pub(super) struct Connections {
     listener: TcpListener,
     env: Env,
@@ -66,23 +69,58 @@ impl Listener for Connections {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
-        loop {
-            let (stream, address) = Listener::accept(&mut self.listener).await;
-            // Without a place it is closed.
-            if let Some(place) = Place::take(&self.open, address.ip().to_canonical()) {
-                let now = self.env.now();
-                let ends = self.env.clock.sleep_until(now + LASTS);
-                let stream = match &mut self.tls {
-                    Some(tls) => tls.accept(stream, now),
-                    None => Stream::Plain(stream),
-                };
-                return (Connection { stream, ends: Mutex::new(ends), _place: place }, address);
-            }
-        }
+        let (stream, address) = Listener::accept(&mut self.listener).await;
+        let (place, displaced) = Place::take(&self.open, address.ip().to_canonical());
+        let now = self.env.now();
+        let over = self.env.clock.sleep_until(now + LASTS);
+        let ends: Task = Box::pin(async move {
+            tokio::select! { () = over => (), _ = displaced => () }
+        });
+        let stream = match &mut self.tls {
+            Some(tls) => tls.accept(stream, now),
+            None => Stream::Plain(stream),
+        };
+        (Connection { stream, ends: Mutex::new(ends), _place: place }, address)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+}
+
+/// What is open.
+#[derive(Debug, Default)]
+struct Places {
+    /// Counts the connections; older ones have smaller numbers.
+    taken: u64,
+    /// Of each address, the oldest first. Where the sender is dropped, the connection ends.
+    of: BTreeMap<IpAddr, VecDeque<(u64, oneshot::Sender<()>)>>,
+}
+
+impl Places {
+    /// The address whose oldest connection makes room for one of `newcomer`; `None`: there is room.
+    fn crowded(&self, newcomer: IpAddr) -> Option<IpAddr> {
+        if self.of.get(&newcomer).is_some_and(|own| own.len() >= MOST_OF_ONE) {
+            return Some(newcomer);
+        }
+        if self.of.values().map(VecDeque::len).sum::<usize>() < MOST {
+            return None;
+        }
+        let oldest = |own: &VecDeque<_>| own.front().map(|(number, _)| *number);
+        self.of.iter().max_by_key(|(_, own)| (own.len(), Reverse(oldest(own)))).map(|(address, _)| *address)
+    }
+
+    fn end_oldest(&mut self, address: IpAddr) {
+        if let Some(own) = self.of.get_mut(&address) {
+            own.pop_front();
+        }
+    }
+
+    fn remove(&mut self, address: IpAddr, number: u64) {
+        if let Some(own) = self.of.get_mut(&address) {
+            own.retain(|(other, _)| *other != number);
+        }
+        self.of.retain(|_, own| !own.is_empty());
     }
 }
 
@@ -91,28 +129,28 @@ impl Listener for Connections {
 struct Place {
     open: Open,
     of: IpAddr,
+    number: u64,
 }
 
 impl Place {
-    fn take(open: &Open, of: IpAddr) -> Option<Self> {
+    /// The receiver ends when the place is needed for another connection.
+    fn take(open: &Open, of: IpAddr) -> (Self, oneshot::Receiver<()>) {
         let mut places = open.lock();
-        let all: usize = places.values().sum();
-        let taken = places.entry(of).or_default();
-        if all >= MOST || *taken >= MOST_OF_ONE {
-            return None;
+        if let Some(crowded) = places.crowded(of) {
+            places.end_oldest(crowded);
         }
-        *taken += 1;
-        Some(Self { open: Arc::clone(open), of })
+        places.taken += 1;
+        let number = places.taken;
+        let (stays, displaced) = oneshot::channel();
+        places.of.entry(of).or_default().push_back((number, stays));
+        drop(places);
+        (Self { open: Arc::clone(open), of, number }, displaced)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut places = self.open.lock();
-        if let Some(taken) = places.get_mut(&self.of) {
-            *taken = taken.saturating_sub(1);
-        }
-        places.retain(|_, taken| *taken > 0);
+        self.open.lock().remove(self.of, self.number);
     }
 }
 
@@ -176,22 +214,53 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
+    /// The addresses of those that stay, in the order in which they connected.
+    fn staying(open: &Open) -> Vec<IpAddr> {
+        let places = open.lock();
+        let all =
+            places.of.iter().flat_map(|(address, own)| own.iter().map(|(number, _)| (*number, *address)));
+        all.collect::<BTreeMap<_, _>>().into_values().collect()
+    }
+
     #[test]
     fn attack_one_address_takes_no_places_from_others() {
         let open = Open::default();
-        let mine: Vec<_> = (0..100).filter_map(|_| Place::take(&open, address(1))).collect();
-        assert_eq!(mine.len(), MOST_OF_ONE);
-        let other = Place::take(&open, address(2));
-        assert!(other.is_some());
-        drop(mine);
-        assert!(Place::take(&open, address(1)).is_some(), "a place is given back");
-        drop(other);
-        assert!(open.lock().is_empty(), "addresses are forgotten");
-        let all: Vec<_> = (0..=255)
-            .flat_map(|last| [last, last])
-            .filter_map(|last| Place::take(&open, address(last)))
+        let (other, mut others_end) = Place::take(&open, address(2));
+        let mut mine: Vec<_> = (0..100).map(|_| Place::take(&open, address(1))).collect();
+        assert_eq!(staying(&open).len(), 1 + MOST_OF_ONE);
+        assert!(others_end.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty));
+        let ended = mine
+            .iter_mut()
+            .map(|(_, displaced)| displaced.try_recv() == Err(oneshot::error::TryRecvError::Closed));
+        assert_eq!(ended.collect::<Vec<_>>(), [vec![true; 92], vec![false; 8]].concat(), "the oldest end");
+        drop((mine, other));
+        assert!(staying(&open).is_empty(), "addresses are forgotten");
+    }
+
+    /// 32 addresses with eight connections each had all places: the kubelet was refused, and the container restarted.
+    #[test]
+    fn attack_many_addresses_take_all_places_and_the_kubelet_still_gets_one() {
+        let open = Open::default();
+        let theirs: Vec<_> = (1..=32)
+            .flat_map(|last| (0..8).map(move |_| last))
+            .map(|last| Place::take(&open, address(last)))
             .collect();
-        assert_eq!(all.len(), MOST);
+        assert_eq!(staying(&open).len(), MOST);
+        let (kubelet, mut displaced) = Place::take(&open, address(100));
+        let stay = staying(&open);
+        assert_eq!((stay.len(), stay.last()), (MOST, Some(&address(100))));
+        assert_eq!(
+            stay.iter().filter(|of| **of == address(1)).count(),
+            7,
+            "of those with most, the oldest ended"
+        );
+        let more: Vec<_> = (101..=200).map(|last| Place::take(&open, address(last))).collect();
+        assert!(
+            displaced.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty),
+            "an address with one stays"
+        );
+        assert_eq!(staying(&open).len(), MOST);
+        drop((theirs, kubelet, more));
     }
 
     /// Forty requests whose answers were not read took 461 MB, and stayed.
@@ -213,24 +282,22 @@ mod tests {
         assert_eq!(silent.read(&mut nothing).await.unwrap(), 0, "it is closed");
     }
 
-    /// The ninth connection of one address gets no answer; when one of the eight ends, the next does.
+    /// The first of eight ends when the ninth comes.
     #[tokio::test]
-    async fn attack_of_connections_without_end_eight_are_taken() {
+    async fn attack_of_connections_without_end_eight_stay_open() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = listener.local_addr().unwrap();
         let mut connections = Connections::new(listener, Env::real(1), None);
         let mut theirs = Vec::new();
         let mut taken = Vec::new();
-        for _ in 0..MOST_OF_ONE {
+        for _ in 0..=MOST_OF_ONE {
             theirs.push(TcpStream::connect(there).await.unwrap());
             taken.push(connections.accept().await.0);
         }
-        let mut ninth = TcpStream::connect(there).await.unwrap();
         let mut nothing = [0; 8];
-        tokio::select! {
-            biased;
-            read = ninth.read(&mut nothing) => assert!(matches!(read, Ok(0) | Err(_)), "{read:?}"),
-            _ = connections.accept() => panic!("a ninth was taken"),
-        }
+        let read = taken[0].read(&mut nothing).await;
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut, "the oldest ends");
+        theirs[1].write_all(b"metrics").await.unwrap();
+        assert_eq!(taken[1].read(&mut nothing).await.unwrap(), 7, "the others stay");
     }
 }

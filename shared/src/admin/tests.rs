@@ -323,3 +323,44 @@ async fn attack_another_pod_reads_no_names_of_objects() {
     let answer = desk.admin.clone().router().oneshot(request).await.unwrap();
     assert_eq!(answer.status().as_u16(), 403, "from an unknown address");
 }
+
+/// Connects from an address of its own, and sends one request.
+async fn request_from(from: [u8; 4], to: SocketAddr, request: &str) -> tokio::net::TcpStream {
+    use tokio::io::AsyncWriteExt as _;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind((from, 0).into()).unwrap();
+    let mut stream = socket.connect(to).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Forty addresses with eight connections each, which say nothing, or never read the longest answer that there is.
+#[tokio::test]
+async fn attack_slow_readers_of_many_holds_keep_no_probe_from_its_answer() {
+    use tokio::io::AsyncReadExt as _;
+    let desk = desk(World::listed());
+    for number in 0..20_000 {
+        let node: Arc<str> = format!("node-{number:05}").into();
+        let holds = vec![(Subject::Node(node.clone()), Hold::NodeUnreadable { node, why: "w".repeat(200) })];
+        let key = number.to_string();
+        desk.admin.holds.replace("pod_gc", &key, holds, &BTreeSet::new(), true, &desk.admin.env);
+    }
+    let longest = desk.get("/debug/decisions").await.2.len();
+    assert!((100_000..2_000_000).contains(&longest), "{longest} bytes of each slow reader are held");
+    let listener = Admin::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let there = listener.local_addr().unwrap();
+    let admin = Admin { env: Env::real(1), ..desk.admin.clone() };
+    tokio::spawn(admin.serve(listener, None));
+    let mut theirs = Vec::new();
+    for address in 1..=40 {
+        for number in 0..8 {
+            let request =
+                if number % 2 == 0 { "GET /debug/decisions HTTP/1.1\r\nHost: a\r\n\r\n" } else { "GET" };
+            theirs.push(request_from([127, 0, 1, address], there, request).await);
+        }
+    }
+    let mut probe = request_from([127, 0, 2, 1], there, "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let mut answer = String::new();
+    probe.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok\n"), "{answer}");
+}

@@ -7,20 +7,27 @@ use serde_json::Value;
 const BEGIN: &str = "<!-- measured: written by `make bench` from here -->";
 const END: &str = "<!-- measured: to here -->";
 
+/// Runs the harness small; what it printed, and the numbers.
+fn quick(docs: &std::path::Path, more: &[&str]) -> (String, Value) {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_pod-safety-bench"));
+    let output = bench.arg("--quick").args(more).arg("--docs").arg(docs).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let numbers = std::fs::read_to_string(docs.join("benchmarks.json")).unwrap();
+    (String::from_utf8(output.stdout).unwrap(), serde_json::from_str(&numbers).unwrap())
+}
+
+fn counted(numbers: &Value, phase: &str) -> usize {
+    numbers["samples"].as_array().unwrap().iter().filter(|sample| sample["phase"] == phase).count()
+}
+
 #[test]
 fn a_quick_run_measures_each_phase_and_writes_it_down() {
     let docs = tempfile::tempdir().unwrap();
     let page = docs.path().join("benchmarks.md");
     std::fs::write(&page, format!("# Title\n\n{BEGIN}\n{END}\n\nend\n")).unwrap();
 
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_pod-safety-bench"));
     // Not the budgets: kube-controller-manager's part of them takes minutes however small they are.
-    bench.args(["--quick", "--only", "start,quiet,heartbeats,removal,bare"]);
-    let output = bench.arg("--docs").arg(docs.path()).output().unwrap();
-    let progress = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{progress}");
-
-    let tables = String::from_utf8(output.stdout).unwrap();
+    let (tables, numbers) = quick(docs.path(), &["--only", "start,quiet,heartbeats,removal,bare"]);
     for line in [
         "| a cold start: start to synced caches, s |",
         "| bare loop, 32 connections: 100 orphans |",
@@ -31,14 +38,22 @@ fn a_quick_run_measures_each_phase_and_writes_it_down() {
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.starts_with("# Title\n") && page.ends_with(&format!("{END}\n\nend\n")), "{page}");
     assert!(page.contains(tables.trim()), "{page}");
-
-    let numbers = std::fs::read_to_string(docs.path().join("benchmarks.json")).unwrap();
-    let numbers: Value = serde_json::from_str(&numbers).unwrap();
-    let samples = numbers["samples"].as_array().unwrap();
-    let counted = ["start", "quiet", "heartbeats", "removal", "bare"]
-        .map(|phase| samples.iter().filter(|sample| sample["phase"] == phase).count());
-    assert_eq!(counted, [2, 2, 1, 1, 2], "{numbers:#}");
+    let phases = ["start", "quiet", "heartbeats", "removal", "bare"];
+    assert_eq!(phases.map(|phase| counted(&numbers, phase)), [2, 2, 1, 1, 2], "{numbers:#}");
     assert!(!numbers["targets"].as_array().unwrap().is_empty());
+}
+
+/// A hundred budgets that each choose a hundred pods, then ten pods with 90,000 labels each: the process lives, and
+/// `/readyz` answers each time.
+#[test]
+fn attack_one_tenant_takes_the_process_from_no_other() {
+    let docs = tempfile::tempdir().unwrap();
+    std::fs::write(docs.path().join("benchmarks.md"), format!("{BEGIN}\n{END}\n")).unwrap();
+    let (_, numbers) = quick(docs.path(), &["--only", "tenants", "--contenders", "ours"]);
+    assert_eq!(counted(&numbers, "tenants"), 3, "{numbers:#}");
+    for sample in numbers["samples"].as_array().unwrap() {
+        assert_eq!(sample["values"]["/readyz without an answer"], 0.0, "{sample:#}");
+    }
 }
 
 /// The page that `make bench` fills has a place for the tables.

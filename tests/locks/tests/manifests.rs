@@ -1,7 +1,10 @@
 //! The lints bind only where they are asked for, crate by crate.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result, ensure};
 use pod_safety_locks::{manifest, members, repository};
+use serde_json::Value;
 
 #[test]
 fn every_member_takes_the_lints_of_the_workspace() -> Result<()> {
@@ -136,5 +139,64 @@ fn every_action_is_pinned_by_its_commit() -> Result<()> {
         }
     }
     ensure!(pinned > 10, "only {pinned} actions were found");
+    Ok(())
+}
+
+fn release() -> Result<Value> {
+    let text = std::fs::read_to_string(repository().join(".github/workflows/release.yml"))?;
+    Ok(serde_saphyr::from_str(&text)?)
+}
+
+/// Whether a job waits for the approval of a person, by itself or by a job that it needs.
+fn is_approved(jobs: &Value, job: &str) -> bool {
+    let needs = jobs[job]["needs"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    jobs[job]["environment"] == "release" || needs.into_iter().any(|needed| is_approved(jobs, needed))
+}
+
+/// The image was pushed, under the tag that the chart pulls, before a person was asked.
+#[test]
+fn bug_a_release_pushed_its_image_before_it_was_approved() -> Result<()> {
+    let jobs = &release()?["jobs"];
+    let mut writing = Vec::new();
+    for (name, job) in jobs.as_object().context("no jobs")? {
+        let writes = |what: &str| job["permissions"][what] == "write";
+        if writes("packages") || writes("contents") {
+            ensure!(is_approved(jobs, name), "{name} may publish before a person has approved it");
+            writing.push(name.as_str());
+        }
+    }
+    assert_eq!(writing, ["image", "publish"]);
+    ensure!(!is_approved(jobs, "test"), "what is approved has been tested before");
+    Ok(())
+}
+
+/// The archives had provenance; the chart, the krew manifest and the sums had none.
+#[test]
+fn bug_part_of_a_release_had_no_provenance() -> Result<()> {
+    let mut proved = BTreeSet::new();
+    let release = release()?;
+    let steps =
+        release["jobs"].as_object().context("no jobs")?.values().flat_map(|job| job["steps"].as_array());
+    let mut published = String::new();
+    for step in steps.flatten() {
+        if step["uses"].as_str().is_some_and(|action| action.starts_with("actions/attest-build-provenance@"))
+        {
+            let subject = step["with"]["subject-path"].as_str().or(step["with"]["subject-name"].as_str());
+            proved.extend(subject.context("no subject")?.split(", ").map(str::to_owned));
+        }
+        let line =
+            step["run"].as_str().unwrap_or_default().lines().find(|line| line.contains("gh release create"));
+        published.push_str(line.unwrap_or_default());
+    }
+    for (file, subject) in [
+        ("pod-safety-*.tar.gz", "pod-safety-linux-*.tar.gz"),
+        ("pod-safety-*.tgz", "pod-safety-*.tgz"),
+        ("krew.yaml", "krew.yaml"),
+        ("SHA256SUMS", "SHA256SUMS"),
+    ] {
+        ensure!(published.contains(&format!(" {file} ")), "{file} is not published: {published}");
+        ensure!(proved.contains(subject), "{file} has no provenance: {proved:?}");
+    }
+    ensure!(proved.contains("${{ env.CHARTS }}/pod-safety"), "the chart of the registry: {proved:?}");
     Ok(())
 }

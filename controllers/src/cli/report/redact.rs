@@ -3,6 +3,8 @@
 //!
 //! Names of objects, people and addresses stay: without them nobody could tell what happened.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use pod_safety_shared::transport::is_secret_name;
 use serde_json::Value;
 
@@ -114,8 +116,41 @@ fn values(value: &mut Value) {
     }
 }
 
-/// Logins in the midst of text: of URLs, headers, flags and assignments, and tokens, however they are quoted and spaced.
+/// Logins in the midst of text: of URLs, headers, flags, assignments and blocks of YAML, and tokens, however they are quoted,
+/// spaced and encoded.
 pub(super) fn text(text: &str) -> String {
+    words(&blocks(text))
+}
+
+/// What stands below a key of YAML that names a login, in lines of its own.
+fn blocks(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut below = None;
+    for line in text.split_inclusive('\n') {
+        let words = line.trim();
+        let indent = line.get(..line.len() - line.trim_start().len()).unwrap_or_default();
+        if below.is_some_and(|key| words.is_empty() || indent.len() > key) {
+            let shown = if words.is_empty() { "" } else { REDACTED };
+            let end = if line.ends_with('\n') { "\n" } else { "" };
+            clean.push_str(&format!("{}{shown}{end}", indent.trim_end_matches('\n')));
+            continue;
+        }
+        let entry = words.strip_prefix("- ").unwrap_or(words).trim_start();
+        below = begins_block(entry).then_some(indent.len() + words.len() - entry.len());
+        clean.push_str(line);
+    }
+    clean
+}
+
+/// `password:`, `password: |` and the like: the value comes in the next lines.
+fn begins_block(entry: &str) -> bool {
+    entry.split_once(':').is_some_and(|(key, behind)| {
+        let is_empty = behind.trim().is_empty() || behind.trim_start().starts_with(['|', '>']);
+        is_empty && !key.contains(char::is_whitespace) && is_login(key)
+    })
+}
+
+fn words(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let (mut rest, mut next) = (text, Next::Anything);
     while !rest.is_empty() {
@@ -179,6 +214,8 @@ enum Next {
     /// The name of a login stood there: a mark may come, then the login, after its scheme if it has one.
     Mark,
     Login,
+    /// A user, or a user with the password behind a colon.
+    User,
 }
 
 impl Next {
@@ -192,9 +229,10 @@ impl Next {
             Self::Mark if word.starts_with(['=', ':']) => {
                 (format!("{}{REDACTED}", first(word)), Self::Anything)
             }
+            Self::User if word.contains(':') => (REDACTED.to_owned(), Self::Anything),
             // A name in the place of a login may announce one of its own: `token= --password hunter2`.
             Self::Login => (REDACTED.to_owned(), named(word).1),
-            Self::Mark | Self::Anything => named(word),
+            Self::Mark | Self::User | Self::Anything => named(word),
         }
     }
 }
@@ -207,7 +245,7 @@ fn first(word: &str) -> &str {
 fn named(word: &str) -> (String, Next) {
     // A token of a service account: three parts of base64, of which the first begins like this.
     const TOKEN: usize = 40;
-    if word.len() >= TOKEN && word.contains("eyJ") {
+    if word.len() >= TOKEN && word.contains("eyJ") || is_encoded_login(word) {
         return (REDACTED.to_owned(), Next::Anything);
     }
     if let Some((scheme, rest)) = word.split_once("://")
@@ -229,10 +267,23 @@ fn named(word: &str) -> (String, Next) {
     let next = match (is_login(word), word.starts_with('-')) {
         (true, true) => Next::Login,
         (true, false) => Next::Mark,
-        (false, _) if word == "-P" => Next::Login,
+        // Passwords of fence agents, of sshpass and of mysql; user and password of curl.
+        (false, _) if matches!(word, "-P" | "-p") => Next::Login,
+        (false, _) if matches!(word, "-u" | "--user") => Next::User,
         (false, _) => Next::Anything,
     };
     (word.to_owned(), next)
+}
+
+/// Whether it is `user:password` in base64. Names of Kubernetes have no capitals, and are no such words.
+fn is_encoded_login(word: &str) -> bool {
+    const SHORTEST: usize = 12;
+    let has = |is: fn(&char) -> bool| word.chars().any(|letter| is(&letter));
+    if word.len() < SHORTEST || !has(char::is_ascii_uppercase) || !has(char::is_ascii_lowercase) {
+        return false;
+    }
+    let bytes = BASE64_STANDARD.decode(word).unwrap_or_default();
+    bytes.contains(&b':') && bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// Whether what this names is a login.
@@ -334,6 +385,17 @@ mod tests {
             ("[\"--password\", \"hunt&er2\"]", "[\"--password\", \"REDACTED\"]"),
             ("token= --password hunter2 on", "token= REDACTED REDACTED on"),
             ("https://root:hunt@er2@10.0.0.1/", "https://REDACTED@10.0.0.1/"),
+            ("fence_apc -l root -p hunter2 -n 3", "fence_apc -l root -p REDACTED -n 3"),
+            ("curl -u root:hunter2 -k", "curl -u REDACTED -k"),
+            ("curl --user root -k", "curl --user root -k"),
+            ("said cm9vdDpodW50ZXIy of OutOfServiceUnproved", "said REDACTED of OutOfServiceUnproved"),
+            (
+                "password: |\n  hunter2\n\n  hunter3\nplug: 3\n",
+                "password: |\n  REDACTED\n\n  REDACTED\nplug: 3\n",
+            ),
+            ("- token: >-\n    hunter2\n  plug: 3", "- token: >-\n    REDACTED\n  plug: 3"),
+            ("  \"passwd\":\n    hunter2", "  \"passwd\":\n    REDACTED"),
+            ("cannot read the token:\n  the file is gone", "cannot read the token:\n  the file is gone"),
             ("the password is wrong, try again", "the password is wrong, try again"),
             ("token\nworker-1 is off", "token\nworker-1 is off"),
             ("node worker-b1 is not heard: it is off", "node worker-b1 is not heard: it is off"),

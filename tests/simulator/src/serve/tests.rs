@@ -147,6 +147,28 @@ async fn attack_a_page_of_a_stranger_reaches_no_simulated_cluster() {
     }
 }
 
+/// `localhost` is how such a page may name this machine, too: its form deleted pods.
+#[tokio::test]
+async fn attack_a_form_of_a_page_elsewhere_changes_no_simulated_cluster() {
+    for (site, wanted) in [
+        (Some("cross-site"), 403),
+        (Some("same-site"), 403),
+        (Some("same-origin"), 503),
+        (Some("none"), 503),
+        (None, 503),
+    ] {
+        let (gate, visitors) = gate();
+        drop(visitors);
+        let mut request = Request::post("/api/v1/namespaces/a/pods").header("host", "localhost:8001");
+        if let Some(site) = site {
+            request = request.header("sec-fetch-site", site);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        let (code, body) = text(super::listen::carry(axum::extract::State(gate), request).await).await;
+        assert_eq!(code, wanted, "{site:?}: {body}");
+    }
+}
+
 #[test]
 fn a_wrong_address_is_one_clear_line() {
     for (address, expected) in [

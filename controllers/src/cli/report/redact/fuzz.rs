@@ -44,6 +44,9 @@ fn spellings(plain: &str, any: &str) -> Vec<(String, String)> {
         format!("AWS_SECRET_ACCESS_KEY={plain}"),
         format!("/login?x=1&token={plain}&y=2"),
         format!("password => {plain}"),
+        format!("-p {plain}"),
+        format!("-u root:{plain}"),
+        format!("\npassword: |\n  {plain}\nplug: 3"),
     ];
     let quoted = [
         json!({ "password": any }).to_string(),
