@@ -259,7 +259,7 @@ pub struct AuthorityMetrics {
     pub(crate) outcomes: IntCounterVec,
     pub(crate) releases: IntCounterVec,
     pub(crate) refusals: IntCounterVec,
-    pub(crate) events_dropped: IntGauge,
+    pub(crate) events_dropped: IntCounter,
     pub(crate) fence_steps: IntCounterVec,
 }
 
@@ -293,7 +293,7 @@ impl AuthorityMetrics {
                 &["failed"],
             )?,
             releases: counter(
-                "pod_safety_releases_total",
+                "pod_safety_force_deletes_total",
                 "Pods force deleted, by the evidence for it.",
                 "evidence",
                 &EvidenceKind::NAMES,
@@ -318,10 +318,14 @@ impl AuthorityMetrics {
                 }
                 steps
             },
-            events_dropped: gauge(
-                "pod_safety_events_dropped",
-                "Kubernetes Events that were not written because too many waited.",
-            )?,
+            events_dropped: {
+                let dropped = IntCounter::new(
+                    "pod_safety_events_dropped_total",
+                    "Kubernetes Events that were not written because too many waited.",
+                )?;
+                registry.register(Box::new(dropped.clone()))?;
+                dropped
+            },
         })
     }
 }

@@ -272,9 +272,9 @@ mod tests {
             message: message.to_owned(),
         };
         let gates = vec![
-            gate("MaybeItIsUs", false, "1 of 20 nodes are lost; 49 % may be"),
+            gate("LargeOutage", false, "1 of 20 nodes are lost; 49 % may be"),
             gate("Paused", true, "the policy db is paused"),
-            gate("OurNode", false, ""),
+            gate("SelfNode", false, ""),
         ];
         let document = Document {
             api_version: API_VERSION,
@@ -288,9 +288,9 @@ mod tests {
         let said = page(&document, Paint::plain());
         for line in [
             "node/a by fencepolicy/db: the policy db is paused",
-            "✔  MaybeItIsUs  1 of 20 nodes are lost; 49 % may be",
+            "✔  LargeOutage  1 of 20 nodes are lost; 49 % may be",
             "✖  Paused       the policy db is paused",
-            "✔  OurNode      open",
+            "✔  SelfNode      open",
             "Nothing was switched.",
         ] {
             assert!(said.lines().any(|said| said == line), "{line}: {said}");

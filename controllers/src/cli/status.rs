@@ -320,7 +320,7 @@ zone-a  2/2    0     off
 zone-b  1/2    1     off
 
 NEEDS A PERSON
-✖ node/worker-b1   Lost, last heard 9m00s ago, 1 pod held until there is proof (Unproved)
+✖ node/worker-b1   Lost, last heard 9m00s ago, 1 pod held until there is proof (NoEvidence)
     pod-safety explain node worker-b1
 
 BLOCKED PODS
@@ -346,7 +346,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         let document = serde_json::to_value(seen.document()).unwrap();
         assert_eq!(
             (&document["verdict"], &document["blocked"][0]["reason"]),
-            (&json!("Blocked"), &json!("Unproved"))
+            (&json!("Blocked"), &json!("NoEvidence"))
         );
         let (since, node) = (&document["blocked"][0]["since"], &document["blocked"][0]["node"]);
         assert_eq!((since, node), (&json!("2026-11-21T10:19:55Z"), &json!("worker-b1")));
@@ -416,7 +416,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
             stage.incident(name, &began, &conditions);
         }
         stage.incident("long-ago", "2026-11-19T08:00:00Z", &[("Fenced", "2026-11-19T09:00:00Z")]);
-        stage.incident("waits", "2026-11-21T08:00:00Z", &[("Stuck", "2026-11-21T08:30:00Z")]);
+        stage.incident("waits", "2026-11-21T08:00:00Z", &[("Stalled", "2026-11-21T08:30:00Z")]);
         let text = told(&stage).1;
         assert!(
             text.contains("24 h   3 proved off, median 2m00s, slowest 4m00s   2 back   1 for a person\n"),

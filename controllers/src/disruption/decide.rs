@@ -235,11 +235,12 @@ fn holds(
     }
     let desired = status.desired_healthy;
     if let Some(expected) = at_most(budget, members, status, view).filter(|expected| desired >= *expected) {
-        about_budget(Hold::NeverAllows { desired, expected });
+        about_budget(Hold::DisruptionsNeverAllowed { desired, expected });
     }
     let named = |name: &str| members.iter().find(|member| *member.name == *name);
     for member in not_deleted.iter().filter_map(|name| named(name)) {
-        holds.push((about_pod(budget, member), Hold::NotDeleted { budget: budget.key.to_string() }));
+        holds
+            .push((about_pod(budget, member), Hold::EvictionNotCompleted { budget: budget.key.to_string() }));
     }
     holds.extend(overlaps(budget, members, view));
     holds

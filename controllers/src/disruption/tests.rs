@@ -318,7 +318,7 @@ fn an_entry_that_came_to_nothing_is_dropped_after_two_minutes_and_told() {
     let late = decided(&world, 126);
     assert_eq!(words(&late), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods, over: db-1"]);
     assert!(matches!(&late.holds[..], [(Subject::Pod(pod), hold)]
-        if &*pod.name == "db-1" && hold.reason() == "NotDeleted"));
+        if &*pod.name == "db-1" && hold.reason() == "EvictionNotCompleted"));
 }
 
 #[test]
@@ -326,9 +326,9 @@ fn what_is_wrong_with_a_budget_is_told() {
     let world = stateful_set(3);
     let bare = |name: &str| world.apply(Kind::Pods, &pod(name), at(0));
     let cases: [(&str, Value, &[&str]); 4] = [
-        ("it can never allow", json!({ "minAvailable": 3 }), &["NeverAllows"]),
+        ("it can never allow", json!({ "minAvailable": 3 }), &["DisruptionsNeverAllowed"]),
         ("it could allow", json!({ "minAvailable": 2 }), &[]),
-        ("percentages above all", json!({ "minAvailable": "200%" }), &["NeverAllows"]),
+        ("percentages above all", json!({ "minAvailable": "200%" }), &["DisruptionsNeverAllowed"]),
         (
             "it chooses nothing",
             json!({ "maxUnavailable": 1, "selector": { "matchLabels": { "app": "x" } } }),

@@ -222,7 +222,7 @@ impl Plan {
         (row.action, row.why) = match refused {
             None => (Action::Evict, format!("pdb {name}: {sum} {}", at_a_time(&numbers))),
             Some(RefusedBy::Insufficient) if never => {
-                row.reason = "NeverAllows";
+                row.reason = "DisruptionsNeverAllowed";
                 (
                     Action::Blocked,
                     format!(

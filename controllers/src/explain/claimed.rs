@@ -23,7 +23,7 @@ pub(super) fn verdict(pod: &Pod, claim: &Claim, scene: &Scene<'_>) -> Judgement 
     }
     if !scene.running.unread && scene.running.leader.is_none() {
         let message = format!("{why}: it would be removed, but no pod-safety leads.");
-        return Judgement::new(Standing::Blocked, "NobodyLeads", message);
+        return Judgement::new(Standing::Blocked, "NoLeader", message);
     }
     let Some(refusal) = refusal(pod, claim, scene) else {
         let message = format!("{why}: it is removed as soon as live reads bear that out.");
@@ -86,9 +86,9 @@ fn code(refusal: &Said) -> &str {
 /// Whether the next try settles it, or the pod waits until somebody does something.
 fn standing(code: &str) -> Standing {
     match code {
-        "PodChanged" | "DoesNotFit" | "NoWitness" | "QuarantineNotOver" | "KubeletNotAsked" | "HeardLately"
+        "PodChanged" | "ClaimMismatch" | "NoWitness" | "QuarantineNotOver" | "KubeletNotAsked" | "HeardLately"
         // The kubelet is heard: it ends the pod.
-        | "NodeExists" | "KubeletAlive" | "InService" => Standing::Waiting,
+        | "NodeExists" | "KubeletAlive" | "NodeInService" => Standing::Waiting,
         _ => Standing::Blocked,
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn next(answer: &mut Answer, pod: &Pod, claim: &Claim, scene: &Scene<
         proofs.iter().any(|proof| proof.spec.kind == KindOfEvidence::Asserted)
     };
     if let Some(node) = node(claim, scene)
-        && matches!(code(refusal), "ProofDoesNotHold" | "MayBeOn")
+        && matches!(code(refusal), "EvidenceInvalid" | "PowerStateUnconfirmed")
         && !confirmed()
     {
         confirm(answer, node, scene);

@@ -47,7 +47,7 @@ impl LastDay {
                 became(fence, condition).filter(|at| *at <= scene.wall && since(*at, scene.wall) <= DAY)
             };
             day.back += usize::from(since("Recovered").is_some());
-            day.stuck += usize::from(since("Stuck").is_some());
+            day.stuck += usize::from(since("Stalled").is_some());
             let Some(proved) = since("Fenced") else { continue };
             day.proved_off += 1;
             day.by_word += usize::from(is_word(fence, scene));

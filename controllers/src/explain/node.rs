@@ -159,7 +159,7 @@ fn verdict(node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) -> Judgement {
         }
         _ => {
             let hold = first.map_or(String::new(), |hold| format!(" {hold}."));
-            let reason = first.map_or("Unproved", Hold::reason);
+            let reason = first.map_or("NoEvidence", Hold::reason);
             let stands = if person.is_none() && first.is_some_and(goes_on) {
                 Standing::Waiting
             } else {
@@ -175,13 +175,13 @@ const fn goes_on(hold: &Hold) -> bool {
     matches!(
         hold,
         Hold::AttemptUnderWay { .. }
-            | Hold::NextAttempt { .. }
+            | Hold::RetryBackoff { .. }
             | Hold::Collateral { .. }
             | Hold::BudgetsUnread { .. }
             | Hold::Concurrency { .. }
             | Hold::Cooldown { .. }
             | Hold::WaitsForPods { .. }
-            | Hold::NotBackYet { .. }
+            | Hold::AwaitingNodeReady { .. }
     )
 }
 

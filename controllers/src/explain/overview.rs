@@ -270,7 +270,7 @@ fn brake(node: &Node, scene: &Scene<'_>) -> Option<&'static str> {
             hold,
             Hold::ZoneDisrupted { .. }
                 | Hold::ZoneInTrouble { .. }
-                | Hold::MaybeItIsUs { .. }
+                | Hold::LargeOutage { .. }
                 | Hold::TooManyLost { .. }
         )
     };
@@ -282,12 +282,12 @@ fn brake(node: &Node, scene: &Scene<'_>) -> Option<&'static str> {
 fn needs(pod: &Pod, answer: &Answer) -> String {
     let node = pod.node.as_deref().unwrap_or("its node");
     match answer.verdict.reason {
-        "Unproved" | "NodeUnreachable" | "ForceDeleteHeld" => format!("proof that {node} stopped"),
+        "NoEvidence" | "NodeUnreachable" | "ForceDeleteHeld" => format!("proof that {node} stopped"),
         "Finalizers" => format!("the owners of {}", pod.finalizers.join(", ")),
-        "OutOfServiceUnproved" => format!("proof that {node} is off: its taint is nobody's proof"),
+        "OutOfServiceWithoutEvidence" => format!("proof that {node} is off: its taint is nobody's proof"),
         "KubeletAlive" => format!("the kubelet of {node}, which has no Node, to stop"),
-        "KubeletDoesNotEndIt" | "NodeNotReady" => format!("the kubelet of {node} to end it"),
-        "NobodyLeads" | "Observe" => "pod-safety to act".to_owned(),
+        "TerminationOverdue" | "NodeNotReady" => format!("the kubelet of {node} to end it"),
+        "NoLeader" | "Observe" => "pod-safety to act".to_owned(),
         _ => format!("see pod-safety explain {}", pod_object(pod)),
     }
 }

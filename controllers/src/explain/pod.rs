@@ -152,7 +152,7 @@ fn held(pod: &Pod, hold: &Hold) -> Judgement {
     let waits = matches!(hold, Hold::Quarantine { .. } | Hold::AwaitsKubelet { .. } | Hold::Tolerated { .. });
     let standing = if waits { Standing::Waiting } else { Standing::Blocked };
     let mut message = format!("{hold}.");
-    if matches!(hold, Hold::Unproved { .. }) && pod.keeps_identity() {
+    if matches!(hold, Hold::NoEvidence { .. }) && pod.keeps_identity() {
         message.push_str(&format!(" Until then a second {} must not start.", pod.key.name));
     }
     Judgement::new(standing, hold.reason(), message)
@@ -193,7 +193,7 @@ fn ending(pod: &Pod, scene: &Scene<'_>) -> Judgement {
         "its grace ended {} ago, and the kubelet of {node} is heard but does not say that it ended: the runtime or a volume hangs there.",
         span(late)
     );
-    Judgement::new(Standing::Blocked, "KubeletDoesNotEndIt", message)
+    Judgement::new(Standing::Blocked, "TerminationOverdue", message)
 }
 
 /// Nobody asked it to end.
@@ -288,7 +288,7 @@ fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {
     let node = pod.node.as_deref().unwrap_or_default();
     let explain_node = format!("pod-safety explain node {node}");
     match fate {
-        Fate::Held(Hold::Unproved { .. }) => {
+        Fate::Held(Hold::NoEvidence { .. }) => {
             answer.next("the machine can be reached: restart its kubelet; this pod then ends by itself", "");
             if let Lookup::Known(node) = scene.view.node(node) {
                 confirm(answer, node, scene);
@@ -302,7 +302,7 @@ fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {
                 "helm upgrade pod-safety … --reuse-values --set mode=guard",
             );
         }
-        Fate::Claimed(_) if answer.verdict.reason == "NobodyLeads" => {
+        Fate::Claimed(_) if answer.verdict.reason == "NoLeader" => {
             answer.next("why nobody leads", "pod-safety doctor")
         }
         Fate::Claimed(claim) if answer.verdict.reason == REFUSED => claimed::next(answer, pod, claim, scene),
@@ -338,7 +338,7 @@ fn left(answer: &mut Answer, events: String, explain_node: String, scene: &Scene
             }
         }
         "NodeUnreachable" => answer.next("the whole node", explain_node),
-        "NodeNotReady" | "KubeletDoesNotEndIt" => {
+        "NodeNotReady" | "TerminationOverdue" => {
             answer.next("what its kubelet says", events);
             answer.next("the whole node", explain_node);
         }

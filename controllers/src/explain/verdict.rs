@@ -46,7 +46,7 @@ impl Verdict {
             Self::SelectsNothing => "SelectsNothing",
             Self::SyncFailed(_) => "SyncFailed",
             Self::Overlaps(_) => "Overlapping",
-            Self::Never => "NeverAllows",
+            Self::Never => "DisruptionsNeverAllowed",
             Self::NoneNow => "NoneNow",
             Self::Allows(_) => "Allows",
         }

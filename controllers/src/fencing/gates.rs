@@ -30,14 +30,14 @@ const FEWEST_LOST_IN_ZONE: usize = 3;
 pub(super) const NAMES: [&str; 13] = [
     "FencingUnreadable",
     "Paused",
-    "LeftAlone",
+    "FencingSuspended",
     "RemediationTimedOut",
-    "MaybeItIsUs",
+    "LargeOutage",
     "ZoneInTrouble",
     "ControlPlane",
     "EtcdQuorum",
     "Collateral",
-    "OurNode",
+    "SelfNode",
     "NoDevices",
     "Concurrency",
     "Cooldown",
@@ -103,7 +103,7 @@ pub(super) fn paused(policy: &Policy) -> Option<Hold> {
 
 pub(super) fn left_alone(node: &Node) -> Option<Hold> {
     let mark = node.life.as_ref()?.left_alone?;
-    Some(Hold::LeftAlone { node: Arc::clone(&node.name), mark })
+    Some(Hold::FencingSuspended { node: Arc::clone(&node.name), mark })
 }
 
 pub(super) fn is_well(node: &Node, policy: &Policy, view: &View<'_>, now: Mono) -> bool {
@@ -143,7 +143,7 @@ fn zone_in_trouble(node: &Node, policy: &Policy, view: &View<'_>) -> Option<Hold
 
 fn our_node(incident: &Incident<'_>) -> Option<Hold> {
     let ours = incident.config.our_node.as_ref()?;
-    (*ours == incident.name).then(|| Hold::OurNode { node: Arc::clone(ours) })
+    (*ours == incident.name).then(|| Hold::SelfNode { node: Arc::clone(ours) })
 }
 
 fn no_devices(incident: &Incident<'_>, policy: &Policy) -> Option<Hold> {
@@ -231,7 +231,7 @@ fn numbers(gate: &str, incident: &Incident<'_>, policy: &Policy) -> String {
         left.map(|left| format!("without it {} of {} {what} are Ready", left.well, left.of))
     };
     let words = match (gate, incident.node()) {
-        ("MaybeItIsUs", _) => {
+        ("LargeOutage", _) => {
             let ((lost, of), percent) = (lost(incident, policy), brakes.max_unhealthy_percent);
             Some(format!("{lost} of {of} nodes are lost; {percent} % may be"))
         }

@@ -214,7 +214,7 @@ impl<'a> Incident<'a> {
             Lookup::Absent | Lookup::Unknown(_) => false,
         };
         if !heard {
-            return Some(self.hold_for_now(Hold::NotBackYet { node }));
+            return Some(self.hold_for_now(Hold::AwaitingNodeReady { node }));
         }
         let lost = |pod: &&Pod| !pod.is_over() && self.lost_a_volume(pod);
         let pods = self.pods_waiting().max(self.view.pods_on(&self.name).filter(lost).count());

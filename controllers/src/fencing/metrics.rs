@@ -46,7 +46,7 @@ impl FencingMetrics {
         registry.register(Box::new(to_evidence.clone()))?;
         // Which device it is stands in the status of the FenceDevice: metrics name no objects.
         let unanswered = IntGauge::new(
-            "pod_safety_fence_device_unanswered_nodes",
+            "pod_safety_fence_device_unreachable_targets",
             "Nodes of whose power a device did not tell at the last look, over all devices.",
         )?;
         registry.register(Box::new(unanswered.clone()))?;

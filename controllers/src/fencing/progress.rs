@@ -48,7 +48,7 @@ pub(super) fn adopted(incident: &Incident<'_>) -> Option<Decision> {
     let proof =
         incident.proof().filter(|proof| incident.status().evidence.as_deref() != Some(&*proof.name))?;
     if incident.node().is_some_and(|node| node.readiness == Readiness::Ready) {
-        return Some(incident.hold_for_now(Hold::StillReady { node: Arc::clone(&incident.name) }));
+        return Some(incident.hold_for_now(Hold::NodeStillReady { node: Arc::clone(&incident.name) }));
     }
     let message = format!("{:?} by {}", proof.spec.kind, proof.spec.by);
     let status = NodeFenceStatus {
@@ -229,7 +229,7 @@ fn go_on(incident: &Incident<'_>, last: Option<&Attempt>) -> Decision {
         && incident.now < next
     {
         let (node, left) = (Arc::clone(&incident.name), next.since(incident.now));
-        let hold = Hold::NextAttempt { node, act: "off".to_owned(), why: levels::problem(last), left };
+        let hold = Hold::RetryBackoff { node, act: "off".to_owned(), why: levels::problem(last), left };
         return incident.hold(hold).and_recheck_at(next);
     }
     match levels::next(policy, incident) {

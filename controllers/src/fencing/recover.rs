@@ -94,7 +94,7 @@ fn proved<'a>(incident: &Incident<'a>) -> Result<&'a Proof, Decision> {
 pub(super) fn back(incident: &Incident<'_>, node: &Node) -> Decision {
     let name = Arc::clone(&incident.name);
     if node.readiness != Readiness::Ready {
-        return incident.hold(Hold::NotBackYet { node: name });
+        return incident.hold(Hold::AwaitingNodeReady { node: name });
     }
     if let Some(waits) = incident.waits_for_attempt() {
         return waits;
@@ -128,7 +128,7 @@ pub(super) fn fenced(incident: &Incident<'_>) -> Decision {
     let name = || Arc::clone(&incident.name);
     if let Some(node) = incident.node().filter(|_| !incident.status().tainted) {
         if node.readiness == Readiness::Ready {
-            return incident.hold_for_now(Hold::StillReady { node: name() });
+            return incident.hold_for_now(Hold::NodeStillReady { node: name() });
         }
         let message = "proved off; its pods are being released".to_owned();
         let status = NodeFenceStatus { tainted: true, ..incident.with(Phase::Fenced, message) };
@@ -145,7 +145,7 @@ pub(super) fn fenced(incident: &Incident<'_>) -> Decision {
         Ok(()) => match incident.policy().filter(|policy| may_switch_on(incident, policy)) {
             Some(policy) => paused(incident, policy)
                 .map_or_else(|| switch_on(incident, policy), |hold| incident.hold_for_now(hold)),
-            None => incident.hold(Hold::MachineHeld { node: name() }),
+            None => incident.hold(Hold::MachinePoweredOff { node: name() }),
         },
     }
 }
@@ -216,7 +216,7 @@ fn switch_on(incident: &Incident<'_>, policy: &Policy) -> Decision {
     };
     let devices = levels::that_switch_on(&devices, &incident.view);
     if devices.is_empty() {
-        return incident.hold(Hold::MachineHeld { node: Arc::clone(&incident.name) });
+        return incident.hold(Hold::MachinePoweredOff { node: Arc::clone(&incident.name) });
     }
     match levels::usable(&devices, incident.node(), &incident.view) {
         Err(why) => incident.hold_for_now(no_devices(why)),
@@ -249,7 +249,8 @@ pub(super) fn recovering(incident: &Incident<'_>) -> Decision {
             }
             if incident.now < next {
                 let (node, left) = (Arc::clone(&incident.name), next.since(incident.now));
-                let hold = Hold::NextAttempt { node, act: "on".to_owned(), why: levels::problem(last), left };
+                let hold =
+                    Hold::RetryBackoff { node, act: "on".to_owned(), why: levels::problem(last), left };
                 return incident.hold(hold).and_recheck_at(next);
             }
             switch_on_again(incident)
@@ -264,7 +265,9 @@ pub(super) fn recovering(incident: &Incident<'_>) -> Decision {
 fn not_back(incident: &Incident<'_>) -> Decision {
     let due = incident.fence.status_seen + BOOT_TAKES;
     if incident.now < due {
-        return incident.hold(Hold::NotBackYet { node: Arc::clone(&incident.name) }).and_recheck_at(due);
+        return incident
+            .hold(Hold::AwaitingNodeReady { node: Arc::clone(&incident.name) })
+            .and_recheck_at(due);
     }
     let (tried, _) = incident.pause("on");
     if tried >= TRIES_TO_SWITCH_ON {
@@ -281,6 +284,6 @@ fn switch_on_again(incident: &Incident<'_>) -> Decision {
     match incident.policy().filter(|policy| may_switch_on(incident, policy)) {
         Some(policy) => paused(incident, policy)
             .map_or_else(|| switch_on(incident, policy), |hold| incident.hold_for_now(hold)),
-        None => incident.hold(Hold::MachineHeld { node: Arc::clone(&incident.name) }),
+        None => incident.hold(Hold::MachinePoweredOff { node: Arc::clone(&incident.name) }),
     }
 }

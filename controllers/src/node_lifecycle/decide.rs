@@ -132,7 +132,7 @@ fn replace(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision
         // Of all that KCM does then: it takes them from every node.
         wanted.ends_no_pods();
         if matches!(readiness, Readiness::NotReady | Readiness::Unknown) {
-            wanted.hold(Hold::MaybeItIsUs { silent, of });
+            wanted.hold(Hold::LargeOutage { silent, of });
         }
     } else {
         give_up(&mut wanted, readiness, view, now, config);

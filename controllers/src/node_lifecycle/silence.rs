@@ -107,5 +107,5 @@ fn us(view: &View<'_>, now: Mono, grace: Grace) -> Hold {
     let heard = view.ready_nodes_heard();
     let of = heard.len();
     let silent = heard.take_while(|heard| *heard + grace.silent <= now).count();
-    Hold::MaybeItIsUs { silent, of }
+    Hold::LargeOutage { silent, of }
 }

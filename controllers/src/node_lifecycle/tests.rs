@@ -50,7 +50,7 @@ fn words(decision: &Decision) -> Vec<String> {
         words.extend(update.labels.iter().map(|(key, value)| format!("{key}={value}")));
     }
     words.extend(decision.holds.iter().map(|(_, hold)| match hold {
-        Hold::MaybeItIsUs { silent, of } => format!("MaybeItIsUs {silent}/{of}"),
+        Hold::LargeOutage { silent, of } => format!("LargeOutage {silent}/{of}"),
         Hold::ZoneDisrupted { not_ready, of, .. } => format!("ZoneDisrupted {not_ready}/{of}"),
         Hold::EvictionQueued { ahead, next, .. } => format!("EvictionQueued {ahead} {}s", next.as_secs()),
         other => other.reason().to_owned(),

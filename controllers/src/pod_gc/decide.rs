@@ -182,7 +182,7 @@ fn fenced(node: &Node, proof: &Proof, view: &View<'_>) -> Decision {
     let (name, proof) = (|| Arc::clone(&node.name), || Arc::clone(&proof.name));
     for pod in view.pods_on(&node.name).filter(|pod| pod.deletion.is_some()) {
         if node.readiness == Readiness::Ready {
-            let hold = Hold::ProvedButReady { node: name(), proof: proof() };
+            let hold = Hold::EvidenceConflictsWithReady { node: name(), proof: proof() };
             decision.holds.push((Subject::Pod(pod.key.clone()), hold));
         } else {
             force(&mut decision, pod, Claim::Fenced { node: name(), proof: proof(), newest });
@@ -207,7 +207,9 @@ fn out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decision {
         } else if config.trust_out_of_service_taint && !is_ours(node, view) {
             force(&mut decision, pod, Claim::OutOfService { node: name });
         } else {
-            decision.holds.push((Subject::Pod(pod.key.clone()), Hold::OutOfServiceUnproved { node: name }));
+            decision
+                .holds
+                .push((Subject::Pod(pod.key.clone()), Hold::OutOfServiceWithoutEvidence { node: name }));
         }
     }
     decision
@@ -220,7 +222,7 @@ fn unproved(node: &Node, view: &View<'_>) -> Decision {
     if node.readiness == Readiness::Unknown {
         let waiting =
             view.pods_on(&node.name).filter(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers());
-        let hold = || Hold::Unproved { node: Arc::clone(&node.name) };
+        let hold = || Hold::NoEvidence { node: Arc::clone(&node.name) };
         decision.holds.extend(waiting.map(|pod| (Subject::Pod(pod.key.clone()), hold())));
     }
     decision

@@ -72,7 +72,7 @@ fn on(name: &str) -> Key {
 
 #[test]
 fn a_node_that_is_there_keeps_its_pods() {
-    let unproved: &[&str] = &["Unproved"];
+    let unproved: &[&str] = &["NoEvidence"];
     for (ready, taint, held) in [
         ("True", None, &[][..]),
         ("False", None, &[]),
@@ -217,7 +217,7 @@ fn the_out_of_service_taint() {
             TAINT,
             Obj::terminating as fn(Obj) -> Obj,
             false,
-            held("OutOfServiceUnproved"),
+            held("OutOfServiceWithoutEvidence"),
         ),
         (
             "is taken for proof where the operator says so",
@@ -243,7 +243,7 @@ fn the_out_of_service_taint() {
             "node.kubernetes.io/unreachable",
             Obj::terminating,
             true,
-            held("Unproved"),
+            held("NoEvidence"),
         ),
     ] {
         assert_eq!(about_taint(ready, taint, change, trust), wanted, "it {says}");
@@ -254,7 +254,7 @@ fn the_out_of_service_taint() {
 fn a_pod_that_was_asked_to_end_on_a_node_that_is_not_heard_is_held_aloud() {
     const OTHER: &str = "example.com/other";
     let (nothing, untouched): (_, fn(Obj) -> Obj) = ((vec![], vec![]), |pod| pod);
-    assert_eq!(about_taint("Unknown", OTHER, Obj::terminating, false), (vec![], vec!["Unproved"]));
+    assert_eq!(about_taint("Unknown", OTHER, Obj::terminating, false), (vec![], vec!["NoEvidence"]));
     assert_eq!(about_taint("Unknown", OTHER, untouched, false), nothing, "nobody asked it to end");
     assert_eq!(
         about_taint("False", OTHER, Obj::terminating, false),

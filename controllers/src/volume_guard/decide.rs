@@ -253,7 +253,12 @@ pub(super) fn take(case: &Case<'_>, node: &Node, pod: Option<Uid>, view: &View<'
 }
 
 fn unproved(case: &Case<'_>, holder: &Holder, doubt: Doubt, detachable: bool) -> VolumeHold {
-    VolumeHold::Unproved { volume: Arc::clone(case.name), node: Arc::clone(&holder.node), doubt, detachable }
+    VolumeHold::NoEvidence {
+        volume: Arc::clone(case.name),
+        node: Arc::clone(&holder.node),
+        doubt,
+        detachable,
+    }
 }
 
 /// Nobody else may have it.

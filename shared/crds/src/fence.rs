@@ -148,7 +148,7 @@ pub struct NodeFenceStatus {
     pub evidence: Option<String>,
     /// We put the out-of-service taint on the node.
     pub tainted: bool,
-    /// `Fenced`, `Recovered`, `Stuck`.
+    /// `Fenced`, `Recovered`, `Stalled`.
     pub conditions: Vec<Condition>,
 }
 

@@ -196,7 +196,7 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
     ];
     let refusals = [
         Refusal::PodChanged,
-        Refusal::DoesNotFit("why"),
+        Refusal::ClaimMismatch("why"),
         Refusal::NoWitness,
         Refusal::QuarantineNotOver { left: Duration::ZERO },
         Refusal::NodeExists,
@@ -205,9 +205,9 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         Refusal::HeardLately { left: Duration::ZERO },
         Refusal::HeartbeatsUnseen,
         Refusal::TaintNotTrusted,
-        Refusal::InService,
-        Refusal::ProofDoesNotHold("why"),
-        Refusal::MayBeOn("why".to_owned()),
+        Refusal::NodeInService,
+        Refusal::EvidenceInvalid("why"),
+        Refusal::PowerStateUnconfirmed("why".to_owned()),
         Refusal::Read(ApiError::ContentType("why".to_owned())),
     ];
     assert!(kinds.iter().all(releases_pods));
@@ -215,8 +215,8 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
     assert_eq!(refusals.each_ref().map(Refusal::reason), Refusal::REASONS);
     let page = desk(World::listed()).get("/metrics").await.2;
     for zero in [
-        r#"pod_safety_releases_total{evidence="PowerOff"} 0"#,
-        r#"pod_safety_evidence_refusals_total{reason="MayBeOn"} 0"#,
+        r#"pod_safety_force_deletes_total{evidence="PowerOff"} 0"#,
+        r#"pod_safety_evidence_refusals_total{reason="PowerStateUnconfirmed"} 0"#,
         r#"pod_safety_authority_outcomes_total{outcome="failed"} 0"#,
         r#"pod_safety_leader_changes_total{change="lost"} 0"#,
     ] {

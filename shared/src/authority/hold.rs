@@ -69,7 +69,7 @@ pub enum Hold {
     #[error(
         "node {node} carries the taint node.kubernetes.io/out-of-service, which nobody has proved. Fence the node, or start with --trust-out-of-service-taint to take the taint for proof"
     )]
-    OutOfServiceUnproved {
+    OutOfServiceWithoutEvidence {
         /// Its name.
         node: Arc<str>,
     },
@@ -77,7 +77,7 @@ pub enum Hold {
     #[error(
         "node {node} is not heard: it is off, or cut off with this pod still running, and nobody has proved which. The pod goes when the node is heard again or proved off: by a FencePolicy (kubectl get nodefences says how far that is), or by you (pod-safety confirm-down {node})"
     )]
-    Unproved {
+    NoEvidence {
         /// The node's name.
         node: Arc<str>,
     },
@@ -132,7 +132,7 @@ pub enum Hold {
     #[error(
         "no eviction can ever be let through: {desired} of {expected} pods must be healthy. Use maxUnavailable: 1, or scale up"
     )]
-    NeverAllows {
+    DisruptionsNeverAllowed {
         /// How many must be healthy.
         desired: i32,
         /// How many there should be.
@@ -148,7 +148,7 @@ pub enum Hold {
     #[error(
         "its eviction was let through by the budget {budget} two minutes ago, and it has not begun to end"
     )]
-    NotDeleted {
+    EvictionNotCompleted {
         /// By which budget.
         budget: String,
     },
@@ -184,7 +184,7 @@ pub enum Hold {
     #[error(
         "{silent} of {of} nodes are silent or not ready: rather this process, the API server or the network before it is cut off than all of them. Nothing follows until some are heard again, or live reads bear it out"
     )]
-    MaybeItIsUs {
+    LargeOutage {
         /// How many seem lost.
         silent: usize,
         /// Of how many.
@@ -222,7 +222,7 @@ pub enum Hold {
     #[error(
         "the evidence {proof} says that node {node} is off, but it is Ready: nothing is released. Find out which machine was switched off"
     )]
-    ProvedButReady {
+    EvidenceConflictsWithReady {
         /// Its name.
         node: Arc<str>,
         /// The name of the FenceEvidence.
@@ -316,7 +316,7 @@ pub enum Hold {
     },
     /// Somebody wants the node left alone.
     #[error("node {node} carries {mark}: somebody wants it left alone. Take that away to go on")]
-    LeftAlone {
+    FencingSuspended {
         /// Its name.
         node: Arc<str>,
         /// The annotation or label.
@@ -447,7 +447,7 @@ pub enum Hold {
     #[error(
         "this process runs on node {node}, and nobody shoots the node that he stands on. Run a second replica on another node, or delete this pod if that one can lead"
     )]
-    OurNode {
+    SelfNode {
         /// Its name.
         node: Arc<str>,
     },
@@ -471,7 +471,7 @@ pub enum Hold {
     },
     /// An attempt failed; the next one waits a little.
     #[error("switching node {node} {act} did not succeed: {why}; it is tried again in {}s", left.as_secs())]
-    NextAttempt {
+    RetryBackoff {
         /// Its name.
         node: Arc<str>,
         /// `off` or `on`.
@@ -518,7 +518,7 @@ pub enum Hold {
     #[error(
         "node {node} is proved off and still marked as Ready; it gets the taint out-of-service when that is corrected"
     )]
-    StillReady {
+    NodeStillReady {
         /// Its name.
         node: Arc<str>,
     },
@@ -546,13 +546,13 @@ pub enum Hold {
     #[error(
         "node {node} is off and its pods are released. Repair and start it: what we put on it goes when it is Ready again"
     )]
-    MachineHeld {
+    MachinePoweredOff {
         /// Its name.
         node: Arc<str>,
     },
     /// It has power, and is not back.
     #[error("node {node} has power again and is not Ready with another boot yet")]
-    NotBackYet {
+    AwaitingNodeReady {
         /// Its name.
         node: Arc<str>,
     },

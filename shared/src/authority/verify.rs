@@ -39,7 +39,7 @@ pub enum Refusal {
     PodChanged,
     /// The claim does not fit the pod.
     #[error("the pod does not fit the claim: {0}")]
-    DoesNotFit(&'static str),
+    ClaimMismatch(&'static str),
     /// Nobody took the first read, or it was refuted.
     #[error("there is no first quorum read of the missing node yet")]
     NoWitness,
@@ -76,13 +76,13 @@ pub enum Refusal {
     TaintNotTrusted,
     /// The node does not carry the taint, or is Ready.
     #[error("a quorum read found the node Ready, or without the taint")]
-    InService,
+    NodeInService,
     /// The FenceEvidence is not there, not valid, or not about this life of the node.
     #[error("the FenceEvidence does not hold: {0}")]
-    ProofDoesNotHold(&'static str),
+    EvidenceInvalid(&'static str),
     /// A device says now that it is not off.
     #[error("the machine may be on again: {0}")]
-    MayBeOn(String),
+    PowerStateUnconfirmed(String),
     /// A live read failed.
     #[error("a live read failed")]
     Read(#[source] ApiError),
@@ -94,7 +94,7 @@ impl Refusal {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::PodChanged => "PodChanged",
-            Self::DoesNotFit(_) => "DoesNotFit",
+            Self::ClaimMismatch(_) => "ClaimMismatch",
             Self::NoWitness => "NoWitness",
             Self::QuarantineNotOver { .. } => "QuarantineNotOver",
             Self::NodeExists => "NodeExists",
@@ -103,9 +103,9 @@ impl Refusal {
             Self::HeardLately { .. } => "HeardLately",
             Self::HeartbeatsUnseen => "HeartbeatsUnseen",
             Self::TaintNotTrusted => "TaintNotTrusted",
-            Self::InService => "InService",
-            Self::ProofDoesNotHold(_) => "ProofDoesNotHold",
-            Self::MayBeOn(_) => "MayBeOn",
+            Self::NodeInService => "NodeInService",
+            Self::EvidenceInvalid(_) => "EvidenceInvalid",
+            Self::PowerStateUnconfirmed(_) => "PowerStateUnconfirmed",
             Self::Read(_) => "ReadFailed",
         }
     }
@@ -113,7 +113,7 @@ impl Refusal {
     /// Every reason, for metrics that must exist before they count.
     pub const REASONS: [&'static str; 14] = [
         "PodChanged",
-        "DoesNotFit",
+        "ClaimMismatch",
         "NoWitness",
         "QuarantineNotOver",
         "NodeExists",
@@ -122,9 +122,9 @@ impl Refusal {
         "HeardLately",
         "HeartbeatsUnseen",
         "TaintNotTrusted",
-        "InService",
-        "ProofDoesNotHold",
-        "MayBeOn",
+        "NodeInService",
+        "EvidenceInvalid",
+        "PowerStateUnconfirmed",
         "ReadFailed",
     ];
 
@@ -201,7 +201,7 @@ impl Verifier<'_> {
         let guard = self.cache.read();
         let pod = guard.view().pod(&force.pod.uid).filter(|pod| pod.rv == force.rv && pod.key == force.pod);
         let pod = pod.ok_or(Refusal::PodChanged)?;
-        fits(&force.claim, pod).map_err(Refusal::DoesNotFit)?;
+        fits(&force.claim, pod).map_err(Refusal::ClaimMismatch)?;
         Ok(Facts { terminal: pod.phase.is_terminal(), generation: pod.generation, seen: self.env.now() })
     }
 
@@ -309,9 +309,9 @@ impl Verifier<'_> {
             return Err(Refusal::TaintNotTrusted);
         }
         let look = look(self.connection, self.env, node).await.map_err(Refusal::Read)?;
-        let Some(read) = look.node else { return Err(Refusal::InService) };
+        let Some(read) = look.node else { return Err(Refusal::NodeInService) };
         if out_of_service_taints(&read).next().is_none() || is_ready(&read) {
-            return Err(Refusal::InService);
+            return Err(Refusal::NodeInService);
         }
         // Ours is worth what its evidence is, which may have been withdrawn since: that is asked for by another claim.
         let guard = self.cache.read();

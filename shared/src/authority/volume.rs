@@ -124,23 +124,23 @@ impl VolumeChange {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Take { .. } => "VolumeTaken",
-            Self::Refuse(_) => "VolumeRefused",
+            Self::Take { .. } => "VolumeLeaseAcquired",
+            Self::Refuse(_) => "VolumeAttachDenied",
             Self::Allow => "VolumeAllowed",
             Self::Release { .. } => "VolumeReleased",
-            Self::Break { .. } => "VolumeBroken",
-            Self::Forget => "VolumeForgotten",
+            Self::Break { .. } => "VolumeLeaseRevoked",
+            Self::Forget => "VolumeLeaseDeleted",
         }
     }
 
     /// Every name, for metrics that must exist before they count.
     pub const NAMES: [&'static str; 6] = [
-        "VolumeTaken",
-        "VolumeRefused",
+        "VolumeLeaseAcquired",
+        "VolumeAttachDenied",
         "VolumeAllowed",
         "VolumeReleased",
-        "VolumeBroken",
-        "VolumeForgotten",
+        "VolumeLeaseRevoked",
+        "VolumeLeaseDeleted",
     ];
 }
 

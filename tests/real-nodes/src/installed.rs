@@ -164,7 +164,7 @@ async fn release(cluster: &mut Cluster, view: &View, lost: Machine, uid: &str) -
     switched_off_by(cluster, lost, leader)?;
     view.until(
         "a pod was released by a device's word",
-        "sum(pod_safety_releases_total{evidence=\"PowerOff\"}) >= 1",
+        "sum(pod_safety_force_deletes_total{evidence=\"PowerOff\"}) >= 1",
     )
     .await
 }

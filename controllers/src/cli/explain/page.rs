@@ -45,7 +45,7 @@ pub(in crate::cli) const fn tone_of(standing: Standing) -> Tone {
     }
 }
 
-/// `Blocked (Unproved): why`.
+/// `Blocked (NoEvidence): why`.
 pub(super) fn sentence(verdict: &Judgement) -> String {
     let Judgement { standing, reason, message } = verdict;
     format!("{standing:?} ({reason}): {message}")

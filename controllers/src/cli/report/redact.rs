@@ -388,7 +388,10 @@ mod tests {
             ("fence_apc -l root -p hunter2 -n 3", "fence_apc -l root -p REDACTED -n 3"),
             ("curl -u root:hunter2 -k", "curl -u REDACTED -k"),
             ("curl --user root -k", "curl --user root -k"),
-            ("said cm9vdDpodW50ZXIy of OutOfServiceUnproved", "said REDACTED of OutOfServiceUnproved"),
+            (
+                "said cm9vdDpodW50ZXIy of OutOfServiceWithoutEvidence",
+                "said REDACTED of OutOfServiceWithoutEvidence",
+            ),
             (
                 "password: |\n  hunter2\n\n  hunter3\nplug: 3\n",
                 "password: |\n  REDACTED\n\n  REDACTED\nplug: 3\n",

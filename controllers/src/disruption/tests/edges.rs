@@ -22,7 +22,7 @@ fn an_answer_to_a_question_of_the_moment_of_a_change_is_asked_for_again_at_once(
 fn that_a_budget_never_allows_is_said_of_pods_that_nobody_manages_and_not_of_what_is_scaled_to_nothing() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("naked"), at(0));
-    for (wanted, holds) in [(1, &["NeverAllows"][..]), (0, &[])] {
+    for (wanted, holds) in [(1, &["DisruptionsNeverAllowed"][..]), (0, &[])] {
         world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": wanted })), at(0));
         assert_eq!(held(&decided(&world, 1)), holds, "{wanted} of one naked pod");
     }

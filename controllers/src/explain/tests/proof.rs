@@ -180,7 +180,7 @@ fn refused(message: &str, second: u64) -> Said {
     Said { at, first: at, count: 1, object, reason, message, by, warning: true }
 }
 
-const MAY_BE_ON: &str = "MayBeOn: the machine may be on again: fence/bmc: no answer";
+const MAY_BE_ON: &str = "PowerStateUnconfirmed: the machine may be on again: fence/bmc: no answer";
 
 fn verdict_of(answer: &Answer) -> (Standing, &'static str) {
     (answer.verdict.standing, answer.verdict.reason)
@@ -197,9 +197,10 @@ fn bug_explain_did_not_say_that_the_force_delete_was_refused() {
     world.apply(Kind::FenceEvidences, &by_device("e", 60), at(60));
     let before = explained(&world, 100, &[]);
     assert_eq!((verdict_of(&before), offers_confirmation(&before)), ((Standing::Released, "Proved"), false));
-    let answer = explained(&world, 100, &[refused("MayBeOn: an older one", 70), refused(MAY_BE_ON, 90)]);
+    let answer =
+        explained(&world, 100, &[refused("PowerStateUnconfirmed: an older one", 70), refused(MAY_BE_ON, 90)]);
     assert_eq!((verdict_of(&answer), offers_confirmation(&answer)), ((Standing::Blocked, "Refused"), true));
-    let said = "the evidence e says that node n is off, but the force delete was refused 10s ago: MayBeOn: the machine may be \
+    let said = "the evidence e says that node n is off, but the force delete was refused 10s ago: PowerStateUnconfirmed: the machine may be \
         on again: fence/bmc: no answer. It is tried again.";
     assert_eq!(answer.verdict.message, said);
     let ours = answer.actors.iter().find(|actor| actor.who == "pod-safety").unwrap();
@@ -235,11 +236,12 @@ fn a_person_is_asked_to_confirm_only_where_no_kubelet_was_heard() {
         let answer = explained(&world, 100, &[refused(&format!("{code}: words"), 90)]);
         (code, answer.verdict.standing, offers_confirmation(&answer))
     });
-    let blocked = ["HeartbeatsUnseen", "TaintNotTrusted", "ProofDoesNotHold", "MayBeOn", "ReadFailed"];
+    let blocked =
+        ["HeartbeatsUnseen", "TaintNotTrusted", "EvidenceInvalid", "PowerStateUnconfirmed", "ReadFailed"];
     for (code, standing, offers) in stands {
         let wanted = if blocked.contains(&code) { Standing::Blocked } else { Standing::Waiting };
         assert_eq!(standing, wanted, "{code}");
-        assert_eq!(offers, ["ProofDoesNotHold", "MayBeOn"].contains(&code), "{code}");
+        assert_eq!(offers, ["EvidenceInvalid", "PowerStateUnconfirmed"].contains(&code), "{code}");
     }
     let policy = named("p").set("/spec", json!({ "levels": [], "minimumEvidence": "Verified" }));
     world.apply(Kind::FencePolicies, &policy, at(100));

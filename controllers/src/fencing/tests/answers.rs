@@ -177,7 +177,7 @@ fn the_next_try_to_switch_on_begins_when_its_pause_is_over_and_to_the_second() {
     assert_eq!(stage.act("n"), ["on 5 by pdu"]);
     stage.seen("Off");
     stage.wait(9);
-    assert_eq!(stage.words("n"), ["?NextAttempt"]);
+    assert_eq!(stage.words("n"), ["?RetryBackoff"]);
     stage.wait(1);
     assert_eq!(stage.words("n"), ["on 6 by pdu"]);
 }

@@ -151,7 +151,7 @@ fn storage_is_lifted_when_nothing_there_uses_what_was_given_to_others() {
     let mut stage = of_storage(&["bmc"]);
     assert_eq!(stage.act("n"), ["prove-storage"]);
     stage.edit(|spec, _| spec.cancelled = true);
-    assert_eq!(stage.words("n"), ["?NotBackYet"], "it is not heard: what runs there would write");
+    assert_eq!(stage.words("n"), ["?AwaitingNodeReady"], "it is not heard: what runs there would write");
     stage.pod("db-0", "n", Stage::terminating);
     let boot = stage.incarnation("n").boot_id;
     stage.comes_back("n", &boot);
@@ -212,7 +212,7 @@ fn a_machine_that_is_gone_is_not_switched_on_and_its_incident_ends_with_its_node
         stage.wait(20);
         stage
     };
-    assert_eq!(fenced().words("n"), ["?MachineHeld"]);
+    assert_eq!(fenced().words("n"), ["?MachinePoweredOff"]);
     let mut gone = fenced();
     gone.gone(Kind::Nodes, "n");
     assert_eq!(gone.act("n"), ["write Done"]);

@@ -275,7 +275,7 @@ fn a_node_that_is_called_ready_counts_as_lost_when_it_was_silent_for_the_time_of
     stage.until(129);
     assert_eq!(closed(&stage, "n"), NONE, "one of two is lost");
     stage.until(130);
-    assert_eq!(closed(&stage, "n"), ["?MaybeItIsUs"], "nobody is heard");
+    assert_eq!(closed(&stage, "n"), ["?LargeOutage"], "nobody is heard");
 }
 
 /// Who goes before it is of interest where that alone holds it back.
@@ -298,7 +298,7 @@ fn who_goes_before_an_incident_is_not_counted_while_its_place_is_taken_or_anothe
     assert!(sentence.starts_with("1 nodes are being fenced and 0 go before it"), "{sentence}");
     let mut stage = three();
     stage.change("n", |node| node["metadata"]["annotations"]["pod-safety.dev/pause-fencing"] = json!(""));
-    assert_eq!(closed(&stage, "n"), ["?LeftAlone"]);
+    assert_eq!(closed(&stage, "n"), ["?FencingSuspended"]);
 }
 
 #[test]

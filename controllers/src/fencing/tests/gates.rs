@@ -38,8 +38,8 @@ type Row = (&'static str, fn(&mut Stage), &'static str);
 fn each_gate_holds_with_its_numbers_and_is_shown_once() {
     let rows: [Row; 10] = [
         ("Paused", |stage| stage.policy(|policy| policy.paused = Some("upgrade".to_owned())), "upgrade"),
-        ("LeftAlone", |stage| stage.leave_alone("n"), "pod-safety.dev/pause-fencing"),
-        ("MaybeItIsUs", |stage| stage.lose(&["m", "k"]), "3 of 5 nodes are lost, more than 49 %"),
+        ("FencingSuspended", |stage| stage.leave_alone("n"), "pod-safety.dev/pause-fencing"),
+        ("LargeOutage", |stage| stage.lose(&["m", "k"]), "3 of 5 nodes are lost, more than 49 %"),
         ("ControlPlane", |stage| stage.control_plane(&["n", "m"]), "only 1 of 2 such nodes are Ready"),
         ("EtcdQuorum", |stage| stage.etcd(&["n", "m"]), "only 1 of 2 members are Ready"),
         (
@@ -47,7 +47,7 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
             |stage| stage.guarded(2, 2),
             "ns/db run on node n: 2 healthy - 1 here is less than 2 needed. It is fenced all the same in 300s",
         ),
-        ("OurNode", |stage| stage.runs_on("n"), "this process runs on node n"),
+        ("SelfNode", |stage| stage.runs_on("n"), "this process runs on node n"),
         (
             "NoDevices",
             |stage| stage.gone(Kind::FenceDevices, "bmc"),
@@ -92,12 +92,12 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
 fn a_gate_that_is_shown_is_not_written_again_though_its_numbers_move() {
     let mut stage = pending();
     stage.lose(&["m", "k"]);
-    assert_eq!(stage.act("n"), ["write Pending", "?MaybeItIsUs"]);
-    assert_eq!(stage.words("n"), ["?MaybeItIsUs"]);
+    assert_eq!(stage.act("n"), ["write Pending", "?LargeOutage"]);
+    assert_eq!(stage.words("n"), ["?LargeOutage"]);
     stage.loses("l");
-    assert_eq!(stage.words("n"), ["?MaybeItIsUs"]);
+    assert_eq!(stage.words("n"), ["?LargeOutage"]);
     stage.policy(|policy| policy.paused = Some("x".to_owned()));
-    assert_eq!(stage.act("n"), ["write Pending", "?Paused", "?MaybeItIsUs"], "another one is news");
+    assert_eq!(stage.act("n"), ["write Pending", "?Paused", "?LargeOutage"], "another one is news");
     stage.policy(|policy| policy.paused = None);
     for name in ["m", "k", "l"] {
         stage.comes_back(name, &format!("boot-{name}"));
@@ -114,7 +114,7 @@ fn one_of_two_nodes_may_be_lost_and_silent_ones_count_though_called_ready() {
     assert_eq!(stage.words("n"), ["off 1 by bmc"]);
     stage.alive.remove("m");
     stage.until(140);
-    assert_eq!(closed(&stage), ["?MaybeItIsUs"], "nobody is heard: rather we are deaf");
+    assert_eq!(closed(&stage), ["?LargeOutage"], "nobody is heard: rather we are deaf");
 }
 
 #[test]
@@ -244,9 +244,9 @@ fn a_dry_run_says_what_it_would_do_and_does_not_and_keeps_nobody_waiting() {
     assert_eq!(status.message, "dry run: node n would be fenced by the level bmc with fencing/bmc");
     assert_eq!(stage.words("n"), ["?DryRun"], "written once");
     stage.runs_on("n");
-    assert_eq!(stage.words("n"), ["write Pending", "?OurNode"], "its gates are those of a real one");
+    assert_eq!(stage.words("n"), ["write Pending", "?SelfNode"], "its gates are those of a real one");
     stage.proof("n", "by-hand", KindOfEvidence::Asserted);
-    assert_eq!(stage.words("n"), ["write Pending", "?OurNode"], "and it stays what it is");
+    assert_eq!(stage.words("n"), ["write Pending", "?SelfNode"], "and it stays what it is");
     stage.policy(|policy| policy.brakes.max_concurrent = 1);
     stage.loses("m");
     stage.wait(70);
@@ -299,7 +299,7 @@ fn gates_that_are_open_show_what_they_come_to() {
     let (_, status) = stage.only();
     let said = |name: &str| status.gates.iter().find(|gate| gate.name == name).unwrap().message.clone();
     for (gate, numbers) in [
-        ("MaybeItIsUs", "1 of 5 nodes are lost; 49 % may be"),
+        ("LargeOutage", "1 of 5 nodes are lost; 49 % may be"),
         ("ZoneInTrouble", "1 of 5 nodes of its zone are not ready; 100 % may be"),
         ("EtcdQuorum", "without it 2 of 3 members of etcd are Ready"),
         ("Collateral", "ns/db: 3 healthy, 1 of them here, 2 needed"),

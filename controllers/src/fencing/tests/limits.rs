@@ -58,7 +58,7 @@ fn a_machine_that_was_seen_on_has_five_minutes_to_boot_and_is_switched_on_three_
         assert_eq!(stage.act("n"), [format!("on {attempt} by bmc")]);
         stage.seen("On");
         stage.wait(299);
-        assert_eq!(stage.words("n"), ["?NotBackYet"]);
+        assert_eq!(stage.words("n"), ["?AwaitingNodeReady"]);
         stage.wait(1);
     }
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
@@ -72,7 +72,7 @@ fn pauses_between_attempts_are_five_seconds_doubled_up_to_a_minute() {
     stage.act("n");
     for (attempt, pause) in (2_u32..).zip([5, 10, 20, 40, 60, 60]) {
         stage.seen("On");
-        from(&mut stage, pause, &["?NextAttempt"], &[&format!("off {attempt} by bmc")]);
+        from(&mut stage, pause, &["?RetryBackoff"], &[&format!("off {attempt} by bmc")]);
         stage.act("n");
     }
 }
@@ -105,7 +105,7 @@ fn lost(lost: usize, of: usize, zone: impl Fn(usize) -> &'static str) -> Vec<Str
 /// One half of a hundred is one node more than 49 %.
 #[test]
 fn no_node_is_fenced_while_half_of_two_or_more_are_lost() {
-    let held = ["write Pending", "?MaybeItIsUs"];
+    let held = ["write Pending", "?LargeOutage"];
     for (many, of, is_held) in
         [(1, 1, false), (1, 2, false), (2, 2, true), (2, 4, true), (2, 5, false), (3, 6, true), (3, 7, false)]
     {

@@ -63,7 +63,7 @@ fn what_failed_is_tried_again_by_the_same_level_then_by_the_next_then_anew_then_
         stage.answered("no");
         stage.seen("On");
         let began = stage.now;
-        while stage.words("n") == ["?NextAttempt"] {
+        while stage.words("n") == ["?RetryBackoff"] {
             stage.wait(1);
         }
         pauses.push(stage.now - began);
@@ -141,9 +141,9 @@ fn a_further_attempt_goes_through_the_gates_once_more_but_has_its_turn() {
     stage.fence("m", Trigger::Person, other);
     assert_eq!(stage.words("n"), ["off 2 by bmc"]);
     for (close, gate) in [
-        ((|stage| stage.runs_on("n")) as fn(&mut Stage), "?OurNode"),
+        ((|stage| stage.runs_on("n")) as fn(&mut Stage), "?SelfNode"),
         (|stage| stage.policy(|policy| policy.paused = Some("x".to_owned())), "?Paused"),
-        (|stage| stage.lose(&["m", "k", "l"]), "?MaybeItIsUs"),
+        (|stage| stage.lose(&["m", "k", "l"]), "?LargeOutage"),
     ] {
         let mut stage = failed();
         close(&mut stage);
@@ -220,7 +220,7 @@ fn a_node_whose_object_is_gone_is_fenced_by_what_is_known_of_it() {
     stage.seen("Off");
     assert_eq!(stage.act("n"), ["prove"]);
     stage.wait(20);
-    assert_eq!(stage.words("n"), ["?MachineHeld"], "there is nothing to taint");
+    assert_eq!(stage.words("n"), ["?MachinePoweredOff"], "there is nothing to taint");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn evidence_of_a_person_or_of_before_a_crash_is_adopted_in_every_phase_before_fe
     stage.edit(|spec, _| spec.trigger.kind = Trigger::Person);
     stage.comes_back("n", "boot-n");
     waits(&mut stage);
-    assert_eq!(stage.words("n"), ["?StillReady"], "of who is Ready nothing is believed");
+    assert_eq!(stage.words("n"), ["?NodeStillReady"], "of who is Ready nothing is believed");
 }
 
 /// C2: the word of an earlier loss of the same life ended the fencing of the next one.
@@ -271,7 +271,7 @@ fn of_two_incidents_of_one_life_that_counts_whose_name_says_which() {
     stage.world.put(Kind::NodeFences, object, stage.mono());
     assert_eq!(stage.words("n"), ["off 1 by bmc", "?DuplicateFence"]);
     stage.runs_on("n");
-    assert_eq!(stage.words("n"), ["write Pending", "?DuplicateFence", "?OurNode"]);
+    assert_eq!(stage.words("n"), ["write Pending", "?DuplicateFence", "?SelfNode"]);
 }
 
 #[test]

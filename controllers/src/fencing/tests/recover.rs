@@ -39,7 +39,7 @@ fn the_machine_stays_off_until_its_pods_are_released_and_then_as_the_policy_says
     stage.gone(Kind::Pods, "db-0");
     assert_eq!(stage.words("n"), ["on 2 by bmc"]);
     stage.policy(|policy| policy.recovery = Recovery::Hold);
-    assert_eq!(stage.words("n"), ["?MachineHeld"]);
+    assert_eq!(stage.words("n"), ["?MachinePoweredOff"]);
     let mut early = fenced();
     early.policy(|policy| policy.recovery = Recovery::PowerOn);
     early.gone(Kind::Pods, "db-0");
@@ -50,8 +50,8 @@ fn the_machine_stays_off_until_its_pods_are_released_and_then_as_the_policy_says
 fn nothing_is_switched_on_by_who_is_paused_cancelled_or_without_devices() {
     for (change, word) in [
         ((|stage| stage.policy(|policy| policy.paused = Some("x".to_owned()))) as fn(&mut Stage), "?Paused"),
-        (|stage| stage.leave_alone("n"), "?LeftAlone"),
-        (|stage| stage.edit(|spec, _| spec.cancelled = true), "?MachineHeld"),
+        (|stage| stage.leave_alone("n"), "?FencingSuspended"),
+        (|stage| stage.edit(|spec, _| spec.cancelled = true), "?MachinePoweredOff"),
         (|stage| stage.gone(Kind::FenceDevices, "bmc"), "?NoDevices"),
     ] {
         let mut stage = released();
@@ -84,16 +84,16 @@ fn bug_a_machine_that_a_person_confirmed_down_stays_off_unless_they_said_otherwi
     assert_eq!(stage.act("n"), ["write Fenced"]);
     assert_eq!(stage.act("n"), ["taint"]);
     stage.wait(60);
-    assert_eq!(stage.words("n"), ["?MachineHeld"]);
+    assert_eq!(stage.words("n"), ["?MachinePoweredOff"]);
     stage.word("n", "and-on", true);
-    assert_eq!(stage.words("n"), ["?MachineHeld"], "of the same second");
+    assert_eq!(stage.words("n"), ["?MachinePoweredOff"], "of the same second");
     stage.invalidates("by-hand");
     assert_eq!(stage.act("n"), ["write Fenced"]);
     stage.wait(20);
     assert_eq!(stage.words("n"), ["on 1 by bmc"], "the last word that holds counts");
     let mut fenced = released();
     fenced.word("n", "hands-in-it", false);
-    assert_eq!(fenced.words("n"), ["?MachineHeld"], "also where a device proved it off");
+    assert_eq!(fenced.words("n"), ["?MachinePoweredOff"], "also where a device proved it off");
 }
 
 #[test]
@@ -103,10 +103,10 @@ fn switched_on_and_back_with_another_boot_it_is_done_and_our_taint_goes() {
     stage.answered("done");
     assert_eq!(stage.words("n"), ["look"]);
     stage.seen("On");
-    assert_eq!(stage.words("n"), ["?NotBackYet"]);
+    assert_eq!(stage.words("n"), ["?AwaitingNodeReady"]);
     stage.comes_back("n", "boot-2");
     stage.says("n", "False");
-    assert_eq!(stage.words("n"), ["?NotBackYet"], "not Ready yet");
+    assert_eq!(stage.words("n"), ["?AwaitingNodeReady"], "not Ready yet");
     stage.comes_back("n", "boot-2");
     assert_eq!(stage.act("n"), ["untaint"]);
     let (_, status) = stage.only();
@@ -130,7 +130,7 @@ fn what_cannot_be_switched_on_is_tried_three_times() {
     let mut stage = on();
     for attempt in [3, 4] {
         stage.seen("Off");
-        assert_eq!(stage.words("n"), ["?NextAttempt"]);
+        assert_eq!(stage.words("n"), ["?RetryBackoff"]);
         stage.wait(20);
         assert_eq!(stage.act("n"), [format!("on {attempt} by bmc")]);
     }
@@ -233,7 +233,7 @@ fn a_node_that_nobody_has_missed_yet_is_tainted_when_it_is() {
     stage.seen("Off");
     assert_eq!(stage.act("n"), ["prove"]);
     stage.wait(30);
-    assert_eq!(stage.words("n"), ["?StillReady"], "that it is called Ready is old");
+    assert_eq!(stage.words("n"), ["?NodeStillReady"], "that it is called Ready is old");
     stage.says("n", "Unknown");
     assert_eq!(stage.words("n"), ["taint"]);
 }
@@ -339,7 +339,7 @@ fn bug_a_machine_that_went_off_again_after_it_was_seen_on_was_waited_for_for_eve
         stage.wait(10);
         stage.seen("On");
         stage.wait(299);
-        assert_eq!(stage.words("n"), ["?NotBackYet"]);
+        assert_eq!(stage.words("n"), ["?AwaitingNodeReady"]);
         stage.wait(1);
         assert_eq!(stage.act("n"), [format!("on {number} by bmc")]);
     }
@@ -412,8 +412,8 @@ fn a_new_life_that_is_lost_too_is_an_incident_of_its_own_and_waits_for_what_may_
     stage.wait(600);
     assert_eq!(stage.act("n"), ["on 2 by bmc"]);
     stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2"));
-    assert_eq!(stage.words("n"), ["?NotBackYet", "?AttemptUnderWay"]);
+    assert_eq!(stage.words("n"), ["?AwaitingNodeReady", "?AttemptUnderWay"]);
     stage.wait(62);
-    assert_eq!(stage.act("n"), ["open by p", "?NotBackYet"]);
-    assert_eq!(stage.words("n"), ["off 1 by bmc", "?NotBackYet"]);
+    assert_eq!(stage.act("n"), ["open by p", "?AwaitingNodeReady"]);
+    assert_eq!(stage.words("n"), ["off 1 by bmc", "?AwaitingNodeReady"]);
 }

@@ -42,7 +42,12 @@ fn from_the_wish_to_success_its_name_is_written_before_the_incident_begins() {
     assert_eq!(stage.act("n"), ["taint", "say False/True Fenced"]);
     stage.wait(20);
     stage.act("n");
-    assert_eq!(stage.words("n"), ["?MachineHeld"], "said once: {:?}", stage.remediations["n"]["status"]);
+    assert_eq!(
+        stage.words("n"),
+        ["?MachinePoweredOff"],
+        "said once: {:?}",
+        stage.remediations["n"]["status"]
+    );
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn of_a_level_that_fenced_storage_it_is_said_that_what_runs_there_runs_on() {
 fn gates_that_were_shown_go_when_there_is_evidence() {
     let mut stage = pending();
     stage.runs_on("n");
-    assert_eq!(stage.act("n"), ["write Pending", "?OurNode"]);
+    assert_eq!(stage.act("n"), ["write Pending", "?SelfNode"]);
     assert_eq!(stage.only().1.gates.iter().filter(|gate| gate.holds).count(), 1);
     stage.proof("n", "by-hand", KindOfEvidence::Asserted);
     assert_eq!(stage.act("n"), ["write Fenced"]);

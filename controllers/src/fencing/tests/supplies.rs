@@ -57,7 +57,7 @@ fn the_machine_is_off_only_when_both_say_so_and_else_both_are_asked_again() {
         stage.act("n");
         stage.answered("fencing/left: done; fencing/right: failed");
         stage.seen(one_says);
-        assert_eq!(stage.words("n"), ["?NextAttempt"], "one of them: {one_says}");
+        assert_eq!(stage.words("n"), ["?RetryBackoff"], "one of them: {one_says}");
         stage.wait(5);
         assert_eq!(stage.act("n"), ["off 2 by left+right"], "one of them: {one_says}");
         stage.seen(one_says);

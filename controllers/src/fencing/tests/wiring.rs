@@ -184,7 +184,7 @@ fn the_metrics_show_incidents_by_phase_and_how_long_proof_took_and_which_devices
         "pod_safety_fence_phases_total{phase=\"Fenced\"} 1",
         "pod_safety_fence_time_to_evidence_seconds_count 1",
         "pod_safety_fence_time_to_evidence_seconds_sum 20",
-        "pod_safety_fence_device_unanswered_nodes 1",
+        "pod_safety_fence_device_unreachable_targets 1",
         "pod_safety_fence_device_problems{problem=\"LoginDenied\"} 1",
         "pod_safety_fence_device_problems{problem=\"BadSecret\"} 0",
     ] {

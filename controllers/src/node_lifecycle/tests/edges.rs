@@ -24,7 +24,7 @@ fn an_api_server_is_silent_when_it_has_not_spoken_for_more_than_fifteen_seconds_
         if is_lost {
             assert_eq!(words, LOST, "it spoke at {spoke_last}, and it is {now}");
         } else {
-            assert_eq!(words, ["MaybeItIsUs 1/1"], "it spoke at {spoke_last}, and it is {now}");
+            assert_eq!(words, ["LargeOutage 1/1"], "it spoke at {spoke_last}, and it is {now}");
         }
     }
 }

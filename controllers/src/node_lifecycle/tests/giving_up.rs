@@ -224,8 +224,8 @@ fn nl_7_when_all_zones_are_lost_nobody_is_given_up_and_who_was_is_not_any_more()
     assert_eq!(stage.ends_pods("a0"), ["unreachable"]);
     lose(&mut stage, "a", 3);
     lose(&mut stage, "b", 1);
-    assert_eq!(stage.act("a0"), ["-unreachable:NoExecute", "MaybeItIsUs 4/4"]);
-    assert_eq!(stage.act("b0"), ["cut off", "+unreachable:NoSchedule", "MaybeItIsUs 4/4"]);
+    assert_eq!(stage.act("a0"), ["-unreachable:NoExecute", "LargeOutage 4/4"]);
+    assert_eq!(stage.act("b0"), ["cut off", "+unreachable:NoSchedule", "LargeOutage 4/4"]);
     stage.until(100);
     stage.act_on_all();
     assert!(["a0", "a1", "a2", "b0"].iter().all(|name| stage.ends_pods(name).is_empty()));

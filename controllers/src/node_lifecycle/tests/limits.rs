@@ -50,7 +50,7 @@ fn a_majority_of_three_or_more_is_doubted_for_two_seconds() {
         }
         stage.until(50);
         let words = stage.words("n0");
-        assert_eq!(words == [format!("MaybeItIsUs {lost}/{of}")], is_doubted, "{lost} of {of}: {words:?}");
+        assert_eq!(words == [format!("LargeOutage {lost}/{of}")], is_doubted, "{lost} of {of}: {words:?}");
         if is_doubted {
             assert_eq!(stage.decided("n0").recheck_at, Some(at(52)), "{lost} of {of}");
             stage.until(52);

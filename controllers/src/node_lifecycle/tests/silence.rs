@@ -160,7 +160,7 @@ fn a_majority_that_falls_silent_may_be_our_fault_for_two_seconds_and_not_for_eve
         stage.alive.remove(name);
     }
     stage.until(50);
-    assert_eq!(stage.words("n0"), ["MaybeItIsUs 3/5"]);
+    assert_eq!(stage.words("n0"), ["LargeOutage 3/5"]);
     assert_eq!(stage.again("n0"), 52.0);
     stage.until(52);
     for name in ["n0", "n1", "n2"] {
@@ -185,7 +185,7 @@ fn who_was_deaf_waits_for_kubelets_to_come_back() {
         stage.deaf_until(100 + pause);
         let words = stage.words("n0");
         if pause == 70 {
-            assert_eq!(words, ["MaybeItIsUs 5/5"]);
+            assert_eq!(words, ["LargeOutage 5/5"]);
             assert_eq!(stage.again("n0"), 172.0);
         } else if pause == 400 {
             assert_eq!(words, ["Stale"], "nothing is decided from what is so old");
@@ -215,7 +215,7 @@ fn a_lost_cluster_of_one_is_found_when_the_api_server_speaks_again() {
     let mut stage = cluster(config(), 1);
     stage.alive.clear();
     stage.deaf_until(55);
-    assert_eq!(stage.words("n0"), ["MaybeItIsUs 1/1"]);
+    assert_eq!(stage.words("n0"), ["LargeOutage 1/1"]);
     stage.world.hear(stage.mono());
     assert_eq!(stage.again("n0"), 75.0);
     stage.until(75);
@@ -251,7 +251,7 @@ fn bug_a_bookmark_within_an_outage_is_no_word_of_an_api_server_that_kubelets_rea
     stage.deaf_until(55);
     stage.world.hear(stage.mono());
     stage.deaf_until(90);
-    assert_eq!(stage.words("n0"), ["MaybeItIsUs 4/4"], "nobody leads: the outage lasts");
+    assert_eq!(stage.words("n0"), ["LargeOutage 4/4"], "nobody leads: the outage lasts");
     stage.config.led_since = led_since(88);
     assert_eq!(stage.again("n0"), 108.0);
     assert!(stage.words("n0").is_empty());
@@ -295,7 +295,7 @@ fn guard_suspects_no_majority_before_it_settled() {
     let mut stage = cluster(guard(), 3);
     stage.alive.clear();
     stage.until(25);
-    assert_eq!(stage.words("n0"), ["MaybeItIsUs 3/3"]);
+    assert_eq!(stage.words("n0"), ["LargeOutage 3/3"]);
     stage.until(27);
     assert_eq!(stage.words("n0"), ["+pod-safety.dev/suspect:NoSchedule"]);
 }

@@ -63,7 +63,7 @@ fn it_acts_beside_kcm_and_in_its_place_and_only_looks_in_observe_mode() {
     let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts(mode));
     assert_eq!(acts, [false, true, true]);
     for reason in [
-        "MaybeItIsUs",
+        "LargeOutage",
         "ZoneDisrupted",
         "EvictionOff",
         "EvictionQueued",

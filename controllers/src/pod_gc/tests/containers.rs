@@ -75,7 +75,7 @@ fn a_sidecar_that_was_reported_running_does_not_outlive_its_machine() {
     world.apply(Kind::Nodes, &node("n").boot("boot-1"), at(0));
     let sidecar = called_ended("web-0", &[("initContainerStatuses", &["running"])]).terminating();
     world.apply(Kind::Pods, &sidecar, at(0));
-    assert_eq!(reasons(&decided(&world, &on("n"), at(1), &config())), ["Unproved"]);
+    assert_eq!(reasons(&decided(&world, &on("n"), at(1), &config())), ["NoEvidence"]);
     world.apply(Kind::FenceEvidences, &evidence("e", "n", "boot-1", "PowerOff"), at(0));
     assert_eq!(asked(&decided(&world, &on("n"), at(1), &config())), ["remove web-0 because Fenced"]);
 }

@@ -25,10 +25,10 @@ fn evidence_about_this_life_of_its_node_frees_a_pod_that_ends_and_no_other() {
     for (ready, boot, change, wanted, says) in [
         ("Unknown", "boot-1", (|_| {}) as fn(&mut Value), "remove web-0 because Fenced", "it is off"),
         ("False", "boot-1", |_| {}, "remove web-0 because Fenced", "what it said last is old"),
-        ("True", "boot-1", |_| {}, "?ProvedButReady", "it says itself that it is well"),
-        ("Unknown", "boot-2", |_| {}, "?Unproved", "it is about another boot"),
-        ("Unknown", "boot-1", another, "?Unproved", "it is about another Node"),
-        ("Unknown", "boot-1", invalidated, "?Unproved", "it is not believed"),
+        ("True", "boot-1", |_| {}, "?EvidenceConflictsWithReady", "it says itself that it is well"),
+        ("Unknown", "boot-2", |_| {}, "?NoEvidence", "it is about another boot"),
+        ("Unknown", "boot-1", another, "?NoEvidence", "it is about another Node"),
+        ("Unknown", "boot-1", invalidated, "?NoEvidence", "it is not believed"),
     ] {
         let decision = about(&proved(ready, boot, "PowerOff", change), "n", 1);
         let mut words = asked(&decision);
@@ -55,7 +55,7 @@ fn without_our_own_kinds_there_is_no_evidence_and_nothing_else_is_held_up() {
     }
     let decision = decided(&listed, &on("n"), late, &config());
     assert!(decision.intents.is_empty(), "what may be old frees nobody: {decision:?}");
-    assert_eq!(reasons(&decision), ["Unproved"]);
+    assert_eq!(reasons(&decision), ["NoEvidence"]);
 
     let world = World::default();
     for kind in [Kind::Pods, Kind::Nodes, Kind::NodeLeases] {

@@ -77,7 +77,7 @@ pub(super) async fn holds(acting: &Acting<'_>, proof: &str, node: &Incarnation) 
 /// How a step ends for which there is no evidence.
 fn outcome(refusal: Refusal) -> Outcome {
     match refusal {
-        Refusal::KubeletAlive(_) | Refusal::InService => Outcome::Heard,
+        Refusal::KubeletAlive(_) | Refusal::NodeInService => Outcome::Heard,
         Refusal::Read(error) => Outcome::of(error),
         refusal => Outcome::Refused(refusal),
     }

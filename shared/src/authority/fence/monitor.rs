@@ -136,7 +136,7 @@ async fn write(
     let before = known.conditions;
     let at = format!("{:.0}", acting.env.clock.wall());
     let (word, reason, message) = match answers {
-        Ok(message) => ("True", "EveryNodeAnswers".to_owned(), message),
+        Ok(message) => ("True", "AllTargetsReachable".to_owned(), message),
         Err((problem, message)) => ("False", problem, message),
     };
     let ready = condition(&before, "Ready", word, &reason, &message, &at);

@@ -8,8 +8,8 @@ use crate::events::{About, Event, EventType, Speaker};
 use crate::model::{DeviceKey, Uid};
 
 /// What is said of a device that answers: for the first time, and when it did not before.
-const ANSWERS: &str = "EveryNodeAnswers";
-const ANSWERS_AGAIN: &str = "AnswersAgain";
+const ANSWERS: &str = "AllTargetsReachable";
+const ANSWERS_AGAIN: &str = "DeviceReachable";
 
 /// What else may be the reason of a condition that is False.
 const OTHERS: [&str; 3] = ["NoNodes", "LookFailed", "EvidenceContradicted"];
@@ -77,17 +77,17 @@ mod tests {
 
     #[test]
     fn a_change_is_said_in_the_conditions_own_word_and_what_stays_is_not() {
-        let well = condition("Ready", "True", "EveryNodeAnswers");
+        let well = condition("Ready", "True", "AllTargetsReachable");
         let trusted = condition("Trusted", "True", "NeverContradicted");
         let is = |before: &[Condition], after: &Condition| news(before, after).map(|(_, reason)| reason);
-        assert_eq!(is(&[], &well), Some("EveryNodeAnswers"));
+        assert_eq!(is(&[], &well), Some("AllTargetsReachable"));
         assert_eq!(is(&[], &trusted), None);
         for problem in PROBLEMS.into_iter().chain(["NoNodes", "LookFailed"]) {
             let ill = condition("Ready", "False", problem);
             let said = Some((EventType::Warning, problem));
             assert_eq!(news(std::slice::from_ref(&well), &ill), said);
             assert_eq!(is(std::slice::from_ref(&ill), &ill), None, "it was said");
-            assert_eq!(is(&[ill], &well), Some("AnswersAgain"));
+            assert_eq!(is(&[ill], &well), Some("DeviceReachable"));
         }
         assert_eq!(is(std::slice::from_ref(&well), &well), None);
         let other = condition("Ready", "False", "Unreachable");

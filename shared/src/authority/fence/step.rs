@@ -202,7 +202,7 @@ fn conclude(status: &mut NodeFenceStatus, at: &str) {
         (None, phase) => ("False", phase.name()),
     };
     let recovered = match status.phase {
-        Phase::Done => ("True", "NodeIsBack"),
+        Phase::Done => ("True", "NodeReturned"),
         phase => ("False", phase.name()),
     };
     let stuck = match status.phase {
@@ -210,7 +210,7 @@ fn conclude(status: &mut NodeFenceStatus, at: &str) {
         phase => ("False", phase.name()),
     };
     let before = std::mem::take(&mut status.conditions);
-    for (kind, (word, reason)) in [("Fenced", fenced), ("Recovered", recovered), ("Stuck", stuck)] {
+    for (kind, (word, reason)) in [("Fenced", fenced), ("Recovered", recovered), ("Stalled", stuck)] {
         status.conditions.push(condition(&before, kind, word, reason, &status.message, at));
     }
 }

@@ -707,7 +707,7 @@ async fn a_look_at_one_node_leaves_what_is_known_of_the_others() {
 #[tokio::test(start_paused = true)]
 async fn what_changed_with_a_device_is_said_once_it_is_written_and_what_stays_is_not() {
     let told = async |reason: &str, power: Power| {
-        let ready = if reason == "EveryNodeAnswers" { "True" } else { "False" };
+        let ready = if reason == "AllTargetsReachable" { "True" } else { "False" };
         let condition = json!({ "type": "Ready", "status": ready, "reason": reason, "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z" });
         let spec = json!({ "spec": device()["spec"], "status": { "conditions": [condition] } });
@@ -715,9 +715,9 @@ async fn what_changed_with_a_device_is_said_once_it_is_written_and_what_stays_is
         assert_eq!(scene.look_through(&wish(&["n"], true)).await.name(), "written");
         scene.said().await.into_iter().map(|(_, word)| word).collect::<Vec<_>>()
     };
-    assert_eq!(told("EveryNodeAnswers", Power::On).await, [""; 0]);
-    assert_eq!(told("LoginDenied", Power::On).await, ["AnswersAgain"]);
-    assert_eq!(told("EveryNodeAnswers", Power::Unknown).await, ["PowerUnknown"]);
+    assert_eq!(told("AllTargetsReachable", Power::On).await, [""; 0]);
+    assert_eq!(told("LoginDenied", Power::On).await, ["DeviceReachable"]);
+    assert_eq!(told("AllTargetsReachable", Power::Unknown).await, ["PowerUnknown"]);
     assert_eq!(told("LoginDenied", Power::Unknown).await, ["PowerUnknown"], "another thing is wrong");
     assert_eq!(told("PowerUnknown", Power::Unknown).await, [""; 0]);
     // What could not be written is said when it is.

@@ -15,8 +15,8 @@ impl Hold {
             Self::Quarantine { .. } => "Quarantine",
             Self::AwaitsKubelet { .. } => "AwaitsKubelet",
             Self::KubeletAlive { .. } => "KubeletAlive",
-            Self::OutOfServiceUnproved { .. } => "OutOfServiceUnproved",
-            Self::Unproved { .. } => "Unproved",
+            Self::OutOfServiceWithoutEvidence { .. } => "OutOfServiceWithoutEvidence",
+            Self::NoEvidence { .. } => "NoEvidence",
             Self::OutOfServiceButReady { .. } => "OutOfServiceButReady",
             Self::TerminalButRunning => "TerminalButRunning",
             Self::PhaseUnreadable => "PhaseUnreadable",
@@ -25,17 +25,17 @@ impl Hold {
             Self::UnmanagedPods { .. } => "UnmanagedPods",
             Self::PodsNotCounted { .. } => "PodsNotCounted",
             Self::TooManyLabels { .. } => "TooManyLabels",
-            Self::NeverAllows { .. } => "NeverAllows",
+            Self::DisruptionsNeverAllowed { .. } => "DisruptionsNeverAllowed",
             Self::MultipleBudgets { .. } => "MultipleBudgets",
-            Self::NotDeleted { .. } => "NotDeleted",
+            Self::EvictionNotCompleted { .. } => "EvictionNotCompleted",
             Self::ScaleAsked { .. } => "ScaleAsked",
             Self::Tolerated { .. } => "Tolerated",
             Self::TolerationUnreadable { .. } => "TolerationUnreadable",
-            Self::MaybeItIsUs { .. } | Self::TooManyLost { .. } => "MaybeItIsUs",
+            Self::LargeOutage { .. } | Self::TooManyLost { .. } => "LargeOutage",
             Self::ZoneDisrupted { .. } => "ZoneDisrupted",
             Self::EvictionOff => "EvictionOff",
             Self::EvictionQueued { .. } => "EvictionQueued",
-            Self::ProvedButReady { .. } => "ProvedButReady",
+            Self::EvidenceConflictsWithReady { .. } => "EvidenceConflictsWithReady",
             Self::FencingUnreadable { .. } => "FencingUnreadable",
             Self::NoBootId { .. } => "NoBootId",
             Self::FenceNotNeeded { .. } => "FenceNotNeeded",
@@ -45,7 +45,7 @@ impl Hold {
             Self::NoPolicy { .. } => "NoPolicy",
             Self::DryRun { .. } => "DryRun",
             Self::Paused { .. } => "Paused",
-            Self::LeftAlone { .. } => "LeftAlone",
+            Self::FencingSuspended { .. } => "FencingSuspended",
             Self::ZoneInTrouble { .. } => "ZoneInTrouble",
             Self::ControlPlane { .. } | Self::ControlPlaneQuorum { .. } => "ControlPlane",
             Self::EtcdQuorum { .. } => "EtcdQuorum",
@@ -54,17 +54,17 @@ impl Hold {
             Self::Concurrency { .. } => "Concurrency",
             Self::Cooldown { .. } => "Cooldown",
             Self::RemediationTimedOut { .. } => "RemediationTimedOut",
-            Self::OurNode { .. } => "OurNode",
+            Self::SelfNode { .. } => "SelfNode",
             Self::NoDevices { .. } => "NoDevices",
             Self::AttemptUnderWay { .. } => "AttemptUnderWay",
-            Self::NextAttempt { .. } => "NextAttempt",
+            Self::RetryBackoff { .. } => "RetryBackoff",
             Self::AwaitingOperator { .. } => "AwaitingOperator",
             Self::EvidenceMissing { .. } => "EvidenceMissing",
             Self::SignOfLife { .. } => "SignOfLife",
-            Self::StillReady { .. } => "StillReady",
+            Self::NodeStillReady { .. } => "NodeStillReady",
             Self::WaitsForPods { .. } => "WaitsForPods",
-            Self::MachineHeld { .. } => "MachineHeld",
-            Self::NotBackYet { .. } => "NotBackYet",
+            Self::MachinePoweredOff { .. } => "MachinePoweredOff",
+            Self::AwaitingNodeReady { .. } => "AwaitingNodeReady",
             Self::Finalizers { .. } => "Finalizers",
         }
     }
@@ -78,12 +78,12 @@ impl Hold {
         "Quarantine",
         "AwaitsKubelet",
         "KubeletAlive",
-        "OutOfServiceUnproved",
-        "Unproved",
+        "OutOfServiceWithoutEvidence",
+        "NoEvidence",
         "OutOfServiceButReady",
         "TerminalButRunning",
         "PhaseUnreadable",
-        "ProvedButReady",
+        "EvidenceConflictsWithReady",
         "Finalizers",
     ];
 
@@ -96,9 +96,9 @@ impl Hold {
         "UnmanagedPods",
         "PodsNotCounted",
         "TooManyLabels",
-        "NeverAllows",
+        "DisruptionsNeverAllowed",
         "MultipleBudgets",
-        "NotDeleted",
+        "EvictionNotCompleted",
         "ScaleAsked",
     ];
 
@@ -111,7 +111,7 @@ impl Hold {
         "NotSynced",
         "Stale",
         "NodeUnreadable",
-        "MaybeItIsUs",
+        "LargeOutage",
         "ZoneDisrupted",
         "EvictionOff",
         "EvictionQueued",
@@ -144,8 +144,8 @@ impl Hold {
         "NoPolicy",
         "DryRun",
         "Paused",
-        "LeftAlone",
-        "MaybeItIsUs",
+        "FencingSuspended",
+        "LargeOutage",
         "ZoneInTrouble",
         "ControlPlane",
         "EtcdQuorum",
@@ -154,17 +154,17 @@ impl Hold {
         "Concurrency",
         "Cooldown",
         "RemediationTimedOut",
-        "OurNode",
+        "SelfNode",
         "NoDevices",
         "AttemptUnderWay",
-        "NextAttempt",
+        "RetryBackoff",
         "AwaitingOperator",
         "EvidenceMissing",
         "SignOfLife",
-        "StillReady",
+        "NodeStillReady",
         "WaitsForPods",
-        "MachineHeld",
-        "NotBackYet",
+        "MachinePoweredOff",
+        "AwaitingNodeReady",
     ];
 
     /// A deletion follows when its time has passed; if it ends otherwise, that is
@@ -186,10 +186,10 @@ impl Hold {
             | Self::Stale { .. }
             | Self::Quarantine { .. }
             | Self::AwaitsKubelet { .. }
-            | Self::NeverAllows { .. }
+            | Self::DisruptionsNeverAllowed { .. }
             | Self::ScaleAsked { .. }
             | Self::Tolerated { .. }
-            | Self::MaybeItIsUs { .. }
+            | Self::LargeOutage { .. }
             | Self::ZoneDisrupted { .. }
             | Self::EvictionOff
             | Self::EvictionQueued { .. }
@@ -197,7 +197,7 @@ impl Hold {
             | Self::WouldFence { .. }
             | Self::DryRun { .. }
             | Self::Paused { .. }
-            | Self::LeftAlone { .. }
+            | Self::FencingSuspended { .. }
             | Self::RemediationTimedOut { .. }
             | Self::TooManyLost { .. }
             | Self::ZoneInTrouble { .. }
@@ -207,33 +207,33 @@ impl Hold {
             | Self::Concurrency { .. }
             | Self::Cooldown { .. }
             | Self::AttemptUnderWay { .. }
-            | Self::NextAttempt { .. }
-            | Self::StillReady { .. }
+            | Self::RetryBackoff { .. }
+            | Self::NodeStillReady { .. }
             | Self::WaitsForPods { .. }
-            | Self::NotBackYet { .. }
+            | Self::AwaitingNodeReady { .. }
             | Self::SignOfLife { .. }
             | Self::Finalizers { .. } => None,
             Self::NodeUnreadable { .. }
             | Self::KubeletAlive { .. }
-            | Self::OutOfServiceUnproved { .. }
-            | Self::Unproved { .. }
+            | Self::OutOfServiceWithoutEvidence { .. }
+            | Self::NoEvidence { .. }
             | Self::OutOfServiceButReady { .. }
             | Self::TerminalButRunning
             | Self::PhaseUnreadable
-            | Self::ProvedButReady { .. } => Some((EventType::Warning, FORCE_DELETE_HELD)),
+            | Self::EvidenceConflictsWithReady { .. } => Some((EventType::Warning, FORCE_DELETE_HELD)),
             Self::FencingUnreadable { .. }
             | Self::NoBootId { .. }
             | Self::FenceOver { .. }
             | Self::DuplicateFence { .. }
             | Self::NoPolicy { .. }
-            | Self::OurNode { .. }
+            | Self::SelfNode { .. }
             | Self::NoDevices { .. }
             | Self::ControlPlaneQuorum { .. }
             | Self::EtcdQuorum { .. }
             | Self::AwaitingOperator { .. }
             | Self::EvidenceMissing { .. } => Some((EventType::Warning, "FencingHeld")),
             Self::StaleTaint { .. } => Some((EventType::Warning, "StaleOutOfServiceTaint")),
-            Self::MachineHeld { .. } => Some((EventType::Normal, "MachineHeld")),
+            Self::MachinePoweredOff { .. } => Some((EventType::Normal, "MachinePoweredOff")),
             Self::TolerationUnreadable { .. } => Some((EventType::Warning, "TaintEvictionHeld")),
             Self::NoPods => Some((EventType::Normal, "NoPods")),
             // KCM's two reasons.
@@ -243,7 +243,7 @@ impl Hold {
             Self::PodsNotCounted { .. } => Some((EventType::Warning, "PodsNotCounted")),
             Self::TooManyLabels { .. } => Some((EventType::Warning, "TooManyLabels")),
             Self::MultipleBudgets { .. } => Some((EventType::Warning, "MultiplePodDisruptionBudgets")),
-            Self::NotDeleted { .. } => Some((EventType::Warning, "NotDeleted")),
+            Self::EvictionNotCompleted { .. } => Some((EventType::Warning, "EvictionNotCompleted")),
         }
     }
 }

@@ -14,7 +14,7 @@ pub enum VolumeHold {
         "volume {volume} was taken by node {node}, which {doubt}, and nobody has proved that it writes no more: nobody else may attach it{}. It is free when the node is heard again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences says how far that is), or by you (pod-safety confirm-down {node})",
         detaching(detachable)
     )]
-    Unproved {
+    NoEvidence {
         /// The volume.
         volume: Arc<str>,
         /// Who holds it.
@@ -129,7 +129,7 @@ const fn detaching(detachable: &bool) -> &'static str {
 impl VolumeHold {
     pub(super) const fn reason(&self) -> &'static str {
         match self {
-            Self::Unproved { .. } => "VolumeUnproved",
+            Self::NoEvidence { .. } => "VolumeUnproved",
             Self::Detached { .. } => "VolumeDetached",
             Self::SeveralNodes { .. } => "VolumeOnSeveralNodes",
             Self::LeaseUnreadable { .. } => "VolumeLeaseUnreadable",
@@ -145,7 +145,7 @@ impl VolumeHold {
             | Self::Unconfirmed { .. }
             | Self::Unreadable { .. }
             | Self::KindUnreadable { .. } => None,
-            Self::Unproved { .. } | Self::SeveralNodes { .. } | Self::LeaseUnreadable { .. } => {
+            Self::NoEvidence { .. } | Self::SeveralNodes { .. } | Self::LeaseUnreadable { .. } => {
                 Some((EventType::Warning, "VolumeHeld"))
             }
             Self::Waits { .. } => Some((EventType::Normal, "WaitsForVolume")),

@@ -65,7 +65,10 @@ impl Judge<'_> {
             }
         }
         let refusal = match self.fenced_by(node, proof).await {
-            Err(refusal @ (Refusal::ProofDoesNotHold(_) | Refusal::MayBeOn(_) | Refusal::Read(_))) => refusal,
+            Err(
+                refusal
+                @ (Refusal::EvidenceInvalid(_) | Refusal::PowerStateUnconfirmed(_) | Refusal::Read(_)),
+            ) => refusal,
             judged => return judged,
         };
         for (other, _) in others.iter().filter(|(other, _)| other != proof) {
@@ -97,13 +100,15 @@ impl Judge<'_> {
         let looked_at = self.env.now();
         if spec.kind != KindOfEvidence::Asserted {
             if spec.samples.is_empty() {
-                return Err(Refusal::ProofDoesNotHold("it names no device"));
+                return Err(Refusal::EvidenceInvalid("it names no device"));
             }
-            let shown = self.looker.all_off(&spec.node, &spec.samples).await.map_err(Refusal::MayBeOn)?;
+            let shown = self
+                .looker
+                .all_off(&spec.node, &spec.samples)
+                .await
+                .map_err(Refusal::PowerStateUnconfirmed)?;
             if shown != spec.kind {
-                return Err(Refusal::ProofDoesNotHold(
-                    "its devices show less, or other things, than it says",
-                ));
+                return Err(Refusal::EvidenceInvalid("its devices show less, or other things, than it says"));
             }
         }
         // After the devices: a kubelet that was heard while they said off convicts them.
@@ -128,12 +133,10 @@ impl Judge<'_> {
     /// Whether the node is in the life that the evidence is about, was not heard since, and its policy takes such evidence.
     fn of_this_life(&self, found: &Found, look: &Look) -> Result<(), Refusal> {
         let Some(read) = &look.node else {
-            return Err(Refusal::ProofDoesNotHold(
-                "the Node object is gone: its absence is proved otherwise",
-            ));
+            return Err(Refusal::EvidenceInvalid("the Node object is gone: its absence is proved otherwise"));
         };
         if is_ready(read) && found.spec.node == incarnation(&found.spec.node.name, read) {
-            return Err(Refusal::InService);
+            return Err(Refusal::NodeInService);
         }
         let renewed = match &look.lease {
             LeaseSample::Absent => None,
@@ -181,6 +184,6 @@ impl Judge<'_> {
 pub(super) fn lacks(lack: Lack) -> Refusal {
     match lack {
         Lack::Heard => Refusal::KubeletAlive(Sign::LeaseRenewed),
-        lack => Refusal::ProofDoesNotHold(lack.words()),
+        lack => Refusal::EvidenceInvalid(lack.words()),
     }
 }

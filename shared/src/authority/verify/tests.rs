@@ -149,14 +149,14 @@ fn only_what_shows_a_living_kubelet_refutes_the_first_read() {
         (Refusal::KubeletAlive(Sign::LeaseRenewed), true),
         (Refusal::KubeletAlive(Sign::PodReported), true),
         (Refusal::PodChanged, false),
-        (Refusal::DoesNotFit("x"), false),
+        (Refusal::ClaimMismatch("x"), false),
         (Refusal::NoWitness, false),
         (Refusal::QuarantineNotOver { left: QUARANTINE }, false),
         (Refusal::KubeletNotAsked, false),
         (Refusal::HeardLately { left: QUARANTINE }, false),
         (Refusal::HeartbeatsUnseen, false),
         (Refusal::TaintNotTrusted, false),
-        (Refusal::InService, false),
+        (Refusal::NodeInService, false),
         (read(), false),
     ] {
         assert_eq!(refusal.refutes_witness(), refutes, "{refusal:?}");

@@ -58,23 +58,24 @@ impl Verifier<'_> {
         found.said().stands().map_err(lacks)?;
         let spec = &found.spec;
         if spec.kind != KindOfEvidence::StorageFenced {
-            return Err(Refusal::ProofDoesNotHold("it is not about storage"));
+            return Err(Refusal::EvidenceInvalid("it is not about storage"));
         }
         if spec.node != taken_in(holder) || holder.boot_id.is_empty() {
-            return Err(Refusal::ProofDoesNotHold("the volume was taken in another life of the node"));
+            return Err(Refusal::EvidenceInvalid("the volume was taken in another life of the node"));
         }
         let driver = self.driver_of(update).await?;
         if !spec.storage.iter().any(|storage| Some(&storage.driver) == driver.as_ref()) {
-            return Err(Refusal::ProofDoesNotHold("it covers no volumes of this driver"));
+            return Err(Refusal::EvidenceInvalid("it covers no volumes of this driver"));
         }
         let read = look(self.connection, self.env, &holder.node).await.map_err(Refusal::Read)?.node;
         if read.is_some_and(|read| is_ready(&read)) {
-            return Err(Refusal::InService);
+            return Err(Refusal::NodeInService);
         }
         let asked_at = self.env.now();
-        let shown = self.looker.all_off(&spec.node, &spec.samples).await.map_err(Refusal::MayBeOn)?;
+        let shown =
+            self.looker.all_off(&spec.node, &spec.samples).await.map_err(Refusal::PowerStateUnconfirmed)?;
         if shown != KindOfEvidence::StorageFenced {
-            return Err(Refusal::ProofDoesNotHold("its devices show other things than it says"));
+            return Err(Refusal::EvidenceInvalid("its devices show other things than it says"));
         }
         let (volume, node) = (Arc::clone(&update.volume), Arc::clone(&holder.node));
         let how = Barrier::Network { proof: Arc::clone(proof) };
@@ -91,37 +92,37 @@ impl Verifier<'_> {
 
     async fn in_that_life(&self, holder: &Holder) -> Result<(), Refusal> {
         let look = look(self.connection, self.env, &holder.node).await.map_err(Refusal::Read)?;
-        let read = look.node.ok_or(Refusal::ProofDoesNotHold("the Node object is gone"))?;
+        let read = look.node.ok_or(Refusal::EvidenceInvalid("the Node object is gone"))?;
         let taken_in = taken_in(holder);
         if incarnation(&holder.node, &read) == taken_in && !taken_in.boot_id.is_empty() {
             Ok(())
         } else {
-            Err(Refusal::ProofDoesNotHold("the volume was taken in another life of the node"))
+            Err(Refusal::EvidenceInvalid("the volume was taken in another life of the node"))
         }
     }
 
     /// Evidence StorageFenced: no VolumeAttachment is left, of a volume that had one when the doubt began.
     async fn detached(&self, update: &VolumeUpdate, holder: &Holder) -> Result<NodeProof, Refusal> {
         if !self.was_attached(update, holder) {
-            return Err(Refusal::ProofDoesNotHold("its Lease does not say that it was attached to the node"));
+            return Err(Refusal::EvidenceInvalid("its Lease does not say that it was attached to the node"));
         }
         let driver =
             self.driver_of(update).await?.filter(|driver| self.policy.exclusive_backends.contains(driver));
-        let driver = driver.ok_or(Refusal::ProofDoesNotHold(
+        let driver = driver.ok_or(Refusal::EvidenceInvalid(
             "its driver is not among --exclusive-backends: what is detached there may be written to",
         ))?;
         let object: wire::CsiDriver = self
             .read(format!("/apis/storage.k8s.io/v1/csidrivers/{driver}"))
             .await?
-            .ok_or(Refusal::ProofDoesNotHold("there is no CSIDriver of its driver's name"))?;
+            .ok_or(Refusal::EvidenceInvalid("there is no CSIDriver of its driver's name"))?;
         if object.spec.and_then(|spec| spec.attach_required) == Some(false) {
-            return Err(Refusal::ProofDoesNotHold(
+            return Err(Refusal::EvidenceInvalid(
                 "its driver attaches nothing (attachRequired: false), so nothing can be detached",
             ));
         }
         let asked_at = self.env.now();
         if self.is_attached(update, holder).await? {
-            return Err(Refusal::ProofDoesNotHold("a VolumeAttachment of it is left for the node"));
+            return Err(Refusal::EvidenceInvalid("a VolumeAttachment of it is left for the node"));
         }
         let (volume, node) = (Arc::clone(&update.volume), Arc::clone(&holder.node));
         let kind =
@@ -140,10 +141,10 @@ impl Verifier<'_> {
     async fn driver_of(&self, update: &VolumeUpdate) -> Result<Option<String>, Refusal> {
         let path = format!("{}/{}", Kind::Volumes.path(), update.volume);
         let read: Option<wire::PersistentVolume> = self.read(path).await?;
-        let read = read.ok_or(Refusal::ProofDoesNotHold("there is no PersistentVolume of its name"))?;
+        let read = read.ok_or(Refusal::EvidenceInvalid("there is no PersistentVolume of its name"))?;
         let uid = read.metadata.and_then(|meta| meta.uid);
         if uid.as_deref() != Some(&*update.uid.to_string()) {
-            return Err(Refusal::ProofDoesNotHold("another PersistentVolume has its name"));
+            return Err(Refusal::EvidenceInvalid("another PersistentVolume has its name"));
         }
         let csi = read.spec.and_then(|spec| spec.source).and_then(|source| source.csi);
         Ok(csi.and_then(|csi| csi.driver))
@@ -186,13 +187,13 @@ impl Verifier<'_> {
     /// Evidence BootChanged: the same Node says that its machine has booted since.
     async fn rebooted(&self, holder: &Holder) -> Result<NodeProof, Refusal> {
         let look = look(self.connection, self.env, &holder.node).await.map_err(Refusal::Read)?;
-        let read = look.node.ok_or(Refusal::ProofDoesNotHold("the Node object is gone"))?;
+        let read = look.node.ok_or(Refusal::EvidenceInvalid("the Node object is gone"))?;
         let now = incarnation(&holder.node, &read);
         if now.uid != holder.node_uid.to_string() {
-            return Err(Refusal::ProofDoesNotHold("another Node has that name"));
+            return Err(Refusal::EvidenceInvalid("another Node has that name"));
         }
         if now.boot_id.is_empty() || holder.boot_id.is_empty() || now.boot_id == *holder.boot_id {
-            return Err(Refusal::ProofDoesNotHold("the node has not booted since"));
+            return Err(Refusal::EvidenceInvalid("the node has not booted since"));
         }
         let kind = EvidenceKind::BootChanged { node: Arc::clone(&holder.node) };
         Ok(NodeProof { node: Arc::clone(&holder.node), kind, expires: look.answered_at + VALID_FOR })

@@ -228,7 +228,7 @@ impl Authority {
             Step::ProveStorage(_) => (EventType::Normal, "StorageFenced"),
             Step::Contradict(_) => (EventType::Warning, "EvidenceContradicted"),
             Step::Withdraw(_) => (EventType::Warning, "OutOfServiceTaintWithdrawn"),
-            Step::Untaint(_) => (EventType::Normal, "NodeIsBack"),
+            Step::Untaint(_) => (EventType::Normal, "NodeReturned"),
             Step::Taint(_) => (EventType::Normal, "OutOfServiceTaintAdded"),
             Step::Write(target) => (EventType::Normal, target.status.phase.name()),
             Step::Look(_) => (EventType::Normal, "Looked"),

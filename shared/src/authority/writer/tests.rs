@@ -170,7 +170,7 @@ async fn a_pod_is_removed_told_written_down_and_counted_once() {
         (Action::ForceDeleted, "KubeletTerminated", "test")
     );
     for line in [
-        r#"pod_safety_releases_total{evidence="KubeletTerminated"} 1"#,
+        r#"pod_safety_force_deletes_total{evidence="KubeletTerminated"} 1"#,
         r#"pod_safety_authority_outcomes_total{outcome="released"} 1"#,
         "pod_safety_authority_intents_in_flight 0",
         "pod_safety_authority_queued_intents 0",
@@ -365,9 +365,9 @@ async fn what_a_refusal_leaves_behind() {
     assert_eq!(pool.ended(), ["a refused", "unknown changed"]);
     let reasons: BTreeMap<_, _> =
         pool.journal.last().into_iter().map(|record| (record.reason, record.action)).collect();
-    assert_eq!(reasons, BTreeMap::from([("DoesNotFit", Action::Refused), ("Changed", Action::Dropped)]));
+    assert_eq!(reasons, BTreeMap::from([("ClaimMismatch", Action::Refused), ("Changed", Action::Dropped)]));
     assert_eq!(pool.api.lines(), [""; 0]);
-    pool.counts(r#"pod_safety_evidence_refusals_total{reason="DoesNotFit"} 1"#);
+    pool.counts(r#"pod_safety_evidence_refusals_total{reason="ClaimMismatch"} 1"#);
 }
 
 /// The simulator found it: a device died after it had proved a node off, and a person confirmed the node. What the device

@@ -230,8 +230,8 @@ fn no_hold_that_needs_a_person_is_forgotten() {
         "DryRun",
         "EvictionOff",
         "FenceNotNeeded",
-        "MachineHeld",
-        "NextAttempt",
+        "MachinePoweredOff",
+        "RetryBackoff",
         "NoPods",
         "NotSynced",
         "PodsNotCounted",
@@ -265,7 +265,7 @@ fn bug_the_dashboard_counts_every_hold_that_an_alert_calls_a_persons() {
         values(panel["targets"][0]["expr"].as_str().unwrap(), "reason").into_iter().collect();
     let of_a_person = [
         "PodSafetyPodsHeld",
-        "PodSafetyProvedButReady",
+        "PodSafetyEvidenceConflictsWithReady",
         "PodSafetyFenceBlocked",
         "PodSafetyVolumeHeld",
         "PodSafetyVolumeOnSeveralNodes",
@@ -274,7 +274,7 @@ fn bug_the_dashboard_counts_every_hold_that_an_alert_calls_a_persons() {
     let wanted = of_a_person.iter().flat_map(|name| &alerts[*name]);
     let wanted: BTreeSet<_> =
         wanted.flat_map(|rule| values(rule["expr"].as_str().unwrap(), "reason")).collect();
-    assert!(wanted.contains("Unproved") && wanted.contains("VolumeUnproved"));
+    assert!(wanted.contains("NoEvidence") && wanted.contains("VolumeUnproved"));
     let missing: Vec<_> = wanted.difference(&counted).collect();
     assert!(missing.is_empty(), "the panel does not count {missing:?}");
     let variables = dashboard["templating"]["list"].as_array().unwrap();

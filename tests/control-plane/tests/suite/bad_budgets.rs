@@ -161,7 +161,10 @@ async fn what_asks_for_too_much_never_allows(api: &Client, ours: &PodSafety) {
     let held = async || {
         let holds =
             ours.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"].to_string();
-        seen(holds.contains("NeverAllows") && holds.contains("4 of 2 pods must be healthy"), holds)
+        seen(
+            holds.contains("DisruptionsNeverAllowed") && holds.contains("4 of 2 pods must be healthy"),
+            holds,
+        )
     };
     until("it is said that it never allows", held).await.unwrap();
 }

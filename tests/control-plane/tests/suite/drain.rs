@@ -202,9 +202,15 @@ async fn explained(plane: &ControlPlane) {
         (&json!("Allows"), &json!(3), &json!(2))
     );
     let list = ends_with(plane, 3, &["explain", "pdb", "-o", "yaml"]).await;
-    assert!(list.contains("kind: BudgetExplanationList") && list.contains("verdict: NeverAllows"), "{list}");
+    assert!(
+        list.contains("kind: BudgetExplanationList") && list.contains("verdict: DisruptionsNeverAllowed"),
+        "{list}"
+    );
     let table = ends_with(plane, 3, &["explain", "pdb"]).await;
-    assert!(table.contains("3 healthy - 2 needed = 1") && table.contains("NeverAllows"), "{table}");
+    assert!(
+        table.contains("3 healthy - 2 needed = 1") && table.contains("DisruptionsNeverAllowed"),
+        "{table}"
+    );
     let none = pod_safety(plane, &["explain", "pdb", "-n", NS, "none"]).await;
     assert_eq!(
         (none.status.code(), none.stderr.trim()),
@@ -218,7 +224,7 @@ async fn planned(plane: &ControlPlane) {
     let plan: Value = serde_json::from_str(&text).unwrap();
     let rows = rows(&plan);
     let row = |name: &str| rows.get(name).map(|(action, reason)| (action.as_str(), reason.as_str()));
-    assert_eq!(row("api-0"), Some(("Blocked", "NeverAllows")), "{text}");
+    assert_eq!(row("api-0"), Some(("Blocked", "DisruptionsNeverAllowed")), "{text}");
     assert_eq!(row("naked"), Some(("Blocked", "Unmanaged")));
     for name in ["db-0", "db-1", "db-2"] {
         assert_eq!(row(name), Some(("Evict", "BudgetAllows")), "{text}");

@@ -116,7 +116,7 @@ async fn what_blocks_is_named_and_a_drain_ends_as_it_says() {
 /// The verdicts, and what people read.
 async fn each_blockade_has_its_verdict(plane: &ControlPlane) {
     for (name, verdict, says) in [
-        ("never", "NeverAllows", &["while replicas is 2", "scale Fleet/never to 3"][..]),
+        ("never", "DisruptionsNeverAllowed", &["while replicas is 2", "scale Fleet/never to 3"][..]),
         ("soon", "NoneNow", &["With all 3 healthy: 1 at a time", "wait until soon-2 is Ready again"]),
         (
             "over-a",
@@ -190,7 +190,7 @@ async fn the_formats_say_the_same(plane: &ControlPlane) {
     assert_eq!(
         verdicts,
         [
-            ("never", "NeverAllows"),
+            ("never", "DisruptionsNeverAllowed"),
             ("new", "SyncFailed"),
             ("over-a", "Overlapping"),
             ("over-b", "Overlapping"),
@@ -239,7 +239,7 @@ async fn a_drain_does_not_begin_against_a_blockade(plane: &ControlPlane) {
         ("new", "BudgetSyncFailed", "BudgetBeingProcessed", "still being processed"),
         (
             "never",
-            "NeverAllows",
+            "DisruptionsNeverAllowed",
             "BudgetBlocks",
             "The disruption budget never needs 2 healthy pods and has 2 currently",
         ),

@@ -218,7 +218,8 @@ async fn a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finish
     until_gone(api, "half-done").await;
     // The first reads before the signal and after it, by the standby; the last one by the leader that it became.
     scene.it_went_on_with_its_quarantine(from, "node-of-half-done", (2, 1));
-    let counted = standby.metric("pod_safety_releases_total", &[("evidence", "NodeGone")]).await.unwrap();
+    let counted =
+        standby.metric("pod_safety_force_deletes_total", &[("evidence", "NodeGone")]).await.unwrap();
     assert_eq!(counted, 1.0);
     // The dead leader's deletion arrives after all, at a new pod of that name.
     let again = objects::pod("default", "half-done").with_phase("Running");

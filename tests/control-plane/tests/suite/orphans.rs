@@ -34,7 +34,7 @@ async fn pods_of_vanished_nodes() {
     // Force deletions are counted as kube-controller-manager counts them.
     let all =
         ours.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "orphaned")]).await.unwrap();
-    let proved = ours.metric("pod_safety_releases_total", &[("evidence", "NodeGone")]).await.unwrap();
+    let proved = ours.metric("pod_safety_force_deletes_total", &[("evidence", "NodeGone")]).await.unwrap();
     assert!(all >= 9.0 && all == proved, "{all} {proved}");
     let errors = ours.metric("pod_gc_collector_force_delete_pod_errors_total", &[]).await.unwrap();
     assert_eq!(errors, 0.0);

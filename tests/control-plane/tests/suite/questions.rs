@@ -81,9 +81,12 @@ async fn a_person_is_told_what_is_stuck_and_why() {
 
 async fn the_blocked_pod_is_explained(plane: &ControlPlane) {
     let text = ends_with(plane, 3, &["explain", "pod", "-n", NS, "orders-1"]).await;
-    for says in
-        ["Blocked (Unproved)", "node lost is not heard", "a person confirmed", "pod-safety confirm-down lost"]
-    {
+    for says in [
+        "Blocked (NoEvidence)",
+        "node lost is not heard",
+        "a person confirmed",
+        "pod-safety confirm-down lost",
+    ] {
         assert!(text.contains(says), "{says}: not in\n{text}");
     }
     let same = ends_with(plane, 0, &["explain", "po/orders-1", "-n", NS, "--exit-zero"]).await;
@@ -97,7 +100,7 @@ async fn the_blocked_pod_is_explained(plane: &ControlPlane) {
     let set = json_of(plane, 3, &["explain", "sts", "-n", NS, "orders"]).await;
     assert_eq!(
         (&set["items"][0]["verdict"], &set["items"][1]["reason"]),
-        (&json!("Free"), &json!("Unproved")),
+        (&json!("Free"), &json!("NoEvidence")),
         "{set:#}"
     );
 }
@@ -180,7 +183,7 @@ async fn bug_people_reach_the_cluster_that_kubectl_would_and_are_told_which(plan
     let (code, _, said) = in_a_pod(&["--as-group=g", "status"]).await;
     assert!(code == Some(1) && said.contains("--as-group needs --as"), "{code:?} {said}");
     let (code, said, _) = in_a_pod(&["explain", "pdb", "-A", "-l", "app=none"]).await;
-    assert!(code == Some(0) && !said.contains("NeverAllows"), "{code:?} {said}");
+    assert!(code == Some(0) && !said.contains("DisruptionsNeverAllowed"), "{code:?} {said}");
 }
 
 /// A typo switched a healthy machine off within a second.
@@ -310,7 +313,7 @@ async fn who_watches_is_told_that_the_api_server_went_away(plane: &mut ControlPl
     let kubeconfig = kubeconfig.to_str().unwrap();
     let args = ["explain", "pod", "-n", NS, "orders-1", "-w", "--kubeconfig", kubeconfig];
     let mut watch = plane.program("watch", &binary().await.unwrap(), args, &[]).unwrap();
-    for says in ["pod/shop/orders-1 Blocked (Unproved)", "Asking again", "the API server answers again"] {
+    for says in ["pod/shop/orders-1 Blocked (NoEvidence)", "Asking again", "the API server answers again"] {
         if says == "Asking again" {
             plane.stop_apiserver().unwrap();
             for command in ["status", "doctor"] {

@@ -194,7 +194,7 @@ async fn a_taint_that_was_lifted_meanwhile_releases_nothing() {
     relay.open();
     until("what the cache said is dropped", async || {
         let records = ours.records("db-0").await.map_err(|error| format!("{error:?}"))?;
-        seen(records.iter().any(|record| record["reason"] == "InService"), format!("{records:?}"))
+        seen(records.iter().any(|record| record["reason"] == "NodeInService"), format!("{records:?}"))
     })
     .await
     .unwrap();

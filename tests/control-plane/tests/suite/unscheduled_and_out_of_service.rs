@@ -121,11 +121,11 @@ async fn a_pod_that_no_node_took_is_released(api: &Client, ours: &PodSafety) {
 
 async fn a_taint_alone_is_no_proof(api: &Client, ours: &PodSafety) {
     for name in ["off-ends", "blank-ends"] {
-        let message = until_held(ours, name, "OutOfServiceUnproved").await;
+        let message = until_held(ours, name, "OutOfServiceWithoutEvidence").await;
         assert!(message.contains("--trust-out-of-service-taint"), "{message}");
     }
     let event = observe::event(api, "default", "off-ends", "ForceDeleteHeld").await.unwrap();
-    assert!(event.starts_with("OutOfServiceUnproved: node off carries the taint"), "{event}");
+    assert!(event.starts_with("OutOfServiceWithoutEvidence: node off carries the taint"), "{event}");
     tokio::time::sleep(A_WHILE).await;
     for name in ["off-ends", "off-kept", "blank-ends"] {
         let status = pod(api, name).await.unwrap().status.unwrap();
@@ -148,6 +148,6 @@ async fn a_trusted_taint_on_a_node_that_is_not_ready_releases_what_terminates(
     assert_released_but_kept(api, ours, "off-kept", "out-of-service").await;
     let message = observe::event(api, "default", "off-ends", "ForceDeleted").await.unwrap();
     assert!(message.contains("--trust-out-of-service-taint takes for proof"), "{message}");
-    let proved = ours.metric("pod_safety_releases_total", &[("evidence", "Asserted")]).await.unwrap();
+    let proved = ours.metric("pod_safety_force_deletes_total", &[("evidence", "Asserted")]).await.unwrap();
     assert_eq!(proved, 3.0);
 }

@@ -226,7 +226,7 @@ async fn with_the_proof_it_moves(scene: &Scene) -> Duration {
     let took = proved.elapsed();
     let lease = until_held(plane, "data", "w2", false).await;
     assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
-    let broken = observe::event(&plane.admin(), "default", "data", "VolumeBroken").await.unwrap();
+    let broken = observe::event(&plane.admin(), "default", "data", "VolumeLeaseRevoked").await.unwrap();
     assert!(broken.contains("node w1 was switched off: FenceEvidence"), "{broken}");
     took
 }

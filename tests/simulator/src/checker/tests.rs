@@ -279,8 +279,8 @@ fn l7_a_pod_that_cannot_end_is_shown() {
     };
     assert_eq!(waits(15, Shown::default()), []);
     assert_eq!(waits(16, Shown::default()), [Invariant::Stuck]);
-    assert_eq!(waits(16, holds("Unproved")), []);
-    assert_eq!(waits(16, holds_of("u2", "Unproved")), [Invariant::Stuck], "another pod is");
+    assert_eq!(waits(16, holds("NoEvidence")), []);
+    assert_eq!(waits(16, holds_of("u2", "NoEvidence")), [Invariant::Stuck], "another pod is");
 }
 
 /// Found by seed 786: the machine came back, and its kubelet's API server lagged.

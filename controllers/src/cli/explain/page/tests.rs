@@ -105,7 +105,7 @@ fn a_persons_word_is_not_enough_where_the_policy_wants_more() {
     stage.policy("Verified");
     stage.proof("Asserted", "boot-1");
     let answer = stage.pod("orders-1");
-    assert_eq!(answer.verdict.reason, "Unproved", "as pod_gc decides");
+    assert_eq!(answer.verdict.reason, "NoEvidence", "as pod_gc decides");
     reads("word-not-enough", &answer);
 }
 
@@ -123,7 +123,7 @@ fn proof_is_of_no_use_while_nobody_acts_on_it() {
     stage.running.mode = Some(Mode::Observe);
     reads("observed-only", &stage.pod("orders-1"));
     stage.running = pod_safety::explain::Running::default();
-    assert_eq!(stage.pod("orders-1").verdict.reason, "NobodyLeads");
+    assert_eq!(stage.pod("orders-1").verdict.reason, "NoLeader");
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn programs_get_the_same_in_words_that_do_not_change() {
     let stage = Stage::lost();
     let document = serde_json::to_value(Document::of(&stage.pod("orders-1"), &Target::default())).unwrap();
     assert_eq!(document["kind"], "PodExplanation");
-    assert_eq!((&document["verdict"], &document["reason"]), (&json!("Blocked"), &json!("Unproved")));
+    assert_eq!((&document["verdict"], &document["reason"]), (&json!("Blocked"), &json!("NoEvidence")));
     assert_eq!(document["evidence"][0]["type"], "KubeletReported");
     assert_eq!(document["next"][1]["command"], "pod-safety confirm-down worker-b1 --reason TEXT");
 }

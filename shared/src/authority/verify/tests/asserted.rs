@@ -25,9 +25,9 @@ async fn a_taint_is_evidence_only_where_it_is_trusted_and_the_node_is_not_ready(
         ("trusted, tainted and unknown", true, object(tainted()), "Asserted"),
         ("trusted, tainted and not ready", true, object(tainted().ready("False")), "Asserted"),
         ("trusted, tainted and without a condition", true, object(unsaid()), "Asserted"),
-        ("trusted, tainted and ready", true, object(tainted().ready("True")), "InService"),
-        ("trusted, but without the taint", true, object(node("n")), "InService"),
-        ("trusted, but gone", true, absent(), "InService"),
+        ("trusted, tainted and ready", true, object(tainted().ready("True")), "NodeInService"),
+        ("trusted, but without the taint", true, object(node("n")), "NodeInService"),
+        ("trusted, but gone", true, absent(), "NodeInService"),
         ("trusted, but unreadable", true, says(|| Answer::plain(502, "bad gateway")), "ReadFailed"),
         ("not trusted", false, object(tainted()), "TaintNotTrusted"),
     ] {

@@ -208,7 +208,7 @@ async fn what_a_device_says_now_stands_above_what_it_said_then() {
 
 #[tokio::test(start_paused = true)]
 async fn a_device_that_says_off_of_it_knows_not_which_machine_is_believed_unless_it_must_know() {
-    for (check, expected) in [("BestEffort", "PowerOff"), ("Required", "MayBeOn")] {
+    for (check, expected) in [("BestEffort", "PowerOff"), ("Required", "PowerStateUnconfirmed")] {
         let rig = Rig::with(|rig| {
             rig.devices.looks.insert("b", looks(Power::Off, Identity::Unknown));
             rig.set(DEVICE_B, "/spec/identityCheck", json!(check));
@@ -240,7 +240,7 @@ async fn a_device_that_cannot_be_asked_proves_nothing_whatever_the_other_says() 
         let rig = Rig::with(change);
         assert_eq!(
             reason(rig.verify(&on("a", "n").force(fenced("n"))).await),
-            "MayBeOn",
+            "PowerStateUnconfirmed",
             "a device that {what}"
         );
     }
@@ -265,17 +265,17 @@ async fn evidence_that_does_not_hold_any_more_releases_nothing_though_its_device
         (
             "it was declared invalid",
             |rig| rig.set(PROOF, "/status", json!({ "invalidated": { "at": "now", "reason": "heard" } })),
-            "ProofDoesNotHold",
+            "EvidenceInvalid",
         ),
         (
             "it is being deleted",
             |rig| rig.set(PROOF, "/metadata/deletionTimestamp", json!("2026-11-21T11:59:00Z")),
-            "ProofDoesNotHold",
+            "EvidenceInvalid",
         ),
         (
             "the node booted again",
             |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!("boot-2")),
-            "ProofDoesNotHold",
+            "EvidenceInvalid",
         ),
         (
             "the node does not say its boot",
@@ -283,15 +283,19 @@ async fn evidence_that_does_not_hold_any_more_releases_nothing_though_its_device
                 rig.set(NODE, "/status/nodeInfo/bootID", json!(""));
                 rig.set(PROOF, "/spec/node/bootID", json!(""));
             },
-            "ProofDoesNotHold",
+            "EvidenceInvalid",
         ),
         (
             "another Node has the name",
             |rig| rig.set(NODE, "/metadata/uid", json!("uid-2")),
-            "ProofDoesNotHold",
+            "EvidenceInvalid",
         ),
-        ("the Node was deleted", |rig| drop(rig.there.lock().remove(NODE)), "ProofDoesNotHold"),
-        ("the node is Ready", |rig| rig.set(NODE, "/status/conditions/0/status", json!("True")), "InService"),
+        ("the Node was deleted", |rig| drop(rig.there.lock().remove(NODE)), "EvidenceInvalid"),
+        (
+            "the node is Ready",
+            |rig| rig.set(NODE, "/status/conditions/0/status", json!("True")),
+            "NodeInService",
+        ),
         (
             "its kubelet was heard",
             |rig| rig.set(LEASE, "/spec/renewTime", json!("2026-01-01T00:00:02.000000Z")),
@@ -322,14 +326,14 @@ async fn the_policy_of_the_node_says_how_good_evidence_must_be_at_least() {
     for (what, policies, of_a_person, expected) in [
         ("no policy, a word", vec![], true, "Confirmed"),
         ("Asserted, a word", vec![policy("Asserted", "7", 1)], true, "Confirmed"),
-        ("Verified, a word", vec![policy("Verified", "7", 1)], true, "ProofDoesNotHold"),
+        ("Verified, a word", vec![policy("Verified", "7", 1)], true, "EvidenceInvalid"),
         ("Verified, devices", vec![policy("Verified", "7", 1)], false, "PowerOff"),
         ("Verified for other nodes, a word", vec![policy("Verified", "8", 1)], true, "Confirmed"),
         (
             "the policy of the highest priority counts",
             vec![policy("Asserted", "7", 1), policy("Verified", "7", 2)],
             true,
-            "ProofDoesNotHold",
+            "EvidenceInvalid",
         ),
         ("and no other", vec![policy("Verified", "7", 1), policy("Asserted", "7", 2)], true, "Confirmed"),
     ] {
@@ -381,8 +385,8 @@ async fn a_proof_is_not_used_for_another_node_of_the_same_turn() {
     });
     let asserted = |node: &str| Claim::OutOfService { node: node.into() };
     for (rig, claim, earned, other) in [
-        (&tainted, &asserted as &dyn Fn(&str) -> Claim, "Asserted", "InService"),
-        (&Rig::new(), &fenced, "PowerOff", "ProofDoesNotHold"),
+        (&tainted, &asserted as &dyn Fn(&str) -> Claim, "Asserted", "NodeInService"),
+        (&Rig::new(), &fenced, "PowerOff", "EvidenceInvalid"),
     ] {
         let mut judge = rig.judge();
         assert_eq!(reason(judge.verify(&on("a", "n").force(claim("n"))).await), earned);
@@ -403,7 +407,7 @@ async fn a_proof_answers_no_other_claim_about_its_node() {
     );
     assert_eq!(reason(judge.verify(&on("a", "n").force(fenced("n"))).await), "PowerOff");
     let taint = Claim::OutOfService { node: "n".into() };
-    assert_eq!(reason(judge.verify(&on("a", "n").force(taint)).await), "InService", "it bears no taint");
+    assert_eq!(reason(judge.verify(&on("a", "n").force(taint)).await), "NodeInService", "it bears no taint");
     let gone = Claim::NodeGone { node: "n".into() };
     assert_eq!(reason(judge.verify(&on("a", "n").force(gone)).await), "NoWitness", "nobody missed it");
 }
@@ -535,7 +539,7 @@ async fn other_evidence_of_devices_counts_where_that_which_is_named_does_not_hol
     rig.world.remove(Kind::FenceEvidences, "uid-o", rig.env.now());
     assert_eq!(
         reason(rig.verify(&on("a", "n").force(fenced("n"))).await),
-        "MayBeOn",
+        "PowerStateUnconfirmed",
         "nothing else is there"
     );
 }

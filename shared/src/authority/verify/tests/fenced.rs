@@ -54,7 +54,7 @@ async fn a_persons_word_counts_as_long_as_it_holds() {
         (
             "of an hour, 61 minutes ago",
             set("/metadata/creationTimestamp", json!("2026-11-21T10:59:00Z")),
-            "ProofDoesNotHold",
+            "EvidenceInvalid",
         ),
         (
             "of an hour, in its last moment",
@@ -64,27 +64,23 @@ async fn a_persons_word_counts_as_long_as_it_holds() {
         (
             "of an hour, a second after it",
             set("/metadata/creationTimestamp", json!("2026-11-21T10:59:59Z")),
-            "ProofDoesNotHold",
+            "EvidenceInvalid",
         ),
-        (
-            "of an hour, nobody knows when",
-            set("/metadata/creationTimestamp", Value::Null),
-            "ProofDoesNotHold",
-        ),
+        ("of an hour, nobody knows when", set("/metadata/creationTimestamp", Value::Null), "EvidenceInvalid"),
         (
             "that was withdrawn",
             put("invalidated", "status", json!({ "at": "now", "reason": "a mistake" })),
-            "ProofDoesNotHold",
+            "EvidenceInvalid",
         ),
         (
             "that is being deleted",
             put("deletionTimestamp", "metadata", json!("2026-11-21T11:59:00Z")),
-            "ProofDoesNotHold",
+            "EvidenceInvalid",
         ),
-        ("of another node", set("/spec/node/name", json!("m")), "ProofDoesNotHold"),
-        ("of another Node of that name", set("/spec/node/uid", json!("uid-other")), "ProofDoesNotHold"),
-        ("of another boot", set("/spec/node/bootID", json!("boot-0")), "ProofDoesNotHold"),
-        ("of no boot", set("/spec/node/bootID", json!("")), "ProofDoesNotHold"),
+        ("of another node", set("/spec/node/name", json!("m")), "EvidenceInvalid"),
+        ("of another Node of that name", set("/spec/node/uid", json!("uid-other")), "EvidenceInvalid"),
+        ("of another boot", set("/spec/node/bootID", json!("boot-0")), "EvidenceInvalid"),
+        ("of no boot", set("/spec/node/bootID", json!("")), "EvidenceInvalid"),
         (
             "before the last heartbeat",
             set("/spec/leaseRenewed", json!("2026-11-21T11:00:00Z")),
@@ -110,10 +106,10 @@ async fn what_the_node_says_now_stands_above_any_evidence() {
             last_renewed(),
             "Confirmed",
         ),
-        ("is Ready", object(lost("boot-1").ready("True")), last_renewed(), "InService"),
-        ("booted again", object(lost("boot-2")), last_renewed(), "ProofDoesNotHold"),
-        ("does not say its boot", object(lost("")), last_renewed(), "ProofDoesNotHold"),
-        ("was deleted", absent(), last_renewed(), "ProofDoesNotHold"),
+        ("is Ready", object(lost("boot-1").ready("True")), last_renewed(), "NodeInService"),
+        ("booted again", object(lost("boot-2")), last_renewed(), "EvidenceInvalid"),
+        ("does not say its boot", object(lost("")), last_renewed(), "EvidenceInvalid"),
+        ("was deleted", absent(), last_renewed(), "EvidenceInvalid"),
         ("cannot be read", unreadable(), last_renewed(), "ReadFailed"),
         ("has a Lease that cannot be read", object(lost("boot-1")), unreadable(), "ReadFailed"),
         ("renewed its Lease", object(lost("boot-1")), object(lease("n", 9)), "KubeletAlive"),
@@ -158,5 +154,5 @@ async fn that_storage_is_fenced_releases_no_pod() {
             "storage": [{ "driver": "d", "className": "c" }], "leaseRenewed": "2026-11-21T11:00:01Z",
         });
     });
-    assert_eq!(reason(court(proof).verify(&claim()).await), "ProofDoesNotHold");
+    assert_eq!(reason(court(proof).verify(&claim()).await), "EvidenceInvalid");
 }

@@ -16,20 +16,20 @@ async fn a_claim_must_fit_the_pod_that_it_speaks_of() {
     let on = |name| pod("a").on(name);
     for (name, object, expected) in [
         ("never scheduled", pod("a").terminating(), "NeverScheduled"),
-        ("never scheduled", pod("a"), "DoesNotFit"),
-        ("never scheduled", on("n").terminating(), "DoesNotFit"),
+        ("never scheduled", pod("a"), "ClaimMismatch"),
+        ("never scheduled", on("n").terminating(), "ClaimMismatch"),
         ("ended", on("n").phase("Failed"), "KubeletTerminated"),
         ("ended", on("n").phase("Succeeded"), "KubeletTerminated"),
-        ("ended", on("n").phase("Succeeded").running(), "DoesNotFit"),
-        ("ended", on("n").phase("Running"), "DoesNotFit"),
-        ("ended", on("n").phase(""), "DoesNotFit"),
-        ("ended", on("n").phase("Unknown"), "DoesNotFit"),
+        ("ended", on("n").phase("Succeeded").running(), "ClaimMismatch"),
+        ("ended", on("n").phase("Running"), "ClaimMismatch"),
+        ("ended", on("n").phase(""), "ClaimMismatch"),
+        ("ended", on("n").phase("Unknown"), "ClaimMismatch"),
         ("gone", on("n"), "NoWitness"),
-        ("gone", on("m"), "DoesNotFit"),
-        ("gone", pod("a"), "DoesNotFit"),
+        ("gone", on("m"), "ClaimMismatch"),
+        ("gone", pod("a"), "ClaimMismatch"),
         ("out of service", on("n").terminating(), "TaintNotTrusted"),
-        ("out of service", on("n"), "DoesNotFit"),
-        ("out of service", on("m").terminating(), "DoesNotFit"),
+        ("out of service", on("n"), "ClaimMismatch"),
+        ("out of service", on("m").terminating(), "ClaimMismatch"),
     ] {
         let court = Court::new();
         court.apply(Kind::Pods, &object.0);

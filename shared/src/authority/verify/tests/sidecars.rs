@@ -25,7 +25,7 @@ fn finished(main: &[&str], init: &[&str], debug: &[&str]) -> Obj {
 }
 
 const ENDED: &str = "KubeletTerminated";
-const RUNS: &str = "DoesNotFit";
+const RUNS: &str = "ClaimMismatch";
 
 #[tokio::test(start_paused = true)]
 async fn a_terminal_phase_releases_a_pod_only_if_nothing_of_it_runs_beside() {

@@ -36,33 +36,33 @@ async fn judged(rig: &Rig, holder: &Holder, by: Over) -> Result<(&'static str, D
 async fn a_fenced_node_gives_up_only_the_volumes_that_it_took_in_the_life_that_ended() {
     for (what, holder, expected) in [
         ("in that life", holder("uid-n", "boot-1"), Ok(("PowerOff", VALID_FOR))),
-        ("before the last boot", holder("uid-n", "boot-0"), Err("ProofDoesNotHold")),
-        ("in a life of which nobody knows the boot", holder("uid-n", ""), Err("ProofDoesNotHold")),
-        ("as another Node of its name", holder("uid-m", "boot-1"), Err("ProofDoesNotHold")),
+        ("before the last boot", holder("uid-n", "boot-0"), Err("EvidenceInvalid")),
+        ("in a life of which nobody knows the boot", holder("uid-n", ""), Err("EvidenceInvalid")),
+        ("as another Node of its name", holder("uid-m", "boot-1"), Err("EvidenceInvalid")),
     ] {
         assert_eq!(judged(&Rig::with(|_| ()), &holder, fenced()).await, expected, "taken {what}");
     }
     let invalid =
         Rig::with(|rig| rig.set(PROOF, "/status", json!({ "invalidated": { "at": "t", "reason": "r" } })));
     let found = judged(&invalid, &holder("uid-n", "boot-1"), fenced()).await;
-    assert_eq!(found, Err("ProofDoesNotHold"), "evidence that was withdrawn");
+    assert_eq!(found, Err("EvidenceInvalid"), "evidence that was withdrawn");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_boot_ends_what_the_same_node_wrote_before() {
     for (what, holder, boot, expected) in [
         ("it has booted since", holder("uid-n", "boot-0"), "boot-1", Ok(("BootChanged", VALID_FOR))),
-        ("it has not", holder("uid-n", "boot-1"), "boot-1", Err("ProofDoesNotHold")),
-        ("it does not say", holder("uid-n", "boot-0"), "", Err("ProofDoesNotHold")),
-        ("nobody wrote down in which life", holder("uid-n", ""), "boot-1", Err("ProofDoesNotHold")),
-        ("another Node has its name", holder("uid-m", "boot-0"), "boot-1", Err("ProofDoesNotHold")),
+        ("it has not", holder("uid-n", "boot-1"), "boot-1", Err("EvidenceInvalid")),
+        ("it does not say", holder("uid-n", "boot-0"), "", Err("EvidenceInvalid")),
+        ("nobody wrote down in which life", holder("uid-n", ""), "boot-1", Err("EvidenceInvalid")),
+        ("another Node has its name", holder("uid-m", "boot-0"), "boot-1", Err("EvidenceInvalid")),
     ] {
         let rig = Rig::with(|rig| rig.set(NODE, "/status/nodeInfo/bootID", json!(boot)));
         assert_eq!(judged(&rig, &holder, Over::Rebooted).await, expected, "{what}");
     }
     let gone = Rig::with(|rig| drop(rig.there.lock().remove(NODE)));
     let found = judged(&gone, &holder("uid-n", "boot-0"), Over::Rebooted).await;
-    assert_eq!(found, Err("ProofDoesNotHold"), "the Node is gone");
+    assert_eq!(found, Err("EvidenceInvalid"), "the Node is gone");
 }
 
 /// Detached: the Lease says that it was attached, and no attachment is left.
@@ -109,20 +109,20 @@ async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_
         (
             "one is left",
             |rig| rig.set(ATTACHMENTS, "/items/0/spec/nodeName", json!("n")),
-            Err("ProofDoesNotHold"),
+            Err("EvidenceInvalid"),
         ),
         ("one cannot be read", |rig| rig.set(ATTACHMENTS, "/items/0/spec", json!(7)), Err("ReadFailed")),
-        ("the volume is gone", |rig| drop(rig.there.lock().remove(VOLUME)), Err("ProofDoesNotHold")),
+        ("the volume is gone", |rig| drop(rig.there.lock().remove(VOLUME)), Err("EvidenceInvalid")),
         (
             "the volume cannot be read",
             |rig| drop(rig.there.lock().insert(VOLUME.to_owned(), json!(7))),
             Err("ReadFailed"),
         ),
-        ("there is no CSIDriver", |rig| drop(rig.there.lock().remove(DRIVER)), Err("ProofDoesNotHold")),
+        ("there is no CSIDriver", |rig| drop(rig.there.lock().remove(DRIVER)), Err("EvidenceInvalid")),
         (
             "its driver is not vouched for",
             |rig| rig.policy.exclusive_backends.clear(),
-            Err("ProofDoesNotHold"),
+            Err("EvidenceInvalid"),
         ),
     ];
     for (what, change, expected) in rows {

@@ -19,7 +19,7 @@ fn each_change_of_a_volume_has_a_name_of_its_own() {
         VolumeChange::Forget,
     ];
     assert_eq!(all.map(|change| change.name()), VolumeChange::NAMES);
-    assert_eq!(VolumeChange::NAMES[4], "VolumeBroken");
+    assert_eq!(VolumeChange::NAMES[4], "VolumeLeaseRevoked");
 }
 
 /// A break that was refused is tried again at once when other evidence comes, though the Lease is as it was.
@@ -161,15 +161,21 @@ fn volumes() -> Vec<Volume> {
     let guarded =
         |change, reason, said, about, loud| (change, 200, Action::Guarded, reason, said, about, loud);
     vec![
-        guarded(taken(None), "VolumeTaken", "taken by node n", Some("n"), false),
+        guarded(taken(None), "VolumeLeaseAcquired", "taken by node n", Some("n"), false),
         guarded(
             taken(Some(refused("it may write"))),
-            "VolumeTaken",
+            "VolumeLeaseAcquired",
             "taken by node n, and not everybody may attach it: it may write",
             Some("n"),
             false,
         ),
-        guarded(VolumeChange::Refuse(refused("it may write")), "VolumeRefused", "it may write", None, true),
+        guarded(
+            VolumeChange::Refuse(refused("it may write")),
+            "VolumeAttachDenied",
+            "it may write",
+            None,
+            true,
+        ),
         guarded(
             VolumeChange::Allow,
             "VolumeAllowed",
@@ -184,17 +190,17 @@ fn volumes() -> Vec<Volume> {
             None,
             false,
         ),
-        guarded(broken("a"), "VolumeBroken", booted, Some("n"), true),
+        guarded(broken("a"), "VolumeLeaseRevoked", booted, Some("n"), true),
         (
             broken("b"),
             200,
             Action::Refused,
-            "ProofDoesNotHold",
+            "EvidenceInvalid",
             "the FenceEvidence does not hold: the node has not booted since",
             Some("n"),
             false,
         ),
-        guarded(VolumeChange::Forget, "VolumeForgotten", "it is gone, and so is its Lease", None, false),
+        guarded(VolumeChange::Forget, "VolumeLeaseDeleted", "it is gone, and so is its Lease", None, false),
         (VolumeChange::Allow, 500, Action::Failed, "server", "", None, false),
     ]
 }

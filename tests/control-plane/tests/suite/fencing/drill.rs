@@ -136,7 +136,7 @@ async fn what_became_of_its_device_is_said(scene: &Scene) {
         .await
         .unwrap();
     };
-    said("EveryNodeAnswers").await;
+    said("AllTargetsReachable").await;
     // Somebody changes the password, and the device is looked at; then it is set right.
     let test = async |secret: &Value, number: &str| {
         apply(&scene.plane, secret).await;
@@ -147,5 +147,5 @@ async fn what_became_of_its_device_is_said(scene: &Scene) {
     // fence_ipmilan does not say that it was the password.
     said("Failed").await;
     test(&secret("bmc", PASSWORD), "2").await;
-    said("AnswersAgain").await;
+    said("DeviceReachable").await;
 }

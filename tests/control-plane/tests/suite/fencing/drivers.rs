@@ -252,7 +252,7 @@ async fn a_remediation_is_answered_by_asking_another_remediator(scene: &Scene) {
     let delete = ["delete", "podsafetyremediations", "-n", OPS, "w1", "--wait=false"];
     scene.plane.kubectl(&delete).await.unwrap().text().unwrap();
     scene.goes("podsafetyremediations", "w1").await;
-    let released = scene.ours.metric("pod_safety_releases_total", &[("evidence", "Remediated")]).await;
+    let released = scene.ours.metric("pod_safety_force_deletes_total", &[("evidence", "Remediated")]).await;
     assert!(released.unwrap() >= 1.0);
 }
 

@@ -124,7 +124,7 @@ async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_
         let all = incidents(&plane).await;
         // The numbers are those of when the gate closed: they are not written again when they move.
         let held = |status: &&Value| {
-            let us = gate(status, "MaybeItIsUs").unwrap_or_default();
+            let us = gate(status, "LargeOutage").unwrap_or_default();
             let zone = gate(status, "ZoneInTrouble").unwrap_or_default();
             us.contains(" of 250 nodes are lost, more than 49 %")
                 && zone.contains(" of 250 nodes of the cluster are not ready, more than 55 %")
@@ -138,7 +138,7 @@ async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_
     .unwrap();
     let begun = incidents(&plane).await.iter().filter(|status| status["attempts"][0].is_object()).count();
     assert_eq!((begun, shot(switches)), (0, Vec::new()), "nothing was begun, nothing was shot");
-    let labels = [("controller", "fencing"), ("reason", "MaybeItIsUs")];
+    let labels = [("controller", "fencing"), ("reason", "LargeOutage")];
     let held = ours.metric("pod_safety_holds", &labels).await.unwrap();
     assert!((held - 200.0).abs() < 0.5, "{held}");
 

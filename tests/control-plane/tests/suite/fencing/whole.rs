@@ -172,7 +172,8 @@ async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(
     let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
     assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
     assert!(
-        scene.ours.metric("pod_safety_releases_total", &[("evidence", "PowerOff")]).await.unwrap() >= 1.0
+        scene.ours.metric("pod_safety_force_deletes_total", &[("evidence", "PowerOff")]).await.unwrap()
+            >= 1.0
     );
 }
 

@@ -145,7 +145,7 @@ pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Scene) {
 
 pub(super) async fn all_nodes_are_lost(scene: &Scene) {
     scene.kubelets.fall_silent(&scene.kubelets.all());
-    scene.fire(&["PodSafetyMaybeItIsUs"]).await;
+    scene.fire(&["PodSafetyLargeOutage"]).await;
     scene.kubelets.are_heard(&scene.kubelets.all());
     scene.prometheus.until_quiet().await;
 }

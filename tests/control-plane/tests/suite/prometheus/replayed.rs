@@ -74,7 +74,7 @@ const ROWS: [Row; 13] = [
     (
         "PodSafetyEvictionNotDeleted",
         "an eviction that was let through must be two minutes old",
-        &[("pod_safety_holds", "reason=\"NotDeleted\"", Change::To(1.0))],
+        &[("pod_safety_holds", "reason=\"EvictionNotCompleted\"", Change::To(1.0))],
     ),
     (
         "PodSafetyStaleOutOfServiceTaint",
@@ -82,9 +82,9 @@ const ROWS: [Row; 13] = [
         &[("pod_safety_holds", "reason=\"StaleTaint\"", Change::To(1.0))],
     ),
     (
-        "PodSafetyProvedButReady",
+        "PodSafetyEvidenceConflictsWithReady",
         "a kubelet that is heard again contradicts the evidence within half a minute",
-        &[("pod_safety_holds", "reason=\"ProvedButReady\"", Change::To(1.0))],
+        &[("pod_safety_holds", "reason=\"EvidenceConflictsWithReady\"", Change::To(1.0))],
     ),
     (
         "PodSafetyVolumeHeld",

@@ -78,7 +78,7 @@ pub(super) async fn a_report_has_what_may_be_read_and_no_login(plane: &ControlPl
         ("status.txt", "NEEDS A PERSON"),
         ("doctor.json", "\"kind\": \"Diagnosis\""),
         ("timeline.txt", "asked to end"),
-        ("explain/pod-shop-orders-1.txt", "Blocked (Unproved)"),
+        ("explain/pod-shop-orders-1.txt", "Blocked (NoEvidence)"),
         ("explain/node-lost.json", "NodeExplanation"),
         ("objects/nodes.yaml", "volumesInUse"),
         ("objects/fencedevices.yaml", "ip: REDACTED"),

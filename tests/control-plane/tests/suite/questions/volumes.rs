@@ -48,7 +48,7 @@ pub(super) async fn who_holds_a_volume_is_said_by_its_claim_and_by_its_own_name(
     let text = ends_with(plane, 3, &["explain", "volume", "-n", NS, "stock"]).await;
     for says in [
         "persistentvolumeclaim/shop/stock   bound to persistentvolume/pv-1   ReadWriteOnce",
-        "Blocked (Unproved): lost holds it for pod/shop/stock-0",
+        "Blocked (NoEvidence): lost holds it for pod/shop/stock-0",
         "volumeattachment/csi-1",
         "By its last report lost has it mounted (volumesInUse).",
         "pod-safety explain pod -n shop stock-0",
@@ -56,7 +56,7 @@ pub(super) async fn who_holds_a_volume_is_said_by_its_claim_and_by_its_own_name(
         assert!(text.contains(says), "{says}: not in\n{text}");
     }
     let by_claim = json_of(plane, 3, &["explain", "pvc/stock", "-n", NS]).await;
-    assert_eq!((&by_claim["kind"], &by_claim["reason"]), (&json!("VolumeExplanation"), &json!("Unproved")));
+    assert_eq!((&by_claim["kind"], &by_claim["reason"]), (&json!("VolumeExplanation"), &json!("NoEvidence")));
     // Nobody has bound it by its UID, so it might be of another claim of that name.
     let by_volume = json_of(plane, 0, &["explain", "pv", "pv-1"]).await;
     assert_eq!(by_volume["reason"], "Unclaimed", "{by_volume:#}");

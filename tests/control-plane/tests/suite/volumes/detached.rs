@@ -109,7 +109,7 @@ async fn it_moves_and_the_old_pod_stays(scene: &Scene) -> Duration {
     let lease = lease(plane, "data").await.unwrap();
     assert_eq!(super::holder(&lease), "w2");
     assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
-    let broken = observe::event(&plane.admin(), "default", "data", "VolumeBroken").await.unwrap();
+    let broken = observe::event(&plane.admin(), "default", "data", "VolumeLeaseRevoked").await.unwrap();
     assert!(broken.contains("it was detached, and what"), "{broken}");
     let until = Instant::now() + FOR_EVER;
     while Instant::now() < until {
@@ -122,7 +122,7 @@ async fn it_moves_and_the_old_pod_stays(scene: &Scene) -> Duration {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     assert_eq!(super::holder(&super::lease(plane, "other").await.unwrap()), "w1");
-    let released = scene.ours.metric("pod_safety_releases_total", &[]).await.unwrap_or_default();
+    let released = scene.ours.metric("pod_safety_force_deletes_total", &[]).await.unwrap_or_default();
     assert!(released.abs() < 0.5, "of pods nothing was proved");
     took
 }

@@ -137,7 +137,7 @@ async fn volumes_of_its_driver_are_free(scene: &Scene) -> Duration {
     let proof = &proofs[0];
     assert_eq!(proof["spec"]["kind"], "StorageFenced");
     assert_eq!(proof["spec"]["storage"], json!([{ "driver": DRIVER, "className": CLASS }]));
-    let broken = observe::event(&plane.admin(), "default", "data", "VolumeBroken").await.unwrap();
+    let broken = observe::event(&plane.admin(), "default", "data", "VolumeLeaseRevoked").await.unwrap();
     assert!(broken.contains(proof["metadata"]["name"].as_str().unwrap()), "{broken}");
     took
 }
