@@ -313,7 +313,7 @@ impl AuthorityMetrics {
                     &["step", "outcome"],
                 )?;
                 registry.register(Box::new(steps.clone()))?;
-                for step in Step::NAMES.into_iter().chain(["monitor", "remediate"]) {
+                for step in Step::NAMES.into_iter().chain(["monitor", "remediate", "review"]) {
                     steps.with_label_values(&[step, "written"]);
                 }
                 steps

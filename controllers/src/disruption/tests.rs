@@ -78,6 +78,7 @@ fn words(decision: &Decision) -> Vec<String> {
         | Intent::Fence(_)
         | Intent::Monitor(_)
         | Intent::Remediate(_)
+        | Intent::Review(_)
         | Intent::Update(
             Update::Node(_)
             | Update::PodOfLostNode { .. }

@@ -13,6 +13,7 @@ use super::detect::detect;
 use super::history::forget;
 use super::incident::{Incident, is_about, is_rehearsal};
 use super::monitor::monitor;
+use super::policy::review;
 use super::progress::progress;
 use super::remediate::{Wanted, remediate};
 use super::taint;
@@ -30,6 +31,8 @@ pub enum Key {
     Node(Arc<str>),
     /// The FenceDevice with this UID.
     Device(Uid),
+    /// The FencePolicy with this UID.
+    Policy(Uid),
 }
 
 impl Key {
@@ -38,6 +41,7 @@ impl Key {
         match self {
             Self::Node(_) => NODE_NEEDS,
             Self::Device(_) => &[Kind::FenceDevices, Kind::Nodes],
+            Self::Policy(_) => &[Kind::FencePolicies, Kind::FenceDevices, Kind::Nodes],
         }
     }
 }
@@ -97,6 +101,7 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
     match key {
         Key::Node(name) => about_node(name, view, now, config),
         Key::Device(uid) => monitor(uid, view, now),
+        Key::Policy(uid) => review(uid, view, now),
     }
 }
 

@@ -28,7 +28,8 @@
 //!
 //! for what is over and old: `Forget`;
 //!
-//! and for each device, at its change and from time to time: `Monitor`; for each PodSafetyRemediation: `Remediate`.
+//! and for each device, at its change and from time to time: `Monitor`; for each PodSafetyRemediation: `Remediate`;
+//! for each FencePolicy: `Review`.
 //!
 //! | file | says |
 //! |---|---|
@@ -44,6 +45,7 @@
 //! | `history` | which incidents and evidence nothing rests on any more |
 //! | `remediate` | what other remediators ask for, and are answered |
 //! | `monitor` | which devices are looked through |
+//! | `policy` | whether a FencePolicy would work |
 //!
 //! **Invariants.** Nothing is switched off while a gate is closed, nor by a dry run, nor for one who was heard again or
 //! whose incident was cancelled, nor the node that this process runs on. Nothing is begun while something begun before
@@ -64,6 +66,7 @@ mod incident;
 mod levels;
 mod metrics;
 mod monitor;
+mod policy;
 mod progress;
 mod quorum;
 mod recover;

@@ -95,6 +95,7 @@ impl Controller for Fencing {
         view.proofs().for_each(|proof| mark(Key::Node(proof.spec.node.name.as_str().into())));
         view.remediations().filter_map(|one| one.node()).for_each(|node| mark(Key::Node(node.into())));
         view.devices().for_each(|device| mark(Key::Device(device.uid.clone())));
+        view.policies().for_each(|policy| mark(Key::Policy(policy.uid.clone())));
     }
 
     fn decide(&self, key: &Key, view: &View<'_>, now: Mono) -> Decision {
@@ -102,7 +103,7 @@ impl Controller for Fencing {
         match key {
             Key::Node(name) => self.metrics.progressed(name, view, now),
             // A change of a device is followed by `all`, which shows them.
-            Key::Device(_) => {}
+            Key::Device(_) | Key::Policy(_) => {}
         }
         decision
     }

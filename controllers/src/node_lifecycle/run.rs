@@ -60,7 +60,8 @@ impl NodeLifecycle {
             | Intent::Scale { .. }
             | Intent::Fence(_)
             | Intent::Monitor(_)
-            | Intent::Remediate(_) => None,
+            | Intent::Remediate(_)
+            | Intent::Review(_) => None,
         });
         self.metrics.decided(node, update, view, self.config.monitor_grace, now);
     }

@@ -46,7 +46,8 @@ fn asked(decision: &Decision) -> Vec<String> {
         | Intent::Scale { .. }
         | Intent::Fence(_)
         | Intent::Monitor(_)
-        | Intent::Remediate(_) => "not the collector's".to_owned(),
+        | Intent::Remediate(_)
+        | Intent::Review(_) => "not the collector's".to_owned(),
     };
     decision.intents.iter().map(word).collect()
 }

@@ -362,6 +362,7 @@ fn fences() -> Vec<Row> {
         row("pod-safety", opens(OURS, json!({ "kind": "Detected" })), NotAsked),
         row("bypass: a forged NodeFence", status(DEV, "nodefences"), Refused("it alone writes it")),
         row("bypass: a forged FenceDevice", status(DEV, "fencedevices"), Refused("it alone writes it")),
+        row("bypass: a forged FencePolicy", status(DEV, "fencepolicies"), Refused("it alone writes it")),
         row(
             "bypass: a forged remediation",
             status(DEV, "podsafetyremediations"),

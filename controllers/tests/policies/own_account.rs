@@ -231,6 +231,7 @@ fn own_kinds() -> Vec<Row> {
         row("bypass: in the name of a person", opens("Person"), Refused("opened by a person")),
         row("an incident goes on", status("nodefences/status"), Allowed),
         row("a device was looked at", status("fencedevices/status"), Allowed),
+        row("a policy was reviewed", status("fencepolicies/status"), Allowed),
         row("evidence is contradicted", status("fenceevidences/status"), Allowed),
         row("a remediation is answered", status("podsafetyremediations/status"), Allowed),
         row("an old incident goes", deleted(&of("nodefences"), named("x")), Allowed),

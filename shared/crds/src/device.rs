@@ -322,6 +322,7 @@ pub struct FenceDeviceStatus {
     /// Of which generation of the spec this is said.
     pub observed_generation: i64,
     /// `Ready`: its spec can be used. `Trusted`: no evidence from it was contradicted.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
     /// What it said of its nodes, one entry for each.
     pub targets: Vec<TargetStatus>,

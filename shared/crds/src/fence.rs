@@ -149,6 +149,7 @@ pub struct NodeFenceStatus {
     /// We put the out-of-service taint on the node.
     pub tainted: bool,
     /// `Fenced`, `Recovered`, `Stalled`.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 

@@ -21,6 +21,9 @@ use super::{Condition, DeviceRef, NodeSelector};
     printcolumn = r#"{"name":"When","type":"string","jsonPath":".spec.when"}"#,
     printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".spec.mode"}"#,
     printcolumn = r#"{"name":"Priority","type":"integer","jsonPath":".spec.priority"}"#,
+    printcolumn = r#"{"name":"Nodes","type":"integer","jsonPath":".status.nodes"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#,
     printcolumn = r#"{"name":"Paused","type":"string","jsonPath":".spec.paused"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
@@ -239,6 +242,11 @@ pub enum Recovery {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FencePolicyStatus {
-    /// Conditions.
+    /// The generation of the spec that this describes.
+    pub observed_generation: i64,
+    /// How many nodes have this policy: its nodeSelector chooses them, and no policy of higher priority does.
+    pub nodes: u32,
+    /// `Ready`: it chooses nodes, and every device of every level can be used and was ready at its last check.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

@@ -40,6 +40,7 @@ pub struct PodSafetyRemediationStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<String>,
     /// `Processing`, `Succeeded`, `PermanentNodeDeletionExpected`.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::fence::Fencing;
 use super::update::Update;
-use crate::api::{DeviceRef, PodSafetyRemediationStatus};
+use crate::api::{DeviceRef, FencePolicyStatus, PodSafetyRemediationStatus};
 use crate::clock::Mono;
 use crate::model::{Controller, NodeKey, Pod, PodKey, Rv, Uid};
 
@@ -181,6 +181,21 @@ pub enum Intent {
     Monitor(Box<Monitor>),
     /// Answer somebody who wants a node fenced.
     Remediate(Box<Remediate>),
+    /// Write what is known of a FencePolicy.
+    Review(Box<PolicyReview>),
+}
+
+/// What is written into the status of a FencePolicy, at the version that was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyReview {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity.
+    pub uid: Uid,
+    /// The version that was seen.
+    pub rv: Rv,
+    /// What. Conditions without a time began now.
+    pub status: FencePolicyStatus,
 }
 
 /// What is written into a PodSafetyRemediation, at the version that was seen.

@@ -10,6 +10,7 @@
 //! | `step` | the steps |
 //! | `contradict` | what follows when a node that was proved off is heard |
 //! | `monitor` | looks at all nodes of a device while nothing is wrong |
+//! | `policy` | what is known of a FencePolicy |
 //! | `remediation` | what those are answered who want a node fenced |
 //! | `courtesy` | the Lease by which medik8s' operators keep out of each other's way |
 //! | `mark` | the out-of-service taint, added after proof and taken away by its owner only |
@@ -30,6 +31,7 @@ mod monitor;
 mod news;
 mod objects;
 mod orders;
+mod policy;
 mod remediation;
 mod render;
 mod step;
@@ -39,6 +41,7 @@ use std::sync::Arc;
 
 pub(super) use monitor::monitor;
 pub(super) use orders::{Looker, Reader, path_of};
+pub(super) use policy::review;
 pub(super) use remediation::answer;
 pub(super) use step::{Acting, carry_out};
 

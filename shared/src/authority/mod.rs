@@ -56,7 +56,7 @@ mod writer;
 
 pub use access::{Right, may};
 pub use act::Outcome;
-pub use claim::{Cause, Claim, ClaimKind, Delete, Force, Intent, Monitor, Remediate, Reply};
+pub use claim::{Cause, Claim, ClaimKind, Delete, Force, Intent, Monitor, PolicyReview, Remediate, Reply};
 pub use cordon::{Cordoned, cordon};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use evict::{Evicted, Eviction, NotEvicted, evict};

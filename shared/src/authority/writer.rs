@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::act::Outcome;
-use super::claim::{ClaimKind, Delete, Force, Intent, Monitor, Remediate};
+use super::claim::{ClaimKind, Delete, Force, Intent, Monitor, PolicyReview, Remediate};
 use super::fence::{Fencing, Looker, Reader};
 use super::ledger::Ledger;
 use super::queue::FairQueue;
@@ -139,7 +139,7 @@ impl Staff {
         match intent {
             Intent::Update(Update::Node(_)) => Self::Nodes,
             Intent::Fence(fencing) if fencing.step.switches() => Self::Switchers,
-            Intent::Fence(_) | Intent::Remediate(_) => Self::Fencers,
+            Intent::Fence(_) | Intent::Remediate(_) | Intent::Review(_) => Self::Fencers,
             Intent::Monitor(_) => Self::Lookers,
             Intent::Update(
                 Update::Budget { .. }
@@ -185,6 +185,10 @@ enum Work {
     },
     Remediate {
         wish: Box<Remediate>,
+        owner: Arc<dyn Owner>,
+    },
+    Review {
+        wish: Box<PolicyReview>,
         owner: Arc<dyn Owner>,
     },
 }
@@ -345,6 +349,7 @@ impl Authority {
             Intent::Fence(fencing) => self.submit_fence(fencing, owner, now),
             Intent::Monitor(wish) => self.submit_monitor(wish, owner, now),
             Intent::Remediate(wish) => self.submit_remediate(wish, owner, now),
+            Intent::Review(wish) => self.submit_review(wish, owner, now),
             Intent::Scale { namespace, controller } => {
                 self.scales.ask(&namespace, &controller);
                 return Submitted::Accepted;
@@ -396,6 +401,7 @@ impl Authority {
                 Work::Fence { fencing, .. } => state.fences.forget(&fencing.node),
                 Work::Monitor { wish, .. } => state.fences.forget(&fences::lane_of(&wish)),
                 Work::Remediate { wish, .. } => state.fences.forget(&fences::lane_of_remediation(&wish)),
+                Work::Review { wish, .. } => state.fences.forget(&fences::lane_of_policy(&wish)),
             }
         }
         self.count(&state);
@@ -483,6 +489,7 @@ impl Authority {
                 Work::Fence { fencing, owner } => self.fence(&fencing, &owner).await,
                 Work::Monitor { wish, owner } => self.monitor(&wish, &owner).await,
                 Work::Remediate { wish, owner } => self.remediate(&wish, &owner).await,
+                Work::Review { wish, owner } => self.review(&wish, &owner).await,
             }
             self.metrics.in_flight.dec();
             if self.busy.fetch_sub(1, Ordering::SeqCst) == 1 {

@@ -192,7 +192,8 @@ impl<C: Controller> Owner for Asker<C> {
             | Intent::Scale { .. }
             | Intent::Fence(_)
             | Intent::Monitor(_)
-            | Intent::Remediate(_) => None,
+            | Intent::Remediate(_)
+            | Intent::Review(_) => None,
         })
     }
     fn deleted(&self, delete: &Delete, outcome: &Outcome, at: Mono) {
@@ -361,7 +362,8 @@ impl<C: Controller> Drive<C> {
             | Intent::Scale { .. }
             | Intent::Fence(_)
             | Intent::Monitor(_)
-            | Intent::Remediate(_) => None,
+            | Intent::Remediate(_)
+            | Intent::Review(_) => None,
         });
         let (deleted, name) = (deleted.collect(), self.controller.name());
         self.around.holds.replace(name, &text, holds, &deleted, self.acts(), &self.around.env);
@@ -393,8 +395,12 @@ impl<C: Controller> Drive<C> {
                     let message = format!("would ask it to end: {}", delete.cause);
                     self.announce(&delete.pod, Some(delete.cause.node()), Action::WouldDelete, message);
                 }
-                Intent::Update(_) | Intent::Fence(_) | Intent::Monitor(_) | Intent::Remediate(_) if !acts => {
-                }
+                Intent::Update(_)
+                | Intent::Fence(_)
+                | Intent::Monitor(_)
+                | Intent::Remediate(_)
+                | Intent::Review(_)
+                    if !acts => {}
                 intent => match self.around.authority.submit(intent, &owner) {
                     Submitted::Later(when) => self.dirty.mark_at(key.clone(), when),
                     Submitted::Accepted | Submitted::NotLeading => {}

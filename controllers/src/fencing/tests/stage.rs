@@ -171,6 +171,17 @@ impl Stage {
         self.with_spec(Kind::FencePolicies, "p", &self.policy);
     }
 
+    /// What was written into the status of the policy `p`.
+    pub(super) fn policy_status(&self, status: &impl serde::Serialize) {
+        let policy = own("p").set("/spec", json!(self.policy)).set("/status", json!(status));
+        self.world.put(Kind::FencePolicies, policy, self.mono());
+    }
+
+    /// A second policy.
+    pub(super) fn other_policy(&self, name: &str, spec: &FencePolicySpec) {
+        self.with_spec(Kind::FencePolicies, name, spec);
+    }
+
     fn with_spec(&self, kind: Kind, name: &str, spec: &impl serde::Serialize) {
         self.world.put(kind, own(name).set("/spec", json!(spec)), self.mono());
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::act::Outcome;
-use super::super::claim::{Monitor, Remediate, Reply};
-use super::super::fence::{Acting, Fencing, Step, answer, carry_out, monitor};
+use super::super::claim::{Monitor, PolicyReview, Remediate, Reply};
+use super::super::fence::{Acting, Fencing, Step, answer, carry_out, monitor, review};
 use super::super::update::Means;
 use super::{Authority, Class, Owner, Staff, Submitted, WITNESS_AGAIN, Work, wished_pause};
 use crate::api::PodSafetyRemediationStatus;
@@ -20,8 +20,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// For so long after its pause a turn's failures are remembered.
 const FORGOTTEN: Duration = Duration::from_secs(600);
-/// Between two looks through a device, whatever is thought of it: what was written may have changed nothing, or our
-/// view may be behind, and then it seems to be due still.
+/// Between two looks through a device, or two reviews of a policy, whatever is thought of it: what was written may have
+/// changed nothing, or our view may be behind, and then it seems to be due still.
 const MONITOR_RESTS: Duration = Duration::from_secs(10);
 
 /// Whose turn is under way, or has to wait after a failure.
@@ -88,6 +88,11 @@ pub(super) fn lane_of_remediation(wish: &Remediate) -> Arc<str> {
     format!("remediation {}/{}", wish.namespace, wish.name).into()
 }
 
+/// Nor are policies.
+pub(super) fn lane_of_policy(wish: &PolicyReview) -> Arc<str> {
+    format!("policy {}", wish.name).into()
+}
+
 /// What of a status is said as an Event, in the words of medik8s' contract.
 fn said(status: &PodSafetyRemediationStatus) -> (EventType, &'static str, String) {
     let is = |kind: &str, word: &str| status.says(kind) == Some(word);
@@ -126,6 +131,17 @@ impl Authority {
     ) -> Submitted {
         let lane = lane_of_remediation(&wish);
         let work = Work::Remediate { wish, owner: Arc::clone(owner) };
+        self.submit_to(Staff::Fencers, Class::Remediate, lane, work, now)
+    }
+
+    pub(super) fn submit_review(
+        &self,
+        wish: Box<PolicyReview>,
+        owner: &Arc<dyn Owner>,
+        now: Mono,
+    ) -> Submitted {
+        let lane = lane_of_policy(&wish);
+        let work = Work::Review { wish, owner: Arc::clone(owner) };
         self.submit_to(Staff::Fencers, Class::Remediate, lane, work, now)
     }
 
@@ -183,6 +199,15 @@ impl Authority {
         }
         self.metrics.fence_steps.with_label_values(&["remediate", outcome.name()]).inc();
         self.ended_turn(&lane_of_remediation(wish), &outcome, Duration::ZERO, owner);
+    }
+
+    pub(super) async fn review(&self, wish: &PolicyReview, owner: &Arc<dyn Owner>) {
+        let outcome = review(&self.acting(), wish).await;
+        if let Outcome::Failed(error) = &outcome {
+            tracing::warn!(controller = owner.controller(), uid = %wish.uid, policy = %wish.name, error = %error_chain(error), "the status of a FencePolicy was not written; trying again");
+        }
+        self.metrics.fence_steps.with_label_values(&["review", outcome.name()]).inc();
+        self.ended_turn(&lane_of_policy(wish), &outcome, MONITOR_RESTS, owner);
     }
 
     /// What was marked meanwhile was turned away: it is decided anew.

@@ -89,18 +89,21 @@ impl Own {
             1 => condition["message"] = nonsense(draws),
             _ => {}
         }
+        let conditions = if draws.percent(5) { json!([condition, condition]) } else { json!([condition]) };
         match self {
             Self::Device => {
                 let target = json!({ "node": "n", "power": "On", "clients": null, "unknown": [] });
                 let targets = if draws.percent(5) { nonsense(draws) } else { json!([target, {}]) };
-                json!({ "observedGeneration": 1 + draws.below(2), "conditions": [condition], "targets": targets,
+                json!({ "observedGeneration": 1 + draws.below(2), "conditions": conditions, "targets": targets,
                     "tested": draws.one(&[json!("a"), Value::Null, json!(1)]).cloned() })
             }
-            Self::Policy => json!({ "conditions": [condition], "more": 1 }),
+            Self::Policy => {
+                json!({ "observedGeneration": 1, "nodes": draws.below(3), "conditions": conditions, "more": 1 })
+            }
             Self::Fence => json!({
                 "phase": word(draws, &["Pending", "Fencing", "Fenced"], &["Elsewhere", ""]),
                 "level": word_or_number(draws), "tainted": draws.percent(50), "message": "m", "evidence": null,
-                "gates": [{ "name": "Paused", "holds": false }], "conditions": [condition],
+                "gates": [{ "name": "Paused", "holds": false }], "conditions": conditions,
                 "attempts": [{ "id": draws.below(3), "act": "off", "outcome": null,
                     "devices": [{ "namespace": "n", "name": draws.one(&["d", "d", "d", ""]).copied() }] }],
             }),
@@ -116,7 +119,7 @@ impl Own {
                     .cloned()
                     .unwrap_or_default()
             }
-            Self::Remediation => json!({ "conditions": [condition], "fence": "f" }),
+            Self::Remediation => json!({ "conditions": conditions, "fence": "f" }),
         }
     }
 

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use kube::client::Body;
 use pod_safety_shared::api::{
-    Attempt, DeviceRef, FenceTrigger, Incarnation, NodeFenceSpec, NodeFenceStatus, Phase, Sample, Trigger,
-    Verified,
+    Attempt, DeviceRef, FencePolicyStatus, FenceTrigger, Incarnation, NodeFenceSpec, NodeFenceStatus, Phase,
+    Sample, Trigger, Verified,
 };
 use pod_safety_shared::authority::{
     Authority, Claim, Delete, Effect, FenceKey, Fencing, Force, Intent, Monitor, NodeUpdate, Outcome, Owner,
-    Parts, Past, Policy, Remediate, Reply, Silence, Step, Target, Update, incident_name,
+    Parts, Past, Policy, PolicyReview, Remediate, Reply, Silence, Step, Target, Update, incident_name,
 };
 use pod_safety_shared::cache::{Cache, View, follow};
 use pod_safety_shared::client::Connection;
@@ -127,6 +127,9 @@ async fn fill_ours(others: &kube::Client) -> Incarnation {
     let device =
         json!({ "metadata": { "name": "bmc" }, "spec": { "driver": "Agent", "agent": "fence_dummy" } });
     send(others, "POST", &format!("{group}/namespaces/default/fencedevices"), &device).await;
+    let level = json!({ "name": "bmc", "devices": [{ "namespace": "default", "name": "bmc" }] });
+    let policy = json!({ "metadata": { "name": "all" }, "spec": { "levels": [level] } });
+    send(others, "POST", &format!("{group}/fencepolicies"), &policy).await;
     let remediations = format!("{group}/namespaces/default/podsafetyremediations");
     send(others, "POST", &remediations, &json!({ "metadata": { "name": "lost" }, "spec": {} })).await;
     let uid = node["metadata"]["uid"].as_str().unwrap().to_owned();
@@ -193,6 +196,7 @@ async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>, nod
     submit(Step::Prove(target(proved.clone()))).await;
     submit(Step::Taint(target(proved.clone()))).await;
     submit(Step::Contradict(target(proved))).await;
+    review(authority, cache, owner).await;
     for reply in [Reply::Keep, Reply::Say(Box::default()), Reply::LetGo] {
         let guard = cache.read();
         let one = guard.view().remediations().next().unwrap();
@@ -208,6 +212,19 @@ async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>, nod
         authority.submit(Intent::Remediate(Box::new(wish)), owner);
         pass(2).await;
     }
+}
+
+/// Hands it the status of the policy.
+async fn review(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>) {
+    let review = {
+        let guard = cache.read();
+        let policy = guard.view().policies().next().unwrap();
+        let (name, uid, status) =
+            (Arc::clone(&policy.name), policy.uid.clone(), FencePolicyStatus::default());
+        PolicyReview { name, uid, rv: policy.rv, status }
+    };
+    authority.submit(Intent::Review(Box::new(review)), owner);
+    pass(2).await;
 }
 
 /// Hands it what is over.
@@ -370,6 +387,7 @@ async fn every_shape_that_our_code_sends_is_compared() {
         "POST /apis/pod-safety.dev/v1alpha1/fenceevidences",
         "PATCH /apis/pod-safety.dev/v1alpha1/fenceevidences/*/status",
         "PATCH /apis/pod-safety.dev/v1alpha1/namespaces/*/fencedevices/*/status",
+        "PATCH /apis/pod-safety.dev/v1alpha1/fencepolicies/*/status",
         "PATCH /apis/pod-safety.dev/v1alpha1/namespaces/*/podsafetyremediations/*",
         "PATCH /apis/pod-safety.dev/v1alpha1/namespaces/*/podsafetyremediations/*/status",
         "DELETE /apis/pod-safety.dev/v1alpha1/nodefences/*",

@@ -91,6 +91,7 @@ async fn a_dead_node_is_fenced_with_proof_and_one_that_cannot_be_is_said_why() {
     let mut scene = scene().await;
     scene.plane.namespace(NAMESPACE).await.unwrap();
     devices_say_whether_they_can_be_used(&scene).await;
+    policies_say_whether_they_would_work(&scene).await;
     people_test_devices_and_rehearse(&scene).await;
     a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(&scene).await;
     what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(&scene).await;
@@ -111,6 +112,24 @@ async fn devices_say_whether_they_can_be_used(scene: &Scene) {
             let fits =
                 ready["status"] == wanted && ready["message"].as_str().unwrap_or_default().contains(words);
             seen(fits, ready.to_string())
+        })
+        .await
+        .unwrap();
+    }
+}
+
+/// What `kubectl get fencepolicies` and `kubectl wait --for=condition=Ready` go by.
+async fn policies_say_whether_they_would_work(scene: &Scene) {
+    for (name, wanted, reason) in [("w1", "True", "DevicesReady"), ("w2", "False", "DeviceNotReady")] {
+        until(&format!("the policy {name} is Ready {wanted}"), async || {
+            let policies = scene.plane.list("fencepolicies").await.unwrap();
+            let policy = policies.iter().find(|policy| policy["metadata"]["name"] == name).ok_or("none")?;
+            let status = &policy["status"];
+            let ready = &status["conditions"][0];
+            seen(
+                ready["status"] == wanted && ready["reason"] == reason && status["nodes"] == 1,
+                status.to_string(),
+            )
         })
         .await
         .unwrap();

@@ -11,7 +11,7 @@ use crate::api::failure::Cause;
 
 /// The keywords that are understood.
 #[cfg(test)]
-pub(super) const KEYWORDS: [&str; 20] = [
+pub(super) const KEYWORDS: [&str; 22] = [
     "additionalProperties",
     "default",
     "description",
@@ -31,6 +31,8 @@ pub(super) const KEYWORDS: [&str; 20] = [
     "required",
     "title",
     "type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
     "x-kubernetes-validations",
 ];
 
@@ -101,6 +103,7 @@ fn prune(schema: &Value, value: &mut Value, is_root: bool) {
 pub(super) fn wrong(schema: &Value, object: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     check(schema, object, "", &mut causes);
+    find_twins(schema, object, "", &mut causes);
     let misleads = ["FieldValueRequired", "FieldValueNotSupported", "FieldValueTypeInvalid"];
     let too_much = ["FieldValueTooLong", "FieldValueTooMany"];
     if causes.iter().any(|cause| misleads.contains(&cause.reason) || too_much.contains(&cause.reason)) {
@@ -111,6 +114,28 @@ pub(super) fn wrong(schema: &Value, object: &Value, old: Option<&Value>) -> Vec<
     }
     follow(schema, object, old, "", &mut causes);
     causes
+}
+
+/// Items of a list of type `map` that have the same keys.
+fn find_twins(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    for (key, field) in value.as_object().into_iter().flatten() {
+        if let Some(schema) = of_field(schema, key) {
+            find_twins(schema, field, &inside(path, key), causes);
+        }
+    }
+    let items = value.as_array().into_iter().flatten();
+    let (mut seen, keys) = (Vec::new(), schema["x-kubernetes-list-map-keys"].as_array());
+    for (index, item) in items.enumerate() {
+        let path = format!("{path}[{index}]");
+        find_twins(&schema["items"], item, &path, causes);
+        let Some(keys) = keys else { continue };
+        let named: Vec<_> = keys.iter().filter_map(Value::as_str).map(|key| item.get(key)).collect();
+        if seen.contains(&named) {
+            causes.push(Cause::duplicate(path));
+        } else {
+            seen.push(named);
+        }
+    }
 }
 
 fn has_rules(schema: &Value) -> bool {

@@ -1,0 +1,129 @@
+//! Whether a FencePolicy would work if one of its nodes were lost now. Pure.
+//!
+//! Ready means: it chooses nodes, and every device of every level can be used and was ready at its last check. What is
+//! not known is not ready.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pod_safety_shared::api::{Condition, DeviceRef, FencePolicyStatus, Level, PolicyMode};
+use pod_safety_shared::authority::{Intent, PolicyReview};
+use pod_safety_shared::cache::View;
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::Decision;
+use pod_safety_shared::model::{Policy, Uid};
+
+use super::levels::usable;
+
+/// Nodes join and leave without a change of the policy. To count them at each of their changes would cost too much.
+const COUNTED_EACH: Duration = Duration::from_secs(60);
+
+/// Decides about one policy.
+pub(super) fn review(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {
+    let Some(policy) = view.policies().find(|policy| policy.uid == *uid && !policy.deleting) else {
+        return Decision::default();
+    };
+    let status = status_of(policy, view);
+    let intents = if is_said(&policy.status, &status) {
+        Vec::new()
+    } else {
+        let (name, uid) = (policy.name.clone(), policy.uid.clone());
+        vec![Intent::Review(Box::new(PolicyReview { name, uid, rv: policy.rv, status }))]
+    };
+    Decision { intents, ..Decision::default() }.and_recheck_at(now + COUNTED_EACH)
+}
+
+/// Times of conditions are for people: they are no difference.
+fn is_said(before: &FencePolicyStatus, after: &FencePolicyStatus) -> bool {
+    let without_times = |status: &FencePolicyStatus| {
+        let mut status = status.clone();
+        status.conditions.iter_mut().for_each(|one| one.last_transition_time.clear());
+        status
+    };
+    without_times(before) == without_times(after)
+}
+
+fn status_of(policy: &Policy, view: &View<'_>) -> FencePolicyStatus {
+    let none = BTreeMap::new();
+    let labels = |node| view_labels(node, &none);
+    let in_force = |labels: &BTreeMap<String, String>| {
+        view.policy_of(labels).is_some_and(|chosen| chosen.uid == policy.uid)
+    };
+    let nodes = view.nodes().filter(|node| in_force(labels(node))).count();
+    let (status, reason, message) = ready(policy, nodes, view);
+    let before = policy.status.conditions.iter().find(|one| one.r#type == "Ready" && one.status == status);
+    let ready = Condition {
+        r#type: "Ready".to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        last_transition_time: before.map(|one| one.last_transition_time.clone()).unwrap_or_default(),
+    };
+    FencePolicyStatus {
+        observed_generation: policy.generation,
+        nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
+        conditions: vec![ready],
+    }
+}
+
+fn view_labels<'a>(
+    node: &'a pod_safety_shared::model::Node,
+    none: &'a BTreeMap<String, String>,
+) -> &'a BTreeMap<String, String> {
+    node.life.as_ref().map_or(none, |life| &life.labels)
+}
+
+/// Status, reason and message of the condition.
+fn ready(policy: &Policy, nodes: usize, view: &View<'_>) -> (&'static str, &'static str, String) {
+    let spec = &policy.spec;
+    if let Some(why) = &spec.paused {
+        return ("False", "Paused", format!("fencing is paused: {why}"));
+    }
+    let lacks = spec.levels.iter().find_map(|level| Some((level, lack(level, view)?)));
+    if let Some((level, Lack { status, reason, message })) = lacks {
+        return (status, reason, format!("level {}: {message}", level.name));
+    }
+    match (nodes, spec.mode) {
+        (0, _) => {
+            let message = "no node has this policy: its nodeSelector chooses none, or policies of higher priority choose them";
+            ("False", "NoNodes", message.to_owned())
+        }
+        (_, PolicyMode::DryRun) => {
+            ("True", "DryRun", "every device is ready; mode DryRun switches nothing off".to_owned())
+        }
+        (_, PolicyMode::Enforce) => {
+            ("True", "DevicesReady", "every device of every level is ready".to_owned())
+        }
+    }
+}
+
+/// What is wrong with a level.
+struct Lack {
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+fn lack(level: &Level, view: &View<'_>) -> Option<Lack> {
+    if let Err(message) = usable(&level.devices, None, view) {
+        return Some(Lack { status: "False", reason: "DeviceUnusable", message });
+    }
+    level.devices.iter().find_map(|named| not_ready(named, view))
+}
+
+fn not_ready(named: &DeviceRef, view: &View<'_>) -> Option<Lack> {
+    let device = view.device(&named.namespace, &named.name)?;
+    let ready = device.status.conditions.iter().find(|one| one.r#type == "Ready");
+    let checked = ready.filter(|_| device.status.observed_generation == device.generation);
+    match checked {
+        Some(ready) if ready.status == "True" => None,
+        Some(ready) => {
+            let message = format!("device {named} is not ready: {}: {}", ready.reason, ready.message);
+            Some(Lack { status: "False", reason: "DeviceNotReady", message })
+        }
+        None => {
+            let message = format!("device {named} was not checked yet");
+            Some(Lack { status: "Unknown", reason: "DeviceNotChecked", message })
+        }
+    }
+}
