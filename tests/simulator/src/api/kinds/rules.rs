@@ -29,7 +29,7 @@ fn names_a_secret(parameters: &Value) -> bool {
 }
 
 /// Those that speak of what was there are not asked about what is new.
-const ABOUT_CHANGES: [(&str, OfChange); 4] = [
+const ABOUT_CHANGES: [(&str, OfChange); 5] = [
     ("self == oldSelf", |new, old| new == old),
     (
         "self.node == oldSelf.node && self.policy == oldSelf.policy && self.trigger == oldSelf.trigger",
@@ -39,9 +39,13 @@ const ABOUT_CHANGES: [(&str, OfChange); 4] = [
         "!(has(oldSelf.cancelled) && oldSelf.cancelled) || (has(self.cancelled) && self.cancelled)",
         |new, old| old["cancelled"] != true || new["cancelled"] == true,
     ),
-    ("!has(oldSelf.invalidated) || has(self.invalidated)", |new, old| {
-        !has(old, "invalidated") || has(new, "invalidated")
+    ("!(has(oldSelf.dryRun) && oldSelf.dryRun) || (has(self.dryRun) && self.dryRun)", |new, old| {
+        old["dryRun"] != true || new["dryRun"] == true
     }),
+    (
+        "!has(oldSelf.status) || !has(oldSelf.status.invalidated) || (has(self.status) && has(self.status.invalidated))",
+        |new, old| !has(&old["status"], "invalidated") || has(&new["status"], "invalidated"),
+    ),
 ];
 
 const ABOUT_OBJECTS: [(&str, OfObject); 11] = [
