@@ -5,12 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::api::{DeviceRef, TEST_ANNOTATION};
+use pod_safety_shared::api::{DeviceDriver, DeviceRef, TEST_ANNOTATION};
 use pod_safety_shared::authority::{Intent, Monitor};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Device, Uid};
+
+/// A node that joins is no change of the device: whether one has joined is found out so often.
+const NODES_FOUND_EACH: Duration = Duration::from_secs(60);
 
 /// Decides about one device.
 pub(super) fn monitor(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {
@@ -25,12 +28,18 @@ pub(super) fn monitor(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {
     let whole = look(device, view, test);
     // That it chooses nobody is written already, and saying so again would change nothing: no event would follow.
     let says_nothing = !is_new && whole.nodes.is_empty() && device.status.targets.is_empty();
-    let is_due = is_new || (!every.is_zero() && !says_nothing && next <= now);
+    // What a person switches has no targets.
+    let is_first = device.status.targets.is_empty()
+        && !whole.nodes.is_empty()
+        && device.spec.driver != DeviceDriver::Manual;
+    let is_due = is_new || (!every.is_zero() && !says_nothing && (is_first || next <= now));
     let wish = match test {
         _ if is_due => whole,
         Some(test) => asked_for(whole, test),
         None if every.is_zero() => return Decision::default(),
-        None if says_nothing => return Decision::default().and_recheck_at(now + every),
+        None if says_nothing => {
+            return Decision::default().and_recheck_at(now + every.min(NODES_FOUND_EACH));
+        }
         None => return Decision::default().and_recheck_at(next),
     };
     Decision { intents: vec![Intent::Monitor(Box::new(wish))], ..Decision::default() }

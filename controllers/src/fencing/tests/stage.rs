@@ -190,7 +190,10 @@ impl Stage {
         let device = own(name)
             .within("fencing")
             .set("/spec", json!({ "driver": "Redfish", "monitorSeconds": 300 }))
-            .set("/status", json!({ "observedGeneration": 1, "conditions": [], "targets": [] }));
+            .set(
+                "/status",
+                json!({ "observedGeneration": 1, "conditions": [], "targets": [{ "node": "n" }] }),
+            );
         self.world.put(Kind::FenceDevices, device.but(change), self.mono());
     }
 

@@ -99,11 +99,34 @@ fn bug_a_device_that_chooses_no_node_was_due_without_end() {
     let mut stage = Stage::new(&["n"]);
     stage.device("bmc", |device| {
         device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "none" } });
+        device["status"]["targets"] = json!([]);
     });
     stage.until(1_000);
     assert_eq!(monitored(&stage), None);
     stage.change("n", |node| node["metadata"]["labels"]["rack"] = json!("none"));
     assert!(monitored(&stage).is_some(), "somebody is there, and it is due");
+}
+
+/// A FenceDevice that is applied before its nodes join said `NoNodes` for up to `monitorSeconds` after they had.
+#[test]
+fn bug_a_device_said_that_it_has_no_nodes_for_minutes_after_one_had_joined() {
+    let mut stage = Stage::new(&["n"]);
+    let of_rack_7 = |device: &mut Value| {
+        device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } });
+        device["status"]["targets"] = json!([]);
+    };
+    stage.device("bmc", of_rack_7);
+    stage.wait(20);
+    let key = Key::Device(Uid::new("uid-bmc").unwrap());
+    let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);
+    assert_eq!(decision.recheck_at, Some(stage.mono() + Duration::from_secs(60)));
+    stage.change("n", |node| node["metadata"]["labels"]["rack"] = json!("7"));
+    assert!(monitored(&stage).is_some());
+    stage.device("bmc", |device| {
+        of_rack_7(device);
+        device["spec"]["driver"] = json!("Manual");
+    });
+    assert_eq!(monitored(&stage), None, "what a person switches has no targets");
 }
 
 #[test]
