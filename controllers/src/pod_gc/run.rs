@@ -87,8 +87,12 @@ impl Controller for PodGc {
                     }
                 }
             }
-            Change::Node { name, .. } | Change::Fencing { node: Some(name) } => {
+            Change::Node { name, taints: false, .. } => mark(Key::Node(Arc::clone(name))),
+            // Terminated pods of a node that is missing, out of service or fenced are left to the rules about nodes. When it
+            // appears, or loses that taint or evidence, they count again.
+            Change::Node { name, taints: true, .. } | Change::Fencing { node: Some(name) } => {
                 mark(Key::Node(Arc::clone(name)));
+                mark(Key::Terminated);
             }
             // A heartbeat matters for missing nodes only; those are looked at by
             // the clock, and the authority looks once more before it acts.

@@ -20,10 +20,28 @@ fn marked(change: &Change<'_>) -> (bool, Vec<Key>) {
 #[test]
 fn what_is_fenced_wakes_its_node_and_a_policy_wakes_everything() {
     let (name, node): (Arc<str>, Key) = ("n".into(), Key::Node("n".into()));
-    assert_eq!(marked(&Change::Fencing { node: Some(&name) }), (false, vec![node.clone()]));
+    assert_eq!(marked(&Change::Fencing { node: Some(&name) }), (false, vec![node.clone(), Key::Terminated]));
     assert_eq!(marked(&Change::Node { name: &name, taints: false, readiness: true }), (false, vec![node]));
     assert_eq!(marked(&Change::Fencing { node: None }), (true, Vec::new()));
     assert_eq!(marked(&Change::Heartbeat { name: &name, awaited: true }), (false, Vec::new()));
+}
+
+/// The simulator found it: pods of Jobs had ended on a node whose Node was deleted. It registered again, and the pods above
+/// the threshold stayed until the next of all decisions, five minutes later.
+#[test]
+fn bug_pods_that_ended_on_a_node_that_registered_again_were_not_counted_anew() {
+    let name: Arc<str> = "n".into();
+    let appears = Change::Node { name: &name, taints: true, readiness: true };
+    assert_eq!(marked(&appears), (false, vec![Key::Node("n".into()), Key::Terminated]));
+    let world = World::listed();
+    for ended in ["job-3", "job-4"] {
+        world.apply(Kind::Pods, &pod(ended).on("n").phase("Succeeded"), at(0));
+    }
+    let config = Config { terminated_threshold: Some(1), ..config() };
+    let removed = || decide(&Key::Terminated, &world.read().view(), at(1), &config).intents.len();
+    assert_eq!(removed(), 0, "they are orphans");
+    world.apply(Kind::Nodes, &node("n"), at(1));
+    assert_eq!(removed(), 1);
 }
 
 #[test]
