@@ -134,7 +134,8 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
 /// One volume and its Lease.
 pub(super) struct Case<'a> {
     pub(super) name: &'a Arc<str>,
-    /// The volume; `None`: it is gone.
+    /// The volume, or as it was when its object went: the kubelet that has it mounted goes on to report it. `None`: it is
+    /// gone, and this process never saw it.
     pub(super) volume: Option<&'a Volume>,
     /// It should belong to whoever uses it.
     pub(super) wanted: bool,
@@ -182,7 +183,9 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
             return case.hold(VolumeHold::Unreadable { volume, what, why: why.to_owned() });
         }
     };
-    let (wanted, detaches) = (volume.is_some_and(|volume| config.guards(volume)), config.detaches(volume));
+    let wanted = volume.is_some_and(|volume| config.guards(volume));
+    let volume = view.volume_or_what_it_was(name);
+    let detaches = config.detaches(volume);
     let case = Case { name, volume, wanted, detaches, lease };
     if !case.wanted && lease.is_none() {
         return Decision::default();
@@ -416,6 +419,8 @@ fn free_at(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, n
     }
     let left = view.left(case.name, &node.name);
     let patience = match left.map_or(Word::None, |left| left.word) {
+        // Nobody knows by which name its kubelet reports it. What was said is about one pod, and another may use it.
+        _ if case.volume.is_none() => UNTOLD,
         Word::Unmounted => return Some(now),
         // A kubelet says in `volumesInUse` what it has mounted of it.
         Word::Ended if view.attaches(case.name) => return Some(now),

@@ -397,6 +397,12 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The PersistentVolume of this name, or as it was when it went, as long as it has a Lease and this process saw it go.
+    #[must_use]
+    pub fn volume_or_what_it_was(&self, name: &str) -> Option<&'a Volume> {
+        self.inner.volumes.known(name)
+    }
+
     /// The claim of this namespace and name.
     #[must_use]
     pub fn claim(&self, namespace: &Arc<str>, name: &Arc<str>) -> Lookup<'a, VolumeClaim> {

@@ -55,6 +55,8 @@ struct File {
     left: BTreeMap<Arc<str>, Left>,
     /// Its driver attaches: an attachment of it was seen.
     attaches: bool,
+    /// As it was when its object went, while it has a Lease: kubelets go on to report it by that name.
+    was: Option<Box<Volume>>,
 }
 
 impl File {
@@ -91,6 +93,15 @@ impl Volumes {
 
     pub(super) fn volume(&self, name: &str) -> Option<&Entry<Volume>> {
         self.volumes.get(self.files.get(name)?.volume.as_ref()?)
+    }
+
+    /// The volume, or as it was when its object went.
+    pub(super) fn known(&self, name: &str) -> Option<&Volume> {
+        match self.volume(name) {
+            Some(Entry::Known(known)) => Some(known),
+            Some(Entry::Undecodable(_)) => None,
+            None => self.files.get(name)?.was.as_deref(),
+        }
     }
 
     pub(super) fn lease(&self, name: &str) -> Option<&VolumeLease> {
@@ -249,10 +260,7 @@ impl Inner {
         let used: BTreeSet<Arc<str>> = used.filter(|volume| !held.contains(volume)).collect();
         used.iter().for_each(|volume| self.tell_of_volume(volume, tell));
         for volume in held {
-            let known = match self.volumes.volume(&volume) {
-                Some(Entry::Known(known)) => Some(known),
-                Some(Entry::Undecodable(_)) | None => None,
-            };
+            let known = self.volumes.known(&volume);
             let mounted = before.is_some_and(|node| node.mounts(known));
             if mounted && after.is_some_and(|node| !node.mounts(known)) {
                 self.volumes.unmounted(&volume, &name, now);

@@ -1,7 +1,12 @@
 //! Whose a volume becomes that is nobody's, and which volumes are nobody's business.
 
-use super::stage::{Stage, classes, ended, in_use, not_ready, said};
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::at;
+use pod_safety_shared::testing::objects::Obj;
 use serde_json::json;
+
+use super::super::decide::UNTOLD;
+use super::stage::{Stage, classes, ended, in_use, not_ready, said};
 
 const A: &str = "a/uid-a/boot-1/uid-p";
 
@@ -60,7 +65,7 @@ fn one_that_is_exclusive_no_more_is_forgotten_once_nobody_holds_it() {
 fn the_lease_of_a_volume_that_is_gone_goes_when_nobody_holds_it() {
     let mut stage = Stage::new();
     stage.lease("v", Some(A), false);
-    stage.world.remove(pod_safety_shared::model::Kind::Volumes, "uid-v", pod_safety_shared::testing::at(2));
+    stage.world.remove(Kind::Volumes, "uid-v", at(2));
     assert_eq!(
         said(&stage.of_volume("v", 2)),
         ["VolumeUnconfirmed"],
@@ -68,6 +73,38 @@ fn the_lease_of_a_volume_that_is_gone_goes_when_nobody_holds_it() {
     );
     stage.lease("v", None, false);
     assert_eq!(stage.v(), ["forget"]);
+}
+
+/// The simulator found it: a pod was removed by force just before this process began. Another pod with the claim never
+/// started, and its kubelet removed it in order. That was taken for the word about the first when the PersistentVolume
+/// went, for nothing then told what the kubelet has mounted.
+#[test]
+fn bug_a_volume_whose_object_went_was_given_back_while_it_was_mounted() {
+    let mut stage = Stage::new();
+    stage.lease("v", Some(A), false);
+    stage.node("a", in_use);
+    stage.pod("next", Some("a"), "c", |pod| {
+        *pod = Obj(pod.take()).terminating().set("/metadata/deletionGracePeriodSeconds", json!(0)).0;
+    });
+    stage.world.remove(Kind::Pods, "uid-next", at(2));
+    assert!(stage.v().is_empty(), "it is mounted");
+    stage.world.remove(Kind::Volumes, "uid-v", at(2));
+    assert!(stage.v().is_empty(), "it is mounted still");
+    stage.node("a", |_| ());
+    assert_eq!(stage.v(), ["release"]);
+}
+
+/// The same where this process never saw the PersistentVolume.
+#[test]
+fn a_volume_that_was_never_seen_is_given_back_by_time_alone() {
+    let mut stage = Stage::new();
+    stage.world.remove(Kind::Volumes, "uid-v", at(1));
+    stage.lease("v", Some(A), false);
+    stage.node("a", in_use);
+    stage.pod("next", Some("a"), "c", ended);
+    stage.world.remove(Kind::Pods, "uid-next", at(2));
+    assert_eq!(stage.v(), ["VolumeUnconfirmed"]);
+    assert_eq!(said(&stage.of_volume("v", 2 + UNTOLD.as_secs())), ["release"]);
 }
 
 #[test]

@@ -46,7 +46,8 @@ impl Object for Volume {
 
     fn put(inner: &mut Inner, volume: Self, _now: Mono, tell: Tell<'_>) {
         let (name, uid) = (Arc::clone(&volume.name), volume.uid.clone());
-        inner.volumes.file(&name).volume = Some(uid.clone());
+        let file = inner.volumes.file(&name);
+        (file.volume, file.was) = (Some(uid.clone()), None);
         let before = inner.volumes.volumes.put(uid, Entry::Known(volume.clone()));
         let noise =
             matches!(before, Some(Entry::Known(before)) if before == Self { rv: before.rv, ..volume });
@@ -66,13 +67,15 @@ impl Object for Volume {
     }
 
     fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
-        if inner.volumes.volumes.take(uid).is_none() {
-            return;
-        }
+        let Some(taken) = inner.volumes.volumes.take(uid) else { return };
         // What cannot be read has no name of its own here.
         let filed = inner.volumes.files.iter().find(|(_, file)| file.volume.as_ref() == Some(uid));
         let Some(name) = filed.map(|(name, _)| Arc::clone(name)) else { return };
-        inner.volumes.file(&name).volume = None;
+        let file = inner.volumes.file(&name);
+        file.volume = None;
+        if let Entry::Known(volume) = taken {
+            file.was = Some(Box::new(volume)).filter(|_| file.lease.is_some());
+        }
         inner.tell_of_volume(&name, tell);
         inner.volumes.tidy(&name);
     }
