@@ -318,16 +318,18 @@ impl AuthorityMetrics {
                 }
                 steps
             },
-            events_dropped: {
-                let dropped = IntCounter::new(
-                    "pod_safety_events_dropped_total",
-                    "Kubernetes Events that were not written because too many waited.",
-                )?;
-                registry.register(Box::new(dropped.clone()))?;
-                dropped
-            },
+            events_dropped: events_dropped(registry)?,
         })
     }
+}
+
+fn events_dropped(registry: &Registry) -> Result<IntCounter, MetricsError> {
+    let dropped = IntCounter::new(
+        "pod_safety_events_dropped_total",
+        "Kubernetes Events that were not written because too many waited.",
+    )?;
+    registry.register(Box::new(dropped.clone()))?;
+    Ok(dropped)
 }
 
 /// The queues of the controllers, under client-go's names: dashboards and alerts

@@ -350,17 +350,24 @@ async fn attack_slow_readers_of_many_holds_keep_no_probe_from_its_answer() {
     let listener = Admin::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let there = listener.local_addr().unwrap();
     let admin = Admin { env: Env::real(1), ..desk.admin.clone() };
-    tokio::spawn(admin.serve(listener, None));
-    let mut theirs = Vec::new();
-    for address in 1..=40 {
-        for number in 0..8 {
-            let request =
-                if number % 2 == 0 { "GET /debug/decisions HTTP/1.1\r\nHost: a\r\n\r\n" } else { "GET" };
-            theirs.push(request_from([127, 0, 1, address], there, request).await);
+    let play = async {
+        let mut theirs = Vec::new();
+        for address in 1..=40 {
+            for number in 0..8 {
+                let request =
+                    if number % 2 == 0 { "GET /debug/decisions HTTP/1.1\r\nHost: a\r\n\r\n" } else { "GET" };
+                theirs.push(request_from([127, 0, 1, address], there, request).await);
+            }
         }
-    }
-    let mut probe = request_from([127, 0, 2, 1], there, "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    let mut answer = String::new();
-    probe.read_to_string(&mut answer).await.unwrap();
+        let mut probe = request_from([127, 0, 2, 1], there, "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut answer = String::new();
+        probe.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = tokio::select! {
+        biased;
+        answer = play => answer,
+        () = admin.serve(listener, None) => panic!("the admin server ended"),
+    };
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok\n"), "{answer}");
 }
