@@ -50,7 +50,11 @@ fn taints() -> Vec<Row> {
     let off = |object| tainted(object, OUT_OF_SERVICE_TAINT);
     let made = |new: Value| Request::new(DEV, "CREATE nodes").object(new);
     vec![
-        row("the taint", changed(DEV, w1("Unknown"), off(w1("Unknown"))), Refused("There is no proof that it is off")),
+        row(
+            "the taint",
+            changed(DEV, w1("Unknown"), off(w1("Unknown"))),
+            Refused("There is no proof that it is off"),
+        ),
         row(
             "the taint, by who may",
             changed(DEV, w1("Unknown"), off(burnt(w1("Unknown")))).may(DOWN),

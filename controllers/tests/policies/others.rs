@@ -361,7 +361,11 @@ fn fences() -> Vec<Row> {
         ),
         row("pod-safety", opens(OURS, json!({ "kind": "Detected" })), NotAsked),
         row("bypass: a forged NodeFence", status(DEV, "nodefences"), Refused("pod-safety alone writes it")),
-        row("bypass: a forged FenceDevice", status(DEV, "fencedevices"), Refused("pod-safety alone writes it")),
+        row(
+            "bypass: a forged FenceDevice",
+            status(DEV, "fencedevices"),
+            Refused("pod-safety alone writes it"),
+        ),
         row(
             "bypass: a forged remediation",
             status(DEV, "podsafetyremediations"),
