@@ -144,35 +144,35 @@ pub struct Sample {
     /// The driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<DeviceDriver>,
-    /// The object that was looked at, if it was one.
+    /// The object that was checked, if it was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<ActedOn>,
-    /// When.
+    /// When the device was checked.
     pub at: String,
     /// `On`, `Off` or `Unknown`.
     pub power: String,
     /// `Match`, `Mismatch` or `Unknown`.
     pub identity: String,
-    /// What else it said, or why it said nothing.
+    /// The message of the device, or why there was no answer.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub said: String,
 }
 
-/// What became of a fact.
+/// The state of a fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FenceEvidenceStatus {
-    /// It is no longer believed.
+    /// Set when the evidence is invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalidated: Option<Invalidation>,
 }
 
-/// Why a fact is no longer believed.
+/// Why evidence is invalid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Invalidation {
-    /// Since when.
+    /// When it became invalid.
     pub at: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
