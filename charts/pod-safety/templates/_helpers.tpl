@@ -79,7 +79,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- join "," $twins -}}
 {{- end }}
 
-{{- /* "yes" if a kube-controller-manager that runs as a pod, as on kubeadm, was told so. Where none is seen nobody knows. */ -}}
+{{- /* "yes" if a kube-controller-manager that runs as a pod, as on kubeadm, has these flags. If no such pod is visible, it is unknown. */ -}}
 {{- define "pod-safety.kcmLeavesIt" -}}
 {{- $root := . -}}
 {{- $told := "" -}}
@@ -96,7 +96,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $told -}}
 {{- end }}
 
-{{- /* Every flag that a value stands behind, also where it says the binary's own default: what runs can be read. */ -}}
+{{- /* Every flag that has a value, even where the value is the binary's default, so that the effective flags can be read. */ -}}
 {{- define "pod-safety.args" -}}
 - --mode={{ .Values.mode }}
 - --controllers={{ include "pod-safety.controllers" . }}
@@ -150,7 +150,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - --log-level={{ .Values.log.level }}
 {{- end }}
 
-{{- /* How a monitor of the Prometheus operator reads the admin port. */ -}}
+{{- /* How a ServiceMonitor or PodMonitor reads the admin port. */ -}}
 {{- define "pod-safety.scheme" -}}
 {{- if .Values.adminTlsSecret }}
 scheme: https

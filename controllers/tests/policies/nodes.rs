@@ -50,7 +50,11 @@ fn taints() -> Vec<Row> {
     let off = |object| tainted(object, OUT_OF_SERVICE_TAINT);
     let made = |new: Value| Request::new(DEV, "CREATE nodes").object(new);
     vec![
-        row("the taint", changed(DEV, w1("Unknown"), off(w1("Unknown"))), Refused("nobody has proved that")),
+        row(
+            "the taint",
+            changed(DEV, w1("Unknown"), off(w1("Unknown"))),
+            Refused("There is no proof that it is off"),
+        ),
         row(
             "the taint, by who may",
             changed(DEV, w1("Unknown"), off(burnt(w1("Unknown")))).may(DOWN),
@@ -59,7 +63,7 @@ fn taints() -> Vec<Row> {
         row(
             "the taint, with a reason alone",
             changed(DEV, w1("Unknown"), off(burnt(w1("Unknown")))),
-            Refused("nobody has proved that"),
+            Refused("There is no proof that it is off"),
         ),
         row("it was there", changed(DEV, off(w1("Unknown")), off(w1("Unknown"))), Allowed),
         row(
@@ -74,7 +78,7 @@ fn taints() -> Vec<Row> {
         row(
             "bypass: a Node comes with the taint",
             made(off(w1("Unknown"))),
-            Refused("nobody has proved that"),
+            Refused("There is no proof that it is off"),
         ),
         row("a Node comes without", made(w1("True")), Allowed),
     ]
@@ -143,11 +147,11 @@ fn deletions() -> Vec<Row> {
     let deleted = |user: &str, old: Value| Request::new(user, "DELETE nodes").old(old);
     let cordoned = |object| patched(object, json!({ "spec": { "unschedulable": true } }));
     vec![
-        row("a silent one", deleted(DEV, w1("Unknown")), Refused("nobody has proved that it is off")),
+        row("a silent one", deleted(DEV, w1("Unknown")), Refused("and there is no proof that it is off")),
         row(
             "a silent one, cordoned",
             deleted(DEV, cordoned(w1("Unknown"))),
-            Refused("nobody has proved that it is off"),
+            Refused("and there is no proof that it is off"),
         ),
         row("a Ready one", deleted(DEV, w1("True")), Refused("pods run on node w1")),
         row("a Ready one, cordoned", deleted(DEV, cordoned(w1("True"))), Allowed),
@@ -164,7 +168,7 @@ fn deletions() -> Vec<Row> {
         row(
             "bypass: one that fell silent a moment ago is cordoned",
             deleted(DEV, cordoned(suspected(w1("True")))),
-            Refused("nobody has proved that it is off"),
+            Refused("and there is no proof that it is off"),
         ),
         row(
             "what is proved carries the taint",

@@ -55,7 +55,7 @@ fn force_delete() -> Vec<Row> {
     let said = |reason: &str| forced(DEV, reasoned(stateful(), reason));
     vec![
         row("--force", forced(DEV, stateful()), Refused("would start another db-0 beside it")),
-        row("--force without a StatefulSet", forced(DEV, web()), Refused("has not said that")),
+        row("--force without a StatefulSet", forced(DEV, web()), Refused("has not reported that")),
         row("bypass: a reason without the right", said("."), RUNS),
         row("the right without a reason", forced(DEV, stateful()).may(FORCE), MORE),
         row("an empty reason", said("  ").may(FORCE), MORE),
@@ -148,7 +148,7 @@ fn terminal_phase() -> Vec<Row> {
         row(
             "bypass: a running container is taken from the status",
             becomes(DEV, patched(stateful(), runs), json!({ "containerStatuses": null })),
-            Refused("can say that its containers ended"),
+            Refused("can say that its containers terminated"),
         ),
         row("no node", becomes(DEV, pod("free").into(), failed()), NotAsked),
         row("its kubelet", becomes(KUBELET, stateful(), failed()), NotAsked),
@@ -170,7 +170,7 @@ fn evictions() -> Vec<Row> {
     let now = || json!({ "deleteOptions": { "gracePeriodSeconds": 0 } });
     let row = |name, request, expect| Row { policy: "eviction", name, request, expect };
     vec![
-        row("grace 0", evicts(DEV, now()), Refused("before its containers end")),
+        row("grace 0", evicts(DEV, now()), Refused("before its containers terminate")),
         row("a grace", evicts(DEV, json!({ "deleteOptions": { "gracePeriodSeconds": 1 } })), NotAsked),
         row("its own grace", evicts(DEV, json!({})), NotAsked),
         row("pod-safety", evicts(OURS, now()), NotAsked),
@@ -178,7 +178,7 @@ fn evictions() -> Vec<Row> {
         row(
             "a reason without the right",
             evicts(DEV, reasoned(now(), ".")),
-            Refused("before its containers end"),
+            Refused("before its containers terminate"),
         ),
     ]
 }
@@ -280,10 +280,10 @@ fn stateful_sets() -> Vec<Row> {
     let changed = |old: Value, new: Value| Request::new(DEV, "UPDATE apps/statefulsets").old(old).object(new);
     let row = |name, request, expect| Row { policy: "stateful-set-grace", name, request, expect };
     vec![
-        row("made with grace 0", made(DEV, set(Some(0))), Refused("Give at least 1")),
+        row("made with grace 0", made(DEV, set(Some(0))), Refused("Set at least 1")),
         row("made with a grace", made(DEV, set(Some(30))), NotAsked),
         row("without any", made(DEV, set(None)), NotAsked),
-        row("it gets grace 0", changed(set(Some(30)), set(Some(0))), Refused("Give at least 1")),
+        row("it gets grace 0", changed(set(Some(30)), set(Some(0))), Refused("Set at least 1")),
         row("it has grace 0 already", changed(set(Some(0)), set(Some(0))), NotAsked),
         row("with a reason", made(DEV, reasoned(set(Some(0)), "a cache")), Allowed),
         row("pod-safety", made(OURS, set(Some(0))), NotAsked),
@@ -312,7 +312,7 @@ fn evidence() -> Vec<Row> {
         row(
             "bypass: what pod-safety finds",
             may(says(DEV, "w1-x2x4z", "PowerOff", DEV)),
-            Refused("found by pod-safety alone"),
+            Refused("written by pod-safety alone"),
         ),
         row(
             "bypass: the name that pod-safety needs",
@@ -360,13 +360,21 @@ fn fences() -> Vec<Row> {
             Refused("opened by pod-safety alone"),
         ),
         row("pod-safety", opens(OURS, json!({ "kind": "Detected" })), NotAsked),
-        row("bypass: a forged NodeFence", status(DEV, "nodefences"), Refused("it alone writes it")),
-        row("bypass: a forged FenceDevice", status(DEV, "fencedevices"), Refused("it alone writes it")),
-        row("bypass: a forged FencePolicy", status(DEV, "fencepolicies"), Refused("it alone writes it")),
+        row("bypass: a forged NodeFence", status(DEV, "nodefences"), Refused("pod-safety alone writes it")),
+        row(
+            "bypass: a forged FenceDevice",
+            status(DEV, "fencedevices"),
+            Refused("pod-safety alone writes it"),
+        ),
+        row(
+            "bypass: a forged FencePolicy",
+            status(DEV, "fencepolicies"),
+            Refused("pod-safety alone writes it"),
+        ),
         row(
             "bypass: a forged remediation",
             status(DEV, "podsafetyremediations"),
-            Refused("it alone writes it"),
+            Refused("pod-safety alone writes it"),
         ),
         row("evidence is withdrawn", status(DEV, "fenceevidences"), NotAsked),
     ]

@@ -195,17 +195,17 @@ fn leases() -> Vec<Row> {
         row(
             "bypass: a heartbeat",
             changed("kube-node-lease", "w1"),
-            Refused("kube-node-lease/w1 is not of pod-safety"),
+            Refused("kube-node-lease/w1 does not belong to pod-safety"),
         ),
         row(
             "bypass: another leader",
             changed("kube-system", "kube-controller-manager"),
-            Refused("is not of pod-safety"),
+            Refused("does not belong to pod-safety"),
         ),
         row(
             "bypass: another of medik8s",
             changed("medik8s-leases", "operator"),
-            Refused("is not of pod-safety"),
+            Refused("does not belong to pod-safety"),
         ),
     ]
 }
@@ -226,7 +226,7 @@ fn own_kinds() -> Vec<Row> {
         update(&of("fencedevices/status"), named("d"), named("d").set("/spec/driver", json!("Agent")));
     vec![
         row("a machine is off", proof("PowerOff"), Allowed),
-        row("bypass: the word of a person", proof("Asserted"), Refused("the word of a person")),
+        row("bypass: the word of a person", proof("Asserted"), Refused("a confirmation by a person")),
         row("an incident", opens("Detected"), Allowed),
         row("bypass: in the name of a person", opens("Person"), Refused("opened by a person")),
         row("an incident goes on", status("nodefences/status"), Allowed),

@@ -76,7 +76,7 @@ fn status() -> Vec<Row> {
 }
 
 fn forged_status() -> Vec<Row> {
-    const PHASE: Expect = Refused("calls a pod Failed only when");
+    const PHASE: Expect = Refused("sets the phase Failed only when");
     let why = saying(db(), &[ready("True"), scheduled(), disrupted("x")]);
     let succeeded = db().terminating().phase("Succeeded");
     let (up, down) =

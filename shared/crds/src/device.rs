@@ -12,7 +12,7 @@ use super::{Condition, NodeSelector};
 /// name of a node, if only that one is meant.
 pub const TEST_ANNOTATION: &str = "pod-safety.dev/test";
 
-/// A way to switch machines off and on, and to look.
+/// A device that powers machines on and off, and reports their power state.
 #[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "pod-safety.dev",
@@ -41,49 +41,48 @@ pub const TEST_ANNOTATION: &str = "pod-safety.dev/test";
     validation = ("!has(self.nodeParameters) || !self.nodeParameters.exists(node, self.nodeParameters[node].exists(name, name.matches('(?i)passw|secret|token|community|api[-_]?key|private[-_]key|[-_]kg')))", "a password, token or key must not be a parameter: every reader of FenceDevices would see it. Put it into a Secret, and name that in secretParameters"),
 )]
 pub struct FenceDeviceSpec {
-    /// By which means the device is reached.
+    /// How the device is reached.
     pub driver: DeviceDriver,
     /// The executable of the fence-agents project, such as `fence_ipmilan`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^fence_[a-z0-9_]{1,64}$"))]
     pub agent: Option<String>,
-    /// How another remediator is asked.
+    /// The remediator that is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<External>,
-    /// Which storage is fenced.
+    /// The storage that is fenced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_fence: Option<NetworkFence>,
-    /// Which nodes it can switch. A kubelet may set most labels of its node: where the parameters are the same for every node,
-    /// only labels below `node-restriction.kubernetes.io/`, and others that no kubelet may set, are taken.
+    /// The nodes that the device can switch. A kubelet may set most labels of its node. If the parameters are the same for
+    /// every node, only labels that no kubelet may set are allowed, such as those below `node-restriction.kubernetes.io/`.
     #[serde(default)]
     pub node_selector: NodeSelector,
-    /// Parameters, as the driver names them. Values may contain `{{.Node.Name}}`, `{{.Node.ProviderID}}`,
-    /// `{{.Node.SystemUUID}}` and `{{.Node.Label "key"}}`, with labels below `node-restriction.kubernetes.io/`, which no
-    /// kubelet may set.
+    /// Parameters of the driver. Values may contain `{{.Node.Name}}`, `{{.Node.ProviderID}}`, `{{.Node.SystemUUID}}` and
+    /// `{{.Node.Label "key"}}`, with labels below `node-restriction.kubernetes.io/`, which no kubelet may set.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = MOST_PARAMETERS))]
     pub parameters: BTreeMap<String, String>,
-    /// Parameters of single nodes, by the node's name; they win over `parameters`.
+    /// Parameters for single nodes, by node name. They override `parameters`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = MOST_NODES), transform = bound_each)]
     pub node_parameters: BTreeMap<String, BTreeMap<String, String>>,
     /// Parameters whose values come from Secrets of this namespace. The annotation `pod-safety.dev/fence-devices` of each
-    /// Secret must name this FenceDevice.
+    /// Secret must list this FenceDevice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_parameters: Vec<SecretParameter>,
-    /// Hosts that may get these Secrets where a parameter is made of what a node is: names, `*.` and what they end in, IP
-    /// addresses, or their networks (`10.7.0.0/16`). Without any, such a parameter can only name a machine at a host (`plug`).
+    /// Hosts that may get these Secrets if a parameter depends on a field of the node: names, `*.` and a domain, IP
+    /// addresses, or networks (`10.7.0.0/16`). If empty, such a parameter can only name a machine at a host (`plug`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(length(min = 1, max = 253)))]
     pub allowed_hosts: Vec<String>,
-    /// How long the device may take for each act before it is stopped.
+    /// How long each order to the device may take before it is stopped.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// How sure it must be that the device reaches the machine of the node: it is compared with the node's
-    /// `status.nodeInfo.systemUUID`, where the driver can (Redfish).
+    /// How strictly the machine's identity is compared with the node's `status.nodeInfo.systemUUID`. Only the driver Redfish
+    /// can compare it.
     #[serde(default)]
     pub identity_check: IdentityCheck,
-    /// How often it is looked at each node's power while nothing is wrong, in seconds. 0: never.
+    /// Interval of the status checks for each node in normal operation, in seconds. 0: no regular checks.
     #[serde(default = "monitor_seconds")]
     #[schemars(range(min = 0, max = 86_400))]
     pub monitor_seconds: u32,
@@ -106,50 +105,50 @@ const fn monitor_seconds() -> u32 {
     300
 }
 
-/// By which means a device is reached.
+/// How a device is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum DeviceDriver {
     /// An executable of the fence-agents project.
     Agent,
     /// A Redfish service.
     Redfish,
-    /// The Machine of Cluster API that made the node: off is that it was deleted, and is gone.
+    /// The Cluster API Machine of the node. It counts as off after it was deleted and is gone.
     Machine,
-    /// CSI-Addons' NetworkFence: off is that the storage takes nothing from the node any more. It ends nothing that runs
-    /// there: alone it proves that of volumes, and nothing of pods.
+    /// A NetworkFence of CSI-Addons: the storage accepts no writes from the node any more. Processes there continue to run,
+    /// so alone it proves something about volumes, and nothing about pods.
     NetworkFence,
-    /// Another remediator, which is asked by an object made from its template (medik8s).
+    /// Another remediator (medik8s). pod-safety creates an object from its template.
     External,
-    /// A person: pod-safety asks nobody and waits for `pod-safety confirm-down`.
+    /// A person: pod-safety contacts no device and waits for `pod-safety confirm-down`.
     Manual,
 }
 
-/// Which storage is fenced.
+/// The storage that is fenced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkFence {
     /// The NetworkFenceClass.
     #[schemars(regex(pattern = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"))]
     pub class_name: String,
-    /// The namespace in which its driver runs: CSIAddonsNodes of others say nothing about addresses.
+    /// The namespace in which its driver runs. Client addresses are read from the CSIAddonsNodes of this namespace alone.
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"))]
     pub namespace: String,
 }
 
-/// How another remediator is asked.
+/// The remediator that is used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct External {
     /// Its template, in the namespace of the device.
     pub template_ref: TemplateRef,
-    /// The condition that says, when it is `True`, that the node is fenced. Without: the one that its kind is known to
-    /// have, which is `Succeeded` but for a StorageBasedRemediation.
+    /// The condition that is `True` when the node is fenced. Default: `Succeeded`, or `FencingSucceeded` for a
+    /// StorageBasedRemediation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub success_condition: Option<String>,
 }
 
-/// A template of remediations.
+/// A template of a remediation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateRef {
@@ -164,11 +163,11 @@ pub struct TemplateRef {
     pub name: String,
 }
 
-/// A storage that takes nothing from a node any more.
+/// A storage that accepts no writes from a node any more.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FencedStorage {
-    /// The CSI driver whose volumes are there.
+    /// The CSI driver of the volumes.
     #[schemars(length(min = 1, max = 253))]
     pub driver: String,
     /// The NetworkFenceClass.
@@ -176,25 +175,25 @@ pub struct FencedStorage {
     pub class_name: String,
 }
 
-/// An object of the cluster by which a device acts, as it was found, or named, when the intent was written.
+/// An object of the cluster that a device acts through, as it was found or named when the intent was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActedOn {
-    /// For which device.
+    /// The device.
     pub device: DeviceRef,
-    /// By which driver.
+    /// The driver.
     pub driver: DeviceDriver,
-    /// Its path at the API server.
+    /// Its path on the API server.
     pub path: String,
-    /// Its UID; of an object that is made for the incident: that of the NodeFence that owns it.
+    /// Its UID. For an object that is created for the incident: the UID of the NodeFence that owns it.
     pub uid: String,
-    /// It said that it is the node's machine.
+    /// It reported that it is the node's machine.
     #[serde(default)]
     pub matched: bool,
     /// The addresses that are fenced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cidrs: Vec<String>,
-    /// The storage that is fenced, if it is known and the addresses were recorded in this life of the node.
+    /// The storage that is fenced, if it is known and the addresses were recorded in this incarnation of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<FencedStorage>,
 }
@@ -205,7 +204,7 @@ pub struct ActedOn {
 pub struct SecretParameter {
     /// The parameter.
     pub parameter: String,
-    /// The Secret's name; it may contain what values may contain.
+    /// The Secret's name. It may contain the same placeholders as values.
     pub secret: String,
     /// The key in it.
     pub key: String,
@@ -215,17 +214,17 @@ pub struct SecretParameter {
 const UP_TO_AN_HOUR: &str =
     r"^(([1-9]|[1-5][0-9])m([1-5]?[0-9]s)?|([1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|60m|1h)$";
 
-/// How long acts may take. YAML 1.1 reads the words `on` and `off` as truth values, so no key here is one of them.
+/// How long orders may take. YAML 1.1 reads `on` and `off` as booleans, so no key here has such a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Timeouts {
-    /// Switching off, such as `60s` or `10m`; at most an hour.
+    /// Powering off, such as `60s` or `10m`; at most an hour.
     #[schemars(with = "String", regex(pattern = UP_TO_AN_HOUR))]
     pub power_off: ActTime,
-    /// Switching on, such as `60s` or `10m`; at most an hour.
+    /// Powering on, such as `60s` or `10m`; at most an hour.
     #[schemars(with = "String", regex(pattern = UP_TO_AN_HOUR))]
     pub power_on: ActTime,
-    /// Reading whether it is on, such as `20s`; at most ten minutes.
+    /// A status check, such as `20s`; at most ten minutes.
     #[schemars(
         with = "String",
         regex(pattern = r"^([1-9]m([1-5]?[0-9]s)?|10m|([1-9][0-9]?|[1-5][0-9]{2}|600)s)$")
@@ -260,17 +259,17 @@ impl From<ActTime> for String {
     }
 }
 
-/// How sure it must be that the device reaches the right machine.
+/// How strictly the identity of the machine is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum IdentityCheck {
-    /// Nothing is proved unless the device and the Node say the same.
+    /// Rejects evidence unless the device and the Node report the same identity.
     Required,
-    /// Nothing is proved if they say different things.
+    /// Rejects evidence if they report different identities.
     #[default]
     BestEffort,
 }
 
-/// Which device.
+/// A reference to a FenceDevice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceRef {
     /// Its namespace.
@@ -315,23 +314,23 @@ pub const PROBLEMS: [&str; 23] = [
     "PowerUnknown",
 ];
 
-/// What is known of a device.
+/// The observed state of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FenceDeviceStatus {
-    /// Of which generation of the spec this is said.
+    /// The generation of the spec that this status is about.
     pub observed_generation: i64,
     /// `Ready`: its spec can be used. `Trusted`: no evidence from it was contradicted.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// What it said of its nodes, one entry for each.
+    /// What it reported about its nodes, one entry for each.
     pub targets: Vec<TargetStatus>,
-    /// The value of the annotation `pod-safety.dev/test` that was answered last.
+    /// The value of the annotation `pod-safety.dev/test` that was handled last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tested: Option<String>,
 }
 
-/// What a device said of a node.
+/// What a device reported about a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TargetStatus {
@@ -341,28 +340,28 @@ pub struct TargetStatus {
     pub power: String,
     /// `Match`, `Mismatch` or `Unknown`.
     pub identity: String,
-    /// When it was asked.
+    /// The time of the status check.
     pub looked: String,
-    /// By which addresses it reaches the storage, as was found when its kubelet was last heard.
+    /// The addresses by which the node reaches the storage, from when its kubelet last reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
-    /// In which life of the node, by its boot id, they were found.
+    /// The boot ID of the incarnation in which they were found.
     #[serde(rename = "bootID", skip_serializing_if = "String::is_empty")]
     pub boot_id: String,
-    /// The UID of the Node whose identity was kept.
+    /// The UID of the Node whose identity is recorded here.
     #[serde(rename = "nodeUID", skip_serializing_if = "String::is_empty")]
     pub node_uid: String,
-    /// What `status.nodeInfo.systemUUID` of that Node was when it was first looked at, where a parameter contains
-    /// it or the driver compares it.
+    /// `status.nodeInfo.systemUUID` of that Node at the first status check, if a parameter contains it or the driver
+    /// compares it.
     #[serde(rename = "systemUUID", skip_serializing_if = "String::is_empty")]
     pub system_uuid: String,
-    /// What `spec.providerID` of that Node was then, where a parameter contains it.
+    /// `spec.providerID` of that Node at that time, if a parameter contains it.
     #[serde(rename = "providerID", skip_serializing_if = "String::is_empty")]
     pub provider_id: String,
-    /// What is wrong in one word, such as `LoginDenied`, if anything is.
+    /// The problem in one word, such as `LoginDenied`, if there is one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub problem: String,
-    /// What is wrong, if anything is.
+    /// The problem, for people, if there is one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }

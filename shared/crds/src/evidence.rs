@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{ActedOn, DeviceDriver, DeviceRef, FencedStorage, Grade, Incarnation};
 
-/// A fact. It is written once, before anything relies on it, and kept as the answer to "why was my pod force deleted".
+/// A fact about one incarnation of a node. It is written once, before anything relies on it, and kept as the answer to "why
+/// was my pod force deleted".
 #[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "pod-safety.dev",
@@ -38,44 +39,44 @@ use super::{ActedOn, DeviceDriver, DeviceRef, FencedStorage, Grade, Incarnation}
     validation = ("self.kind == 'Asserted' || !has(self.validSeconds)", "only evidence of kind Asserted expires: what devices showed is looked at again at each release"),
 )]
 pub struct FenceEvidenceSpec {
-    /// Of which incarnation.
+    /// The incarnation that it is about.
     pub node: Incarnation,
-    /// How it was found.
+    /// How the fact was found.
     pub kind: KindOfEvidence,
     /// The NodeFence that found it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<String>,
-    /// The looks that showed it.
+    /// The status checks that showed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
-    /// The storage that takes nothing from the node any more. Of what runs there this says nothing.
+    /// The storage that accepts no writes from the node any more. This says nothing about processes there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32))]
     pub storage: Vec<FencedStorage>,
     /// `renewTime` of the node's Lease when it was found; a later one contradicts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_renewed: Option<String>,
-    /// Which process or person says so.
+    /// The process or person that states it.
     #[schemars(length(min = 1, max = 256))]
     pub by: String,
-    /// Why a person says so.
+    /// The reason that the person gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1_024))]
     pub reason: Option<String>,
-    /// For how long a person's word releases pods, in seconds from `metadata.creationTimestamp`. None: until it is
-    /// withdrawn, or the node begins another life.
+    /// How long a confirmation releases pods, in seconds from `metadata.creationTimestamp`. If not set: until it is withdrawn,
+    /// or the node boots again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 60, max = 604_800))]
     pub valid_seconds: Option<u32>,
-    /// Of kind Asserted: the machine may be switched on again when its pods are released, if its FencePolicy says
-    /// `recovery: PowerOn`. Otherwise it stays off until a person starts it: someone who confirms that a machine is off may
-    /// be working on it.
+    /// For kind Asserted: the machine may be powered on again when its pods are released, if its FencePolicy has
+    /// `recovery: PowerOn`. Otherwise it stays off until a person starts it, because the person who confirmed that it is off
+    /// may be working on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub power_on: bool,
 }
 
 impl FenceEvidenceSpec {
-    /// For how long it releases pods; `None`: without end.
+    /// How long it releases pods; `None`: without limit.
     #[must_use]
     pub fn valid_for(&self) -> Option<std::time::Duration> {
         self.valid_seconds.map(|seconds| std::time::Duration::from_secs(seconds.into()))
@@ -85,15 +86,15 @@ impl FenceEvidenceSpec {
 /// How a fact was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum KindOfEvidence {
-    /// All its power supplies were off in two looks.
+    /// All its power supplies were off in two status checks.
     PowerOff,
-    /// The Machine that made it is gone: its provider says that there is no such machine any more.
+    /// Its Cluster API Machine is gone: the provider reports that the machine does not exist any more.
     Decommissioned,
-    /// Another remediator says that it is fenced.
+    /// Another remediator reports that it is fenced.
     Remediated,
-    /// A storage takes nothing from it any more: that is about volumes there, and releases no pod.
+    /// A storage accepts no writes from it any more. This is about volumes, and releases no pod.
     StorageFenced,
-    /// A person says that it is off.
+    /// A person confirmed that it is off.
     Asserted,
 }
 
@@ -107,7 +108,7 @@ impl KindOfEvidence {
         }
     }
 
-    /// Whether nothing runs any more of the life that it is about.
+    /// Whether it proves that nothing of the incarnation runs any more.
     #[must_use]
     pub const fn ends_life(self) -> bool {
         match self {
@@ -116,7 +117,7 @@ impl KindOfEvidence {
         }
     }
 
-    /// What looks by these drivers show, if all of them said off: as much as the weakest of them.
+    /// What status checks by these drivers prove if all of them report off: as much as the weakest of them.
     #[must_use]
     pub fn of(samples: &[Sample]) -> Self {
         // That a storage is fenced says nothing of what runs; alone it is about the storage.
@@ -134,44 +135,44 @@ impl KindOfEvidence {
     }
 }
 
-/// What a device said at one look.
+/// What a device reported at one status check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Sample {
-    /// Which device.
+    /// A reference to a FenceDevice.
     pub device: DeviceRef,
-    /// By which driver.
+    /// The driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<DeviceDriver>,
-    /// The object that was looked at, if it was one.
+    /// The object that was checked, if it was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<ActedOn>,
-    /// When.
+    /// When the device was checked.
     pub at: String,
     /// `On`, `Off` or `Unknown`.
     pub power: String,
     /// `Match`, `Mismatch` or `Unknown`.
     pub identity: String,
-    /// What else it said, or why it said nothing.
+    /// The message of the device, or why there was no answer.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub said: String,
 }
 
-/// What became of a fact.
+/// The state of a fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FenceEvidenceStatus {
-    /// It is no longer believed.
+    /// Set when the evidence is invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalidated: Option<Invalidation>,
 }
 
-/// Why a fact is no longer believed.
+/// Why evidence is invalid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Invalidation {
-    /// Since when.
+    /// When it became invalid.
     pub at: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }

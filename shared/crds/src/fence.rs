@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ActedOn, Condition, DeviceRef, Incarnation, KindOfEvidence, Sample};
 
-/// One incident. Its name is made of the node's and of its incarnation, so that creating it twice is one.
+/// One incident. Its name is derived from the node and its incarnation, so that it cannot be created twice.
 #[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "pod-safety.dev",
@@ -32,16 +32,16 @@ use super::{ActedOn, Condition, DeviceRef, Incarnation, KindOfEvidence, Sample};
     validation = ("!(has(oldSelf.dryRun) && oldSelf.dryRun) || (has(self.dryRun) && self.dryRun)", "a dry run stays one; delete it and create another"),
 )]
 pub struct NodeFenceSpec {
-    /// Which incarnation.
+    /// The incarnation that is fenced.
     pub node: Incarnation,
-    /// By which FencePolicy.
+    /// The FencePolicy that applies.
     pub policy: String,
     /// Why.
     pub trigger: FenceTrigger,
-    /// Only written down, not done.
+    /// The incident is only recorded; no device is switched.
     #[serde(default)]
     pub dry_run: bool,
-    /// No new attempt is begun. What was begun is verified: it may still land.
+    /// No new attempt begins. An attempt that is under way is still verified, because it may take effect.
     #[serde(default)]
     pub cancelled: bool,
 }
@@ -50,45 +50,45 @@ pub struct NodeFenceSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FenceTrigger {
-    /// Who began it.
+    /// The origin of the incident.
     pub kind: Trigger,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
-    /// Which person or remediation, if one did.
+    /// The person or remediation that requested it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
-/// Who began it.
+/// The origin of the incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Trigger {
-    /// The policy's conditions came true.
+    /// The conditions of the policy were met.
     Detected,
-    /// A person asked for it.
+    /// A person requested it.
     Person,
-    /// A PodSafetyRemediation asks for it, for as long as it is there.
+    /// A PodSafetyRemediation requests it, as long as that object exists.
     External,
 }
 
-/// How far an incident is.
+/// The phase of an incident.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
-    /// Its gates are looked at.
+    /// Its gates are checked.
     #[default]
     Pending,
-    /// It is tried.
+    /// Fencing is being attempted.
     Fencing,
-    /// There is evidence. The pods are released; the machine is held.
+    /// There is evidence. The pods are being released; the machine stays off.
     Fenced,
-    /// All is released, and the machine is being switched on.
+    /// All pods are released, and the machine is being powered on.
     Recovering,
     /// The node is back with another boot.
     Done,
-    /// It was called off: before anything was begun, or when what was begun had shown itself to be without effect.
+    /// It was cancelled before the first attempt, or after all attempts were seen to have had no effect.
     Cancelled,
-    /// The node began another life by itself.
+    /// The node booted again by itself.
     Superseded,
-    /// All ways were tried, or what was proved was contradicted: a person is needed.
+    /// Every level was tried, or the evidence was contradicted: a person is needed.
     AwaitingOperator,
 }
 
@@ -127,33 +127,33 @@ impl Phase {
     ];
 }
 
-/// How an incident goes.
+/// The state of an incident.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeFenceStatus {
-    /// How far it is.
+    /// The phase.
     pub phase: Phase,
-    /// What it waits for, for people.
+    /// What the incident waits for, in a sentence.
     pub message: String,
-    /// What holds it back, with the numbers of when that was written.
+    /// The gates, with the numbers from when they were written.
     pub gates: Vec<Gate>,
-    /// Which of the policy's levels is tried, from 0 on.
+    /// The level of the policy that is tried, counted from 0.
     pub level: u32,
-    /// How often all levels were tried without success.
+    /// How many rounds over all levels had no success.
     pub rounds: u32,
-    /// What was tried, oldest first. Only the last [`Attempt::KEPT`] are kept.
+    /// The attempts, oldest first. Only the latest ones are kept.
     pub attempts: Vec<Attempt>,
-    /// The FenceEvidence that was found.
+    /// The FenceEvidence of this incident.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
-    /// We put the out-of-service taint on the node.
+    /// pod-safety added the out-of-service taint to the node.
     pub tainted: bool,
     /// `Fenced`, `Recovered`, `Stalled`.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-/// Something that must not be in the way.
+/// A gate: a condition that must be met before an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Gate {
@@ -161,38 +161,38 @@ pub struct Gate {
     pub name: String,
     /// Whether it holds the incident back.
     pub holds: bool,
-    /// Why, with its numbers.
+    /// The reason, with its numbers.
     pub message: String,
 }
 
-/// One try. It is written down before anything is done.
+/// One attempt. It is recorded before any device is contacted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Attempt {
-    /// Counts the attempts of an incident.
+    /// The number of the attempt within its incident.
     pub id: u32,
     /// `off` or `on`.
     pub act: String,
-    /// Which level of the policy.
+    /// The level of the policy.
     pub level: u32,
-    /// The devices that are asked.
+    /// The devices that get the order.
     pub devices: Vec<DeviceRef>,
-    /// The objects by which some of them act.
+    /// The objects that some of them act through.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ActedOn>,
-    /// When the intent was written.
+    /// When the intent was recorded.
     pub at: String,
-    /// After so many seconds nothing of it runs any more.
+    /// The number of seconds after which no part of it runs any more.
     pub within_seconds: u32,
-    /// Which process acts.
+    /// The process that acts.
     pub by: String,
-    /// What the devices answered, or why they did not. A hint: nothing follows from it.
+    /// What the devices answered, or why they did not. This is a hint: no decision rests on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// What later looks showed.
+    /// What later status checks showed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verified>,
-    /// The FenceEvidence of kind StorageFenced that came of it.
+    /// The FenceEvidence of kind StorageFenced that resulted from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
 }
@@ -215,18 +215,18 @@ impl Attempt {
     pub const KEPT: usize = 20;
 }
 
-/// What looks at all devices of an attempt showed.
+/// What status checks of all devices of an attempt showed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Verified {
-    /// `Off`: each device said so twice, at least [`Verified::APART`] apart. `On`: one says so. `Unknown`: else.
+    /// `Off`: each device reported it twice, at least 5 s apart. `On`: one device reports it. `Unknown`: otherwise.
     pub power: String,
-    /// Why it is not what was wanted.
+    /// Why the power state is not the wanted one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// What was seen.
+    /// The observations.
     pub samples: Vec<Sample>,
-    /// `renewTime` of the node's Lease between the looks; none: there was no Lease, or it did not say.
+    /// `renewTime` of the node's Lease between the checks. Not set: there was no Lease, or it had no `renewTime`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_renewed: Option<String>,
 }

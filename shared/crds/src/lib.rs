@@ -63,39 +63,39 @@ pub const VERSION: &str = "v1alpha1";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about, in CamelCase.
+    /// The type, in CamelCase.
     pub r#type: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Why, in one CamelCase word.
+    /// The reason, in one CamelCase word.
     pub reason: String,
-    /// Why, for people.
+    /// The reason, for people.
     pub message: String,
-    /// Since when it has this status.
+    /// When the status last changed.
     pub last_transition_time: String,
 }
 
-/// Which nodes: all labels, and all expressions, must fit. An empty selector chooses every node.
+/// The nodes that are selected. All labels and all expressions must match. An empty selector selects every node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeSelector {
-    /// Labels with their values.
+    /// Labels and their values.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub match_labels: std::collections::BTreeMap<String, String>,
-    /// Requirements of labels.
+    /// Requirements on labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<Expression>,
 }
 
-/// A requirement of a label.
+/// A requirement on a label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Expression {
     /// The label's key.
     pub key: String,
-    /// How it is compared.
+    /// The operator of the comparison.
     pub operator: ExpressionOperator,
-    /// With what; only with `In` and `NotIn`.
+    /// The values to compare with; only for `In` and `NotIn`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }
@@ -107,9 +107,9 @@ pub enum ExpressionOperator {
     In,
     /// It is missing, or its value is none of these.
     NotIn,
-    /// It is there.
+    /// The label exists.
     Exists,
-    /// It is not.
+    /// The label does not exist.
     DoesNotExist,
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Condition, DeviceRef, NodeSelector};
 
-/// When, how, and when not.
+/// Which nodes are fenced, when, how, and with which limits.
 #[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "pod-safety.dev",
@@ -29,43 +29,43 @@ use super::{Condition, DeviceRef, NodeSelector};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct FencePolicySpec {
-    /// Which nodes.
+    /// The nodes that the policy is for.
     #[serde(default)]
     pub node_selector: NodeSelector,
-    /// Of several policies that choose a node the one with the highest priority counts; of equals the first by name.
+    /// If several policies select a node, the one with the highest priority counts; among equals, the first by name.
     #[serde(default)]
     pub priority: i32,
-    /// `DryRun` writes down what would be done, and does nothing.
+    /// `DryRun` records what would be done, and does nothing.
     #[serde(default)]
     pub mode: PolicyMode,
     /// When a node is fenced.
     #[serde(default)]
     pub when: When,
-    /// With `WhenNeeded`: further kinds of controllers whose pods wait for the end of the old one, such as `ReplicaSet` or
-    /// `Job`, by the word in the pod's ownerReference.
+    /// With `WhenNeeded`: more kinds of controllers whose pods wait until the old pod has terminated, such as `ReplicaSet` or
+    /// `Job`, as written in the pod's ownerReference.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 63)))]
     pub needed_by_kinds: Vec<String>,
     /// When a node counts as lost.
     #[serde(default)]
     pub unhealthy: Unhealthy,
-    /// The ways to fence, tried in this order. Of one level all devices must say off.
+    /// The levels of fencing, tried in this order. All devices of a level must report off.
     #[schemars(length(min = 1, max = 9))]
     pub levels: Vec<Level>,
-    /// How often all levels are tried before a person is waited for.
+    /// How often all levels are tried before the incident waits for a person.
     #[serde(default = "rounds")]
     #[schemars(range(min = 1, max = 100))]
     pub rounds: u32,
-    /// What holds fencing back.
+    /// The limits of fencing.
     #[serde(default)]
     pub brakes: Brakes,
-    /// Which evidence permits to force delete pods of these nodes.
+    /// The evidence that is required to force delete pods of these nodes.
     #[serde(default)]
     pub minimum_evidence: Grade,
-    /// What happens when all is released.
+    /// What happens after all pods are released.
     #[serde(default)]
     pub recovery: Recovery,
-    /// Fencing pauses, for this reason.
+    /// Fencing is paused, for this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub paused: Option<String>,
@@ -75,28 +75,28 @@ const fn rounds() -> u32 {
     3
 }
 
-/// Whether anything is done.
+/// Whether devices are switched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PolicyMode {
-    /// It is.
+    /// Devices are switched.
     #[default]
     Enforce,
-    /// It is only written down.
+    /// The plan is only recorded.
     DryRun,
 }
 
 /// When a lost node is fenced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum When {
-    /// When a pod there was deleted and has not ended, and its replacement waits for that: a pod of a StatefulSet, of a kind
-    /// that an operator defines, such as CloudNativePG's Cluster, or of `neededByKinds`; and where volumes are guarded, any
-    /// pod with an exclusive volume.
+    /// When a pod there was deleted and has not terminated, and its replacement waits for that. This can be a pod of a
+    /// StatefulSet, of an operator's custom resource such as CloudNativePG's Cluster, or of `neededByKinds`. With the volume
+    /// guard it can be any pod with an exclusive volume.
     #[default]
     #[serde(rename = "WhenNeeded")]
     Needed,
     /// Always.
     Always,
-    /// When a person asks for it.
+    /// Only when a person requests it.
     Manual,
 }
 
@@ -104,11 +104,11 @@ pub enum When {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unhealthy {
-    /// Its kubelet was not heard for so long.
+    /// Its kubelet has not reported for this many seconds.
     #[serde(default = "silent_seconds")]
     #[schemars(range(min = 10, max = 86_400))]
     pub silent_seconds: u32,
-    /// Its kubelet says for so long that it is not ready. Nobody says: that is no reason.
+    /// Its kubelet has reported for this many seconds that the node is not ready. If not set, that is no reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 10, max = 86_400))]
     pub not_ready_seconds: Option<u32>,
@@ -124,17 +124,17 @@ impl Default for Unhealthy {
     }
 }
 
-/// A way to fence.
+/// A level of fencing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Level {
-    /// Its name, for people.
+    /// The name, for people.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// All of these must say off: the two power supplies of one machine, for instance.
+    /// All of these must report off: the two power supplies of one machine, for instance.
     #[schemars(length(min = 1, max = 8))]
     pub devices: Vec<DeviceRef>,
-    /// How often it is tried before the next level is.
+    /// How often the level is tried before the next one.
     #[serde(default = "attempts")]
     #[schemars(range(min = 1, max = 10))]
     pub attempts: u32,
@@ -144,19 +144,20 @@ const fn attempts() -> u32 {
     2
 }
 
-/// What holds fencing back. Each says its numbers in the status of the NodeFence.
+/// The limits of fencing. The status of the NodeFence shows each of them with its numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Brakes {
-    /// How many nodes may be fenced at a time, over all policies.
+    /// How many nodes may be fenced at the same time, over all policies.
     #[serde(default = "max_concurrent")]
     #[schemars(range(min = 1, max = 100))]
     pub max_concurrent: u32,
-    /// If more of all nodes than this are lost, none is fenced: rather we are cut off than they.
+    /// If more than this percentage of all nodes is lost, no node is fenced: the controller itself is then assumed to be cut
+    /// off.
     #[serde(default = "max_unhealthy_percent")]
     #[schemars(range(min = 1, max = 100))]
     pub max_unhealthy_percent: u32,
-    /// The same for the nodes of a zone, from three lost ones on.
+    /// The same for the nodes of a zone, if at least three of them are lost.
     #[serde(default = "max_unhealthy_zone_percent")]
     #[schemars(range(min = 1, max = 100))]
     pub max_unhealthy_zone_percent: u32,
@@ -164,8 +165,7 @@ pub struct Brakes {
     #[serde(default = "cooldown_seconds")]
     #[schemars(range(min = 0, max = 86_400))]
     pub cooldown_seconds: u32,
-    /// For how long a node is not fenced on which healthy pods run that a disruption budget cannot spare, in seconds.
-    /// 0: it is not waited for.
+    /// How long a node is not fenced while healthy pods run there that a PodDisruptionBudget needs, in seconds. 0: no delay.
     #[serde(default = "collateral_seconds")]
     #[schemars(range(min = 0, max = 86_400))]
     pub collateral_seconds: u32,
@@ -208,7 +208,7 @@ impl Default for Brakes {
     }
 }
 
-/// What is done with nodes of the control plane.
+/// How control-plane nodes are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ControlPlane {
     /// Fenced if more than half of all of them are Ready without it, so that etcd keeps its quorum.
@@ -218,27 +218,27 @@ pub enum ControlPlane {
     Never,
 }
 
-/// Which evidence is enough.
+/// The evidence that is enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Grade {
-    /// The word of a person with the right to confirm.
+    /// A confirmation by a person with the right to confirm.
     #[default]
     Asserted,
-    /// What was verified.
+    /// Verified evidence only.
     Verified,
 }
 
-/// What happens when all is released.
+/// What happens after all pods are released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Recovery {
-    /// The machine stays off until somebody starts it.
+    /// The machine stays off until a person starts it.
     #[default]
     Hold,
-    /// It is switched on again.
+    /// The machine is powered on again.
     PowerOn,
 }
 
-/// What is known of a policy.
+/// The observed state of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FencePolicyStatus {

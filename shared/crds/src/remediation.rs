@@ -13,7 +13,7 @@ pub const TIMED_OUT_ANNOTATION: &str = "remediation.medik8s.io/nhc-timed-out";
 /// Keeps a remediation until nothing is begun for it any more.
 pub const REMEDIATION_FINALIZER: &str = "pod-safety.dev/fencing";
 
-/// Somebody wants this node fenced, for as long as the object is there.
+/// A request of another remediator to fence a node, as long as this object exists.
 #[derive(kube::CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "pod-safety.dev",
@@ -32,11 +32,11 @@ pub const REMEDIATION_FINALIZER: &str = "pod-safety.dev/fencing";
 )]
 pub struct PodSafetyRemediationSpec {}
 
-/// How far a remediation is, in the words of the contract.
+/// The progress of a remediation, in the terms of the contract.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSafetyRemediationStatus {
-    /// The NodeFence that it is about: one, of the life in which it found the node.
+    /// The NodeFence of this remediation, about the incarnation in which the remediation found the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<String>,
     /// `Processing`, `Succeeded`, `PermanentNodeDeletionExpected`.
@@ -52,7 +52,7 @@ impl PodSafetyRemediationStatus {
     }
 }
 
-/// What remediations are made of.
+/// The template from which remediations are created.
 #[derive(kube::CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "pod-safety.dev",

@@ -95,9 +95,9 @@ async fn with() -> Result<Rows> {
 fn rows(values: [String; 4]) -> Rows {
     let names = [
         "kube-controller-manager has detached its volume",
-        "so often it asked for that",
+        "how often it tried to detach",
         "the next pod runs elsewhere, with the volume",
-        "from a person's word that the node is off to that",
+        "from the confirmation that the node is off to that",
     ];
     names.into_iter().zip(values).collect()
 }

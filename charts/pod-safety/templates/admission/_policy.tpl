@@ -18,7 +18,7 @@ labels:
   {{- include "pod-safety.labels" $root | nindent 2 }}
 {{- end }}
 
-{{- /* Nobody of these is minded. JSON's way of writing a list of texts is CEL's too. Takes (root, more users). */ -}}
+{{- /* These users are exempt. A JSON list of strings is a CEL list too. Takes (root, more users). */ -}}
 {{- define "pod-safety.notExempt" -}}
 {{- $root := index . 0 -}}
 {{- $users := concat (list (include "pod-safety.user" $root)) (default list $root.Values.admissionPolicies.exemptUsers) (index . 1) | uniq -}}
@@ -41,8 +41,8 @@ has({{ . }}.metadata.annotations) && 'pod-safety.dev/break-glass' in {{ . }}.met
 {{- end }}
 
 {{- /*
-Whether the replacement of a pod has its name or its volumes, as Pod::keeps_identity has it: its controller is a StatefulSet or of a
-kind that Kubernetes does not have. ownerReferences can be removed. The hostname that such a controller gives its pods cannot.
+Whether the replacement of a pod has its name or its volumes, as in Pod::keeps_identity: its controller is a StatefulSet or of a
+kind that Kubernetes does not have. ownerReferences can be removed. The hostname that such a controller gives its pods cannot be.
 Takes the object's name in CEL.
 */ -}}
 {{- define "pod-safety.keepsIdentity" -}}
@@ -58,7 +58,7 @@ Takes the object's name in CEL.
 
 {{- /*
 The binding that puts a policy into force. Takes (root, suffix, key). exemptNamespaces is for pods and StatefulSets: the policies
-on our own kinds and on our own account hold in every namespace.
+on pod-safety's custom resources and on its own account hold in every namespace.
 */ -}}
 {{- define "pod-safety.binding" -}}
 {{- $root := index . 0 -}}

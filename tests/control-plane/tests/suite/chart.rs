@@ -80,7 +80,7 @@ async fn it_is_installed_run_upgraded_rolled_back_and_removed() {
     let plane = ControlPlane::start(options).await.unwrap();
 
     let notes = upgrade(&plane, "mode=guard").await;
-    assert!(notes.contains("in mode guard") && notes.contains("refuse nothing yet"), "{notes}");
+    assert!(notes.contains("in mode guard") && notes.contains("only warn for now"), "{notes}");
     let kubeconfig = plane.service_account("pod-safety", "pod-safety").await.unwrap();
     its_checks_pass(&plane, &kubeconfig).await;
     in_guard_it_acts_where_others_are_refused(&plane, &audit, &kubeconfig).await;

@@ -84,7 +84,7 @@ async fn deletions(scene: &Scene) {
     }
     let why = scene.run(DEV, &[&["delete", "pod", "force-0"][..], FORCE].concat(), &Value::Null).await.stderr;
     for words in [
-        "node w1 has not said that its containers ended",
+        "node w1 has not reported that its containers terminated",
         "StatefulSet db would start another force-0",
         "pod-safety confirm-down w1",
         REASON,

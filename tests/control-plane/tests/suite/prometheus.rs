@@ -198,7 +198,7 @@ async fn without_an_api_server_no_process_leads(scene: &mut Scene) {
     let alerts = ["PodSafetyNoLeader", "PodSafetyApiErrors"];
     scene.plane.stop_apiserver().unwrap();
     let told = scene.fire(&alerts).await;
-    assert!(told["PodSafetyNoLeader"].contains("none of them has held the lease"), "{told:?}");
+    assert!(told["PodSafetyNoLeader"].contains("none of them has held the Lease"), "{told:?}");
     scene.plane.start_apiserver().await.unwrap();
     scene.stop(&alerts).await;
 }

@@ -1,0 +1,187 @@
+//! README, docs and chart use the words of docs/glossary.md: phrases that they replaced are refused.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use pod_safety_locks::{Source, repository};
+
+/// A phrase that is refused, and what to write instead.
+const PHRASES: &[(&str, &str)] = &[
+    ("not heard", "unreachable, or: does not report"),
+    ("is heard", "reports"),
+    ("are heard", "report"),
+    ("was heard", "reported"),
+    ("heard again", "reports again"),
+    ("fallen silent", "stopped reporting"),
+    ("falls silent", "stops reporting"),
+    ("fell silent", "stopped reporting"),
+    ("is silent", "does not report"),
+    ("silent node", "unreachable node"),
+    ("asked to end", "deleted gracefully, or: deletion requested"),
+    ("asks pods to end", "gracefully deletes pods"),
+    ("let through", "allowed"),
+    ("lets through", "allows"),
+    ("given up", "tainted NoExecute"),
+    ("gives them up", "taints them NoExecute"),
+    ("for ever", "indefinitely, permanently, or: never"),
+    ("a person's word", "a person's confirmation"),
+    ("people's words", "confirmations"),
+    ("sign of life", "report, or: sign that it runs"),
+    ("whose each", "name the owner"),
+    ("our kinds", "the custom resources of pod-safety"),
+    ("our own kinds", "the custom resources of pod-safety"),
+    ("nobody", "name the role, or use the passive"),
+    ("somebody", "name the role, or use the passive"),
+    ("anybody", "any user, or: any client"),
+    ("everybody", "all users, or: all clients"),
+    ("whoever", "users who, or: the client that"),
+    ("he", "it, or: they"),
+    ("his", "its, or: their"),
+    ("him", "it, or: them"),
+    ("mend", "fix"),
+    ("mended", "fixed"),
+    ("mends", "fixes"),
+    ("so often", "say how often"),
+    ("so long", "say how long"),
+    ("so many", "say how many"),
+];
+
+/// Files that quote what programs print, and the glossary, which names what it replaces.
+const NOT_READ: [&str; 7] = [
+    "docs/benchmarks.md",
+    "docs/commands.md",
+    "docs/glossary.md",
+    "docs/metrics.md",
+    "docs/mutants.md",
+    "docs/real-nodes-results.md",
+    "docs/simulator-teeth.md",
+];
+
+#[test]
+fn docs_and_chart_use_the_words_of_the_glossary() -> Result<()> {
+    let found: Vec<String> = texts()?.iter().flat_map(refused).collect();
+    ensure!(
+        found.is_empty(),
+        "write it as docs/glossary.md does, or quote it in backticks:\n{}",
+        found.join("\n")
+    );
+    Ok(())
+}
+
+#[test]
+fn a_planted_sentence_is_noticed() {
+    let found = |path: &str, text: &str| refused(&Source { path: path.to_owned(), text: text.to_owned() });
+    assert_eq!(
+        found("docs/x.md", "One.\n\nThe node is NOT\nheard for a minute.\n"),
+        ["docs/x.md:3: \"not heard\": write unreachable, or: does not report"]
+    );
+    assert_eq!(
+        found("charts/x.yaml", "# He waits for ever.\n"),
+        [
+            "charts/x.yaml:1: \"for ever\": write indefinitely, permanently, or: never",
+            "charts/x.yaml:1: \"he\": write it, or: they"
+        ]
+    );
+    assert!(found("docs/x.md", "The heap, `nobody`, this.\n").is_empty(), "no word, or quoted");
+    assert!(found("docs/x.md", "```text\nis not heard\n```\n").is_empty(), "quoted");
+    assert_eq!(found("docs/x.md", "```text\nx\n```\nnobody\n").len(), 1, "after a block");
+    assert_eq!(
+        found("docs/x.md", "A stray ` here.\n\nnobody\n").len(),
+        1,
+        "a backtick holds for its paragraph"
+    );
+}
+
+#[test]
+fn every_file_that_is_not_read_is_there() -> Result<()> {
+    for path in NOT_READ {
+        ensure!(repository().join(path).is_file(), "{path} is gone: take it from the list");
+    }
+    Ok(())
+}
+
+/// Place, phrase and replacement of each refused phrase.
+fn refused(source: &Source) -> Vec<String> {
+    let text = prose(source);
+    let mut found = Vec::new();
+    for (phrase, instead) in PHRASES {
+        for (at, _) in text.match_indices(phrase).filter(|(at, _)| is_word(&text, *at, phrase.len())) {
+            let line = source.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+            found.push(format!("{}:{line}: \"{phrase}\": write {instead}", source.path));
+        }
+    }
+    found
+}
+
+/// Whether no letter, digit or underscore stands on either side.
+fn is_word(text: &str, at: usize, length: usize) -> bool {
+    let outside = |byte: Option<&u8>| byte.is_none_or(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+    let bytes = text.as_bytes();
+    outside(at.checked_sub(1).and_then(|before| bytes.get(before))) && outside(bytes.get(at + length))
+}
+
+/// The text in lower case and on one line, with blanks in place of what is quoted. Each byte keeps its place.
+fn prose(source: &Source) -> String {
+    let is_page = source.path.ends_with(".md");
+    let (mut in_block, mut in_quotes) = (false, false);
+    let mut blanked = String::with_capacity(source.text.len());
+    for line in source.text.split_inclusive('\n') {
+        let fence = is_page && line.trim_start().starts_with("```");
+        in_quotes &= !line.trim().is_empty();
+        if fence || in_block {
+            blanked.push_str(&" ".repeat(line.len()));
+            in_block ^= fence;
+            in_quotes = false;
+        } else {
+            blank_quotes(line, &mut in_quotes, &mut blanked);
+        }
+    }
+    blanked.to_ascii_lowercase()
+}
+
+/// Appends the line with blanks in place of what stands in backticks, and of its end.
+fn blank_quotes(line: &str, in_quotes: &mut bool, blanked: &mut String) {
+    for letter in line.chars() {
+        if letter == '`' {
+            *in_quotes = !*in_quotes;
+        }
+        if *in_quotes || letter == '`' || letter.is_whitespace() {
+            blanked.push_str(&" ".repeat(letter.len_utf8()));
+        } else {
+            blanked.push(letter);
+        }
+    }
+}
+
+/// Everything that is read by people who use pod-safety. The change log names old words.
+fn texts() -> Result<Vec<Source>> {
+    let mut found = Vec::new();
+    for file in ["README.md", "SECURITY.md", "CONTRIBUTING.md"] {
+        add(&repository().join(file), &mut found)?;
+    }
+    collect(&repository().join("docs"), &["md"], &mut found)?;
+    collect(&repository().join("charts"), &["json", "md", "tpl", "txt", "yaml"], &mut found)?;
+    found.retain(|source| !NOT_READ.contains(&source.path.as_str()));
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    ensure!(found.len() > 80, "{} files: not all of them", found.len());
+    Ok(found)
+}
+
+fn collect(folder: &Path, endings: &[&str], found: &mut Vec<Source>) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let ending = path.extension().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() {
+            collect(&path, endings, found)?;
+        } else if endings.contains(&ending.as_str()) {
+            add(&path, found)?;
+        }
+    }
+    Ok(())
+}
+
+fn add(path: &Path, found: &mut Vec<Source>) -> Result<()> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    found.push(Source { path: path.strip_prefix(repository())?.to_string_lossy().into_owned(), text });
+    Ok(())
+}
