@@ -113,7 +113,7 @@ async fn readyz_says_of_each_kind_what_is_missing_and_why() {
     pass(STALE_AFTER.as_secs_f64() + 1.0).await;
     let (code, _, body) = desk.get("/readyz").await;
     assert_eq!(code, 503);
-    assert!(body.starts_with("[-]pods: the API server has been silent on pods for 151s;"), "{body}");
+    assert!(body.starts_with("[-]pods: the API server has sent nothing about pods for 151s."), "{body}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,7 +45,7 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
         (
             "Collateral",
             |stage| stage.guarded(2, 2),
-            "ns/db run on node n: 2 healthy - 1 here is less than 2 needed. It is fenced all the same in 300s",
+            "ns/db run on node n: 2 healthy - 1 here is less than 2 needed. The node is fenced anyway in 300s",
         ),
         ("SelfNode", |stage| stage.runs_on("n"), "this process runs on node n"),
         (
@@ -60,7 +60,7 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
                 stage.loses("m");
                 stage.fence("m", Trigger::Detected, in_phase(Phase::Fencing));
             },
-            "1 nodes are being fenced and 0 go before it; 1 may be at a time",
+            "nodes being fenced: 1; ahead of this one: 0; at most 1 at a time",
         ),
         (
             "Cooldown",
@@ -156,7 +156,7 @@ fn the_control_plane_keeps_its_quorum_or_is_left_alone() {
     let mut stage = with(5);
     stage.policy(|policy| policy.brakes.control_plane = pod_safety_shared::api::ControlPlane::Never);
     assert_eq!(closed(&stage), ["?ControlPlane"]);
-    assert!(stage.sentence("n").contains("never fences those"));
+    assert!(stage.sentence("n").contains("never fences such nodes"));
 }
 
 #[test]

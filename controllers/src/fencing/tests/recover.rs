@@ -174,7 +174,7 @@ fn the_taint_of_a_word_that_has_expired_goes() {
     assert_eq!(stage.act("n"), ["withdraw"]);
     let (_, status) = stage.only();
     assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
-    assert!(status.message.ends_with("confirm anew if it is still true"), "{}", status.message);
+    assert!(status.message.ends_with("confirm again if it is still true"), "{}", status.message);
     stage.proof("n", "by-hand", KindOfEvidence::Asserted);
     assert_eq!(stage.act("n"), ["write Fenced"], "it was confirmed anew");
 }
@@ -191,7 +191,7 @@ fn bug_the_taint_of_a_word_stayed_when_the_policy_asked_for_verified_evidence() 
     assert_eq!(stage.act("n"), ["withdraw"]);
     let (_, status) = stage.only();
     assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
-    assert!(status.message.contains("asks for verified evidence"), "{}", status.message);
+    assert!(status.message.contains("requires verified evidence"), "{}", status.message);
     stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
     stage.proof("n", "by-hand", KindOfEvidence::Asserted);
     assert_eq!(stage.act("n"), ["write Fenced"], "it was confirmed anew");

@@ -234,7 +234,12 @@ async fn is_cordoned(plane: &ControlPlane, node: &str) -> bool {
 /// The plan has the API server's own refusal; `--apply` ends with 3 and has touched nothing.
 async fn a_drain_does_not_begin_against_a_blockade(plane: &ControlPlane) {
     for (node, reason, dry_run, says) in [
-        ("over", "MultipleBudgets", "MultipleBudgets", "2 budgets choose the pod (over-a, over-b)"),
+        (
+            "over",
+            "MultipleBudgets",
+            "MultipleBudgets",
+            "2 PodDisruptionBudgets select the pod (over-a, over-b)",
+        ),
         ("sync", "BudgetSyncFailed", "BudgetBlocks", "because it failed sync"),
         ("new", "BudgetSyncFailed", "BudgetBeingProcessed", "still being processed"),
         (

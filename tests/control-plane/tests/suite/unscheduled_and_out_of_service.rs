@@ -147,7 +147,7 @@ async fn a_trusted_taint_on_a_node_that_is_not_ready_releases_what_terminates(
     }
     assert_released_but_kept(api, ours, "off-kept", "out-of-service").await;
     let message = observe::event(api, "default", "off-ends", "ForceDeleted").await.unwrap();
-    assert!(message.contains("--trust-out-of-service-taint takes for proof"), "{message}");
+    assert!(message.contains("--trust-out-of-service-taint accepts as proof"), "{message}");
     let proved = ours.metric("pod_safety_force_deletes_total", &[("evidence", "Asserted")]).await.unwrap();
     assert_eq!(proved, 3.0);
 }

@@ -252,7 +252,7 @@ async fn devices_that_show_other_things_than_the_evidence_says_prove_neither() {
         let rig = Rig::with(|rig| rig.set(PROOF, "/spec/kind", json!(kind)));
         let judged = words(rig.verify(&on("a", "n").force(fenced("n"))).await);
         let expected =
-            "the FenceEvidence does not hold: its devices show less, or other things, than it says";
+            "the FenceEvidence does not hold: its devices show less than it says, or something else";
         assert_eq!(judged, expected, "{kind}");
     }
 }

@@ -157,7 +157,7 @@ fn volumes() -> Vec<Volume> {
     let taken = |refused| VolumeChange::Take { holder: holder("b"), refused };
     let broken = |boot: &str| VolumeChange::Break { holder: holder(boot), by: Over::Rebooted, refused: None };
     let booted =
-        "it is free, though node n did not give it back: node n has booted since: its boot id is another one";
+        "it is free, though node n did not give it back: node n has booted since: its boot ID changed";
     let guarded =
         |change, reason, said, about, loud| (change, 200, Action::Guarded, reason, said, about, loud);
     vec![
