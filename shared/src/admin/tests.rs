@@ -80,7 +80,7 @@ async fn livez_fails_when_a_loop_has_not_turned_for_two_minutes_and_says_which()
     assert_eq!(desk.get("/livez").await.0, 200, "at the limit");
     pass(1.0).await;
     let (code, _, body) = desk.get("/livez").await;
-    assert_eq!((code, body.as_str()), (500, "[-]pod_gc has not turned for 121s\n"));
+    assert_eq!((code, body.as_str()), (500, "[-]pod_gc has not run its loop for 121s\n"));
     slow.at(desk.admin.env.now());
     assert_eq!(desk.get("/livez").await.2, "ok\n");
 }

@@ -140,7 +140,11 @@ fn observing_says_what_would_be_begun() {
     let mut stage = Stage::lost();
     stage.config.mode = Mode::Observe;
     assert_eq!(stage.words("n"), ["?WouldFence"]);
-    assert!(stage.sentence("n").contains("it would be fenced by the policy p"), "{}", stage.sentence("n"));
+    assert!(
+        stage.sentence("n").contains("It would be fenced by the FencePolicy p"),
+        "{}",
+        stage.sentence("n")
+    );
 }
 
 #[test]

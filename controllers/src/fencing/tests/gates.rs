@@ -69,7 +69,7 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
                 let attempts = vec![Attempt::default()];
                 stage.fence("m", Trigger::Person, NodeFenceStatus { attempts, ..in_phase(Phase::Done) });
             },
-            "node m was fenced a moment ago; the next one may be in 60s",
+            "node m was fenced a moment ago. The next node can be fenced in 60s",
         ),
     ];
     for (gate, close, numbers) in rows {

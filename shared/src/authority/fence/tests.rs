@@ -407,7 +407,7 @@ async fn attack_a_device_of_a_namespace_that_is_not_followed_is_not_read() {
     scene.ends(Step::Attempt(target(tried("off"))), "written").await;
     assert_eq!(scene.log(), [STATUS], "no device is asked");
     let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
-    let way_out = "name it in --fencing-namespaces (chart: controllers.fencing.namespaces)";
+    let way_out = "add it to --fencing-namespaces (chart: controllers.fencing.namespaces)";
     assert!(outcome.as_str().unwrap().contains(way_out), "{outcome}");
     let read = scene.api.heard().into_iter().find(|asked| asked.path.contains("/namespaces/fencing/"));
     assert!(read.is_none(), "{read:?}");

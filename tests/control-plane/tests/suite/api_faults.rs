@@ -49,7 +49,7 @@ async fn down_at_start(plane: &mut ControlPlane, kubeconfig: &Path) -> PodSafety
     assert!(ours.exited().unwrap().is_none(), "{}", ours.log_text());
     assert_eq!(ours.get("/livez").await.unwrap().code, 200, "waiting is no reason to be killed");
     // Three of the collection of pods, of budgets four kinds of workloads and they themselves, and five kinds of ours.
-    assert_eq!(said(&ours, "cannot follow this resource"), 13, "once a minute for each: {}", ours.log_text());
+    assert_eq!(said(&ours, "cannot watch this resource"), 13, "once a minute for each: {}", ours.log_text());
     assert_eq!(said(&ours, "cannot renew or take the lease"), 1, "{}", ours.log_text());
     plane.start_apiserver().await.unwrap();
     ours.ready().await.unwrap();

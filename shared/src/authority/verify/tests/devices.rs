@@ -189,7 +189,7 @@ async fn what_a_device_says_now_stands_above_what_it_said_then() {
         ("is neither", looks(Power::Unknown, Identity::Match), "fencing/b says Unknown"),
         ("fails", fails(), "fencing/b says Unknown: the device failed: relay stuck"),
         ("does not answer", never(), "fencing/b says Unknown: no answer within"),
-        ("is another machine's", looks(Power::Off, stranger()), "fencing/b reaches another machine"),
+        ("is another machine's", looks(Power::Off, stranger()), "fencing/b reaches a machine other than"),
     ] {
         for first in [false, true] {
             let rig = Rig::with(|rig| {

@@ -157,7 +157,7 @@ fn volumes() -> Vec<Volume> {
     let taken = |refused| VolumeChange::Take { holder: holder("b"), refused };
     let broken = |boot: &str| VolumeChange::Break { holder: holder(boot), by: Over::Rebooted, refused: None };
     let booted =
-        "it is free, though node n did not give it back: node n has booted since: its boot ID changed";
+        "it is free, although node n did not unmount it: node n has booted since: its boot ID changed";
     let guarded =
         |change, reason, said, about, loud| (change, 200, Action::Guarded, reason, said, about, loud);
     vec![
@@ -165,7 +165,7 @@ fn volumes() -> Vec<Volume> {
         guarded(
             taken(Some(refused("it may write"))),
             "VolumeLeaseAcquired",
-            "taken by node n, and not everybody may attach it: it may write",
+            "taken by node n, and not every node may attach it: it may write",
             Some("n"),
             false,
         ),
@@ -179,14 +179,14 @@ fn volumes() -> Vec<Volume> {
         guarded(
             VolumeChange::Allow,
             "VolumeAllowed",
-            "nothing speaks against it any more: it is attached and detached as ever",
+            "there is no objection any more: it may be attached and detached",
             None,
             true,
         ),
         guarded(
             VolumeChange::Release { refused: None },
             "VolumeReleased",
-            "its node has ended its use, and it is free",
+            "its node no longer uses it, and it is free",
             None,
             false,
         ),

@@ -272,7 +272,7 @@ async fn what_is_over_and_old_goes_and_what_matters_stays(scene: &mut Scene) {
     assert_eq!(about("nodefences", "w3").await, 1, "it is not over");
     assert!(about("fenceevidences", "w3").await > 0, "what was invalidated is about the life of now");
     let log = scene.ours.log_text();
-    assert!(log.contains("nothing rests on it"), "each is said: {log}");
+    assert!(log.contains("nothing depends on it"), "each is said: {log}");
 }
 
 async fn each_right_that_was_granted_was_used(scene: &Scene) {

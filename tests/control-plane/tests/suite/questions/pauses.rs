@@ -51,7 +51,7 @@ pub(super) async fn a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(
     assert!(told("node/well", "node/well pauses") && told("pod/shop/orders-1", "asked to end"), "{story:#}");
     says(plane, 0, &["resume", "well", "--reason=done"], "It paused for: hands in it").await;
     says(plane, 0, &["resume", "--policy=rack", "--reason=rack is there"], "fencepolicy/rack goes on").await;
-    says(plane, 1, &["resume", "well", "--reason=done"], "node/well does not pause").await;
+    says(plane, 1, &["resume", "well", "--reason=done"], "node/well is not paused").await;
     let kept = "jsonpath={.metadata.annotations.pod-safety\\.dev/resumed-fencing}";
     let kept = plane.kubectl(&["get", "fencepolicy", "rack", "-o", kept]).await.unwrap().text().unwrap();
     assert!(kept.starts_with(&format!("rack is there (by {admin} since ")), "{kept}");
