@@ -320,7 +320,7 @@ zone-a  2/2    0     off
 zone-b  1/2    1     off
 
 NEEDS A PERSON
-✖ node/worker-b1   Lost, last heard 9m00s ago, 1 pod held until there is proof (NoEvidence)
+✖ node/worker-b1   Lost, last reported 9m00s ago, 1 pod held until there is proof (NoEvidence)
     pod-safety explain node worker-b1
 
 BLOCKED PODS
@@ -424,7 +424,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         );
         stage.proof_since("2026-11-21T01:00:30Z", None);
         let text = told(&stage).1;
-        assert!(text.contains("3 proved off (3 by a person's word)"), "{text}");
+        assert!(text.contains("3 proved off (3 by confirmation)"), "{text}");
         let unread = Stage::without(&[Kind::NodeFences]);
         assert!(!told(&unread).1.contains("24 h"), "what was not read is not counted");
     }

@@ -96,13 +96,13 @@ fn what_stays_and_what_needs_consent_is_told_apart() {
         &plan,
         &[
             "Evict 1 plain-0: no budget",
-            "Blocked naked: nobody manages it, so it would not come back: --evict-unmanaged or --skip",
+            "Blocked naked: it has no controller, so it would not come back: --evict-unmanaged or --skip",
             "Blocked scratch: the data of its emptyDir volume would be lost: --delete-emptydir-data or --skip",
-            "RefusedForSafety lies: its phase says that it ended, its last report shows a running container: evicting it would remove it at once",
+            "RefusedForSafety lies: its phase says that it terminated, but its last report shows a running container: evicting it would remove it at once",
             "Terminating ending: it ends already",
-            "Stay daemon: DaemonSet/agent would put it back at once",
-            "Stay done: it has ended: nothing of it runs",
-            "Stay static: mirror pod of a static pod: its kubelet keeps it",
+            "Stay daemon: DaemonSet/agent would recreate it at once",
+            "Stay done: it has terminated: none of its containers runs",
+            "Stay static: mirror pod of a static pod: its kubelet keeps it running",
         ],
     );
     assert!(plan.stops() && !plan.is_clear());
@@ -153,7 +153,7 @@ fn never_and_not_now_are_not_the_same() {
         &[
             "Wait later-0: pdb pdb-later: 1 healthy - 1 needed = 0, none now",
             "Wait later-1: pdb pdb-later: 1 healthy - 1 needed = 0, none now",
-            "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, for ever while replicas is 1",
+            "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, never more while replicas is 1",
         ],
     );
     assert!(plan.stops());
@@ -169,8 +169,8 @@ fn budgets_that_overlap_or_are_not_calculated_block_or_wait() {
     says(
         &scene.plan(),
         &[
-            "Wait new-0: pdb pdb-new is still being processed: nobody has calculated it since it was changed",
-            "Blocked db-0: pdbs other and pdb-db choose it: the API server evicts no pod of several",
+            "Wait new-0: pdb pdb-new is still being processed: its status is older than its last change",
+            "Blocked db-0: pdbs other and pdb-db select it: the API server evicts no pod with several PDBs",
         ],
     );
 }
@@ -208,9 +208,9 @@ fn the_api_servers_word_counts_more_than_what_was_listed() {
     says(
         &plan,
         &[
-            "Evict 1 later-0: the API server would let it through by now",
+            "Evict 1 later-0: the API server would allow it now",
             "Wait db-0: b needs 2 healthy pods and has 2",
-            "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, for ever while replicas is 1",
+            "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, never more while replicas is 1",
         ],
     );
     assert_eq!((plan.rows[0].grace, plan.rows[0].dry_run.as_ref().unwrap().passed), (7, true));
@@ -289,11 +289,13 @@ fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without() {
     let one = budget("b", "f", &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
     scene.world.apply(Kind::Budgets, &one, at(0));
     scene.world.scale("uid-f-0", Ok(Scale::Replicas(1)), at(60));
-    says(&scene.plan(), &["Blocked f-0: pdb b: 1 healthy - 1 needed = 0, for ever while replicas is 1"]);
+    says(&scene.plan(), &["Blocked f-0: pdb b: 1 healthy - 1 needed = 0, never more while replicas is 1"]);
     scene.world.scale("uid-f-0", Err("no right to ask"), at(60));
     says(
         &scene.plan(),
-        &["Wait f-0: pdb b: 1 healthy - 1 needed = 0, none now; whether ever is not known: no right to ask"],
+        &[
+            "Wait f-0: pdb b: 1 healthy - 1 needed = 0, none now; whether it ever allows one is not known: no right to ask",
+        ],
     );
 }
 

@@ -172,7 +172,7 @@ pub(super) fn leader(running: &Running, wall: Timestamp) -> Symptom {
         (None, false) => {
             let what = running.stale.map_or("nobody leads".to_owned(), |at| {
                 let ago = Duration::try_from(wall.duration_since(at)).unwrap_or_default();
-                format!("nobody leads: the lease was last renewed {} ago", span(ago))
+                format!("no leader: the lease was last renewed {} ago", span(ago))
             });
             found(
                 "Leader",

@@ -276,7 +276,7 @@ mod tests {
 
 STEP  POD       WHY                                                                        BY       GOES TO                           GRACE
 1 !   ns/db-0   no budget                                                                  dry run  nowhere (there is no other node)  30s
-✖     ns/naked  nobody manages it, so it would not come back: --evict-unmanaged or --skip  listed   -                                 30s
+✖     ns/naked  it has no controller, so it would not come back: --evict-unmanaged or --skip  listed   -                                 30s
 
 BY: \"dry run\" is the API server's own answer, \"listed\" what its objects say. GOES TO is a fit check of requests, labels and taints.
 

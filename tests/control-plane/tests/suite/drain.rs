@@ -238,7 +238,7 @@ async fn planned(plane: &ControlPlane) {
     assert_eq!(dry_runs.len(), 6, "everything but the unmanaged pod");
     assert_eq!(plan["pods"][0]["goesTo"]["node"], "b");
     let table = ends_with(plane, 3, &["drain", "a"]).await;
-    assert!(table.contains("pdb api: 1 healthy - 1 needed = 0, for ever while replicas is 1"), "{table}");
+    assert!(table.contains("pdb api: 1 healthy - 1 needed = 0, never more while replicas is 1"), "{table}");
     assert!(table.contains("explain pdb -n shop api"), "{table}");
     // A dry run uses nothing up, and --apply refuses before it touches anything.
     allows(plane, "db", 1).await;

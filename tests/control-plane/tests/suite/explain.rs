@@ -121,18 +121,29 @@ async fn each_blockade_has_its_verdict(plane: &ControlPlane) {
         (
             "over-a",
             "Overlapping",
-            &["selected by over-b too", "fail (500): budgets over-a and over-b", "narrow or delete"],
+            &[
+                "selected by over-b too",
+                "fail (500): PodDisruptionBudgets over-a and over-b",
+                "narrow or delete",
+            ],
         ),
-        ("over-b", "Overlapping", &["selected by over-a too", "fail (500): budgets over-a and over-b"]),
+        (
+            "over-b",
+            "Overlapping",
+            &["selected by over-a too", "fail (500): PodDisruptionBudgets over-a and over-b"],
+        ),
         (
             "new",
             "SyncFailed",
-            &["Its numbers cannot be calculated", "be refused (429): the budget is still being processed"],
+            &[
+                "Its numbers cannot be calculated",
+                "be denied (429): the PodDisruptionBudget is still being processed",
+            ],
         ),
         (
             "sync",
             "SyncFailed",
-            &["Its numbers cannot be calculated", "be refused (429): the budget failed to sync"],
+            &["Its numbers cannot be calculated", "be denied (429): the PodDisruptionBudget failed to sync"],
         ),
     ] {
         let explained = json_of(plane, 3, &["explain", "pdb", "-n", NS, name]).await;

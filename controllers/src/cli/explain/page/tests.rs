@@ -135,7 +135,7 @@ fn evidence_and_its_end_are_part_of_the_story() {
         history.iter().map(|one| format!("{:.0} {} {}", one.at, one.what, one.detail)).collect();
     let wanted = [
         "2026-11-21T10:21:00Z evidence that worker-b1 is off anna@example.com: PDU port 14 off, ticket 8123",
-        "2026-11-21T10:22:00Z no evidence any more that worker-b1 is off wrong plug",
+        "2026-11-21T10:22:00Z evidence that worker-b1 is off was invalidated wrong plug",
     ];
     assert_eq!(told.get(told.len() - 2..).unwrap(), wanted);
 }
