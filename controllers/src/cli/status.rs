@@ -14,7 +14,7 @@ use super::watch::{Shown, WatchArgs};
 use super::{API_VERSION, Exit, plural};
 
 /// At the end of `--help`.
-const EXIT_CODES: &str = "Ends with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something does not go on \
+const EXIT_CODES: &str = "Exits with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something is blocked \
     until a person acts, 6 if not everything could be read: pod-safety status && deploy.";
 
 #[derive(Debug, ClapArgs)]
@@ -202,9 +202,10 @@ fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timest
     if overview.troubles.is_empty() && overview.blocked.is_empty() {
         let (tone, words) = match overview.verdict() {
             Overall::Clear => (Tone::Good, "nothing needs a person"),
-            Overall::Unknown | Overall::Blocked => {
-                (Tone::Attention, "not known whether something needs a person: not everything could be read")
-            }
+            Overall::Unknown | Overall::Blocked => (
+                Tone::Attention,
+                "it is not known whether something needs a person, because not everything could be read",
+            ),
         };
         let line = paint.wrap(&format!("{} {words}", paint.mark(tone)), 2);
         let _infallible = write!(text, "\n{}\n", paint.tone(tone, &line));
@@ -452,6 +453,6 @@ PAUSED
         stage.running = Running::default();
         let (overview, text) = told(&stage);
         assert_eq!(overview.verdict(), Overall::Blocked, "{text}");
-        assert!(text.contains("✖ pod-safety   nobody leads"), "{text}");
+        assert!(text.contains("✖ pod-safety   no leader"), "{text}");
     }
 }

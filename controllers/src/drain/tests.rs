@@ -95,11 +95,11 @@ fn what_stays_and_what_needs_consent_is_told_apart() {
     says(
         &plan,
         &[
-            "Evict 1 plain-0: no budget",
+            "Evict 1 plain-0: no PodDisruptionBudget",
             "Blocked naked: it has no controller, so it would not come back: --evict-unmanaged or --skip",
             "Blocked scratch: the data of its emptyDir volume would be lost: --delete-emptydir-data or --skip",
             "RefusedForSafety lies: its phase says that it terminated, but its last report shows a running container: evicting it would remove it at once",
-            "Terminating ending: it ends already",
+            "Terminating ending: it is terminating already",
             "Stay daemon: DaemonSet/agent would recreate it at once",
             "Stay done: it has terminated: none of its containers runs",
             "Stay static: mirror pod of a static pod: its kubelet keeps it running",
@@ -118,7 +118,14 @@ fn consent_lets_go_and_says_what_is_lost() {
     scene.replica("a", "stays-0");
     let skip = [("ns".to_owned(), "stays-0".to_owned())].into();
     let plan = scene.plan_with(&Consent { skip, delete_emptydir_data: true, evict_unmanaged: true });
-    says(&plan, &["Evict 1 naked: no budget", "Evict 1 scratch: no budget", "Stay stays-0: by --skip"]);
+    says(
+        &plan,
+        &[
+            "Evict 1 naked: no PodDisruptionBudget",
+            "Evict 1 scratch: no PodDisruptionBudget",
+            "Stay stays-0: by --skip",
+        ],
+    );
     assert_eq!(plan.rows[0].place, Some(Place::NotAgain));
     assert_eq!(plan.rows[1].loses, Some("emptyDir data is lost"));
     assert!(plan.is_clear());
@@ -133,7 +140,7 @@ fn pods_of_one_budget_go_one_after_another() {
         &scene.plan(),
         &[
             "Evict 1 db-0: pdb pdb-db: 3 healthy - 2 needed = 1 at a time",
-            "Evict 1 web-0: no budget",
+            "Evict 1 web-0: no PodDisruptionBudget",
             "Evict 2 db-1: pdb pdb-db: 3 healthy - 2 needed = 1 at a time after db-0",
             "Evict 3 db-2: pdb pdb-db: 3 healthy - 2 needed = 1 at a time after db-1",
         ],

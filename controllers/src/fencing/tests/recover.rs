@@ -35,7 +35,7 @@ fn the_machine_stays_off_until_its_pods_are_released_and_then_as_the_policy_says
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
     stage.wait(60);
     assert_eq!(stage.words("n"), ["?WaitsForPods"]);
-    assert!(stage.sentence("n").contains("1 that were asked to end"), "{}", stage.sentence("n"));
+    assert!(stage.sentence("n").contains("Still terminating: 1"), "{}", stage.sentence("n"));
     stage.gone(Kind::Pods, "db-0");
     assert_eq!(stage.words("n"), ["on 2 by bmc"]);
     stage.policy(|policy| policy.recovery = Recovery::Hold);

@@ -363,7 +363,7 @@ async fn a_device_that_cannot_be_asked_costs_an_attempt_and_says_why() {
     for (there, words) in [
         (no_secret, "Secret fencing/bmc does not exist"),
         (no_key, "has no key \"password\""),
-        (elsewhere, "its nodeSelector does not choose it"),
+        (elsewhere, "its nodeSelector does not select it"),
     ] {
         let scene = scene(there, |_, _| says(Power::Off));
         scene.ends(Step::Attempt(target(tried("off"))), "written").await;

@@ -214,7 +214,7 @@ async fn explained(plane: &ControlPlane) {
     let none = pod_safety(plane, &["explain", "pdb", "-n", NS, "none"]).await;
     assert_eq!(
         (none.status.code(), none.stderr.trim()),
-        (Some(1), "pod-safety: there is no budget none in namespace shop")
+        (Some(1), "pod-safety: there is no PodDisruptionBudget none in namespace shop")
     );
 }
 
@@ -260,7 +260,7 @@ async fn drained(plane: &ControlPlane) {
     let log = ends_with(plane, 0, &args).await;
     assert!(log.contains("node/a cordoned") && log.contains("node/a drained: 6 gone"), "{log}");
     for name in ["db-0", "db-1", "db-2", "web-0", "web-1", "naked"] {
-        assert!(log.contains(&format!("pod/shop/{name} evicted, ends within 5s")), "{log}");
+        assert!(log.contains(&format!("pod/shop/{name} evicted, terminates within 5s")), "{log}");
         assert!(log.contains(&format!("pod/shop/{name} gone")), "{log}");
     }
     assert_eq!(on_node(plane, "a").await, ["api-0"]);
@@ -272,5 +272,5 @@ async fn drained(plane: &ControlPlane) {
     let patch = ["patch", "pod", "-n", NS, "api-0", "--type=merge", "-p", &finalizer.to_string()];
     plane.kubectl(&patch).await.unwrap().text().unwrap();
     let log = ends_with(plane, 5, &["drain", "a", "--apply", "--timeout", "4s"]).await;
-    assert!(log.contains("pod/shop/api-0 is there still") && log.contains("stays cordoned"), "{log}");
+    assert!(log.contains("pod/shop/api-0 still exists") && log.contains("stays cordoned"), "{log}");
 }

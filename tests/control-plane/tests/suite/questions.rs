@@ -316,8 +316,8 @@ async fn who_watches_is_told_that_the_api_server_went_away(plane: &mut ControlPl
     let kubeconfig = kubeconfig.to_str().unwrap();
     let args = ["explain", "pod", "-n", NS, "orders-1", "-w", "--kubeconfig", kubeconfig];
     let mut watch = plane.program("watch", &binary().await.unwrap(), args, &[]).unwrap();
-    for says in ["pod/shop/orders-1 Blocked (NoEvidence)", "Asking again", "the API server answers again"] {
-        if says == "Asking again" {
+    for says in ["pod/shop/orders-1 Blocked (NoEvidence)", "Trying again", "the API server answers again"] {
+        if says == "Trying again" {
             plane.stop_apiserver().unwrap();
             for command in ["status", "doctor"] {
                 let output = run(plane, &plane.admin_kubeconfig(), &[command]).await;
@@ -334,6 +334,6 @@ async fn who_watches_is_told_that_the_api_server_went_away(plane: &mut ControlPl
         until(says, async || said(&watch.log_text())).await.unwrap();
     }
     let log = watch.log_text();
-    assert_eq!(log.matches("Asking again").count(), 1, "each trouble is said once:\n{log}");
+    assert_eq!(log.matches("Trying again").count(), 1, "each trouble is said once:\n{log}");
     watch.interrupt().await.unwrap();
 }

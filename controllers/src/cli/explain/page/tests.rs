@@ -252,7 +252,7 @@ fn who_may_not_read_nodes_gets_the_word_of_whoever_leads() {
     stage.policies = Policies::Unread;
     let mut answer = stage.pod("orders-1");
     assert_eq!(answer.verdict.reason, "ForceDeleteHeld");
-    answer.missing = vec!["You may not list nodes: whether nodes are Ready is not known.".to_owned()];
+    answer.missing = vec!["You may not list nodes: it is not known whether nodes are Ready.".to_owned()];
     reads("without-rights", &answer);
 }
 

@@ -53,8 +53,9 @@ pub(super) async fn a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(
         told("node/well", "node/well is paused") && told("pod/shop/orders-1", "deletion requested"),
         "{story:#}"
     );
-    says(plane, 0, &["resume", "well", "--reason=done"], "It paused for: hands in it").await;
-    says(plane, 0, &["resume", "--policy=rack", "--reason=rack is there"], "fencepolicy/rack goes on").await;
+    says(plane, 0, &["resume", "well", "--reason=done"], "It was paused because: hands in it").await;
+    says(plane, 0, &["resume", "--policy=rack", "--reason=rack is there"], "fencepolicy/rack is resumed")
+        .await;
     says(plane, 1, &["resume", "well", "--reason=done"], "node/well is not paused").await;
     let kept = "jsonpath={.metadata.annotations.pod-safety\\.dev/resumed-fencing}";
     let kept = plane.kubectl(&["get", "fencepolicy", "rack", "-o", kept]).await.unwrap().text().unwrap();
@@ -75,7 +76,7 @@ pub(super) async fn a_report_has_what_may_be_read_and_no_login(plane: &ControlPl
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("report");
     let into = format!("--into={}", folder.display());
-    says(plane, 0, &["report", &into], "Look through them, then pack them:").await;
+    says(plane, 0, &["report", &into], "Review them, then pack them:").await;
     says(plane, 1, &["report", &into], "the folder cannot be made").await;
     for (file, words) in [
         ("README.md", "- status.txt\n"),
