@@ -274,7 +274,7 @@ mod tests {
             message: message.to_owned(),
         };
         let gates = vec![
-            gate("LargeOutage", false, "1 of 20 nodes are lost; 49 % may be"),
+            gate("LargeOutage", false, "1 of 20 nodes are lost; the limit is 49 %"),
             gate("Paused", true, "the policy db is paused"),
             gate("SelfNode", false, ""),
         ];
@@ -290,7 +290,7 @@ mod tests {
         let said = page(&document, Paint::plain());
         for line in [
             "node/a by fencepolicy/db: the policy db is paused",
-            "✔  LargeOutage  1 of 20 nodes are lost; 49 % may be",
+            "✔  LargeOutage  1 of 20 nodes are lost; the limit is 49 %",
             "✖  Paused       the policy db is paused",
             "✔  SelfNode      open",
             "Nothing was switched.",

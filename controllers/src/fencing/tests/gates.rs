@@ -299,11 +299,11 @@ fn gates_that_are_open_show_what_they_come_to() {
     let (_, status) = stage.only();
     let said = |name: &str| status.gates.iter().find(|gate| gate.name == name).unwrap().message.clone();
     for (gate, numbers) in [
-        ("LargeOutage", "1 of 5 nodes are lost; 49 % may be"),
-        ("ZoneInTrouble", "1 of 5 nodes of its zone are not ready; 100 % may be"),
-        ("EtcdQuorum", "without it 2 of 3 members of etcd are Ready"),
+        ("LargeOutage", "1 of 5 nodes are lost; the limit is 49 %"),
+        ("ZoneInTrouble", "1 of 5 nodes of its zone are not ready; the limit is 100 %"),
+        ("EtcdQuorum", "without it 2 of 3 etcd members are Ready"),
         ("Collateral", "ns/db: 3 healthy, 1 of them here, 2 needed"),
-        ("Concurrency", "0 others are being fenced; 10 may be at a time"),
+        ("Concurrency", "0 others are being fenced; at most 10 at a time"),
         ("ControlPlane", ""),
     ] {
         assert_eq!(said(gate), numbers, "{gate}");

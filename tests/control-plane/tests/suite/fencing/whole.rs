@@ -212,7 +212,7 @@ async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {
     scene.nodes[2].connect();
     let fence = until_phase(plane, "w3", "AwaitingOperator").await;
     let message = fence["status"]["message"].as_str().unwrap();
-    assert!(message.starts_with("what was proved is not true"), "{message}");
+    assert!(message.starts_with("the evidence is wrong"), "{message}");
     let proofs = plane.list("fenceevidences").await.unwrap();
     let proof = proofs.iter().find(|proof| proof["spec"]["node"]["name"] == "w3").unwrap();
     assert!(proof["status"]["invalidated"]["reason"].is_string(), "{proof:#}");
