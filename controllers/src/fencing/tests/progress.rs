@@ -88,7 +88,7 @@ fn what_failed_is_tried_again_by_the_same_level_then_by_the_next_then_anew_then_
         "all levels failed 2 times: level bmc: bmc says On; level pdu: bmc says On"
     );
     assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
-    assert!(stage.sentence("n").contains("node n needs a person: all levels were tried 2 times"));
+    assert!(stage.sentence("n").contains("node n needs a person: all levels failed 2 times"));
 }
 
 #[test]

@@ -83,7 +83,7 @@ async fn the_blocked_pod_is_explained(plane: &ControlPlane) {
     let text = ends_with(plane, 3, &["explain", "pod", "-n", NS, "orders-1"]).await;
     for says in [
         "Blocked (NoEvidence)",
-        "node lost is not heard",
+        "node lost is unreachable",
         "a person confirmed",
         "pod-safety confirm-down lost",
     ] {
@@ -133,7 +133,7 @@ async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
         ("", ["NEEDS A PERSON", "shop/orders-1", "proof that lost stopped"]),
         (
             "#pod/shop/orders-1",
-            ["PROOF THAT IT STOPPED", "node lost is not heard", "pod-safety confirm-down lost"],
+            ["PROOF THAT IT STOPPED", "node lost is unreachable", "pod-safety confirm-down lost"],
         ),
         (
             "#persistentvolumeclaim/shop/stock",

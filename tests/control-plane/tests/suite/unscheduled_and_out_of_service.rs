@@ -125,7 +125,7 @@ async fn a_taint_alone_is_no_proof(api: &Client, ours: &PodSafety) {
         assert!(message.contains("--trust-out-of-service-taint"), "{message}");
     }
     let event = observe::event(api, "default", "off-ends", "ForceDeleteHeld").await.unwrap();
-    assert!(event.starts_with("OutOfServiceWithoutEvidence: node off carries the taint"), "{event}");
+    assert!(event.starts_with("OutOfServiceWithoutEvidence: node off has the taint"), "{event}");
     tokio::time::sleep(A_WHILE).await;
     for name in ["off-ends", "off-kept", "blank-ends"] {
         let status = pod(api, name).await.unwrap().status.unwrap();
