@@ -206,10 +206,10 @@ mod tests {
         let levels = json!([{ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] }]);
         let on = json!({ "levels": levels, "recovery": "PowerOn" });
         for (flags, policy, says) in [
-            ("", on.clone(), "The machine stays off until somebody starts it"),
+            ("", on.clone(), "The machine stays off until someone starts it"),
             ("--power-on", on, "IT IS SWITCHED ON AGAIN"),
             ("--power-on", json!({ "levels": levels }), "does not say recovery: PowerOn"),
-            ("", json!({ "levels": levels, "minimumEvidence": "Verified" }), "no pod is released"),
+            ("", json!({ "levels": levels, "minimumEvidence": "Verified" }), "no pod is force deleted"),
         ] {
             let said = follows(flags, policy);
             for says in [says, "2 pods on n", "pod-safety pause n --reason TEXT"] {

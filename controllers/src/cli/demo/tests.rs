@@ -118,7 +118,7 @@ fn the_screen_shows_what_the_api_says_and_what_is_true() {
     has(&screen, &["budget shop-0", "evictions allowed: 1"]);
     has(&screen, &["4 of 4 ready, 3 needed", "actually ready: 3"]);
     has(&screen, &["data-0", "aaaa", "Terminating", "no process"]);
-    has(&screen, &["data-1", "bbbb", "Running", "ONE OF TWO"]);
+    has(&screen, &["data-1", "bbbb", "Running", "TWO COPIES"]);
     has(&screen, &["data-1", "dddd", "PROCESS RUNS, its pod is no longer in the API"]);
     has(&screen, &["without a node"]);
     has(&screen, &["default/data-0", "KubeletAlive"]);

@@ -40,12 +40,12 @@ fn a_hold_says_which_sign_showed_a_kubelet_and_which_zone_it_is_about() {
     let alive = |sign| Hold::KubeletAlive { node: "n".into(), sign, ago: Duration::ZERO };
     let queued = |zone: &str| Hold::EvictionQueued { zone: zone.into(), ahead: 1, next: Duration::ZERO };
     for (hold, words) in [
-        (alive(Sign::LeaseRenewed), "its kubelet lives: its Lease was renewed 0s ago"),
-        (alive(Sign::PodReported), "its kubelet lives: it reported on a pod 0s ago"),
-        (queued(""), "nodes of the cluster before it"),
-        (queued(":\0:a"), "nodes of zone a before it"),
-        (queued("r:\0:"), "nodes of region r before it"),
-        (queued("r:\0:a"), "nodes of zone a of region r before it"),
+        (alive(Sign::LeaseRenewed), "its kubelet still runs: its Lease was renewed 0s ago"),
+        (alive(Sign::PodReported), "its kubelet still runs: it reported on a pod 0s ago"),
+        (queued(""), "Nodes of the cluster ahead of it: 1"),
+        (queued(":\0:a"), "Nodes of zone a ahead of it: 1"),
+        (queued("r:\0:"), "Nodes of region r ahead of it: 1"),
+        (queued("r:\0:a"), "Nodes of zone a of region r ahead of it: 1"),
     ] {
         assert!(hold.to_string().contains(words), "{hold}");
     }
