@@ -31,7 +31,7 @@ fn demo_without_a_terminal_tells_judges_and_compares() {
         "fault: PowerOff",
         "on evidence NodeGone",
         "verdict: pod-safety broke no rule in ",
-        "the same plan and seed by all rules:",
+        "the same plan and seed under all rules:",
         "two processes of one identity at once (S1)",
         "from loss to successor: median / longest",
     ] {

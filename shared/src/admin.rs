@@ -171,7 +171,7 @@ async fn this_pod_alone(
     if peer.is_ok_and(|ConnectInfo(peer)| peer.is_of_this_pod()) {
         return next.run(request).await;
     }
-    let way = "/debug names objects of all namespaces, and answers this pod alone: kubectl port-forward pod/POD 8080, then localhost:8080\n";
+    let way = "/debug names objects of all namespaces, so it answers only requests from this pod: kubectl port-forward pod/POD 8080, then localhost:8080\n";
     (StatusCode::FORBIDDEN, way).into_response()
 }
 
@@ -180,8 +180,9 @@ async fn livez(State(admin): State<Admin>) -> (StatusCode, String) {
     if stuck.is_empty() {
         return (StatusCode::OK, "ok\n".to_owned());
     }
-    let lines =
-        stuck.iter().map(|(name, silent)| format!("[-]{name} has not turned for {}s\n", silent.as_secs()));
+    let lines = stuck
+        .iter()
+        .map(|(name, silent)| format!("[-]{name} has not run its loop for {}s\n", silent.as_secs()));
     (StatusCode::INTERNAL_SERVER_ERROR, lines.collect())
 }
 

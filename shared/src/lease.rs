@@ -287,7 +287,7 @@ impl Elector {
         // client-go writes one second: whoever looks may take it at once.
         spec["leaseDurationSeconds"] = json!(1);
         if let Err(error) = self.write(&observed, &spec).await {
-            tracing::warn!(error = %error_chain(&error), "could not give the lease back; the next leader waits for its end");
+            tracing::warn!(error = %error_chain(&error), "could not release the lease; the next leader waits until it expires");
         }
     }
 

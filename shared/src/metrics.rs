@@ -167,7 +167,7 @@ impl CacheMetrics {
         let last_contact = GaugeVec::new(
             Opts::new(
                 "pod_safety_last_watch_timestamp_seconds",
-                "When the API server last said anything on this resource.",
+                "When the API server last sent anything about this resource.",
             ),
             &["resource"],
         )?;
@@ -288,19 +288,19 @@ impl AuthorityMetrics {
             )?,
             outcomes: counter(
                 "pod_safety_authority_outcomes_total",
-                "Intents carried out, by how they ended.",
+                "Intents carried out, by outcome.",
                 "outcome",
                 &["failed"],
             )?,
             releases: counter(
                 "pod_safety_force_deletes_total",
-                "Pods force deleted, by the evidence for it.",
+                "Pods force deleted, by the kind of evidence.",
                 "evidence",
                 &EvidenceKind::NAMES,
             )?,
             refusals: counter(
                 "pod_safety_evidence_refusals_total",
-                "Claims for which live reads gave no evidence, by what they showed.",
+                "Claims for which live reads gave no evidence, by reason.",
                 "reason",
                 &Refusal::REASONS,
             )?,
@@ -308,7 +308,7 @@ impl AuthorityMetrics {
                 let steps = IntCounterVec::new(
                     Opts::new(
                         "pod_safety_fence_steps_total",
-                        "Steps of fencing nodes, and looks through devices, by how they ended.",
+                        "Steps of fencing nodes, and status checks through fence devices, by outcome.",
                     ),
                     &["step", "outcome"],
                 )?;
@@ -373,17 +373,17 @@ impl QueueMetrics {
             Ok(made)
         };
         let depth =
-            IntGaugeVec::new(Opts::new("workqueue_depth", "Keys that wait to be decided."), &["name"])?;
+            IntGaugeVec::new(Opts::new("workqueue_depth", "Keys that wait for a decision."), &["name"])?;
         registry.register(Box::new(depth.clone()))?;
         Ok(Self {
             depth,
-            adds: counter("workqueue_adds_total", "Keys that were marked to be decided.")?,
+            adds: counter("workqueue_adds_total", "Keys that were queued for a decision.")?,
             retries: counter(
                 "workqueue_retries_total",
                 "Keys that are decided again because an act failed.",
             )?,
-            waited: histogram("workqueue_queue_duration_seconds", "How long keys waited to be decided.")?,
-            worked: histogram("workqueue_work_duration_seconds", "How long deciding a key took.")?,
+            waited: histogram("workqueue_queue_duration_seconds", "How long keys waited for a decision.")?,
+            worked: histogram("workqueue_work_duration_seconds", "How long a decision about a key took.")?,
         })
     }
 

@@ -149,7 +149,7 @@ pub(super) fn sentence(explained: &Explained<'_>) -> String {
     match &explained.verdict {
         Verdict::Allows(allowed) => format!("Evictions allowed now: {allowed}.   {sum}."),
         Verdict::Never if replicas <= 0 => format!(
-            "Evictions allowed: 0.   {sum}.   It can never be more: of none of its pods is it said how many there should be."
+            "Evictions allowed: 0.   {sum}.   It can never be more: none of its pods has a controller with a scale, so it is not known how many there should be."
         ),
         Verdict::Never => {
             format!("Evictions allowed: 0.   {sum}.   It can never be more while replicas is {replicas}.")
@@ -161,19 +161,21 @@ pub(super) fn sentence(explained: &Explained<'_>) -> String {
             None => format!("Evictions allowed now: 0.   {sum}."),
         },
         Verdict::Processing => format!(
-            "Still being processed: its status is about generation {}, and it is at {}. The API server refuses evictions until then.",
+            "Still being processed: its status is about generation {}, and it is at {}. The API server denies evictions until then.",
             explained.budget.status.observed_generation, explained.budget.generation
         ),
-        Verdict::SelectsNothing => "It selects no pods: it guards nothing.".to_owned(),
+        Verdict::SelectsNothing => "It selects no pods, so it protects nothing.".to_owned(),
         Verdict::SyncFailed(why) => {
             format!("Evictions allowed: 0.   Its numbers cannot be calculated: {why}")
         }
         Verdict::Overlaps(others) => format!(
-            "Its pods are selected by {} too: the API server fails every eviction of them (500).",
+            "Its pods are selected by {} too, so the API server fails every eviction of them (500).",
             others.join(", ")
         ),
         Verdict::Ignored(why) => {
-            format!("Its selector cannot be read, so the API server passes it over: it guards nothing. {why}")
+            format!(
+                "Its selector cannot be read, so the API server ignores it, and it protects nothing. {why}"
+            )
         }
     }
 }
@@ -267,14 +269,14 @@ pub(super) fn table(all: &[Explained<'_>], unreadable: usize, paint: Paint) -> S
         })
         .collect();
     let mut text = if rows.is_empty() {
-        "There are no budgets.\n".to_owned()
+        "There are no PodDisruptionBudgets.\n".to_owned()
     } else {
         paint.table(&["", "NAMESPACE", "NAME", "WANTS", "PODS", "ARITHMETIC", "VERDICT"], &rows)
     };
     for one in all.iter().filter(|one| one.verdict == Verdict::NoneNow && !one.unknown.is_empty()) {
         let mark = paint.mark(Tone::Attention);
         let why = one.unknown.join("; ");
-        let line = format!("{mark} {}: whether it ever allows more is not known: {why}", one.budget.key);
+        let line = format!("{mark} {}: it is not known whether it ever allows more: {why}", one.budget.key);
         let _infallible = writeln!(text, "{}", clean::line(&line));
     }
     if unreadable > 0 {
@@ -282,7 +284,7 @@ pub(super) fn table(all: &[Explained<'_>], unreadable: usize, paint: Paint) -> S
             text,
             "{} {} cannot be read.",
             paint.mark(Tone::Bad),
-            plural(unreadable, "further budget")
+            plural(unreadable, "further PodDisruptionBudget")
         );
     }
     text

@@ -93,11 +93,11 @@ pub(super) fn flags_first(args: impl IntoIterator<Item = OsString>) -> Vec<OsStr
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Output")]
 pub(super) struct PrintArgs {
-    /// How to print it
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(super) output: Output,
 
-    /// Leave out the line that names the columns of a table
+    /// Leave out the header line of tables
     #[arg(long)]
     no_headers: bool,
 
@@ -105,7 +105,7 @@ pub(super) struct PrintArgs {
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     color: Color,
 
-    /// End with 0 in place of 3 if the answer is that something blocks
+    /// Exit with 0 instead of 3 if something blocks
     #[arg(long)]
     exit_zero: bool,
 }
@@ -288,7 +288,7 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     if is_kubernetes_name(text) {
         return Ok(text.to_owned());
     }
-    Err("not a Kubernetes name; allowed are lower-case letters, digits, '-' and '.'".to_owned())
+    Err("not a Kubernetes name; use lower-case letters, digits, '-' and '.'".to_owned())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::{Exit, clean, duration, plural, print, say};
 const PHRASE: &str = "is off";
 
 /// At the end of `--help`.
-const EXIT_CODES: &str = "Ends with 0 if it is written down, 1 after an error, 2 for wrong usage, 4 if it is refused: the \
+const EXIT_CODES: &str = "Exits with 0 if the confirmation is recorded, 1 after an error, 2 for wrong usage, 4 if it is rejected: the \
     kubelet reports, or the confirmation did not match.";
 
 #[derive(Debug, ClapArgs)]
@@ -26,24 +26,24 @@ pub(super) struct Args {
     #[arg(value_name = "NODE", value_parser = name)]
     node: String,
 
-    /// How you know: it is kept with the evidence, and pods of the node are force deleted by it
+    /// How you know: recorded with the evidence, on which pods of the node are force deleted
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: String,
 
-    /// In place of typing it: the words "NODE is off"
+    /// The confirmation, instead of typing it: "NODE is off"
     #[arg(long, value_name = "WORDS")]
     confirm: Option<String>,
 
-    /// How long to watch for heartbeats of the kubelet, which sends one every ten seconds, before the confirmation is taken
+    /// How long to watch for kubelet heartbeats (sent every 10s) before the confirmation is accepted
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse, allow_hyphen_values = true)]
     listen: Duration,
 
-    /// How long the confirmation stays valid, from 1m to 168h. Pods that are deleted after that need a new one
+    /// How long the confirmation stays valid, from 1m to 168h. Pods deleted after that need a new one
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = valid_for, allow_hyphen_values = true)]
     valid_for: Duration,
 
-    /// Let the machine be switched on again when its pods are released, if its FencePolicy says recovery: PowerOn. Without
-    /// this it stays off until somebody starts it
+    /// Switch the machine on again when its pods are gone, if its FencePolicy says recovery: PowerOn. Without
+    /// this it stays off until someone starts it
     #[arg(long)]
     power_on: bool,
 
@@ -105,7 +105,7 @@ impl Args {
         let after = if *power_on {
             "It may be switched on again, if its FencePolicy says recovery: PowerOn."
         } else {
-            "It stays off until somebody starts it."
+            "It stays off until someone starts it."
         };
         let node = &self.node;
         print(
@@ -147,15 +147,15 @@ impl Args {
                 "{} terminating now; for {minutes} minutes such pods are force deleted, and their volumes may be attached to other nodes.",
                 plural(stake.terminating, "pod")
             ),
-            false => "no pod is released: the FencePolicy says minimumEvidence: Verified.".to_owned(),
+            false => "no pod is force deleted: the FencePolicy says minimumEvidence: Verified.".to_owned(),
         };
         let power = match (self.power_on, stake.is_switched_on_again()) {
             (true, true) => {
-                "IT IS SWITCHED ON AGAIN when its pods are released (--power-on): nobody may be working on it."
+                "IT IS SWITCHED ON AGAIN when its pods are gone (--power-on). Make sure that nobody is working on it."
             }
             (true, false) => "The machine stays off: its FencePolicy does not say recovery: PowerOn.",
             (false, _) => {
-                "The machine stays off until somebody starts it (--power-on would let pod-safety do that)."
+                "The machine stays off until someone starts it (--power-on would let pod-safety do that)."
             }
         };
         format!(
@@ -206,10 +206,10 @@ mod tests {
         let levels = json!([{ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] }]);
         let on = json!({ "levels": levels, "recovery": "PowerOn" });
         for (flags, policy, says) in [
-            ("", on.clone(), "The machine stays off until somebody starts it"),
+            ("", on.clone(), "The machine stays off until someone starts it"),
             ("--power-on", on, "IT IS SWITCHED ON AGAIN"),
             ("--power-on", json!({ "levels": levels }), "does not say recovery: PowerOn"),
-            ("", json!({ "levels": levels, "minimumEvidence": "Verified" }), "no pod is released"),
+            ("", json!({ "levels": levels, "minimumEvidence": "Verified" }), "no pod is force deleted"),
         ] {
             let said = follows(flags, policy);
             for says in [says, "2 pods on n", "pod-safety pause n --reason TEXT"] {

@@ -16,7 +16,7 @@ pub(super) fn consents(
         return Ok(given.trim() == wanted);
     }
     let is_person = std::io::stdin().is_terminal();
-    anyhow::ensure!(is_person, "standard input is not a terminal; give --confirm {wanted:?} if you are sure");
+    anyhow::ensure!(is_person, "standard input is not a terminal; add --confirm {wanted:?} if you are sure");
     say(&format!("{}\nType: {wanted}", page()));
     std::io::stderr().flush().context("writing to the terminal")?;
     let mut typed = String::new();

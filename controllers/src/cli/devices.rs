@@ -16,8 +16,8 @@ use super::{API_VERSION, Exit, clean, duration, say};
 const LOOK_EACH: Duration = Duration::from_secs(1);
 
 /// At the end of `--help`.
-const EXIT_CODES: &str = "Ends with 0 if every device answered for every node, 1 after an error, 2 for wrong usage, 3 if \
-    something is wrong with one, 5 if nobody answered in time.";
+const EXIT_CODES: &str = "Exits with 0 if every device answered for every node, 1 after an error, 2 for wrong usage, 3 if \
+    something is wrong with one, 5 if there was no answer in time.";
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -27,7 +27,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Have fence devices looked at now by the controller that uses them: power is read, nothing is switched
+    /// Check fence devices now, through the controller that uses them: power is read, nothing is switched
     #[command(after_help = EXIT_CODES)]
     Test(TestArgs),
 }
@@ -42,7 +42,7 @@ struct TestArgs {
     #[arg(short, long, value_name = "NAME", value_parser = name)]
     namespace: Option<String>,
 
-    /// All namespaces, which is the default
+    /// All namespaces (the default)
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
 
@@ -50,11 +50,11 @@ struct TestArgs {
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
 
-    /// Only what is said of this node
+    /// Only results for this node
     #[arg(long, value_name = "NODE", value_parser = name)]
     target: Option<String>,
 
-    /// For how long an answer is waited for
+    /// How long to wait for an answer
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse, allow_hyphen_values = true)]
     timeout: Duration,
 
@@ -105,7 +105,7 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
     match problem {
         "" => ("", ""),
         "LoginDenied" => {
-            (PARAMETERS, "correct name or password; controllers lock accounts after a few tries")
+            (PARAMETERS, "correct the user name or password; many BMCs lock accounts after a few tries")
         }
         "BadParameter" => (PARAMETERS, "correct the parameter that the message names"),
         "BadSecret" => (
@@ -113,48 +113,53 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
             "create the Secret or its key in the device's namespace, correct its name, or add the annotation that the message names",
         ),
         "BadTemplate" => {
-            (PARAMETERS, "give the node what the template asks for, or name its value in nodeParameters")
+            (PARAMETERS, "give the node what the template uses, or set the value in nodeParameters")
         }
         "HostNotAllowed" => {
             ("spec.allowedHosts", "add the host or its domain, if the Secrets of this device may go there")
         }
         "IdentityChanged" => (
             PARAMETERS,
-            "if the machine was replaced: delete the Node or create the FenceDevice anew; else the node says what is not so",
+            "if the machine was replaced: delete the Node or recreate the FenceDevice; otherwise the node reports something false",
         ),
         "NoAgent" => ("spec.agent", "put the agent into the image, or correct its name"),
-        "AgentsUnavailable" => {
-            ("", "does the container fence-agents of pod-safety run? kubectl describe pod says why not")
-        }
-        "BadMetadata" => ("spec.agent", "run the agent in the image by hand; often a package is missing"),
+        "AgentsUnavailable" => (
+            "",
+            "check that the container fence-agents of pod-safety runs; if not, kubectl describe pod shows why",
+        ),
+        "BadMetadata" => ("spec.agent", "run the agent by hand in the image; often a package is missing"),
         "Unreachable" => {
-            (PARAMETERS, "address, route and firewall from the pods of pod-safety; then the login")
+            (PARAMETERS, "check address, route and firewall from the pods of pod-safety, then the login")
         }
-        "TlsNotTrusted" => ("spec.parameters.ca", "give the authority that signed the device's certificate"),
-        "TimedOut" => ("spec.timeouts.status", "address and route; a slow device needs more time"),
+        "TlsNotTrusted" => {
+            ("spec.parameters.ca", "set it to the authority that signed the device's certificate")
+        }
+        "TimedOut" => {
+            ("spec.timeouts.status", "check address and route; a slow device needs a longer timeout")
+        }
         "AnotherMachine" => (
             PARAMETERS,
-            "address, system or plug are another machine's: do not trust this device with the node",
+            "address, system or plug belong to another machine: correct them before this device may fence the node",
         ),
         "IdentityUnknown" => {
-            ("spec.identityCheck", "BestEffort, or a driver that says which machine it reaches")
+            ("spec.identityCheck", "set BestEffort, or use a driver that reports which machine it reaches")
         }
-        "NotTrusted" => ("status.conditions[Trusted]", "correct the device, delete it and create it anew"),
-        "NotForNode" => ("spec.nodeSelector", "choose the node, or ask another device"),
+        "NotTrusted" => ("status.conditions[Trusted]", "correct the device, then delete and recreate it"),
+        "NotForNode" => ("spec.nodeSelector", "select the node, or test another device"),
         "LabelNotProtected" => (
             "spec.nodeSelector, spec.nodeParameters",
-            "name the parameters of the node in nodeParameters, or choose it by a label below node-restriction.kubernetes.io/",
+            "name the parameters of the node in nodeParameters, or select it by a label below node-restriction.kubernetes.io/",
         ),
         "NotFollowed" => (
             "metadata.namespace",
-            "create it in a namespace that is followed, or name its own in --fencing-namespaces",
+            "create it in a namespace of --fencing-namespaces, or add its namespace there",
         ),
-        "NotRead" => ("", "rights and connection of pod-safety: see its log"),
+        "NotRead" => ("", "check the rights and the connection of pod-safety: see its log"),
         "Unanswered" => (
             "",
-            "does a leader run that fences (--mode guard or replace, controller fencing), and does it follow that namespace (--fencing-namespaces)?",
+            "check that a leader runs the controller fencing (--mode guard or replace), and that --fencing-namespaces has this namespace",
         ),
-        _ => ("", "it says no more than that: check its address, user and password, then try it by hand"),
+        _ => ("", "there is no further detail: check its address, user and password, then try it by hand"),
     }
 }
 
@@ -186,7 +191,7 @@ async fn test(
         match people::tested(connection, named, &test).await? {
             Some(status) => break status,
             None if env.now() >= ends => {
-                let message = format!("nobody answered within {}s", timeout.as_secs());
+                let message = format!("no answer within {}s", timeout.as_secs());
                 return Ok(vec![without_answer(named, target.unwrap_or("-"), "Unanswered", message)]);
             }
             None => env.sleep(LOOK_EACH).await,
@@ -198,7 +203,7 @@ async fn test(
     if !found.is_empty() || device.spec.driver == DeviceDriver::Manual {
         return Ok(found);
     }
-    let message = "its nodeSelector does not choose it".to_owned();
+    let message = "its nodeSelector does not select it".to_owned();
     Ok(vec![without_answer(named, target.unwrap_or("-"), "NotForNode", message)])
 }
 
@@ -238,7 +243,7 @@ pub(super) fn page(found: &[Tested], paint: Paint) -> String {
         text.push_str(&format!("\n{}\n", clean::line(&line)));
         if !one.way_out.is_empty() {
             let field = if one.field.is_empty() { String::new() } else { format!("{}: ", one.field) };
-            text.push_str(&format!("  way out: {field}{}\n", one.way_out));
+            text.push_str(&format!("  fix: {field}{}\n", one.way_out));
         }
     }
     text
@@ -306,7 +311,7 @@ mod tests {
         assert_eq!(lines[2], "✖  ns/bmc  b     Unknown  Unknown   LoginDenied");
         assert_eq!(lines[4], "ns/bmc for b: the device refuses the login: 401");
         assert!(
-            lines[5].starts_with("  way out: spec.parameters") && lines[5].contains("password"),
+            lines[5].starts_with("  fix: spec.parameters") && lines[5].contains("password"),
             "{}",
             lines[5]
         );

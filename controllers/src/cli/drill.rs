@@ -33,8 +33,8 @@ const PHRASE: &str = "switch off";
 const CANARY: &str = "pod-safety.dev/canary";
 
 /// At the end of `--help`.
-const EXIT_CODES: &str = "Ends with 0 if nothing is in the way, or with --really when the node is back; 1 after an error, 2 \
-    for wrong usage, 3 if something is in the way, 4 if it is refused, 5 when the time is up.";
+const EXIT_CODES: &str = "Exits with 0 if nothing is in the way, or with --really when the node is back; 1 after an error, 2 \
+    for wrong usage, 3 if something is in the way, 4 if it is rejected, 5 when the time is up.";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXIT_CODES)]
@@ -43,19 +43,19 @@ pub(super) struct Args {
     #[arg(value_name = "NODE", value_parser = name)]
     node: String,
 
-    /// Switch it off, prove it, and wait until it is back: for a canary that is cordoned and empty
+    /// Switch the node off, prove that, and wait until it is back: only for a canary that is cordoned and empty
     #[arg(long, conflicts_with = "output")]
     really: bool,
 
-    /// In place of typing it: the words "switch off NODE"
+    /// The confirmation, instead of typing it: "switch off NODE"
     #[arg(long, value_name = "WORDS", requires = "really")]
     confirm: Option<String>,
 
-    /// Why: it is kept with the incident
+    /// Why: recorded with the incident
     #[arg(long, value_name = "TEXT", value_parser = reason, default_value = "a drill")]
     reason: String,
 
-    /// For how long it is waited; a real one takes as long as its machine boots. Default: 2m, with --really 15m
+    /// How long to wait; a real drill takes as long as the machine needs to boot. Default: 2m, with --really 15m
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     timeout: Option<Duration>,
 
@@ -112,7 +112,9 @@ impl Args {
             people::tidy_up(&session.connection, &drill).await?;
         }
         let Some(drill) = seen? else {
-            say("pod-safety: nobody wrote a plan: does a leader run that fences (--mode guard or replace)?");
+            say(
+                "pod-safety: no controller wrote a plan. Check that a leader runs the controller fencing (--mode guard or replace)",
+            );
             return Ok(Exit::TimedOut);
         };
         let meant = devices_of(&session, &examined).await?;
@@ -144,7 +146,7 @@ impl Args {
         let mut told = (Phase::Pending, String::new());
         while env.now() < ends {
             let Some(Drill { status, .. }) = people::incident(connection, &name).await? else {
-                anyhow::bail!("nodefence/{name} was deleted meanwhile");
+                anyhow::bail!("nodefence/{name} was deleted in the meantime");
             };
             if (status.phase, &status.message) != (told.0, &told.1) {
                 let after = env.now().since(began).as_secs();
@@ -163,7 +165,7 @@ impl Args {
             env.sleep(LOOK_EACH).await;
         }
         say(&format!(
-            "pod-safety: it goes on: kubectl get nodefence {name} -w. No new attempt: pod-safety cancel {node}"
+            "pod-safety: the drill continues: kubectl get nodefence {name} -w. To prevent new attempts: pod-safety cancel {node}"
         ));
         Ok(Exit::TimedOut)
     }
@@ -174,11 +176,11 @@ async fn unfit(session: &Session, examined: &Examined) -> anyhow::Result<Option<
     let node = &examined.node.name;
     if !examined.labels.contains_key(CANARY) {
         return Ok(Some(format!(
-            "node {node} is no canary: kubectl label node {node} {CANARY}=true, if it may be switched off"
+            "node {node} is not a canary. If it may be switched off: kubectl label node {node} {CANARY}=true"
         )));
     }
     if !examined.ready {
-        return Ok(Some(format!("node {node} is not Ready: this is no drill any more")));
+        return Ok(Some(format!("node {node} is not Ready: this would not be a drill")));
     }
     let policy = people::policy(&session.connection, examined).await?;
     if policy.recovery != Recovery::PowerOn {
@@ -190,7 +192,7 @@ async fn unfit(session: &Session, examined: &Examined) -> anyhow::Result<Option<
     if !examined.cordoned || there.staying < all {
         let left = all - there.staying;
         return Ok(Some(format!(
-            "node {node} is not cordoned and empty ({left} pods would be ended): pod-safety drain {node} --apply"
+            "node {node} is not cordoned and empty ({left} pods would be terminated): pod-safety drain {node} --apply"
         )));
     }
     Ok(None)
@@ -272,7 +274,7 @@ mod tests {
             message: message.to_owned(),
         };
         let gates = vec![
-            gate("LargeOutage", false, "1 of 20 nodes are lost; 49 % may be"),
+            gate("LargeOutage", false, "1 of 20 nodes are lost; the limit is 49 %"),
             gate("Paused", true, "the policy db is paused"),
             gate("SelfNode", false, ""),
         ];
@@ -288,7 +290,7 @@ mod tests {
         let said = page(&document, Paint::plain());
         for line in [
             "node/a by fencepolicy/db: the policy db is paused",
-            "✔  LargeOutage  1 of 20 nodes are lost; 49 % may be",
+            "✔  LargeOutage  1 of 20 nodes are lost; the limit is 49 %",
             "✖  Paused       the policy db is paused",
             "✔  SelfNode      open",
             "Nothing was switched.",

@@ -24,7 +24,7 @@ pub(super) fn history(text: &str) -> Result<Duration, String> {
             text,
             SECOND,
             LONGEST_HISTORY,
-            "allowed is 1s to 87600h, such as 2160h for 90 days; 0: for ever",
+            "allowed is 1s to 87600h, such as 2160h for 90 days; 0: indefinitely",
         ),
     }
 }

@@ -19,25 +19,25 @@ const PHRASE: &str = "switch off";
 const ANSWERS: SignedDuration = SignedDuration::from_secs(40);
 
 /// At the end of `--help`.
-const EXIT_CODES: &str = "Ends with 0 if it is written down, 1 after an error, 2 for wrong usage, 4 if it is refused: the \
+const EXIT_CODES: &str = "Exits with 0 if the request is recorded, 1 after an error, 2 for wrong usage, 4 if it is rejected: the \
     confirmation did not match.";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXIT_CODES)]
 pub(super) struct FenceArgs {
-    /// The node: it is switched off, whether it is well or not
+    /// The node: it is switched off, whether it is healthy or not
     #[arg(value_name = "NODE", value_parser = name)]
     node: String,
 
-    /// Why: it is kept with the incident
+    /// Why: recorded with the incident
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: String,
 
-    /// Have the plan and what would hold it back written down, and nothing done
+    /// Only record the plan and what would hold it back
     #[arg(long)]
     dry_run: bool,
 
-    /// For a node that answers, in place of typing it: the words "switch off NODE"
+    /// For a node that reports: the confirmation, instead of typing it: "switch off NODE"
     #[arg(long, value_name = "WORDS")]
     confirm: Option<String>,
 
@@ -85,7 +85,7 @@ impl FenceArgs {
         }
         let fence =
             people::ask_to_fence(&session.connection, &examined, &by, &self.reason, self.dry_run).await?;
-        let (node, done) = (&self.node, if self.dry_run { "what would be done" } else { "how far it is" });
+        let (node, done) = (&self.node, if self.dry_run { "what would be done" } else { "the progress" });
         print(
             format!("nodefence/{fence} written. See {done}: pod-safety explain node {node}, or kubectl get nodefence {fence} -w\n")
                 .as_bytes(),
@@ -122,19 +122,19 @@ fn page(node: &str, target: &Target, stake: &Stake) -> String {
         Some((policy, spec)) => {
             let levels: Vec<&str> = spec.levels.iter().map(|level| level.name.as_str()).collect();
             format!(
-                "The machine loses its power without a shutdown, by the FencePolicy {policy} (levels: {}). Its gates may delay that; they do not ask again.",
+                "The machine loses its power without a shutdown, by the FencePolicy {policy} (levels: {}). Its gates may delay that, but there is no further confirmation.",
                 levels.join(", ")
             )
         }
-        None => "No FencePolicy chooses it, or none could be read: nothing is switched off.".to_owned(),
+        None => "No FencePolicy selects it, or none could be read: nothing is switched off.".to_owned(),
     };
     let after = if stake.is_switched_on_again() {
-        "It is switched on again when its pods are released (recovery: PowerOn)."
+        "It is switched on again when its pods are gone (recovery: PowerOn)."
     } else {
-        "It stays off until somebody starts it (recovery: Hold)."
+        "It stays off until someone starts it (recovery: Hold)."
     };
     format!(
-        "\nNODE {node} ANSWERS: IT IS NOT LOST.\nCluster: {target}\n\n{}\nWhat follows:\n- {by}\n- Its pods are deleted and start elsewhere once it is proved off. What they have not written is lost. A budget delays this, and does not prevent it.\n- {after}\n\nInstead:\n    pod-safety drain {node} --apply          moves its pods away within their budgets first\n    pod-safety drill {node}                  shows gates, levels and devices, and switches nothing\n    pod-safety pause {node} --reason TEXT    keeps it from being fenced\n",
+        "\nNODE {node} ANSWERS: IT IS NOT LOST.\nCluster: {target}\n\n{}\nWhat follows:\n- {by}\n- Its pods are deleted and start elsewhere once it is proved off. Data that they have not written is lost. A PodDisruptionBudget delays this, but does not prevent it.\n- {after}\n\nInstead:\n    pod-safety drain {node} --apply          moves its pods away first, within their PodDisruptionBudgets\n    pod-safety drill {node}                  shows gates, levels and devices, and switches nothing\n    pod-safety pause {node} --reason TEXT    keeps it from being fenced\n",
         stake.page,
     )
 }
@@ -148,7 +148,7 @@ impl CancelArgs {
             let fence = people::cancel(&session.connection, &node).await?;
             print(
                 format!(
-                    "nodefence/{fence} cancelled: no new attempt is begun; what was begun may still land\n"
+                    "nodefence/{fence} cancelled: no new attempt is begun; attempts in flight are not interrupted\n"
                 )
                 .as_bytes(),
             )?;
@@ -165,7 +165,9 @@ impl WithdrawArgs {
             let node = people::examine(&session.connection, &session.env, &self.node).await?.node;
             let all = people::withdraw(&session.connection, &session.env, &node, &self.reason).await?;
             for evidence in all {
-                let line = format!("fenceevidence/{evidence} is invalid: nothing is released by it any more");
+                let line = format!(
+                    "fenceevidence/{evidence} is invalidated: no pod is force deleted on it any more"
+                );
                 print(format!("{}\n", clean::line(&line)).as_bytes())?;
             }
             Ok(Exit::Fine)

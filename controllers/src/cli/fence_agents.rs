@@ -14,15 +14,15 @@ use super::{logging, memory, random};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// The Unix socket on which orders arrive
+    /// The Unix socket that receives orders
     #[arg(long, value_name = "PATH", env = "POD_SAFETY_LISTEN")]
     listen: PathBuf,
 
-    /// Accept orders of this user only. Default: of any user that may open the socket, which are its owner and its group
+    /// Accept orders only from this user. Default: from every user that may open the socket, which are its owner and its group
     #[arg(long, value_name = "UID", env = "POD_SAFETY_CLIENT_UID")]
     client_uid: Option<u32>,
 
-    /// How many agents run at a time. Other orders wait. An agent takes 22 to 34 MB of memory
+    /// How many agents run at a time. Other orders wait. An agent needs 22 to 34 MB of memory
     #[arg(
         long,
         value_name = "COUNT",
@@ -35,11 +35,11 @@ pub(super) struct Args {
     #[command(flatten)]
     agents: AgentArgs,
 
-    /// How logs are written
+    /// The format of logs
     #[arg(long, value_enum, default_value_t = logging::Format::Text, env = "POD_SAFETY_LOG_FORMAT", help_heading = "Observation")]
     log_format: logging::Format,
 
-    /// How much is logged
+    /// The level of logs
     #[arg(long, value_enum, default_value_t = logging::Level::Info, env = "POD_SAFETY_LOG_LEVEL", help_heading = "Observation")]
     log_level: logging::Level,
 }
@@ -47,7 +47,7 @@ pub(super) struct Args {
 /// Which agents may run: for `run` and for `fence-agents`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct AgentArgs {
-    /// Folders in which fence agents are; the first that has the agent wins. Empty: no agent runs
+    /// Folders that contain fence agents; the first that has the agent wins. Empty: no agent runs
     #[arg(
         long,
         value_name = "FOLDERS",

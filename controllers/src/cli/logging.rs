@@ -17,9 +17,9 @@ pub(super) enum Format {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Level {
-    /// What stands in the way of the work
+    /// Errors that prevent work
     Error,
-    /// What may
+    /// Errors that may prevent work
     Warn,
     /// One line per decision that changed something
     Info,

@@ -10,7 +10,7 @@ use super::{Cli, print};
 /// What it is asked for.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Write a page for each command into this folder, instead of the first to standard output
+    /// Write a page for each command into this folder, instead of the first page to standard output
     #[arg(long, value_name = "FOLDER")]
     into: Option<PathBuf>,
 }

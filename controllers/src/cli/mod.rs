@@ -88,8 +88,8 @@ const AFTER_HELP: &str = "kubectl's flags --context, --kubeconfig, --as, --as-gr
 
 /// Keeps at most one pod running per StatefulSet identity, through any partition.
 ///
-/// pod-safety runs Kubernetes-style controllers that signal graceful deletion,
-/// and force delete a pod only with proof that its processes have ended.
+/// pod-safety runs Kubernetes controllers that delete pods gracefully,
+/// and force delete a pod only with proof that its processes have terminated.
 #[derive(Debug, Parser)]
 #[command(name = "pod-safety", version, propagate_version = true, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
@@ -99,10 +99,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Watch a simulated cluster in trouble, live, and meddle with it: nothing is needed, nothing is touched
+    /// Watch a simulated cluster in trouble, live, and break it yourself: needs no cluster, changes nothing
     #[cfg(feature = "demo")]
     Demo(demo::Args),
-    /// Run a scenario file in the simulated cluster, and judge what came of it
+    /// Run a scenario file in the simulated cluster, and check the result
     #[cfg(feature = "demo")]
     Simulate(demo::SimulateArgs),
     /// Run the controllers
@@ -113,27 +113,27 @@ enum Command {
     /// connection closes or its deadline passes. At its start this command kills the agents that an earlier one with the
     /// same socket left behind.
     FenceAgents(fence_agents::Args),
-    /// Empty a node: a plan that says of every pod whether, when and where it goes and why; --apply does it
+    /// Empty a node: shows for every pod whether, when and where it goes, and why; --apply does it
     Drain(Box<drain::Args>),
-    /// The whole cluster on one screen: who leads, nodes by zone, what needs a person, which pods are blocked
+    /// Show the whole cluster on one screen: the leader, nodes by zone, what needs a person, blocked pods
     Status(Box<status::Args>),
-    /// Say why something is as it is, which proof is missing, who may act, and what can be done
+    /// Explain why an object is stuck, which proof is missing, who may act, and what to do next
     Explain(Box<explain::Args>),
-    /// What happened to a node or a pod, in order, with durations
+    /// Show what happened to a node or a pod, in order, with durations
     Timeline(Box<explain::TimelineArgs>),
-    /// Name what holds a namespace that does not end, and the steps that let it go; nothing is changed
+    /// Show what blocks the deletion of a namespace, and the steps to release it; nothing is changed
     Resolve(Box<explain::ResolveArgs>),
-    /// Look for what is wrong with an installation: why it matters, and what to do
+    /// Check the installation: what is wrong, why it matters, and how to fix it
     Doctor(Box<doctor::Args>),
-    /// Write what you may read of all this into a folder, without secrets, for whoever is to help
+    /// Write everything that you may read into a folder, without secrets, to hand to support
     Report(report::Args),
-    /// Status, and why something is as it is, on one page in a browser, on this machine, with your kubeconfig
+    /// Show status and explain in a browser: runs on this machine, with your kubeconfig
     Ui(ui::Args),
-    /// Confirm that a node is off, so that its pods can be force deleted: after checks, with a reason, in your name
+    /// Confirm that a node is off, so that its pods can be force deleted: recorded with your name and reason
     ConfirmDown(confirm_down::Args),
-    /// Take back what was said or found of a node: nothing is released by it any more
+    /// Withdraw the evidence about a node: no pod is force deleted on it any more
     Withdraw(fence::WithdrawArgs),
-    /// Switch a node off by its FencePolicy, and release its pods when that is proved
+    /// Switch a node off by its FencePolicy; its pods are force deleted when that is proved
     Fence(fence::FenceArgs),
     /// Cancel fencing of a node: no new attempt is begun; attempts in flight are not interrupted
     Cancel(fence::CancelArgs),
@@ -141,17 +141,17 @@ enum Command {
     Pause(pause::PauseArgs),
     /// Resume fencing
     Resume(pause::ResumeArgs),
-    /// Fence devices: whether they would answer if they were needed
+    /// Check whether fence devices would answer if they were needed
     Devices(devices::Args),
-    /// Say what would be done if a node were lost: gates with their numbers, levels, devices. --really does it to a canary
+    /// Show what would be done if a node were lost: gates with their numbers, levels, devices. --really does it to a canary
     Drill(drill::Args),
-    /// Print what a cluster needs before `run` works: our kinds (CRDs), service account and RBAC, as YAML
+    /// Print what a cluster needs before `run` works: CRDs, service account, RBAC and admission policies, as YAML
     Manifests(manifests::Args),
     /// Print the version
     Version(version::Args),
     /// Print the completion script of a shell
     Completion {
-        /// Which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
     /// Print the manual, or write a page for each command

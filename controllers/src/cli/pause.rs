@@ -10,7 +10,7 @@ use super::{Exit, clean, print};
 
 /// At the end of `--help`.
 const EXIT_CODES: &str =
-    "Ends with 0 if it is written down, 1 after an error or if there is nothing to do, 2 for wrong usage.";
+    "Exits with 0 if it is recorded, 1 after an error or if there is nothing to do, 2 for wrong usage.";
 
 #[derive(Debug, ClapArgs)]
 #[command(group = ArgGroup::new("scope").required(true).args(["node", "policy"]))]
@@ -19,7 +19,7 @@ struct ScopeArgs {
     #[arg(value_name = "NODE", value_parser = name)]
     node: Option<String>,
 
-    /// In place of a node: all nodes of this FencePolicy
+    /// Instead of a node: all nodes of this FencePolicy
     #[arg(long, value_name = "NAME", value_parser = name)]
     policy: Option<String>,
 }
@@ -30,7 +30,7 @@ pub(super) struct PauseArgs {
     #[command(flatten)]
     scope: ScopeArgs,
 
-    /// Why: it is kept with your name and the time, and said wherever a node is not fenced by it
+    /// Why: recorded with your name and the time, and shown wherever a node is not fenced because of it
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: String,
 
@@ -44,7 +44,7 @@ pub(super) struct ResumeArgs {
     #[command(flatten)]
     scope: ScopeArgs,
 
-    /// Why it is over: it is kept with your name and the time
+    /// Why it is over: recorded with your name and the time
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: String,
 
@@ -86,7 +86,7 @@ impl PauseArgs {
             let pause = signed(&session, self.reason).await?;
             people::pause(&session.connection, &scope, &pause).await?;
             let said = format!(
-                "{} pauses: no new attempt to fence is begun; what was begun may still land, and what was proved counts.\nIt does not end by itself: pod-safety resume {} --reason TEXT\n",
+                "{} is paused: no new attempt to fence is begun. Attempts in flight are not interrupted, and existing evidence stays valid.\nThe pause does not end by itself: pod-safety resume {} --reason TEXT\n",
                 scope.object(),
                 flag(&scope)
             );
@@ -105,7 +105,7 @@ impl ResumeArgs {
             let resumed = signed(&session, self.reason).await?;
             let was = people::resume(&session.connection, &scope, &resumed).await?;
             let said = format!(
-                "{} goes on: it is fenced again when it is lost. It paused for: {was}",
+                "{} is resumed: it is fenced again when it is lost. It was paused because: {was}",
                 scope.object()
             );
             print(format!("{}\n", clean::line(&said)).as_bytes())?;

@@ -44,15 +44,15 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", env = "POD_SAFETY_CONTEXT", help_heading = "Cluster")]
     context: Option<String>,
 
-    /// The address of the API server, in place of the kubeconfig's
+    /// The address of the API server, instead of the kubeconfig's
     #[arg(long, value_name = "URL", env = "POD_SAFETY_MASTER", help_heading = "Cluster")]
     master: Option<String>,
 
-    /// How far controllers go
+    /// What the controllers may do
     #[arg(long, value_enum, default_value_t = ModeArg::Guard, env = "POD_SAFETY_MODE", help_heading = "Controllers")]
     mode: ModeArg,
 
-    /// Which controllers run: a name switches one on, -name off, * all others. kube-controller-manager's names work too
+    /// Which controllers run: NAME enables one, -NAME disables one, * enables all others. Names of kube-controller-manager's controllers work too
     #[arg(
         long,
         value_name = "LIST",
@@ -76,7 +76,7 @@ pub(super) struct Args {
     )]
     terminated_pod_gc_threshold: i32,
 
-    /// For how long a node must have been missing, with its kubelet silent, before its pods are removed
+    /// How long a node must be missing, without a report of its kubelet, before its pods are removed
     #[arg(
         long,
         value_name = "DURATION",
@@ -88,7 +88,7 @@ pub(super) struct Args {
     )]
     pod_gc_quarantine: Duration,
 
-    /// Take the taint node.kubernetes.io/out-of-service on a node that is not Ready for proof that it is off,
+    /// Accept the taint node.kubernetes.io/out-of-service on a node that is not Ready as proof that it is off,
     /// as kube-controller-manager does. A wrong taint then costs data: two copies of a pod may run
     #[arg(
         long,
@@ -102,7 +102,7 @@ pub(super) struct Args {
     )]
     trust_out_of_service_taint: bool,
 
-    /// A pod that was to end so long ago, and does not end, loses its condition DisruptionTarget
+    /// How long after its eviction a pod that is not terminating loses its condition DisruptionTarget
     #[arg(
         long,
         value_name = "DURATION",
@@ -137,9 +137,9 @@ pub(super) struct Args {
     )]
     exclusive_csi_drivers: Vec<String>,
 
-    /// CSI drivers whose storage lets nobody write who is not attached (cloud disks; not iSCSI, not NFS)
+    /// CSI drivers whose storage accepts writes only from attached nodes (cloud disks; not iSCSI, not NFS)
     ///
-    /// Their volumes may be detached from a node that is not heard, and are free once they are.
+    /// Their volumes may be detached from an unreachable node, and are free once they are detached.
     #[arg(
         long,
         value_name = "LIST",
@@ -163,7 +163,7 @@ pub(super) struct Args {
     )]
     fence_agents_socket: Option<PathBuf>,
 
-    /// Namespaces whose FenceDevices and PodSafetyRemediations are followed. A user who may write one of them there
+    /// Namespaces in which FenceDevices and PodSafetyRemediations are watched. A user who may write one of them there
     /// can switch machines off
     #[arg(
         long,
@@ -175,7 +175,7 @@ pub(super) struct Args {
     )]
     fencing_namespaces: Vec<String>,
 
-    /// For how long incidents and evidence are kept that nothing rests on any more. 0: for ever
+    /// How long incidents and evidence are kept after nothing depends on them any more. 0: indefinitely
     #[arg(
         long,
         value_name = "DURATION",
@@ -187,7 +187,7 @@ pub(super) struct Args {
     )]
     fencing_history: Duration,
 
-    /// The node that this process runs on: it never fences that one. In a pod: from spec.nodeName
+    /// The node that this process runs on, which it never fences. In a pod: from spec.nodeName
     #[arg(long, value_name = "NAME", env = "POD_SAFETY_NODE_NAME", help_heading = "Fencing")]
     node_name: Option<String>,
 
@@ -200,11 +200,11 @@ pub(super) struct Args {
     #[command(flatten)]
     admin: AdminArgs,
 
-    /// How logs are written
+    /// The format of logs
     #[arg(long, value_enum, default_value_t = logging::Format::Text, env = "POD_SAFETY_LOG_FORMAT", help_heading = "Observation")]
     log_format: logging::Format,
 
-    /// How much is logged
+    /// The level of logs
     #[arg(long, value_enum, default_value_t = logging::Level::Info, env = "POD_SAFETY_LOG_LEVEL", help_heading = "Observation")]
     log_level: logging::Level,
 }
@@ -238,19 +238,19 @@ struct ElectionArgs {
     )]
     leader_elect: bool,
 
-    /// For how long others wait after the leader's last renewal
+    /// How long standbys wait after the leader's last renewal
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_LEADER_ELECT_LEASE_DURATION")]
     leader_elect_lease_duration: Duration,
 
-    /// For how long the leader writes after its last renewal
+    /// How long the leader writes after its last renewal
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_LEADER_ELECT_RENEW_DEADLINE")]
     leader_elect_renew_deadline: Duration,
 
-    /// How often renewing or taking the lease is tried
+    /// How often the process tries to renew or acquire the lease
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_LEADER_ELECT_RETRY_PERIOD")]
     leader_elect_retry_period: Duration,
 
-    /// The kind of lock; only leases exist
+    /// The kind of lock; only leases are supported
     #[arg(long, value_enum, default_value_t = Lock::Leases, env = "POD_SAFETY_LEADER_ELECT_RESOURCE_LOCK")]
     leader_elect_resource_lock: Lock,
 
@@ -299,7 +299,7 @@ pub(super) enum BadFlags {
     Timing(#[source] BadTiming),
     /// A name that the API cannot have.
     #[error(
-        "invalid value {value:?} for '--{flag}': not a Kubernetes name; allowed are lower-case letters, digits, '-' and '.'"
+        "invalid value {value:?} for '--{flag}': not a Kubernetes name; use lower-case letters, digits, '-' and '.'"
     )]
     Name {
         /// The flag.
@@ -322,7 +322,7 @@ impl From<ModeArg> for Mode {
 /// The admin server.
 #[derive(Debug, ClapArgs)]
 struct AdminArgs {
-    /// Where /livez, /readyz, /metrics and /debug are served
+    /// The address that serves /livez, /readyz, /metrics and /debug
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -333,7 +333,7 @@ struct AdminArgs {
     )]
     admin_address: SocketAddr,
 
-    /// The certificate of the admin server, in PEM, with those that sign it. Without it the server speaks HTTP. The file is read again each minute
+    /// The certificate chain of the admin server, in PEM. Without it the server speaks HTTP. The file is read again every minute
     #[arg(
         long,
         value_name = "FILE",
@@ -525,7 +525,7 @@ async fn run(config: Config, connect: &ConnectOptions, agents: RunAgents) -> any
     tokio::select! {
         biased;
         done = &mut work => return done.map_err(anyhow::Error::from),
-        signal = told => tracing::info!(signal, "stops: finishing what is under way"),
+        signal = told => tracing::info!(signal, "stops: finishing what is in progress"),
     }
     let _nobody_listens = tell.send(true);
     work.await?;

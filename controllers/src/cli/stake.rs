@@ -40,15 +40,18 @@ impl Stake {
         let mut missing: Vec<String> = look.pods_unread().map(|(why, _)| why).into_iter().collect();
         let pods = session.items(&format!("/api/v1/pods?fieldSelector=spec.nodeName={node}")).await;
         let pods = pods.unwrap_or_else(|error| {
-            missing
-                .push(format!("{}: which volumes its pods use is not known.", refusal(&error, "list pods")));
+            missing.push(format!(
+                "{}: it is not known which volumes its pods use.",
+                refusal(&error, "list pods")
+            ));
             Vec::new()
         });
         let claims: Claims = pods.iter().map(|pod| (key(pod), claims(pod))).collect();
         Ok(look.scene(|scene| {
-            for (kind, what) in
-                [(Kind::Budgets, "which budgets select its pods"), (Kind::FencePolicies, "its FencePolicy")]
-            {
+            for (kind, what) in [
+                (Kind::Budgets, "which PodDisruptionBudgets select its pods"),
+                (Kind::FencePolicies, "its FencePolicy"),
+            ] {
                 if scene.unread.contains(&kind) {
                     missing.push(format!("You may not list {}: {what} is not known.", kind.resource()));
                 }
@@ -115,7 +118,7 @@ fn page(scene: &Scene<'_>, node: &str, claims: &Claims, paint: Paint) -> String 
     }
     for pause in Paused::all(scene).into_iter().filter(|pause| pause.object == format!("node/{node}")) {
         text.push_str(&format!(
-            "{} {} pauses: {}\n",
+            "{} {} is paused: {}\n",
             paint.mark(Tone::Attention),
             pause.object,
             pause.words(scene.wall)

@@ -14,7 +14,7 @@ use super::watch::{Shown, WatchArgs};
 use super::{API_VERSION, Exit, plural};
 
 /// At the end of `--help`.
-const EXIT_CODES: &str = "Ends with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something does not go on \
+const EXIT_CODES: &str = "Exits with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something is blocked \
     until a person acts, 6 if not everything could be read: pod-safety status && deploy.";
 
 #[derive(Debug, ClapArgs)]
@@ -202,9 +202,10 @@ fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timest
     if overview.troubles.is_empty() && overview.blocked.is_empty() {
         let (tone, words) = match overview.verdict() {
             Overall::Clear => (Tone::Good, "nothing needs a person"),
-            Overall::Unknown | Overall::Blocked => {
-                (Tone::Attention, "not known whether something needs a person: not everything could be read")
-            }
+            Overall::Unknown | Overall::Blocked => (
+                Tone::Attention,
+                "it is not known whether something needs a person, because not everything could be read",
+            ),
         };
         let line = paint.wrap(&format!("{} {words}", paint.mark(tone)), 2);
         let _infallible = write!(text, "\n{}\n", paint.tone(tone, &line));
@@ -320,7 +321,7 @@ zone-a  2/2    0     off
 zone-b  1/2    1     off
 
 NEEDS A PERSON
-✖ node/worker-b1   Lost, last heard 9m00s ago, 1 pod held until there is proof (NoEvidence)
+✖ node/worker-b1   Lost, last reported 9m00s ago, 1 pod held until there is proof (NoEvidence)
     pod-safety explain node worker-b1
 
 BLOCKED PODS
@@ -424,7 +425,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         );
         stage.proof_since("2026-11-21T01:00:30Z", None);
         let text = told(&stage).1;
-        assert!(text.contains("3 proved off (3 by a person's word)"), "{text}");
+        assert!(text.contains("3 proved off (3 by confirmation)"), "{text}");
         let unread = Stage::without(&[Kind::NodeFences]);
         assert!(!told(&unread).1.contains("24 h"), "what was not read is not counted");
     }
@@ -452,6 +453,6 @@ PAUSED
         stage.running = Running::default();
         let (overview, text) = told(&stage);
         assert_eq!(overview.verdict(), Overall::Blocked, "{text}");
-        assert!(text.contains("✖ pod-safety   nobody leads"), "{text}");
+        assert!(text.contains("✖ pod-safety   no leader"), "{text}");
     }
 }

@@ -19,7 +19,7 @@ const PAGE: Page = Page {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Where to listen: an address of this machine alone; port 0 takes any that is free
+    /// The address to listen on, of this machine only; port 0 takes any free port
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8088")]
     address: SocketAddr,
 
@@ -69,7 +69,7 @@ impl Args {
     async fn run(self) -> anyhow::Result<Exit> {
         let session = open(&self.cluster.options()).await?;
         let screen = Screen::bind(self.address).await?;
-        say(&format!("pod-safety: open {} in a browser; Ctrl-C ends it", screen.link()));
+        say(&format!("pod-safety: open {} in a browser; Ctrl-C stops it", screen.link()));
         let env = session.env.clone();
         screen.serve(PAGE, Arc::new(Asked(session)), env).await;
         Ok(Exit::Fine)

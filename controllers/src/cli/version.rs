@@ -5,7 +5,7 @@ use serde::Serialize;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// How to print it
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }

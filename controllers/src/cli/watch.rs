@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_secs(3);
 #[derive(Clone, Copy, Debug, Default, ClapArgs)]
 #[command(next_help_heading = "Output")]
 pub(super) struct WatchArgs {
-    /// Look again every three seconds, until Ctrl-C. Into a pipe: one line for each change
+    /// Refresh every three seconds, until Ctrl-C. Into a pipe: one line for each change
     #[arg(short, long)]
     watch: bool,
 }
@@ -76,7 +76,7 @@ impl WatchArgs {
                     let why = error_chain(error.as_ref());
                     if trouble.is_empty() {
                         say(&clean::line(&format!(
-                            "pod-safety: {why}; what stands above is from before. Asking again"
+                            "pod-safety: {why}. What is shown above is outdated. Trying again"
                         )));
                     }
                     trouble = why;

@@ -70,10 +70,10 @@ pub struct Calculated {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotCalculate {
     /// The selector.
-    #[error("spec.selector: {0}; mend or delete the budget")]
+    #[error("spec.selector: {0}; fix or delete the PodDisruptionBudget")]
     Selector(String),
     /// An amount.
-    #[error("spec.{field}: {why}; mend or delete the budget")]
+    #[error("spec.{field}: {why}; fix or delete the PodDisruptionBudget")]
     Amount {
         /// The field.
         field: &'static str,
@@ -81,7 +81,7 @@ pub enum CannotCalculate {
         why: String,
     },
     /// A controller that could not be asked.
-    #[error("the controller of pod {pod}: {why}; it is asked again")]
+    #[error("the controller of pod {pod}: {why}; it is retried")]
     Owner {
         /// The pod.
         pod: Box<str>,

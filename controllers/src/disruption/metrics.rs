@@ -16,7 +16,7 @@ impl DisruptionMetrics {
         let updates = IntCounterVec::new(
             Opts::new(
                 "pod_safety_disruption_updates_total",
-                "Statuses of budgets, and conditions of pods that were not disrupted after all, by how writing them ended.",
+                "Status updates of PodDisruptionBudgets, and of pods that were not disrupted after all, by outcome.",
             ),
             &["of", "outcome"],
         )?;

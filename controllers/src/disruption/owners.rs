@@ -102,7 +102,7 @@ fn absent(
 }
 
 fn gone(controller: &Controller) -> Owner {
-    Owner::Unscaled(format!("{}, which is not there", named(controller)).into())
+    Owner::Unscaled(format!("{}, which does not exist", named(controller)).into())
 }
 
 /// What the scale of a controller that the cache does not have said, if that is recent.

@@ -18,26 +18,26 @@ pub(super) fn apart(
         return says(
             Action::Unsafe,
             "TerminalButRunning",
-            "its phase says that it ended, its last report shows a running container: evicting it would remove it at once",
+            "its phase says that it terminated, but its last report shows a running container: evicting it would remove it at once",
         );
     }
     if pod.mirror {
-        return says(Action::Stay, "MirrorPod", "mirror pod of a static pod: its kubelet keeps it");
+        return says(Action::Stay, "MirrorPod", "mirror pod of a static pod: its kubelet keeps it running");
     }
     if daemon.is_some() {
-        return Some((Action::Stay, "DaemonSet", format!("{owner} would put it back at once")));
+        return Some((Action::Stay, "DaemonSet", format!("{owner} would recreate it at once")));
     }
     if pod.deletion.is_some() {
-        return says(Action::Ending, "Terminating", "it ends already");
+        return says(Action::Ending, "Terminating", "it is terminating already");
     }
     if pod.phase.is_terminal() {
-        return says(Action::Stay, "Finished", "it has ended: nothing of it runs");
+        return says(Action::Stay, "Finished", "it has terminated: none of its containers runs");
     }
     if consent.skip.contains(&(pod.key.namespace.to_string(), pod.key.name.to_string())) {
         return says(Action::Stay, "Skipped", "by --skip");
     }
     if pod.controller.is_none() && !consent.evict_unmanaged {
-        let why = "nobody manages it, so it would not come back: --evict-unmanaged or --skip";
+        let why = "it has no controller, so it would not come back: --evict-unmanaged or --skip";
         return says(Action::Blocked, "Unmanaged", why);
     }
     let needs = match needs {

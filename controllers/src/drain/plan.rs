@@ -170,7 +170,7 @@ impl Plan {
             owner: owner_of(pod, &cluster.view),
             action: Action::Evict,
             reason: "NoBudget",
-            why: "no budget".to_owned(),
+            why: "no PodDisruptionBudget".to_owned(),
             budget: None,
             step: None,
             after: None,
@@ -189,9 +189,9 @@ impl Plan {
         let answer = would(pod, cluster.view.budgets_of_pod(pod));
         (row.reason, row.why) = (answer.reason(), answer.words());
         match answer {
-            Would::Free(_) => row.why = row.why.trim_start_matches("be let through: ").to_owned(),
+            Would::Free(_) => row.why = row.why.trim_start_matches("be allowed: ").to_owned(),
             Would::NotCount(budget, _) => {
-                let words = row.why.trim_start_matches("be let through: ").to_owned();
+                let words = row.why.trim_start_matches("be allowed: ").to_owned();
                 row.why = format!("pdb {}: {words}", budget.key.name);
             }
             Would::Allow(budget) => self.guarded(&mut row, budget, None, cluster),
@@ -200,7 +200,7 @@ impl Plan {
                 let names: Vec<&str> = budgets.iter().map(|budget| &*budget.key.name).collect();
                 row.action = Action::Blocked;
                 row.why = format!(
-                    "pdbs {} choose it: the API server evicts no pod of several",
+                    "pdbs {} select it: the API server evicts no pod with several PDBs",
                     names.join(" and ")
                 );
             }
@@ -226,13 +226,16 @@ impl Plan {
                 (
                     Action::Blocked,
                     format!(
-                        "pdb {name}: {sum}, for ever while replicas is {}",
+                        "pdb {name}: {sum}, never more while replicas is {}",
                         numbers.replicas.unwrap_or(0)
                     ),
                 )
             }
             Some(RefusedBy::Insufficient) => {
-                let ever = explained.unknown.first().map(|why| format!("; whether ever is not known: {why}"));
+                let ever = explained
+                    .unknown
+                    .first()
+                    .map(|why| format!("; whether it ever allows one is not known: {why}"));
                 (Action::Wait, format!("pdb {name}: {sum}, none now{}", ever.unwrap_or_default()))
             }
             Some(RefusedBy::Processing) if let Verdict::SyncFailed(why) = &explained.verdict => {
@@ -241,14 +244,15 @@ impl Plan {
             }
             Some(RefusedBy::Processing) => (
                 Action::Wait,
-                format!("pdb {name} is still being processed: nobody has calculated it since it was changed"),
+                format!("pdb {name} is still being processed: its status is older than its last change"),
             ),
             Some(RefusedBy::SyncFailed(why)) => {
                 (Action::Blocked, format!("pdb {name} failed to sync: {why}"))
             }
-            Some(RefusedBy::Negative) => {
-                (Action::Blocked, format!("pdb {name} allows less than nothing: {}", numbers.allowed))
-            }
+            Some(RefusedBy::Negative) => (
+                Action::Blocked,
+                format!("pdb {name} allows a negative number of evictions: {}", numbers.allowed),
+            ),
             Some(RefusedBy::TooManyDisrupted) => {
                 (Action::Wait, format!("pdb {name}: too many evictions wait in its status"))
             }
@@ -289,8 +293,8 @@ impl Plan {
             // The statuses that were listed say something else: the younger word counts.
             row.reason = reason;
             row.why = match answer {
-                Ok(Evicted::Ends { .. }) => "the API server would let it through by now".to_owned(),
-                Ok(_) => "it went meanwhile".to_owned(),
+                Ok(Evicted::Ends { .. }) => "the API server would allow it now".to_owned(),
+                Ok(_) => "it is gone meanwhile".to_owned(),
                 Err(_) => message.clone(),
             };
         }
@@ -338,7 +342,7 @@ impl Plan {
             }
             let needs = cluster.needs.get(&row.pod.uid);
             row.place = match (row.owner.as_str(), needs) {
-                ("nobody", _) => Some(Place::NotAgain),
+                ("no controller", _) => Some(Place::NotAgain),
                 (_, Some(needs)) => Some(rooms.place(needs)),
                 (_, None) => None,
             };

@@ -95,14 +95,14 @@ fn what_stays_and_what_needs_consent_is_told_apart() {
     says(
         &plan,
         &[
-            "Evict 1 plain-0: no budget",
-            "Blocked naked: nobody manages it, so it would not come back: --evict-unmanaged or --skip",
+            "Evict 1 plain-0: no PodDisruptionBudget",
+            "Blocked naked: it has no controller, so it would not come back: --evict-unmanaged or --skip",
             "Blocked scratch: the data of its emptyDir volume would be lost: --delete-emptydir-data or --skip",
-            "RefusedForSafety lies: its phase says that it ended, its last report shows a running container: evicting it would remove it at once",
-            "Terminating ending: it ends already",
-            "Stay daemon: DaemonSet/agent would put it back at once",
-            "Stay done: it has ended: nothing of it runs",
-            "Stay static: mirror pod of a static pod: its kubelet keeps it",
+            "RefusedForSafety lies: its phase says that it terminated, but its last report shows a running container: evicting it would remove it at once",
+            "Terminating ending: it is terminating already",
+            "Stay daemon: DaemonSet/agent would recreate it at once",
+            "Stay done: it has terminated: none of its containers runs",
+            "Stay static: mirror pod of a static pod: its kubelet keeps it running",
         ],
     );
     assert!(plan.stops() && !plan.is_clear());
@@ -118,7 +118,14 @@ fn consent_lets_go_and_says_what_is_lost() {
     scene.replica("a", "stays-0");
     let skip = [("ns".to_owned(), "stays-0".to_owned())].into();
     let plan = scene.plan_with(&Consent { skip, delete_emptydir_data: true, evict_unmanaged: true });
-    says(&plan, &["Evict 1 naked: no budget", "Evict 1 scratch: no budget", "Stay stays-0: by --skip"]);
+    says(
+        &plan,
+        &[
+            "Evict 1 naked: no PodDisruptionBudget",
+            "Evict 1 scratch: no PodDisruptionBudget",
+            "Stay stays-0: by --skip",
+        ],
+    );
     assert_eq!(plan.rows[0].place, Some(Place::NotAgain));
     assert_eq!(plan.rows[1].loses, Some("emptyDir data is lost"));
     assert!(plan.is_clear());
@@ -133,7 +140,7 @@ fn pods_of_one_budget_go_one_after_another() {
         &scene.plan(),
         &[
             "Evict 1 db-0: pdb pdb-db: 3 healthy - 2 needed = 1 at a time",
-            "Evict 1 web-0: no budget",
+            "Evict 1 web-0: no PodDisruptionBudget",
             "Evict 2 db-1: pdb pdb-db: 3 healthy - 2 needed = 1 at a time after db-0",
             "Evict 3 db-2: pdb pdb-db: 3 healthy - 2 needed = 1 at a time after db-1",
         ],
@@ -153,7 +160,7 @@ fn never_and_not_now_are_not_the_same() {
         &[
             "Wait later-0: pdb pdb-later: 1 healthy - 1 needed = 0, none now",
             "Wait later-1: pdb pdb-later: 1 healthy - 1 needed = 0, none now",
-            "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, for ever while replicas is 1",
+            "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, never more while replicas is 1",
         ],
     );
     assert!(plan.stops());
@@ -169,8 +176,8 @@ fn budgets_that_overlap_or_are_not_calculated_block_or_wait() {
     says(
         &scene.plan(),
         &[
-            "Wait new-0: pdb pdb-new is still being processed: nobody has calculated it since it was changed",
-            "Blocked db-0: pdbs other and pdb-db choose it: the API server evicts no pod of several",
+            "Wait new-0: pdb pdb-new is still being processed: its status is older than its last change",
+            "Blocked db-0: pdbs other and pdb-db select it: the API server evicts no pod with several PDBs",
         ],
     );
 }
@@ -208,9 +215,9 @@ fn the_api_servers_word_counts_more_than_what_was_listed() {
     says(
         &plan,
         &[
-            "Evict 1 later-0: the API server would let it through by now",
+            "Evict 1 later-0: the API server would allow it now",
             "Wait db-0: b needs 2 healthy pods and has 2",
-            "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, for ever while replicas is 1",
+            "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, never more while replicas is 1",
         ],
     );
     assert_eq!((plan.rows[0].grace, plan.rows[0].dry_run.as_ref().unwrap().passed), (7, true));
@@ -289,11 +296,13 @@ fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without() {
     let one = budget("b", "f", &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
     scene.world.apply(Kind::Budgets, &one, at(0));
     scene.world.scale("uid-f-0", Ok(Scale::Replicas(1)), at(60));
-    says(&scene.plan(), &["Blocked f-0: pdb b: 1 healthy - 1 needed = 0, for ever while replicas is 1"]);
+    says(&scene.plan(), &["Blocked f-0: pdb b: 1 healthy - 1 needed = 0, never more while replicas is 1"]);
     scene.world.scale("uid-f-0", Err("no right to ask"), at(60));
     says(
         &scene.plan(),
-        &["Wait f-0: pdb b: 1 healthy - 1 needed = 0, none now; whether ever is not known: no right to ask"],
+        &[
+            "Wait f-0: pdb b: 1 healthy - 1 needed = 0, none now; whether it ever allows one is not known: no right to ask",
+        ],
     );
 }
 

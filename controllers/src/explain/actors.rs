@@ -13,8 +13,8 @@ use super::scene::{Policies, Scene};
 pub(super) fn of_pod(answer: &mut Answer, pod: &Pod, name: &str, fate: &Fate, scene: &Scene<'_>) {
     let node = scene.view.node(name);
     let kubelet = match node {
-        Lookup::Known(Node { readiness: Readiness::Unknown, .. }) => "yes, when it is heard again".to_owned(),
-        Lookup::Known(_) => "yes, and it alone knows whether it has ended".to_owned(),
+        Lookup::Known(Node { readiness: Readiness::Unknown, .. }) => "yes, when it reports again".to_owned(),
+        Lookup::Known(_) => "yes, and only it knows whether the pod has terminated".to_owned(),
         Lookup::Absent => "no: its node does not exist any more".to_owned(),
         Lookup::Unknown(_) => "not known: the node may not be read".to_owned(),
     };
@@ -22,7 +22,7 @@ pub(super) fn of_pod(answer: &mut Answer, pod: &Pod, name: &str, fate: &Fate, sc
     let heard = matches!(node, Lookup::Known(Node { readiness: Readiness::Ready, .. }));
     let proof = match fate {
         Fate::Claimed(_) if answer.verdict.reason != REFUSED => "yes: there is proof",
-        Fate::Left if heard => "no: its node is heard, so its kubelet must say so",
+        Fate::Left if heard => "no: its node is Ready, so its kubelet must report that",
         Fate::Claimed(_)
         | Fate::Held(_)
         | Fate::Witnessed
@@ -33,16 +33,16 @@ pub(super) fn of_pod(answer: &mut Answer, pod: &Pod, name: &str, fate: &Fate, sc
     let ours = match scene.running {
         running if running.mode == Some(Mode::Observe) => "no: it runs in the mode observe".to_owned(),
         running if !running.unread && running.leader.is_none() => {
-            "no: nobody leads. See pod-safety doctor".to_owned()
+            "no: there is no leader. See pod-safety doctor".to_owned()
         }
         _ => proof.to_owned(),
     };
     answer.actor("pod-safety", ours);
     let policy = "the policy pod-safety-force-delete";
     let kcm = match scene.policies {
-        Policies::Deny => format!("no: refused by {policy}"),
+        Policies::Deny => format!("no: denied by {policy}"),
         Policies::Audit { .. } => format!("yes, without proof, when the Node is deleted or gets the taint out-of-service: {policy} only warns"),
-        Policies::Absent => "yes, without proof, when the Node is deleted or gets the taint out-of-service: no policy refuses it".to_owned(),
+        Policies::Absent => "yes, without proof, when the Node is deleted or gets the taint out-of-service: no policy denies it".to_owned(),
         Policies::Unread => "not known: the admission policies may not be read".to_owned(),
     };
     if scene.running.mode != Some(Mode::Replace) {
@@ -52,12 +52,12 @@ pub(super) fn of_pod(answer: &mut Answer, pod: &Pod, name: &str, fate: &Fate, sc
         if pod.keeps_identity() { " and the annotation pod-safety.dev/break-glass=REASON" } else { "" };
     let people = match scene.policies {
         Policies::Deny => {
-            format!("no, but with the verb force-delete on pods.breakglass.pod-safety.dev{reason}")
+            format!("only with the verb force-delete on pods.breakglass.pod-safety.dev{reason}")
         }
         Policies::Audit { .. } | Policies::Absent => {
-            "nothing stops them, and two copies may then run: do not".to_owned()
+            "nothing prevents it, and two copies may then run: do not do it".to_owned()
         }
-        Policies::Unread => "not known; two copies may then run: do not".to_owned(),
+        Policies::Unread => "not known; two copies may then run: do not do it".to_owned(),
     };
     answer.actor("people, by --force", people);
 }

@@ -44,7 +44,7 @@ impl Judgement {
             *self = Self::new(
                 Standing::Unknown,
                 "NotRead",
-                "nothing that could be read keeps it, and not everything could be read.",
+                "nothing that could be read blocks it, but not everything could be read.",
             );
         }
     }

@@ -22,11 +22,11 @@ pub(super) fn verdict(pod: &Pod, claim: &Claim, scene: &Scene<'_>) -> Judgement 
         return Judgement::new(Standing::Blocked, "Observe", message);
     }
     if !scene.running.unread && scene.running.leader.is_none() {
-        let message = format!("{why}: it would be removed, but no pod-safety leads.");
+        let message = format!("{why}: it would be removed, but pod-safety has no leader.");
         return Judgement::new(Standing::Blocked, "NoLeader", message);
     }
     let Some(refusal) = refusal(pod, claim, scene) else {
-        let message = format!("{why}: it is removed as soon as live reads bear that out.");
+        let message = format!("{why}: it is removed as soon as live reads confirm that.");
         return Judgement::new(Standing::Released, "Proved", message);
     };
     let ago = span(since(refusal.at, scene.wall));
@@ -37,14 +37,15 @@ pub(super) fn verdict(pod: &Pod, claim: &Claim, scene: &Scene<'_>) -> Judgement 
 
 fn why(claim: &Claim) -> String {
     match claim {
-        Claim::NeverScheduled => "no node ever took it".to_owned(),
-        Claim::NodeGone { node } => format!("node {node} does not exist, and its kubelet is silent"),
+        Claim::NeverScheduled => "it was never scheduled to a node".to_owned(),
+        Claim::NodeGone { node } => format!("node {node} does not exist, and its kubelet does not report"),
         Claim::OutOfService { node } => {
-            format!("node {node} carries the taint out-of-service, and --trust-out-of-service-taint is on")
+            format!("node {node} has the taint out-of-service, and --trust-out-of-service-taint is on")
         }
         Claim::Fenced { node, proof, .. } => format!("the evidence {proof} says that node {node} is off"),
         Claim::KubeletTerminated => {
-            "its kubelet said that it ended, and there are more such pods than are kept".to_owned()
+            "its kubelet reported that it terminated, and there are more terminated pods than are kept"
+                .to_owned()
         }
     }
 }
@@ -107,6 +108,6 @@ pub(super) fn next(answer: &mut Answer, pod: &Pod, claim: &Claim, scene: &Scene<
         confirm(answer, node, scene);
     }
     if let Some(node) = claim.node() {
-        answer.next("the whole node", format!("pod-safety explain node {node}"));
+        answer.next("Show the node", format!("pod-safety explain node {node}"));
     }
 }

@@ -64,7 +64,7 @@ impl LastDay {
     pub fn words(&self) -> String {
         let by_word = match self.by_word {
             0 => String::new(),
-            count => format!(" ({count} by a person's word)"),
+            count => format!(" ({count} by confirmation)"),
         };
         let seconds = |seconds| span(Duration::from_secs(seconds));
         let took = match (self.median_seconds, self.slowest_seconds) {

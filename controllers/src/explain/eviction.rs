@@ -158,23 +158,23 @@ impl Would<'_> {
     #[must_use]
     pub fn words(&self) -> String {
         match self {
-            Self::Nothing => "change nothing: it ends already".to_owned(),
-            Self::Remove => "remove it: it has ended".to_owned(),
-            Self::Free(Unguarded::NoBudget) => "be let through: no budget".to_owned(),
-            Self::Free(Unguarded::Pending) => "be let through: it is Pending".to_owned(),
+            Self::Nothing => "change nothing: it is terminating already".to_owned(),
+            Self::Remove => "remove it: it has terminated".to_owned(),
+            Self::Free(Unguarded::NoBudget) => "be allowed: no PodDisruptionBudget".to_owned(),
+            Self::Free(Unguarded::Pending) => "be allowed: it is Pending".to_owned(),
             Self::Allow(budget) => {
-                format!("be let through, as one of {}", budget.status.disruptions_allowed)
+                format!("be allowed, as one of {}", budget.status.disruptions_allowed)
             }
             Self::NotCount(_, NotCounted::AlwaysAllow) => {
-                "be let through: it is not Ready (AlwaysAllow)".to_owned()
+                "be allowed: it is not Ready (AlwaysAllow)".to_owned()
             }
             Self::NotCount(_, NotCounted::HealthyBudget) => {
-                "be let through: it is not Ready, and enough others are".to_owned()
+                "be allowed: it is not Ready, and enough others are".to_owned()
             }
-            Self::Refuse(_, why) => format!("be refused ({}){}", why.code(), why.because()),
+            Self::Refuse(_, why) => format!("be denied ({}){}", why.code(), why.because()),
             Self::Fail(budgets) => {
                 let names: Vec<&str> = budgets.iter().map(|budget| &*budget.key.name).collect();
-                format!("fail (500): budgets {} choose it", names.join(" and "))
+                format!("fail (500): PodDisruptionBudgets {} select it", names.join(" and "))
             }
         }
     }
@@ -183,8 +183,8 @@ impl Would<'_> {
 impl RefusedBy {
     const fn because(&self) -> &'static str {
         match self {
-            Self::Processing => ": the budget is still being processed",
-            Self::SyncFailed(_) => ": the budget failed to sync",
+            Self::Processing => ": the PodDisruptionBudget is still being processed",
+            Self::SyncFailed(_) => ": the PodDisruptionBudget failed to sync",
             Self::Insufficient => "",
             Self::Negative => ": its number of allowed disruptions is negative",
             Self::TooManyDisrupted => ": too many evictions wait in its status",

@@ -30,7 +30,7 @@ pub(super) fn of_pod(pod: &Pod, scene: &Scene<'_>) -> Vec<Moment> {
         moments.extend(silence(node, scene));
     }
     let target = pod.disruption_target.and_then(|target| moment(target.since));
-    moments.extend(told(target, "somebody was about to end it", "condition DisruptionTarget"));
+    moments.extend(told(target, "an eviction or preemption began", "condition DisruptionTarget"));
     moments.extend(ending(pod, scene));
     if let Some(node) = &pod.node {
         for fence in scene.view.fences_of(node) {
@@ -49,9 +49,9 @@ fn ending(pod: &Pod, scene: &Scene<'_>) -> Vec<Moment> {
     if let Some(deletion) = pod.deletion {
         let grace = deletion.grace.unwrap_or(0);
         let detail = if grace > 0 { format!("grace {grace}s") } else { String::new() };
-        moments.extend(told(asked_at(deletion), "asked to end", detail));
+        moments.extend(told(asked_at(deletion), "deletion requested", detail));
         let ended = moment(deletion.at).filter(|at| *at <= scene.wall && grace > 0);
-        moments.extend(told(ended, "grace ended", "its kubelet did not confirm"));
+        moments.extend(told(ended, "grace period ended", "its kubelet did not confirm"));
     }
     moments
 }
@@ -116,7 +116,7 @@ fn proved(proof: &Proof) -> Vec<Moment> {
     let mut moments: Vec<Moment> =
         told(moment(proof.created), format!("evidence that {name} is off"), detail).into_iter().collect();
     if let Some(invalid) = &proof.status.invalidated {
-        let word = format!("no evidence any more that {name} is off");
+        let word = format!("evidence that {name} is off was invalidated");
         moments.extend(told(invalid.at.parse().ok(), word, invalid.reason.clone()));
     }
     moments
@@ -131,7 +131,7 @@ fn silence(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
     let after = after.map_or(String::new(), |after| format!("{} after its last heartbeat", span(after)));
     let word = match node.readiness {
         Readiness::Unknown => "counts as lost",
-        Readiness::NotReady | Readiness::Missing => "not Ready, by its own word",
+        Readiness::NotReady | Readiness::Missing => "reports that it is not ready",
         Readiness::Ready => "Ready",
     };
     let mut moments: Vec<Moment> =
@@ -140,7 +140,7 @@ fn silence(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
     for taint in &node.no_execute {
         moments.extend(told(
             taint.time_added.and_then(moment),
-            format!("{} gets a taint", node.name),
+            format!("{} is tainted", node.name),
             taint.to_string(),
         ));
     }

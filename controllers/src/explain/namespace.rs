@@ -61,7 +61,7 @@ pub fn explain_namespace(namespace: &Value, contents: &Contents, steps: bool, sc
     let object = format!("namespace/{name}");
     let Some(asked) = asked else {
         let mut answer =
-            Answer::new(object, Judgement::new(Standing::Free, "Active", "nobody asked it to end."));
+            Answer::new(object, Judgement::new(Standing::Free, "Active", "it is not being deleted."));
         answer.facts = vec!["Active".to_owned()];
         return answer;
     };
@@ -69,21 +69,24 @@ pub fn explain_namespace(namespace: &Value, contents: &Contents, steps: bool, sc
     let mut answer = Answer::new(object, verdict(namespace, &items, contents));
     answer.facts = vec![
         format!("Terminating {}", span(since(asked, scene.wall))),
-        format!("{} kinds asked for", contents.kinds),
+        format!("{} kinds of objects checked", contents.kinds),
     ];
     next(&mut answer, name, contents, &items, steps);
     answer.items = items;
     for (resource, why) in contents.unlisted.iter().take(SHOWN) {
         answer.missing.push(format!("{resource} could not be listed: {why}"));
     }
-    answer.notes.push("Do not clear spec.finalizers of the namespace: what is left in it would stay in etcd where nobody reaches it.".to_owned());
+    answer.notes.push(
+        "Do not clear spec.finalizers of the namespace: what is left in it would stay in etcd, out of reach."
+            .to_owned(),
+    );
     answer
 }
 
 fn items(name: &str, contents: &Contents, scene: &Scene<'_>) -> Vec<Item> {
     let mut items = Vec::new();
     for (service, why) in &contents.services {
-        let message = format!("it does not answer, so nobody can list or delete its kinds: {why}");
+        let message = format!("it does not answer, so its objects cannot be listed or deleted: {why}");
         items.push(Item {
             object: format!("apiservice/{service}"),
             verdict: Judgement::new(Standing::Blocked, "ApiServiceUnavailable", message),
@@ -108,7 +111,7 @@ fn items(name: &str, contents: &Contents, scene: &Scene<'_>) -> Vec<Item> {
             None => Judgement::new(
                 Standing::Waiting,
                 "NotAskedYet",
-                "the namespace controller has not come to it yet",
+                "the namespace controller has not deleted it yet",
             ),
         };
         items.push(Item { object: format!("{}/{name}/{}", content.resource, content.name), verdict });
@@ -136,46 +139,46 @@ fn verdict(namespace: &Value, items: &[Item], contents: &Contents) -> Judgement 
             Standing::Waiting,
             "Empty",
             format!(
-                "nothing is left in it; it goes as soon as the namespace controller has seen that.{said}"
+                "nothing is left in it. It is removed as soon as the namespace controller notices that.{said}"
             ),
         ),
         0 if items.is_empty() => Judgement::new(
             Standing::Unknown,
             "NotRead",
-            format!("nothing was found in it, but not all could be listed.{said}"),
+            format!("nothing was found in it, but not everything could be listed.{said}"),
         ),
         0 => Judgement::new(
             Standing::Waiting,
             "BeingEmptied",
-            format!("{} left, and nothing holds them.{said}", things(items.len())),
+            format!("{} left, and nothing blocks their deletion.{said}", things(items.len())),
         ),
         count => Judgement::new(
             Standing::Blocked,
             items[0].verdict.reason,
-            format!("{} it of {} left.{said}", holds(count), things(items.len())),
+            format!("{} it, of {} left.{said}", holds(count), things(items.len())),
         ),
     }
 }
 
 fn things(count: usize) -> String {
-    if count == 1 { "1 thing".to_owned() } else { format!("{count} things") }
+    if count == 1 { "1 object".to_owned() } else { format!("{count} objects") }
 }
 
 fn holds(count: usize) -> String {
-    if count == 1 { "1 thing holds".to_owned() } else { format!("{count} things hold") }
+    if count == 1 { "1 object blocks".to_owned() } else { format!("{count} objects block") }
 }
 
 fn next(answer: &mut Answer, name: &str, contents: &Contents, items: &[Item], steps: bool) {
     for (service, _) in &contents.services {
         answer.next(
-            "restore it, or delete the APIService if its product is gone for ever",
+            "Restore the service, or delete the APIService if its product is permanently gone",
             format!("kubectl get apiservice {service} -o yaml"),
         );
     }
     for item in items.iter().filter(|item| item.verdict.standing == Standing::Blocked) {
         if let Some(pod) = item.object.strip_prefix(&format!("pods/{name}/")) {
             answer.next(
-                format!("why pod {pod} does not end"),
+                format!("Find out why pod {pod} does not terminate"),
                 format!("pod-safety explain pod -n {name} {pod}"),
             );
         }
@@ -187,18 +190,18 @@ fn next(answer: &mut Answer, name: &str, contents: &Contents, items: &[Item], st
     for Content { resource, name: object, finalizers, .. } in held.take(SHOWN) {
         let owners = finalizers.join(", ");
         answer.next(
-            format!("whose {owners} on {resource} {object} is: find that controller, and start it"),
+            format!("Find the controller that owns {owners} on {resource} {object}, and start it"),
             format!("kubectl get {resource} {object} -n {name} -o yaml --show-managed-fields"),
         );
         if steps {
             answer.next.push(Next {
-                when: format!("only if that controller is gone for ever: what it should have cleaned up outside the cluster stays behind ({owners})"),
+                when: format!("Only if that controller is permanently gone: whatever it should have cleaned up outside the cluster stays behind ({owners})"),
                 command: format!("kubectl patch {resource} {object} -n {name} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'"),
                 safe: false,
             });
         }
     }
     if !steps && answer.verdict.standing == Standing::Blocked {
-        answer.next("step by step", format!("pod-safety resolve namespace {name}"));
+        answer.next("Print the steps", format!("pod-safety resolve namespace {name}"));
     }
 }

@@ -45,7 +45,7 @@ fn unreadable(name: &str, why: &str) -> Answer {
     let verdict = Judgement::new(
         Standing::Unknown,
         "NodeUnreadable",
-        format!("it cannot be read: {why}. Unknown is not absent."),
+        format!("it cannot be read: {why}. It may still exist."),
     );
     Answer::new(object("node", "", name), verdict)
 }
@@ -58,7 +58,7 @@ fn gone(name: &Arc<str>, scene: &Scene<'_>) -> Option<Answer> {
     let mut answer = Answer::new(object("node", "", name), verdict);
     answer.facts = vec!["there is no such Node".to_owned(), pods.words()];
     answer.items = pods.items(scene);
-    answer.next("if the machine still runs: stop its kubelet, or let it register its Node again", "");
+    answer.next("If the machine still runs: stop its kubelet, or let it register its Node again.", "");
     Some(answer)
 }
 
@@ -116,8 +116,8 @@ fn verdict(node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) -> Judgement {
     let waiting = pods.waiting();
     let wait = match waiting {
         0 => "No pod waits for it.".to_owned(),
-        1 => "1 pod that was asked to end waits for it.".to_owned(),
-        count => format!("{count} pods that were asked to end wait for it."),
+        1 => "1 terminating pod waits for it.".to_owned(),
+        count => format!("{count} terminating pods wait for it."),
     };
     let fencing = fencing_holds(node, scene);
     // What needs a person is said first.
@@ -127,45 +127,45 @@ fn verdict(node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) -> Judgement {
     match state {
         "Ready" => match first {
             Some(hold) => Judgement::new(Standing::Waiting, hold.reason(), format!("{hold}.")),
-            None => Judgement::new(Standing::Free, "Ready", "its kubelet says that it is well."),
+            None => Judgement::new(Standing::Free, "Ready", "its kubelet reports that the node is Ready."),
         },
         "Suspect" => Judgement::new(
             Standing::Waiting,
             "Suspect",
-            "its kubelet has been silent for a while; no new pods are sent to it.",
+            "its kubelet has not reported for a while. No new pods are scheduled to it.",
         ),
         "Fenced" | "ConfirmedDown" => match first {
             Some(hold) => {
                 let standing = if person.is_some() { Standing::Blocked } else { Standing::Released };
-                Judgement::new(standing, hold.reason(), format!("it is proved off. {hold}."))
+                Judgement::new(standing, hold.reason(), format!("it is proved off: {hold}."))
             }
             None => Judgement::new(
                 Standing::Released,
                 "Proved",
-                word("it is proved off: the pods that were asked to end there are removed.".to_owned()),
+                word("it is proved off: its terminating pods are removed.".to_owned()),
             ),
         },
         "NotReady" => Judgement::new(
             standing(waiting),
             "NotReady",
-            word("its kubelet is heard and says that it is not ready.".to_owned()),
+            word("its kubelet reports that the node is not ready.".to_owned()),
         ),
         _ if first.is_none() && scene.running.leader.is_some() && scene.fencing(&node.name).acts => {
             Judgement::new(
                 Standing::Waiting,
                 "Fencing",
-                word("nothing proves yet that it stopped; fencing takes its next step now.".to_owned()),
+                word("there is no evidence yet that it stopped. Fencing takes its next step now.".to_owned()),
             )
         }
         _ => {
-            let hold = first.map_or(String::new(), |hold| format!(" {hold}."));
+            let hold = first.map_or(".".to_owned(), |hold| format!(": {hold}."));
             let reason = first.map_or("NoEvidence", Hold::reason);
             let stands = if person.is_none() && first.is_some_and(goes_on) {
                 Standing::Waiting
             } else {
                 standing(waiting)
             };
-            Judgement::new(stands, reason, word(format!("nothing proves that it stopped.{hold}")))
+            Judgement::new(stands, reason, word(format!("there is no evidence that it stopped{hold}")))
         }
     }
 }
@@ -285,7 +285,7 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
             ready + not_ready
         ));
         if scene.has(Kind::FencePolicies) && policy(node, scene).is_none() {
-            answer.notes.push("No FencePolicy chooses it, so nobody switches it off: docs/fencing.md says how to have that done.".to_owned());
+            answer.notes.push("No FencePolicy selects it, so it is not fenced. docs/fencing.md explains how to set that up.".to_owned());
         }
     }
     let held: Vec<&str> = scene
@@ -303,7 +303,7 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
             1 => "1 pod is released".to_owned(),
             count => format!("{count} pods are released"),
         };
-        answer.notes.push(format!("If it is proved off now: {released}, {lasting} with a lasting identity."));
+        answer.notes.push(format!("If it is proved off now: {released}, {lasting} with a stable identity."));
     }
 }
 
@@ -314,27 +314,30 @@ fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
         proof::incident(node, scene).is_some_and(|fence| fence.status.phase == Phase::AwaitingOperator);
     if waits && node.readiness != Readiness::Ready {
         answer.next(
-            "why its fence devices do not do what they should: login, Secret, address",
+            "Check the login, Secret and address of its fence devices",
             format!("pod-safety devices test --target {name}"),
         );
     }
     match (node.readiness, proved) {
         (Readiness::Ready, _) => {}
         (_, true) => answer.next(
-            "only if the evidence is wrong, and the machine runs: take it back",
+            "Only if the evidence is wrong and the machine runs: withdraw it",
             format!("pod-safety withdraw {name} --reason TEXT"),
         ),
         (Readiness::NotReady | Readiness::Missing, false) => {
-            answer.next("what its kubelet says", format!("kubectl describe node {name}"));
+            answer.next("See what its kubelet reports", format!("kubectl describe node {name}"));
         }
         (Readiness::Unknown, false) => {
-            answer.next("the machine can be reached: restart its kubelet", "");
+            answer.next("If you can reach the machine: restart its kubelet.", "");
             confirm(answer, node, scene);
             if let Some(fence) = proof::incident(node, scene).filter(|fence| !fence.status.phase.is_over()) {
-                answer.next("how far fencing is", format!("kubectl get nodefence {} -o yaml", fence.name));
+                answer.next(
+                    "See the progress of fencing",
+                    format!("kubectl get nodefence {} -o yaml", fence.name),
+                );
             } else if policy(node, scene).is_some() {
                 answer.next(
-                    "have it switched off by its FencePolicy",
+                    "Switch it off through its FencePolicy",
                     format!("pod-safety fence {name} --reason TEXT"),
                 );
             }
@@ -346,13 +349,13 @@ fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
 fn paused(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
     for pause in Paused::about(node, policy(node, scene), scene) {
         answer.notes.push(format!(
-            "{} pauses, so it is not fenced: {}.",
+            "{} is paused, so this node is not fenced: {}.",
             pause.object,
             pause.words(scene.wall)
         ));
         answer.history.extend(pause.moment());
         if !pause.command.is_empty() {
-            answer.next(format!("it may be fenced again: end the pause of {}", pause.object), pause.command);
+            answer.next(format!("To allow fencing again: resume {}", pause.object), pause.command);
         }
     }
     answer.history.sort_by_key(|moment| moment.at);
@@ -363,10 +366,10 @@ pub(super) fn confirm(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
     let name = &node.name;
     match policy(node, scene) {
         Some(policy) if policy.spec.minimum_evidence == Grade::Verified => answer.next(
-            format!("a person's word is not taken: the FencePolicy {} wants verified evidence (minimumEvidence). A device must say that it is off", policy.name),
+            format!("A confirmation is not accepted: the FencePolicy {} requires verified evidence (minimumEvidence). A fence device must report that the machine is off.", policy.name),
             "",
         ),
-        _ => answer.next("the machine is off, or cut off from network and storage", format!("pod-safety confirm-down {name} --reason TEXT")),
+        _ => answer.next("If the machine is off, or cut off from network and storage: confirm it", format!("pod-safety confirm-down {name} --reason TEXT")),
     }
 }
 

@@ -189,7 +189,7 @@ impl Overview {
             let Some(answer) = explain_node(&node.name, scene) else { continue };
             let silent = scene
                 .last_beat(node)
-                .map_or(String::new(), |at| format!(", last heard {} ago", span(since(at, scene.wall))));
+                .map_or(String::new(), |at| format!(", last reported {} ago", span(since(at, scene.wall))));
             let waiting = self.blocked.iter().filter(|one| one.node.as_deref() == Some(&*node.name)).count();
             let wait = match waiting {
                 0 => String::new(),
@@ -221,7 +221,7 @@ impl Overview {
         for budget in scene.view.budgets() {
             let explained = explain(budget, &scene.view, scene.now);
             let message = match &explained.verdict {
-                Verdict::Never => format!("allows no eviction for ever: {}", explained.arithmetic.words()),
+                Verdict::Never => format!("never allows an eviction: {}", explained.arithmetic.words()),
                 Verdict::Overlaps(others) => {
                     format!("its pods are selected by {} too: every eviction fails", others.join(", "))
                 }
@@ -249,9 +249,9 @@ impl Overview {
         }
         let message = match running.stale {
             Some(at) => {
-                format!("nobody leads: the lease was last renewed {} ago", span(since(at, scene.wall)))
+                format!("no leader: the lease was last renewed {} ago", span(since(at, scene.wall)))
             }
-            None => "nobody leads: it does not run, or not with leader election".to_owned(),
+            None => "no leader: pod-safety does not run, or runs without leader election".to_owned(),
         };
         let command = "pod-safety doctor".to_owned();
         self.troubles.push(Trouble { object: "pod-safety".to_owned(), blocks: true, message, command });
@@ -284,9 +284,9 @@ fn needs(pod: &Pod, answer: &Answer) -> String {
     match answer.verdict.reason {
         "NoEvidence" | "NodeUnreachable" | "ForceDeleteHeld" => format!("proof that {node} stopped"),
         "Finalizers" => format!("the owners of {}", pod.finalizers.join(", ")),
-        "OutOfServiceWithoutEvidence" => format!("proof that {node} is off: its taint is nobody's proof"),
+        "OutOfServiceWithoutEvidence" => format!("proof that {node} is off: its taint proves nothing"),
         "KubeletAlive" => format!("the kubelet of {node}, which has no Node, to stop"),
-        "TerminationOverdue" | "NodeNotReady" => format!("the kubelet of {node} to end it"),
+        "TerminationOverdue" | "NodeNotReady" => format!("the kubelet of {node} to terminate it"),
         "NoLeader" | "Observe" => "pod-safety to act".to_owned(),
         _ => format!("see pod-safety explain {}", pod_object(pod)),
     }

@@ -43,7 +43,7 @@ impl Paused {
         let mark = node.life.as_ref()?.left_alone?;
         let object = object("node", "", &node.name);
         if mark != PAUSE_ANNOTATION {
-            return Some(Self::new(object, Pause::read(&format!("it carries {mark}")), String::new()));
+            return Some(Self::new(object, Pause::read(&format!("it has {mark}")), String::new()));
         }
         let known = scene.pauses.iter().find(|(name, _)| *name == node.name);
         let pause = known.map_or_else(|| Pause::read(mark), |(_, pause)| pause.clone());
@@ -77,10 +77,10 @@ impl Paused {
 
     /// When it began.
     pub(super) fn moment(&self) -> Option<Moment> {
-        let by = self.by.as_deref().unwrap_or("somebody");
+        let by = self.by.as_deref().unwrap_or("unknown");
         Some(Moment::new(
             self.since?,
-            format!("{} pauses", self.object),
+            format!("{} is paused", self.object),
             format!("{} (by {by})", self.reason),
         ))
     }

@@ -102,7 +102,7 @@ fn verdict(pod: &Pod, fate: &Fate, scene: &Scene<'_>) -> Judgement {
             Standing::Waiting,
             "Quarantine",
             format!(
-                "node {} does not exist; its pods are removed when it has been missing for {}s and its kubelet is silent.",
+                "node {} does not exist. Its pods are removed when it has been missing for {}s and its kubelet has not reported in that time.",
                 pod.node.as_deref().unwrap_or_default(),
                 scene.settings.pod_gc.quarantine.as_secs()
             ),
@@ -113,13 +113,13 @@ fn verdict(pod: &Pod, fate: &Fate, scene: &Scene<'_>) -> Judgement {
         Fate::Ended(Cause::Taint { .. }) => Judgement::new(
             Standing::Waiting,
             "Intolerant",
-            "it does not tolerate a taint of its node, or no longer: it is asked to end now.",
+            "it does not tolerate a taint of its node, or no longer tolerates it, and is deleted gracefully now.",
         ),
         Fate::Unread(hold) => last_word(pod, scene).unwrap_or_else(|| {
             Judgement::new(
                 Standing::Unknown,
                 "NotRead",
-                format!("{hold}: too little could be read to say more."),
+                format!("{hold}. Too little could be read to say more."),
             )
         }),
         Fate::Left if pod.deletion.is_some() => ending(pod, scene),
@@ -135,7 +135,7 @@ fn last_word(pod: &Pod, scene: &Scene<'_>) -> Option<Judgement> {
     Some(Judgement::new(
         Standing::Blocked,
         "ForceDeleteHeld",
-        format!("{} (said by {} {ago} ago)", last.message, last.by),
+        format!("{} (reported by {} {ago} ago)", last.message, last.by),
     ))
 }
 
@@ -144,7 +144,7 @@ fn finalizers(pod: &Pod) -> Judgement {
     Judgement::new(
         Standing::Blocked,
         hold.reason(),
-        format!("{hold}. Its containers have ended; only their owners can let it go."),
+        format!("{hold}. Its containers have terminated. Only the owners of the finalizers can let it go."),
     )
 }
 
@@ -161,7 +161,7 @@ fn held(pod: &Pod, hold: &Hold) -> Judgement {
 /// It was asked to end, and nobody else has a word in it.
 fn ending(pod: &Pod, scene: &Scene<'_>) -> Judgement {
     let Some(ends) = pod.deletion.and_then(|deletion| moment(deletion.at)) else {
-        return Judgement::new(Standing::Waiting, "Ending", "it was asked to end.");
+        return Judgement::new(Standing::Waiting, "Ending", "it is deleted and terminates.");
     };
     let node = pod.node.as_deref().unwrap_or_default();
     if scene.wall < ends {
@@ -169,7 +169,7 @@ fn ending(pod: &Pod, scene: &Scene<'_>) -> Judgement {
         return Judgement::new(
             Standing::Waiting,
             "Ending",
-            format!("it was asked to end, and has {left} for it. The kubelet of {node} is heard."),
+            format!("it was deleted and has {left} left to terminate. The kubelet of {node} reports."),
         );
     }
     let late = since(ends, scene.wall);
@@ -177,7 +177,7 @@ fn ending(pod: &Pod, scene: &Scene<'_>) -> Judgement {
         matches!(scene.view.node(node), Lookup::Known(node) if node.readiness == Readiness::NotReady);
     if not_ready {
         let message = format!(
-            "its grace ended {} ago. The kubelet of {node} is heard, says that the node is not ready, and has not said that this pod ended.",
+            "its grace period ended {} ago. The kubelet of {node} reports that the node is not ready, and has not reported that this pod terminated.",
             span(late)
         );
         return Judgement::new(Standing::Blocked, "NodeNotReady", message);
@@ -186,11 +186,11 @@ fn ending(pod: &Pod, scene: &Scene<'_>) -> Judgement {
         return Judgement::new(
             Standing::Waiting,
             "Ending",
-            format!("its grace is over, and the kubelet of {node}, which is heard, is ending it."),
+            format!("its grace period is over. The kubelet of {node} reports, and is terminating it."),
         );
     }
     let message = format!(
-        "its grace ended {} ago, and the kubelet of {node} is heard but does not say that it ended: the runtime or a volume hangs there.",
+        "its grace period ended {} ago. The kubelet of {node} reports, but not that the pod terminated: the container runtime or a volume hangs there.",
         span(late)
     );
     Judgement::new(Standing::Blocked, "TerminationOverdue", message)
@@ -201,10 +201,10 @@ fn living(pod: &Pod, scene: &Scene<'_>) -> Judgement {
     let said = scene.said_of(&pod_object(pod));
     let warned = |reason: &str| said.iter().rev().find(|one| one.reason == reason);
     if pod.phase.is_terminal() {
-        return Judgement::new(Standing::Free, "Ended", "it has ended.");
+        return Judgement::new(Standing::Free, "Ended", "it has terminated.");
     }
     if pod.node.is_none() {
-        let why = warned("FailedScheduling").map_or("no node has taken it yet", |one| &one.message);
+        let why = warned("FailedScheduling").map_or("it is not scheduled to a node yet", |one| &one.message);
         return Judgement::new(Standing::Waiting, "Unscheduled", format!("it waits for a node: {why}"));
     }
     if pod.phase == Phase::Pending
@@ -217,13 +217,13 @@ fn living(pod: &Pod, scene: &Scene<'_>) -> Judgement {
         && node.readiness == Readiness::Unknown
     {
         let message = format!(
-            "node {} is not heard, so whether it runs is not known. Nobody has asked it to end yet.",
+            "node {} is unreachable, so it is not known whether the pod runs. It is not deleted yet.",
             node.name
         );
         return Judgement::new(Standing::Waiting, "NodeUnreachable", message);
     }
     if pod.ready {
-        return Judgement::new(Standing::Free, "Running", "it runs and is Ready. Nothing keeps it.");
+        return Judgement::new(Standing::Free, "Running", "it runs and is Ready. Nothing blocks it.");
     }
     let why = said
         .iter()
@@ -246,10 +246,10 @@ fn volume(message: &str, scene: &Scene<'_>) -> Judgement {
     };
     let silent =
         matches!(scene.view.node(&held.node), Lookup::Known(node) if node.readiness == Readiness::Unknown);
-    let state = if silent { ", which is not heard and may still write to it" } else { "" };
+    let state = if silent { ", which is unreachable and may still write to it" } else { "" };
     let hold = held.hold.as_deref().map_or(String::new(), |why| format!(" It is held there: {why}."));
     let message = format!(
-        "its volume {} is attached to node {}{state}. It can be attached here when that node lets it go or is proved off.{hold}",
+        "its volume {} is attached to node {}{state}. It can be attached here when that node releases it or is proved off.{hold}",
         held.volume, held.node
     );
     Judgement::new(Standing::Blocked, "VolumeInUse", message)
@@ -280,7 +280,7 @@ fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {
     let (namespace, name) = (&pod.key.namespace, &pod.key.name);
     if pod.waits_for_finalizers() {
         answer.next(
-            "who owns the finalizers, and whether he runs",
+            "Find the controller that owns these finalizers and check that it is running",
             format!("kubectl get pod -n {namespace} {name} -o yaml --show-managed-fields"),
         );
         return;
@@ -289,29 +289,34 @@ fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {
     let explain_node = format!("pod-safety explain node {node}");
     match fate {
         Fate::Held(Hold::NoEvidence { .. }) => {
-            answer.next("the machine can be reached: restart its kubelet; this pod then ends by itself", "");
+            answer.next(
+                "If you can reach the machine: restart its kubelet. The pod then terminates normally.",
+                "",
+            );
             if let Lookup::Known(node) = scene.view.node(node) {
                 confirm(answer, node, scene);
             }
-            answer.next("what fencing does about it", explain_node);
+            answer.next("Show the node and what fencing does about it", explain_node);
         }
-        Fate::Held(_) if !node.is_empty() => answer.next("the whole node", explain_node),
+        Fate::Held(_) if !node.is_empty() => answer.next("Show the node", explain_node),
         Fate::Claimed(_) if answer.verdict.reason == "Observe" => {
             answer.next(
-                "have it act: the mode guard",
-                "helm upgrade pod-safety … --reuse-values --set mode=guard",
+                "Let pod-safety act: switch to the mode guard",
+                "helm upgrade pod-safety … --reset-then-reuse-values --set mode=guard",
             );
         }
         Fate::Claimed(_) if answer.verdict.reason == "NoLeader" => {
-            answer.next("why nobody leads", "pod-safety doctor")
+            answer.next("Find out why there is no leader", "pod-safety doctor")
         }
         Fate::Claimed(claim) if answer.verdict.reason == REFUSED => claimed::next(answer, pod, claim, scene),
-        Fate::Claimed(_) => {
-            answer.next("watch it go", format!("pod-safety explain pod -n {namespace} {name} -w"))
-        }
-        Fate::Unread(_) => {
-            answer.next("somebody with more rights", format!("pod-safety explain pod -n {namespace} {name}"))
-        }
+        Fate::Claimed(_) => answer.next(
+            "Watch the pod until it is gone",
+            format!("pod-safety explain pod -n {namespace} {name} -w"),
+        ),
+        Fate::Unread(_) => answer.next(
+            "Ask someone with more rights to run this",
+            format!("pod-safety explain pod -n {namespace} {name}"),
+        ),
         Fate::Held(_) | Fate::Witnessed | Fate::Ended(_) | Fate::Left => {
             let events = format!("kubectl events -n {namespace} --for pod/{name}");
             left(answer, events, explain_node, scene);
@@ -331,18 +336,21 @@ fn left(answer: &mut Answer, events: String, explain_node: String, scene: &Scene
             let held = scene.attachments.iter().find(|one| named(&one.volume));
             if let Some(Attachment { volume, node, .. }) = held {
                 answer.next(
-                    "who holds it, and what would free it",
+                    "Show what holds the volume, and what would free it",
                     format!("pod-safety explain volume {volume}"),
                 );
-                answer.next("why that node does not let go", format!("pod-safety explain node {node}"));
+                answer.next(
+                    "Find out why that node does not release it",
+                    format!("pod-safety explain node {node}"),
+                );
             }
         }
-        "NodeUnreachable" => answer.next("the whole node", explain_node),
+        "NodeUnreachable" => answer.next("Show the node", explain_node),
         "NodeNotReady" | "TerminationOverdue" => {
-            answer.next("what its kubelet says", events);
-            answer.next("the whole node", explain_node);
+            answer.next("See what its kubelet reports", events);
+            answer.next("Show the node", explain_node);
         }
-        "NotReady" | "Unscheduled" | "VolumeNotAttached" => answer.next("all that was said of it", events),
+        "NotReady" | "Unscheduled" | "VolumeNotAttached" => answer.next("See all Events of this pod", events),
         _ => {}
     }
 }

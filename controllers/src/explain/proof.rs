@@ -18,18 +18,18 @@ pub(super) fn of_pod(pod: &Pod, name: &str, scene: &Scene<'_>) -> Vec<Finding> {
     let reported = match (pod.running > 0, pod.phase.is_terminal()) {
         (true, _) => finding(
             "KubeletReported",
-            "its kubelet says so",
+            "its kubelet reports it",
             Some(false),
             "the last report has a running container",
         ),
         (false, true) => finding(
             "KubeletReported",
-            "its kubelet says so",
+            "its kubelet reports it",
             Some(true),
-            "the last report has none that runs",
+            "the last report has no running container",
         ),
         (false, false) => {
-            finding("KubeletReported", "its kubelet says so", Some(false), "no report that it ended")
+            finding("KubeletReported", "its kubelet reports it", Some(false), "no report that it terminated")
         }
     };
     let mut all = vec![reported];
@@ -43,7 +43,7 @@ pub(super) fn of_pod(pod: &Pod, name: &str, scene: &Scene<'_>) -> Vec<Finding> {
                 "NodeGone",
                 "the Node is deleted",
                 Some(false),
-                "it exists. Delete it only when the machine is gone for ever",
+                "it exists. Delete it only if the machine is permanently gone",
             ));
         }
         Lookup::Absent => all.push(node_gone(pod, name, scene)),
@@ -70,22 +70,26 @@ fn node_gone(pod: &Pod, name: &str, scene: &Scene<'_>) -> Finding {
         || view.fell_silent_before_its_node_went(name);
     let (met, detail) = match witness {
         Some(witness) if sign >= Some(witness.asked_at()) => {
-            (false, "it does not exist, but its kubelet lives".to_owned())
+            (false, "it does not exist, but its kubelet still runs".to_owned())
         }
         Some(witness)
             if *now >= witness.answered_at() + quarantine && view.silence_is_proof(pod, name, witness) =>
         {
-            (true, format!("it does not exist, and nothing was heard of its kubelet for {seconds}s"))
+            (true, format!("it does not exist, and its kubelet has not reported for {seconds}s"))
         }
         _ if counts_from_now => (
             false,
-            format!("it does not exist; that is proof after {seconds}s without a sign of its kubelet"),
+            format!(
+                "it does not exist. That is proof after {seconds}s without a sign of life of its kubelet"
+            ),
         ),
         _ => {
-            let first = "If its kubelet was active until then, the pod is deleted gracefully first: its kubelet ends it";
+            let first = "If its kubelet was active until then, the pod is deleted gracefully first, and its kubelet terminates it";
             (
                 false,
-                format!("it does not exist. {first}, or {seconds}s without a sign of that kubelet are proof"),
+                format!(
+                    "it does not exist. {first}. Otherwise {seconds}s without a sign of life of that kubelet are proof"
+                ),
             )
         }
     };
@@ -96,17 +100,17 @@ fn new_boot(node: &Node) -> Finding {
     let boot = node.life.as_ref().map_or("", |life| &*life.boot_id);
     let detail = match boot.get(..8) {
         Some(short) => format!("still boot {short}…"),
-        None if boot.is_empty() => "the node does not say its boot id".to_owned(),
+        None if boot.is_empty() => "the node does not report its boot ID".to_owned(),
         None => format!("still boot {boot}"),
     };
-    finding("NewBootID", "its node booted anew", Some(false), detail)
+    finding("NewBootID", "its node has rebooted", Some(false), detail)
 }
 
 /// What would prove that this life of the node is over: one finding for each piece of evidence. What counts is what decisions take ([`holds_now`]).
 ///
 /// [`holds_now`]: pod_safety_shared::cache::View::holds_now
 pub(super) fn of_node(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
-    let names = [("FenceConfirmed", "a fence device says off"), ("PersonConfirmed", "a person confirmed")];
+    let names = [("FenceConfirmed", "a fence device reports off"), ("PersonConfirmed", "a person confirmed")];
     if !scene.has(Kind::FenceEvidences) {
         return names
             .map(|(r#type, name)| finding(r#type, name, None, "FenceEvidences were not read"))
@@ -123,7 +127,7 @@ pub(super) fn of_node(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
             .collect();
         // Where no device is believed, what is tried now matters.
         match person {
-            true if found.is_empty() => found.push(finding(r#type, name, Some(false), "nobody")),
+            true if found.is_empty() => found.push(finding(r#type, name, Some(false), "no confirmation")),
             false if found.iter().all(|one| one.met == Some(false)) => {
                 found.push(finding(r#type, name, Some(false), device_words(node, scene)));
             }
@@ -156,8 +160,8 @@ fn told<'a>(node: &Node, person: bool, scene: &Scene<'a>) -> Vec<&'a Proof> {
 fn lack(proof: &Proof, node: &Node, scene: &Scene<'_>) -> Option<String> {
     match scene.view.holds_now(proof, node, scene.now) {
         Err(lack) => Some(match (&proof.status.invalidated, lack) {
-            (Some(invalid), _) => format!("it was taken back: {}", invalid.reason),
-            (None, Lack::OtherLife) => "about an earlier life of the node".to_owned(),
+            (Some(invalid), _) => format!("it was withdrawn: {}", invalid.reason),
+            (None, Lack::OtherLife) => "about an earlier boot of the node".to_owned(),
             (None, lack) => lack.words().to_owned(),
         }),
         Ok(()) => device_doubts(proof, node, scene),
@@ -175,7 +179,7 @@ fn device_doubts(proof: &Proof, node: &Node, scene: &Scene<'_>) -> Option<String
         }
         let ago = span(since(looked, scene.wall));
         let said = if target.message.is_empty() { String::new() } else { format!(": {}", target.message) };
-        Some(format!("{} does not say off any more ({} {ago} ago{said})", sample.device, target.power))
+        Some(format!("{} no longer reports off ({} {ago} ago{said})", sample.device, target.power))
     })
 }
 
@@ -204,11 +208,11 @@ fn device_words(node: &Node, scene: &Scene<'_>) -> String {
     let none = Default::default();
     let labels = node.life.as_ref().map_or(&none, |life| &life.labels);
     let Some(policy) = scene.view.policy_of(labels) else {
-        return "no FencePolicy chooses this node: nobody switches it off".to_owned();
+        return "no FencePolicy selects this node".to_owned();
     };
     let devices: Vec<String> =
         policy.spec.levels.iter().flat_map(|level| &level.devices).map(ToString::to_string).collect();
-    format!("policy {} with {}: not begun", policy.name, devices.join(", "))
+    format!("FencePolicy {} with {}: not begun", policy.name, devices.join(", "))
 }
 
 /// The incident of the life in which this node is.
@@ -225,8 +229,7 @@ fn attempt_words(fence: &Fence, wall: Timestamp) -> String {
     let tried = fence.status.attempts.iter().filter(|one| one.act == "off").count();
     let last = fence.status.attempts.iter().rev().find(|one| one.act == "off");
     let Some(last) = last else {
-        let message =
-            if fence.status.message.is_empty() { "nothing tried yet" } else { &fence.status.message };
+        let message = if fence.status.message.is_empty() { "no attempt yet" } else { &fence.status.message };
         return format!("{}: {message}", phase.name());
     };
     let devices: Vec<String> = last.devices.iter().map(ToString::to_string).collect();
@@ -235,7 +238,7 @@ fn attempt_words(fence: &Fence, wall: Timestamp) -> String {
         (Some(verified), _) if verified.message.is_empty() => format!("power is {}", verified.power),
         (Some(verified), _) => verified.message.clone(),
         (None, Some(outcome)) => outcome.clone(),
-        (None, None) => "under way".to_owned(),
+        (None, None) => "in progress".to_owned(),
     };
     let gave_up = if phase == Phase::AwaitingOperator { ", given up" } else { "" };
     format!("{}: {seen} ({tried} tried{gave_up}, the last{ago})", devices.join(" and "))

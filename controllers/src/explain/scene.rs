@@ -115,7 +115,7 @@ impl Said {
             ),
             reason: text("/reason").to_owned(),
             message: text("/message").split_whitespace().collect::<Vec<_>>().join(" "),
-            by: by.into_iter().find(|by| !by.is_empty()).unwrap_or("somebody").to_owned(),
+            by: by.into_iter().find(|by| !by.is_empty()).unwrap_or("unknown").to_owned(),
             warning: text("/type") == "Warning",
         })
     }

@@ -44,10 +44,10 @@ pub fn explain_set(set: &Value, scene: &Scene<'_>) -> Answer {
     let ready = pods.iter().filter(|pod| pod.ready && pod.deletion.is_none()).count();
     answer.facts = vec![
         format!("{ready} of {replicas} Ready"),
-        if ordered { "OrderedReady: one after another" } else { "Parallel: each for itself" }.to_owned(),
+        if ordered { "OrderedReady: one at a time" } else { "Parallel: all at once" }.to_owned(),
     ];
     if number("/spec/template/spec/terminationGracePeriodSeconds") == Some(0) {
-        answer.notes.push("terminationGracePeriodSeconds is 0: every deletion of its pods is a force delete, by whomever. Give them at least 1.".to_owned());
+        answer.notes.push("terminationGracePeriodSeconds is 0: every deletion of its pods is a force delete. Set it to at least 1.".to_owned());
     }
     answer.history = history::said(&object, scene);
     answer.history.sort_by_key(|moment| moment.at);
@@ -57,7 +57,10 @@ pub fn explain_set(set: &Value, scene: &Scene<'_>) -> Answer {
     if let Some(first) = items.iter().find(|item| item.verdict.standing != Standing::Free) {
         let pod = first.object.rsplit('/').next().unwrap_or_default();
         if pods.iter().any(|one| *one.key.name == *pod) {
-            answer.next("the first that is not well", format!("pod-safety explain pod -n {namespace} {pod}"));
+            answer.next(
+                "Show the first pod with a problem",
+                format!("pod-safety explain pod -n {namespace} {pod}"),
+            );
         }
     }
     answer.items = items;
@@ -67,14 +70,16 @@ pub fn explain_set(set: &Value, scene: &Scene<'_>) -> Answer {
 fn missing(before: Option<&str>, refused: Option<&str>) -> Judgement {
     match (before, refused) {
         (None, Some(why)) => {
-            Judgement::new(Standing::Blocked, "PodsRefused", format!("it cannot be made: {why}"))
+            Judgement::new(Standing::Blocked, "PodsRefused", format!("it cannot be created: {why}"))
         }
         (Some(before), _) => {
-            Judgement::new(Standing::Waiting, "InOrder", format!("made when {before} is Ready."))
+            Judgement::new(Standing::Waiting, "InOrder", format!("created when {before} is Ready."))
         }
-        (None, None) => {
-            Judgement::new(Standing::Waiting, "Missing", "not made yet: the StatefulSet controller makes it.")
-        }
+        (None, None) => Judgement::new(
+            Standing::Waiting,
+            "Missing",
+            "not created yet: the StatefulSet controller creates it.",
+        ),
     }
 }
 
@@ -85,10 +90,10 @@ fn webhook(answer: &mut Answer, message: &str) {
     }
     let name = message.split('"').nth(1).unwrap_or_default().to_owned();
     answer.notes.push(format!(
-        "The webhook {name} does not answer, or refuses: nobody can make pods that it is asked about."
+        "The webhook {name} does not answer, or denies the request, so pods that match it cannot be created."
     ));
     answer.next(
-        "which service it calls, and whether that runs",
+        "Find the service that the webhook calls, and check that it is running",
         "kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations -o wide".to_owned(),
     );
 }
@@ -100,13 +105,13 @@ fn verdict(items: &[Item], replicas: i64) -> Judgement {
         .filter(|item| item.verdict.standing != Standing::Free)
         .max_by_key(|item| item.verdict.standing);
     let Some(worst) = worst else {
-        let message = if replicas == 0 { "it wants no pods." } else { "each of its identities has its pod." };
+        let message = if replicas == 0 { "it has 0 replicas." } else { "every replica has its pod." };
         return Judgement::new(Standing::Free, "Complete", message);
     };
     let first = of(worst.verdict.standing).next().unwrap_or(worst);
     let identity = first.object.rsplit('/').next().unwrap_or_default();
     let rest = items.iter().filter(|item| item.verdict.standing != Standing::Free).count().saturating_sub(1);
-    let more = if rest == 0 { String::new() } else { format!(" {rest} more not well.") };
+    let more = if rest == 0 { String::new() } else { format!(" {rest} more with problems.") };
     let message = first.verdict.message.trim_end_matches('.');
     Judgement::new(first.verdict.standing, first.verdict.reason, format!("{identity}: {message}.{more}"))
 }

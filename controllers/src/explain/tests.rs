@@ -70,7 +70,7 @@ fn a_missing_pod_is_no_reason_to_say_never() {
     world.apply(Kind::Budgets, &budget("b", "db", &json!({ "minAvailable": 2 }), [2, 2, 2, 2, 0]), at(0));
     let (verdict, _, _, ways) = told(&world, "b");
     assert_eq!(verdict, "NoneNow");
-    assert_eq!(ways[0], "wait until missing pods are there and Ready => 1 at a time with all healthy");
+    assert_eq!(ways[0], "wait until the missing pods exist and are Ready => 1 at a time with all healthy");
 }
 
 #[test]
@@ -105,10 +105,10 @@ fn one_replica_is_not_promised_to_stay_up() {
 #[test]
 fn pods_that_are_not_ready_go_as_the_policy_says() {
     let cases: [(Option<&str>, [i64; 5], &str); 4] = [
-        (None, [2, 2, 2, 3, 0], "be let through: it is not Ready, and enough others are"),
+        (None, [2, 2, 2, 3, 0], "be allowed: it is not Ready, and enough others are"),
         (None, [2, 1, 2, 3, 0], "be refused (429)"),
         (None, [2, 0, 0, 3, 0], "be refused (429)"),
-        (Some("AlwaysAllow"), [2, 1, 2, 3, 0], "be let through: it is not Ready (AlwaysAllow)"),
+        (Some("AlwaysAllow"), [2, 1, 2, 3, 0], "be allowed: it is not Ready (AlwaysAllow)"),
     ];
     for (policy, status, wanted) in cases {
         let world = three(&json!({ "maxUnavailable": 1, "unhealthyPodEvictionPolicy": policy }), status);
@@ -133,10 +133,12 @@ fn pods_of_several_budgets_are_named_with_both() {
     world.apply(Kind::Budgets, &other, at(0));
     let (verdict, _, pods, ways) = told(&world, "b");
     assert_eq!(verdict, "Overlaps([\"other\"])");
-    assert_eq!(pods[0], "db-0: fail (500): budgets b and other choose it");
+    assert_eq!(pods[0], "db-0: fail (500): PodDisruptionBudgets b and other select it");
     assert_eq!(
         ways,
-        ["narrow or delete other or this one => the API server evicts pods that one budget chooses"]
+        [
+            "narrow or delete other or this one => the API server evicts pods that one PodDisruptionBudget selects"
+        ]
     );
 }
 
@@ -148,7 +150,7 @@ fn what_cannot_be_calculated_or_read_says_so() {
     world.apply(Kind::Budgets, &failed, at(1));
     let (verdict, _, pods, _) = told(&world, "b");
     assert_eq!(verdict, "SyncFailed(\"no scale\")");
-    assert_eq!(pods[0], "db-0: be refused (429): the budget failed to sync");
+    assert_eq!(pods[0], "db-0: be refused (429): the PodDisruptionBudget failed to sync");
 
     let like = json!({ "matchExpressions": [{ "key": "k", "operator": "Like" }] });
     let unreadable = budget("b", "db", &json!({}), [2, 0, 0, 0, 0]).set("/spec/selector", like);
@@ -172,7 +174,7 @@ fn a_status_that_is_behind_is_noticed() {
     assert_eq!(
         notes,
         [
-            "By its pods as they are now its status should say 3 healthy - 2 needed = 1: the controller of budgets is behind, or does not run."
+            "With its current pods its status should be 3 healthy - 2 needed = 1: the disruption controller is behind, or does not run."
         ]
     );
 }
@@ -186,7 +188,7 @@ fn the_deployment_is_named_and_not_the_replica_set_between() {
     world.apply(Kind::Pods, &pod("web", "naked"), at(0));
     let guard = world.read();
     let owners: Vec<String> = guard.view().all_pods().map(|pod| owner_of(pod, &guard.view())).collect();
-    assert_eq!(owners, ["nobody", "Deployment/web"]);
+    assert_eq!(owners, ["no controller", "Deployment/web"]);
 }
 
 /// EV-2 and EV-5, for one pod.
@@ -254,7 +256,7 @@ fn what_a_custom_resource_did_not_say_is_said_to_be_unknown() {
     let world = fleet();
     let note = |why: &str| {
         vec![format!(
-            "How many pods there should be is not known, so neither is what it allows with all of them healthy: {why}"
+            "It is not known how many pods there should be, nor how many evictions it allows when all of them are healthy: {why}"
         )]
     };
     assert_eq!(notes_of(&world), note("Fleet/f was not asked"));
@@ -293,8 +295,8 @@ fn bug_a_new_budget_that_failed_to_sync_was_said_to_be_processed() {
     let (verdict, _, pods, ways) = told(&world, "b");
     assert_eq!(verdict, "SyncFailed(\"no scale\")");
     assert_eq!(
-        pods[0], "db-0: be refused (429): the budget is still being processed",
+        pods[0], "db-0: be refused (429): the PodDisruptionBudget is still being processed",
         "the API server's word"
     );
-    assert_eq!(ways, ["mend what the message names => the numbers are calculated again"]);
+    assert_eq!(ways, ["fix what the message names => the numbers are calculated again"]);
 }

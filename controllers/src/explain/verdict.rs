@@ -147,7 +147,7 @@ pub fn explain<'a>(budget: &'a Budget, view: &View<'a>, now: Mono) -> Explained<
 /// What manages a pod: `Deployment/web` rather than the ReplicaSet between them.
 #[must_use]
 pub fn owner_of(pod: &Pod, view: &View<'_>) -> String {
-    let Some(controller) = &pod.controller else { return "nobody".to_owned() };
+    let Some(controller) = &pod.controller else { return "no controller".to_owned() };
     let above = match WorkloadKind::of(controller) {
         Some(WorkloadKind::ReplicaSet) => match view.workload(WorkloadKind::ReplicaSet, &controller.uid) {
             Lookup::Known(set) => set.controller.as_deref(),
@@ -296,7 +296,7 @@ fn notes(explained: &Explained<'_>, view: &View<'_>, now: Mono) -> Vec<String> {
             == (numbers.healthy, numbers.needed, numbers.allowed);
         if !same {
             notes.push(format!(
-                "By its pods as they are now its status should say {}: the controller of budgets is behind, or does not run.",
+                "With its current pods its status should be {}: the disruption controller is behind, or does not run.",
                 numbers.words()
             ));
         }
@@ -304,12 +304,14 @@ fn notes(explained: &Explained<'_>, view: &View<'_>, now: Mono) -> Vec<String> {
     if !explained.unknown.is_empty() {
         let why = shown(&explained.unknown);
         notes.push(format!(
-            "How many pods there should be is not known, so neither is what it allows with all of them healthy: {why}"
+            "It is not known how many pods there should be, nor how many evictions it allows when all of them are healthy: {why}"
         ));
     }
     let unmanaged = explained.members.iter().filter(|member| member.pod.controller.is_none()).count();
     if unmanaged > 0 {
-        notes.push(format!("Nobody manages {unmanaged} of its pods: once evicted they do not come back."));
+        notes.push(format!(
+            "{unmanaged} of its pods have no controller: once evicted, they do not come back."
+        ));
     }
     let not_ready =
         explained.members.iter().filter(|member| !member.pod.ready && member.pod.deletion.is_none()).count();

@@ -233,7 +233,7 @@ fn words(volume: &Volume, facts: &Facts<'_>) -> Vec<String> {
         Some(Held::By(holder)) => {
             all.push(format!("owned by node {} (boot {})", holder.node, holder.boot_id))
         }
-        Some(Held::Free) => all.push("owned by nobody".to_owned()),
+        Some(Held::Free) => all.push("no owner".to_owned()),
         Some(Held::Unreadable(_)) | None => {}
     }
     all.retain(|word| !word.is_empty());
@@ -250,7 +250,7 @@ fn verdict(volume: &Volume, facts: &Facts<'_>, scene: &Scene<'_>) -> Judgement {
     }
     if let Some(Held::Unreadable(identity)) = volume.owner() {
         let message = format!(
-            "its Lease names the holder {identity:?}, which is no life of a node: nobody is given the volume until the Lease is deleted."
+            "its Lease names the holder {identity:?}, which is not a node and its boot. No node gets the volume until the Lease is deleted."
         );
         return Judgement::new(Standing::Blocked, "VolumeHeld", message);
     }
@@ -263,7 +263,7 @@ fn verdict(volume: &Volume, facts: &Facts<'_>, scene: &Scene<'_>) -> Judgement {
     let holders = facts.holders();
     if let ([one, other, ..], true) = (holders.as_slice(), facts.is_exclusive()) {
         let message = format!(
-            "{one} and {other} hold it at once, though one node at a time may: both may write to it."
+            "{one} and {other} hold it at once, although only one node at a time may. Both may write to it."
         );
         return Judgement::new(Standing::Blocked, "HeldTwice", message);
     }
@@ -284,7 +284,7 @@ fn verdict(volume: &Volume, facts: &Facts<'_>, scene: &Scene<'_>) -> Judgement {
         (Some(holder), _) => kept_from(None, holder, facts, scene),
         (None, Some(pod)) if pod.deletion.is_some() => of_user(pod, None, scene),
         (None, Some(pod)) => {
-            Judgement::new(Standing::Free, "Used", format!("pod {} uses it, and nobody else does.", pod.key))
+            Judgement::new(Standing::Free, "Used", format!("pod {} uses it, and no other pod does.", pod.key))
         }
         (None, None) => Judgement::new(Standing::Free, "Unused", "no node holds it, and no pod uses it."),
     }
@@ -295,7 +295,7 @@ fn not_bound(claim: &Value, scene: &Scene<'_>) -> Judgement {
         object("persistentvolumeclaim", text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
     if text(claim, "/status/phase") == "Lost" {
         let message = format!(
-            "the PersistentVolume {} that it was bound to does not exist any more: what was on it may be lost.",
+            "the PersistentVolume {} that it was bound to does not exist any more: its data may be lost.",
             text(claim, "/spec/volumeName")
         );
         return Judgement::new(Standing::Blocked, "ClaimLost", message);
@@ -329,7 +329,7 @@ fn kept_from(wants: Option<&Pod>, holder: &str, facts: &Facts<'_>, scene: &Scene
         Some(pod) => {
             let (standing, reason) =
                 if wants.is_some() { (Standing::Blocked, "InUse") } else { (Standing::Free, "Used") };
-            let end = if wants.is_some() { " Nobody has asked that one to end." } else { "" };
+            let end = if wants.is_some() { " That pod is not being deleted." } else { "" };
             Judgement::new(standing, reason, format!("{holder} holds it for pod {}.{end}{waits}", pod.key))
         }
         None => left_behind(holder, attachment, !waits.is_empty(), facts, scene, &waits),
@@ -355,7 +355,7 @@ fn left_behind(
     waits: &str,
 ) -> Judgement {
     if let Some(failed) = attachment.filter(|one| one.ends && !one.error.is_empty()) {
-        let message = format!("{holder} does not let it go: {}.{waits}", failed.error.trim_end_matches('.'));
+        let message = format!("{holder} does not release it: {}.{waits}", failed.error.trim_end_matches('.'));
         return Judgement::new(Standing::Blocked, "DetachFailed", message);
     }
     let mounted = facts.mounted.iter().any(|node| node == holder);
@@ -364,7 +364,7 @@ fn left_behind(
         (true, _) => {
             let standing = if is_wanted { Standing::Blocked } else { Standing::Waiting };
             let message = format!(
-                "{holder} holds it without a pod, is not heard, and may still write to it. It is let go when that node is heard again or proved off.{waits}"
+                "{holder} holds it without a pod, is unreachable, and may still write to it. It is released when that node reports again or is proved off.{waits}"
             );
             Judgement::new(standing, "NodeUnreachable", message)
         }
@@ -372,13 +372,13 @@ fn left_behind(
             Standing::Waiting,
             "Unmounting",
             format!(
-                "no pod uses it on {holder} any more, and the kubelet there says that it is still mounted.{waits}"
+                "no pod uses it on {holder} any more, but the kubelet there reports that it is still mounted.{waits}"
             ),
         ),
         (false, false) => Judgement::new(
             Standing::Waiting,
             "Detaching",
-            format!("no pod uses it on {holder} any more: the attach-detach controller lets it go.{waits}"),
+            format!("no pod uses it on {holder} any more. The attach-detach controller detaches it.{waits}"),
         ),
     }
 }
@@ -390,20 +390,23 @@ fn is_silent(node: &str, scene: &Scene<'_>) -> bool {
 
 fn notes(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>, scene: &Scene<'_>) {
     if let Some(node) = volume.lost_by() {
-        answer.notes.push(format!("It was detached from {node}, which did not give it back: it is not attached there again while pods that use it are bound to that node."));
+        answer.notes.push(format!("It was detached from {node}, which had not unmounted it. It is not attached there again while pods that use it are bound to that node."));
     }
     for node in &facts.mounted {
         answer.notes.push(format!("By its last report {node} has it mounted (volumesInUse)."));
     }
     if facts.is_exclusive() && facts.holders().iter().any(|node| is_silent(node, scene)) {
-        answer.notes.push("kube-controller-manager lets it go without proof after 6 minutes, unless it runs with --disable-force-detach-on-timeout: pod-safety doctor says whether it does (ForceDetach).".to_owned());
+        answer.notes.push("kube-controller-manager detaches it without proof after 6 minutes, unless it runs with --disable-force-detach-on-timeout. pod-safety doctor shows whether it does (ForceDetach).".to_owned());
     }
     if facts.held.is_empty() && !facts.users.is_empty() && facts.is_exclusive() {
-        answer.notes.push("No VolumeAttachment is about it: its driver attaches nothing, or they could not be read. Where nothing is attached, nothing but the end of a pod keeps a second node from writing.".to_owned());
+        answer.notes.push("No VolumeAttachment is about it: its driver attaches nothing, or they could not be read. Without an attachment, only the termination of a pod keeps a second node from writing.".to_owned());
     }
     let finalizers = volume.claim.as_ref().filter(|claim| !claim["metadata"]["deletionTimestamp"].is_null());
     if finalizers.is_some() {
-        answer.notes.push("The claim was asked to be deleted; it stays until no pod uses it (kubernetes.io/pvc-protection).".to_owned());
+        answer.notes.push(
+            "The claim is being deleted. It stays until no pod uses it (kubernetes.io/pvc-protection)."
+                .to_owned(),
+        );
     }
 }
 
@@ -413,20 +416,23 @@ fn next(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>) {
         "VolumeHeld" => {
             let from = volume.detach_from();
             for held in facts.held.iter().filter(|held| from == Some(&held.node)) {
-                let what = "takes it from that node, which then writes to it no more";
+                let what = "Detach the volume from that node, which then cannot write to it";
                 answer.next(what, format!("kubectl delete volumeattachment {}", held.name));
             }
         }
         "Unbound" | "ClaimLost" => {
             let (namespace, name) =
                 claim.map_or(("", ""), |one| (text(one, "/metadata/namespace"), text(one, "/metadata/name")));
-            answer.next("all that was said of it", format!("kubectl events -n {namespace} --for pvc/{name}"));
+            answer.next(
+                "See all Events of this claim",
+                format!("kubectl events -n {namespace} --for pvc/{name}"),
+            );
         }
         "DetachFailed" | "AttachFailed" | "Held" => {
             let failed = |one: &&&Attachment| one.hold.is_some() || !one.error.is_empty();
             for held in facts.held.iter().filter(failed) {
                 answer.next(
-                    "all that is known of it",
+                    "Show the attachment",
                     format!("kubectl get volumeattachment {} -o yaml", held.name),
                 );
             }
@@ -438,10 +444,12 @@ fn next(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>) {
     }
     for pod in facts.users.iter().filter(|pod| pod.node.is_some() && pod.phase != Phase::Pending) {
         let (namespace, name) = (&pod.key.namespace, &pod.key.name);
-        answer
-            .next(format!("what keeps pod {name}"), format!("pod-safety explain pod -n {namespace} {name}"));
+        answer.next(
+            format!("Find out what blocks pod {name}"),
+            format!("pod-safety explain pod -n {namespace} {name}"),
+        );
     }
     for node in facts.holders() {
-        answer.next("the node that holds it", format!("pod-safety explain node {node}"));
+        answer.next("Show the node that holds it", format!("pod-safety explain node {node}"));
     }
 }

@@ -23,22 +23,22 @@ pub(super) fn of(explained: &Explained<'_>) -> Vec<Way> {
     let way = |change: &str, effect: &str| Way { change: change.to_owned(), effect: effect.to_owned() };
     match &explained.verdict {
         Verdict::Allows(_) => Vec::new(),
-        Verdict::Ignored(_) => vec![way("mend spec.selector", "its pods are guarded again")],
+        Verdict::Ignored(_) => vec![way("fix spec.selector", "it protects its pods again")],
         Verdict::SelectsNothing => {
-            vec![way("mend spec.selector, or delete it", "until then it guards nothing and blocks nothing")]
+            vec![way("fix spec.selector, or delete it", "until then it protects nothing and blocks nothing")]
         }
         Verdict::Processing => vec![way(
-            "see that the controller of budgets runs (pod-safety or kube-controller-manager)",
+            "check that a disruption controller runs (pod-safety or kube-controller-manager)",
             "it writes the numbers within a second",
         )],
         Verdict::SyncFailed(_) => {
-            vec![way("mend what the message names", "the numbers are calculated again")]
+            vec![way("fix what the message names", "the numbers are calculated again")]
         }
         Verdict::Overlaps(others) => others
             .iter()
             .map(|other| Way {
                 change: format!("narrow or delete {other} or this one"),
-                effect: "the API server evicts pods that one budget chooses".to_owned(),
+                effect: "the API server evicts pods that one PodDisruptionBudget selects".to_owned(),
             })
             .collect(),
         Verdict::Never => [never(explained), vec![unhealthy(explained)]].concat(),
@@ -115,7 +115,7 @@ fn wait(explained: &Explained<'_>) -> Vec<Way> {
         None => "more with more healthy".to_owned(),
     };
     if down.is_empty() {
-        return vec![Way { change: "wait until missing pods are there and Ready".to_owned(), effect }];
+        return vec![Way { change: "wait until the missing pods exist and are Ready".to_owned(), effect }];
     }
     vec![Way { change: format!("wait until {} is Ready again", shown(&down)), effect }]
 }
@@ -131,7 +131,7 @@ fn shown(names: &[&str]) -> String {
 fn unhealthy(explained: &Explained<'_>) -> Way {
     let change = "unhealthyPodEvictionPolicy: AlwaysAllow".to_owned();
     if explained.budget.unhealthy == UnhealthyPolicy::AlwaysAllow {
-        return Way { change, effect: "is so already".to_owned() };
+        return Way { change, effect: "already set".to_owned() };
     }
     let freed: Vec<&str> = explained
         .members

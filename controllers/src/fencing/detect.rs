@@ -38,7 +38,7 @@ pub(super) fn health(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealt
     if silent_at <= now {
         let (silent, measure) = (now.since(heard).as_secs(), measures.silent_seconds);
         return Health::Lost(format!(
-            "its kubelet has been silent for {silent} s (unhealthy.silentSeconds: {measure})"
+            "its kubelet has not reported for {silent} s (unhealthy.silentSeconds: {measure})"
         ));
     }
     let says_so = measures.not_ready_seconds.filter(|_| node.readiness == Readiness::NotReady);
@@ -49,7 +49,7 @@ pub(super) fn health(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealt
     }
     let seconds = now.since(node.readiness_seen).as_secs();
     Health::Lost(format!(
-        "it has said for {seconds} s that it is not ready (unhealthy.notReadySeconds: {measure})"
+        "its kubelet has reported for {seconds} s that the node is not ready (unhealthy.notReadySeconds: {measure})"
     ))
 }
 

@@ -60,8 +60,8 @@ fn sign(incident: &Incident<'_>, proof: &Proof) -> Option<Sign> {
     let sign = |words| Some(Sign { words, patience: MAY_HAVE_BOOTED });
     let reported = |node: &Node| node.readiness == Readiness::Ready && node.heard > proof.first_seen;
     match incident.machine {
-        Machine::SameLife(node) if reported(node) => sign("it says that it is Ready, and not that it booted"),
-        Machine::SameBoot => sign("its Node was created anew, with the same boot"),
+        Machine::SameLife(node) if reported(node) => sign("it reports that it is Ready, and no new boot"),
+        Machine::SameBoot => sign("its Node was recreated with the same boot ID"),
         _ if lease_renewed(incident, proof) => {
             // Where the API server takes its Lease and not its status, a kubelet that booted cannot say so.
             let patience = if was_seen_on(incident) { BOOT_TAKES } else { MAY_HAVE_BOOTED };
@@ -92,7 +92,7 @@ fn lease_renewed(incident: &Incident<'_>, proof: &Proof) -> bool {
 
 fn contradict(incident: &Incident<'_>, sign: &str) -> Decision {
     let words = format!(
-        "what was proved is not true: {sign}. Another machine was switched off; its devices are not trusted any more"
+        "the evidence is wrong: {sign}. Another machine was switched off. Its devices are not trusted any more"
     );
     let mut status = incident.with(Phase::AwaitingOperator, words);
     status.gates.clear();

@@ -233,15 +233,15 @@ fn numbers(gate: &str, incident: &Incident<'_>, policy: &Policy) -> String {
     let words = match (gate, incident.node()) {
         ("LargeOutage", _) => {
             let ((lost, of), percent) = (lost(incident, policy), brakes.max_unhealthy_percent);
-            Some(format!("{lost} of {of} nodes are lost; {percent} % may be"))
+            Some(format!("{lost} of {of} nodes are lost; the limit is {percent} %"))
         }
         ("ZoneInTrouble", Some(node)) => {
             let (zone, percent) = (incident.view.zone(&node.zone), brakes.max_unhealthy_zone_percent);
             let (not_ready, of) = (zone.not_ready, zone.counted());
-            Some(format!("{not_ready} of {of} nodes of its zone are not ready; {percent} % may be"))
+            Some(format!("{not_ready} of {of} nodes of its zone are not ready; the limit is {percent} %"))
         }
         ("ControlPlane", Some(node)) => left("such nodes", quorum::nodes_left(node, policy, incident)),
-        ("EtcdQuorum", Some(node)) => left("members of etcd", quorum::members_left(node, policy, incident)),
+        ("EtcdQuorum", Some(node)) => left("etcd members", quorum::members_left(node, policy, incident)),
         (COLLATERAL, Some(node)) => {
             let chosen = collateral::chosen(node, incident);
             let of = |(budget, here): &(&Budget, usize)| {
@@ -252,7 +252,7 @@ fn numbers(gate: &str, incident: &Incident<'_>, policy: &Policy) -> String {
         }
         ("Concurrency", _) => {
             let (fencing, most) = (being_fenced(incident), brakes.max_concurrent);
-            Some(format!("{fencing} others are being fenced; {most} may be at a time"))
+            Some(format!("{fencing} others are being fenced; at most {most} at a time"))
         }
         ("Cooldown", _) => Some(format!("no other node was fenced in the last {}s", brakes.cooldown_seconds)),
         _ => None,

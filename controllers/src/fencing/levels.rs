@@ -38,7 +38,7 @@ pub(super) fn usable(devices: &[DeviceRef], node: Option<&Node>, view: &View<'_>
     let mut within = Within { off: 0, on: 0 };
     for named in devices {
         if !view.fences_from(&named.namespace) {
-            return Err(format!("device {named} is in a namespace that --fencing-namespaces does not name"));
+            return Err(format!("device {named} is in a namespace that is not in --fencing-namespaces"));
         }
         let found = view.device(&named.namespace, &named.name).filter(|device| !device.deleting);
         let device = found.ok_or_else(|| format!("device {named} does not exist"))?;
@@ -70,16 +70,19 @@ pub(super) fn fits(level: &Level, policy: &Policy, incident: &Incident<'_>) -> R
     let storage = |named: &DeviceRef| driver(named, &incident.view) == Some(DeviceDriver::NetworkFence);
     if level.devices.iter().all(storage) {
         if !incident.config.guards_volumes {
-            return Err("it fences storage alone: beside it there must be a device that ends what runs there, or the volume guard must run".to_owned());
+            return Err(
+                "it fences storage only: add a device that switches the machine off, or run the volume guard"
+                    .to_owned(),
+            );
         }
         if let Some(proof) = storage_fenced(level, incident) {
-            return Err(format!("its storage is fenced ({proof}), and what runs there runs on"));
+            return Err(format!("its storage is fenced ({proof}), but its processes may still run"));
         }
     }
     let external = |named: &&DeviceRef| driver(named, &incident.view) == Some(DeviceDriver::External);
     match level.devices.iter().find(external) {
         Some(named) if policy.spec.minimum_evidence > KindOfEvidence::Remediated.grade() => Err(format!(
-            "device {named} only has the word of another remediator, and the policy's minimumEvidence is Verified"
+            "device {named} relies on another remediator, and the policy's minimumEvidence is Verified"
         )),
         Some(_) | None => Ok(within),
     }
@@ -98,7 +101,7 @@ pub(super) fn storage_alone(policy: &Policy, incident: &Incident<'_>) -> Option<
     let why = none_usable(policy, incident)?;
     let node = &incident.name;
     Some(format!(
-        "{why}. Its volumes are free; its pods wait until it is heard again, or switched off and confirmed (pod-safety confirm-down {node})"
+        "{why}. Its volumes are free. Its pods wait until it reports again, or is switched off and confirmed (pod-safety confirm-down {node})"
     ))
 }
 
@@ -151,7 +154,9 @@ pub(super) fn words(level: &Level) -> String {
 /// What a person is asked for.
 pub(super) fn words_for_a_person(level: &Level, node: &str) -> String {
     let name = &level.name;
-    format!("the level {name} is a person's: switch {node} off, then say so: pod-safety confirm-down {node}")
+    format!(
+        "the level {name} needs a person: switch {node} off, then confirm that: pod-safety confirm-down {node}"
+    )
 }
 
 /// Which level follows on what was tried. `None`: none can be used.
@@ -199,11 +204,11 @@ pub(super) fn problem(attempt: &Attempt) -> String {
     let seen = attempt.verified.as_ref().map(|verified| (&*verified.message, &*verified.power));
     let words = match seen {
         Some(_) if attempt.fenced_storage() => {
-            "its storage is fenced, and what runs there runs on".to_owned()
+            "its storage is fenced, but its processes may still run".to_owned()
         }
         Some(("", power)) => format!("power is {power}"),
         Some((message, _)) => message.to_owned(),
-        None => attempt.outcome.clone().unwrap_or_else(|| "nothing was heard of it".to_owned()),
+        None => attempt.outcome.clone().unwrap_or_else(|| "there was no answer".to_owned()),
     };
     words.chars().take(SAID_MOST).collect()
 }

@@ -32,14 +32,14 @@ impl FencingMetrics {
             Ok(made)
         };
         let reached = IntCounterVec::new(
-            Opts::new("pod_safety_fence_phases_total", "Incidents that were seen to come into a phase."),
+            Opts::new("pod_safety_fence_phases_total", "Incidents that entered a phase."),
             &["phase"],
         )?;
         registry.register(Box::new(reached.clone()))?;
         let to_evidence = Histogram::with_opts(
             HistogramOpts::new(
                 "pod_safety_fence_time_to_evidence_seconds",
-                "Time from when an incident was first seen until evidence was.",
+                "Time from the start of an incident until there was evidence.",
             )
             .buckets(vec![1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0]),
         )?;
@@ -47,7 +47,7 @@ impl FencingMetrics {
         // Which device it is stands in the status of the FenceDevice: metrics name no objects.
         let unanswered = IntGauge::new(
             "pod_safety_fence_device_unreachable_targets",
-            "Nodes of whose power a device did not tell at the last look, over all devices.",
+            "Nodes whose power state a device could not report at the last status check, over all devices.",
         )?;
         registry.register(Box::new(unanswered.clone()))?;
         let metrics = Self {
@@ -55,14 +55,10 @@ impl FencingMetrics {
             reached,
             to_evidence,
             unanswered,
-            devices: gauge(
-                "pod_safety_fence_devices",
-                "Fence devices by what is known of them.",
-                &["state"],
-            )?,
+            devices: gauge("pod_safety_fence_devices", "Fence devices by state.", &["state"])?,
             problems: gauge(
                 "pod_safety_fence_device_problems",
-                "Nodes for which something was wrong at a device's last look, by what it was.",
+                "Nodes for which the last status check of a device found a problem, by problem.",
                 &["problem"],
             )?,
             seen: Mutex::default(),

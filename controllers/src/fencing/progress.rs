@@ -19,7 +19,7 @@ use super::{recover, remediate};
 /// Decides about a live incident.
 pub(super) fn progress(incident: &Incident<'_>) -> Decision {
     if let Machine::Unsaid(node) = incident.machine {
-        let why = "it does not say its status.nodeInfo.bootID".to_owned();
+        let why = "it has no status.nodeInfo.bootID".to_owned();
         let hold = Hold::NodeUnreadable { node: Arc::clone(&node.name), why };
         return Decision::hold(Subject::Node(Arc::clone(&node.name)), hold);
     }
@@ -36,8 +36,8 @@ pub(super) fn progress(incident: &Incident<'_>) -> Decision {
 /// The node began another life before anything was proved. What was begun may still land: then on that life.
 fn superseded(incident: &Incident<'_>) -> Option<Decision> {
     let why = match incident.machine {
-        Machine::OtherLife(_) => "the machine booted by itself",
-        Machine::SameBoot => "the Node was created anew by a kubelet that lives",
+        Machine::OtherLife(_) => "the machine rebooted by itself",
+        Machine::SameBoot => "the Node was recreated by a running kubelet",
         Machine::Gone | Machine::Unsaid(_) | Machine::SameLife(_) => return None,
     };
     Some(incident.waits_for_attempt().unwrap_or_else(|| incident.ends(Phase::Superseded, why)))
@@ -61,12 +61,12 @@ pub(super) fn adopted(incident: &Incident<'_>) -> Option<Decision> {
 
 fn called_off(incident: &Incident<'_>) -> Option<Decision> {
     if incident.is_heard_again() {
-        return Some(incident.ends(Phase::Cancelled, "the node was heard again, in the same life"));
+        return Some(incident.ends(Phase::Cancelled, "the node reports again, with the same boot"));
     }
     if remediate::is_taken_back(incident) {
-        return Some(incident.ends(Phase::Cancelled, "who asked for it does not any more"));
+        return Some(incident.ends(Phase::Cancelled, "the request was withdrawn"));
     }
-    incident.fence.spec.cancelled.then(|| incident.ends(Phase::Cancelled, "somebody cancelled it"))
+    incident.fence.spec.cancelled.then(|| incident.ends(Phase::Cancelled, "it was cancelled"))
 }
 
 fn without_policy(incident: &Incident<'_>) -> Decision {
@@ -179,13 +179,13 @@ fn prove(incident: &Incident<'_>) -> Decision {
     if let Some(invalidated) = known.and_then(|proof| proof.status.invalidated.as_ref()) {
         // Of one life there is one piece of evidence of ours, and what is invalid stays so.
         let message =
-            format!("it is off, but the evidence {evidence} was declared invalid: {}", invalidated.reason);
+            format!("it is off, but the evidence {evidence} was invalidated: {}", invalidated.reason);
         return incident.turn(Phase::AwaitingOperator, message);
     }
     let status = NodeFenceStatus {
         evidence: Some(evidence),
         gates: Vec::new(),
-        ..incident.with(Phase::Fenced, "all its devices said off, twice")
+        ..incident.with(Phase::Fenced, "all its devices reported off, twice")
     };
     incident.step(Step::Prove, status)
 }
@@ -198,7 +198,7 @@ fn storage(incident: &Incident<'_>, last: &Attempt) -> Decision {
     if last.evidence.is_some() {
         return go_on(incident, None);
     }
-    let mut status = incident.with(Phase::Fencing, "its storage is fenced, and what runs there runs on");
+    let mut status = incident.with(Phase::Fencing, "its storage is fenced, but its processes may still run");
     let evidence = incident.storage_evidence(last);
     if let Some(last) = status.attempts.last_mut() {
         last.evidence = Some(evidence);
@@ -215,7 +215,7 @@ fn failed(incident: &Incident<'_>, last: &Attempt) -> Decision {
 fn go_on(incident: &Incident<'_>, last: Option<&Attempt>) -> Decision {
     let Some(policy) = incident.policy() else { return without_policy(incident) };
     if gates::is_dry(incident.fence, policy) {
-        let plan = "(its policy became a dry run on the way)".to_owned();
+        let plan = "(its policy became a dry run meanwhile)".to_owned();
         return incident.hold_for_now(Hold::DryRun { node: Arc::clone(&incident.name), plan });
     }
     if let Some(words) = levels::storage_alone(policy, incident) {
@@ -236,11 +236,11 @@ fn go_on(incident: &Incident<'_>, last: Option<&Attempt>) -> Decision {
         Some(Next::Try { level, rounds }) => switch_off(incident, policy, level, rounds),
         Some(Next::GiveUp(problems)) => {
             let times = policy.spec.rounds;
-            incident.turn(Phase::AwaitingOperator, format!("all levels were tried {times} times; {problems}"))
+            incident.turn(Phase::AwaitingOperator, format!("all levels failed {times} times: {problems}"))
         }
         None => incident.hold_for_now(Hold::NoDevices {
             policy: Arc::clone(&policy.name),
-            why: "none is left to try".to_owned(),
+            why: "there is none left to try".to_owned(),
         }),
     }
 }

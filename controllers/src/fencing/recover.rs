@@ -49,10 +49,10 @@ pub(super) fn withdrawn(incident: &Incident<'_>) -> Option<Decision> {
         None => view.said(proof, *now).holds(),
     };
     let message = match (&proof.status.invalidated, holds) {
-        (Some(invalid), _) => format!("the evidence {} was declared invalid: {}", proof.name, invalid.reason),
+        (Some(invalid), _) => format!("the evidence {} was invalidated: {}", proof.name, invalid.reason),
         // It releases no pod that is deleted from now on.
         (None, Err(lack @ (Lack::Expired | Lack::TooWeak))) => {
-            format!("the evidence {} does not hold: {}", proof.name, lack.words())
+            format!("the evidence {} is not valid: {}", proof.name, lack.words())
         }
         (None, _) => return None,
     };
@@ -111,7 +111,7 @@ pub(super) fn back(incident: &Incident<'_>, node: &Node) -> Decision {
     let status = NodeFenceStatus {
         tainted: false,
         gates: Vec::new(),
-        ..incident.with(Phase::Done, "the node is back, with another boot")
+        ..incident.with(Phase::Done, "the node is back with a new boot")
     };
     incident.step(if tainted { Step::Untaint } else { Step::Write }, status)
 }
@@ -211,7 +211,8 @@ fn way_on(incident: &Incident<'_>, policy: &Policy) -> Option<(u32, Vec<DeviceRe
 fn switch_on(incident: &Incident<'_>, policy: &Policy) -> Decision {
     let no_devices = |why| Hold::NoDevices { policy: Arc::clone(&policy.name), why };
     let Some((level, devices)) = way_on(incident, policy) else {
-        let why = levels::none_usable(policy, incident).unwrap_or_else(|| "a person switches it".to_owned());
+        let why =
+            levels::none_usable(policy, incident).unwrap_or_else(|| "a person switches it on".to_owned());
         return incident.hold_for_now(no_devices(why));
     };
     let devices = levels::that_switch_on(&devices, &incident.view);
@@ -271,7 +272,7 @@ fn not_back(incident: &Incident<'_>) -> Decision {
     }
     let (tried, _) = incident.pause("on");
     if tried >= TRIES_TO_SWITCH_ON {
-        let message = format!("it was switched on {tried} times, and is not back");
+        let message = format!("it was switched on {tried} times, but is not back");
         return incident.turn(Phase::AwaitingOperator, message);
     }
     switch_on_again(incident)

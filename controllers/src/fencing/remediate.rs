@@ -149,10 +149,10 @@ fn first(remediation: &Remediation, node: Option<&Node>, view: &View<'_>) -> Opt
         return Some(failed("NoBootId", hold.to_string()));
     };
     if is_timed_out(remediation) {
-        return Some(failed("TimedOut", "its time was over before anything was begun".to_owned()));
+        return Some(failed("TimedOut", "it timed out before fencing began".to_owned()));
     }
     if view.policy_of(labels(node)).is_none() {
-        return Some(failed("NoPolicy", format!("no FencePolicy chooses node {about}")));
+        return Some(failed("NoPolicy", format!("no FencePolicy selects node {about}")));
     }
     let name = incident_name(&life);
     let message = format!("fencing {about}: NodeFence {name}");
@@ -181,22 +181,23 @@ fn begun(
     };
     let life = node.and_then(|node| Some((node, node.incarnation()?)));
     let Some((node, life)) = life else {
-        return over(Progress::Failed, "NodeNotFound", "the node is not there any more".to_owned());
+        return over(Progress::Failed, "NodeNotFound", "the node no longer exists".to_owned());
     };
     if incident_name(&life) != named {
-        let message = "the machine booted by itself".to_owned();
+        let message = "the machine rebooted by itself".to_owned();
         return over(Progress::Succeeded, "Superseded", message);
     }
     if is_timed_out(remediation) {
-        let message = "its time was over before anything was begun".to_owned();
+        let message = "it timed out before fencing began".to_owned();
         return over(Progress::Failed, "TimedOut", message);
     }
     let Some(policy) = view.policy_of(labels(node)) else {
-        let message = format!("no FencePolicy chooses node {}", node.name);
+        let message = format!("no FencePolicy selects node {}", node.name);
         return over(Progress::Failed, "NoPolicy", message);
     };
     let by = self::named(remediation);
-    let trigger = FenceTrigger { kind: Trigger::External, reason: format!("{by} asks for it"), by: Some(by) };
+    let trigger =
+        FenceTrigger { kind: Trigger::External, reason: format!("requested by {by}"), by: Some(by) };
     (open(life, policy, trigger), None)
 }
 
@@ -215,7 +216,7 @@ fn followed(
     let (progress, reason) = match phase {
         Phase::Pending | Phase::Fencing if is_timed_out(remediation) => (Progress::Failed, "TimedOut"),
         Phase::Cancelled if again && !is_timed_out(remediation) => {
-            let step = reopen(fence, &format!("{} asks for it", named(remediation)));
+            let step = reopen(fence, &format!("requested by {}", named(remediation)));
             return (step, None);
         }
         Phase::Pending | Phase::Fencing => (Progress::Works, "Fencing"),

@@ -37,7 +37,7 @@ pub(super) fn stale(node: &Node, view: &View<'_>, now: Mono) -> Decision {
     let whose = match owner {
         Some(fence) if !fence.status.phase.is_over() && !fence.deleting => return Decision::default(),
         Some(_) => "belongs to an incident that is over",
-        None => "belongs to no incident of pod-safety",
+        None => "does not belong to an incident of pod-safety",
     };
     let due = node.readiness_seen + MAY_TAKE;
     if now < due {

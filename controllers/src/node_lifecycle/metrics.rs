@@ -51,7 +51,7 @@ impl NodeLifecycleMetrics {
         let evictions = IntCounterVec::new(
             Opts::new(
                 "node_collector_evictions_total",
-                "Nodes that got a taint by which their pods end, because they were lost.",
+                "Nodes that were tainted NoExecute because they were lost.",
             ),
             &["zone"],
         )?;
@@ -72,7 +72,7 @@ impl NodeLifecycleMetrics {
             )?,
             lag: histogram(
                 "pod_safety_node_detection_lag_seconds",
-                "Time from the end of a silent node's grace period until its conditions were written as Unknown.",
+                "Time from the end of an unreachable node's grace period until its conditions were written as Unknown.",
                 vec![0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0],
             )?,
             shown: Mutex::default(),

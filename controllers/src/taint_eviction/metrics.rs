@@ -17,12 +17,12 @@ impl TaintEvictionMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self, MetricsError> {
         let deletions = IntCounter::new(
             "taint_eviction_controller_pod_deletions_total",
-            "Pods that were asked to end for a taint of their node.",
+            "Pods that were deleted gracefully because of a taint of their node.",
         )?;
         let durations = Histogram::with_opts(
             HistogramOpts::new(
                 "taint_eviction_controller_pod_deletion_duration_seconds",
-                "Time from the moment when a pod should have been asked to end until it was.",
+                "Time from when a pod should have been deleted until it was.",
             )
             .buckets(vec![0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0]),
         )?;

@@ -374,7 +374,7 @@ fn waiting(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Vec<(Subject, H
     let elsewhere = view.users_of(case.name).filter(|pod| {
         !pod.is_over() && pod.running == 0 && pod.node.as_ref().is_some_and(|node| *node != holder.node)
     });
-    let why = format!("node {} took it, and nobody has proved that it writes no more", holder.node);
+    let why = format!("node {} took it, and there is no evidence that it no longer writes", holder.node);
     elsewhere
         .map(|pod| {
             let hold = VolumeHold::Waits { volume: Arc::clone(case.name), why: why.clone() };

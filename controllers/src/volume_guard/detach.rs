@@ -59,7 +59,7 @@ pub(super) fn is_wanted_elsewhere(case: &Case<'_>, holder: &Node, view: &View<'_
 /// deletes the VolumeAttachment, would give it to a second writer: it stays where it is until the kubelet has unmounted it.
 pub(super) fn left_mounted(case: &Case<'_>, lease: &VolumeLease, node: &Node) -> Decision {
     let why = format!(
-        "its pods on node {} were removed by force, and the kubelet says that it is mounted there",
+        "its pods on node {} were force deleted, and the kubelet reports that it is still mounted there",
         node.name
     );
     let hold = VolumeHold::Waits { volume: Arc::clone(case.name), why };
@@ -69,7 +69,7 @@ pub(super) fn left_mounted(case: &Case<'_>, lease: &VolumeLease, node: &Node) ->
 /// Its holder was in doubt, and is well. Attach/detach takes an attachment whose detachment was refused for uncertain, and
 /// then attaches the volume to a second node as well: not before it is detached from the first, once that uses it no more.
 pub(super) fn detach_first(case: &Case<'_>, lease: &VolumeLease, node: &Node, idle: bool) -> Decision {
-    let why = format!("it is attached to node {}, and is detached there first", node.name);
+    let why = format!("it is attached to node {}, and must be detached there first", node.name);
     let hold = VolumeHold::Waits { volume: Arc::clone(case.name), why };
     let detach_from = idle.then(|| node.key());
     refuse(case, lease, hold, detach_from)

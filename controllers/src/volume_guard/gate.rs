@@ -75,7 +75,9 @@ fn way<'a>(
     let Some(name) = bound else { return Ok(Way::Anywhere) };
     let volume = match view.volume(name) {
         Lookup::Known(volume) => volume,
-        Lookup::Absent => return Err(waits(name, "its claim is bound to it, but it is missing".to_owned())),
+        Lookup::Absent => {
+            return Err(waits(name, "its claim is bound to it, but it does not exist".to_owned()));
+        }
         Lookup::Unknown(why) => return Err(waits(name, format!("it cannot be read: {why}"))),
     };
     if !config.guards(volume) {
@@ -91,7 +93,9 @@ fn way<'a>(
                     Err(waits(name, format!("node {} has it, and is about to be its owner", node.name)))
                 }
                 None => match mounted_untold(volume, lease, view, now) {
-                    Some(node) => Err(waits(name, format!("node {} says that it has it mounted", node.name))),
+                    Some(node) => {
+                        Err(waits(name, format!("node {} reports that it has it mounted", node.name)))
+                    }
                     None => first_of_free(pod, volume, view, now),
                 },
             }
@@ -102,11 +106,14 @@ fn way<'a>(
             match holding.standing(view, now) {
                 Standing::Well(node) | Standing::Registered(node) => beside(pod, volume, node, view),
                 Standing::Over(_) => {
-                    Err(waits(name, format!("node {} took it, and is being relieved of it", holder.node)))
+                    Err(waits(name, format!("node {} took it, and its Lease is being released", holder.node)))
                 }
                 Standing::Tainted(_) | Standing::Doubted(_) | Standing::Missing { .. } => Err(waits(
                     name,
-                    format!("node {} took it, and nobody has proved that it writes no more", holder.node),
+                    format!(
+                        "node {} took it, and there is no evidence that it no longer writes",
+                        holder.node
+                    ),
                 )),
             }
         }
@@ -131,7 +138,7 @@ fn mounted_untold<'a>(
 fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>, now: Mono) -> Result<Way<'a>, VolumeHold> {
     let waits = |other: &Pod| VolumeHold::Waits {
         volume: Arc::clone(&volume.name),
-        why: format!("pod {} is on its way to it", other.key),
+        why: format!("pod {} is about to use it", other.key),
     };
     let order = |pod: &Pod| (pod.created, pod.uid().clone());
     let lease = view.volume_lease(&volume.name);

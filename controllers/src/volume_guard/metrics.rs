@@ -14,7 +14,7 @@ impl VolumeGuardMetrics {
         let changes = IntCounterVec::new(
             Opts::new(
                 "pod_safety_volume_changes_total",
-                "Leases of exclusive volumes that were written, by what became of them.",
+                "Writes of Leases of exclusive volumes, by kind of change.",
             ),
             &["change"],
         )?;

@@ -26,7 +26,7 @@ pub(super) fn agent(name: &str, directories: &[PathBuf]) -> Result<Found, Device
     let word = name.strip_prefix(PREFIX).unwrap_or_default();
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     if word.is_empty() || !word.bytes().all(plain) {
-        let why = "an agent's name is `fence_` and small letters, digits and underscores, without a path"
+        let why = "the name of an agent is `fence_` with lower-case letters, digits and underscores, without a path"
             .to_owned();
         return Err(DeviceError::Metadata { agent: name.to_owned(), why });
     }

@@ -115,7 +115,7 @@ fn complete(
         let asked = parameter.required && parameter.default.is_none() && parameter.now.is_none();
         asked && traps::parameter(name).is_none() && !parameters.contains_key(name.as_str())
     });
-    missing.map_or(Ok(()), |(name, _)| Err(refuse(name, "the agent needs it and it is not given")))
+    missing.map_or(Ok(()), |(name, _)| Err(refuse(name, "the agent requires it, and it is missing")))
 }
 
 /// The value as it is written; `None` if the line is left out.
@@ -152,7 +152,7 @@ fn flag(name: &str, parameter: &Parameter, value: &str) -> Result<Option<&'stati
         (true, true) => Ok(Some("0")),
         (true, false) => Err(refuse(
             name,
-            "the agent takes this flag for set unless it is not there, and sets it by default: it cannot be switched off",
+            "the agent treats this flag as set whenever it is present, and sets it by default: it cannot be switched off",
         )),
     }
 }
@@ -165,11 +165,11 @@ fn plain(name: &str, value: &str) -> Result<(), DeviceError> {
         '\n', '\r', '\0', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{1f}', '\u{85}', '\u{2028}',
         '\u{2029}',
     ]) {
-        "it has a line end or a NUL in it, which an agent cannot be told (was a Secret made from a file with a newline at its end?)"
+        "it contains a line break or a NUL, which cannot be passed to an agent (was a Secret made from a file with a newline at its end?)"
     } else if value.trim() != value {
-        "it begins or ends with a blank, which an agent does not see"
+        "it begins or ends with a blank, which an agent ignores"
     } else if value.len() > 1 && value.starts_with('"') && value.ends_with('"') {
-        "it is wrapped in quotes, which an agent takes off"
+        "it is wrapped in quotes, which an agent removes"
     } else {
         return Ok(());
     };

@@ -65,7 +65,7 @@ impl Metadata {
             .map_err(|error| format!("its metadata is not XML: {error}"))?;
         let root = document.root_element();
         if root.tag_name().name() != "resource-agent" {
-            return Err("its metadata does not describe an agent: is it one?".to_owned());
+            return Err("its metadata does not describe a fence agent".to_owned());
         }
         let mut metadata = Self::default();
         for node in children(root, "parameters", "parameter") {
@@ -103,13 +103,13 @@ impl Metadata {
         for action in ["on", "off", "status"] {
             if !self.actions.contains(action) {
                 return Err(format!(
-                    "it has no action `{action}`, so nothing that it does can be verified; use an agent that reads power"
+                    "it has no action `{action}`, so its effect cannot be verified; use an agent that reads power"
                 ));
             }
         }
         if !self.actions.contains("reboot") {
             return Err(
-                "it cuts a node off from network or storage (it cannot reboot one) and says nothing of its \
+                "it cuts a node off from network or storage (it cannot reboot one) and reports nothing about its \
                         power; use an agent that switches power"
                     .to_owned(),
             );
@@ -118,8 +118,7 @@ impl Metadata {
             self.parameters.get("missing_as_off").and_then(|parameter| parameter.default.as_deref());
         if missing.is_some_and(traps::truthy) {
             return Err(
-                "it takes a machine that it cannot find for one that is off, always; that proves nothing"
-                    .to_owned(),
+                "it always reports a machine that it cannot find as off, which proves nothing".to_owned()
             );
         }
         Ok(())

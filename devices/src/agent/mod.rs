@@ -122,7 +122,7 @@ impl Agents {
         if code != Some(0) {
             let said = Redactor::new(&BTreeMap::new()).clean(&stderr.text, stderr.cut);
             return Err(bad(format!(
-                "does not say what it is ({said}); are the libraries that it needs installed?"
+                "does not print its metadata ({said}); check that the libraries that it needs are installed"
             )));
         }
         let text = String::from_utf8_lossy(&stdout.text);

@@ -141,7 +141,7 @@ pub(super) fn class(name: &str, kind: &Kind) -> Option<Class> {
 }
 
 /// Why a parameter without a class is refused.
-pub(super) const UNKNOWN: &str = "what the agent does with it is not known to be safe: it may name a file that the agent reads \
+pub(super) const UNKNOWN: &str = "it is not known to be safe: it may name a file that the agent reads \
                                   or writes with the rights of this process, a host, or a command; leave it out";
 
 /// Where this process and its node keep what is nobody's business.
@@ -165,7 +165,7 @@ pub(super) fn value(class: Class, value: &str) -> Option<&'static str> {
     match class {
         Class::Setting | Class::Login | Class::Pattern => None,
         _ if is_private => Some(
-            "it is, or may lead, where this process and its node keep their credentials; write another path",
+            "it is, or may lead to, a place where this process or its node keeps credentials; use another path",
         ),
         Class::File => None,
         _ if !is_word => {
@@ -173,14 +173,14 @@ pub(super) fn value(class: Class, value: &str) -> Option<&'static str> {
         }
         Class::Host if !value.chars().all(|one| one.is_ascii_alphanumeric() || ".:_-[]%".contains(one)) => {
             Some(
-                "it becomes a part of a host's name, and the login is sent there; write a host's name or address alone",
+                "it becomes part of a host name, and the login is sent there; write only a host name or address",
             )
         }
         Class::Url if !["https://", "http://"].iter().any(|scheme| value.starts_with(scheme)) => {
             Some("the login is sent there; write an address that begins with https://")
         }
         Class::Path | Class::Url | Class::Word if value.contains(SHELL) => Some(
-            "the agent may paste it into a command line, where this is more than a word; leave quotes and the like out",
+            "the agent may paste it into a command line, where it would be more than one word; leave out quotes and similar characters",
         ),
         Class::Path | Class::Host | Class::Url | Class::Word => None,
     }

@@ -5,19 +5,19 @@
 pub(super) const FOR_TESTS: &str = "fence_dummy";
 
 /// Why [`FOR_TESTS`] is not used.
-pub(super) const FOR_TESTS_ALONE: &str = "it is for tests: it switches nothing, and takes a missing file for a machine that is off; use the agent of your hardware \
+pub(super) const FOR_TESTS_ALONE: &str = "it is for tests: it switches nothing, and reports a missing file as a machine that is off; use the agent of your hardware \
      (--allow-fence-dummy allows it in a test cluster)";
 
 /// Why this agent cannot be used, whatever its metadata says.
 pub(super) fn agent(name: &str) -> Option<&'static str> {
     match name {
         "fence_ack_manual" => Some("it asks a person at a terminal; use pod-safety confirm-down"),
-        "fence_crosslink" => Some("its status is whether a link answers a ping, not power"),
-        "fence_evacuate" => Some("it tells OpenStack to move instances away, and reads no power"),
-        "fence_heuristics_ping" => Some("its status is whether somebody else answers a ping, not power"),
-        "fence_kdump" => Some("it hears that a node writes a crash dump, and reads no power"),
+        "fence_crosslink" => Some("its status shows whether a link answers a ping, not power"),
+        "fence_evacuate" => Some("it makes OpenStack move instances away, and reads no power"),
+        "fence_heuristics_ping" => Some("its status shows whether another host answers a ping, not power"),
+        "fence_kdump" => Some("it waits for a node to write a crash dump, and reads no power"),
         "fence_sbd" => {
-            Some("its status is whether a message was written to a disk, not whether the node obeyed it")
+            Some("its status shows whether a message was written to a disk, not whether the node obeyed it")
         }
         _ => None,
     }
@@ -27,11 +27,11 @@ pub(super) fn agent(name: &str) -> Option<&'static str> {
 pub(super) fn parameter(name: &str) -> Option<&'static str> {
     let name = name.replace('-', "_");
     match name.as_str() {
-        "action" | "option" | "o" => Some("what is done is decided by this program; leave it out"),
+        "action" | "option" | "o" => Some("pod-safety decides the action; leave it out"),
         "port_as_ip" => {
             Some("the login would go to the host in plug, which is not checked as a host is; write ip")
         }
-        "nodename" => Some("it is given by this program: the node's name; leave it out"),
+        "nodename" => Some("pod-safety sets it to the node's name; leave it out"),
         "help" | "version" | "usage" | "manpage" => {
             Some("the agent would print text and report success; leave it out")
         }
@@ -40,10 +40,10 @@ pub(super) fn parameter(name: &str) -> Option<&'static str> {
         ),
         "quiet" => Some("why the agent failed would be lost; leave it out"),
         "baremetalsolution" => {
-            Some("the agent would report the opposite of what it is asked for, without a look; leave it out")
+            Some("the agent would report the opposite of the requested state without a check; leave it out")
         }
         "network_fencing" => {
-            Some("the agent would call a machine off whose network alone is cut; leave it out")
+            Some("the agent would report a machine as off when only its network is cut; leave it out")
         }
         "ssh_options" | "exec" | "runonfail" | "runonwarn" | "use_sudo" | "sudo" => Some(RUNS),
         "cacert" | "cookie_file" | "kubeconfig" | "openrc" | "serviceaccount" | "tlscacert" | "tlscert"

@@ -22,7 +22,7 @@ pub(super) fn answer(act: Act, ended: &Ended, redactor: &Redactor) -> Result<Ans
     let said = said(ended, redactor);
     if ended.stdout.cut || ended.stderr.cut {
         return Err(DeviceError::Garbage {
-            said: format!("it said far too much; it began: {}", beginning(&said)),
+            said: format!("its output is too long; it begins: {}", beginning(&said)),
         });
     }
     let power = match act {
@@ -45,7 +45,7 @@ fn look(ended: &Ended, said: &str) -> Result<Power, DeviceError> {
         Some(OFF) if off && !maybe_on => Ok(Power::Off),
         Some(ON | OFF) => {
             let code = ended.code.unwrap_or_default();
-            Err(DeviceError::Garbage { said: format!("exit code {code} with the words: {said}") })
+            Err(DeviceError::Garbage { said: format!("exit code {code} with the output: {said}") })
         }
         Some(_) | None => Err(failure(ended, said.to_owned())),
     }
@@ -74,12 +74,12 @@ fn beginning(said: &str) -> &str {
 fn failure(ended: &Ended, said: String) -> DeviceError {
     match (ended.code, ended.signal) {
         (Some(FAILED), _) if said.is_empty() => {
-            DeviceError::Garbage { said: "exit code 1, without a word".to_owned() }
+            DeviceError::Garbage { said: "exit code 1, without output".to_owned() }
         }
         (Some(FAILED), _) => classify(said),
         (Some(code), _) => DeviceError::Garbage { said: format!("exit code {code}: {said}") },
         (None, Some(signal)) => {
-            DeviceError::Failed { said: format!("the agent was ended by signal {signal}: {said}") }
+            DeviceError::Failed { said: format!("the agent was terminated by signal {signal}: {said}") }
         }
         (None, None) => DeviceError::Failed { said },
     }

@@ -93,7 +93,7 @@ impl Parameters {
             trust: match (text(CA), text(INSECURE).map(insecure).transpose()?) {
                 (None, Some(true)) => Trust::Anyone,
                 (Some(_), Some(true)) => {
-                    return Err(refuse(INSECURE, "with it `ca` would not be used; leave one out"));
+                    return Err(refuse(INSECURE, "with it, `ca` would not be used; leave one of them out"));
                 }
                 (Some(ca), _) => Trust::Certificates(certificates(ca)?),
                 (None, _) => return Err(refuse(CA, NO_TRUST)),
@@ -102,8 +102,8 @@ impl Parameters {
     }
 }
 
-const NO_TRUST: &str = "the service's certificate cannot be verified without it; give the PEM text of the authority that \
-                        signed it, or of the certificate itself (or say insecure: \"true\", and anyone can take the \
+const NO_TRUST: &str = "the service's certificate cannot be verified without it; set it to the PEM text of the authority that \
+                        signed it, or of the certificate itself (or say insecure: \"true\", and any machine can take the \
                         service's place)";
 
 fn names(parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
@@ -112,14 +112,14 @@ fn names(parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
     }
     let given = |name: &str| parameters.contains_key(name);
     if !given(ADDRESS) {
-        return Err(refuse(ADDRESS, "it is needed: https://HOST or https://HOST:PORT"));
+        return Err(refuse(ADDRESS, "it is required: https://HOST or https://HOST:PORT"));
     }
     if !given(CA) && !given(INSECURE) {
         return Err(refuse(CA, NO_TRUST));
     }
     match (given(USERNAME), given(PASSWORD)) {
-        (true, false) => Err(refuse(PASSWORD, "there is a username and no password")),
-        (false, true) => Err(refuse(USERNAME, "there is a password and no username")),
+        (true, false) => Err(refuse(PASSWORD, "there is a username, but no password")),
+        (false, true) => Err(refuse(USERNAME, "there is a password, but no username")),
         (true, true) | (false, false) => Ok(()),
     }
 }
@@ -146,7 +146,7 @@ fn auth(word: &str) -> Result<Auth, DeviceError> {
     match word {
         "basic" => Ok(Auth::Basic),
         "session" => Ok(Auth::Session),
-        _ => Err(refuse(AUTH, "write \"basic\" (what is meant without it) or \"session\"")),
+        _ => Err(refuse(AUTH, "write \"basic\" (the default) or \"session\"")),
     }
 }
 
@@ -154,7 +154,7 @@ fn username_fits(username: &str, by: Auth) -> Result<(), DeviceError> {
     match by {
         Auth::Basic if username.contains(':') => Err(refuse(
             USERNAME,
-            "it has a colon in it, which Basic authentication cannot say; use auth: \"session\"",
+            "it contains a colon, which Basic authentication cannot transmit; use auth: \"session\"",
         )),
         Auth::Basic | Auth::Session => Ok(()),
     }
@@ -185,11 +185,11 @@ pub(super) fn refuse(name: &str, why: impl Into<String>) -> DeviceError {
 pub(super) fn which_system(paths: &[String]) -> DeviceError {
     refuse(
         SYSTEM,
-        format!("the service has {} systems; name the one of this node: {}", paths.len(), paths.join(", ")),
+        format!("the service has {} systems; choose the one of this node: {}", paths.len(), paths.join(", ")),
     )
 }
 
 /// What `system` names is something else.
 pub(super) fn no_system(found: &str) -> DeviceError {
-    refuse(SYSTEM, format!("it names a {found}, which is no computer system"))
+    refuse(SYSTEM, format!("it names a {found}, which is not a computer system"))
 }

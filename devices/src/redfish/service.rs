@@ -143,7 +143,7 @@ impl<'a> Service<'a> {
 /// What an object says. Of a list serde would take the fields by their order.
 pub(super) fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::Error> {
     if body.trim_ascii_start().first() == Some(&b'[') {
-        return Err(serde::de::Error::custom("a list in place of an object"));
+        return Err(serde::de::Error::custom("a list instead of an object"));
     }
     serde_json::from_slice(body)
 }
@@ -151,7 +151,7 @@ pub(super) fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::
 fn basic(login: &Login) -> Result<(HeaderName, HeaderValue), DeviceError> {
     let pair = Zeroizing::new(format!("{}:{}", login.username, login.password.reveal()));
     let text = Zeroizing::new(format!("Basic {}", BASE64.encode(pair.as_bytes())));
-    let wrong = |_error| DeviceError::Login { said: "the login cannot be written as a header".to_owned() };
+    let wrong = |_error| DeviceError::Login { said: "the login cannot be sent as a header".to_owned() };
     let mut value = HeaderValue::from_str(&text).map_err(wrong)?;
     value.set_sensitive(true);
     Ok((AUTHORIZATION, value))

@@ -126,7 +126,7 @@ impl AgentsAtSocket {
     fn unavailable(&self, lost: Lost) -> DeviceError {
         let why = match lost {
             Lost::NotAsked(error) => {
-                format!("{error}; is the container fence-agents running? No order was sent")
+                format!("{error}; check that the container fence-agents is running. No order was sent")
             }
             Lost::NoReply(error) => {
                 format!("{error} before the reply came; the order may have been carried out")

@@ -40,7 +40,7 @@ const MODE: u32 = 0o660;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Another server has the socket.
-    #[error("another process listens at {0}; end it, or choose another socket")]
+    #[error("another process listens at {0}; stop it, or choose another socket")]
     Taken(PathBuf),
     /// The path is some other file.
     #[error("{0} exists and is no socket; remove it, or choose another path")]

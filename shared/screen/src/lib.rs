@@ -71,7 +71,7 @@ pub struct Page {
 pub enum ScreenError {
     /// It would be there for others.
     #[error(
-        "--address={0} is not of this machine alone: whoever reaches it would read the cluster with your rights. Use 127.0.0.1 or [::1]"
+        "--address={0} can be reached from other machines: everyone who reaches it could read the cluster with your rights. Use 127.0.0.1 or [::1]"
     )]
     NotLoopback(SocketAddr),
     /// The address is taken or not ours.

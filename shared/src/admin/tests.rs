@@ -80,7 +80,7 @@ async fn livez_fails_when_a_loop_has_not_turned_for_two_minutes_and_says_which()
     assert_eq!(desk.get("/livez").await.0, 200, "at the limit");
     pass(1.0).await;
     let (code, _, body) = desk.get("/livez").await;
-    assert_eq!((code, body.as_str()), (500, "[-]pod_gc has not turned for 121s\n"));
+    assert_eq!((code, body.as_str()), (500, "[-]pod_gc has not run its loop for 121s\n"));
     slow.at(desk.admin.env.now());
     assert_eq!(desk.get("/livez").await.2, "ok\n");
 }
@@ -113,7 +113,7 @@ async fn readyz_says_of_each_kind_what_is_missing_and_why() {
     pass(STALE_AFTER.as_secs_f64() + 1.0).await;
     let (code, _, body) = desk.get("/readyz").await;
     assert_eq!(code, 503);
-    assert!(body.starts_with("[-]pods: the API server has been silent on pods for 151s;"), "{body}");
+    assert!(body.starts_with("[-]pods: the API server has sent nothing about pods for 151s."), "{body}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -98,7 +98,7 @@ impl Force {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
     /// Its node bears a taint that it does not tolerate, or no longer.
-    #[error("node {node} bears the taint {taint}, which the pod does not tolerate, or no longer")]
+    #[error("node {node} has the taint {taint}, which the pod does not tolerate, or no longer tolerates")]
     Taint {
         /// The node's name.
         node: Arc<str>,

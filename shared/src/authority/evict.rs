@@ -85,7 +85,7 @@ pub enum NotEvicted {
         retry_after: Option<Duration>,
     },
     /// The API server evicts no pod that several budgets choose.
-    #[error("{} budgets choose the pod ({}), and the API server evicts none of which that is so", budgets.len(), budgets.join(", "))]
+    #[error("{} PodDisruptionBudgets select the pod ({}), and the API server evicts no such pod", budgets.len(), budgets.join(", "))]
     SeveralBudgets {
         /// Their names; empty if they could not be read.
         budgets: Vec<String>,
@@ -99,7 +99,7 @@ pub enum NotEvicted {
     /// Its phase says ended, its containers say running: the API server would
     /// remove it at once.
     #[error(
-        "its phase says that it ended, but its last report shows a running container: an eviction would remove it at once, while it may run"
+        "its phase says that it terminated, but its last report shows a running container: an eviction would remove it at once, while it may run"
     )]
     Unsafe,
     /// It changed between the read and the eviction.

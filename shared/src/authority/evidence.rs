@@ -41,18 +41,18 @@ pub enum EvidenceKind {
     #[error("no node ever took the pod")]
     NeverScheduled,
     /// The kubelet reported the end of every container.
-    #[error("the kubelet reported that every container of the pod ended")]
+    #[error("the kubelet reported that every container of the pod terminated")]
     KubeletTerminated,
     /// A person or a program vouches by taint, and our policy takes their word.
     #[error(
-        "node {node} is not Ready and carries the taint node.kubernetes.io/out-of-service, which --trust-out-of-service-taint takes for proof"
+        "node {node} is not Ready and has the taint node.kubernetes.io/out-of-service, which --trust-out-of-service-taint accepts as proof"
     )]
     Asserted {
         /// The node's name.
         node: Arc<str>,
     },
     /// All power supplies of its machine were off in two looks, and are now.
-    #[error("node {node} was switched off: FenceEvidence {proof}, looked at again just now")]
+    #[error("node {node} was switched off: FenceEvidence {proof}, checked again just now")]
     PowerOff {
         /// The node's name.
         node: Arc<str>,
@@ -60,7 +60,7 @@ pub enum EvidenceKind {
         proof: Arc<str>,
     },
     /// Its Machine is gone, and its provider says with that that there is no such machine any more.
-    #[error("the Machine of node {node} is gone: FenceEvidence {proof}, looked at again just now")]
+    #[error("the Machine of node {node} is gone: FenceEvidence {proof}, checked again just now")]
     Decommissioned {
         /// The node's name.
         node: Arc<str>,
@@ -69,7 +69,7 @@ pub enum EvidenceKind {
     },
     /// Another remediator says that it fenced it, and still does.
     #[error(
-        "another remediator says that node {node} is fenced: FenceEvidence {proof}, looked at again just now"
+        "another remediator says that node {node} is fenced: FenceEvidence {proof}, checked again just now"
     )]
     Remediated {
         /// The node's name.
@@ -78,13 +78,13 @@ pub enum EvidenceKind {
         proof: Arc<str>,
     },
     /// The machine has booted since: what ran before has ended.
-    #[error("node {node} has booted since: its boot id is another one")]
+    #[error("node {node} has booted since: its boot ID changed")]
     BootChanged {
         /// The node's name.
         node: Arc<str>,
     },
     /// Of one volume alone: its storage takes nothing from the node any more. It releases no pod.
-    #[error("the storage of volume {volume} takes nothing from node {node} any more: {how}")]
+    #[error("the storage of volume {volume} accepts no writes from node {node} any more: {how}")]
     StorageFenced {
         /// The PersistentVolume.
         volume: Arc<str>,
@@ -109,13 +109,13 @@ pub enum EvidenceKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Barrier {
     /// No VolumeAttachment of it is left for the node, and this driver's storage lets nobody write who is not attached.
-    #[error("it was detached, and what {driver} has detached nobody writes to (--exclusive-backends)")]
+    #[error("it was detached, and {driver} accepts no writes from a detached node (--exclusive-backends)")]
     Detached {
         /// The CSI driver.
         driver: Arc<str>,
     },
     /// A NetworkFence is in force.
-    #[error("FenceEvidence {proof}, looked at again just now")]
+    #[error("FenceEvidence {proof}, checked again just now")]
     Network {
         /// The name of the FenceEvidence.
         proof: Arc<str>,

@@ -24,7 +24,7 @@ pub enum Hold {
         kind: Kind,
     },
     /// The API server has said nothing for too long.
-    #[error("the API server has been silent on {} for {}s; nothing is decided from what may be old", kind.resource(), silent.as_secs())]
+    #[error("the API server has sent nothing about {} for {}s. Nothing is decided from data that may be stale", kind.resource(), silent.as_secs())]
     Stale {
         /// On which kind.
         kind: Kind,
@@ -32,7 +32,7 @@ pub enum Hold {
         silent: Duration,
     },
     /// The node is there, or may be, but cannot be read.
-    #[error("node {node} cannot be read: {why}; unknown is not absent")]
+    #[error("node {node} cannot be read: {why}. It may still exist")]
     NodeUnreadable {
         /// Its name.
         node: Arc<str>,
@@ -40,7 +40,7 @@ pub enum Hold {
         why: String,
     },
     /// The node is missing, but not for long enough.
-    #[error("node {node} is missing; it is believed to be gone in {}s, if neither it nor its Lease returns", left.as_secs())]
+    #[error("node {node} is missing. It counts as gone in {}s, unless it or its Lease returns", left.as_secs())]
     Quarantine {
         /// Its name.
         node: Arc<str>,
@@ -56,7 +56,7 @@ pub enum Hold {
         left: Duration,
     },
     /// The node is missing, but its kubelet acts.
-    #[error("node {node} does not exist, but its kubelet lives: {} {}s ago. Its pods may run. Stop that kubelet, or let it register its Node again", sign_words(*sign), ago.as_secs())]
+    #[error("node {node} does not exist, but its kubelet still runs: {} {}s ago. Its pods may still run. Stop that kubelet, or let it register its Node again", sign_words(*sign), ago.as_secs())]
     KubeletAlive {
         /// Its name.
         node: Arc<str>,
@@ -67,7 +67,7 @@ pub enum Hold {
     },
     /// The out-of-service taint is only somebody's word.
     #[error(
-        "node {node} carries the taint node.kubernetes.io/out-of-service, which nobody has proved. Fence the node, or start with --trust-out-of-service-taint to take the taint for proof"
+        "node {node} has the taint node.kubernetes.io/out-of-service, but there is no evidence that it is off. Fence the node, or start pod-safety with --trust-out-of-service-taint to accept the taint as proof"
     )]
     OutOfServiceWithoutEvidence {
         /// Its name.
@@ -75,33 +75,31 @@ pub enum Hold {
     },
     /// The commonest of all: the pod was asked to end, and nobody can say whether it did.
     #[error(
-        "node {node} is not heard: it is off, or cut off with this pod still running, and nobody has proved which. The pod goes when the node is heard again or proved off: by a FencePolicy (kubectl get nodefences says how far that is), or by you (pod-safety confirm-down {node})"
+        "node {node} is unreachable. It may be off, or cut off with this pod still running. The pod is removed when the node reports again or is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node})"
     )]
     NoEvidence {
         /// The node's name.
         node: Arc<str>,
     },
     /// The node says itself that it is well.
-    #[error(
-        "node {node} carries the taint node.kubernetes.io/out-of-service, but is Ready: it is in service"
-    )]
+    #[error("node {node} has the taint node.kubernetes.io/out-of-service, but is Ready: it is in service")]
     OutOfServiceButReady {
         /// Its name.
         node: Arc<str>,
     },
     /// Its phase says ended, its containers say running.
     #[error(
-        "the pod's phase says that it ended, but its last report shows a running container: somebody else wrote the phase"
+        "the pod's phase says that it terminated, but its last report shows a running container: the phase was not written by its kubelet"
     )]
     TerminalButRunning,
     /// Its phase is a word that proves nothing, though KCM takes it for ended.
-    #[error("the pod's phase is empty or unknown: that does not prove that it ended")]
+    #[error("the pod's phase is empty or unknown: that does not prove that it terminated")]
     PhaseUnreadable,
     /// The budget chooses no pods.
-    #[error("the budget chooses no pods")]
+    #[error("the PodDisruptionBudget selects no pods")]
     NoPods,
     /// The budget's numbers cannot be calculated: nothing is let through.
-    #[error("no eviction is let through, for the numbers cannot be calculated: {why}")]
+    #[error("no eviction is allowed, because the numbers cannot be calculated: {why}")]
     BudgetFailed {
         /// What is wrong, and the way out.
         why: String,
@@ -110,27 +108,27 @@ pub enum Hold {
     },
     /// Pods that nobody manages.
     #[error(
-        "nobody manages these pods: they count as healthy, but not as expected. Set spec.minAvailable to a whole number to count them: {}", pods.join(", ")
+        "these pods have no controller: they count as healthy, but not as expected. Set spec.minAvailable to a whole number to count them: {}", pods.join(", ")
     )]
     UnmanagedPods {
         /// Their names.
         pods: Vec<String>,
     },
     /// Pods whose controllers want no number of pods.
-    #[error("these pods do not count, neither as expected nor as healthy, for their controllers have no scale: {}", pods.join(", "))]
+    #[error("these pods count neither as expected nor as healthy, because their controllers have no scale: {}", pods.join(", "))]
     PodsNotCounted {
         /// Their names and controllers.
         pods: Vec<String>,
     },
     /// Pods of its namespace of which is not known whether it chooses them.
-    #[error("these pods count in no budget, for they have more labels than are kept (128, or 16 KiB): {}", pods.join(", "))]
+    #[error("these pods count in no PodDisruptionBudget, because they have more labels than pod-safety keeps (128, or 16 KiB): {}", pods.join(", "))]
     TooManyLabels {
         /// Their names.
         pods: Vec<String>,
     },
     /// As long as nobody changes it or scales, no eviction will ever be let through.
     #[error(
-        "no eviction can ever be let through: {desired} of {expected} pods must be healthy. Use maxUnavailable: 1, or scale up"
+        "no eviction can ever be allowed: {desired} of {expected} pods must be healthy. Use maxUnavailable: 1, or scale up"
     )]
     DisruptionsNeverAllowed {
         /// How many must be healthy.
@@ -139,14 +137,14 @@ pub enum Hold {
         expected: i32,
     },
     /// The eviction API refuses a pod of several budgets.
-    #[error("the pod matches multiple PodDisruptionBudgets: {}. The eviction API refuses it until only one is left", budgets.join(", "))]
+    #[error("the pod matches multiple PodDisruptionBudgets: {}. The eviction API denies its eviction until only one is left", budgets.join(", "))]
     MultipleBudgets {
         /// Their names.
         budgets: Vec<String>,
     },
     /// Its eviction was let through, and it is still there.
     #[error(
-        "its eviction was let through by the budget {budget} two minutes ago, and it has not begun to end"
+        "its eviction was allowed by the PodDisruptionBudget {budget} two minutes ago, and it is not terminating yet"
     )]
     EvictionNotCompleted {
         /// By which budget.
@@ -170,7 +168,7 @@ pub enum Hold {
     },
     /// Whether it bears a taint of its node cannot be read.
     #[error(
-        "the pod does not tolerate the taint {taint} of node {node}, but has a toleration for it whose operator {operator:?} cannot be read: unknown is not intolerant. Give it one that Exists or is Equal"
+        "the pod does not tolerate the taint {taint} of node {node}, but has a toleration for it with the unknown operator {operator:?}, so the pod is not deleted. Use the operator Exists or Equal"
     )]
     TolerationUnreadable {
         /// The node's name.
@@ -182,7 +180,7 @@ pub enum Hold {
     },
     /// So much is lost at once that it is rather us who lost it.
     #[error(
-        "{silent} of {of} nodes are silent or not ready: rather this process, the API server or the network before it is cut off than all of them. Nothing follows until some are heard again, or live reads bear it out"
+        "{silent} of {of} nodes are unreachable or not ready. It is more likely that this process, the API server or its network is cut off. Nothing follows until some nodes report again, or live reads confirm the outage"
     )]
     LargeOutage {
         /// How many seem lost.
@@ -192,7 +190,7 @@ pub enum Hold {
     },
     /// So many nodes of its zone are lost that no more of them are given up.
     #[error(
-        "{not_ready} of {of} nodes of {} are not ready: rather the zone is in trouble than each of them, so their pods stay. Bring nodes back, or delete those that are gone; --unhealthy-zone-threshold and --large-cluster-size-threshold say when",
+        "{not_ready} of {of} nodes of {} are not ready. More likely the zone has a problem than each of them, so their pods stay. Bring nodes back, or delete the Nodes that are gone. The thresholds are --unhealthy-zone-threshold and --large-cluster-size-threshold",
         zone_words(zone)
     )]
     ZoneDisrupted {
@@ -205,11 +203,11 @@ pub enum Hold {
     },
     /// No node is given up.
     #[error(
-        "its pods stay: --node-eviction-rate=0 gives up no node. Delete the pods, or the Node if it is gone"
+        "its pods stay: with --node-eviction-rate=0 no node is tainted NoExecute. Delete the pods, or the Node if it is gone"
     )]
     EvictionOff,
     /// Other nodes of its zone are given up before it.
-    #[error("its pods stay until it is its turn: nodes of {} before it: {ahead}; the next one's turn is in {}s. --node-eviction-rate says how many have theirs in a second", zone_words(zone), next.as_secs())]
+    #[error("its pods stay until it is tainted NoExecute. Nodes of {} ahead of it: {ahead}. The next node is tainted in {}s. --node-eviction-rate sets how many are tainted per second", zone_words(zone), next.as_secs())]
     EvictionQueued {
         /// The zone, by KCM's key.
         zone: Arc<str>,
@@ -220,7 +218,7 @@ pub enum Hold {
     },
     /// Evidence says that the node is off, and it says that it is well.
     #[error(
-        "the evidence {proof} says that node {node} is off, but it is Ready: nothing is released. Find out which machine was switched off"
+        "the evidence {proof} says that node {node} is off, but it is Ready, so none of its pods is force deleted. Find out which machine was switched off"
     )]
     EvidenceConflictsWithReady {
         /// Its name.
@@ -229,7 +227,7 @@ pub enum Hold {
         proof: Arc<str>,
     },
     /// Some of what fencing rests on cannot be read.
-    #[error("{count} of the {} cannot be read, so no node is fenced: unknown is not absent. Correct or delete them", kind.resource())]
+    #[error("{count} of the {} cannot be read, so no node is fenced. Correct or delete them", kind.resource())]
     FencingUnreadable {
         /// Of which kind.
         kind: Kind,
@@ -238,7 +236,7 @@ pub enum Hold {
     },
     /// Which life of the node would be fenced cannot be said.
     #[error(
-        "node {node} is lost and does not say its status.nodeInfo.bootID: a fact about it could not be told from one about its next boot. See what is wrong with it, and start it by hand"
+        "node {node} is lost and has no status.nodeInfo.bootID. Without it, evidence about this boot cannot be told from evidence about the next one. Find out what is wrong with the node, and start it by hand"
     )]
     NoBootId {
         /// Its name.
@@ -246,7 +244,7 @@ pub enum Hold {
     },
     /// It is lost, and nobody is hindered by that.
     #[error(
-        "node {node} is lost: {why}; it is fenced when a pod with a lasting identity (of a StatefulSet, or of a kind of an operator) there is asked to end and does not (when: WhenNeeded)"
+        "node {node} is lost: {why}. It is fenced when a pod with a stable identity there (of a StatefulSet, or of an operator's custom resource) is deleted and does not terminate (when: WhenNeeded)"
     )]
     FenceNotNeeded {
         /// Its name.
@@ -255,7 +253,9 @@ pub enum Hold {
         why: String,
     },
     /// It would be fenced, if this process acted.
-    #[error("node {node} is lost: {why}; it would be fenced by the policy {policy}, but the mode is observe")]
+    #[error(
+        "node {node} is lost: {why}. It would be fenced by the FencePolicy {policy}, but the mode is observe"
+    )]
     WouldFence {
         /// Its name.
         node: Arc<str>,
@@ -266,7 +266,7 @@ pub enum Hold {
     },
     /// The incident of this life of the node is over, and the node is lost.
     #[error(
-        "node {node} is lost, but the NodeFence {fence} about this life of it is {phase}. Delete that to have it decided anew"
+        "node {node} is lost, but the NodeFence {fence} about this incarnation of it is {phase}. Delete that NodeFence to start again"
     )]
     FenceOver {
         /// Its name.
@@ -278,7 +278,7 @@ pub enum Hold {
     },
     /// Two incidents of one life of a node.
     #[error(
-        "the NodeFence {fence} is about the same life of node {node} as {first}, which counts. Delete one"
+        "the NodeFence {fence} is about the same incarnation of node {node} as {first}, which counts. Delete one"
     )]
     DuplicateFence {
         /// The node's name.
@@ -307,7 +307,9 @@ pub enum Hold {
         plan: String,
     },
     /// Its policy pauses.
-    #[error("the policy {policy} is paused: {reason}. pod-safety resume --policy {policy} lets it go on")]
+    #[error(
+        "the FencePolicy {policy} is paused: {reason}. To resume: pod-safety resume --policy {policy} --reason TEXT"
+    )]
     Paused {
         /// The FencePolicy.
         policy: Arc<str>,
@@ -315,7 +317,7 @@ pub enum Hold {
         reason: String,
     },
     /// Somebody wants the node left alone.
-    #[error("node {node} carries {mark}: somebody wants it left alone. Take that away to go on")]
+    #[error("node {node} has {mark}, so it is not fenced. Remove that to continue")]
     FencingSuspended {
         /// Its name.
         node: Arc<str>,
@@ -324,7 +326,7 @@ pub enum Hold {
     },
     /// So much is lost that it is rather us.
     #[error(
-        "{lost} of {of} nodes are lost, more than {percent} % (brakes.maxUnhealthyPercent): rather this process, the API server or the network before it is cut off than all of them. Bring nodes back, or fence by hand and confirm it"
+        "{lost} of {of} nodes are lost, more than {percent} % (brakes.maxUnhealthyPercent). It is more likely that this process, the API server or its network is cut off. Bring nodes back, or fence by hand and confirm it"
     )]
     TooManyLost {
         /// How many seem lost.
@@ -336,7 +338,7 @@ pub enum Hold {
     },
     /// So much of its zone is lost that it is rather the zone.
     #[error(
-        "{not_ready} of {of} nodes of {} are not ready, more than {percent} % (brakes.maxUnhealthyZonePercent): rather the zone is in trouble than each of them. Bring nodes back, or fence by hand and confirm it",
+        "{not_ready} of {of} nodes of {} are not ready, more than {percent} % (brakes.maxUnhealthyZonePercent). More likely the zone has a problem than each of them. Bring nodes back, or fence by hand and confirm it",
         zone_words(zone)
     )]
     ZoneInTrouble {
@@ -351,7 +353,7 @@ pub enum Hold {
     },
     /// Nodes of the control plane are never fenced.
     #[error(
-        "node {node} is of the control plane, and the policy {policy} never fences those (brakes.controlPlane)"
+        "node {node} belongs to the control plane, and the FencePolicy {policy} never fences such nodes (brakes.controlPlane)"
     )]
     ControlPlane {
         /// Its name.
@@ -361,7 +363,7 @@ pub enum Hold {
     },
     /// Without it too few nodes of the control plane would be left.
     #[error(
-        "node {node} is of the control plane, and without it only {ready} of {of} such nodes are Ready: etcd needs more than half. Bring another one back first"
+        "node {node} belongs to the control plane. Without it only {ready} of {of} such nodes are Ready, and etcd needs more than half. Bring another one back first"
     )]
     ControlPlaneQuorum {
         /// Its name.
@@ -373,7 +375,7 @@ pub enum Hold {
     },
     /// Without its member etcd would lose its quorum.
     #[error(
-        "node {node} runs a member of etcd, and without it only {ready} of {of} members are Ready: etcd needs more than half. Bring another one back first"
+        "node {node} runs an etcd member. Without it only {ready} of {of} members are Ready, and etcd needs more than half. Bring another one back first"
     )]
     EtcdQuorum {
         /// Its name.
@@ -385,7 +387,7 @@ pub enum Hold {
     },
     /// It would end healthy pods that a budget cannot spare.
     #[error(
-        "{here} healthy pods of the disruption budget {budget} run on node {node}: {healthy} healthy - {here} here is less than {needed} needed. It is fenced all the same in {}s (brakes.collateralSeconds), or when more are healthy elsewhere",
+        "{here} healthy pods of the PodDisruptionBudget {budget} run on node {node}: {healthy} healthy - {here} here is less than {needed} needed. The node is fenced anyway in {}s (brakes.collateralSeconds), or when more are healthy elsewhere",
         left.as_secs()
     )]
     Collateral {
@@ -404,7 +406,7 @@ pub enum Hold {
     },
     /// Nobody can say whether a budget can spare its pods.
     #[error(
-        "the disruption budgets cannot be read, so whether they can spare the pods of node {node} is not known. It is fenced all the same in {}s (brakes.collateralSeconds)",
+        "the PodDisruptionBudgets cannot be read, so it is not known whether they can spare the pods of node {node}. The node is fenced anyway in {}s (brakes.collateralSeconds)",
         left.as_secs()
     )]
     BudgetsUnread {
@@ -415,7 +417,7 @@ pub enum Hold {
     },
     /// Others are fenced now, or before it.
     #[error(
-        "{fencing} nodes are being fenced and {ahead} go before it; {most} may be at a time (brakes.maxConcurrent)"
+        "nodes being fenced: {fencing}; ahead of this one: {ahead}; at most {most} at a time (brakes.maxConcurrent)"
     )]
     Concurrency {
         /// How many are being fenced.
@@ -426,7 +428,7 @@ pub enum Hold {
         most: u32,
     },
     /// Another one was fenced a moment ago.
-    #[error("node {other} was fenced a moment ago; the next one may be in {}s (brakes.cooldownSeconds)", left.as_secs())]
+    #[error("node {other} was fenced a moment ago. The next node can be fenced in {}s (brakes.cooldownSeconds)", left.as_secs())]
     Cooldown {
         /// Which one.
         other: Arc<str>,
@@ -434,9 +436,7 @@ pub enum Hold {
         left: Duration,
     },
     /// Who asked for it was told that its time is over.
-    #[error(
-        "{remediation} asked for node {node} to be fenced and was told that its time is over: no new attempt is begun"
-    )]
+    #[error("{remediation} requested that node {node} be fenced, and has timed out. No new attempt is begun")]
     RemediationTimedOut {
         /// The node's name.
         node: Arc<str>,
@@ -445,14 +445,14 @@ pub enum Hold {
     },
     /// This process runs on it.
     #[error(
-        "this process runs on node {node}, and nobody shoots the node that he stands on. Run a second replica on another node, or delete this pod if that one can lead"
+        "this process runs on node {node} and never fences its own node. Run a second replica on another node, or delete this pod if that replica can lead"
     )]
     SelfNode {
         /// Its name.
         node: Arc<str>,
     },
     /// No level of the policy can be used.
-    #[error("no level of the policy {policy} can be used: {why}")]
+    #[error("no level of the FencePolicy {policy} can be used: {why}")]
     NoDevices {
         /// The FencePolicy.
         policy: Arc<str>,
@@ -460,7 +460,7 @@ pub enum Hold {
         why: String,
     },
     /// Something was begun and may still land.
-    #[error("switching node {node} {act} was begun; in {}s nothing of it runs any more, and its devices are looked at", left.as_secs())]
+    #[error("an attempt to switch node {node} {act} is in flight. It ends within {}s, and then the power state is checked", left.as_secs())]
     AttemptUnderWay {
         /// Its name.
         node: Arc<str>,
@@ -470,7 +470,7 @@ pub enum Hold {
         left: Duration,
     },
     /// An attempt failed; the next one waits a little.
-    #[error("switching node {node} {act} did not succeed: {why}; it is tried again in {}s", left.as_secs())]
+    #[error("switching node {node} {act} failed: {why}. It is tried again in {}s", left.as_secs())]
     RetryBackoff {
         /// Its name.
         node: Arc<str>,
@@ -483,7 +483,7 @@ pub enum Hold {
     },
     /// All ways were tried, or what was proved is not true.
     #[error(
-        "node {node} needs a person: {why}. Make sure that it is off and confirm that (pod-safety confirm-down {node}), or start it, or delete its NodeFence to have it decided anew"
+        "node {node} needs a person: {why}. Make sure that it is off and confirm that (pod-safety confirm-down {node}), or start it, or delete its NodeFence to start again"
     )]
     AwaitingOperator {
         /// Its name.
@@ -493,7 +493,7 @@ pub enum Hold {
     },
     /// What the NodeFence rests on is not there.
     #[error(
-        "the evidence {evidence} of node {node} is not there: nothing goes on without it. If somebody deleted it, delete the NodeFence, too"
+        "the evidence {evidence} of node {node} does not exist, and fencing cannot continue without it. If it was deleted, delete the NodeFence, too"
     )]
     EvidenceMissing {
         /// The node's name.
@@ -503,7 +503,7 @@ pub enum Hold {
     },
     /// A kubelet lives where none can.
     #[error(
-        "node {node} was proved off, and gives a sign of life: {sign}. If it does not say that it booted within {}s, the evidence is contradicted",
+        "node {node} was proved off, but shows a sign of life: {sign}. If it does not report a new boot within {}s, the evidence is contradicted",
         left.as_secs()
     )]
     SignOfLife {
@@ -516,7 +516,7 @@ pub enum Hold {
     },
     /// It is off, and nobody has noticed yet.
     #[error(
-        "node {node} is proved off and still marked as Ready; it gets the taint out-of-service when that is corrected"
+        "node {node} is proved off and still marked as Ready. It gets the taint out-of-service when that is corrected"
     )]
     NodeStillReady {
         /// Its name.
@@ -524,7 +524,7 @@ pub enum Hold {
     },
     /// Somebody's mark of a node that is off, on one that is not.
     #[error(
-        "node {node} is Ready and carries the taint node.kubernetes.io/out-of-service={value}, which {whose}: kube-controller-manager detaches its volumes and force deletes its pods as soon as it is not Ready. Ask whoever put it there, or take it away: kubectl taint node {node} node.kubernetes.io/out-of-service-"
+        "node {node} is Ready and has the taint node.kubernetes.io/out-of-service={value}, which {whose}. kube-controller-manager detaches its volumes and force deletes its pods as soon as it is not Ready. Ask the person who added it, or remove it: kubectl taint node {node} node.kubernetes.io/out-of-service-"
     )]
     StaleTaint {
         /// Its name.
@@ -535,7 +535,7 @@ pub enum Hold {
         whose: &'static str,
     },
     /// Its pods are being released.
-    #[error("node {node} waits for its pods: {pods} that were asked to end are still there")]
+    #[error("node {node} waits for its pods. Still terminating: {pods}")]
     WaitsForPods {
         /// Its name.
         node: Arc<str>,
@@ -544,14 +544,14 @@ pub enum Hold {
     },
     /// It stays off.
     #[error(
-        "node {node} is off and its pods are released. Repair and start it: what we put on it goes when it is Ready again"
+        "node {node} is off and its pods are released. Repair and start it: pod-safety removes its taint when the node is Ready again"
     )]
     MachinePoweredOff {
         /// Its name.
         node: Arc<str>,
     },
     /// It has power, and is not back.
-    #[error("node {node} has power again and is not Ready with another boot yet")]
+    #[error("node {node} has power again, but is not Ready with a new boot yet")]
     AwaitingNodeReady {
         /// Its name.
         node: Arc<str>,

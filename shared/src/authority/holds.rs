@@ -59,11 +59,11 @@ impl Lack {
         match self {
             Self::Invalidated => "it was invalidated",
             Self::BeingDeleted => "it is being deleted",
-            Self::OfStorage => "it is about storage, and says nothing of what runs",
+            Self::OfStorage => "it is about storage, and does not show what runs",
             Self::OtherNode => "it is about another node",
-            Self::OtherLife => "the node has another UID or another boot id",
-            Self::Expired => "the person's word has expired; confirm anew if it is still true",
-            Self::TooWeak => "the node's FencePolicy asks for verified evidence, or cannot be read",
+            Self::OtherLife => "the node has another UID or another boot ID",
+            Self::Expired => "the confirmation has expired; confirm again if it is still true",
+            Self::TooWeak => "the node's FencePolicy requires verified evidence, or cannot be read",
             Self::Heard => "the node's kubelet renewed its Lease since",
         }
     }

@@ -32,25 +32,25 @@ use crate::wire;
 pub enum PeopleError {
     /// There is no such node.
     #[error(
-        "there is no node {0:?}; of a node whose object was deleted the pods are removed by themselves, after the quarantine"
+        "there is no node {0:?}. If its Node object was deleted, pod-safety removes its pods after the quarantine"
     )]
     NoNode(String),
     /// Its kubelet says that it is well.
-    #[error("node {0} is Ready: its kubelet speaks. Nothing was written")]
+    #[error("node {0} is Ready: its kubelet reports. Nothing was changed")]
     Ready(String),
     /// Its kubelet renewed its Lease while it was examined.
-    #[error("the kubelet of node {0} renewed its Lease just now: it is not off. Nothing was written")]
+    #[error("the kubelet of node {0} renewed its Lease just now: it is not off. Nothing was changed")]
     Heard(String),
     /// It does not say which boot it is in.
     #[error(
-        "node {0} has no status.nodeInfo.bootID: what is said of it could not be told from what is said of its next boot"
+        "node {0} has no status.nodeInfo.bootID, so a confirmation about this boot could not be told from one about the next"
     )]
     NoBootId(String),
     /// Nobody said how to fence it.
-    #[error("no FencePolicy chooses node {0}; create one whose nodeSelector does")]
+    #[error("no FencePolicy selects node {0}; create one with a nodeSelector that does")]
     NoPolicy(String),
     /// It is there already.
-    #[error("{kind} {name} is there already; see kubectl get {kind} {name} -o yaml")]
+    #[error("{kind} {name} exists already; see kubectl get {kind} {name} -o yaml")]
     There {
         /// The kind.
         kind: &'static str,
@@ -58,7 +58,7 @@ pub enum PeopleError {
         name: String,
     },
     /// There is nothing to take back.
-    #[error("there is no {kind} about the present life of node {node}")]
+    #[error("there is no {kind} about the present incarnation of node {node}")]
     Nothing {
         /// The kind.
         kind: &'static str,
@@ -72,7 +72,7 @@ pub enum PeopleError {
     #[error("there is no FencePolicy {0}; see kubectl get fencepolicies")]
     NoSuchPolicy(String),
     /// Somebody had it pause before.
-    #[error("{object} pauses already: {why}. Nothing was written")]
+    #[error("{object} is already paused: {why}. Nothing was changed")]
     Paused {
         /// What pauses.
         object: String,
@@ -80,21 +80,19 @@ pub enum PeopleError {
         why: String,
     },
     /// It does not pause.
-    #[error("{object} does not pause")]
+    #[error("{object} is not paused")]
     NotPaused {
         /// What.
         object: String,
     },
     /// The reason is too long for its place.
-    #[error("--reason is {over} characters too long to be kept there")]
+    #[error("--reason is {over} characters too long")]
     TooLong {
         /// By how many.
         over: usize,
     },
     /// Somebody else wrote to it in between.
-    #[error(
-        "{object} was changed by somebody else just now. Nothing was written: look at it, and say it again"
-    )]
+    #[error("{object} changed just now, so nothing was written. Check it, and run the command again")]
     Changed {
         /// What.
         object: String,
@@ -197,7 +195,7 @@ async fn create(
             Ok(only.and_then(|meta| meta.name).unwrap_or(name))
         }
         Err(error) if error.is_changed() => Err(PeopleError::There { kind: plural, name }),
-        Err(source) => Err(PeopleError::Api { doing: "writing it down", source }),
+        Err(source) => Err(PeopleError::Api { doing: "writing it", source }),
     }
 }
 
@@ -299,7 +297,7 @@ async fn merge(
     match connection.send(Call::write(Method::Merge, path, body)).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Err(PeopleError::Nothing { kind, node: node.name.clone() }),
-        Err(source) => Err(PeopleError::Api { doing: "writing it down", source }),
+        Err(source) => Err(PeopleError::Api { doing: "writing it", source }),
     }
 }
 

@@ -59,15 +59,15 @@ pub type Scaled = (Arc<str>, Arc<Controller>);
 enum CannotAsk {
     #[error("there is no kind {kind} in {api_version}")]
     NoKind { kind: Box<str>, api_version: Box<str> },
-    #[error("{field} {value:?} of an ownerReference is no name that the API has")]
+    #[error("{field} {value:?} of an ownerReference is not a valid name")]
     Name { field: &'static str, value: Box<str> },
-    #[error("asking what {api_version} has")]
+    #[error("asking which resources {api_version} has")]
     Discovery { api_version: Box<str>, source: ApiError },
     #[error("asking for the scale of {kind} {name}")]
     Ask { kind: Box<str>, name: Box<str>, source: ApiError },
-    #[error("the answer on {api_version} cannot be read")]
+    #[error("the answer about {api_version} cannot be read")]
     Undecodable { api_version: Box<str>, source: wire::WireError },
-    #[error("the scale of {kind} {name} does not say how many replicas it wants")]
+    #[error("the scale of {kind} {name} has no number of replicas")]
     NoReplicas { kind: Box<str>, name: Box<str> },
 }
 

@@ -226,10 +226,10 @@ fn not_ready(generation: i64, wall: Timestamp) -> Value {
 /// Our own, for people.
 fn node_unreachable(unreachable: bool, generation: i64, wall: Timestamp) -> Value {
     let (status, reason, message) = if unreachable {
-        let message = "the pod terminates, but its node is cut off: nobody can say whether it still runs. It goes when the node is heard again, when the node is fenced with proof, or when its Node object is deleted after the machine was made sure to be off";
+        let message = "the pod is terminating, but its node is unreachable, so it is not known whether the pod still runs. It is removed when the node reports again, when the node is fenced with proof, or when its Node object is deleted after someone has made sure that the machine is off";
         ("True", "KubeletSilent", message)
     } else {
-        ("False", "KubeletHeard", "the kubelet of its node was heard again")
+        ("False", "KubeletHeard", "the kubelet of its node reports again")
     };
     json!({
         "type": NODE_UNREACHABLE_CONDITION,

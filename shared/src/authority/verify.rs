@@ -38,13 +38,13 @@ pub enum Refusal {
     #[error("the pod changed since the decision")]
     PodChanged,
     /// The claim does not fit the pod.
-    #[error("the pod does not fit the claim: {0}")]
+    #[error("the pod does not match the claim: {0}")]
     ClaimMismatch(&'static str),
     /// Nobody took the first read, or it was refuted.
     #[error("there is no first quorum read of the missing node yet")]
     NoWitness,
     /// The first read is too young.
-    #[error("the quarantine has {}s to go", left.as_secs())]
+    #[error("the quarantine lasts another {}s", left.as_secs())]
     QuarantineNotOver {
         /// How long.
         left: Duration,
@@ -53,25 +53,25 @@ pub enum Refusal {
     #[error("a quorum read found the node")]
     NodeExists,
     /// The kubelet lives.
-    #[error("the kubelet gave a sign of life after the first read ({0:?})")]
+    #[error("the kubelet showed a sign of life after the first read ({0:?})")]
     KubeletAlive(Sign),
     /// The kubelet was active until its Node was deleted: it gets the time to end the pod itself.
     #[error(
-        "the kubelet was active until its Node was deleted, and has not had the time to end the pod itself"
+        "the kubelet was active until its Node was deleted, and has not had the time to terminate the pod itself"
     )]
     KubeletNotAsked,
     /// Its Lease was renewed so lately that a kubelet that lives need not have renewed it again.
-    #[error("the kubelet was heard lately: it must be silent for {}s more", left.as_secs())]
+    #[error("the kubelet reported recently: it must stay silent for another {}s", left.as_secs())]
     HeardLately {
         /// How long.
         left: Duration,
     },
     /// Heartbeats cannot be seen, so none can be said to be missing.
-    #[error("the Leases of nodes, or the pods that kubelets create, cannot be followed")]
+    #[error("the Leases of nodes, or the pods that kubelets create, cannot be watched")]
     HeartbeatsUnseen,
     /// Policy does not take a taint for proof, or it is ours, of which the evidence is asked.
     #[error(
-        "--trust-out-of-service-taint is off, or the taint is pod-safety's own, of which the evidence is asked"
+        "--trust-out-of-service-taint is off, or pod-safety added the taint itself and relies on its evidence instead"
     )]
     TaintNotTrusted,
     /// The node does not carry the taint, or is Ready.
@@ -350,7 +350,7 @@ fn fits(claim: &Claim, pod: &Pod) -> Result<(), &'static str> {
             Err("it is not terminating")
         }
         Claim::KubeletTerminated if !pod.phase.is_terminal() => Err("its phase is not terminal"),
-        Claim::KubeletTerminated if pod.running > 0 => Err("a container of it runs"),
+        Claim::KubeletTerminated if pod.running > 0 => Err("one of its containers runs"),
         Claim::NodeGone { node } | Claim::OutOfService { node } | Claim::Fenced { node, .. }
             if pod.node.as_ref() != Some(node) =>
         {

@@ -30,7 +30,7 @@ impl LeaseSample {
     /// It says what is no time: that is not never.
     pub(super) fn renewed(&self) -> Result<Option<Timestamp>, ApiError> {
         let Self::Present { renewed: Some(renewed), .. } = self else { return Ok(None) };
-        let nonsense = || ApiError::ContentType("a Lease whose renewTime is no time".to_owned());
+        let nonsense = || ApiError::ContentType("a Lease with an invalid renewTime".to_owned());
         renewed.timestamp().map(Some).ok_or_else(nonsense)
     }
 }

@@ -511,7 +511,7 @@ impl Authority {
             // The cache is behind: the watch will bring the node.
             Ok(None) => owner.wake_at(now + WITNESS_AGAIN),
             Err(error) => {
-                tracing::warn!(node = &**node, error = %error_chain(&error), "cannot ask for a missing node; asking again");
+                tracing::warn!(node = &**node, error = %error_chain(&error), "cannot read whether a missing node exists; trying again");
                 owner.wake_at(now + WITNESS_AGAIN);
             }
         }

@@ -197,7 +197,10 @@ impl<T: Object> Feed<T> {
                 // it has seen no change since it started, unless etcd reports its progress.
                 End::Silent => {
                     self.silent += 1;
-                    tracing::debug!(resource = T::KIND.resource(), "the watch fell silent; opening it again");
+                    tracing::debug!(
+                        resource = T::KIND.resource(),
+                        "the watch receives nothing; opening it again"
+                    );
                     if self.silent >= SILENT_WATCHES {
                         (self.silent, self.version) = (0, None);
                     }
@@ -239,7 +242,7 @@ impl<T: Object> Feed<T> {
         let now = self.env.now();
         if self.logged.is_none_or(|logged| now.since(logged) >= LOG_AGAIN) {
             self.logged = Some(now);
-            tracing::warn!(resource = T::KIND.resource(), verb, error = %message, "cannot follow this resource; trying again");
+            tracing::warn!(resource = T::KIND.resource(), verb, error = %message, "cannot watch this resource; trying again");
         }
         self.back_off().await;
     }
@@ -347,7 +350,7 @@ impl<T: Object> Feed<T> {
             Event::Deleted(raw) => {
                 let meta = raw.decode::<OnlyMeta>().ok().and_then(|only| only.metadata).unwrap_or_default();
                 let Some(uid) = meta.uid.as_deref().and_then(Uid::new) else {
-                    return Some(End::Relist("a removal does not say of what"));
+                    return Some(End::Relist("a removal does not name its object"));
                 };
                 self.cache.remove::<T>(&uid, self.env.now());
                 self.count();

@@ -26,7 +26,7 @@ pub(crate) enum ProjectError {
     #[error(transparent)]
     Version(#[from] BadRv),
     /// A name that could not stand in a URL for what it means.
-    #[error("{field} is {value:?}, which is no Kubernetes name")]
+    #[error("{field} is {value:?}, which is not a Kubernetes name")]
     Name {
         /// The field.
         field: &'static str,

@@ -63,7 +63,7 @@ impl Holds {
         let gauge = IntGaugeVec::new(
             Opts::new(
                 "pod_safety_holds",
-                "Pods, nodes and budgets on which nothing is done for now, by the reason.",
+                "Pods, nodes and PodDisruptionBudgets on which the controller deliberately does not act yet, by reason.",
             ),
             &["controller", "reason"],
         )?;

@@ -392,7 +392,7 @@ impl<C: Controller> Drive<C> {
                     self.announce(&force.pod, force.claim.node(), Action::WouldForceDelete, message);
                 }
                 Intent::Delete(delete) if !acts => {
-                    let message = format!("would ask it to end: {}", delete.cause);
+                    let message = format!("would delete it gracefully: {}", delete.cause);
                     self.announce(&delete.pod, Some(delete.cause.node()), Action::WouldDelete, message);
                 }
                 Intent::Update(_)

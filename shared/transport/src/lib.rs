@@ -241,7 +241,7 @@ pub enum DeviceError {
         said: String,
     },
     /// It did not answer in time; what it started was killed.
-    #[error("no answer within {}s; what was started was killed, and may have been done all the same", after.as_secs())]
+    #[error("no answer within {}s; what was started was killed, and may have taken effect anyway", after.as_secs())]
     TimedOut {
         /// After which time.
         after: Duration,

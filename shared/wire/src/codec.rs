@@ -64,10 +64,10 @@ pub enum WireError {
     #[error("the answer came as protobuf, not with all of its fields as JSON")]
     NotJson,
     /// An object of a size that no API server sends.
-    #[error("an object claims {0} bytes; the largest believable one has {LARGEST_OBJECT}")]
+    #[error("an object claims {0} bytes; the largest plausible object has {LARGEST_OBJECT}")]
     TooLarge(usize),
     /// An object or a list whose parts do not fit together, or that ends early.
-    #[error("the answer breaks off, or is not what was asked for")]
+    #[error("the answer is truncated, or is not what was requested")]
     BrokenOff,
     /// A watch event of a type that this version does not know.
     #[error("a watch event of the unknown type {0:?}")]

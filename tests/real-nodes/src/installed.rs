@@ -143,7 +143,7 @@ async fn hold(cluster: &mut Cluster, view: &View, lost: Machine) -> Result<Strin
     ensure!(pod.metadata.deletion_timestamp.is_some(), "{identity} was not asked to end");
     let explained =
         view.kubectl(cluster, &["pod-safety", "explain", "pod", identity, "-n", NAMESPACE]).await?;
-    let words = [&*lost.name(), "is not heard", "nobody has proved which"];
+    let words = [&*lost.name(), "is unreachable", "cut off with this pod still running"];
     ensure!(words.iter().all(|word| explained.stdout.contains(word)), "explain says {explained:?}");
     let status = view.kubectl(cluster, &["pod-safety", "status"]).await?;
     ensure!(status.stdout.contains(&lost.name()) && !status.status.success(), "status says {status:?}");

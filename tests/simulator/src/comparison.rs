@@ -61,15 +61,15 @@ impl Comparison {
         };
         let broken = |outcome: &Outcome, rule| outcome.broken.get(&rule).copied().unwrap_or(0).to_string();
         row("two processes of one identity at once (S1)", &|outcome| broken(outcome, Invariant::AtMostOne));
-        row("  the same, but a person vouched for the machine", &|outcome| {
+        row("  the same, after a wrong confirmation", &|outcome| {
             outcome.probes.get(EXCUSED).copied().unwrap_or(0).to_string()
         });
         row("removed without proof (S2)", &|outcome| broken(outcome, Invariant::Evidence));
-        row("wrong pod hit (S4)", &|outcome| broken(outcome, Invariant::Identity));
+        row("wrong pod removed (S4)", &|outcome| broken(outcome, Invariant::Identity));
         row("from loss to successor: median / longest", &recovery);
-        row("identities lost for good", &|outcome| never(outcome).to_string());
+        row("identities never restored", &|outcome| never(outcome).to_string());
         row("pods stuck at the end", &|outcome| outcome.stuck.len().to_string());
-        row("  of them with a reason that is shown", &|outcome| {
+        row("  of them with a displayed reason", &|outcome| {
             outcome.stuck.iter().filter(|stuck| stuck.reason.is_some()).count().to_string()
         });
         rows
@@ -80,7 +80,7 @@ impl Comparison {
     pub fn stuck(&self) -> Vec<String> {
         let lines = self.0.iter().flat_map(|(contender, outcome)| {
             outcome.stuck.iter().map(|stuck| {
-                let reason = stuck.reason.as_deref().unwrap_or("says nothing");
+                let reason = stuck.reason.as_deref().unwrap_or("no reason shown");
                 format!("{}: {} {}; {reason}", contender.name(), stuck.identity, stuck.how)
             })
         });

@@ -48,29 +48,29 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
 
-    /// Print the scenarios and end
+    /// Print the scenarios and exit
     #[arg(long)]
     list_scenarios: bool,
 
-    /// Another run of the same scenario: everything that chance decides comes from this number
+    /// The seed of all random decisions: another number gives another run of the same scenario
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 
-    /// Simulated seconds in a real one. Default: 6; without a terminal as fast as it goes
+    /// Simulated seconds per real second. Default: 6; without a terminal: as fast as possible
     #[arg(long, value_name = "FACTOR", value_parser = speed)]
     speed: Option<f64>,
 
-    /// Whose rules run
+    /// The rules to run
     #[arg(long, value_enum, default_value_t = SubjectArg::PodSafety)]
     subject: SubjectArg,
 
-    /// Lines instead of a picture, as when the output is no terminal. Ends with the verdict: exit code 0 if
+    /// Print lines instead of a picture, as without a terminal. Ends with the verdict: exit code 0 if
     /// pod-safety broke no rule, else 1
     #[arg(long)]
     plain: bool,
 
-    /// Let a real kubectl into what is shown: kubectl --server http://127.0.0.1:8001 get pods -A -o wide -w.
-    /// Nobody is asked who they are, so only this machine can be named. With --plain: at speed 1 unless told otherwise
+    /// Serve the simulated cluster to a real kubectl: kubectl --server http://127.0.0.1:8001 get pods -A -o wide -w.
+    /// There is no authentication, so only an address of this machine is allowed. With --plain: at speed 1 by default
     #[arg(long, value_name = "ADDRESS", value_parser = hosting::address)]
     serve: Option<SocketAddr>,
 }
@@ -79,9 +79,9 @@ pub(super) struct Args {
 enum SubjectArg {
     /// The controllers of this program
     PodSafety,
-    /// The rules of its pod garbage collector
+    /// The rules of kube-controller-manager's pod garbage collector
     KubeControllerManager,
-    /// Force delete when a node is not ready
+    /// A script that force deletes when a node is not ready
     Script,
 }
 

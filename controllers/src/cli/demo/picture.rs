@@ -56,7 +56,7 @@ fn head(show: &Show) -> Vec<Line<'static>> {
     let broken = snapshot.violations.len();
     let state = match (show.paused, snapshot.over) {
         (true, _) => " PAUSED".bold(),
-        (false, true) => " the plan is over; go on with keys".into(),
+        (false, true) => " the plan is over; continue with keys".into(),
         (false, false) => "".into(),
     };
     vec![
@@ -123,7 +123,7 @@ fn node_line(node: &NodeView, selected: bool) -> Line<'static> {
         Machine::Cut => ("CUT OFF", WARN),
     };
     let lease = node.lease_age.map_or("no Lease".to_owned(), |age| format!("Lease {}s old", age.as_secs()));
-    let object = if node.registered { Span::from("Node there") } else { Span::styled("NODE DELETED", WARN) };
+    let object = if node.registered { Span::from("Node exists") } else { Span::styled("NODE DELETED", WARN) };
     let line = Line::from(vec![
         Span::from(if selected { "▶ " } else { "  " }),
         Span::from(format!("{:<9}", node.name)).bold(),
@@ -144,7 +144,7 @@ fn pod_line(pod: &PodView, snapshot: &Snapshot) -> Line<'static> {
     };
     let (truth, style) = match (runs, doubled(&pod.identity, snapshot), pod.terminating || state == "Running")
     {
-        (true, true, _) => ("process runs: ONE OF TWO", BAD),
+        (true, true, _) => ("process runs: TWO COPIES", BAD),
         (true, false, _) => ("process runs", GOOD),
         (false, _, true) => ("no process", WARN),
         (false, _, false) => ("", DIM),
@@ -176,9 +176,9 @@ fn reasons(show: &Show) -> Vec<Line<'static>> {
         let BudgetView { name, allowed, current, desired, expected, ready } = budget;
         lines.push(Line::from(vec![
             Span::from(format!("budget {name}: ")).bold(),
-            Span::styled(format!("{allowed} may go"), if *allowed > 0 { GOOD } else { WARN }),
+            Span::styled(format!("evictions allowed: {allowed}"), if *allowed > 0 { GOOD } else { WARN }),
         ]));
-        let said = format!("  {current} of {expected} ready, {desired} needed; in truth {ready} are ready");
+        let said = format!("  {current} of {expected} ready, {desired} needed; actually ready: {ready}");
         lines.push(Line::styled(said, if ready < desired { BAD } else { DIM }));
     }
     for hold in &snapshot.holds {
@@ -196,7 +196,7 @@ fn reasons(show: &Show) -> Vec<Line<'static>> {
     for replica in &snapshot.replicas {
         let state = match (replica.running, replica.paused, replica.leads) {
             (false, _, _) => "down",
-            (true, true, true) => "stopped, and believes that it leads",
+            (true, true, true) => "frozen, and still believes that it leads",
             (true, true, false) => "stopped",
             (true, false, true) => "leads",
             (true, false, false) => "stands by",
@@ -226,7 +226,7 @@ fn events(show: &Show, area: Rect) -> Vec<Line<'static>> {
 fn table(frame: &mut Frame<'_>, show: &Show) {
     let lines: Vec<Line<'static>> = match &show.table {
         Table::Closed => return,
-        Table::Measuring => vec![Line::from("running the same plan by all rules …")],
+        Table::Measuring => vec![Line::from("running the same plan under all rules …")],
         Table::Open(rows, stuck) => {
             let row = |(at, cells): (usize, &Vec<String>)| {
                 let mut text = format!("{:<48}", cells.first().map(String::as_str).unwrap_or_default());

@@ -27,8 +27,8 @@ pub(super) fn play(
     let outcome = told(scenario, contender, speed, hosting)?;
     print(verdict(contender, &outcome).as_bytes())?;
     let comparison = compare(plan, launch);
-    print(format!("\nthe same plan and seed by all rules:\n{comparison}").as_bytes())?;
-    let ours = comparison.outcome(Contender::PodSafety).context("pod-safety's own run did not end")?;
+    print(format!("\nthe same plan and seed under all rules:\n{comparison}").as_bytes())?;
+    let ours = comparison.outcome(Contender::PodSafety).context("pod-safety's own run did not finish")?;
     Ok(ours.broken.is_empty())
 }
 
@@ -49,7 +49,7 @@ pub(super) fn told(
         let lines: String = lines.collect();
         print(lines.as_bytes())?;
     }
-    stage.end().context("the simulation did not end")
+    stage.end().context("the simulation did not finish")
 }
 
 /// What came of it, in words.

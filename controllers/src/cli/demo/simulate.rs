@@ -15,11 +15,11 @@ const MOST_BYTES: u64 = 1024 * 1024;
 /// Exit code 0: as expected (without `expect`: no rule was broken); 1: not so; 2: the file is wrong.
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct SimulateArgs {
-    /// A scenario as YAML; docs/simulator.md says how to write one, docs/scenarios has examples
+    /// A scenario as YAML; docs/simulator.md explains how to write one, docs/scenarios has examples
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Simulated seconds in a real one. Default: as fast as it goes
+    /// Simulated seconds per real second. Default: as fast as possible
     #[arg(long, value_name = "FACTOR", value_parser = speed)]
     speed: Option<f64>,
 }
@@ -32,7 +32,7 @@ impl SimulateArgs {
         let unreadable = |error| BadUse::Unreadable(name.clone(), error);
         let size = std::fs::metadata(&file).map_err(unreadable)?.len();
         if size > MOST_BYTES {
-            let error = std::io::Error::other(format!("{size} bytes, allowed are {MOST_BYTES}"));
+            let error = std::io::Error::other(format!("{size} bytes; at most {MOST_BYTES} are allowed"));
             return Err(unreadable(error).into());
         }
         let text = std::fs::read_to_string(&file).map_err(unreadable)?;

@@ -111,14 +111,14 @@ fn the_screen_shows_what_the_api_says_and_what_is_true() {
     let screen = screen(&show());
     has(&screen, &["1 two-losses: two Nodes are deleted"]);
     has(&screen, &["01:23.4", "seed 7", "speed 6.0x", "subject pod-safety", "rules broken 1"]);
-    has(&screen, &["▶ node-0", "machine on", "Node there", "Lease 7s old"]);
+    has(&screen, &["▶ node-0", "machine on", "Node exists", "Lease 7s old"]);
     has(&screen, &["node-1", "CUT OFF", "NODE DELETED"]);
     has(&screen, &["node-2", "POWER OFF", "Unknown, given up"]);
     has(&screen, &["node-3", "FROZEN"]);
-    has(&screen, &["budget shop-0", "1 may go"]);
-    has(&screen, &["4 of 4 ready, 3 needed", "in truth 3 are ready"]);
+    has(&screen, &["budget shop-0", "evictions allowed: 1"]);
+    has(&screen, &["4 of 4 ready, 3 needed", "actually ready: 3"]);
     has(&screen, &["data-0", "aaaa", "Terminating", "no process"]);
-    has(&screen, &["data-1", "bbbb", "Running", "ONE OF TWO"]);
+    has(&screen, &["data-1", "bbbb", "Running", "TWO COPIES"]);
     has(&screen, &["data-1", "dddd", "PROCESS RUNS, its pod is no longer in the API"]);
     has(&screen, &["without a node"]);
     has(&screen, &["default/data-0", "KubeletAlive"]);
@@ -207,7 +207,7 @@ fn keys_change_what_is_shown() {
 fn the_table_is_measured_when_it_is_asked_for_and_closed_again() {
     let mut show = show();
     assert_eq!(letter(&mut show, 't'), Wish::Compare);
-    has(&screen(&show), &["running the same plan by all rules"]);
+    has(&screen(&show), &["running the same plan under all rules"]);
     let comparison = compare(show.plan().unwrap(), launch);
     show.table = Table::Open(comparison.rows(), comparison.stuck());
     let screen = screen(&show);

@@ -90,10 +90,10 @@ pub(super) fn version(server: &str) -> Symptom {
             "ServerVersion",
             Health::Attention,
             format!("Kubernetes {server}; this version was made for 1.{oldest} to 1.{newest}"),
-            "what the API server answers to evictions and deletions was checked with those",
+            "the API server's answers to evictions and deletions were tested with those versions",
             "use a version of pod-safety that was made for it",
         ),
-        None => not_checked("ServerVersion", "the API server does not say its version"),
+        None => not_checked("ServerVersion", "the API server does not report its version"),
     }
 }
 
@@ -110,10 +110,10 @@ pub(super) fn clocks(
     server: Option<Timestamp>,
     wall: Timestamp,
 ) -> Vec<Symptom> {
-    const WHY: &str = "stamps are compared by people, by the validity of a person's word, and by what this command says; \
-        no deletion rests on them";
+    const WHY: &str = "clock skew affects displayed times and how long confirmations are valid; \
+        no deletion depends on clocks";
     let Some(server) = server else {
-        return vec![not_checked("Clocks", "the API server does not say what its clock shows")];
+        return vec![not_checked("Clocks", "the API server does not report its time")];
     };
     let mut all = Vec::new();
     let apart = server.duration_since(wall);
@@ -121,7 +121,7 @@ pub(super) fn clocks(
     if size > APART {
         let word = if apart.is_negative() { "behind" } else { "ahead of" };
         let what = format!("the API server's clock is {} {word} this machine's", span(size));
-        all.push(found("Clocks", Health::Problem, what, WHY, "set both by NTP"));
+        all.push(found("Clocks", Health::Problem, what, WHY, "synchronize both by NTP"));
     }
     let (mut ahead, mut behind) = (Vec::new(), Vec::new());
     for node in view.nodes().filter(|node| node.readiness == Readiness::Ready) {
@@ -137,12 +137,12 @@ pub(super) fn clocks(
         (ahead, "renew their Leases in the future: their clocks are ahead"),
         (
             behind,
-            "are Ready, and their Leases seem old: their clocks are behind, or they fell silent just now",
+            "are Ready, and their Leases seem old: their clocks are behind, or they stopped reporting just now",
         ),
     ] {
         if !nodes.is_empty() {
             let what = format!("{} {what}: {}", plural(nodes.len(), "node"), shown(&nodes));
-            all.push(found("Clocks", Health::Problem, what, WHY, "set them by NTP"));
+            all.push(found("Clocks", Health::Problem, what, WHY, "synchronize them by NTP"));
         }
     }
     if !nodes_are_known {
@@ -166,13 +166,13 @@ pub(super) fn shown(names: &[&str]) -> String {
 
 /// Whether somebody leads, and somebody else could.
 pub(super) fn leader(running: &Running, wall: Timestamp) -> Symptom {
-    const WHY: &str = "nothing is proved, fenced or released while nobody leads";
+    const WHY: &str = "nothing is proved, fenced or force deleted without a leader";
     match (&running.leader, running.unread) {
         (_, true) => not_checked("Leader", "the lease could not be read"),
         (None, false) => {
-            let what = running.stale.map_or("nobody leads".to_owned(), |at| {
+            let what = running.stale.map_or("no leader".to_owned(), |at| {
                 let ago = Duration::try_from(wall.duration_since(at)).unwrap_or_default();
-                format!("nobody leads: the lease was last renewed {} ago", span(ago))
+                format!("no leader: the lease was last renewed {} ago", span(ago))
             });
             found(
                 "Leader",
@@ -186,7 +186,7 @@ pub(super) fn leader(running: &Running, wall: Timestamp) -> Symptom {
             "Leader",
             Health::Attention,
             format!("{leader} leads, and no other replica is Ready"),
-            "when its node is lost nobody acts until it is started elsewhere, and it never fences its own node",
+            "when its node is lost, nothing acts until it is started elsewhere, and it never fences its own node",
             "run two replicas",
         ),
         (Some(leader), false) => {
@@ -195,7 +195,7 @@ pub(super) fn leader(running: &Running, wall: Timestamp) -> Symptom {
                 "Leader",
                 format!(
                     "{leader} leads, {}",
-                    if others == 1 { "1 waits".to_owned() } else { format!("{others} wait") }
+                    if others == 1 { "1 standby".to_owned() } else { format!("{others} standbys") }
                 ),
             )
         }
@@ -213,7 +213,7 @@ pub(super) fn rights(account: &str, asked: usize, lacking: &[Right]) -> Symptom 
         "Rights",
         Health::Problem,
         format!("{account} may not: {}", shown(&names)),
-        "what it may not read it does not decide about, and what it may not write stays undone",
+        "it cannot decide about objects that it may not read, and cannot do what it may not write",
         "pod-safety manifests | kubectl apply --server-side -f -, or upgrade the chart with rbac.create=true",
     )
 }
@@ -227,16 +227,15 @@ pub(super) fn policies(policies: Policies, wall: Timestamp) -> Symptom {
         pod beside one that may still run";
     const REMEDY: &str = "helm upgrade … --reset-then-reuse-values --set admissionPolicies.action=Deny";
     match policies {
-        Policies::Deny => fine("AdmissionPolicies", "unproved force deletions are refused"),
+        Policies::Deny => fine("AdmissionPolicies", "unproved force deletions are denied"),
         Policies::Audit { since } => {
-            let what = "unproved force deletions are only warned of (Audit)";
+            let what = "unproved force deletions only cause a warning (Audit)";
             let on_trial =
                 since.map(|since| Duration::try_from(wall.duration_since(since)).unwrap_or_default());
             let (health, what) = match on_trial {
-                Some(trial) if trial < TRIAL => (
-                    Health::Attention,
-                    format!("{what}, for {} now: after a week have them refused", span(trial)),
-                ),
+                Some(trial) if trial < TRIAL => {
+                    (Health::Attention, format!("{what}, for {} now: after a week, deny them", span(trial)))
+                }
                 Some(trial) => (Health::Problem, format!("{what}, for {} now", span(trial))),
                 None => (Health::Problem, what.to_owned()),
             };
@@ -245,7 +244,7 @@ pub(super) fn policies(policies: Policies, wall: Timestamp) -> Symptom {
         Policies::Absent => found(
             "AdmissionPolicies",
             Health::Problem,
-            "no policy refuses unproved force deletions",
+            "no policy denies unproved force deletions",
             WHY,
             REMEDY,
         ),
@@ -270,32 +269,32 @@ pub(super) fn graceless(sets: &[Value]) -> Symptom {
         .collect();
     if names.is_empty() {
         let sets = plural(sets.len(), "StatefulSet");
-        return fine("GracePeriods", format!("{sets} looked at, none with terminationGracePeriodSeconds 0"));
+        return fine("GracePeriods", format!("{sets} checked, none with terminationGracePeriodSeconds 0"));
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     found(
         "GracePeriods",
         Health::Problem,
         format!("StatefulSets with terminationGracePeriodSeconds 0: {}", shown(&names)),
-        "every deletion of their pods is a force deletion: a second one may start beside the first",
-        "give them a grace of at least 1",
+        "every deletion of their pods is a force deletion: a second copy may start beside the first",
+        "set it to at least 1",
     )
 }
 
 /// Budgets that block for ever.
 pub(super) fn budgets(never: &[&Budget]) -> Symptom {
     if never.is_empty() {
-        return fine("Budgets", "none blocks for ever");
+        return fine("Budgets", "none blocks permanently");
     }
     let names: Vec<String> = never.iter().map(|budget| budget.key.to_string()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let what = format!("let nothing through, ever: {}", shown(&names));
+    let what = format!("never allow an eviction: {}", shown(&names));
     found(
         "Budgets",
         Health::Attention,
         what,
-        "drains of their nodes do not end",
-        "pod-safety explain pdb says the ways out",
+        "drains of their nodes never finish",
+        "pod-safety explain pdb shows the ways out",
     )
 }
 

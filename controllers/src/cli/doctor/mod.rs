@@ -37,7 +37,7 @@ const OF_BUDGETS: [Kind; 4] = [Kind::Budgets, Kind::Pods, Kind::ReplicaSets, Kin
 const QUESTIONS: usize = 8;
 
 /// At the end of `--help`.
-const EXIT_CODES: &str = "Ends with 0 if all is well, 1 after an error, 2 for wrong usage, 3 if something must be fixed, 6 if a check could not look.";
+const EXIT_CODES: &str = "Exits with 0 if all is well, 1 after an error, 2 for wrong usage, 3 if something must be fixed, 6 if a check could not be made.";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXIT_CODES)]
@@ -148,7 +148,10 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
             let never = |budget: &&Budget| explain(budget, &scene.view, scene.now).verdict == OfBudget::Never;
             checks::budgets(&scene.view.budgets().filter(never).collect::<Vec<_>>())
         } else {
-            checks::not_checked("Budgets", "budgets, pods or their controllers could not be listed")
+            checks::not_checked(
+                "Budgets",
+                "PodDisruptionBudgets, pods or their controllers could not be listed",
+            )
         });
         all
     }));
@@ -185,7 +188,7 @@ async fn rights_of(session: &Session, look: &Look) -> Symptom {
     if look.pods_unread().is_some() {
         return checks::not_checked(
             "Rights",
-            "which controllers run is not known, because pods could not be listed",
+            "it is not known which controllers run, because pods could not be listed",
         );
     }
     let account = look.account.clone();
@@ -201,7 +204,8 @@ async fn rights_of(session: &Session, look: &Look) -> Symptom {
             Ok(true) => {}
             Ok(false) => lacking.push(right.clone()),
             Err(error) => {
-                let why = format!("what {account} may do was not answered: {}", error_chain(&error));
+                let why =
+                    format!("the API server did not answer what {account} may do: {}", error_chain(&error));
                 return checks::not_checked("Rights", &why);
             }
         }

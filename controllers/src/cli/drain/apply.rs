@@ -101,7 +101,7 @@ impl Apply {
         self.say(
             Tone::Bad,
             format!(
-                "node/{0} {how} while it was being cordoned: no pod was evicted; kubectl get node {0} says whether it is",
+                "node/{0} {how} while it was being cordoned: no pod was evicted; kubectl get node {0} shows whether it is",
                 self.node
             ),
         )?;
@@ -115,7 +115,7 @@ impl Apply {
         let mut text = self.live.clear().to_owned();
         text.push_str(&format!("{}: {}.\n", self.node, page::summary(&plan.summary())));
         if plan.unreadable > 0 {
-            text.push_str("Some pods of this cluster cannot be read and may be on this node.\n");
+            text.push_str("Some pods of this cluster cannot be read, and may be on this node.\n");
         }
         text.push_str(&page::table(&rows, self.paint));
         text.push_str(&format!("{and} See the plan: pod-safety drain {}\n", self.node));
@@ -140,7 +140,7 @@ impl Apply {
             if plan.stops() {
                 return self.refuse(
                     &plan,
-                    &format!("The node stays cordoned; kubectl uncordon {} takes that back.", self.node),
+                    &format!("The node stays cordoned. To undo that: kubectl uncordon {}", self.node),
                 );
             }
             let more = work.take(&plan, self.session.env.now());
@@ -230,7 +230,7 @@ impl Apply {
         work.left().iter().try_for_each(|line| self.tell(line))?;
         let (how, left) = (ended_how(exit), count.all - count.gone);
         let text = format!(
-            "node/{0} {how} after {seconds}s: {1} gone, {left} left. It stays cordoned; kubectl uncordon {0} takes that back",
+            "node/{0} {how} after {seconds}s: {1} gone, {left} left. It stays cordoned. To undo that: kubectl uncordon {0}",
             self.node, count.gone
         );
         self.say(Tone::Bad, text)

@@ -46,7 +46,7 @@ impl Live {
         match self {
             Self::Terminal(_) => {
                 let stopped = if stopped > 0 { format!(", {stopped} not evicted") } else { String::new() };
-                format!("{ANEW}{gone} of {all} gone, {ending} ending, {waiting} waiting{stopped}")
+                format!("{ANEW}{gone} of {all} gone, {ending} terminating, {waiting} waiting{stopped}")
             }
             Self::Pipe => String::new(),
         }
@@ -81,7 +81,7 @@ mod tests {
         ];
         assert_eq!(
             shown(&text.concat()),
-            ["✔ pod/ns/a gone", "2 of 4 gone, 1 ending, 0 waiting, 1 not evicted"]
+            ["✔ pod/ns/a gone", "2 of 4 gone, 1 terminating, 0 waiting, 1 not evicted"]
         );
     }
 
@@ -93,7 +93,7 @@ mod tests {
             live.progress(COUNT),
             "^C".to_owned(),
             live.line(
-                &line(Tone::Attention, "pod/ns/a is there still: evicted, ends within 5s"),
+                &line(Tone::Attention, "pod/ns/a still exists: evicted, terminates within 5s"),
                 Timestamp::UNIX_EPOCH,
             ),
             live.line(&line(Tone::Bad, "node/n stopped after 2s: 1 gone, 3 left"), Timestamp::UNIX_EPOCH),
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(
             shown(&text.concat()),
             [
-                "! pod/ns/a is there still: evicted, ends within 5s",
+                "! pod/ns/a still exists: evicted, terminates within 5s",
                 "✖ node/n stopped after 2s: 1 gone, 3 left",
                 ""
             ]

@@ -25,8 +25,8 @@ use super::{Exit, duration};
 use look::Look;
 
 /// At the end of `--help`.
-const EXIT_CODES: &str = "Ends with 0 if everything goes, 1 after an error or Ctrl-C, 2 for wrong usage, \
-    3 if something blocks or must wait for its budget, 4 if it is refused for safety, 5 when the time is up.";
+const EXIT_CODES: &str = "Exits with 0 if every pod can go, 1 after an error or Ctrl-C, 2 for wrong usage, \
+    3 if something blocks or must wait for its PodDisruptionBudget, 4 if it is rejected for safety, 5 when the time is up.";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXIT_CODES)]
@@ -35,7 +35,7 @@ pub(super) struct Args {
     #[arg(value_name = "NODE", value_parser = name)]
     node: String,
 
-    /// Cordon the node and evict its pods; without it nothing is changed
+    /// Cordon the node and evict its pods; without this flag nothing is changed
     #[arg(long)]
     apply: bool,
 
@@ -43,19 +43,19 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAMESPACE/POD", value_parser = pod_name)]
     skip: Vec<(String, String)>,
 
-    /// Pods with emptyDir volumes go too: what is in them is lost
+    /// Evict pods with emptyDir volumes too: their data is lost
     #[arg(long)]
     delete_emptydir_data: bool,
 
-    /// Pods that nobody manages go too: they do not come back
+    /// Evict pods without a controller too: they do not come back
     #[arg(long)]
     evict_unmanaged: bool,
 
-    /// With --apply: end with code 5 after so long; the node stays cordoned. Default: no end
+    /// With --apply: exit with code 5 after this time; the node stays cordoned. Default: no limit
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true, requires = "apply")]
     timeout: Option<Duration>,
 
-    /// How the plan is printed
+    /// The format of the plan
     #[arg(short, long, value_enum, default_value_t = Output::Table, conflicts_with = "apply")]
     output: Output,
 

@@ -115,24 +115,24 @@ impl PlaceItem {
                 (Some(name.clone()), "FitsPerhaps", NOT_LOOKED_AT.to_owned())
             }
             Place::Nowhere(why) => (None, "FitsNowhere", why.clone()),
-            Place::NotAgain => (None, "NotMadeAgain", "nobody makes it anew".to_owned()),
+            Place::NotAgain => (None, "NotMadeAgain", "nothing recreates it".to_owned()),
         };
         Self { node, reason, message }
     }
 }
 
-const NOT_LOOKED_AT: &str = "has affinity, spread or volumes, which were not looked at";
+const NOT_LOOKED_AT: &str = "has affinity, spread or volumes, which were not checked";
 
 /// "9 now, 2 after one another, 1 blocked, 2 stay".
 pub(super) fn summary(summary: &Summary) -> String {
     let Summary { now, later, waiting, blocked, unsafe_, ending, staying } = summary;
     let parts = [
         (now, "now"),
-        (later, "after one another"),
-        (waiting, "waiting for a budget"),
+        (later, "one after another"),
+        (waiting, "waiting for a PDB"),
         (blocked, "blocked"),
         (unsafe_, "refused for safety"),
-        (ending, "ending already"),
+        (ending, "terminating already"),
         (staying, "staying"),
     ];
     let parts: Vec<String> = parts
@@ -159,7 +159,7 @@ fn cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
     };
     let mut why = row.why.clone();
     if let Some(after) = &row.after {
-        let _infallible = write!(why, ", after {after} is made good");
+        let _infallible = write!(why, ", after {after} is replaced");
     }
     if let Some(lost) = row.loses {
         let _infallible = write!(why, "; {lost}");
@@ -167,7 +167,7 @@ fn cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
     let place = match &row.place {
         Some(Place::Node { name, unseen }) => format!("{name}{}", if *unseen { "?" } else { "" }),
         Some(Place::Nowhere(why)) => format!("nowhere ({why})"),
-        Some(Place::NotAgain) => "not made again".to_owned(),
+        Some(Place::NotAgain) => "not recreated".to_owned(),
         None => "-".to_owned(),
     };
     let grace = if row.grace > 0 { format!("{}s", row.grace) } else { "-".to_owned() };
@@ -188,7 +188,7 @@ pub(super) fn page(plan: &Plan, paint: Paint) -> String {
     let mut text = format!("Plan for {node}: {count}.   {}.\n", summary(&plan.summary()));
     if !plan.node_ready {
         let line = format!(
-            "{} {node} is not Ready: evicted pods stay Terminating until its kubelet says that they ended.",
+            "{} {node} is not Ready: evicted pods stay Terminating until its kubelet reports that they terminated.",
             paint.mark(Tone::Attention)
         );
         let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
@@ -196,7 +196,7 @@ pub(super) fn page(plan: &Plan, paint: Paint) -> String {
     if plan.unreadable > 0 {
         let many = plural(plan.unreadable, "pod");
         let line = format!(
-            "{} {many} of this cluster cannot be read and may be on this node.",
+            "{} {many} of this cluster cannot be read, and may be on this node.",
             paint.mark(Tone::Bad)
         );
         let _infallible = writeln!(text, "{}", paint.tone(Tone::Bad, &line));
@@ -204,7 +204,9 @@ pub(super) fn page(plan: &Plan, paint: Paint) -> String {
     if !plan.rows.is_empty() {
         text.push('\n');
         text.push_str(&table(&plan.rows, paint));
-        text.push_str("\nBY: \"dry run\" is the API server's own answer, \"listed\" what its objects say. ");
+        text.push_str(
+            "\nBY: \"dry run\" is the API server's own answer, \"listed\" is calculated from its objects. ",
+        );
         text.push_str("GOES TO is a fit check of requests, labels and taints");
         let unseen = |row: &Row| matches!(row.place, Some(Place::Node { unseen: true, .. }));
         text.push_str(if plan.rows.iter().any(unseen) { "; \"?\" " } else { ".\n" });
@@ -223,7 +225,7 @@ fn next(plan: &Plan) -> String {
     }
     let blocked = plan.rows.iter().filter(|row| matches!(row.action, Action::Blocked | Action::Unsafe));
     let skips: Vec<String> = blocked.clone().map(|row| format!("--skip {}", row.pod)).collect();
-    let mut text = format!("--apply refuses to begin; without what blocks: --apply {}", skips.join(" "));
+    let mut text = format!("--apply does not begin. To leave out what blocks: --apply {}", skips.join(" "));
     let mut budgets: Vec<_> = blocked.filter_map(|row| row.budget.as_ref()).collect();
     budgets.sort();
     budgets.dedup();
@@ -272,15 +274,15 @@ mod tests {
         assert_eq!(
             page(&planned(), Paint::plain()),
             "Plan for n: 2 pods.   1 now, 1 blocked.
-! n is not Ready: evicted pods stay Terminating until its kubelet says that they ended.
+! n is not Ready: evicted pods stay Terminating until its kubelet reports that they terminated.
 
-STEP  POD       WHY                                                                        BY       GOES TO                           GRACE
-1 !   ns/db-0   no budget                                                                  dry run  nowhere (there is no other node)  30s
-✖     ns/naked  nobody manages it, so it would not come back: --evict-unmanaged or --skip  listed   -                                 30s
+STEP  POD       WHY                                                                           BY       GOES TO                           GRACE
+1 !   ns/db-0   no PodDisruptionBudget                                                        dry run  nowhere (there is no other node)  30s
+✖     ns/naked  it has no controller, so it would not come back: --evict-unmanaged or --skip  listed   -                                 30s
 
-BY: \"dry run\" is the API server's own answer, \"listed\" what its objects say. GOES TO is a fit check of requests, labels and taints.
+BY: \"dry run\" is the API server's own answer, \"listed\" is calculated from its objects. GOES TO is a fit check of requests, labels and taints.
 
-Nothing was changed. --apply refuses to begin; without what blocks: --apply --skip ns/naked
+Nothing was changed. --apply does not begin. To leave out what blocks: --apply --skip ns/naked
 "
         );
     }
@@ -293,7 +295,7 @@ Nothing was changed. --apply refuses to begin; without what blocks: --apply --sk
         assert_eq!(
             document["pods"][0],
             json!({ "namespace": "ns", "name": "db-0", "uid": "uid-db-0", "owner": "StatefulSet/db", "action": "Evict",
-                "reason": "NoBudget", "message": "no budget", "restsOn": "DryRun", "step": 1, "gracePeriodSeconds": 30,
+                "reason": "NoBudget", "message": "no PodDisruptionBudget", "restsOn": "DryRun", "step": 1, "gracePeriodSeconds": 30,
                 "dryRun": { "passed": true, "reason": "WouldEvict", "message": "" },
                 "goesTo": { "reason": "FitsNowhere", "message": "there is no other node" } })
         );

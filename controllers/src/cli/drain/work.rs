@@ -20,7 +20,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const TOGETHER: usize = 16;
 
 /// What is said of a pod whose eviction was under way when the drain ended.
-const UNANSWERED: &str = "its eviction was under way, so it may end";
+const UNANSWERED: &str = "its eviction was in progress, so it may terminate";
 
 /// How far a pod is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Work {
         for row in plan.rows.iter().filter(|row| !known.contains(&row.pod.uid)) {
             let (state, said) = match row.action {
                 Action::Evict | Action::Wait => (State::Waits(now), "not tried yet"),
-                Action::Ending => (State::Ends, "ends already"),
+                Action::Ending => (State::Ends, "terminating already"),
                 Action::Blocked | Action::Unsafe | Action::Stay => continue,
             };
             self.items.push(Item {
@@ -142,11 +142,11 @@ impl Work {
         let said = match answer {
             Ok(Evicted::Ends { grace }) => {
                 item.state = State::Ends;
-                format!("evicted, ends within {grace}s")
+                format!("evicted, terminates within {grace}s")
             }
             Ok(Evicted::Ending) => {
                 item.state = State::Ends;
-                "ends already".to_owned()
+                "terminating already".to_owned()
             }
             Ok(Evicted::Gone | Evicted::Another) => {
                 item.state = State::Gone;
@@ -154,7 +154,7 @@ impl Work {
             }
             Ok(Evicted::Finished) => {
                 item.state = State::Gone;
-                "has ended: nothing of it runs".to_owned()
+                "has terminated: none of its containers runs".to_owned()
             }
             Err(why) => match why.again() {
                 Some(pause) => {
@@ -210,7 +210,7 @@ impl Work {
         let line = |item: &Item| {
             let tone = if matches!(item.state, State::Stopped(_)) { Tone::Bad } else { Tone::Attention };
             let said = if item.asked { UNANSWERED } else { &item.said };
-            Line { tone, text: format!("pod/{} is there still: {said}", item.pod) }
+            Line { tone, text: format!("pod/{} still exists: {said}", item.pod) }
         };
         left.map(line).collect()
     }

@@ -60,7 +60,7 @@ pub(super) async fn read(session: &Session, name: &str) -> anyhow::Result<(Value
 
 /// The groups, each in the version that it prefers: objects are the same in all of them.
 async fn versions(session: &Session) -> anyhow::Result<Vec<String>> {
-    let groups = session.whole("/apis").await.context("asking which kinds there are")?;
+    let groups = session.whole("/apis").await.context("asking which resources the API server has")?;
     let groups = groups["groups"].as_array().cloned().unwrap_or_default();
     let preferred = groups.iter().filter_map(|group| group["preferredVersion"]["groupVersion"].as_str());
     Ok(std::iter::once("/api/v1".to_owned())

@@ -129,7 +129,7 @@ impl Look {
             }
             Err(error) => {
                 let refusal = refusal(&error, "list volumeattachments");
-                self.refused.push(format!("{refusal}: which node holds which volume is not known."));
+                self.refused.push(format!("{refusal}: it is not known which node holds which volume."));
                 false
             }
         }
@@ -182,7 +182,7 @@ impl Look {
                 Ok(events) => self.said.extend(events.iter().filter_map(Said::of)),
                 Err(error) => {
                     let refusal = refusal(&error, "list events in all namespaces");
-                    self.refused.push(format!("{refusal}: what was said there is not known."));
+                    self.refused.push(format!("{refusal}: Events are not shown."));
                     return self.hear_all(session, session.connection.default_namespace()).await;
                 }
             }
@@ -194,7 +194,7 @@ impl Look {
             Ok(events) => self.said.extend(events.iter().filter_map(Said::of)),
             Err(error) => {
                 let refusal = refusal(&error, &format!("list events in namespace {namespace}"));
-                self.refused.push(format!("{refusal}: what was said there is not known."));
+                self.refused.push(format!("{refusal}: Events are not shown."));
             }
         }
     }
@@ -244,7 +244,7 @@ impl Look {
         let kinds: Vec<&str> =
             self.unread.iter().filter(|one| is_absent(one)).map(|one| one.error.kind.resource()).collect();
         if !kinds.is_empty() {
-            all.push(format!("This cluster does not have the kinds {} of pod-safety.dev: fencing and confirmations do not work without them. pod-safety manifests prints them.", kinds.join(", ")));
+            all.push(format!("This cluster does not have the custom resources {} of pod-safety.dev. Fencing and confirmations do not work without them. pod-safety manifests prints them.", kinds.join(", ")));
         }
         let ours: Vec<&str> = self
             .unread
@@ -254,7 +254,7 @@ impl Look {
             .collect();
         if !ours.is_empty() {
             all.push(format!(
-                "You may not list {}: what fencing does, and which proof there is, is not known.",
+                "You may not list {}: the state of fencing and the evidence are not known.",
                 ours.join(", ")
             ));
         }
@@ -289,22 +289,22 @@ pub(in crate::cli) fn refusal(error: &ApiError, what: &str) -> String {
 /// What is not known without a kind.
 const fn unknown(kind: Kind) -> &'static str {
     match kind {
-        Kind::Nodes => "whether nodes are Ready is not known",
+        Kind::Nodes => "it is not known whether nodes are Ready",
         Kind::NodeLeases => {
-            "when kubelets renewed their Leases is not known, and without that nothing is decided about missing nodes"
+            "it is not known when kubelets renewed their Leases, and without that nothing is decided about missing nodes"
         }
         Kind::Pods => "what else runs on its node is not counted",
-        Kind::Budgets => "what an eviction would be answered is not known",
+        Kind::Budgets => "the answer to an eviction is not known",
         Kind::Deployments | Kind::ReplicaSets | Kind::StatefulSets | Kind::ReplicationControllers => {
-            "whose pods are whose is known only in part"
+            "the owners of pods are known only in part"
         }
         Kind::FenceDevices
         | Kind::FencePolicies
         | Kind::NodeFences
         | Kind::FenceEvidences
-        | Kind::Remediations => "what fencing does is not known",
+        | Kind::Remediations => "the state of fencing is not known",
         Kind::Volumes | Kind::Claims | Kind::Attachments | Kind::VolumeLeases => {
-            "whose its volumes are is not known"
+            "the owners of its volumes are not known"
         }
     }
 }
@@ -349,7 +349,7 @@ async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) 
     let pods = our_pods(session).await;
     if let Err(error) = &pods {
         let refusal = refusal(error, "list pods in all namespaces");
-        refused.push(format!("{refusal}: in which mode pod-safety runs is not known."));
+        refused.push(format!("{refusal}: the mode of pod-safety is not known."));
     }
     // The arguments of its pods say which lease is its own.
     let lease_is_known = pods.is_ok();
@@ -370,7 +370,7 @@ async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) 
         Err(error) => {
             running.unread = true;
             let refusal = refusal(&error, &format!("read the lease {}/{}", lease.0, lease.1));
-            refused.push(format!("{refusal}: which replica leads is not known."));
+            refused.push(format!("{refusal}: the leader is not known."));
         }
     }
     let account = pods

@@ -36,29 +36,29 @@ pub(super) use pdb::tone;
 pub(super) use timeline::{TimelineArgs, Told};
 
 /// At the end of `--help`.
-const EXIT_CODES: &str = "Ends with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something does not go on \
-    until a person acts, 6 if too little could be read to say.";
+const EXIT_CODES: &str = "Exits with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something is blocked \
+    until a person acts, 6 if too little could be read to tell.";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXIT_CODES)]
 pub(super) struct Args {
-    /// What: pod (po), node (no), statefulset (sts), namespace (ns), volume (a pvc or a pv), pdb; or with its name, as in pod/NAME
+    /// The kind: pod (po), node (no), statefulset (sts), namespace (ns), volume (a pvc or a pv) or pdb; or kind and name, as in pod/NAME
     #[arg(value_name = "KIND[/NAME]", value_parser = What::parse)]
     what: (What, Option<String>),
 
-    /// Which one. A pdb without a name: a table of all of them
+    /// The name. Without a name, pdb prints a table of all of them
     #[arg(value_name = "NAME", value_parser = name)]
     name: Option<String>,
 
-    /// Its namespace. Default: that of the kubeconfig's context, else the only one that has such a pod
+    /// The namespace. Default: that of the kubeconfig's context, else the only one that has such a pod
     #[arg(short, long, value_name = "NAME", value_parser = name)]
     namespace: Option<String>,
 
-    /// All namespaces: of pdb without a name, where it is the default
+    /// All namespaces; only for pdb without a name, where it is the default
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
 
-    /// Only those with these labels: of pdb without a name
+    /// Only objects with these labels; only for pdb without a name
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
 
@@ -139,7 +139,7 @@ pub(super) enum BadUse {
     #[error("--selector and --all-namespaces are for a list: only pdb without a name prints one")]
     NoList,
     /// `timeline pdb`.
-    #[error("of a {0} there is no timeline: allowed is pod (po) or node (no)")]
+    #[error("there is no timeline of a {0}: allowed is pod (po) or node (no)")]
     NoTimeline(&'static str),
     /// `pod`.
     #[error("which {0}? Give its name: {0} NAME")]
@@ -150,7 +150,7 @@ pub(super) enum BadUse {
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXIT_CODES)]
 pub(super) struct ResolveArgs {
-    /// What: namespace (ns); or with its name, as in namespace/NAME
+    /// The kind: namespace (ns); or kind and name, as in namespace/NAME
     #[arg(value_name = "KIND[/NAME]", value_parser = namespace_kind)]
     what: (What, Option<String>),
 
@@ -292,7 +292,7 @@ async fn answer(
                 match look.pods_unread() {
                     None => bail!("there is no node {name}, and no pod names it"),
                     Some((why, _)) => {
-                        bail!("there is no node {name}; whether a pod names it is not known. {why}")
+                        bail!("there is no node {name}; it is not known whether a pod names it. {why}")
                     }
                 }
             };
@@ -330,15 +330,15 @@ fn found(look: &Look, given: Option<&str>, own: &str, name: &str) -> anyhow::Res
         match (given, all.as_slice()) {
             (Some(namespace), _) => within(namespace).cloned().ok_or_else(|| match &unread {
                 Some((why, only)) if *only != Some(namespace) => anyhow::anyhow!(
-                    "whether there is a pod {name} in namespace {namespace} is not known. {why}"
+                    "it is not known whether there is a pod {name} in namespace {namespace}. {why}"
                 ),
                 Some(_) | None => anyhow::anyhow!("there is no pod {name} in namespace {namespace}"),
             }),
             (None, []) => match &unread {
                 Some((why, Some(only))) => {
-                    bail!("there is no pod {name} in namespace {only}; whether another namespace has one is not known. {why}")
+                    bail!("there is no pod {name} in namespace {only}; it is not known whether another namespace has one. {why}")
                 }
-                Some((why, None)) => bail!("whether there is a pod {name} is not known. {why}"),
+                Some((why, None)) => bail!("it is not known whether there is a pod {name}. {why}"),
                 None => bail!("there is no pod {name} in any namespace"),
             },
             (None, [one]) => Ok((*one).clone()),
@@ -347,7 +347,7 @@ fn found(look: &Look, given: Option<&str>, own: &str, name: &str) -> anyhow::Res
                 None => {
                     let namespaces: Vec<&str> = several.iter().map(|pod| &*pod.key.namespace).collect();
                     bail!(
-                        "{} pods are called {name}: in the namespaces {}. Say which with -n",
+                        "{} pods are named {name}, in the namespaces {}. Choose one with -n",
                         several.len(),
                         namespaces.join(" and ")
                     )

@@ -62,9 +62,12 @@ async fn look(
         (Some(name), []) => {
             let unread = match unreadable {
                 0 => String::new(),
-                count => format!(" ({count} budgets there cannot be read)"),
+                count => format!(" ({count} PodDisruptionBudgets there cannot be read)"),
             };
-            bail!("there is no budget {name} in namespace {}{unread}", namespace.unwrap_or_default())
+            bail!(
+                "there is no PodDisruptionBudget {name} in namespace {}{unread}",
+                namespace.unwrap_or_default()
+            )
         }
         (Some(_), [one, ..]) => {
             let document = Document::of(one, session.target());
@@ -78,7 +81,7 @@ async fn look(
     let blocked: Vec<&Explained<'_>> = explained.iter().filter(|one| blocks(&one.verdict)).collect();
     let words = blocked.iter().map(|one| format!("pdb/{} {}", one.budget.key, one.verdict.reason()));
     let line = match words.collect::<Vec<_>>().join(", ") {
-        none if none.is_empty() => "no budget blocks".to_owned(),
+        none if none.is_empty() => "no PodDisruptionBudget blocks".to_owned(),
         some => some,
     };
     Ok(Shown { text, line, exit: print.exit(!blocked.is_empty()) })

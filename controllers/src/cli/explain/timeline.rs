@@ -19,9 +19,9 @@ use crate::cli::{API_VERSION, Exit};
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Ends with 0, 1 after an error, 2 for wrong usage.")]
+#[command(after_help = "Exits with 0, 1 after an error, 2 for wrong usage.")]
 pub(in crate::cli) struct TimelineArgs {
-    /// What: pod (po) or node (no); or with its name, as in node/NAME. Without: the last 24 hours of the whole cluster
+    /// The kind: pod (po) or node (no); or kind and name, as in node/NAME. Without it: the last 24 hours of the whole cluster
     #[arg(value_name = "KIND[/NAME]", value_parser = What::parse)]
     what: Option<(What, Option<String>)>,
 
@@ -131,7 +131,7 @@ impl Told {
     }
 
     fn line(&self) -> String {
-        let last = self.history.last().map_or("nothing is known".to_owned(), |last| {
+        let last = self.history.last().map_or("nothing known".to_owned(), |last| {
             format!("{} {} {}", last.object, last.what, last.detail).trim_start().to_owned()
         });
         format!("{} {last}", self.object)
@@ -157,7 +157,7 @@ fn total(moments: &[Moment]) -> Duration {
 
 fn page(moments: &[Moment], missing: &[String], paint: Paint) -> String {
     let Some(last) = moments.last() else {
-        return "Nothing is known of it: Events are kept for an hour.\n".to_owned();
+        return "Nothing is known about it. Events are kept for an hour.\n".to_owned();
     };
     let several = moments.iter().any(|moment| !moment.object.is_empty());
     let row = |step: &Step<'_>| {

@@ -51,7 +51,8 @@ async fn owner(session: &Session, name: &str, refused: &mut Vec<String>) -> Opti
     let path = format!("{}/{name}", Kind::VolumeLeases.path());
     get(session, &path).await.unwrap_or_else(|error| {
         let refusal = refusal(&error, &format!("get leases in namespace {VOLUME_LEASES}"));
-        refused.push(format!("{refusal}: which node the volume guard recorded as its owner is not known."));
+        refused
+            .push(format!("{refusal}: it is not known which node the volume guard recorded as its owner."));
         None
     })
 }
@@ -84,7 +85,7 @@ async fn named(
     let mut asked = |answer: Result<Option<Value>, ApiError>| {
         answer.unwrap_or_else(|error| {
             let refusal = refusal(&error, "get persistentvolumes");
-            refused.push(format!("{refusal}: with which driver it is attached is not known."));
+            refused.push(format!("{refusal}: it is not known which driver attaches it."));
             None
         })
     };
@@ -92,7 +93,7 @@ async fn named(
     match (claim, volume) {
         (Some(_), Some(_)) => {
             bail!(
-                "a PersistentVolumeClaim and a PersistentVolume are called {name}. Say which: pvc/{name} or pv/{name}"
+                "a PersistentVolumeClaim and a PersistentVolume are both named {name}. Choose one: pvc/{name} or pv/{name}"
             )
         }
         (Some(claim), None) => {
@@ -114,7 +115,7 @@ async fn named(
             Ok((Volume { claim, volume: Some(volume), ..Volume::default() }, refused))
         }
         (None, None) if !refused.is_empty() => {
-            bail!("whether there is a {} {name} is not known. {}", what.word(), refused.join(" "))
+            bail!("it is not known whether there is a {} {name}. {}", what.word(), refused.join(" "))
         }
         (None, None) => {
             let within = given.map_or("any namespace".to_owned(), |one| format!("namespace {one}"));
@@ -155,13 +156,13 @@ async fn claim(
     let everywhere = format!("/api/v1/persistentvolumeclaims?fieldSelector=metadata.name={name}");
     let mut all = session.items(&everywhere).await.unwrap_or_else(|error| {
         let refusal = refusal(&error, "list persistentvolumeclaims in all namespaces");
-        refused.push(format!("{refusal}: whether another namespace has one is not known."));
+        refused.push(format!("{refusal}: it is not known whether another namespace has one."));
         Vec::new()
     });
     if all.len() > 1 {
         let namespaces: Vec<&str> = all.iter().map(|one| text(one, "/metadata/namespace")).collect();
         bail!(
-            "{} claims are called {name}: in the namespaces {}. Say which with -n",
+            "{} claims are named {name}, in the namespaces {}. Choose one with -n",
             all.len(),
             namespaces.join(" and ")
         );
@@ -181,7 +182,7 @@ async fn around(
         Ok(pods) => volume.pods = Some(pods),
         Err(error) => {
             let refusal = refusal(&error, &format!("list pods in namespace {namespace}"));
-            refused.push(format!("{refusal}: which pods use it is not known."));
+            refused.push(format!("{refusal}: it is not known which pods use it."));
         }
     }
     let using = volume.pods.iter().flatten().filter(|pod| volume.is_used_by(pod));

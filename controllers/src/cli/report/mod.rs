@@ -55,14 +55,14 @@ const OBJECTS: [(&str, &str); 13] = [
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Ends with 0 if it is written, 1 after an error, 2 for wrong usage, 6 if it is written and parts of it could not be read."
+    after_help = "Exits with 0 if it is written, 1 after an error, 2 for wrong usage, 6 if it is written but parts of it could not be read."
 )]
 pub(super) struct Args {
-    /// The folder, which must not be there yet. Default: pod-safety-report- and the time, in the present one
+    /// The folder, which must not exist yet. Default: pod-safety-report- and the time, in the current folder
     #[arg(long, value_name = "FOLDER")]
     into: Option<PathBuf>,
 
-    /// So many lines of the log of each pod of pod-safety, the last ones; 0: none
+    /// How many of the last log lines of each pod of pod-safety to include; 0: none
     #[arg(long, value_name = "COUNT", default_value_t = 2_000)]
     log_lines: u32,
 
@@ -207,10 +207,10 @@ fn readme(folder: &Folder, target: &Target, server: &str, at: jiff::Timestamp) -
     let server = if server.is_empty() { "of a version that could not be read" } else { server };
     let server = clean::line(server);
     let mut text = format!(
-        "# Report of pod-safety {}\n\nMade at {at:.0} of a cluster {server} ({target}). `status.txt` is the place to begin.\n\n\
-        Taken out: Secrets and ConfigMaps (never read), values of parameters of fence devices, all of pods but their names,\n\
-        places and states, annotations of others, and what looks like a login in texts and logs. Left in: names of objects, of people and of\n\
-        machines, and addresses. Look through it before you send it.\n\n## In it\n\n",
+        "# Report of pod-safety {}\n\nMade at {at:.0} of a cluster {server} ({target}). Begin with `status.txt`.\n\n\
+        Removed: Secrets and ConfigMaps (never read), values of parameters of fence devices, everything of pods except names,\n\
+        places and states, foreign annotations, and what looks like a login in texts and logs. Kept: names of objects, of people and of\n\
+        machines, and addresses. Review it before you send it.\n\n## In it\n\n",
         env!("CARGO_PKG_VERSION")
     );
     for file in &folder.files {
@@ -221,7 +221,7 @@ fn readme(folder: &Folder, target: &Target, server: &str, at: jiff::Timestamp) -
         let _infallible = writeln!(text, "- {}", clean::line(missing));
     }
     if folder.missing.is_empty() {
-        text.push_str("Nothing was refused.\n");
+        text.push_str("Everything could be read.\n");
     }
     text
 }
@@ -235,10 +235,10 @@ fn parting(folder: &Folder, target: &Target) -> String {
         .map_or(String::new(), |name| name.to_string_lossy().into_owned());
     let refused = match missing.len() {
         0 => String::new(),
-        count => format!(" {} could not be read: its README.md says which.", plural(count, "part")),
+        count => format!(" {} could not be read: its README.md lists them.", plural(count, "part")),
     };
     format!(
-        "Cluster: {target}\n{} files in {path}.{refused} Look through them, then pack them:\n    tar -czf {name}.tar.gz {path}\n",
+        "Cluster: {target}\n{} files in {path}.{refused} Review them, then pack them:\n    tar -czf {name}.tar.gz {path}\n",
         files.len()
     )
 }

@@ -29,17 +29,17 @@ macro_rules! carried {
 }
 
 carried! {
-    node_monitor_period, "node-monitor-period", false, "nothing is looked at by a tick: a node is found lost at the moment it is";
-    kube_api_qps, "kube-api-qps", false, "so many requests run at once, not in a second; API priority and fairness does the rest";
-    kube_api_burst, "kube-api-burst", false, "so many requests run at once, not in a second; API priority and fairness does the rest";
-    kube_api_content_type, "kube-api-content-type", false, "protobuf is asked for, and JSON is read where a kind has nothing else";
-    feature_gates, "feature-gates", false, "what differs between versions of Kubernetes is found out from the API server";
+    node_monitor_period, "node-monitor-period", false, "there is no polling: a lost node is found at once";
+    kube_api_qps, "kube-api-qps", false, "pod-safety limits requests in flight, not per second; API priority and fairness does the rest";
+    kube_api_burst, "kube-api-burst", false, "pod-safety limits requests in flight, not per second; API priority and fairness does the rest";
+    kube_api_content_type, "kube-api-content-type", false, "pod-safety requests protobuf, and reads JSON where a resource has nothing else";
+    feature_gates, "feature-gates", false, "differences between Kubernetes versions are discovered from the API server";
     controller_start_interval, "controller-start-interval", false, "all controllers read one cache, so they start together";
-    controller_shutdown_timeout, "controller-shutdown-timeout", false, "what is under way when it stops ends with the leader's term";
-    min_resync_period, "min-resync-period", false, "the cache needs no resync, and each controller sweeps by itself";
+    controller_shutdown_timeout, "controller-shutdown-timeout", false, "what is in progress when it stops ends with the leader's term";
+    min_resync_period, "min-resync-period", false, "the cache needs no resync, and each controller does its own sweeps";
     use_service_account_credentials, "use-service-account-credentials", true, "all controllers use the identity that the process was given";
-    profiling, "profiling", true, "there is no profiling by HTTP";
-    contention_profiling, "contention-profiling", true, "there is no profiling by HTTP";
+    profiling, "profiling", true, "there is no profiling over HTTP";
+    contention_profiling, "contention-profiling", true, "there is no profiling over HTTP";
     v, "v", false, "--log-level says how much is logged";
     vmodule, "vmodule", false, "--log-level says how much is logged";
     logging_format, "logging-format", false, "--log-format says how logs are written";

@@ -11,19 +11,19 @@ use super::super::duration;
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Node lifecycle")]
 pub(super) struct NodeArgs {
-    /// For how long nothing may be heard of a node before its conditions become Unknown
+    /// How long a node may be unreachable before its conditions become Unknown
     #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_NODE_MONITOR_GRACE_PERIOD")]
     node_monitor_grace_period: Duration,
 
-    /// For how long a new node may not say how it is before its conditions become Unknown
+    /// How long a new node may not report a status before its conditions become Unknown
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_NODE_STARTUP_GRACE_PERIOD")]
     node_startup_grace_period: Duration,
 
-    /// Beside kube-controller-manager: after how long a silent node gets no new pods [default: half of --node-monitor-grace-period]
+    /// Beside kube-controller-manager: after this time an unreachable node gets no new pods [default: half of --node-monitor-grace-period]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_NODE_SUSPECT_AFTER")]
     node_suspect_after: Option<Duration>,
 
-    /// How many lost nodes of a zone are given up in a second, so that their pods end
+    /// How many lost nodes of a zone are tainted NoExecute per second, so that their pods are evicted
     #[arg(
         long,
         value_name = "RATE",
@@ -34,7 +34,7 @@ pub(super) struct NodeArgs {
     )]
     node_eviction_rate: f32,
 
-    /// The same for a large zone of which too many are lost
+    /// The same for a large zone of which too many nodes are lost
     #[arg(
         long,
         value_name = "RATE",
@@ -45,7 +45,7 @@ pub(super) struct NodeArgs {
     )]
     secondary_node_eviction_rate: f32,
 
-    /// A zone with more nodes than this is large; in another one none is given up while too many are lost
+    /// A zone with more nodes than this is large. In a smaller zone no node is tainted NoExecute while too many are lost
     #[arg(
         long,
         value_name = "COUNT",
@@ -56,7 +56,7 @@ pub(super) struct NodeArgs {
     )]
     large_cluster_size_threshold: usize,
 
-    /// Of how large a share of a zone's nodes, of at least three, it is too many
+    /// Fraction of lost nodes (minimum 3) at which too many nodes of a zone are lost
     #[arg(
         long,
         value_name = "SHARE",
@@ -97,7 +97,7 @@ impl NodeArgs {
 }
 
 fn rate(text: &str) -> Result<f32, String> {
-    const ALLOWED: &str = "allowed is 0 to 1000 nodes in a second, such as 0.1; 0: none";
+    const ALLOWED: &str = "allowed is 0 to 1000 nodes per second, such as 0.1; 0: none";
     match text.parse::<f32>() {
         Ok(never) if never.abs() < f32::MIN_POSITIVE => Ok(0.0),
         _ => number(text, 1000.0).map_err(|wrong| format!("{wrong}; {ALLOWED}")),

@@ -64,8 +64,8 @@ function show(seen) {
     make("b", "", "At most one pod per stable identity"), make("span", "dim", counted)));
   const troubles = seen.troubles.map(one => row(one.blocks ? "Bad" : "Wait", one.object, explainable(one.object) ? one.message : `${one.message} · ${one.command}`, "", explainable(one.object)));
   const blocked = seen.blocked.map(one => row("Bad", `${one.namespace}/${one.pod}`, `${one.node === null ? "on no node" : `on ${one.node}`} · needs ${one.needs}`, one.age, explainable(`pod/${one.namespace}/${one.pod}`)));
-  const [calmTone, calmWords] = seen.verdict === "Clear" ? ["Good", "Nothing needs a person"] : ["Wait", "Not known whether something needs a person: not everything could be read"];
-  const calm = troubles.length + blocked.length ? [] : [make("div", "card promise", mark(calmTone), make("div", "", make("b", "", calmWords), make("span", "dim", "This page looks again every three seconds.")))];
+  const [calmTone, calmWords] = seen.verdict === "Clear" ? ["Good", "Nothing needs a person"] : ["Wait", "It is not known whether something needs a person, because not everything could be read"];
+  const calm = troubles.length + blocked.length ? [] : [make("div", "card promise", mark(calmTone), make("div", "", make("b", "", calmWords), make("span", "dim", "This page refreshes every three seconds.")))];
   at("overview").replaceChildren(promise,
     ...section("Zones", ...zones(seen.zones)),
     ...section("Needs a person", ...(troubles.length ? [make("div", "card list", ...troubles)] : calm)),
@@ -96,8 +96,8 @@ function answer(one) {
     ...part("How it got here", one.history, all => table(all.map(moment => [make("td", "time", new Date(moment.at).toLocaleTimeString([], { hour12: false })), make("td", "", moment.what), make("td", "dim", moment.detail)]))),
     ...part("Signs of life", one.signals, findings),
     ...part("Proof that it stopped: one is enough", one.evidence, findings),
-    ...part("Who may do something", one.actors, all => table(all.map(actor => [make("td", "", actor.who), make("td", "dim", actor.may)]))),
-    ...part("In it", one.items, all => make("div", "card list", ...all.map(item => row(TONE[item.verdict] || "Wait", item.object, item.message, "", explainable(item.object))))),
+    ...part("Who may act", one.actors, all => table(all.map(actor => [make("td", "", actor.who), make("td", "dim", actor.may)]))),
+    ...part("Contents", one.items, all => make("div", "card list", ...all.map(item => row(TONE[item.verdict] || "Wait", item.object, item.message, "", explainable(item.object))))),
     ...part("Also", one.notes, all => make("ul", "", ...all.map(line => make("li", "", line)))),
     ...part("Not known", one.missing, all => make("ul", "dim", ...all.map(line => make("li", "", line)))),
   ];
@@ -133,6 +133,6 @@ at("answer").addEventListener("click", event => { if (event.target === at("answe
 const events = new EventSource(asking("/overview"));
 const trouble = text => { at("trouble").textContent = text; at("trouble").hidden = !text; };
 events.addEventListener("overview", event => { trouble(""); show(JSON.parse(event.data)); });
-events.addEventListener("trouble", event => trouble(`${event.data}. What stands below is from before; it is asked again.`));
+events.addEventListener("trouble", event => trouble(`${event.data}. What is shown below is outdated. Trying again.`));
 if (location.hash) follow();
-events.onerror = () => trouble("pod-safety ui does not answer any more. What stands below is from before.");
+events.onerror = () => trouble("pod-safety ui no longer answers. What is shown below is outdated.");

@@ -181,7 +181,7 @@ fn what_cannot_be_calculated_lets_nothing_through_and_says_why() {
             &three,
             "spec.minAvailable: it comes to -2 of 3 pods",
         ),
-        (max(Amount::Pods(1)), &unknown, "the controller of pod p: GET scale: timed out; it is asked again"),
+        (max(Amount::Pods(1)), &unknown, "the controller of pod p: GET scale: timed out; it is retried"),
     ];
     for (mut budget, members, says) in cases {
         budget.status.current_healthy = 7;

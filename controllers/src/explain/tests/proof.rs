@@ -58,10 +58,9 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
     let active: Stage = |_| ();
     let lives: Stage = |world| world.apply(Kind::NodeLeases, &lease("gone", 30), at(30));
     let read_anew: Stage = |world| world.witness("gone", at(60));
-    let proof = "it does not exist, and nothing was heard of its kubelet for 40s";
-    let soon = "it does not exist; that is proof after 40s without a sign of its kubelet";
-    let first = "it does not exist. If its kubelet was active until then, the pod is deleted gracefully first: its kubelet ends \
-        it, or 40s without a sign of that kubelet are proof";
+    let proof = "it does not exist, and its kubelet has not reported for 40s";
+    let soon = "it does not exist. That is proof after 40s without a sign of life of its kubelet";
+    let first = "it does not exist. If its kubelet was active until then, the pod is deleted gracefully first, and its kubelet terminates it. Otherwise 40s without a sign of life of that kubelet are proof";
     // Its first read is of second 1. It was deleted before that, or in second 42, and has a grace period of 30 s.
     for (what, dies, stage, second, wanted) in [
         ("it was silent before, in quarantine", 0, silent, 20, no(soon)),
@@ -71,7 +70,7 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
         ("it was active, and the first read is older than the deletion", 42, active, 60, no(soon)),
         ("it was active, read anew, in quarantine", 42, read_anew, 99, no(soon)),
         ("it was active, read anew, after the quarantine", 42, read_anew, 100, yes(proof)),
-        ("it renews its Lease", 0, lives, 41, no("it does not exist, but its kubelet lives")),
+        ("it renews its Lease", 0, lives, 41, no("it does not exist, but its kubelet still runs")),
     ] {
         let world = World::listed();
         let before = if dies == 0 { deleted() } else { doomed().on("gone") };
@@ -140,8 +139,8 @@ fn bug_evidence_whose_device_does_not_answer_any_more_was_said_to_hold() {
     device_says(&world, "Unknown", 90);
     world.apply(Kind::FenceEvidences, &by_person("w", 100), at(100));
     let answer = explained(&world, 120, &[]);
-    let lacks = format!("{held}, but fence/bmc does not say off any more (Unknown 30s ago: no answer)");
-    let policy = "no FencePolicy chooses this node: nobody switches it off";
+    let lacks = format!("{held}, but fence/bmc no longer reports off (Unknown 30s ago: no answer)");
+    let policy = "no FencePolicy selects this node";
     assert_eq!(findings(&answer, "FenceConfirmed"), [no(&lacks), no(policy)]);
     assert_eq!(findings(&answer, "PersonConfirmed"), [yes("w (somebody: pulled its plug)")]);
 }
@@ -164,7 +163,7 @@ fn bug_an_old_confirmation_hid_the_newer_one_and_old_evidence_the_incident_of_no
     let renewed = "but the node's kubelet renewed its Lease since";
     let device = format!("e-old (PowerOff, found by somebody), {renewed}");
     let old = format!("w-old (somebody: pulled its plug), {renewed}");
-    assert_eq!(findings(&answer, "FenceConfirmed"), [no(&device), no("Fencing: nothing tried yet")]);
+    assert_eq!(findings(&answer, "FenceConfirmed"), [no(&device), no("Fencing: no attempt yet")]);
     assert_eq!(findings(&answer, "PersonConfirmed"), [no(&old)]);
     let anew = by_person("w-new", 110).set("/spec/leaseRenewed", json!(stamp(20)));
     world.apply(Kind::FenceEvidences, &anew, at(110));

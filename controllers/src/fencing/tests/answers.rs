@@ -133,7 +133,7 @@ fn an_incident_says_who_asked_for_it() {
     }
     let trigger = stage.only().0.trigger;
     assert_eq!(trigger.by.as_deref(), Some("PodSafetyRemediation ops/n"));
-    assert_eq!(trigger.reason, "PodSafetyRemediation ops/n asks for it");
+    assert_eq!(trigger.reason, "requested by PodSafetyRemediation ops/n");
 }
 
 /// Switched off by the second level, after the first had failed, and once more by the first.

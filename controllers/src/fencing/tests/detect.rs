@@ -18,7 +18,7 @@ fn a_node_is_lost_when_it_was_not_heard_for_the_time_of_its_policy_and_to_the_se
     let Some(Step::Open(spec)) = step(&decision) else { panic!("{decision:?}") };
     assert_eq!(spec.node, stage.incarnation("n"));
     assert_eq!(
-        spec.trigger.reason, "its kubelet has been silent for 60 s (unhealthy.silentSeconds: 60)",
+        spec.trigger.reason, "its kubelet has not reported for 60 s (unhealthy.silentSeconds: 60)",
         "with its numbers"
     );
     assert!(stage.words("m").is_empty() && stage.decided("m").recheck_at.is_none(), "the others are well");
@@ -140,7 +140,11 @@ fn observing_says_what_would_be_begun() {
     let mut stage = Stage::lost();
     stage.config.mode = Mode::Observe;
     assert_eq!(stage.words("n"), ["?WouldFence"]);
-    assert!(stage.sentence("n").contains("it would be fenced by the policy p"), "{}", stage.sentence("n"));
+    assert!(
+        stage.sentence("n").contains("It would be fenced by the FencePolicy p"),
+        "{}",
+        stage.sentence("n")
+    );
 }
 
 #[test]

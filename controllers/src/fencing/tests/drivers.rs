@@ -82,7 +82,7 @@ fn fencing_the_storage_alone_ends_nothing_that_runs() {
     stage.device("rbd", by("NetworkFence"));
     stage.policy(|policy| policy.levels = vec![level("rbd", 1)]);
     assert_eq!(stage.words("n"), ["write Pending", "?NoDevices"]);
-    assert!(stage.sentence("n").contains("storage alone"), "{}", stage.sentence("n"));
+    assert!(stage.sentence("n").contains("storage only"), "{}", stage.sentence("n"));
     stage.policy(|policy| policy.levels[0].devices.extend(level("bmc", 1).devices));
     assert_eq!(stage.act("n"), ["off 1 by rbd+bmc"]);
     stage.seen("Off");
@@ -140,7 +140,10 @@ fn without_a_level_that_ends_what_runs_people_are_told_what_frees_the_pods() {
     assert_eq!(stage.act("n"), ["prove-storage"]);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
     let message = stage.only().1.message;
-    assert!(message.contains("what runs there runs on") && message.contains("confirm-down n"), "{message}");
+    assert!(
+        message.contains("its processes may still run") && message.contains("confirm-down n"),
+        "{message}"
+    );
     stage.proof("n", "word", KindOfEvidence::Asserted);
     assert_eq!(stage.act("n"), ["write Fenced"], "a person's word frees them");
 }

@@ -295,7 +295,7 @@ fn who_goes_before_an_incident_is_not_counted_while_its_place_is_taken_or_anothe
     stage.fence("b", Trigger::Detected, fencing);
     assert_eq!(closed(&stage, "n"), ["?Concurrency"]);
     let sentence = stage.sentence("n");
-    assert!(sentence.starts_with("1 nodes are being fenced and 0 go before it"), "{sentence}");
+    assert!(sentence.starts_with("nodes being fenced: 1; ahead of this one: 0"), "{sentence}");
     let mut stage = three();
     stage.change("n", |node| node["metadata"]["annotations"]["pod-safety.dev/pause-fencing"] = json!(""));
     assert_eq!(closed(&stage, "n"), ["?FencingSuspended"]);

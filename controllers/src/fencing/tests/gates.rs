@@ -45,7 +45,7 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
         (
             "Collateral",
             |stage| stage.guarded(2, 2),
-            "ns/db run on node n: 2 healthy - 1 here is less than 2 needed. It is fenced all the same in 300s",
+            "ns/db run on node n: 2 healthy - 1 here is less than 2 needed. The node is fenced anyway in 300s",
         ),
         ("SelfNode", |stage| stage.runs_on("n"), "this process runs on node n"),
         (
@@ -60,7 +60,7 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
                 stage.loses("m");
                 stage.fence("m", Trigger::Detected, in_phase(Phase::Fencing));
             },
-            "1 nodes are being fenced and 0 go before it; 1 may be at a time",
+            "nodes being fenced: 1; ahead of this one: 0; at most 1 at a time",
         ),
         (
             "Cooldown",
@@ -69,7 +69,7 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
                 let attempts = vec![Attempt::default()];
                 stage.fence("m", Trigger::Person, NodeFenceStatus { attempts, ..in_phase(Phase::Done) });
             },
-            "node m was fenced a moment ago; the next one may be in 60s",
+            "node m was fenced a moment ago. The next node can be fenced in 60s",
         ),
     ];
     for (gate, close, numbers) in rows {
@@ -156,7 +156,7 @@ fn the_control_plane_keeps_its_quorum_or_is_left_alone() {
     let mut stage = with(5);
     stage.policy(|policy| policy.brakes.control_plane = pod_safety_shared::api::ControlPlane::Never);
     assert_eq!(closed(&stage), ["?ControlPlane"]);
-    assert!(stage.sentence("n").contains("never fences those"));
+    assert!(stage.sentence("n").contains("never fences such nodes"));
 }
 
 #[test]
@@ -299,11 +299,11 @@ fn gates_that_are_open_show_what_they_come_to() {
     let (_, status) = stage.only();
     let said = |name: &str| status.gates.iter().find(|gate| gate.name == name).unwrap().message.clone();
     for (gate, numbers) in [
-        ("LargeOutage", "1 of 5 nodes are lost; 49 % may be"),
-        ("ZoneInTrouble", "1 of 5 nodes of its zone are not ready; 100 % may be"),
-        ("EtcdQuorum", "without it 2 of 3 members of etcd are Ready"),
+        ("LargeOutage", "1 of 5 nodes are lost; the limit is 49 %"),
+        ("ZoneInTrouble", "1 of 5 nodes of its zone are not ready; the limit is 100 %"),
+        ("EtcdQuorum", "without it 2 of 3 etcd members are Ready"),
         ("Collateral", "ns/db: 3 healthy, 1 of them here, 2 needed"),
-        ("Concurrency", "0 others are being fenced; 10 may be at a time"),
+        ("Concurrency", "0 others are being fenced; at most 10 at a time"),
         ("ControlPlane", ""),
     ] {
         assert_eq!(said(gate), numbers, "{gate}");

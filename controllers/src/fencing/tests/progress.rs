@@ -85,10 +85,10 @@ fn what_failed_is_tried_again_by_the_same_level_then_by_the_next_then_anew_then_
     assert_eq!(pauses, [5, 10, 20, 40, 60, 60]);
     assert_eq!(
         stage.only().1.message,
-        "all levels were tried 2 times; level bmc: bmc says On; level pdu: bmc says On"
+        "all levels failed 2 times: level bmc: bmc says On; level pdu: bmc says On"
     );
     assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
-    assert!(stage.sentence("n").contains("node n needs a person: all levels were tried 2 times"));
+    assert!(stage.sentence("n").contains("node n needs a person: all levels failed 2 times"));
 }
 
 #[test]
@@ -295,5 +295,5 @@ fn evidence_that_was_withdrawn_is_not_given_again() {
     stage.proof("n", &name, KindOfEvidence::Asserted);
     stage.invalidates(&name);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
-    assert!(stage.only().1.message.contains("was declared invalid: wrong"));
+    assert!(stage.only().1.message.contains("was invalidated: wrong"));
 }

@@ -35,7 +35,7 @@ fn the_machine_stays_off_until_its_pods_are_released_and_then_as_the_policy_says
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
     stage.wait(60);
     assert_eq!(stage.words("n"), ["?WaitsForPods"]);
-    assert!(stage.sentence("n").contains("1 that were asked to end"), "{}", stage.sentence("n"));
+    assert!(stage.sentence("n").contains("Still terminating: 1"), "{}", stage.sentence("n"));
     stage.gone(Kind::Pods, "db-0");
     assert_eq!(stage.words("n"), ["on 2 by bmc"]);
     stage.policy(|policy| policy.recovery = Recovery::Hold);
@@ -161,7 +161,7 @@ fn without_evidence_that_holds_nothing_goes_on() {
     let name = stage.only().1.evidence.unwrap();
     stage.invalidates(&name);
     assert_eq!(stage.act("n"), ["withdraw"]);
-    assert!(stage.only().1.message.ends_with("was declared invalid: wrong"));
+    assert!(stage.only().1.message.ends_with("was invalidated: wrong"));
 }
 
 /// A3: who was to end after the word had expired was released by kube-controller-manager, by the taint.
@@ -174,7 +174,7 @@ fn the_taint_of_a_word_that_has_expired_goes() {
     assert_eq!(stage.act("n"), ["withdraw"]);
     let (_, status) = stage.only();
     assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
-    assert!(status.message.ends_with("confirm anew if it is still true"), "{}", status.message);
+    assert!(status.message.ends_with("confirm again if it is still true"), "{}", status.message);
     stage.proof("n", "by-hand", KindOfEvidence::Asserted);
     assert_eq!(stage.act("n"), ["write Fenced"], "it was confirmed anew");
 }
@@ -191,7 +191,7 @@ fn bug_the_taint_of_a_word_stayed_when_the_policy_asked_for_verified_evidence() 
     assert_eq!(stage.act("n"), ["withdraw"]);
     let (_, status) = stage.only();
     assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
-    assert!(status.message.contains("asks for verified evidence"), "{}", status.message);
+    assert!(status.message.contains("requires verified evidence"), "{}", status.message);
     stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
     stage.proof("n", "by-hand", KindOfEvidence::Asserted);
     assert_eq!(stage.act("n"), ["write Fenced"], "it was confirmed anew");
@@ -207,7 +207,7 @@ fn bug_the_taint_of_evidence_that_was_withdrawn_stayed_on_the_node() {
     assert_eq!(stage.act("n"), ["withdraw"]);
     let (_, status) = stage.only();
     assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
-    assert!(status.message.ends_with("was declared invalid: wrong"), "{}", status.message);
+    assert!(status.message.ends_with("was invalidated: wrong"), "{}", status.message);
     assert_eq!(stage.words("n"), ["?AwaitingOperator"], "once");
     // It was withdrawn while a person was waited for, because it could not be switched on.
     stage.edit(|_, status| status.tainted = true);
@@ -242,7 +242,7 @@ fn a_node_that_nobody_has_missed_yet_is_tainted_when_it_is() {
 fn a_kubelet_that_lives_in_the_same_boot_contradicts_the_evidence_within_half_a_minute() {
     type Sign = fn(&mut Stage);
     let (renews, reports): (Sign, Sign) = (|stage| stage.beat("n"), |stage| stage.says("n", "True"));
-    let rows = [(fenced(), renews, "its Lease was renewed"), (on(), reports, "it says that it is Ready")];
+    let rows = [(fenced(), renews, "its Lease was renewed"), (on(), reports, "it reports that it is Ready")];
     for (mut stage, sign, words) in rows {
         let phase = stage.only().1.phase.name();
         stage.wait(1);

@@ -32,7 +32,7 @@ fn when_all_was_tried_the_last_problem_of_each_level_is_said() {
         failed(&mut stage, words);
     }
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
-    assert_eq!(stage.only().1.message, "all levels were tried 1 times; level bmc: second; level pdu: third");
+    assert_eq!(stage.only().1.message, "all levels failed 1 times: level bmc: second; level pdu: third");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn of_a_level_that_fenced_storage_it_is_said_that_what_runs_there_runs_on() {
     failed(&mut stage, "it is on");
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
     let message = stage.only().1.message;
-    let wanted = "level rbd: its storage is fenced, and what runs there runs on; level bmc: it is on";
+    let wanted = "level rbd: its storage is fenced, but its processes may still run; level bmc: it is on";
     assert!(message.ends_with(wanted), "{message}");
 }
 

@@ -22,7 +22,7 @@ fn a_foreign_taint_on_a_node_that_is_ready_is_said_after_a_while_and_left_alone(
     stage.until(120);
     assert_eq!(stage.words("n"), ["?StaleTaint"], "and nothing is done");
     let words = stage.sentence("n");
-    assert!(words.contains("=nodeshutdown, which belongs to no incident of pod-safety"), "{words}");
+    assert!(words.contains("=nodeshutdown, which does not belong to an incident of pod-safety"), "{words}");
     let event = stage.decided("n").holds[0].1.event();
     assert_eq!(event, Some((EventType::Warning, "StaleOutOfServiceTaint")));
     stage.gone(Kind::FencePolicies, "p");
@@ -43,5 +43,5 @@ fn our_own_taint_is_said_only_when_no_incident_is_left_to_take_it_away() {
     assert_eq!(stage.words("n"), ["?StaleTaint"]);
     assert!(stage.sentence("n").contains("belongs to an incident that is over"));
     stage.gone(Kind::NodeFences, &name);
-    assert!(stage.sentence("n").contains("belongs to no incident"));
+    assert!(stage.sentence("n").contains("does not belong to an incident"));
 }

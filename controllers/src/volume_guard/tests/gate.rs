@@ -32,7 +32,7 @@ fn while_its_holder_is_in_doubt_it_waits() {
     assert_eq!(said(&decision), ["WaitsForVolume"]);
     assert_eq!(
         decision.holds[0].1.to_string(),
-        "the pod waits for volume v: node a took it, and nobody has proved that it writes no more"
+        "the pod waits for volume v: node a took it, and there is no evidence that it no longer writes"
     );
 }
 
@@ -164,7 +164,7 @@ fn bug_a_volume_without_a_lease_was_free_though_a_kubelet_said_that_it_was_mount
     stage.node("a", in_use);
     let decision = stage.of_pod("q", 2);
     assert_eq!(said(&decision), ["WaitsForVolume"]);
-    let why = "the pod waits for volume v: node a says that it has it mounted";
+    let why = "the pod waits for volume v: node a reports that it has it mounted";
     assert_eq!(decision.holds[0].1.to_string(), why);
     stage.node("a", |_| ());
     assert_eq!(gate(&stage, "q"), ["ungate q"], "its kubelet has unmounted it");

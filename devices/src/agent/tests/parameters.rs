@@ -38,14 +38,14 @@ async fn names_are_those_of_the_metadata() {
     assert!(refusal("--plug", "x").await.contains("write \"plug\""));
     let stage = Stage::new().agent("exit 1");
     let error = stage.check(&[("password", "x")]).await.unwrap_err().to_string();
-    assert!(error.contains("\"ip\": the agent needs it"), "{error}");
+    assert!(error.contains("\"ip\": the agent requires it"), "{error}");
 }
 
 #[tokio::test]
 async fn traps_are_refused_with_their_reasons() {
     for (name, value, why) in [
-        ("action", "reboot", "decided by this program"),
-        ("option", "off", "decided by this program"),
+        ("action", "reboot", "pod-safety decides"),
+        ("option", "off", "pod-safety decides"),
         ("help", "1", "report success"),
         ("version", "1", "report success"),
         ("debug_file", "/tmp/x", "passwords"),
@@ -53,14 +53,14 @@ async fn traps_are_refused_with_their_reasons() {
         ("ipmitool_path", "/bin/true", "names a program"),
         ("ssh_options", "-oProxyCommand=x", "names a program"),
         ("missing_as_off", "1", "count as off"),
-        ("network_fencing", "1", "network alone"),
+        ("network_fencing", "1", "only its network"),
         ("method", "cycle", "not verified"),
         ("ssl", "false", "cannot be switched off"),
         ("ssl_insecure", "maybe", "\"true\" or \"false\""),
         ("power_timeout", "20s", "whole number"),
         ("ip", "host -f /etc/passwd", "one word"),
         ("ip", "-oProxyCommand=x", "one word"),
-        ("nodename", "node-2", "given by this program"),
+        ("nodename", "node-2", "pod-safety sets it"),
         ("port_as_ip", "1", "write ip"),
         // In the next release of the agent, or with another type than it had: nobody has read what becomes of it.
         ("new_text", "x", "not known to be safe"),
@@ -139,7 +139,9 @@ fn agents_that_prove_nothing_are_refused() {
     };
     assert!(refused("fence_test", "<action name=\"status\" />", "").contains("no action `status`"));
     assert!(refused("fence_test", "<action name=\"off\" />", "").contains("no action `off`"));
-    assert!(refused("fence_test", "<action name=\"reboot\" />", "").contains("says nothing of its power"));
+    assert!(
+        refused("fence_test", "<action name=\"reboot\" />", "").contains("reports nothing about its power")
+    );
     let always =
         "name=\"missing_as_off\" unique=\"0\" required=\"0\"><content type=\"boolean\" default=\"1\"";
     let may = "name=\"missing_as_off\" unique=\"0\" required=\"0\"><content type=\"boolean\"";

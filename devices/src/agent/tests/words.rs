@@ -94,7 +94,7 @@ async fn metadata_that_is_none_is_refused() {
     for (text, why) in [
         ("echo garbage; exit 0", "is not XML"),
         ("exit 0", "is not XML"),
-        ("echo '<html/>'; exit 0", "does not describe an agent"),
+        ("echo '<html/>'; exit 0", "does not describe a fence agent"),
         ("echo \"ModuleNotFoundError: No module named 'suds'\" >&2; exit 1", "No module named"),
     ] {
         let error = Stage::new().raw(text).act(Act::Look).await.unwrap_err();

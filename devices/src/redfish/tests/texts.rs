@@ -39,7 +39,7 @@ fn bad_ones_are_named() {
         ("address", &[("address", "bmc.example")], "https://HOST"),
         ("address", &[("address", "https://admin:x@bmc.example")], "its own parameters"),
         ("address", &[("address", "https://bmc.example/redfish/v1")], "https://HOST"),
-        ("address", &[("address", "")], "needed"),
+        ("address", &[("address", "")], "required"),
         ("ca", &[("insecure", "")], "cannot be verified"),
         ("ca", &[("insecure", "false")], "cannot be verified"),
         ("ca", &[("insecure", "false"), ("ca", "x")], "no certificate"),
@@ -47,7 +47,7 @@ fn bad_ones_are_named() {
         (
             "insecure",
             &[("ca", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----")],
-            "leave one out",
+            "leave one of them out",
         ),
         ("system", &[("system", "/api/v1/nodes")], "path of one system"),
         ("system", &[("system", "/redfish/v1/../../api")], "path of one system"),

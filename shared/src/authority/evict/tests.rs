@@ -167,7 +167,7 @@ async fn of_several_budgets_the_names_are_found() {
     let answer = scene.evict().await.unwrap_err();
     assert_eq!(
         answer.to_string(),
-        "2 budgets choose the pod (one, two), and the API server evicts none of which that is so"
+        "2 PodDisruptionBudgets select the pod (one, two), and the API server evicts no such pod"
     );
     assert_eq!(answer.again(), None);
 }

@@ -16,7 +16,7 @@ const OF_MACHINES: [&str; 5] = ["plug", "port", "uuid", "system", "systems_uri"]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum HostError {
     #[error(
-        "it is made of what the node is, and {value:?} is none of allowedHosts: the Secrets of this device would go wherever a node says"
+        "its template uses facts of the node, and {value:?} is not in allowedHosts: a node could have the Secrets of this device sent anywhere"
     )]
     NotAllowed { value: String },
     #[error("allowedHosts has {pattern:?}: write a host name, *. and a domain, an IP address or its network")]

@@ -47,10 +47,10 @@ pub(super) fn must_match(spec: &FenceDeviceSpec, facts: &Facts) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum IdentityError {
     #[error(
-        "node {node} said {field}={before:?} when it was first looked at, and says {now:?}: if its machine was replaced, delete the Node or create the FenceDevice anew"
+        "node {node} had {field}={before:?} at the first status check, and has {now:?} now. If its machine was replaced, delete the Node or recreate the FenceDevice"
     )]
     Changed { node: String, field: &'static str, before: String, now: String },
-    #[error("nodes {node} and {other} both say {field}={value:?}: which machine that is cannot be told")]
+    #[error("nodes {node} and {other} both have {field}={value:?}, so it is not known which machine that is")]
     Shared { node: String, other: String, field: &'static str, value: String },
 }
 

@@ -40,7 +40,7 @@ pub(super) fn judge(act: Act, seen: &[Seen], lease_renewed: Option<String>) -> V
         any_on |= one.samples.iter().any(|sample| sample.power == "On");
         if one.samples.len() < needed {
             all = false;
-            complain("not every device was looked at".to_owned());
+            complain("not every device was checked".to_owned());
         }
         for sample in &one.samples {
             if let Some(words) = complaint(sample, one.check, wanted) {
@@ -61,11 +61,11 @@ pub(super) fn judge(act: Act, seen: &[Seen], lease_renewed: Option<String>) -> V
 fn complaint(sample: &Sample, check: IdentityCheck, wanted: &str) -> Option<String> {
     let Sample { device, power, identity, said, .. } = sample;
     if identity == "Mismatch" {
-        return Some(format!("{device} reaches another machine than the node's: {said}"));
+        return Some(format!("{device} reaches a machine other than the node's: {said}"));
     }
     if identity != "Match" && check == IdentityCheck::Required {
         return Some(format!(
-            "{device} does not say which machine it reaches, and identityCheck is Required"
+            "{device} does not report which machine it reaches, and identityCheck is Required"
         ));
     }
     (power != wanted).then(|| match said.is_empty() {

@@ -35,7 +35,7 @@ async fn look_through(acting: &Acting<'_>, wish: &Monitor) -> Result<(), Outcome
         return Err(Outcome::Gone);
     }
     if read.spec.driver == DeviceDriver::Manual {
-        let answers = Ok("a person is waited for, by pod-safety confirm-down".to_owned());
+        let answers = Ok("waiting for a person to run pod-safety confirm-down".to_owned());
         return write(acting, wish, &read, Vec::new(), answers).await;
     }
     let mut targets = Vec::new();
@@ -62,9 +62,9 @@ fn conclude(targets: &[TargetStatus]) -> Result<String, (String, String)> {
             Err((problem.to_owned(), format!("node {node}: {message}")))
         }
         None if targets.is_empty() => {
-            Err(("NoNodes".to_owned(), "its nodeSelector chooses no node".to_owned()))
+            Err(("NoNodes".to_owned(), "its nodeSelector selects no node".to_owned()))
         }
-        None => Ok(format!("{} nodes were looked at", targets.len())),
+        None => Ok(format!("{} nodes were checked", targets.len())),
     }
 }
 
@@ -102,10 +102,10 @@ async fn look_at(
         // First why it did not answer: who did not answer did not say who it is either.
         (None, Some(problem)) => (problem, said),
         (None, None) if power == "Unknown" => {
-            ("PowerUnknown", if said.is_empty() { "it says neither on nor off".to_owned() } else { said })
+            ("PowerUnknown", if said.is_empty() { "it reports neither on nor off".to_owned() } else { said })
         }
         (None, None) if identity != "Match" && check == IdentityCheck::Required => {
-            let words = "it does not say which machine it is, and identityCheck is Required";
+            let words = "it does not report which machine it is, and identityCheck is Required";
             ("IdentityUnknown", words.to_owned())
         }
         (None, None) => ("", String::new()),

@@ -89,7 +89,11 @@ fn failed(said: impl Into<String>) -> DeviceError {
 
 /// A part of a path: one with `..` or `?` in it would make a question about one object a question about another.
 fn name_in_path<'a>(field: &str, name: &'a str) -> Result<&'a str, DeviceError> {
-    if is_kubernetes_name(name) { Ok(name) } else { Err(failed(format!("{field} {name:?} is no name"))) }
+    if is_kubernetes_name(name) {
+        Ok(name)
+    } else {
+        Err(failed(format!("{field} {name:?} is not a valid name")))
+    }
 }
 
 fn unread(error: &ApiError) -> DeviceError {
@@ -152,7 +156,7 @@ async fn plural_of(connection: &Connection, api_version: &str, kind: &str) -> Re
 fn checked(order: &ObjectOrder, object: &ActedOn) -> Result<(), DeviceError> {
     match path::is_possible(order.by.driver(), object, &order.facts.machine.node) {
         true => Ok(()),
-        false => Err(failed(format!("{:?} can be no object of this device and this node", object.path))),
+        false => Err(failed(format!("{:?} cannot be an object of this device and this node", object.path))),
     }
 }
 
@@ -187,7 +191,7 @@ pub(super) async fn carry_out(
         (By::External(external), Act::Off) => external::off(acting, target, order, external, object).await,
         (By::External(_), Act::On) => external::lift(acting, object).await,
         (By::NetworkFence(class), Act::Off) => network::off(acting, target, class, object).await,
-        (By::Machine, Act::On) => return Err(failed("a Machine that was deleted is not switched on")),
+        (By::Machine, Act::On) => return Err(failed("a Machine that was deleted cannot be switched on")),
         (By::NetworkFence(_), Act::On) => return Err(failed("it is lifted when the node is back")),
         (By::Machine | By::External(_) | By::NetworkFence(_), Act::Look) => Ok(()),
     };
@@ -236,11 +240,11 @@ pub(super) async fn look(
         (By::Machine, None) => {
             let found = machine::resolve(connection, order).await?;
             let identity = if found.matched { Identity::Match } else { Identity::Unknown };
-            Ok(Answer { power: Power::On, identity, said: format!("{} is there", found.path) })
+            Ok(Answer { power: Power::On, identity, said: format!("{} exists", found.path) })
         }
         (By::External(external), None) => {
             let found = external::resolve(connection, order, external, "").await?;
-            let said = format!("{} would be made", found.path);
+            let said = format!("{} would be created", found.path);
             Ok(Answer { power: Power::On, identity: Identity::Unknown, said })
         }
     }

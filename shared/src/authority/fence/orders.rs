@@ -34,20 +34,20 @@ pub(in crate::authority) enum OrderError {
     #[error("device {0} does not exist")]
     NoDevice(DeviceRef),
     #[error(
-        "device {0} is in a namespace from which nothing is fenced: name it in --fencing-namespaces (chart: controllers.fencing.namespaces)"
+        "device {0} is in a namespace that pod-safety does not use for fencing: add it to --fencing-namespaces (chart: controllers.fencing.namespaces)"
     )]
     NotFollowed(DeviceRef),
     #[error(
-        "device {0} is not trusted any more: evidence from it was contradicted. Correct it, then delete the condition Trusted by creating the device anew"
+        "device {0} is no longer trusted, because evidence from it was contradicted. Correct it, then recreate the FenceDevice, which removes the condition Trusted"
     )]
     NotTrusted(DeviceRef),
-    #[error("device {device} is not for node {node}: its nodeSelector does not choose it")]
+    #[error("device {device} is not for node {node}: its nodeSelector does not select it")]
     NotForNode { device: DeviceRef, node: String },
     #[error(
-        "device {device} has the same parameters for every node, and chooses node {node} by the label {key:?}, which the kubelet of a node may set as it likes: name its parameters in nodeParameters, or choose it by a label below {PROTECTED}/"
+        "device {device} has the same parameters for every node, and selects node {node} by the label {key:?}, which any kubelet may set. Name its parameters in nodeParameters, or select it by a label below {PROTECTED}/"
     )]
     Label { device: DeviceRef, node: String, key: String },
-    #[error("device {0} is a person, whom nobody can ask but by words: see pod-safety confirm-down")]
+    #[error("device {0} is a person (driver Manual): see pod-safety confirm-down")]
     Manual(DeviceRef),
     #[error("device {device}")]
     Object { device: DeviceRef, source: Box<DeviceError> },
@@ -217,7 +217,7 @@ impl Reader<'_> {
         let mut all = BTreeMap::new();
         for (parameter, template) in spec.parameters.iter().chain(own.into_iter().flatten()) {
             if is_secret_name(parameter) {
-                let why = "it is readable for everybody who may view FenceDevices: put it into a Secret, and name that in secretParameters";
+                let why = "everyone who may view FenceDevices can read it: put it into a Secret, and name that Secret in secretParameters";
                 let (device, parameter) = (device.clone(), parameter.clone());
                 return Err(OrderError::Secret { device, parameter, why: why.to_owned() });
             }
@@ -247,7 +247,7 @@ impl Reader<'_> {
         let wrong =
             |why: String| OrderError::Secret { device: device.clone(), parameter: parameter.to_owned(), why };
         if !is_kubernetes_name(name) {
-            return Err(wrong(format!("{name:?} is no name of a Secret")));
+            return Err(wrong(format!("{name:?} is not a valid name of a Secret")));
         }
         let path = format!("/api/v1/namespaces/{}/secrets/{name}", device.namespace);
         let read = match self.connection.secret(&path).await {
@@ -379,7 +379,7 @@ impl Looker<'_> {
             Known::Written(Some(object)) => Some(object),
             Known::Nothing => None,
             Known::Written(None) => {
-                let said = "no object was written down when it was asked".to_owned();
+                let said = "no object was recorded when it was asked".to_owned();
                 return Err(DeviceError::Failed { said });
             }
         };

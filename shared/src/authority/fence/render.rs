@@ -32,17 +32,17 @@ pub(super) enum RenderError {
     #[error("the template {template:?} has a {{{{ without }}}}")]
     Open { template: String },
     #[error(
-        "the template {template:?} asks for {what:?}; there are .Node.Name, .Node.ProviderID, .Node.SystemUUID and .Node.Label \"key\""
+        "the template {template:?} uses {what:?}, which is unknown. Known are .Node.Name, .Node.ProviderID, .Node.SystemUUID and .Node.Label \"key\""
     )]
     Unknown { template: String, what: String },
-    #[error("the template {template:?} asks for {what}, which node {node} does not have")]
+    #[error("the template {template:?} uses {what}, which node {node} does not have")]
     Missing { template: String, what: String, node: String },
     #[error(
-        "the template {template:?} asks for the label {key:?}, which the kubelet of a node may set as it likes; use one below {PROTECTED}/, which only others may set"
+        "the template {template:?} uses the label {key:?}, which any kubelet may set. Use a label below {PROTECTED}/, which kubelets may not set"
     )]
     Unprotected { template: String, key: String },
     #[error(
-        "the template {template:?} asks for {what}, and that of node {node} is not one word of at most {WORD_MOST} letters, digits and . _ : / -"
+        "the template {template:?} uses {what}, and that of node {node} is not one word of at most {WORD_MOST} letters, digits and . _ : / -"
     )]
     NoWord { template: String, what: String, node: String },
 }

@@ -368,7 +368,7 @@ fn contradicted(sample: &mut Sample) {
     sample.power = "Unknown".to_owned();
     sample.identity = "Mismatch".to_owned();
     sample.said =
-        "said off while the node's kubelet renewed its Lease: it switches another machine".to_owned();
+        "reported off while the node's kubelet renewed its Lease: it switches another machine".to_owned();
 }
 
 async fn read_lease(acting: &Acting<'_>, node: &Incarnation) -> Result<LeaseSample, Outcome> {
@@ -423,7 +423,7 @@ async fn unproved(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
         verified.samples.iter_mut().for_each(contradicted);
         *verified = Verified {
             power: "Unknown".to_owned(),
-            message: "the devices said off while the node's kubelet renewed its Lease".to_owned(),
+            message: "the devices reported off while the node's kubelet renewed its Lease".to_owned(),
             ..verified.clone()
         };
     }

@@ -18,7 +18,7 @@ pub(super) fn uncovered(act: Act, orders: &[(DeviceRef, Asked)]) -> Option<&'sta
     let alone = act == Act::Off && objects().all(is_storage);
     let covered = objects().flatten().all(|object| object.storage.is_some());
     (alone && !covered).then_some(
-        "nothing says which volumes it covers: its NetworkFenceClass names no provisioner, or the addresses were not recorded in this life of the node",
+        "it is not known which volumes it covers: its NetworkFenceClass names no provisioner, or the addresses were not recorded during this boot of the node",
     )
 }
 

@@ -363,7 +363,7 @@ async fn a_device_that_cannot_be_asked_costs_an_attempt_and_says_why() {
     for (there, words) in [
         (no_secret, "Secret fencing/bmc does not exist"),
         (no_key, "has no key \"password\""),
-        (elsewhere, "its nodeSelector does not choose it"),
+        (elsewhere, "its nodeSelector does not select it"),
     ] {
         let scene = scene(there, |_, _| says(Power::Off));
         scene.ends(Step::Attempt(target(tried("off"))), "written").await;
@@ -407,7 +407,7 @@ async fn attack_a_device_of_a_namespace_that_is_not_followed_is_not_read() {
     scene.ends(Step::Attempt(target(tried("off"))), "written").await;
     assert_eq!(scene.log(), [STATUS], "no device is asked");
     let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
-    let way_out = "name it in --fencing-namespaces (chart: controllers.fencing.namespaces)";
+    let way_out = "add it to --fencing-namespaces (chart: controllers.fencing.namespaces)";
     assert!(outcome.as_str().unwrap().contains(way_out), "{outcome}");
     let read = scene.api.heard().into_iter().find(|asked| asked.path.contains("/namespaces/fencing/"));
     assert!(read.is_none(), "{read:?}");

@@ -11,7 +11,7 @@ use crate::model::Kind;
 pub enum VolumeHold {
     /// The heart of it: its holder may still write.
     #[error(
-        "volume {volume} was taken by node {node}, which {doubt}, and nobody has proved that it writes no more: nobody else may attach it{}. It is free when the node is heard again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences says how far that is), or by you (pod-safety confirm-down {node})",
+        "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when the node reports again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node})",
         detaching(detachable)
     )]
     NoEvidence {
@@ -26,7 +26,7 @@ pub enum VolumeHold {
     },
     /// It was detached from a node whose pods are there still: the next attachment may be that node's again.
     #[error(
-        "volume {volume} was detached from node {node}, which did not give it back: it is not attached there again while pods that use it are bound to that node"
+        "volume {volume} was detached from node {node}, which had not unmounted it. It is not attached there again while pods that use it are bound to that node"
     )]
     Detached {
         /// The volume.
@@ -36,7 +36,7 @@ pub enum VolumeHold {
     },
     /// Before anybody held it, several nodes used it.
     #[error(
-        "volume {volume} may be written to by several nodes at once: {}. None of them is called its owner. Find out which of their pods is right, and end the others", nodes.join(", ")
+        "several nodes may write to volume {volume} at once: {}. None of them is recorded as its owner. Find out which of their pods is right, and delete the others", nodes.join(", ")
     )]
     SeveralNodes {
         /// The volume.
@@ -46,7 +46,7 @@ pub enum VolumeHold {
     },
     /// Somebody wrote what we do not write.
     #[error(
-        "the Lease {volume} says that its volume is held by {identity:?}, which is not NODE/NODE-UID/BOOT-ID/POD-UID: nobody is given the volume. If nobody uses it, delete the Lease (kubectl -n pod-safety-volumes delete lease {volume}): it is taken anew by whoever does"
+        "the Lease {volume} says that its volume is held by {identity:?}, which is not NODE/NODE-UID/BOOT-ID/POD-UID, so no node gets the volume. If nothing uses it, delete the Lease (kubectl -n pod-safety-volumes delete lease {volume}). The next user then takes it"
     )]
     LeaseUnreadable {
         /// The volume.
@@ -56,7 +56,7 @@ pub enum VolumeHold {
     },
     /// Nothing uses it any more, but nobody said that it was ended.
     #[error(
-        "nothing uses volume {volume} on node {node} any more, but its kubelet did not say that it ended it: free in {}s, if the kubelet is heard until then", left.as_secs()
+        "nothing uses volume {volume} on node {node} any more, but its kubelet has not confirmed that. It is free in {}s, if the kubelet reports until then", left.as_secs()
     )]
     Unconfirmed {
         /// The volume.
@@ -67,7 +67,7 @@ pub enum VolumeHold {
         left: Duration,
     },
     /// Not everything about volumes can be read.
-    #[error("volume {volume} is left as it is, for {what} cannot be read: {why}; unknown is not absent")]
+    #[error("volume {volume} is left as it is, because {what} cannot be read: {why}")]
     Unreadable {
         /// The volume.
         volume: Arc<str>,
@@ -78,7 +78,7 @@ pub enum VolumeHold {
     },
     /// Some objects of a kind have not even names.
     #[error(
-        "volume {volume} is left as it is, for {count} of the {} cannot be read: unknown is not absent. Correct or delete them", kind.resource()
+        "volume {volume} is left as it is, because {count} of the {} cannot be read. Correct or delete them", kind.resource()
     )]
     KindUnreadable {
         /// The volume.
@@ -105,7 +105,7 @@ pub enum Doubt {
     #[error("is not Ready")]
     NotReady,
     /// It bears the out-of-service taint.
-    #[error("bears the taint node.kubernetes.io/out-of-service, which proves nothing")]
+    #[error("has the taint node.kubernetes.io/out-of-service, which proves nothing")]
     OutOfService,
     /// Its Node is gone.
     #[error("has no Node object")]
@@ -120,7 +120,7 @@ pub enum Doubt {
 
 const fn detaching(detachable: &bool) -> &'static str {
     if *detachable {
-        ", but it may be detached, and then it is free: its storage lets nobody write who is not attached"
+        ", but it may be detached, and then it is free, because its storage accepts writes only from attached nodes"
     } else {
         ", nor may it be detached"
     }

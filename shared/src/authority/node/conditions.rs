@@ -77,11 +77,11 @@ fn unreachable(wanted: bool, silence: Option<&Silence>, live: &Live, now: Mono, 
     let (status, reason, message) = if wanted {
         let since = since(silence, live, now, wall);
         let message = format!(
-            "nothing was heard of its kubelet since {since}: nobody can say whether its pods still run. Those that terminate go when it is heard again, when the node is fenced with proof, or when its Node object is deleted after the machine was made sure to be off"
+            "its kubelet has not reported since {since}, so it is not known whether its pods still run. Terminating pods are removed when it reports again, when the node is fenced with proof, or when its Node object is deleted after someone has made sure that the machine is off"
         );
         ("True", "KubeletSilent", message)
     } else {
-        ("False", "KubeletHeard", format!("its kubelet was heard again, at the latest at {wall:.0}"))
+        ("False", "KubeletHeard", format!("its kubelet reports again, at the latest since {wall:.0}"))
     };
     json!({
         "type": NODE_UNREACHABLE_CONDITION,

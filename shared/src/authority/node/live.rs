@@ -61,7 +61,7 @@ impl Live {
         let ready = self.condition("Ready");
         let beat = ready.and_then(|ready| ready.get("lastHeartbeatTime")).and_then(Value::as_str);
         let beat = beat.map(str::parse::<Timestamp>).transpose();
-        let beat = beat.map_err(|_| nonsense("a node whose lastHeartbeatTime is no time"))?;
+        let beat = beat.map_err(|_| nonsense("a node with an invalid lastHeartbeatTime"))?;
         let renewed = lease.renewed()?;
         let posted = ready.is_some();
         Ok(posted == silence.never_posted || beat != silence.heartbeat || renewed != silence.renewed)

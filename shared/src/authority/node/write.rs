@@ -69,7 +69,7 @@ impl fmt::Display for Done {
             said.push(format!("tainted with {}", taints(&self.added)));
         }
         if !self.removed.is_empty() {
-            said.push(format!("freed of {}", taints(&self.removed)));
+            said.push(format!("untainted of {}", taints(&self.removed)));
         }
         if !self.labels.is_empty() {
             said.push(format!("labelled with {}", self.labels.join(", ")));

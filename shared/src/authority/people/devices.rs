@@ -61,7 +61,7 @@ pub async fn ask_to_test(
     match connection.send(Call::write(Method::Merge, path_of(device), &body)).await {
         Ok(_) => Ok(test),
         Err(error) if error.is_not_found() => Err(PeopleError::NoDevice(device.to_string())),
-        Err(source) => Err(PeopleError::Api { doing: "asking for a look", source }),
+        Err(source) => Err(PeopleError::Api { doing: "requesting a status check", source }),
     }
 }
 
@@ -76,6 +76,6 @@ pub async fn tested(
 ) -> Result<Option<FenceDeviceStatus>, PeopleError> {
     let raw = connection.send(Call::get(path_of(device))).await;
     let read = raw.and_then(|raw| raw.decode::<Object>().map_err(ApiError::Undecodable));
-    let status = read.map_err(api("reading what was seen"))?.status.unwrap_or_default();
+    let status = read.map_err(api("reading the result of the status check"))?.status.unwrap_or_default();
     Ok((status.tested.as_deref() == Some(test)).then_some(status))
 }

@@ -70,6 +70,6 @@ pub async fn tidy_up(connection: &Connection, drill: &Drill) -> Result<(), Peopl
     match connection.send(call).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
-        Err(source) => Err(PeopleError::Api { doing: "taking the drill away", source }),
+        Err(source) => Err(PeopleError::Api { doing: "deleting the drill", source }),
     }
 }

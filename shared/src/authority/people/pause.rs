@@ -93,7 +93,7 @@ async fn read(connection: &Connection, scope: &Scope) -> Result<Value, PeopleErr
             Scope::Node(name) => PeopleError::NoNode(name.clone()),
             Scope::Policy(name) => PeopleError::NoSuchPolicy(name.clone()),
         }),
-        Err(source) => Err(api("reading what is to pause")(source)),
+        Err(source) => Err(api("reading the object to pause")(source)),
     }
 }
 
@@ -101,6 +101,6 @@ async fn write(connection: &Connection, scope: &Scope, body: &Value) -> Result<(
     match connection.send(Call::write(Method::Merge, scope.path(), body)).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_changed() => Err(PeopleError::Changed { object: scope.object() }),
-        Err(source) => Err(api("writing it down")(source)),
+        Err(source) => Err(api("writing it")(source)),
     }
 }

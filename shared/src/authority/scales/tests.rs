@@ -101,10 +101,10 @@ async fn of(api_version: &str, kind: &str, name: &str, scale: Answer) -> (String
 #[tokio::test(start_paused = true)]
 async fn what_becomes_part_of_a_path_is_a_name_and_whose_kind_has_no_scale_is_not_asked() {
     for (api_version, kind, name, said, asked) in [
-        ("a.example/v1", "Fleet", "a/b", "name \"a/b\" of an ownerReference is no name that the API has", 0),
-        ("a.example/v1", "Fleet", "..", "name \"..\" of an ownerReference is no name that the API has", 0),
-        ("a/v1/x", "Fleet", "f", "apiVersion \"a/v1/x\" of an ownerReference is no name that the API has", 0),
-        ("a/V1", "Fleet", "f", "apiVersion \"a/V1\" of an ownerReference is no name that the API has", 0),
+        ("a.example/v1", "Fleet", "a/b", "name \"a/b\" of an ownerReference is not a valid name", 0),
+        ("a.example/v1", "Fleet", "..", "name \"..\" of an ownerReference is not a valid name", 0),
+        ("a/v1/x", "Fleet", "f", "apiVersion \"a/v1/x\" of an ownerReference is not a valid name", 0),
+        ("a/V1", "Fleet", "f", "apiVersion \"a/V1\" of an ownerReference is not a valid name", 0),
         ("none.example/v1", "Fleet", "f", "there is no kind Fleet in none.example/v1", 1),
         ("a.example/v1", "Ship", "f", "there is no kind Ship in a.example/v1", 1),
         ("a.example/v1", "Herd", "f", "None", 1),
@@ -116,7 +116,7 @@ async fn what_becomes_part_of_a_path_is_a_name_and_whose_kind_has_no_scale_is_no
         assert_eq!((found.as_str(), paths.len()), (said, asked), "{api_version} {kind} {name}: {paths:?}");
     }
     let (why, _) = of("down.example/v1", "Fleet", "f", Answer::not_found()).await;
-    assert!(why.starts_with("asking what down.example/v1 has: "), "{why}");
+    assert!(why.starts_with("asking which resources down.example/v1 has: "), "{why}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +130,7 @@ async fn a_scale_counts_if_it_is_of_the_controller_that_owns_the_pod_and_says_a_
         (scale("uid-other", json!({ "replicas": 4 })), "Absent"),
         (Answer::json(&json!({ "spec": { "replicas": 4 } })), "Absent"),
         (Answer::not_found(), "Absent"),
-        (scale("uid-f", Value::Null), "the scale of Fleet f does not say how many replicas it wants"),
+        (scale("uid-f", Value::Null), "the scale of Fleet f has no number of replicas"),
     ] {
         let (found, paths) = of("a.example/v1", "Fleet", "f", answer).await;
         assert_eq!(found, said);

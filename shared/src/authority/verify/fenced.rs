@@ -108,7 +108,9 @@ impl Judge<'_> {
                 .await
                 .map_err(Refusal::PowerStateUnconfirmed)?;
             if shown != spec.kind {
-                return Err(Refusal::EvidenceInvalid("its devices show less, or other things, than it says"));
+                return Err(Refusal::EvidenceInvalid(
+                    "its devices show less than it says, or something else",
+                ));
             }
         }
         // After the devices: a kubelet that was heard while they said off convicts them.
@@ -133,7 +135,9 @@ impl Judge<'_> {
     /// Whether the node is in the life that the evidence is about, was not heard since, and its policy takes such evidence.
     fn of_this_life(&self, found: &Found, look: &Look) -> Result<(), Refusal> {
         let Some(read) = &look.node else {
-            return Err(Refusal::EvidenceInvalid("the Node object is gone: its absence is proved otherwise"));
+            return Err(Refusal::EvidenceInvalid(
+                "the Node object is gone: its absence needs other evidence",
+            ));
         };
         if is_ready(read) && found.spec.node == incarnation(&found.spec.node.name, read) {
             return Err(Refusal::NodeInService);

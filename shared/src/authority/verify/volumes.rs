@@ -61,7 +61,7 @@ impl Verifier<'_> {
             return Err(Refusal::EvidenceInvalid("it is not about storage"));
         }
         if spec.node != taken_in(holder) || holder.boot_id.is_empty() {
-            return Err(Refusal::EvidenceInvalid("the volume was taken in another life of the node"));
+            return Err(Refusal::EvidenceInvalid("the volume was taken in another incarnation of the node"));
         }
         let driver = self.driver_of(update).await?;
         if !spec.storage.iter().any(|storage| Some(&storage.driver) == driver.as_ref()) {
@@ -75,7 +75,7 @@ impl Verifier<'_> {
         let shown =
             self.looker.all_off(&spec.node, &spec.samples).await.map_err(Refusal::PowerStateUnconfirmed)?;
         if shown != KindOfEvidence::StorageFenced {
-            return Err(Refusal::EvidenceInvalid("its devices show other things than it says"));
+            return Err(Refusal::EvidenceInvalid("its devices show something other than it says"));
         }
         let (volume, node) = (Arc::clone(&update.volume), Arc::clone(&holder.node));
         let how = Barrier::Network { proof: Arc::clone(proof) };
@@ -97,7 +97,7 @@ impl Verifier<'_> {
         if incarnation(&holder.node, &read) == taken_in && !taken_in.boot_id.is_empty() {
             Ok(())
         } else {
-            Err(Refusal::EvidenceInvalid("the volume was taken in another life of the node"))
+            Err(Refusal::EvidenceInvalid("the volume was taken in another incarnation of the node"))
         }
     }
 
@@ -109,7 +109,7 @@ impl Verifier<'_> {
         let driver =
             self.driver_of(update).await?.filter(|driver| self.policy.exclusive_backends.contains(driver));
         let driver = driver.ok_or(Refusal::EvidenceInvalid(
-            "its driver is not among --exclusive-backends: what is detached there may be written to",
+            "its driver is not among --exclusive-backends: a detached node may still write",
         ))?;
         let object: wire::CsiDriver = self
             .read(format!("/apis/storage.k8s.io/v1/csidrivers/{driver}"))
@@ -122,7 +122,7 @@ impl Verifier<'_> {
         }
         let asked_at = self.env.now();
         if self.is_attached(update, holder).await? {
-            return Err(Refusal::EvidenceInvalid("a VolumeAttachment of it is left for the node"));
+            return Err(Refusal::EvidenceInvalid("a VolumeAttachment of it still names the node"));
         }
         let (volume, node) = (Arc::clone(&update.volume), Arc::clone(&holder.node));
         let kind =

@@ -215,12 +215,14 @@ impl Authority {
                 };
                 let why = error_chain(error);
                 let (speaker, kind) = (Speaker::Ours, EventType::Warning);
-                let message = format!("it is tried again: {why}");
+                let message = format!("the deletion failed and is tried again: {why}");
                 self.events.record(Event { speaker, about, kind, reason, message });
                 (Action::Failed, error.category(), why)
             }
-            Outcome::Gone => (Action::Dropped, "Gone", "the pod is there no more".to_owned()),
-            Outcome::Withdrawn => (Action::Dropped, "Withdrawn", "nobody wants it any more".to_owned()),
+            Outcome::Gone => (Action::Dropped, "Gone", "the pod no longer exists".to_owned()),
+            Outcome::Withdrawn => {
+                (Action::Dropped, "Withdrawn", "the deletion is no longer wanted".to_owned())
+            }
             Outcome::NotLeader => {
                 (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned())
             }

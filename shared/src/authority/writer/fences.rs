@@ -193,7 +193,7 @@ impl Authority {
             }
             (Outcome::Failed(error), ..) => {
                 let Remediate { namespace, name, .. } = wish;
-                tracing::warn!(controller = owner.controller(), uid = %wish.uid, %namespace, %name, error = %error_chain(error), "a remediation was not answered; trying again");
+                tracing::warn!(controller = owner.controller(), uid = %wish.uid, %namespace, %name, error = %error_chain(error), "the status of a remediation was not written; trying again");
             }
             _ => {}
         }
@@ -228,13 +228,13 @@ impl Authority {
                 tracing::warn!(controller, %node, step, error = %error_chain(error), "a step of fencing failed; trying again");
             }
             Outcome::Refused(refusal) => {
-                tracing::warn!(controller, %node, step, reason = refusal.reason(), error = %error_chain(refusal), "the evidence does not hold now; trying again");
+                tracing::warn!(controller, %node, step, reason = refusal.reason(), error = %error_chain(refusal), "the evidence is not valid now; trying again");
             }
             Outcome::Heard => {
-                tracing::warn!(controller, %node, step, "the node was heard of meanwhile: nothing was done to it");
+                tracing::warn!(controller, %node, step, "the node reported meanwhile: nothing was done to it");
             }
             _ => {
-                tracing::debug!(controller, %node, step, outcome = outcome.name(), "a step of fencing was not taken; deciding anew")
+                tracing::debug!(controller, %node, step, outcome = outcome.name(), "a step of fencing was not taken; deciding again")
             }
         }
     }

@@ -99,12 +99,12 @@ impl Authority {
             Outcome::Written | Outcome::NoEffect | Outcome::Heard | Outcome::Ending | Outcome::Withdrawn => {
                 return;
             }
-            Outcome::Gone => (Action::Dropped, "Gone", "somebody else removed the pod first".to_owned()),
+            Outcome::Gone => (Action::Dropped, "Gone", "the pod was removed before that".to_owned()),
             Outcome::Changed => (Action::Dropped, "Changed", "the pod changed since the decision".to_owned()),
             Outcome::Expired => (
                 Action::Dropped,
                 "Expired",
-                "the evidence expired before the act; it is looked for again".to_owned(),
+                "the evidence expired before the act; it is gathered again".to_owned(),
             ),
             Outcome::NotLeader => {
                 (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned())

@@ -201,13 +201,13 @@ fn log_update(update: &Update, outcome: &Outcome, controller: &'static str) {
             tracing::warn!(controller, %uid, of = %lane, error = %error_chain(error), "a status was not written; trying again");
         }
         (Update::Node(_), Outcome::NoEffect) => {
-            tracing::warn!(controller, %uid, node = %lane, "nothing came of an update of a node: it is as wished already, or an admission webhook or policy undoes it; trying again");
+            tracing::warn!(controller, %uid, node = %lane, "an update of a node had no effect: the node is already as wanted, or an admission webhook or policy reverts it; trying again");
         }
         (_, Outcome::NoEffect) => {
-            tracing::warn!(controller, %uid, of = %lane, "a status was taken and is as it was: an admission webhook or policy undoes it; trying again");
+            tracing::warn!(controller, %uid, of = %lane, "an update of a status had no effect: an admission webhook or policy reverts it; trying again");
         }
         (Update::Node(_), Outcome::Heard) => {
-            tracing::warn!(controller, %uid, node = %lane, "the kubelet was heard of meanwhile, so nothing was written: what this process sees of Nodes or Leases is behind");
+            tracing::warn!(controller, %uid, node = %lane, "the kubelet reported meanwhile, so nothing was written: this process sees stale Nodes or Leases");
         }
         (Update::Budget { budget, status, .. }, Outcome::Written) => {
             let BudgetStatus { disruptions_allowed, current_healthy, desired_healthy, expected_pods, .. } =
@@ -215,19 +215,19 @@ fn log_update(update: &Update, outcome: &Outcome, controller: &'static str) {
             tracing::debug!(controller, %uid, %budget, disruptions_allowed, current_healthy, desired_healthy, expected_pods, "status written");
         }
         (Update::Ungate { pod, pin, .. }, Outcome::Written) => {
-            tracing::info!(controller, %uid, %pod, pin = pin.as_deref(), "the pod's exclusive volumes are free: the scheduler may take it");
+            tracing::info!(controller, %uid, %pod, pin = pin.as_deref(), "the pod's exclusive volumes are free: it may be scheduled");
         }
         (Update::Forget(Past { kind, node, name, .. }), Outcome::Written) => {
-            tracing::info!(controller, %uid, resource = kind.resource(), %name, %node, "deleted: it is over, nothing rests on it, and --fencing-history says for how long it is kept");
+            tracing::info!(controller, %uid, resource = kind.resource(), %name, %node, "deleted: it is over, nothing depends on it, and its time in --fencing-history has passed");
         }
         (Update::NotDisrupted { pod, .. }, Outcome::Written) => {
             tracing::info!(controller, %uid, %pod, "the pod was not disrupted after all: its condition DisruptionTarget is False");
         }
         (Update::PodOfLostNode { pod, not_ready, unreachable, .. }, Outcome::Written) => {
-            tracing::debug!(controller, %uid, %pod, not_ready, unreachable, "conditions of a pod written, for its node is not ready, or is again");
+            tracing::debug!(controller, %uid, %pod, not_ready, unreachable, "conditions of a pod written, because its node is not ready, or is ready again");
         }
         _ => {
-            tracing::debug!(controller, %uid, of = %lane, outcome = outcome.name(), "a status was not written; deciding anew")
+            tracing::debug!(controller, %uid, of = %lane, outcome = outcome.name(), "a status was not written; deciding again")
         }
     }
 }

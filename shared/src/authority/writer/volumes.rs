@@ -23,7 +23,7 @@ impl Authority {
             Outcome::Failed(error) => (Action::Failed, error.category(), error_chain(error)),
             Outcome::Refused(refusal) => (Action::Refused, refusal.reason(), error_chain(refusal)),
             _ => {
-                tracing::debug!(controller, uid = %update.uid, volume = &*update.volume, outcome = outcome.name(), "the Lease of a volume was not written; deciding anew");
+                tracing::debug!(controller, uid = %update.uid, volume = &*update.volume, outcome = outcome.name(), "the Lease of a volume was not written; deciding again");
                 return;
             }
         };
@@ -61,15 +61,13 @@ fn said(update: &VolumeUpdate, found: Option<&EvidenceKind>) -> String {
     match &update.change {
         VolumeChange::Take { holder, refused: None } => format!("taken by node {}", holder.node),
         VolumeChange::Take { holder, refused: Some(Refused { why, .. }) } => {
-            format!("taken by node {}, and not everybody may attach it: {why}", holder.node)
+            format!("taken by node {}, and not every node may attach it: {why}", holder.node)
         }
         VolumeChange::Refuse(Refused { why, .. }) => why.clone(),
-        VolumeChange::Allow => {
-            "nothing speaks against it any more: it is attached and detached as ever".to_owned()
-        }
-        VolumeChange::Release { .. } => "its node has ended its use, and it is free".to_owned(),
+        VolumeChange::Allow => "there is no objection any more: it may be attached and detached".to_owned(),
+        VolumeChange::Release { .. } => "its node no longer uses it, and it is free".to_owned(),
         VolumeChange::Break { holder, .. } => format!(
-            "it is free, though node {} did not give it back: {}",
+            "it is free, although node {} did not unmount it: {}",
             holder.node,
             found.map_or_else(String::new, ToString::to_string)
         ),

@@ -49,7 +49,7 @@ async fn down_at_start(plane: &mut ControlPlane, kubeconfig: &Path) -> PodSafety
     assert!(ours.exited().unwrap().is_none(), "{}", ours.log_text());
     assert_eq!(ours.get("/livez").await.unwrap().code, 200, "waiting is no reason to be killed");
     // Three of the collection of pods, of budgets four kinds of workloads and they themselves, and five kinds of ours.
-    assert_eq!(said(&ours, "cannot follow this resource"), 13, "once a minute for each: {}", ours.log_text());
+    assert_eq!(said(&ours, "cannot watch this resource"), 13, "once a minute for each: {}", ours.log_text());
     assert_eq!(said(&ours, "cannot renew or take the lease"), 1, "{}", ours.log_text());
     plane.start_apiserver().await.unwrap();
     ours.ready().await.unwrap();
@@ -153,7 +153,7 @@ async fn an_object_that_cannot_be_decoded_is_unknown_and_harms_no_other() {
     assert_eq!(said(&ours, "an object cannot be decoded; it counts as unknown"), 2, "{}", ours.log_text());
     observe::only_left(api, "default", &["broken", "on-unreadable"]).await.unwrap();
     let holds = ours.debug("/debug/decisions").await.unwrap()["holds"].to_string();
-    assert!(holds.contains("NodeUnreadable") && holds.contains("unknown is not absent"), "{holds}");
+    assert!(holds.contains("NodeUnreadable") && holds.contains("It may still exist"), "{holds}");
     tokio::time::sleep(QUARANTINE).await;
     assert_eq!(observe::pod_names(api, "default").await.unwrap(), ["broken", "on-unreadable"]);
 

@@ -75,14 +75,18 @@ fn differences() -> Vec<Difference> {
         ITS_WORDS,
         &["phantom/ghost"],
         &[&phantom("no matches for kind \"Phantom\" in version \"phantom.example.com/v1\"")],
-        &[&phantom("the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is asked again")],
+        &[&phantom(
+            "the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is retried",
+        )],
     ));
     all.push(at(
         ("phantom", "an eviction"),
         ITS_WORDS,
         &["phantom/ghost"],
         &[&phantom("no matches for kind \"Phantom\" in version \"phantom.example.com/v1\"")],
-        &[&phantom("the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is asked again")],
+        &[&phantom(
+            "the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is retried",
+        )],
     ));
     all
 }

@@ -214,7 +214,7 @@ async fn explained(plane: &ControlPlane) {
     let none = pod_safety(plane, &["explain", "pdb", "-n", NS, "none"]).await;
     assert_eq!(
         (none.status.code(), none.stderr.trim()),
-        (Some(1), "pod-safety: there is no budget none in namespace shop")
+        (Some(1), "pod-safety: there is no PodDisruptionBudget none in namespace shop")
     );
 }
 
@@ -238,7 +238,7 @@ async fn planned(plane: &ControlPlane) {
     assert_eq!(dry_runs.len(), 6, "everything but the unmanaged pod");
     assert_eq!(plan["pods"][0]["goesTo"]["node"], "b");
     let table = ends_with(plane, 3, &["drain", "a"]).await;
-    assert!(table.contains("pdb api: 1 healthy - 1 needed = 0, for ever while replicas is 1"), "{table}");
+    assert!(table.contains("pdb api: 1 healthy - 1 needed = 0, never more while replicas is 1"), "{table}");
     assert!(table.contains("explain pdb -n shop api"), "{table}");
     // A dry run uses nothing up, and --apply refuses before it touches anything.
     allows(plane, "db", 1).await;
@@ -260,7 +260,7 @@ async fn drained(plane: &ControlPlane) {
     let log = ends_with(plane, 0, &args).await;
     assert!(log.contains("node/a cordoned") && log.contains("node/a drained: 6 gone"), "{log}");
     for name in ["db-0", "db-1", "db-2", "web-0", "web-1", "naked"] {
-        assert!(log.contains(&format!("pod/shop/{name} evicted, ends within 5s")), "{log}");
+        assert!(log.contains(&format!("pod/shop/{name} evicted, terminates within 5s")), "{log}");
         assert!(log.contains(&format!("pod/shop/{name} gone")), "{log}");
     }
     assert_eq!(on_node(plane, "a").await, ["api-0"]);
@@ -272,5 +272,5 @@ async fn drained(plane: &ControlPlane) {
     let patch = ["patch", "pod", "-n", NS, "api-0", "--type=merge", "-p", &finalizer.to_string()];
     plane.kubectl(&patch).await.unwrap().text().unwrap();
     let log = ends_with(plane, 5, &["drain", "a", "--apply", "--timeout", "4s"]).await;
-    assert!(log.contains("pod/shop/api-0 is there still") && log.contains("stays cordoned"), "{log}");
+    assert!(log.contains("pod/shop/api-0 still exists") && log.contains("stays cordoned"), "{log}");
 }

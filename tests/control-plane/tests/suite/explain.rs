@@ -121,18 +121,29 @@ async fn each_blockade_has_its_verdict(plane: &ControlPlane) {
         (
             "over-a",
             "Overlapping",
-            &["selected by over-b too", "fail (500): budgets over-a and over-b", "narrow or delete"],
+            &[
+                "selected by over-b too",
+                "fail (500): PodDisruptionBudgets over-a and over-b",
+                "narrow or delete",
+            ],
         ),
-        ("over-b", "Overlapping", &["selected by over-a too", "fail (500): budgets over-a and over-b"]),
+        (
+            "over-b",
+            "Overlapping",
+            &["selected by over-a too", "fail (500): PodDisruptionBudgets over-a and over-b"],
+        ),
         (
             "new",
             "SyncFailed",
-            &["Its numbers cannot be calculated", "be refused (429): the budget is still being processed"],
+            &[
+                "Its numbers cannot be calculated",
+                "be denied (429): the PodDisruptionBudget is still being processed",
+            ],
         ),
         (
             "sync",
             "SyncFailed",
-            &["Its numbers cannot be calculated", "be refused (429): the budget failed to sync"],
+            &["Its numbers cannot be calculated", "be denied (429): the PodDisruptionBudget failed to sync"],
         ),
     ] {
         let explained = json_of(plane, 3, &["explain", "pdb", "-n", NS, name]).await;
@@ -221,7 +232,7 @@ async fn who_may_not_ask_is_told_what_is_not_known(plane: &ControlPlane) {
     assert!(explained["notes"][0].as_str().unwrap().contains(why), "{explained:#}");
     let table = run(plane, &reader, &["explain", "pdb", "--exit-zero"]).await.text().unwrap();
     assert!(
-        table.contains("shop/never: whether it ever allows more is not known") && table.contains(why),
+        table.contains("shop/never: it is not known whether it ever allows more") && table.contains(why),
         "{table}"
     );
 }
@@ -234,7 +245,12 @@ async fn is_cordoned(plane: &ControlPlane, node: &str) -> bool {
 /// The plan has the API server's own refusal; `--apply` ends with 3 and has touched nothing.
 async fn a_drain_does_not_begin_against_a_blockade(plane: &ControlPlane) {
     for (node, reason, dry_run, says) in [
-        ("over", "MultipleBudgets", "MultipleBudgets", "2 budgets choose the pod (over-a, over-b)"),
+        (
+            "over",
+            "MultipleBudgets",
+            "MultipleBudgets",
+            "2 PodDisruptionBudgets select the pod (over-a, over-b)",
+        ),
         ("sync", "BudgetSyncFailed", "BudgetBlocks", "because it failed sync"),
         ("new", "BudgetSyncFailed", "BudgetBeingProcessed", "still being processed"),
         (
@@ -281,11 +297,11 @@ async fn a_drain_ends_when_its_time_is_up(plane: &ControlPlane) {
     let log = ends_with(plane, 5, &["drain", "soon", "--apply", "--timeout", "4s"]).await;
     for says in [
         "node/soon cordoned",
-        "pod/shop/soon-2 evicted, ends within 5s",
+        "pod/shop/soon-2 evicted, terminates within 5s",
         "pod/shop/soon-0 waits: The disruption budget soon needs 2 healthy pods and has 2 currently",
-        "pod/shop/soon-1 is there still: not tried yet",
-        "pod/shop/soon-2 is there still: evicted, ends within 5s",
-        "node/soon the time is up after 4s: 0 gone, 3 left. It stays cordoned; kubectl uncordon soon takes that back",
+        "pod/shop/soon-1 still exists: not tried yet",
+        "pod/shop/soon-2 still exists: evicted, terminates within 5s",
+        "node/soon the time is up after 4s: 0 gone, 3 left. It stays cordoned. To undo that: kubectl uncordon soon",
     ] {
         assert!(log.contains(says), "{says}: not in\n{log}");
     }
@@ -310,13 +326,13 @@ async fn ctrl_c_says_what_goes_on_without_it(plane: &ControlPlane) {
         log.lines().rev().take(4).filter_map(|line| line.split_once(' ')).map(|(_, text)| text).collect();
     assert!(last[0].starts_with("node/soon stopped after "), "{log}");
     assert!(
-        last[0].ends_with("0 gone, 3 left. It stays cordoned; kubectl uncordon soon takes that back"),
+        last[0].ends_with("0 gone, 3 left. It stays cordoned. To undo that: kubectl uncordon soon"),
         "{log}"
     );
     for (line, says) in last[1..].iter().zip([
-        "soon-2 is there still: ends already",
-        "soon-1 is there still",
-        "soon-0 is there still",
+        "soon-2 still exists: terminating already",
+        "soon-1 still exists",
+        "soon-0 still exists",
     ]) {
         assert!(line.contains(says), "{says}: not in\n{log}");
     }
@@ -334,7 +350,7 @@ async fn ctrl_c_on_a_terminal_leaves_no_half_line(plane: &ControlPlane) {
     let mut screen = terminal.stdout.take().unwrap();
     let typed = async {
         let mut shown = Vec::new();
-        while !String::from_utf8_lossy(&shown).contains("0 of 3 gone, 1 ending, 2 waiting") {
+        while !String::from_utf8_lossy(&shown).contains("0 of 3 gone, 1 terminating, 2 waiting") {
             let read = screen.read_buf(&mut shown).await.unwrap();
             assert!(read > 0, "it ended: {}", String::from_utf8_lossy(&shown));
         }

@@ -204,7 +204,7 @@ async fn a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api: &Cli
     };
     let check = async {
         let message = until_held(ours, "alive", "KubeletAlive").await;
-        let said = "node node-alive does not exist, but its kubelet lives: its Lease was renewed";
+        let said = "node node-alive does not exist, but its kubelet still runs: its Lease was renewed";
         assert!(message.starts_with(said), "{message}");
         let event = observe::event(api, "shop", "alive", "ForceDeleteHeld").await.unwrap();
         assert!(event.contains("KubeletAlive") && event.contains(said), "{event}");

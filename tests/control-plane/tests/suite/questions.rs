@@ -83,7 +83,7 @@ async fn the_blocked_pod_is_explained(plane: &ControlPlane) {
     let text = ends_with(plane, 3, &["explain", "pod", "-n", NS, "orders-1"]).await;
     for says in [
         "Blocked (NoEvidence)",
-        "node lost is not heard",
+        "node lost is unreachable",
         "a person confirmed",
         "pod-safety confirm-down lost",
     ] {
@@ -133,7 +133,7 @@ async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
         ("", ["NEEDS A PERSON", "shop/orders-1", "proof that lost stopped"]),
         (
             "#pod/shop/orders-1",
-            ["PROOF THAT IT STOPPED", "node lost is not heard", "pod-safety confirm-down lost"],
+            ["PROOF THAT IT STOPPED", "node lost is unreachable", "pod-safety confirm-down lost"],
         ),
         (
             "#persistentvolumeclaim/shop/stock",
@@ -155,7 +155,10 @@ async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
     }
     let stranger =
         plane.pod_safety_once(&plane.admin_kubeconfig(), &["ui", "--address=0.0.0.0:0"]).await.unwrap();
-    assert!(stranger.stderr.contains("--address=0.0.0.0:0 is not of this machine alone"), "{stranger:?}");
+    assert!(
+        stranger.stderr.contains("--address=0.0.0.0:0 can be reached from other machines"),
+        "{stranger:?}"
+    );
 }
 
 /// In a pod the service account won over `$KUBECONFIG`, kubectl's flags were refused before the command, and no page said
@@ -313,8 +316,8 @@ async fn who_watches_is_told_that_the_api_server_went_away(plane: &mut ControlPl
     let kubeconfig = kubeconfig.to_str().unwrap();
     let args = ["explain", "pod", "-n", NS, "orders-1", "-w", "--kubeconfig", kubeconfig];
     let mut watch = plane.program("watch", &binary().await.unwrap(), args, &[]).unwrap();
-    for says in ["pod/shop/orders-1 Blocked (NoEvidence)", "Asking again", "the API server answers again"] {
-        if says == "Asking again" {
+    for says in ["pod/shop/orders-1 Blocked (NoEvidence)", "Trying again", "the API server answers again"] {
+        if says == "Trying again" {
             plane.stop_apiserver().unwrap();
             for command in ["status", "doctor"] {
                 let output = run(plane, &plane.admin_kubeconfig(), &[command]).await;
@@ -331,6 +334,6 @@ async fn who_watches_is_told_that_the_api_server_went_away(plane: &mut ControlPl
         until(says, async || said(&watch.log_text())).await.unwrap();
     }
     let log = watch.log_text();
-    assert_eq!(log.matches("Asking again").count(), 1, "each trouble is said once:\n{log}");
+    assert_eq!(log.matches("Trying again").count(), 1, "each trouble is said once:\n{log}");
     watch.interrupt().await.unwrap();
 }

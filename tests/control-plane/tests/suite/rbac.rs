@@ -191,7 +191,7 @@ async fn a_forbidden_kind_is_named_and_the_others_go_on() {
     let log = ours.log_text();
     // Our own kinds were defined a moment ago: the API server may say so.
     let about = |line: &&str| {
-        line.contains("cannot follow this resource")
+        line.contains("cannot watch this resource")
             && !line.contains("resource=\"fence")
             && !line.contains("resource=\"nodefences")
             && !line.contains("resource=\"podsafety")

@@ -125,7 +125,7 @@ async fn a_taint_alone_is_no_proof(api: &Client, ours: &PodSafety) {
         assert!(message.contains("--trust-out-of-service-taint"), "{message}");
     }
     let event = observe::event(api, "default", "off-ends", "ForceDeleteHeld").await.unwrap();
-    assert!(event.starts_with("OutOfServiceWithoutEvidence: node off carries the taint"), "{event}");
+    assert!(event.starts_with("OutOfServiceWithoutEvidence: node off has the taint"), "{event}");
     tokio::time::sleep(A_WHILE).await;
     for name in ["off-ends", "off-kept", "blank-ends"] {
         let status = pod(api, name).await.unwrap().status.unwrap();
@@ -147,7 +147,7 @@ async fn a_trusted_taint_on_a_node_that_is_not_ready_releases_what_terminates(
     }
     assert_released_but_kept(api, ours, "off-kept", "out-of-service").await;
     let message = observe::event(api, "default", "off-ends", "ForceDeleted").await.unwrap();
-    assert!(message.contains("--trust-out-of-service-taint takes for proof"), "{message}");
+    assert!(message.contains("--trust-out-of-service-taint accepts as proof"), "{message}");
     let proved = ours.metric("pod_safety_force_deletes_total", &[("evidence", "Asserted")]).await.unwrap();
     assert_eq!(proved, 3.0);
 }

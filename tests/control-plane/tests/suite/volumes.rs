@@ -179,7 +179,7 @@ async fn what_is_forced_is_refused(scene: &Scene) {
         assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
     }
     let said = observe::event(&plane.admin(), "default", "data", "VolumeHeld").await.unwrap();
-    assert!(said.contains("nobody has proved that it writes no more"), "{said}");
+    assert!(said.contains("There is no evidence that it no longer writes"), "{said}");
     let waits = observe::event(&plane.admin(), NAMESPACE, "db-0", "WaitsForVolume").await.unwrap();
     assert!(waits.starts_with("the pod waits for volume data: node w1 took it"), "{waits}");
     plane

@@ -237,7 +237,7 @@ impl State {
         } else {
             "asked to end for a taint after its time"
         });
-        self.note(now, format!("{} is asked to end for a taint", pod.name));
+        self.note(now, format!("{} is deleted because of a taint", pod.name));
         if new_leader {
             self.probe("the leader changed while a pod's time ran");
         }

@@ -141,7 +141,7 @@ impl State {
                 if part(before, "/metadata/deletionTimestamp").is_none()
                     && part(after, "/metadata/deletionTimestamp").is_some() =>
             {
-                "is asked to end"
+                "is deleted"
             }
             Some(_) => return,
         };

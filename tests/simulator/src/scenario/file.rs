@@ -115,7 +115,7 @@ fn not_read(error: &Error) -> Wrong {
     });
     let what = match error.without_snippet() {
         Error::SerdeUnknownField { field, expected, .. } => {
-            format!("field `{field}`: not known here, allowed are {}", expected.join(", "))
+            format!("field `{field}`: unknown here, allowed are {}", expected.join(", "))
         }
         other => {
             // One line, without the place that stands in front already.
@@ -196,7 +196,7 @@ fn extras(node_lifecycle: &Text, faults: &[(u64, Fault)]) -> Result<Extras, Wron
         Some(field)
             if nodes == Keeper::Guarded && (taints || has(|fault| matches!(fault, Fault::Deploy { .. }))) =>
         {
-            Err(field.wrong("is none or replace: somebody deploys a workload, or taints a node"))
+            Err(field.wrong("is none or replace, because a fault deploys a workload or taints a node"))
         }
         _ => Ok(Extras { taints, nodes, ..Extras::default() }),
     }
@@ -206,9 +206,9 @@ fn extras(node_lifecycle: &Text, faults: &[(u64, Fault)]) -> Result<Extras, Wron
 fn fenced(with: Extras, file: &FencingFile, node_lifecycle: &Text) -> Result<Extras, Wrong> {
     if with.nodes != Keeper::Ours {
         let Some(field) = Field::new("node-lifecycle", node_lifecycle) else {
-            return Err(missing("node-lifecycle", "is replace: nodes are fenced"));
+            return Err(missing("node-lifecycle", "is replace, because nodes are fenced"));
         };
-        return Err(field.wrong("is replace: nodes are fenced"));
+        return Err(field.wrong("is replace, because nodes are fenced"));
     }
     let choice = |name, text: &Text, choices: [(&str, bool); 2], otherwise| {
         Field::new(name, text).map_or(Ok(otherwise), |field| field.one_of(&choices))

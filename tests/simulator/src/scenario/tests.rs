@@ -23,7 +23,7 @@ fn wrong_fault(fault: &str) -> String {
 #[test]
 fn bug_a_value_of_two_lines_made_two_lines_of_an_error() {
     assert!(wrong("nodes: \"3\\n\\e[2J\"\npods: 2\nheal-at: 100s\n").contains(r"value `3\n\u{1b}[2J`"));
-    assert!(wrong("\"a\\nb\": 1\n").contains(r"field `a\nb`: not known"));
+    assert!(wrong("\"a\\nb\": 1\n").contains(r"field `a\nb`: unknown"));
 }
 
 #[test]
@@ -154,13 +154,10 @@ fn json_is_yaml() {
 #[test]
 fn an_unknown_field_is_named_with_its_place() {
     let said = wrong(&format!("{TOP}nodez: 3\n"));
-    assert!(
-        said.starts_with("x.yaml:4:1: field `nodez`: not known here, allowed are name, title,"),
-        "{said}"
-    );
+    assert!(said.starts_with("x.yaml:4:1: field `nodez`: unknown here, allowed are name, title,"), "{said}");
     let said = wrong_fault("at: 5s, fault: forget, nod: 3");
     assert!(said.starts_with("x.yaml:5:"), "{said}");
-    assert!(said.contains("field `nod`: not known here, allowed are at, fault, node,"), "{said}");
+    assert!(said.contains("field `nod`: unknown here, allowed are at, fault, node,"), "{said}");
 }
 
 #[test]

@@ -320,7 +320,7 @@ impl World {
 
     /// All is well from now on, but for what has no power.
     fn heal(self: &Arc<Self>) {
-        self.checker.note("the world heals");
+        self.checker.note("all faults are healed");
         self.checker.healed();
         self.links.heal();
         self.heal_devices();

@@ -274,8 +274,8 @@ fn said(node: &Value) -> String {
     let words = [
         Some(ready(node)).filter(|ready| *ready != "True").unwrap_or_default(),
         if taints().any(|taint| word(taint, "/key") == SUSPECT_TAINT) { "suspected" } else { "" },
-        if taints().filter(ends).any(lost) { "given up" } else { "" },
-        if taints().filter(ends).any(|taint| !lost(taint)) { "its pods end" } else { "" },
+        if taints().filter(ends).any(lost) { "tainted NoExecute" } else { "" },
+        if taints().filter(ends).any(|taint| !lost(taint)) { "its pods are deleted" } else { "" },
     ];
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", ")
 }

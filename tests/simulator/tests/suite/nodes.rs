@@ -152,7 +152,7 @@ fn bug_when_every_node_is_lost_none_is_given_up_before_nor_when_they_come_back()
     for seed in 0..6 {
         let outcome = well(&Plan { seed, ..plan((0..3).map(|node| cut(node, 150)).collect()) });
         assert_eq!(told(&outcome, &[CALLED]).len(), 3);
-        let ended = told(&outcome, &["is asked to end for a taint"]);
+        let ended = told(&outcome, &["is deleted because of a taint"]);
         assert!(ended.is_empty(), "{:#?}", outcome.timeline);
     }
 }

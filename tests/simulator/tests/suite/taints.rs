@@ -54,7 +54,7 @@ fn ends(plan: &Plan) -> BTreeMap<String, Vec<u64>> {
 fn asked(outcome: &Outcome) -> BTreeMap<String, Vec<u64>> {
     let mut ends: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for (at, what) in &outcome.timeline {
-        let pod = what.strip_suffix(" is asked to end for a taint");
+        let pod = what.strip_suffix(" is deleted because of a taint");
         if let Some(pod) = pod.and_then(|pod| pod.strip_prefix("default/data-")) {
             ends.entry(format!("data-{pod}")).or_default().push(at.as_secs());
         }

@@ -181,7 +181,7 @@ const STEPS: [&[&str]; 15] = [
     &["the Lease of data-0 passes from \"\" to \"node-"],
     &["the attachment data-0.node-", "is wanted"],
     &["process of default/data-0", "starts"],
-    &["pod default/data-0", "is asked to end"],
+    &["pod default/data-0", "is deleted"],
     &["pod default/next-0", "is made"],
     &["pod default/next-0", "is bound"],
     &["an attachment waits"],

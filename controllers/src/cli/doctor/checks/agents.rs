@@ -57,9 +57,9 @@ fn runs(pod: &Value, container: &str) -> bool {
 type Words = (&'static str, &'static str, &'static str);
 
 const DOWN: Words = (
-    "the container that runs fence agents does not run in",
-    "no node is fenced by a fence agent meanwhile",
-    "kubectl describe pod says why it does not run",
+    "the container that runs fence agents is not running in",
+    "no node can be fenced by a fence agent meanwhile",
+    "kubectl describe pod shows why it does not run",
 );
 const BESIDE_THE_TOKEN: Words = (
     "FenceDevices have the driver Agent, and no container runs fence agents in",

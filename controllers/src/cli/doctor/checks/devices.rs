@@ -118,43 +118,43 @@ type Words = (&'static str, &'static str, &'static str);
 const UNWELL: Words = (
     "the last check found something wrong",
     "they are still used, and may fail when a node is lost",
-    "kubectl describe fencedevice says what was found",
+    "kubectl describe fencedevice shows what was found",
 );
 const DISTRUSTED: Words = (
     "not trusted: evidence from it was contradicted",
-    "nothing is proved by it any more",
+    "it no longer proves anything",
     "docs/runbooks/PodSafetyFenceDeviceNotTrusted.md",
 );
 const SILENT: Words = (
-    "did not answer at the last look",
-    "a node whose device is silent is not fenced when it is lost",
+    "did not answer at the last check",
+    "a node whose device does not answer is not fenced when it is lost",
     "docs/runbooks/PodSafetyFenceDeviceSilent.md",
 );
 const UNASKED: Words = (
     "not checked: never contacted since it was created or changed",
-    "whether it can switch anything is not known",
+    "it is not known whether it can switch anything",
     "pod-safety devices test",
 );
 const ELSEWHERE: Words = (
-    "in a namespace that is not followed",
-    "no node is fenced by it, and it is not looked at",
-    "--fencing-namespaces (chart: controllers.fencing.namespaces), or delete it",
+    "in a namespace that pod-safety does not watch",
+    "no node is fenced by it, and it is not checked",
+    "add the namespace to --fencing-namespaces (chart: controllers.fencing.namespaces), or delete it",
 );
 
 const INSECURE: Words = (
-    "any certificate is accepted",
+    "every certificate is accepted",
     "a machine that takes the address of the device can report others as off, and receives the login",
-    "spec.parameters.ca in place of insecure; a driver that verifies in place of ssl_insecure",
+    "use spec.parameters.ca instead of insecure, or a driver that verifies instead of ssl_insecure",
 );
 const UNSURE: Words = (
     "identityCheck is BestEffort",
-    "a machine is switched, and its word is believed, even if it does not say which machine it is",
-    "identityCheck: Required, where pod-safety devices test says Match",
+    "a machine is switched, and its power state is trusted, even if it does not report which machine it is",
+    "set identityCheck: Required where pod-safety devices test shows Match",
 );
 const SAME: Words = (
     "the same parameters for several nodes",
-    "whichever of these nodes is fenced, one machine is switched",
-    "nodeParameters, or a template such as {{.Node.Name}}, in spec of the FenceDevice",
+    "fencing any of these nodes switches one and the same machine",
+    "use nodeParameters, or a template such as {{.Node.Name}}, in spec of the FenceDevice",
 );
 
 /// Policies that name devices which are not there.
@@ -188,9 +188,9 @@ fn policies(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp
         all.push(found(
             "FencePolicies",
             Health::Attention,
-            format!("{} pauses: {}", pause.object, pause.words(wall)),
-            "its nodes are not fenced meanwhile, however long it lasts",
-            if pause.command.is_empty() { "ask whoever marked it" } else { &pause.command },
+            format!("{} is paused: {}", pause.object, pause.words(wall)),
+            "it is not fenced until the pause ends, however long that takes",
+            if pause.command.is_empty() { "ask the person who set it" } else { &pause.command },
         ));
     }
     if unread.contains(&Kind::FencePolicies) || unread.contains(&Kind::Nodes) {
@@ -212,7 +212,7 @@ fn policies(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp
             "FencePolicies",
             Health::Attention,
             what,
-            "when such a node is lost, its pods wait until a person confirms that it is down",
+            "when such a node is lost, its pods wait until a person confirms that it is off",
             "docs/fencing.md",
         ));
     }

@@ -33,17 +33,17 @@ pub(in crate::cli::doctor) fn crds(
         ));
     }
     if !other.is_empty() {
-        let what = format!("of another version than this program: {}", shown(&other));
+        let what = format!("not of the version of this program: {}", shown(&other));
         all.push(found(
             "CustomKinds",
             Health::Problem,
             what,
-            "fields that this version writes are dropped there",
+            "the API server drops fields that this version writes",
             REMEDY,
         ));
     }
     if all.is_empty() {
-        all.push(fine("CustomKinds", format!("all {} of pod-safety.dev are there", ours.len())));
+        all.push(fine("CustomKinds", format!("all {} of pod-safety.dev are installed", ours.len())));
     }
     all
 }

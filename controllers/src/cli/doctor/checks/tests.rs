@@ -77,7 +77,12 @@ fn twins_are_found_by_what_kube_controller_manager_was_told() {
             "pod-garbage-collector-controller, disruption-controller",
         ),
         (told("--v=2"), Mode::Guard, Health::Fine, "beside it"),
-        (told(off), Mode::Guard, Health::Problem, "nobody runs: pod-garbage-collector-controller"),
+        (
+            told(off),
+            Mode::Guard,
+            Health::Problem,
+            "no controller manager runs: pod-garbage-collector-controller",
+        ),
         (Kcm::Hidden { leads: true }, Mode::Replace, Health::Problem, "cannot be seen"),
         (Kcm::Hidden { leads: true }, Mode::Guard, Health::Fine, "beside it"),
         (Kcm::Hidden { leads: false }, Mode::Guard, Health::Unknown, "cannot be seen"),
@@ -125,10 +130,10 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
         ill(&devices(&guard.view(), &[], &[paused], wall)),
         [
             (Health::Problem, "not trusted: evidence from it was contradicted: f/d".to_owned()),
-            (Health::Problem, "did not answer at the last look: f/d for n: no route".to_owned()),
+            (Health::Problem, "did not answer at the last check: f/d for n: no route".to_owned()),
             (Health::Unknown, "not checked: never contacted since it was created or changed: f/d".to_owned()),
-            (Health::Attention, "in a namespace that is not followed: tenant/d".to_owned()),
-            (Health::Attention, "fencepolicy/p pauses: rack moves, by anna 2h00m ago".to_owned()),
+            (Health::Attention, "in a namespace that pod-safety does not watch: tenant/d".to_owned()),
+            (Health::Attention, "fencepolicy/p is paused: rack moves, by anna 2h00m ago".to_owned()),
             (Health::Fine, "every node has its FencePolicy".to_owned()),
         ]
     );
@@ -173,7 +178,7 @@ fn bug_devices_that_were_never_contacted_or_do_not_exist_are_not_fine() {
 /// A device of which anybody can take the place is easily made, and nothing said so.
 #[test]
 fn bug_a_device_whose_word_is_worth_little_was_called_fine() {
-    const INSECURE: &str = "any certificate is accepted: f/d";
+    const INSECURE: &str = "every certificate is accepted: f/d";
     const UNSURE: &str = "identityCheck is BestEffort: f/d";
     const SAME: &str = "the same parameters for several nodes: f/d";
     let with = |more: serde_json::Value| {
@@ -220,7 +225,7 @@ fn fence_agents_beside_the_token_or_not_running_are_named() {
     world.apply(Kind::FenceDevices, &agent, at(0));
     for (pod, health, says) in [
         (pod("fence-agents", "running"), Health::Fine, "of their own"),
-        (pod("fence-agents", "waiting"), Health::Problem, "does not run in: p"),
+        (pod("fence-agents", "waiting"), Health::Problem, "is not running in: p"),
         (pod("version", "running"), Health::Problem, "no container runs fence agents in: p"),
     ] {
         let found = found(&[pod]);
@@ -262,12 +267,12 @@ fn policies_that_only_warn_are_a_problem_after_a_week() {
     let wall: jiff::Timestamp = "2026-01-09T00:00:00Z".parse().unwrap();
     let audit = |since: &str| Policies::Audit { since: since.parse().ok() };
     for (found, health, says) in [
-        (Policies::Deny, Health::Fine, "are refused"),
+        (Policies::Deny, Health::Fine, "are denied"),
         (audit("2026-01-07T00:00:00Z"), Health::Attention, "for 2d0h now: after a week"),
         (audit("2026-01-02T00:00:01Z"), Health::Attention, "after a week"),
         (audit("2026-01-02T00:00:00Z"), Health::Problem, "(Audit), for 7d0h now"),
         (audit("never"), Health::Problem, "(Audit)"),
-        (Policies::Absent, Health::Problem, "no policy refuses"),
+        (Policies::Absent, Health::Problem, "no policy denies"),
         (Policies::Unread, Health::Unknown, "could not be listed"),
     ] {
         let symptom = policies(found, wall);

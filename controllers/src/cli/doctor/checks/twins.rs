@@ -20,7 +20,7 @@ pub(in crate::cli::doctor) enum Kcm {
 /// Whether kube-controller-manager runs what pod-safety runs in its place, and runs what pod-safety does not.
 pub(in crate::cli::doctor) fn twins(kcm: &Kcm, mode: Option<Mode>, ours: &[Name]) -> Vec<Symptom> {
     let Some(mode) = mode else {
-        return vec![not_checked("Twins", "in which mode pod-safety runs is not known")];
+        return vec![not_checked("Twins", "the mode of pod-safety is not known")];
     };
     let all = match kcm {
         Kcm::Hidden { leads: false } => {
@@ -30,9 +30,9 @@ pub(in crate::cli::doctor) fn twins(kcm: &Kcm, mode: Option<Mode>, ours: &[Name]
             return vec![found(
                 "Twins",
                 Health::Problem,
-                "kube-controller-manager leads, and which controllers it runs cannot be seen; pod-safety runs in the mode replace",
-                "two controllers that write the same undo each other's work, and its collector force deletes without proof",
-                "where its flags cannot be changed, use the mode guard",
+                "kube-controller-manager leads, but its controllers cannot be seen; pod-safety runs in the mode replace",
+                "two controllers that write the same objects undo each other's work, and its collector force deletes without proof",
+                "if its flags cannot be changed, use the mode guard",
             )];
         }
         Kcm::Hidden { leads: true } => {
@@ -50,8 +50,8 @@ pub(in crate::cli::doctor) fn twins(kcm: &Kcm, mode: Option<Mode>, ours: &[Name]
         symptoms.push(found(
             "ForceDetach",
             Health::Attention,
-            "kube-controller-manager detaches volumes by force six minutes after a node fell silent",
-            "a volume may then be attached elsewhere while a pod that is cut off still writes to it",
+            "kube-controller-manager detaches volumes by force six minutes after a node became unreachable",
+            "a volume may then be attached elsewhere while a pod on an unreachable node still writes to it",
             "start it with --disable-force-detach-on-timeout=true",
         ));
     }
@@ -71,15 +71,15 @@ fn compared(all: &[Vec<String>], mode: Mode, ours: &[Name]) -> Symptom {
             "Twins",
             Health::Problem,
             format!("kube-controller-manager runs too: {}", words(&both)),
-            "two controllers that write the same undo each other's work, and its collector force deletes without proof",
+            "two controllers that write the same objects undo each other's work, and its collector force deletes without proof",
             format!("add -{} to its --controllers", words(&both).replace(", ", ",-")),
         ),
         Mode::Guard | Mode::Observe if !neither.is_empty() => found(
             "Twins",
             Health::Problem,
-            format!("nobody runs: {}", words(&neither)),
-            "beside kube-controller-manager pod-safety leaves these to it, and there they are switched off",
-            "use the mode replace, or switch them on there",
+            format!("no controller manager runs: {}", words(&neither)),
+            "in this mode pod-safety leaves these to kube-controller-manager, where they are switched off",
+            "use the mode replace, or enable them there",
         ),
         Mode::Replace => {
             fine("Twins", "kube-controller-manager runs none of what pod-safety runs in its place")

@@ -57,7 +57,7 @@ const ENDS: Result<Evicted, NotEvicted> = Ok(Evicted::Ends { grace: 7 });
 fn of_one_budget_one_pod_is_tried_at_a_time() {
     let mut work = work();
     assert_eq!(due(&work, 0), ["db-0", "web-0"]);
-    assert_eq!(answer(&mut work, "db-0", &ENDS, 0).unwrap(), "pod/ns/db-0 evicted, ends within 7s");
+    assert_eq!(answer(&mut work, "db-0", &ENDS, 0).unwrap(), "pod/ns/db-0 evicted, terminates within 7s");
     assert_eq!(due(&work, 0), ["web-0", "db-1"], "the budget may allow two");
 }
 
@@ -147,9 +147,9 @@ fn what_is_under_way_at_the_end_is_said() {
     assert_eq!(
         texts(work.left()),
         [
-            "pod/ns/db-0 is there still: its eviction was under way, so it may end",
-            "pod/ns/web-0 is there still: evicted, ends within 7s",
-            "pod/ns/db-1 is there still: not tried yet",
+            "pod/ns/db-0 still exists: its eviction was in progress, so it may terminate",
+            "pod/ns/web-0 still exists: evicted, terminates within 7s",
+            "pod/ns/db-1 still exists: not tried yet",
         ]
     );
     answer(&mut work, "db-0", &blocked(None), 0);

@@ -135,7 +135,7 @@ fn evidence_and_its_end_are_part_of_the_story() {
         history.iter().map(|one| format!("{:.0} {} {}", one.at, one.what, one.detail)).collect();
     let wanted = [
         "2026-11-21T10:21:00Z evidence that worker-b1 is off anna@example.com: PDU port 14 off, ticket 8123",
-        "2026-11-21T10:22:00Z no evidence any more that worker-b1 is off wrong plug",
+        "2026-11-21T10:22:00Z evidence that worker-b1 is off was invalidated wrong plug",
     ];
     assert_eq!(told.get(told.len() - 2..).unwrap(), wanted);
 }
@@ -252,7 +252,7 @@ fn who_may_not_read_nodes_gets_the_word_of_whoever_leads() {
     stage.policies = Policies::Unread;
     let mut answer = stage.pod("orders-1");
     assert_eq!(answer.verdict.reason, "ForceDeleteHeld");
-    answer.missing = vec!["You may not list nodes: whether nodes are Ready is not known.".to_owned()];
+    answer.missing = vec!["You may not list nodes: it is not known whether nodes are Ready.".to_owned()];
     reads("without-rights", &answer);
 }
 

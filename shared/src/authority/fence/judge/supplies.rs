@@ -50,21 +50,21 @@ fn a_machine_of_two_supplies_is_off_when_both_said_so_twice_as_the_machine_that_
             "Unknown",
             "fencing/right says Unknown: timed out after 20 s",
         ),
-        (BestEffort, &[OFF, OFF], &[OFF], "Unknown", "not every device was looked at"),
-        (BestEffort, &[OFF, OFF], &[], "Unknown", "not every device was looked at"),
+        (BestEffort, &[OFF, OFF], &[OFF], "Unknown", "not every device was checked"),
+        (BestEffort, &[OFF, OFF], &[], "Unknown", "not every device was checked"),
         (
             BestEffort,
             &[OFF, OFF],
             &[OFF, OTHER],
             "Unknown",
-            "fencing/right reaches another machine than the node's: its serial number is 7",
+            "fencing/right reaches a machine other than the node's: its serial number is 7",
         ),
         (
             Required,
             &[OFF, OFF],
             &[OFF, BARE],
             "Unknown",
-            "fencing/right does not say which machine it reaches, and identityCheck is Required",
+            "fencing/right does not report which machine it reaches, and identityCheck is Required",
         ),
         (Required, &[ON, ON], &[SILENT, SILENT], "On", "fencing/left says On"),
     ];
@@ -100,7 +100,7 @@ fn a_machine_is_on_when_one_supply_is_and_what_the_other_lacks_is_said() {
         says("Unknown", "fencing/left says Off"),
         "that it is off is proved by two looks"
     );
-    assert_eq!(of(&[ON], &[]), says("On", "not every device was looked at"));
+    assert_eq!(of(&[ON], &[]), says("On", "not every device was checked"));
 }
 
 #[test]

@@ -189,7 +189,7 @@ pub(super) async fn look(
     let (power, said) = match &found {
         None => (Power::On, format!("there is no {path}")),
         Some(there) if !is_owned(there, &object.uid) => {
-            return Err(failed(format!("{path} is there, and somebody else's: it is left alone")));
+            return Err(failed(format!("{path} exists and belongs to another owner, so it is left alone")));
         }
         Some(there) if says(there, wanted) == Some("True") => {
             (Power::Off, format!("{path} says {wanted}=True"))

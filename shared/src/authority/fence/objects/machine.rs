@@ -22,7 +22,7 @@ pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Res
     let version = version_of(connection, GROUP).await?;
     let name = &order.facts.machine.node;
     let node = read(connection, &format!("/api/v1/nodes/{name}")).await?;
-    let node = node.ok_or_else(|| failed(format!("the Node {name} is gone: nobody knows its Machine")))?;
+    let node = node.ok_or_else(|| failed(format!("the Node {name} is gone, so its Machine is not known")))?;
     let found = match annotated(&node) {
         Some((namespace, machine)) => {
             let path = format!("/apis/{version}/namespaces/{namespace}/machines/{machine}");
@@ -35,7 +35,9 @@ pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Res
     let (path, machine) = found;
     if !is_of(&machine, &node) {
         let said = text(&machine, "/status/nodeRef/name");
-        return Err(failed(format!("{path} is not of node {name}: its status.nodeRef names {said:?}")));
+        return Err(failed(format!(
+            "{path} does not belong to node {name}: its status.nodeRef names {said:?}"
+        )));
     }
     let (ours, its) = (text(&node, "/spec/providerID"), text(&machine, "/spec/providerID"));
     if !ours.is_empty() && !its.is_empty() && ours != its {
@@ -80,7 +82,7 @@ async fn by_reference(
         }
     };
     read_all(connection, &format!("/apis/{version}/machines"), &mut each).await?;
-    let machine = found.ok_or_else(|| failed(format!("no Machine is of node {name}")))?;
+    let machine = found.ok_or_else(|| failed(format!("no Machine belongs to node {name}")))?;
     let path = format!(
         "/apis/{version}/namespaces/{}/machines/{}",
         text(&machine, "/metadata/namespace"),
@@ -108,7 +110,7 @@ pub(super) async fn look(connection: &Connection, object: &ActedOn) -> Result<An
         Some(machine) if machine.pointer("/metadata/deletionTimestamp").is_some() => {
             (Power::Unknown, format!("{path} is being deleted: {}", text(&machine, "/status/phase")))
         }
-        Some(_) => (Power::On, format!("{path} is there")),
+        Some(_) => (Power::On, format!("{path} exists")),
     };
     Ok(Answer { power, identity, said })
 }

@@ -84,13 +84,13 @@ pub(in crate::authority::fence) async fn clients(
     if found.is_empty() {
         let class = &class.class_name;
         let none = format!(
-            "no CSIAddonsNode of namespace {namespace} says by which addresses {name} is a client of {class}"
+            "no CSIAddonsNode in namespace {namespace} lists the addresses by which {name} is a client of {class}"
         );
         return Err(failed(none));
     }
     let found = hosts_alone(&found)?;
     if let Some(shared) = found.intersection(&others).next() {
-        return Err(failed(format!("{shared} is another node's address, too")));
+        return Err(failed(format!("{shared} is also the address of another node")));
     }
     let cidrs = found.iter().map(ToString::to_string).collect();
     Ok(Clients { cidrs, boot_id })
@@ -130,7 +130,7 @@ pub(super) async fn resolve(
     let node = &order.facts.machine.node;
     let Clients { cidrs, boot_id: found_in } = &order.clients;
     if cidrs.is_empty() {
-        return Err(failed(format!("no addresses of {node} were recorded while it was heard")));
+        return Err(failed(format!("no addresses of {node} were recorded while it reported")));
     }
     let cidrs = hosts_alone(cidrs)?.iter().map(ToString::to_string).collect();
     let device = order.device.to_string();
@@ -205,13 +205,13 @@ pub(super) async fn look(connection: &Connection, object: &ActedOn) -> Result<An
     let (power, said) = match read(connection, path).await? {
         None => (Power::On, format!("there is no {path}")),
         Some(there) if !is_ours(&there, object) => {
-            return Err(failed(format!("{path} is there, and somebody else's: it is left alone")));
+            return Err(failed(format!("{path} exists and belongs to another owner, so it is left alone")));
         }
         Some(there) if there["spec"]["cidrs"] != json!(object.cidrs) => {
-            return Err(failed(format!("{path} fences other addresses than {}", object.cidrs.join(", "))));
+            return Err(failed(format!("{path} fences addresses other than {}", object.cidrs.join(", "))));
         }
         Some(there) if is_of_another_class(&there, object) => {
-            return Err(failed(format!("{path} is of another NetworkFenceClass than it was made of")));
+            return Err(failed(format!("{path} has another NetworkFenceClass than it was created with")));
         }
         Some(there) if is_done(&there, "Fenced") => (Power::Off, format!("{path} is in force")),
         Some(there) if text(&there, "/status/result") == "Failed" => {

@@ -182,7 +182,7 @@ async fn an_object_whose_time_is_over_is_told_so_made_anew_and_goes_when_all_is_
     assert!(store.get(MADE).is_some(), "somebody else's is left alone");
     scene.tries().await;
     let outcome = attempted(&scene).outcome.unwrap();
-    assert!(outcome.contains("somebody else's"), "{outcome}");
+    assert!(outcome.contains("belongs to another owner"), "{outcome}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -335,7 +335,7 @@ async fn storage_alone_is_not_fenced_where_nobody_says_which_volumes_that_covers
         let scene = with(&store, spec);
         scene.tries().await;
         let outcome = attempted(&scene).outcome.unwrap();
-        assert!(outcome.contains("nothing says which volumes it covers"), "{outcome}");
+        assert!(outcome.contains("it is not known which volumes it covers"), "{outcome}");
         assert_eq!(scene.log(), [STATUS], "it is not begun");
     }
 }
@@ -494,7 +494,10 @@ async fn attack_the_machine_of_a_neighbour_is_not_deleted_because_a_node_names_i
         let scene = with(&store, spec);
         scene.tries().await;
         let outcome = attempted(&scene).outcome.unwrap();
-        assert!(outcome.contains("is not of node n: its status.nodeRef names"), "{reference}: {outcome}");
+        assert!(
+            outcome.contains("does not belong to node n: its status.nodeRef names"),
+            "{reference}: {outcome}"
+        );
         assert_eq!(store.get(MACHINE).unwrap()["metadata"].get("deletionTimestamp"), None, "{reference}");
     }
 }

@@ -19,9 +19,9 @@ async fn a_silent_node_is_read_with_its_lease_called_unknown_and_tainted_at_the_
     let kubelets = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"].map(stopped).concat();
     let ours = concat!(
         r#"{"lastHeartbeatTime":"2026-11-21T12:00:00Z","lastTransitionTime":"2026-11-21T12:00:00Z","#,
-        r#""message":"nothing was heard of its kubelet since 2026-11-21T11:59:00Z: nobody can say whether its pods still run. "#,
-        r#"Those that terminate go when it is heard again, when the node is fenced with proof, "#,
-        r#"or when its Node object is deleted after the machine was made sure to be off","#,
+        r#""message":"its kubelet has not reported since 2026-11-21T11:59:00Z, so it is not known whether its pods still run. "#,
+        r#"Terminating pods are removed when it reports again, when the node is fenced with proof, "#,
+        r#"or when its Node object is deleted after someone has made sure that the machine is off","#,
         r#""reason":"KubeletSilent","status":"True","type":"pod-safety.dev/NodeUnreachable"}"#
     );
     let expected = format!(
@@ -186,7 +186,7 @@ async fn our_condition_follows_what_is_known_and_is_not_written_twice() {
             "it turns",
             ours("True"),
             false,
-            Some(("False", "KubeletHeard", "at the latest at 2026-11-21T12:00:00Z")),
+            Some(("False", "KubeletHeard", "at the latest since 2026-11-21T12:00:00Z")),
         ),
         ("it is false already", ours("False"), false, None),
         ("somebody made it unknown", ours("Unknown"), false, Some(("False", "KubeletHeard", "heard again"))),

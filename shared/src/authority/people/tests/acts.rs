@@ -88,7 +88,7 @@ async fn what_holds_of_this_life_is_withdrawn_and_nothing_else() {
     for (what, life, refused, expected) in [
         ("nothing is said of it", life("c"), None, "nothing: FenceEvidence of n"),
         ("it went meanwhile", life("b"), GONE, "nothing: FenceEvidence of n"),
-        ("it cannot be written", life("b"), BROKEN, "failed: writing it down"),
+        ("it cannot be written", life("b"), BROKEN, "failed: writing it"),
     ] {
         let (env, api) = api_with(proofs(), refused);
         assert_eq!(words(withdraw(&api.connection(), &env, &life, "r").await), expected, "{what}");
@@ -119,7 +119,7 @@ async fn who_asks_for_a_node_to_be_fenced_opens_its_incident_under_the_policy_th
     let there = format!("there: {}", incident_name(&life("b")));
     for (what, objects, refused, expected) in [
         ("it is asked for already", policies(), CONFLICT, there.as_str()),
-        ("it cannot be written", policies(), BROKEN, "failed: writing it down"),
+        ("it cannot be written", policies(), BROKEN, "failed: writing it"),
         (
             "no policy chooses it",
             json!({ format!("{GROUP}/fencepolicies"): { "items": [] } }),
@@ -140,7 +140,7 @@ async fn an_incident_is_called_off_by_its_name() {
     assert_eq!(name, incident_name(&life("b")));
     assert_eq!(api.writes(), [format!("PATCH {GROUP}/nodefences/{name}")]);
     assert_eq!(api.heard().pop().unwrap().json(), json!({ "spec": { "cancelled": true } }));
-    for (refused, expected) in [(GONE, "nothing: NodeFence of n"), (BROKEN, "failed: writing it down")] {
+    for (refused, expected) in [(GONE, "nothing: NodeFence of n"), (BROKEN, "failed: writing it")] {
         let (_, api) = api_with(json!({}), refused);
         assert_eq!(words(cancel(&api.connection(), &life("b")).await), expected);
     }
@@ -168,7 +168,7 @@ async fn a_drill_is_written_read_and_taken_away_and_a_real_incident_is_not() {
         );
     }
     let refused = rehearse(&api_with(policies(), BROKEN).1.connection(), &seen(), "ada", "drill").await;
-    assert_eq!(words(refused), "failed: writing it down");
+    assert_eq!(words(refused), "failed: writing it");
 
     let fence = json!({ "metadata": { "name": name, "uid": "uid-f" }, "spec": { "node": life("b"), "policy": "high", "dryRun": true,
         "trigger": { "kind": "Person", "reason": "drill" } }, "status": { "message": "two gates hold it" } });
@@ -188,7 +188,7 @@ async fn a_drill_is_written_read_and_taken_away_and_a_real_incident_is_not() {
     assert_eq!(api.writes().len(), 1, "what was done to a machine stays on record");
     tidy_up(&api_with(json!({}), GONE).1.connection(), &drill).await.unwrap();
     let stays = tidy_up(&api_with(json!({}), BROKEN).1.connection(), &drill).await;
-    assert_eq!(words(stays), "failed: taking the drill away");
+    assert_eq!(words(stays), "failed: deleting the drill");
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,7 +216,7 @@ async fn a_device_is_listed_asked_to_be_looked_at_and_its_answer_is_told_from_an
     }
     assert!(tested(&connection, &x, "t-1 n").await.unwrap().is_some());
     assert!(tested(&connection, &x, "t-2 n").await.unwrap().is_none(), "that was another wish");
-    for (refused, expected) in [(GONE, "no device: a/x"), (BROKEN, "failed: asking for a look")] {
+    for (refused, expected) in [(GONE, "no device: a/x"), (BROKEN, "failed: requesting a status check")] {
         let (_, api) = api_with(json!({}), refused);
         assert_eq!(words(ask_to_test(&api.connection(), &x, "t", None).await), expected);
     }
@@ -225,8 +225,7 @@ async fn a_device_is_listed_asked_to_be_looked_at_and_its_answer_is_told_from_an
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_somebody_overtook_says_so_and_a_failure_is_a_failure() {
     let there = json!({ "/api/v1/nodes/x": { "metadata": { "name": "x", "resourceVersion": "7" } } });
-    for (refused, expected) in
-        [(Some((409, "Conflict")), "changed: node/x"), (BROKEN, "failed: writing it down")]
+    for (refused, expected) in [(Some((409, "Conflict")), "changed: node/x"), (BROKEN, "failed: writing it")]
     {
         let (_, api) = api_with(there.clone(), refused);
         let said = pause(&api.connection(), &Scope::Node("x".to_owned()), &by_anna("r")).await;

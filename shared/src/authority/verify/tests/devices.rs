@@ -189,7 +189,7 @@ async fn what_a_device_says_now_stands_above_what_it_said_then() {
         ("is neither", looks(Power::Unknown, Identity::Match), "fencing/b says Unknown"),
         ("fails", fails(), "fencing/b says Unknown: the device failed: relay stuck"),
         ("does not answer", never(), "fencing/b says Unknown: no answer within"),
-        ("is another machine's", looks(Power::Off, stranger()), "fencing/b reaches another machine"),
+        ("is another machine's", looks(Power::Off, stranger()), "fencing/b reaches a machine other than"),
     ] {
         for first in [false, true] {
             let rig = Rig::with(|rig| {
@@ -252,7 +252,7 @@ async fn devices_that_show_other_things_than_the_evidence_says_prove_neither() {
         let rig = Rig::with(|rig| rig.set(PROOF, "/spec/kind", json!(kind)));
         let judged = words(rig.verify(&on("a", "n").force(fenced("n"))).await);
         let expected =
-            "the FenceEvidence does not hold: its devices show less, or other things, than it says";
+            "the FenceEvidence does not hold: its devices show less than it says, or something else";
         assert_eq!(judged, expected, "{kind}");
     }
 }

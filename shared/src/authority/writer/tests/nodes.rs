@@ -299,7 +299,7 @@ async fn a_pod_of_a_lost_node_is_marked_at_its_version_and_people_hear_of_it() {
         conditions[1],
         json!({
             "type": "pod-safety.dev/NodeUnreachable", "status": "True", "reason": "KubeletSilent",
-            "message": "the pod terminates, but its node is cut off: nobody can say whether it still runs. It goes when the node is heard again, when the node is fenced with proof, or when its Node object is deleted after the machine was made sure to be off",
+            "message": "the pod is terminating, but its node is unreachable, so it is not known whether the pod still runs. It is removed when the node reports again, when the node is fenced with proof, or when its Node object is deleted after someone has made sure that the machine is off",
             "observedGeneration": 3, "lastTransitionTime": "2026-11-21T12:00:00Z",
         })
     );

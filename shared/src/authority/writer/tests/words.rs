@@ -40,12 +40,12 @@ fn a_hold_says_which_sign_showed_a_kubelet_and_which_zone_it_is_about() {
     let alive = |sign| Hold::KubeletAlive { node: "n".into(), sign, ago: Duration::ZERO };
     let queued = |zone: &str| Hold::EvictionQueued { zone: zone.into(), ahead: 1, next: Duration::ZERO };
     for (hold, words) in [
-        (alive(Sign::LeaseRenewed), "its kubelet lives: its Lease was renewed 0s ago"),
-        (alive(Sign::PodReported), "its kubelet lives: it reported on a pod 0s ago"),
-        (queued(""), "nodes of the cluster before it"),
-        (queued(":\0:a"), "nodes of zone a before it"),
-        (queued("r:\0:"), "nodes of region r before it"),
-        (queued("r:\0:a"), "nodes of zone a of region r before it"),
+        (alive(Sign::LeaseRenewed), "its kubelet still runs: its Lease was renewed 0s ago"),
+        (alive(Sign::PodReported), "its kubelet still runs: it reported on a pod 0s ago"),
+        (queued(""), "Nodes of the cluster ahead of it: 1"),
+        (queued(":\0:a"), "Nodes of zone a ahead of it: 1"),
+        (queued("r:\0:"), "Nodes of region r ahead of it: 1"),
+        (queued("r:\0:a"), "Nodes of zone a of region r ahead of it: 1"),
     ] {
         assert!(hold.to_string().contains(words), "{hold}");
     }
@@ -157,7 +157,7 @@ fn volumes() -> Vec<Volume> {
     let taken = |refused| VolumeChange::Take { holder: holder("b"), refused };
     let broken = |boot: &str| VolumeChange::Break { holder: holder(boot), by: Over::Rebooted, refused: None };
     let booted =
-        "it is free, though node n did not give it back: node n has booted since: its boot id is another one";
+        "it is free, although node n did not unmount it: node n has booted since: its boot ID changed";
     let guarded =
         |change, reason, said, about, loud| (change, 200, Action::Guarded, reason, said, about, loud);
     vec![
@@ -165,7 +165,7 @@ fn volumes() -> Vec<Volume> {
         guarded(
             taken(Some(refused("it may write"))),
             "VolumeLeaseAcquired",
-            "taken by node n, and not everybody may attach it: it may write",
+            "taken by node n, and not every node may attach it: it may write",
             Some("n"),
             false,
         ),
@@ -179,14 +179,14 @@ fn volumes() -> Vec<Volume> {
         guarded(
             VolumeChange::Allow,
             "VolumeAllowed",
-            "nothing speaks against it any more: it is attached and detached as ever",
+            "there is no objection any more: it may be attached and detached",
             None,
             true,
         ),
         guarded(
             VolumeChange::Release { refused: None },
             "VolumeReleased",
-            "its node has ended its use, and it is free",
+            "its node no longer uses it, and it is free",
             None,
             false,
         ),

@@ -77,9 +77,9 @@ async fn refused_are_those_that_may_not_be_switched_off(scene: &Scene) {
         assert_eq!(output.status.code(), Some(4), "{output:?}");
         assert!(output.stderr.contains(says), "{says}: not in {output:?}");
     };
-    refused(OTHER, "switch off other", "node other is no canary: kubectl label node other").await;
+    refused(OTHER, "switch off other", "kubectl label node other pod-safety.dev/canary=true").await;
     scene.kubectl(&["label", "node", CANARY, "pod-safety.dev/canary=true"]).await;
-    let busy = "node canary is not cordoned and empty (1 pods would be ended)";
+    let busy = "node canary is not cordoned and empty (1 pods would be terminated)";
     refused(CANARY, "switch off canary", busy).await;
     scene.kubectl(&["cordon", CANARY]).await;
     refused(CANARY, "switch off canary", busy).await;

@@ -273,7 +273,7 @@ async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
     until("attack: a Machine that does not name the node is not its", async || {
         let device = scene.get("fencedevices", OPS, "w2").await.ok_or("there is none")?;
         let text = device["status"].to_string();
-        seen(text.contains("is not of node w2: its status.nodeRef names"), text)
+        seen(text.contains("does not belong to node w2: its status.nodeRef names"), text)
     })
     .await
     .unwrap();

@@ -231,7 +231,7 @@ async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {
     scene.nodes[2].connect();
     let fence = until_phase(plane, "w3", "AwaitingOperator").await;
     let message = fence["status"]["message"].as_str().unwrap();
-    assert!(message.starts_with("what was proved is not true"), "{message}");
+    assert!(message.starts_with("the evidence is wrong"), "{message}");
     let proofs = plane.list("fenceevidences").await.unwrap();
     let proof = proofs.iter().find(|proof| proof["spec"]["node"]["name"] == "w3").unwrap();
     assert!(proof["status"]["invalidated"]["reason"].is_string(), "{proof:#}");
@@ -291,7 +291,7 @@ async fn what_is_over_and_old_goes_and_what_matters_stays(scene: &mut Scene) {
     assert_eq!(about("nodefences", "w3").await, 1, "it is not over");
     assert!(about("fenceevidences", "w3").await > 0, "what was invalidated is about the life of now");
     let log = scene.ours.log_text();
-    assert!(log.contains("nothing rests on it"), "each is said: {log}");
+    assert!(log.contains("nothing depends on it"), "each is said: {log}");
 }
 
 async fn each_right_that_was_granted_was_used(scene: &Scene) {

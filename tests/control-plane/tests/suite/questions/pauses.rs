@@ -20,10 +20,11 @@ pub(super) async fn a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(
     apply(plane, &policy).await;
     let admin = plane.kubectl(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).await;
     let admin = admin.unwrap().text().unwrap();
-    says(plane, 0, &["pause", "well", "--reason=hands in it"], "node/well pauses").await;
+    says(plane, 0, &["pause", "well", "--reason=hands in it"], "node/well is paused").await;
     says(plane, 0, &["pause", "--policy=rack", "--reason=rack moves"], "pod-safety resume --policy rack")
         .await;
-    says(plane, 1, &["pause", "well", "--reason=mine"], "node/well pauses already: hands in it (by ").await;
+    says(plane, 1, &["pause", "well", "--reason=mine"], "node/well is paused already: hands in it (by ")
+        .await;
     says(plane, 1, &["pause", "nosuch", "--reason=x"], "there is no node").await;
     says(plane, 1, &["pause", "--policy=nosuch", "--reason=x"], "there is no FencePolicy nosuch").await;
     says(plane, 2, &["pause", "well"], "--reason").await;
@@ -40,18 +41,22 @@ pub(super) async fn a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(
     let text = ends_with(plane, 3, &["status"]).await;
     assert!(text.contains("PAUSED") && text.contains(&format!("hands in it, by {admin} ")), "{text}");
     let node = ends_with(plane, 0, &["explain", "node", "well"]).await;
-    assert!(node.contains("fencepolicy/rack pauses, so it is not fenced: rack moves"), "{node}");
+    assert!(node.contains("fencepolicy/rack is paused, so this node is not fenced: rack moves"), "{node}");
     let diagnosis = json_of(plane, 3, &["doctor"]).await.to_string();
-    assert!(diagnosis.contains("node/well pauses: hands in it"), "{diagnosis}");
+    assert!(diagnosis.contains("node/well is paused: hands in it"), "{diagnosis}");
     let story = json_of(plane, 0, &["timeline"]).await;
     let told = |object: &str, what: &str| {
         let all = story["moments"].as_array().unwrap();
         all.iter().any(|one| one["object"] == object && one["what"] == what)
     };
-    assert!(told("node/well", "node/well pauses") && told("pod/shop/orders-1", "asked to end"), "{story:#}");
-    says(plane, 0, &["resume", "well", "--reason=done"], "It paused for: hands in it").await;
-    says(plane, 0, &["resume", "--policy=rack", "--reason=rack is there"], "fencepolicy/rack goes on").await;
-    says(plane, 1, &["resume", "well", "--reason=done"], "node/well does not pause").await;
+    assert!(
+        told("node/well", "node/well is paused") && told("pod/shop/orders-1", "deletion requested"),
+        "{story:#}"
+    );
+    says(plane, 0, &["resume", "well", "--reason=done"], "It was paused because: hands in it").await;
+    says(plane, 0, &["resume", "--policy=rack", "--reason=rack is there"], "fencepolicy/rack is resumed")
+        .await;
+    says(plane, 1, &["resume", "well", "--reason=done"], "node/well is not paused").await;
     let kept = "jsonpath={.metadata.annotations.pod-safety\\.dev/resumed-fencing}";
     let kept = plane.kubectl(&["get", "fencepolicy", "rack", "-o", kept]).await.unwrap().text().unwrap();
     assert!(kept.starts_with(&format!("rack is there (by {admin} since ")), "{kept}");
@@ -71,13 +76,13 @@ pub(super) async fn a_report_has_what_may_be_read_and_no_login(plane: &ControlPl
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("report");
     let into = format!("--into={}", folder.display());
-    says(plane, 0, &["report", &into], "Look through them, then pack them:").await;
+    says(plane, 0, &["report", &into], "Review them, then pack them:").await;
     says(plane, 1, &["report", &into], "the folder cannot be made").await;
     for (file, words) in [
         ("README.md", "- status.txt\n"),
         ("status.txt", "NEEDS A PERSON"),
         ("doctor.json", "\"kind\": \"Diagnosis\""),
-        ("timeline.txt", "asked to end"),
+        ("timeline.txt", "deletion requested"),
         ("explain/pod-shop-orders-1.txt", "Blocked (NoEvidence)"),
         ("explain/node-lost.json", "NodeExplanation"),
         ("objects/nodes.yaml", "volumesInUse"),

@@ -110,7 +110,7 @@ async fn it_moves_and_the_old_pod_stays(scene: &Scene) -> Duration {
     assert_eq!(super::holder(&lease), "w2");
     assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
     let broken = observe::event(&plane.admin(), "default", "data", "VolumeLeaseRevoked").await.unwrap();
-    assert!(broken.contains("it was detached, and what"), "{broken}");
+    assert!(broken.contains("it was detached, and"), "{broken}");
     let until = Instant::now() + FOR_EVER;
     while Instant::now() < until {
         // kube-controller-manager would attach it for the pod that is there still.

@@ -179,7 +179,7 @@ fn what_the_guard_wrote_down_comes_before_what_can_be_guessed() {
     assert!(told(&stage, &volume).verdict.message.contains("\"somebody\""));
     volume.lease = lease("", json!({}));
     assert_eq!(judged(&stage, &volume), (Standing::Free, "Unused"));
-    assert!(told(&stage, &volume).facts.contains(&"owned by nobody".to_owned()));
+    assert!(told(&stage, &volume).facts.contains(&"no owner".to_owned()));
 }
 
 fn lease(volume: &mut Volume, holder: Option<&str>) {

@@ -41,7 +41,7 @@ async fn the_machine_of_a_node_that_does_not_name_it_is_the_one_that_names_the_n
         match expected {
             Some(name) => assert_eq!(found.as_deref(), Ok(name), "{what}"),
             None => assert!(
-                found.as_ref().is_err_and(|said| said.contains("no Machine is of node n")),
+                found.as_ref().is_err_and(|said| said.contains("no Machine belongs to node n")),
                 "{what}: {found:?}"
             ),
         }
