@@ -292,7 +292,7 @@ mod tests {
             "node/a by fencepolicy/db: the policy db is paused",
             "✔  LargeOutage  1 of 20 nodes are lost; the limit is 49 %",
             "✖  Paused       the policy db is paused",
-            "✔  SelfNode      open",
+            "✔  SelfNode     open",
             "Nothing was switched.",
         ] {
             assert!(said.lines().any(|said| said == line), "{line}: {said}");

@@ -378,7 +378,10 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
             let stage = Stage::without(unread);
             let (overview, text) = told(&stage);
             assert_eq!(exit(overview.verdict()), Exit::Unknown, "{unread:?}: {text}");
-            assert!(text.contains("! not known whether something needs a person"), "{unread:?}: {text}");
+            assert!(
+                text.contains("! it is not known whether something needs a person"),
+                "{unread:?}: {text}"
+            );
             let promised = [Kind::Budgets, Kind::NodeFences].contains(&unread[0]);
             assert_eq!(text.contains('✔'), promised, "{unread:?}: {text}");
             let wall = stage.scene(|scene| scene.wall);

@@ -76,7 +76,7 @@ fn a_missing_pod_is_no_reason_to_say_never() {
 #[test]
 fn never_has_ways_out_with_their_effects() {
     let (_, _, pods, ways) = told(&three(&json!({ "minAvailable": 3 }), [2, 3, 3, 3, 0]), "b");
-    assert_eq!(pods, ["db-0: be refused (429)", "db-1: be refused (429)", "db-2: be refused (429)"]);
+    assert_eq!(pods, ["db-0: be denied (429)", "db-1: be denied (429)", "db-2: be denied (429)"]);
     assert_eq!(
         ways,
         [
@@ -106,8 +106,8 @@ fn one_replica_is_not_promised_to_stay_up() {
 fn pods_that_are_not_ready_go_as_the_policy_says() {
     let cases: [(Option<&str>, [i64; 5], &str); 4] = [
         (None, [2, 2, 2, 3, 0], "be allowed: it is not Ready, and enough others are"),
-        (None, [2, 1, 2, 3, 0], "be refused (429)"),
-        (None, [2, 0, 0, 3, 0], "be refused (429)"),
+        (None, [2, 1, 2, 3, 0], "be denied (429)"),
+        (None, [2, 0, 0, 3, 0], "be denied (429)"),
         (Some("AlwaysAllow"), [2, 1, 2, 3, 0], "be allowed: it is not Ready (AlwaysAllow)"),
     ];
     for (policy, status, wanted) in cases {
@@ -150,7 +150,7 @@ fn what_cannot_be_calculated_or_read_says_so() {
     world.apply(Kind::Budgets, &failed, at(1));
     let (verdict, _, pods, _) = told(&world, "b");
     assert_eq!(verdict, "SyncFailed(\"no scale\")");
-    assert_eq!(pods[0], "db-0: be refused (429): the PodDisruptionBudget failed to sync");
+    assert_eq!(pods[0], "db-0: be denied (429): the PodDisruptionBudget failed to sync");
 
     let like = json!({ "matchExpressions": [{ "key": "k", "operator": "Like" }] });
     let unreadable = budget("b", "db", &json!({}), [2, 0, 0, 0, 0]).set("/spec/selector", like);
@@ -295,7 +295,7 @@ fn bug_a_new_budget_that_failed_to_sync_was_said_to_be_processed() {
     let (verdict, _, pods, ways) = told(&world, "b");
     assert_eq!(verdict, "SyncFailed(\"no scale\")");
     assert_eq!(
-        pods[0], "db-0: be refused (429): the PodDisruptionBudget is still being processed",
+        pods[0], "db-0: be denied (429): the PodDisruptionBudget is still being processed",
         "the API server's word"
     );
     assert_eq!(ways, ["fix what the message names => the numbers are calculated again"]);

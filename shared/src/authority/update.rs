@@ -227,9 +227,9 @@ fn not_ready(generation: i64, wall: Timestamp) -> Value {
 fn node_unreachable(unreachable: bool, generation: i64, wall: Timestamp) -> Value {
     let (status, reason, message) = if unreachable {
         let message = "the pod is terminating, but its node is unreachable, so it is not known whether the pod still runs. It is removed when the node reports again, when the node is fenced with proof, or when its Node object is deleted after someone has made sure that the machine is off";
-        ("True", "KubeletSilent", message)
+        ("True", "KubeletNotReporting", message)
     } else {
-        ("False", "KubeletHeard", "the kubelet of its node reports again")
+        ("False", "KubeletReporting", "the kubelet of its node reports again")
     };
     json!({
         "type": NODE_UNREACHABLE_CONDITION,

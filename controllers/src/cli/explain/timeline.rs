@@ -211,11 +211,11 @@ mod tests {
             "TIME (UTC)  AFTER   OBJECT             WHAT
 10:14:05            node/worker-b1     last heartbeat of worker-b1
 10:14:55    +50s    node/worker-b1     worker-b1 counts as lost     50s after its last heartbeat
-10:14:55            node/worker-b1     worker-b1 gets a taint       node.kubernetes.io/unreachable:NoExecute
+10:14:55            node/worker-b1     worker-b1 is tainted         node.kubernetes.io/unreachable:NoExecute
 10:15:10    +15s    node/worker-b1     switch worker-b1 off         with fence/ipmi-b1
 10:15:10            node/worker-b1     its power is Off
-10:19:55    +4m45s  pod/shop/orders-1  asked to end                 grace 30s
-10:20:25    +30s    pod/shop/orders-1  grace ended                  its kubelet did not confirm
+10:19:55    +4m45s  pod/shop/orders-1  deletion requested           grace 30s
+10:20:25    +30s    pod/shop/orders-1  grace period ended           its kubelet did not confirm
 10:22:40    +2m15s  node/worker-a1     FreeDiskSpaceFailed          no space left (3 times, kube-controller-manager)
 8m35s in all
 "
@@ -235,7 +235,7 @@ mod tests {
             "TIME (UTC)  AFTER  WHAT
 10:14:05           last heartbeat of worker-b1
 10:14:55    +50s   worker-b1 counts as lost     50s after its last heartbeat
-10:14:55           worker-b1 gets a taint       node.kubernetes.io/unreachable:NoExecute
+10:14:55           worker-b1 is tainted         node.kubernetes.io/unreachable:NoExecute
 10:15:10    +15s   switch worker-b1 off         with fence/ipmi-b1
 10:15:10           its power is Off
 1m05s in all

@@ -230,6 +230,10 @@ impl Next {
                 (format!("{}{REDACTED}", first(word)), Self::Anything)
             }
             Self::User if word.contains(':') => (REDACTED.to_owned(), Self::Anything),
+            // Of a block of YAML: `blocks` has hidden what it announces.
+            Self::Login if matches!(word, "|" | "|-" | "|+" | ">" | ">-" | ">+") => {
+                (word.to_owned(), Self::Anything)
+            }
             // A name in the place of a login may announce one of its own: `token= --password hunter2`.
             Self::Login => (REDACTED.to_owned(), named(word).1),
             Self::Mark | Self::User | Self::Anything => named(word),

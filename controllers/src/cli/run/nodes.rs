@@ -170,7 +170,7 @@ mod tests {
             ("--node-eviction-rate", "NaN", "not a number; allowed is 0 to 1000"),
             ("--node-eviction-rate", "often", "not a number; allowed is 0 to 1000"),
             ("--node-eviction-rate", "-0.1", "cannot be negative; allowed is 0 to 1000"),
-            ("--node-eviction-rate", "inf", "too large; allowed is 0 to 1000 nodes in a second"),
+            ("--node-eviction-rate", "inf", "too large; allowed is 0 to 1000 nodes per second"),
             ("--secondary-node-eviction-rate", "-inf", "cannot be negative"),
             ("--unhealthy-zone-threshold", "nan", "not a number; allowed is more than 0 and up to 1"),
             ("--unhealthy-zone-threshold", "0", "cannot be zero; allowed is more than 0 and up to 1"),

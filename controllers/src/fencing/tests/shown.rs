@@ -154,14 +154,15 @@ fn a_device_that_nobody_wants_looked_through_is_not_and_one_that_chooses_nobody_
     let mut stage = Stage::new(&["n", "m"]);
     stage.device("never", |device| device["spec"]["monitorSeconds"] = json!(0));
     stage.device("nobody", |device| {
-        device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } })
+        device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } });
+        device["status"]["targets"] = json!([]);
     });
     stage.wait(1_000);
     assert_eq!(of_device(&stage, "never"), Decision::default());
     let nobody = of_device(&stage, "nobody");
     assert_eq!(
         (looks(&nobody).len(), nobody.recheck_at),
-        (0, Some(at(1_300))),
+        (0, Some(at(1_060))),
         "a node may come that it chooses"
     );
     stage.change("n", |node| node["metadata"]["labels"]["rack"] = json!("7"));

@@ -156,7 +156,7 @@ fn w_nl_7_a_small_zone_in_trouble_is_left_alone_and_says_so() {
     assert_eq!(stage.again("a0"), 5.0);
     let said = stage.decided("a0").holds[0].1.to_string();
     assert!(
-        said.starts_with("6 of 10 nodes of zone a are not ready: ")
+        said.starts_with("6 of 10 nodes of zone a are not ready. ")
             && said.contains("--unhealthy-zone-threshold"),
         "{said}"
     );

@@ -79,9 +79,9 @@ fn unreachable(wanted: bool, silence: Option<&Silence>, live: &Live, now: Mono, 
         let message = format!(
             "its kubelet has not reported since {since}, so it is not known whether its pods still run. Terminating pods are removed when it reports again, when the node is fenced with proof, or when its Node object is deleted after someone has made sure that the machine is off"
         );
-        ("True", "KubeletSilent", message)
+        ("True", "KubeletNotReporting", message)
     } else {
-        ("False", "KubeletHeard", format!("its kubelet reports again, at the latest since {wall:.0}"))
+        ("False", "KubeletReporting", format!("its kubelet reports again, at the latest since {wall:.0}"))
     };
     json!({
         "type": NODE_UNREACHABLE_CONDITION,

@@ -41,7 +41,7 @@ impl Done {
     /// The reason for it in one CamelCase word.
     pub(in crate::authority) fn reason(&self) -> &'static str {
         if self.silent {
-            "KubeletSilent"
+            "KubeletNotReporting"
         } else if !self.added.is_empty() || !self.removed.is_empty() {
             "Taints"
         } else if self.unreachable.is_some() {
@@ -66,10 +66,10 @@ impl fmt::Display for Done {
             said.push(format!("NodeUnreachable is {}", if unreachable { "True" } else { "False" }));
         }
         if !self.added.is_empty() {
-            said.push(format!("tainted with {}", taints(&self.added)));
+            said.push(format!("added {}", taints(&self.added)));
         }
         if !self.removed.is_empty() {
-            said.push(format!("untainted of {}", taints(&self.removed)));
+            said.push(format!("removed {}", taints(&self.removed)));
         }
         if !self.labels.is_empty() {
             said.push(format!("labelled with {}", self.labels.join(", ")));

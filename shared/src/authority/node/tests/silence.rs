@@ -22,7 +22,7 @@ async fn a_silent_node_is_read_with_its_lease_called_unknown_and_tainted_at_the_
         r#""message":"its kubelet has not reported since 2026-11-21T11:59:00Z, so it is not known whether its pods still run. "#,
         r#"Terminating pods are removed when it reports again, when the node is fenced with proof, "#,
         r#"or when its Node object is deleted after someone has made sure that the machine is off","#,
-        r#""reason":"KubeletSilent","status":"True","type":"pod-safety.dev/NodeUnreachable"}"#
+        r#""reason":"KubeletNotReporting","status":"True","type":"pod-safety.dev/NodeUnreachable"}"#
     );
     let expected = format!(
         r#"{{"metadata":{{"resourceVersion":"5","uid":"uid-n"}},"status":{{"conditions":[{kubelets}{ours}]}}}}"#
@@ -39,9 +39,9 @@ async fn a_silent_node_is_read_with_its_lease_called_unknown_and_tainted_at_the_
     assert!(tried.writes().iter().all(|asked| !asked.permitted), "no permit is needed, and none is carried");
     assert_eq!(
         tried.done.to_string(),
-        "Ready and the pressures are Unknown; NodeUnreachable is True; tainted with node.kubernetes.io/unreachable:NoSchedule, node.kubernetes.io/unreachable:NoExecute"
+        "Ready and the pressures are Unknown; NodeUnreachable is True; added node.kubernetes.io/unreachable:NoSchedule, node.kubernetes.io/unreachable:NoExecute"
     );
-    assert_eq!((tried.done.reason(), tried.done.turned_not_ready), ("KubeletSilent", true));
+    assert_eq!((tried.done.reason(), tried.done.turned_not_ready), ("KubeletNotReporting", true));
 }
 
 /// As KCM has it: what a kubelet says of itself it also tells itself, and who was not ready does not become it.
@@ -180,16 +180,21 @@ async fn our_condition_follows_what_is_known_and_is_not_written_twice() {
         well().set("/status/conditions", conditions)
     };
     for (sentence, node, wanted, says) in [
-        ("it is new", unknown(), true, Some(("True", "KubeletSilent", "since 2026-11-20T00:00:00Z"))),
+        ("it is new", unknown(), true, Some(("True", "KubeletNotReporting", "since 2026-11-20T00:00:00Z"))),
         ("it is true already", ours("True"), true, None),
         (
             "it turns",
             ours("True"),
             false,
-            Some(("False", "KubeletHeard", "at the latest since 2026-11-21T12:00:00Z")),
+            Some(("False", "KubeletReporting", "at the latest since 2026-11-21T12:00:00Z")),
         ),
         ("it is false already", ours("False"), false, None),
-        ("somebody made it unknown", ours("Unknown"), false, Some(("False", "KubeletHeard", "heard again"))),
+        (
+            "somebody made it unknown",
+            ours("Unknown"),
+            false,
+            Some(("False", "KubeletReporting", "reports again")),
+        ),
     ] {
         let update = NodeUpdate { unreachable: Some(wanted), ..update() };
         let tried = served(&update, &Server::of(&node)).await;

@@ -33,7 +33,7 @@ async fn the_taints_of_others_go_back_as_they_came_in_their_order() {
         (tried.done.reason(), tried.done.to_string().as_str()),
         (
             "Taints",
-            "tainted with node.kubernetes.io/unreachable:NoExecute; freed of node.kubernetes.io/not-ready:NoExecute"
+            "added node.kubernetes.io/unreachable:NoExecute; removed node.kubernetes.io/not-ready:NoExecute"
         )
     );
 }

@@ -96,13 +96,13 @@ async fn a_node_is_written_told_written_down_and_counted_once() {
     assert_eq!(pool.ended(), ["uid-n: written"]);
     let records = pool.journal.last();
     let [record] = records.as_slice() else { panic!("{records:?}") };
-    assert_eq!((record.action, record.reason), (Action::Marked, "KubeletSilent"));
+    assert_eq!((record.action, record.reason), (Action::Marked, "KubeletNotReporting"));
     assert_eq!(
         serde_json::to_value(record).unwrap(),
         json!({
             "at": "2026-11-21T12:00:00Z", "controller": "test", "action": "Marked", "node": "n", "nodeUid": "uid-n",
-            "reason": "KubeletSilent",
-            "message": "Ready and the pressures are Unknown; NodeUnreachable is True; tainted with node.kubernetes.io/not-ready:NoSchedule",
+            "reason": "KubeletNotReporting",
+            "message": "Ready and the pressures are Unknown; NodeUnreachable is True; added node.kubernetes.io/not-ready:NoSchedule",
         })
     );
     let events = told(&pool);
@@ -298,7 +298,7 @@ async fn a_pod_of_a_lost_node_is_marked_at_its_version_and_people_hear_of_it() {
     assert_eq!(
         conditions[1],
         json!({
-            "type": "pod-safety.dev/NodeUnreachable", "status": "True", "reason": "KubeletSilent",
+            "type": "pod-safety.dev/NodeUnreachable", "status": "True", "reason": "KubeletNotReporting",
             "message": "the pod is terminating, but its node is unreachable, so it is not known whether the pod still runs. It is removed when the node reports again, when the node is fenced with proof, or when its Node object is deleted after someone has made sure that the machine is off",
             "observedGeneration": 3, "lastTransitionTime": "2026-11-21T12:00:00Z",
         })
@@ -307,7 +307,7 @@ async fn a_pod_of_a_lost_node_is_marked_at_its_version_and_people_hear_of_it() {
     assert_eq!(conditions.as_array().unwrap().len(), 1);
     assert_eq!(
         (&conditions[0]["status"], &conditions[0]["reason"]),
-        (&json!("False"), &json!("KubeletHeard"))
+        (&json!("False"), &json!("KubeletReporting"))
     );
     let events = told(&pool);
     let said: Vec<_> = events
