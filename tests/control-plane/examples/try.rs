@@ -151,7 +151,7 @@ async fn report(plane: &ControlPlane, pod_safety: &PodSafety, held: &[Value]) ->
     let metrics = pod_safety.get("/metrics").await?.body;
     let wanted = |line: &&str| {
         line.starts_with("pod_gc_collector")
-            || line.starts_with("pod_safety_releases")
+            || line.starts_with("pod_safety_force_deletes_total")
             || line.starts_with("process_resident")
     };
     metrics.lines().filter(wanted).try_for_each(|line| say(&format!("  {line}")))
