@@ -18,6 +18,11 @@ impl Hosting {
         Self { address, listener: None }
     }
 
+    /// Whether anybody may come.
+    pub(super) const fn is_open(&self) -> bool {
+        self.address.is_some()
+    }
+
     /// From now on this run is reached there, and no other. Gives back where.
     pub(super) fn host(&mut self, stage: &Stage) -> anyhow::Result<Option<String>> {
         let Some(address) = self.address else { return Ok(None) };

@@ -13,6 +13,9 @@ use crate::cli::print;
 
 /// How often what happened is written down, in simulated time.
 const EACH: Duration = Duration::from_secs(1);
+/// The same in real time where kubectl may come: a request is answered when the next moment is due, and a command sends up
+/// to thirty, one after another.
+const ANSWERS_EACH: Duration = Duration::from_millis(30);
 
 /// Runs the scenario, then compares. Gives back whether pod-safety broke no rule.
 pub(super) fn play(
@@ -39,7 +42,8 @@ pub(super) fn told(
     speed: Option<f64>,
     mut hosting: Hosting,
 ) -> anyhow::Result<Outcome> {
-    let pace = Pace { each: EACH, speed, from: Duration::ZERO, ends: true };
+    let each = each(hosting.is_open(), speed);
+    let pace = Pace { each, speed, from: Duration::ZERO, ends: true };
     let stage = Stage::open(&scenario.plan, contender.subject(launch), pace).context("starting a thread")?;
     if let Some(url) = hosting.host(&stage)? {
         print(format!("kubectl --server {url}\n").as_bytes())?;
@@ -50,6 +54,12 @@ pub(super) fn told(
         print(lines.as_bytes())?;
     }
     stage.end().context("the simulation did not finish")
+}
+
+/// From one moment that is shown to the next, in simulated time.
+fn each(is_open: bool, speed: Option<f64>) -> Duration {
+    let most = |speed: f64| ANSWERS_EACH.mul_f64(speed.clamp(0.01, 30.0));
+    speed.filter(|_| is_open).map_or(EACH, |speed| EACH.min(most(speed)))
 }
 
 /// What came of it, in words.
@@ -67,4 +77,18 @@ pub(super) fn verdict(contender: Contender, outcome: &Outcome) -> String {
         text.push_str(&format!("  {at:>9.3}s  {}: {}\n", violation.invariant, violation.what));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `--serve` each request waited for a second: `status` took 13, `doctor` 33.
+    #[test]
+    fn bug_who_asked_a_served_cluster_waited_a_second_for_each_answer() {
+        let real = |speed: f64| each(true, Some(speed)).div_f64(speed);
+        assert_eq!(real(1.0), ANSWERS_EACH);
+        assert!(real(6.0) <= ANSWERS_EACH && real(100.0) <= ANSWERS_EACH);
+        assert_eq!((each(false, Some(1.0)), each(true, None)), (EACH, EACH), "as before");
+    }
 }

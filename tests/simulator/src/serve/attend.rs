@@ -96,6 +96,10 @@ async fn answer(request: &Request<Bytes>, servers: &[Arc<ApiServer>], env: &Env)
     {
         return whole(response);
     }
+    if let Some(review) = super::reviews::answer(request) {
+        let answer = Response::builder().status(201).header(header::CONTENT_TYPE, "application/json");
+        return whole(answer.body(review).unwrap_or_default());
+    }
     let health = ["/livez", "/readyz", "/healthz"].contains(&path);
     let Some(wish) = Wish::of(accept) else {
         return refuse(406, "NotAcceptable", "only JSON and tables are served".to_owned());

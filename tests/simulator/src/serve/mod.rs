@@ -10,6 +10,7 @@
 //! | `listen` | the socket, its thread and its runtime |
 //! | `gate` | the channel between the two threads, and how many may be on it |
 //! | `attend` | what the simulation does with a request |
+//! | `reviews` | what commands ask about the person who types them |
 //! | `table`, `columns`, `pods` | what `kubectl get` prints |
 //!
 //! ```ignore
@@ -28,6 +29,7 @@ mod columns;
 mod gate;
 mod listen;
 mod pods;
+mod reviews;
 mod table;
 
 use std::net::SocketAddr;
