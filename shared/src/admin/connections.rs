@@ -74,7 +74,7 @@ impl Listener for Connections {
         let now = self.env.now();
         let over = self.env.clock.sleep_until(now + LASTS);
         let ends: Task = Box::pin(async move {
-            tokio::select! { () = over => (), _ = displaced => () }
+            tokio::select! { biased; _ = displaced => (), () = over => () }
         });
         let stream = match &mut self.tls {
             Some(tls) => tls.accept(stream, now),

@@ -60,7 +60,10 @@ async fn a_wrong_value_is_named_with_its_flag_and_with_what_is_allowed() {
             &["--leader-elect-resource-lock=endpoints"],
             &["--leader-elect-resource-lock", "endpoints", "leases"],
         ),
-        (&["--leader-elect-resource-name=../x"], &["--leader-elect-resource-name", "../x", "allowed are"]),
+        (
+            &["--leader-elect-resource-name=../x"],
+            &["--leader-elect-resource-name", "../x", "use lower-case letters"],
+        ),
         (&["--leader-elect=perhaps"], &["--leader-elect", "perhaps", "true, false"]),
         (&["--mode=brave"], &["--mode", "brave", "observe, guard, replace"]),
         (&["--log-format=xml"], &["--log-format", "xml", "text, json"]),

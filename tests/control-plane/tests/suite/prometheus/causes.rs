@@ -58,7 +58,7 @@ pub(super) async fn a_kubelet_outlives_its_node(scene: &Scene) {
     let pod = objects::pod(NAMESPACE, "held").on_node("gone").with_phase("Running");
     objects::create_pod(&api, &pod).await.unwrap();
     observe::delete_node(&api, "gone").await.unwrap();
-    scene.fires("PodSafetyPodsHeld", "pod-gc holds for KubeletAlive: 1,").await;
+    scene.fires("PodSafetyPodsHeld", "pod-gc has held 1 pods or nodes").await;
     scene.kubelets.fall_silent(&["gone"]);
     scene.stop(&["PodSafetyPodsHeld"]).await;
     // It goes on as a quarantine, which wakes nobody.
@@ -105,7 +105,7 @@ pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Scene) {
     let switch = json!({ "status_file": scene.switch });
     let dummy = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { "liar": switch }, "timeouts": { "powerOff": "10s", "powerOn": "10s", "status": "10s" } });
     scene.apply(&device("dummy", "liar", &dummy)).await;
-    scene.fires("PodSafetyFenceDeviceSilent", "at its last look: 1,").await;
+    scene.fires("PodSafetyFenceDeviceSilent", "the power state of 1 nodes").await;
     let mut paused = policy("paused", "dummy");
     paused["spec"]["paused"] = "the test says so".into();
     // A machine that is busy may end an attempt.

@@ -23,7 +23,7 @@ pub(super) async fn a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(
     says(plane, 0, &["pause", "well", "--reason=hands in it"], "node/well is paused").await;
     says(plane, 0, &["pause", "--policy=rack", "--reason=rack moves"], "pod-safety resume --policy rack")
         .await;
-    says(plane, 1, &["pause", "well", "--reason=mine"], "node/well is paused already: hands in it (by ")
+    says(plane, 1, &["pause", "well", "--reason=mine"], "node/well is already paused: hands in it (by ")
         .await;
     says(plane, 1, &["pause", "nosuch", "--reason=x"], "there is no node").await;
     says(plane, 1, &["pause", "--policy=nosuch", "--reason=x"], "there is no FencePolicy nosuch").await;
