@@ -128,9 +128,9 @@ pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Scene) {
     ];
     let told = scene.fire(&alerts).await;
     for (alert, tells) in [
-        ("PodSafetyFenceAwaitsOperator", "AwaitingOperator: 1."),
-        ("PodSafetyFenceBlocked", "NoDevices: 2,"),
-        ("PodSafetyFencePaused", "Paused: 1,"),
+        ("PodSafetyFenceAwaitsOperator", "1 incidents are in the phase AwaitingOperator"),
+        ("PodSafetyFenceBlocked", "2 nodes have not been fenced for 5 minutes. Reason: NoDevices"),
+        ("PodSafetyFencePaused", "1 lost nodes have not been fenced for an hour. Reason: Paused"),
     ] {
         assert!(told[alert].contains(tells), "{alert}: {}", told[alert]);
     }
