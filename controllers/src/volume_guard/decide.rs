@@ -137,6 +137,8 @@ pub(super) struct Case<'a> {
     /// The volume, or as it was when its object went: the kubelet that has it mounted goes on to report it. `None`: it is
     /// gone, and this process never saw it.
     pub(super) volume: Option<&'a Volume>,
+    /// Its object went: what is said and written is about its Lease.
+    pub(super) is_gone: bool,
     /// It should belong to whoever uses it.
     pub(super) wanted: bool,
     /// Its storage lets nobody write who is not attached.
@@ -146,7 +148,8 @@ pub(super) struct Case<'a> {
 
 impl Case<'_> {
     fn key(&self) -> Option<VolumeKey> {
-        let uid = self.volume.map(|volume| &volume.uid).or(self.lease.map(|lease| &lease.uid))?;
+        let volume = self.volume.filter(|_| !self.is_gone).map(|volume| &volume.uid);
+        let uid = volume.or(self.lease.map(|lease| &lease.uid))?;
         Some(VolumeKey { name: Arc::clone(self.name), uid: uid.clone() })
     }
 
@@ -178,15 +181,15 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
         Lookup::Known(volume) => Some(volume),
         Lookup::Absent => None,
         Lookup::Unknown(why) => {
-            let case = Case { name, volume: None, wanted: false, detaches: false, lease };
+            let case = Case { name, volume: None, is_gone: false, wanted: false, detaches: false, lease };
             let (volume, what) = (Arc::clone(name), "its PersistentVolume".to_owned());
             return case.hold(VolumeHold::Unreadable { volume, what, why: why.to_owned() });
         }
     };
     let wanted = volume.is_some_and(|volume| config.guards(volume));
-    let volume = view.volume_or_what_it_was(name);
+    let (is_gone, volume) = (volume.is_none(), view.volume_or_what_it_was(name));
     let detaches = config.detaches(volume);
-    let case = Case { name, volume, wanted, detaches, lease };
+    let case = Case { name, volume, is_gone, wanted, detaches, lease };
     if !case.wanted && lease.is_none() {
         return Decision::default();
     }

@@ -86,7 +86,8 @@ fn way<'a>(
     let lease = view.volume_lease(name);
     match lease.map(|lease| &lease.held) {
         None | Some(Held::Free) => {
-            let case = Case { name, volume: Some(volume), wanted: true, detaches: false, lease };
+            let case =
+                Case { name, volume: Some(volume), is_gone: false, wanted: true, detaches: false, lease };
             // Its Lease will say so in a moment, or when it can be written.
             match users(&case, view, now)?.iter().find(|(_, used)| used.writes) {
                 Some((node, _)) => {

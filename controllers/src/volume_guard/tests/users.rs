@@ -1,6 +1,7 @@
 //! Whose a volume becomes that is nobody's, and which volumes are nobody's business.
 
-use pod_safety_shared::model::Kind;
+use pod_safety_shared::drive::Subject;
+use pod_safety_shared::model::{Kind, VolumeKey};
 use pod_safety_shared::testing::at;
 use pod_safety_shared::testing::objects::Obj;
 use serde_json::json;
@@ -106,6 +107,19 @@ fn a_volume_that_was_never_seen_is_given_back_by_time_alone() {
     stage.world.remove(Kind::Pods, "uid-next", at(2));
     assert_eq!(stage.v(), ["VolumeUnconfirmed"]);
     assert_eq!(said(&stage.of_volume("v", 2 + UNTOLD.as_secs())), ["release"]);
+}
+
+/// The simulator found it (seed 2174): the hold about a volume whose object is gone was about an object that is gone.
+#[test]
+fn bug_what_is_said_of_a_volume_whose_object_went_is_about_its_lease() {
+    let mut stage = Stage::new();
+    stage.lease("v", Some(A), false);
+    stage.world.remove(Kind::Volumes, "uid-v", at(2));
+    let decision = stage.of_volume("v", 2);
+    let lease = stage.world.read().view().volume_lease("v").unwrap().uid.clone();
+    let about: Vec<_> = decision.holds.iter().map(|(subject, _)| subject.clone()).collect();
+    let key = VolumeKey { name: "v".into(), uid: lease };
+    assert_eq!(about, [Subject::Volume(key)]);
 }
 
 #[test]

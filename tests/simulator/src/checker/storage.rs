@@ -172,7 +172,9 @@ impl State {
         if volume.writer == process.uid {
             return;
         }
-        if !volume.displaced.contains(&process.uid) {
+        // One that was released while it ran, and had not written before, is no next writer.
+        let is_late = displaced && !volume.writer.is_empty();
+        if !is_late && !volume.displaced.contains(&process.uid) {
             let before = std::mem::replace(&mut volume.writer, process.uid);
             volume.node = process.node.to_string();
             volume.displaced.insert(before);
