@@ -375,6 +375,5 @@ pub(super) fn confirm(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
 
 /// The FencePolicy that chooses it.
 fn policy<'a>(node: &Node, scene: &Scene<'a>) -> Option<&'a Policy> {
-    let none = Default::default();
-    scene.view.policy_of(node.life.as_ref().map_or(&none, |life| &life.labels))
+    scene.view.policy_of(node.labels())
 }

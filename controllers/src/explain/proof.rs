@@ -205,9 +205,7 @@ fn device_words(node: &Node, scene: &Scene<'_>) -> String {
     if let Some(fence) = incident(node, scene) {
         return attempt_words(fence, scene.wall);
     }
-    let none = Default::default();
-    let labels = node.life.as_ref().map_or(&none, |life| &life.labels);
-    let Some(policy) = scene.view.policy_of(labels) else {
+    let Some(policy) = scene.view.policy_of(node.labels()) else {
         return "no FencePolicy selects this node".to_owned();
     };
     let devices: Vec<String> =

@@ -21,6 +21,10 @@ use super::taint;
 /// What waits for others, or for numbers that no event brings, is looked at this often.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
+/// A node that joins or leaves changes no device and no policy. The nodes of each are counted again after this: to count them
+/// at each change of a node would cost nodes times policies.
+pub(super) const NODES_FOUND_EACH: Duration = Duration::from_secs(60);
+
 /// While the API server is silent, everything is looked at this often.
 const LOOK_AGAIN_STALE: Duration = Duration::from_secs(10);
 

@@ -1,7 +1,5 @@
 //! Which level of a policy is tried next. Pure.
 
-use std::collections::BTreeMap;
-
 use pod_safety_shared::api::{
     Attempt, DeviceDriver, DeviceRef, KindOfEvidence, Level, NodeFenceStatus, Timeouts,
 };
@@ -33,8 +31,7 @@ pub(super) enum Next {
 /// `node`: none if its Node is gone, so that nobody knows its labels. That a device did not answer at its last look is no
 /// reason not to try it: it may have been another node's, or five minutes ago.
 pub(super) fn usable(devices: &[DeviceRef], node: Option<&Node>, view: &View<'_>) -> Result<Within, String> {
-    let none: BTreeMap<String, String> = BTreeMap::new();
-    let labels = node.map(|node| node.life.as_ref().map_or(&none, |life| &life.labels));
+    let labels = node.map(Node::labels);
     let mut within = Within { off: 0, on: 0 };
     for named in devices {
         if !view.fences_from(&named.namespace) {

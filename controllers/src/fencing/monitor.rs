@@ -12,8 +12,7 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Device, Uid};
 
-/// A node that joins is no change of the device: whether one has joined is found out so often.
-const NODES_FOUND_EACH: Duration = Duration::from_secs(60);
+use super::decide::NODES_FOUND_EACH;
 
 /// Decides about one device.
 pub(super) fn monitor(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {

@@ -3,20 +3,17 @@
 //! Ready means: it chooses nodes, and every device of every level can be used and was ready at its last check. What is
 //! not known is not ready.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::Arc;
 
 use pod_safety_shared::api::{Condition, DeviceRef, FencePolicyStatus, Level, PolicyMode};
 use pod_safety_shared::authority::{Intent, PolicyReview};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Decision;
-use pod_safety_shared::model::{Policy, Uid};
+use pod_safety_shared::model::{Node, Policy, Uid};
 
+use super::decide::NODES_FOUND_EACH;
 use super::levels::usable;
-
-/// Nodes join and leave without a change of the policy. To count them at each of their changes would cost too much.
-const COUNTED_EACH: Duration = Duration::from_secs(60);
 
 /// Decides about one policy.
 pub(super) fn review(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {
@@ -24,53 +21,27 @@ pub(super) fn review(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {
         return Decision::default();
     };
     let status = status_of(policy, view);
-    let intents = if is_said(&policy.status, &status) {
-        Vec::new()
-    } else {
-        let (name, uid) = (policy.name.clone(), policy.uid.clone());
-        vec![Intent::Review(Box::new(PolicyReview { name, uid, rv: policy.rv, status }))]
-    };
-    Decision { intents, ..Decision::default() }.and_recheck_at(now + COUNTED_EACH)
-}
-
-/// Times of conditions are for people: they are no difference.
-fn is_said(before: &FencePolicyStatus, after: &FencePolicyStatus) -> bool {
-    let without_times = |status: &FencePolicyStatus| {
-        let mut status = status.clone();
-        status.conditions.iter_mut().for_each(|one| one.last_transition_time.clear());
-        status
-    };
-    without_times(before) == without_times(after)
+    let mut intents = Vec::new();
+    if status != policy.status {
+        let (name, uid) = (Arc::clone(&policy.name), policy.uid.clone());
+        intents.push(Intent::Review(Box::new(PolicyReview { name, uid, rv: policy.rv, status })));
+    }
+    Decision { intents, ..Decision::default() }.and_recheck_at(now + NODES_FOUND_EACH)
 }
 
 fn status_of(policy: &Policy, view: &View<'_>) -> FencePolicyStatus {
-    let none = BTreeMap::new();
-    let labels = |node| view_labels(node, &none);
-    let in_force = |labels: &BTreeMap<String, String>| {
-        view.policy_of(labels).is_some_and(|chosen| chosen.uid == policy.uid)
+    // Most nodes have another policy: its own selector is asked first.
+    let is_in_force = |node: &&Node| {
+        policy.spec.node_selector.chooses(node.labels())
+            && view.policy_of(node.labels()).is_some_and(|chosen| chosen.uid == policy.uid)
     };
-    let nodes = view.nodes().filter(|node| in_force(labels(node))).count();
+    let nodes = view.nodes().filter(is_in_force).count();
     let (status, reason, message) = ready(policy, nodes, view);
-    let before = policy.status.conditions.iter().find(|one| one.r#type == "Ready" && one.status == status);
-    let ready = Condition {
-        r#type: "Ready".to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message,
-        last_transition_time: before.map(|one| one.last_transition_time.clone()).unwrap_or_default(),
-    };
     FencePolicyStatus {
         observed_generation: policy.generation,
         nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
-        conditions: vec![ready],
+        conditions: vec![Condition::after(&policy.status.conditions, "Ready", status, reason, &message, "")],
     }
-}
-
-fn view_labels<'a>(
-    node: &'a pod_safety_shared::model::Node,
-    none: &'a BTreeMap<String, String>,
-) -> &'a BTreeMap<String, String> {
-    node.life.as_ref().map_or(none, |life| &life.labels)
 }
 
 /// Status, reason and message of the condition.

@@ -151,18 +151,13 @@ fn first(remediation: &Remediation, node: Option<&Node>, view: &View<'_>) -> Opt
     if is_timed_out(remediation) {
         return Some(failed("TimedOut", "it timed out before fencing began".to_owned()));
     }
-    if view.policy_of(labels(node)).is_none() {
+    if view.policy_of(node.labels()).is_none() {
         return Some(failed("NoPolicy", format!("no FencePolicy selects node {about}")));
     }
     let name = incident_name(&life);
     let message = format!("fencing {about}: NodeFence {name}");
     let (progress, reason) = (Progress::Works, "Fencing");
     Some(Word { fence: Some(name), progress, reason, message, is_gone: false })
-}
-
-fn labels(node: &Node) -> &std::collections::BTreeMap<String, String> {
-    static NONE: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
-    node.life.as_ref().map_or(&NONE, |life| &life.labels)
 }
 
 /// Its incident is not there: it begins, if the node is still in that life.
@@ -191,7 +186,7 @@ fn begun(
         let message = "it timed out before fencing began".to_owned();
         return over(Progress::Failed, "TimedOut", message);
     }
-    let Some(policy) = view.policy_of(labels(node)) else {
+    let Some(policy) = view.policy_of(node.labels()) else {
         let message = format!("no FencePolicy selects node {}", node.name);
         return over(Progress::Failed, "NoPolicy", message);
     };
@@ -241,16 +236,8 @@ fn status(before: &PodSafetyRemediationStatus, word: Word) -> PodSafetyRemediati
         Progress::Succeeded => ("False", "True"),
         Progress::Failed => ("False", "False"),
     };
-    let condition = |kind: &str, word: &str| {
-        let earlier = before.conditions.iter().find(|one| one.r#type == kind && one.status == word);
-        Condition {
-            r#type: kind.to_owned(),
-            status: word.to_owned(),
-            reason: reason.to_owned(),
-            message: message.clone(),
-            last_transition_time: earlier.map(|one| one.last_transition_time.clone()).unwrap_or_default(),
-        }
-    };
+    let condition =
+        |kind: &str, word: &str| Condition::after(&before.conditions, kind, word, reason, &message, "");
     PodSafetyRemediationStatus {
         fence: fence.or_else(|| before.fence.clone()),
         conditions: vec![

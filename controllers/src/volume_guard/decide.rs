@@ -422,7 +422,7 @@ fn free_at(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, n
     }
     let left = view.left(case.name, &node.name);
     let patience = match left.map_or(Word::None, |left| left.word) {
-        // Nobody knows by which name its kubelet reports it. What was said is about one pod, and another may use it.
+        // The name by which its kubelet reports it is not known. What the kubelet reported is about one pod, and another may use it.
         _ if case.volume.is_none() => UNTOLD,
         Word::Unmounted => return Some(now),
         // A kubelet says in `volumesInUse` what it has mounted of it.

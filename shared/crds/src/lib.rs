@@ -75,6 +75,29 @@ pub struct Condition {
     pub last_transition_time: String,
 }
 
+impl Condition {
+    /// The condition that follows on those `before`: it began when they say, if its status is the same, else `at`. An empty `at`:
+    /// when it is written ([`Condition::begin`]).
+    #[must_use]
+    pub fn after(before: &[Self], kind: &str, status: &str, reason: &str, message: &str, at: &str) -> Self {
+        let earlier = before.iter().find(|one| one.r#type == kind && one.status == status);
+        Self {
+            r#type: kind.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            last_transition_time: earlier.map_or(at, |one| &one.last_transition_time).to_owned(),
+        }
+    }
+
+    /// Those without a time begin `at`.
+    pub fn begin(conditions: &mut [Self], at: &str) {
+        for condition in conditions.iter_mut().filter(|one| one.last_transition_time.is_empty()) {
+            at.clone_into(&mut condition.last_transition_time);
+        }
+    }
+}
+
 /// The nodes that are selected. All labels and all expressions must match. An empty selector selects every node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -1,5 +1,6 @@
 //! A node as decisions see it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,7 +96,7 @@ pub struct Life {
     /// `spec.providerID`, empty if nobody says.
     pub provider_id: Box<str>,
     /// Its labels.
-    pub labels: std::collections::BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
     /// An annotation or a label by which somebody wants it left alone.
     pub left_alone: Option<&'static str>,
     /// The value of its taint [`OUT_OF_SERVICE_TAINT`], if it has one.
@@ -157,6 +158,13 @@ impl Node {
     #[must_use]
     pub fn key(&self) -> NodeKey {
         NodeKey { name: Arc::clone(&self.name), uid: self.uid.clone() }
+    }
+
+    /// Its labels; none where they are not kept.
+    #[must_use]
+    pub fn labels(&self) -> &BTreeMap<String, String> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        self.life.as_ref().map_or(&NONE, |life| &life.labels)
     }
 
     /// The life in which it is, if it says so; nobody asks where nodes are not fenced.

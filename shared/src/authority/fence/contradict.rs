@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::Target;
 use super::mark::{self, When};
 use super::orders::path_of;
-use super::step::{Acting, act_of, condition, status};
-use crate::api::{Attempt, DeviceRef, FenceDeviceStatus, group_path};
+use super::step::{Acting, act_of, status};
+use crate::api::{Attempt, Condition, DeviceRef, FenceDeviceStatus, group_path};
 use crate::authority::act::Outcome;
 use crate::client::{ApiError, Call, Method};
 use crate::transport::Act;
@@ -72,7 +72,14 @@ async fn distrust(acting: &Acting<'_>, device: &DeviceRef, why: &str, at: &str) 
     let before: FenceDeviceStatus = serde_json::from_value(before).unwrap_or_default();
     let mut conditions = before.conditions.clone();
     conditions.retain(|one| one.r#type != "Trusted");
-    conditions.push(condition(&before.conditions, "Trusted", "False", "EvidenceContradicted", why, at));
+    conditions.push(Condition::after(
+        &before.conditions,
+        "Trusted",
+        "False",
+        "EvidenceContradicted",
+        why,
+        at,
+    ));
     let body = json!({ "metadata": meta(&there), "status": { "conditions": conditions } });
     acting.send(Call::write(Method::Merge, format!("{}/status", path_of(device)), &body)).await?;
     let uid = there.pointer("/metadata/uid").and_then(Value::as_str);

@@ -6,9 +6,10 @@ use serde_json::json;
 use super::identity;
 use super::objects::Clients;
 use super::orders::{Known, Looked, Ready, Way, path_of};
-use super::step::{Acting, condition};
+use super::step::Acting;
 use crate::api::{
-    DeviceDriver, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, Sample, TargetStatus,
+    Condition, DeviceDriver, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, Sample,
+    TargetStatus,
 };
 use crate::authority::act::Outcome;
 use crate::authority::claim::Monitor;
@@ -139,10 +140,17 @@ async fn write(
         Ok(message) => ("True", "AllTargetsReachable".to_owned(), message),
         Err((problem, message)) => ("False", problem, message),
     };
-    let ready = condition(&before, "Ready", word, &reason, &message, &at);
+    let ready = Condition::after(&before, "Ready", word, &reason, &message, &at);
     let trusted = before.iter().find(|one| one.r#type == "Trusted").cloned();
     let trusted = trusted.unwrap_or_else(|| {
-        condition(&[], "Trusted", "True", "NeverContradicted", "no evidence from it was contradicted", &at)
+        Condition::after(
+            &[],
+            "Trusted",
+            "True",
+            "NeverContradicted",
+            "no evidence from it was contradicted",
+            &at,
+        )
     });
     let status = FenceDeviceStatus {
         observed_generation: match wish.whole {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::step::Acting;
-use crate::api::{PodSafetyRemediationStatus, REMEDIATION_FINALIZER, group_path};
+use crate::api::{Condition, PodSafetyRemediationStatus, REMEDIATION_FINALIZER, group_path};
 use crate::authority::act::Outcome;
 use crate::authority::claim::{Remediate, Reply};
 use crate::client::{ApiError, Call, Method};
@@ -51,11 +51,6 @@ async fn say(
     status: &PodSafetyRemediationStatus,
 ) -> Result<(), Outcome> {
     let mut status = status.clone();
-    let now = format!("{:.0}", acting.env.clock.wall());
-    for condition in status.conditions.iter_mut().filter(|one| one.last_transition_time.is_empty()) {
-        condition.last_transition_time.clone_from(&now);
-    }
-    let meta = json!({ "uid": wish.uid, "resourceVersion": wish.rv });
-    let body = json!({ "metadata": meta, "status": status });
-    acting.send(Call::write(Method::Merge, format!("{}/status", path_of(wish)), &body)).await.map(drop)
+    Condition::begin(&mut status.conditions, &format!("{:.0}", acting.env.clock.wall()));
+    acting.write_status(&path_of(wish), (&wish.uid, wish.rv), &status).await
 }

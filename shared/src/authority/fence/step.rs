@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::asking::asked;
@@ -26,7 +27,7 @@ use crate::authority::witness::{LeaseSample, Look, incarnation, look};
 use crate::client::{ApiError, Call, Method};
 use crate::clock::Env;
 use crate::events::Recorder;
-use crate::model::Rv;
+use crate::model::{Rv, Uid};
 use crate::record::error_chain;
 use crate::transport::{Act, FenceTransport};
 use crate::wire::{self, Raw};
@@ -66,6 +67,17 @@ impl<'a> Acting<'a> {
     /// One request, within the term.
     pub(super) async fn send(&self, call: Call) -> Result<Raw, Outcome> {
         self.means.send(call, None).await
+    }
+
+    /// A status, at the version from which it was decided.
+    pub(super) async fn write_status(
+        &self,
+        path: &str,
+        (uid, rv): (&Uid, Rv),
+        status: &impl Serialize,
+    ) -> Result<(), Outcome> {
+        let body = json!({ "metadata": { "uid": uid, "resourceVersion": rv }, "status": status });
+        self.send(Call::write(Method::Merge, format!("{path}/status"), &body)).await.map(drop)
     }
 
     /// What takes long is left when the term ends: dropping it kills what it started.
@@ -211,25 +223,7 @@ fn conclude(status: &mut NodeFenceStatus, at: &str) {
     };
     let before = std::mem::take(&mut status.conditions);
     for (kind, (word, reason)) in [("Fenced", fenced), ("Recovered", recovered), ("Stalled", stuck)] {
-        status.conditions.push(condition(&before, kind, word, reason, &status.message, at));
-    }
-}
-
-pub(super) fn condition(
-    before: &[Condition],
-    kind: &str,
-    word: &str,
-    reason: &str,
-    message: &str,
-    at: &str,
-) -> Condition {
-    let earlier = before.iter().find(|one| one.r#type == kind && one.status == word);
-    Condition {
-        r#type: kind.to_owned(),
-        status: word.to_owned(),
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        last_transition_time: earlier.map_or_else(|| at.to_owned(), |one| one.last_transition_time.clone()),
+        status.conditions.push(Condition::after(&before, kind, word, reason, &status.message, at));
     }
 }
 

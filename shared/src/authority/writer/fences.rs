@@ -170,8 +170,7 @@ impl Authority {
     pub(super) async fn fence(&self, fencing: &Fencing, owner: &Arc<dyn Owner>) {
         let outcome = carry_out(&self.acting(), fencing).await;
         self.tell_fence(fencing, &outcome, owner.controller());
-        self.metrics.fence_steps.with_label_values(&[fencing.step.name(), outcome.name()]).inc();
-        self.ended_turn(&fencing.node, &outcome, Duration::ZERO, owner);
+        self.ended_turn(fencing.step.name(), &fencing.node, &outcome, Duration::ZERO, owner);
     }
 
     pub(super) async fn monitor(&self, wish: &Monitor, owner: &Arc<dyn Owner>) {
@@ -179,8 +178,7 @@ impl Authority {
         if let Outcome::Failed(error) = &outcome {
             tracing::warn!(controller = owner.controller(), uid = %wish.uid, device = %wish.device, error = %error_chain(error), "the status of a device was not written; trying again");
         }
-        self.metrics.fence_steps.with_label_values(&["monitor", outcome.name()]).inc();
-        self.ended_turn(&lane_of(wish), &outcome, MONITOR_RESTS, owner);
+        self.ended_turn("monitor", &lane_of(wish), &outcome, MONITOR_RESTS, owner);
     }
 
     pub(super) async fn remediate(&self, wish: &Remediate, owner: &Arc<dyn Owner>) {
@@ -197,8 +195,7 @@ impl Authority {
             }
             _ => {}
         }
-        self.metrics.fence_steps.with_label_values(&["remediate", outcome.name()]).inc();
-        self.ended_turn(&lane_of_remediation(wish), &outcome, Duration::ZERO, owner);
+        self.ended_turn("remediate", &lane_of_remediation(wish), &outcome, Duration::ZERO, owner);
     }
 
     pub(super) async fn review(&self, wish: &PolicyReview, owner: &Arc<dyn Owner>) {
@@ -206,12 +203,19 @@ impl Authority {
         if let Outcome::Failed(error) = &outcome {
             tracing::warn!(controller = owner.controller(), uid = %wish.uid, policy = %wish.name, error = %error_chain(error), "the status of a FencePolicy was not written; trying again");
         }
-        self.metrics.fence_steps.with_label_values(&["review", outcome.name()]).inc();
-        self.ended_turn(&lane_of_policy(wish), &outcome, MONITOR_RESTS, owner);
+        self.ended_turn("review", &lane_of_policy(wish), &outcome, MONITOR_RESTS, owner);
     }
 
     /// What was marked meanwhile was turned away: it is decided anew.
-    fn ended_turn(&self, lane: &Arc<str>, outcome: &Outcome, rests: Duration, owner: &Arc<dyn Owner>) {
+    fn ended_turn(
+        &self,
+        step: &'static str,
+        lane: &Arc<str>,
+        outcome: &Outcome,
+        rests: Duration,
+        owner: &Arc<dyn Owner>,
+    ) {
+        self.metrics.fence_steps.with_label_values(&[step, outcome.name()]).inc();
         let now = self.env.now();
         let again = self.state.lock().fences.end(lane, outcome, rests, now);
         self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();

@@ -197,12 +197,8 @@ fn policies(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp
         all.push(not_checked("FencePolicies", "FencePolicies or nodes could not be listed"));
         return all;
     }
-    let none = Default::default();
-    let unguarded: Vec<&str> = view
-        .nodes()
-        .filter(|node| view.policy_of(node.life.as_ref().map_or(&none, |life| &life.labels)).is_none())
-        .map(|node| &*node.name)
-        .collect();
+    let unguarded: Vec<&str> =
+        view.nodes().filter(|node| view.policy_of(node.labels()).is_none()).map(|node| &*node.name).collect();
     if unguarded.is_empty() {
         all.push(fine("FencePolicies", "every node has its FencePolicy"));
     } else {
