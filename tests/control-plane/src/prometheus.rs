@@ -37,7 +37,7 @@ fn hasty(line: &str) -> String {
         let range = part.split_once(']').filter(|(range, _)| range.starts_with(|c: char| c.is_ascii_digit()));
         text += &range.map_or_else(|| format!("[{part}"), |(_, rest)| format!("[10s]{rest}"));
     }
-    text + "\n"
+    text.replace(" > 100", " > 10") + "\n"
 }
 
 /// As the argument of a URL's query.

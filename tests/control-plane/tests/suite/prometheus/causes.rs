@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{NAMESPACE, Scene};
 
-/// Twice what the alert wants.
-const MANY: usize = 200;
+/// Several times what the hurried alert wants.
+const MANY: usize = 60;
 
 /// A pod of a node that never was, which for a time must not be deleted; budgets that let nobody go; and then many pods
 /// like the first.
