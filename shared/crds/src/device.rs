@@ -57,8 +57,9 @@ pub struct FenceDeviceSpec {
     /// every node, only labels that no kubelet may set are allowed, such as those below `node-restriction.kubernetes.io/`.
     #[serde(default)]
     pub node_selector: NodeSelector,
-    /// Parameters of the driver. Values may contain `{{.Node.Name}}`, `{{.Node.ProviderID}}`, `{{.Node.SystemUUID}}` and
-    /// `{{.Node.Label "key"}}`, with labels below `node-restriction.kubernetes.io/`, which no kubelet may set.
+    /// Parameters of the driver. Values may contain `{{.Node.Name}}`, `{{.Node.ProviderID}}`, `{{.Node.SystemUUID}}`,
+    /// `{{.Node.Label "key"}}`, with labels below `node-restriction.kubernetes.io/`, which no kubelet may set, and parts of the
+    /// providerID: `{{.Instance.ID}}`, and `Zone`, `Region`, `Project`, `Subscription` and `ResourceGroup`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = MOST_PARAMETERS))]
     pub parameters: BTreeMap<String, String>,

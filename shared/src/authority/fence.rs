@@ -3,6 +3,7 @@
 //! | file | says |
 //! |---|---|
 //! | `render` | what of a device's spec is meant for one node |
+//! | `instance` | which instance of which cloud a Node is |
 //! | `orders` | the device and its Secrets, read by quorum, as orders; and the looks |
 //! | `asking` | which object, if it is one, and for how long |
 //! | `objects` | devices that are objects of the cluster |
@@ -25,6 +26,7 @@ mod contradict;
 mod courtesy;
 mod hosts;
 mod identity;
+mod instance;
 mod judge;
 mod mark;
 mod monitor;

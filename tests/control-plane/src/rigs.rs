@@ -12,6 +12,8 @@
 //!
 //! They come from `tools/fence-agents.sh`, which unpacks them on the first call.
 
+pub mod ec2;
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 # Unpacks real fence agents and what they can be tried against without hardware, once, and prints the folder:
 #
 #   agents/         Debian's fence-agents, which find their library, Python packages and ipmitool below this folder
-#   bin/            ipmitool; ipmi_sim, a management controller that speaks IPMI; sushy-emulator, one that speaks Redfish
+#   bin/            ipmitool; ipmi_sim, a management controller that speaks IPMI; sushy-emulator, one that speaks Redfish;
+#                   moto_server, a cloud that speaks as EC2 does
 #
 # Nothing is installed on the machine: the packages would bring clouds' libraries and start services. Only paths
 # are changed in the agents. The folder is named by the content of this file and of the packages' names, as that of build.sh
@@ -26,7 +27,7 @@ done_already && exit
 
 # Agents of this version are what docs/fence-devices.md speaks of.
 version=4.12.1
-python=(sushy-tools==2.2.0 pexpect==4.9.0 pycurl==7.49.0 requests==2.34.2)
+python=(sushy-tools==2.2.0 pexpect==4.9.0 pycurl==7.49.0 requests==2.34.2 boto3==1.44.8 moto==5.2.5 flask==3.1.3 flask-cors==6.0.5)
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -43,7 +44,7 @@ unpack_packages "$building/root" "${debian[@]}"
 grep -qF "RELEASE_VERSION = \"$version\"" "$building/root/usr/share/fence/fencing.py" ||
     say "these are not fence-agents $version; tests may differ from what they were written for"
 
-say "fetching their Python packages and sushy-emulator"
+say "fetching their Python packages, sushy-emulator and moto"
 if ! python3 -m pip --version >/dev/null 2>&1; then
     install_packages python3-pip
 fi
@@ -60,6 +61,7 @@ program() { # name, line that becomes it
 program ipmitool "LD_LIBRARY_PATH=$libraries exec $finished/root/usr/bin/ipmitool \"\$@\""
 program ipmi_sim "LD_LIBRARY_PATH=$libraries exec $finished/root/usr/bin/ipmi_sim \"\$@\""
 program sushy-emulator "PYTHONPATH=$finished/python exec $interpreter -c 'from sushy_tools.emulator.main import main; raise SystemExit(main())' \"\$@\""
+program moto_server "PYTHONPATH=$finished/python exec $interpreter -c 'from moto.server import main; main()' \"\$@\""
 
 cp -a "$building"/root/usr/sbin/fence_* "$building/agents/"
 cp -a "$building/root/usr/share/fence" "$building/library"

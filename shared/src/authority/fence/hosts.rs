@@ -7,10 +7,21 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use super::instance;
 use crate::api::{FenceDeviceSpec, is_template};
 
 /// Parameters that name a machine at a host, and no host.
 const OF_MACHINES: [&str; 5] = ["plug", "port", "uuid", "system", "systems_uri"];
+
+/// Parameters that name a place in a cloud, where agents know the cloud's hosts: `region` is a label of one of them. A part of
+/// an instance is one label, without dots, so it makes no host of somebody else.
+const OF_PLACES: [&str; 5] = ["region", "zone", "project", "resourceGroup", "subscriptionId"];
+
+/// Whether a template is a part of the node's instance, and nothing else.
+fn is_part_alone(template: &str) -> bool {
+    let inner = template.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
+    inner.is_some_and(|inner| instance::is_part(inner.trim()) && !inner.contains(['{', '}']))
+}
 
 /// Why a Secret may not go there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +42,9 @@ pub(super) fn check(
     value: &str,
 ) -> Result<(), HostError> {
     if spec.secret_parameters.is_empty() || !is_template(template) || OF_MACHINES.contains(&parameter) {
+        return Ok(());
+    }
+    if OF_PLACES.contains(&parameter) && is_part_alone(template) {
         return Ok(());
     }
     let not_allowed = || HostError::NotAllowed { value: value.to_owned() };
@@ -146,6 +160,24 @@ mod tests {
         }
         let without_secret = FenceDeviceSpec { secret_parameters: Vec::new(), ..none };
         assert_eq!(check(&without_secret, "ip", "{{.Node.Name}}", "w1"), Ok(()));
+    }
+
+    /// The login of fence_aws goes to a host below amazonaws.com, with the region in its name.
+    #[test]
+    fn the_place_of_an_instance_is_no_host_and_what_is_made_of_it_may_be_one() {
+        let none = spec(&[]);
+        let region = "{{.Instance.Region}}";
+        assert_eq!(check(&none, "region", region, "eu-central-1"), Ok(()));
+        for (parameter, template) in [
+            ("ip", region),
+            ("region", "{{.Node.Name}}"),
+            ("region", "{{.Instance.Region}}.attacker.example"),
+            ("region", "{{.Instance.Region}}{{.Node.Name}}"),
+            ("region", "x{{.Instance.Region}}"),
+            ("region", "{{.Instance.Region}}.attacker.example/}}"),
+        ] {
+            assert!(check(&none, parameter, template, "w1").is_err(), "{parameter}={template}");
+        }
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! one switched off in its place. So where a parameter contains them, or the driver compares the machine with them, what a
 //! Node said first counts for as long as it is that Node, and nobody says what another node said before.
 
-use super::render::{Facts, asks_for};
+use super::instance::{self, InstanceError};
+use super::render::{Facts, used};
 use crate::api::{DeviceDriver, FenceDeviceSpec, TargetStatus};
 use crate::transport::MachineUuid;
 
@@ -21,20 +22,32 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn by(spec: &FenceDeviceSpec) -> Self {
-        let own = spec.node_parameters.values().flat_map(std::collections::BTreeMap::values);
-        let secrets = spec.secret_parameters.iter().map(|one| &one.secret);
-        let templates: Vec<&String> = spec.parameters.values().chain(own).chain(secrets).collect();
-        let any = |what| templates.iter().any(|template| asks_for(template, what));
+        let any = |is: fn(&str) -> bool| templates(spec).any(|template| used(template).any(is));
         Self {
-            system_uuid: any(".Node.SystemUUID"),
+            system_uuid: any(|what| what == ".Node.SystemUUID"),
             compared: spec.driver == DeviceDriver::Redfish,
-            provider_id: any(".Node.ProviderID"),
+            provider_id: any(|what| what == ".Node.ProviderID" || instance::is_part(what)),
         }
     }
 
     /// Whether this systemUUID tells a node from others. A driver that compares takes one that many machines have for none.
     fn by_system_uuid(self, said: &str) -> bool {
         self.system_uuid || self.compared && MachineUuid::of_one(said).is_some()
+    }
+}
+
+fn templates(spec: &FenceDeviceSpec) -> impl Iterator<Item = &String> {
+    let own = spec.node_parameters.values().flat_map(std::collections::BTreeMap::values);
+    let secrets = spec.secret_parameters.iter().map(|one| &one.secret);
+    spec.parameters.values().chain(own).chain(secrets)
+}
+
+/// Whether the device's agent may switch this node by a part of its instance, if it does.
+pub(super) fn suits(spec: &FenceDeviceSpec, facts: &Facts) -> Result<(), InstanceError> {
+    let by_instance = templates(spec).any(|template| used(template).any(instance::is_part));
+    match &spec.agent {
+        Some(agent) if by_instance => instance::suits(agent, &facts.machine.provider_id, &facts.machine.node),
+        _ => Ok(()),
     }
 }
 
@@ -217,6 +230,8 @@ mod tests {
         }
         let provider = json!({ "parameters": { "plug": "{{.Node.ProviderID}}" } });
         assert_eq!(spec(provider), Asked { provider_id: true, ..Asked::default() });
+        let instance = json!({ "parameters": { "plug": "{{ .Instance.ID }}" } });
+        assert_eq!(spec(instance), Asked { provider_id: true, ..Asked::default() }, "it is a part of it");
     }
 
     /// Finding 3c: the driver Redfish compares the machine with what the kubelet says now. A kubelet that says a neighbour's

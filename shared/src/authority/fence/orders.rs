@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use super::hosts::{self, HostError};
 use super::identity::{self, IdentityError};
+use super::instance::InstanceError;
 use super::judge::{Seen, identity_word, power_word};
 use super::objects::{self, Clients, ObjectOrder};
 use super::render::{Facts, RenderError, render};
@@ -57,6 +58,8 @@ pub(in crate::authority) enum OrderError {
     Host { device: DeviceRef, parameter: String, source: HostError },
     #[error("device {device}")]
     Identity { device: DeviceRef, source: Box<IdentityError> },
+    #[error("device {device}")]
+    Instance { device: DeviceRef, source: Box<InstanceError> },
     #[error("device {device}, parameter {parameter:?}: {why}")]
     Secret { device: DeviceRef, parameter: String, why: String },
     #[error("reading what is needed for device {device} failed")]
@@ -77,6 +80,7 @@ impl OrderError {
             Self::Render { .. } => "BadTemplate",
             Self::Host { .. } => "HostNotAllowed",
             Self::Identity { .. } => "IdentityChanged",
+            Self::Instance { .. } => "AnotherMachine",
             Self::Secret { .. } => "BadSecret",
             Self::Read { .. } => "NotRead",
         }
@@ -195,6 +199,8 @@ impl Reader<'_> {
         let known = object.status.as_ref().map_or(&[][..], |status| &status.targets);
         identity::check(identity::Asked::by(&spec), facts, known)
             .map_err(|source| OrderError::Identity { device: device.clone(), source: Box::new(source) })?;
+        identity::suits(&spec, facts)
+            .map_err(|source| OrderError::Instance { device: device.clone(), source: Box::new(source) })?;
         let parameters = self.parameters(device, &spec, facts).await?;
         let order = Order { driver: reached, parameters, machine: facts.machine.clone(), act, within };
         Ok(Ready { driver, check, way: Way::Order(order) })

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use crate::api::{Incarnation, PROTECTED, is_protected};
 use crate::transport::Machine;
 
+use super::instance::{self, InstanceError, PARTS};
+
 /// What templates may ask of a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
@@ -32,7 +34,7 @@ pub(super) enum RenderError {
     #[error("the template {template:?} has a {{{{ without }}}}")]
     Open { template: String },
     #[error(
-        "the template {template:?} uses {what:?}, which is unknown. Known are .Node.Name, .Node.ProviderID, .Node.SystemUUID and .Node.Label \"key\""
+        "the template {template:?} uses {what:?}, which is unknown. Known are .Node.Name, .Node.ProviderID, .Node.SystemUUID, .Node.Label \"key\", and {PARTS}"
     )]
     Unknown { template: String, what: String },
     #[error("the template {template:?} uses {what}, which node {node} does not have")]
@@ -45,6 +47,8 @@ pub(super) enum RenderError {
         "the template {template:?} uses {what}, and that of node {node} is not one word of at most {WORD_MOST} letters, digits and . _ : / -"
     )]
     NoWord { template: String, what: String, node: String },
+    #[error("the template {template:?} uses a part of the node's instance")]
+    Instance { template: String, source: InstanceError },
 }
 
 /// A name of a host has no more, nor has a label.
@@ -56,12 +60,9 @@ fn is_word(value: &str) -> bool {
     value.len() <= WORD_MOST && value.bytes().all(allowed)
 }
 
-/// Whether a template asks for this.
-pub(super) fn asks_for(template: &str, what: &str) -> bool {
-    template
-        .split("{{")
-        .skip(1)
-        .any(|part| part.split_once("}}").is_some_and(|(inner, _)| inner.trim() == what))
+/// What a template uses.
+pub(super) fn used(template: &str) -> impl Iterator<Item = &str> {
+    template.split("{{").skip(1).filter_map(|part| Some(part.split_once("}}")?.0.trim()))
 }
 
 /// Puts what a node is in place of what stands in double braces.
@@ -80,12 +81,17 @@ pub(super) fn render(template: &str, facts: &Facts) -> Result<String, RenderErro
 
 fn value<'a>(what: &str, template: &str, facts: &'a Facts) -> Result<&'a str, RenderError> {
     let Facts { machine, labels, uid: _ } = facts;
+    let unknown = || RenderError::Unknown { template: template.to_owned(), what: what.to_owned() };
     let found = match what {
         ".Node.Name" => Some(&*machine.node),
         ".Node.ProviderID" => Some(&*machine.provider_id),
         ".Node.SystemUUID" => Some(&*machine.system_uuid),
+        _ if instance::is_part(what) => {
+            let wrong = |source| RenderError::Instance { template: template.to_owned(), source };
+            let part = instance::part(what, &machine.provider_id, &machine.node).map_err(wrong)?;
+            Some(part.ok_or_else(unknown)?)
+        }
         _ => {
-            let unknown = || RenderError::Unknown { template: template.to_owned(), what: what.to_owned() };
             let key = what.strip_prefix(".Node.Label").ok_or_else(unknown)?.trim();
             let key = key.strip_prefix('"').and_then(|key| key.strip_suffix('"')).ok_or_else(unknown)?;
             if !is_protected(key) {

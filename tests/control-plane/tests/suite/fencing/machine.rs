@@ -17,6 +17,7 @@ pub(super) struct Machine {
     power: Box<dyn Fn() -> bool + Send + Sync>,
     /// As its firmware and its kubelet say it.
     pub(super) uuid: String,
+    provider_id: String,
     /// It lives, and nobody hears it.
     cut_off: AtomicBool,
     boots: AtomicU32,
@@ -26,11 +27,21 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new(name: &str, power: impl Fn() -> bool + Send + Sync + 'static) -> Arc<Self> {
+        Self::in_cloud(name, &format!("cloud:///{name}"), power)
+    }
+
+    /// A machine of which a cloud says this.
+    pub(super) fn in_cloud(
+        name: &str,
+        provider_id: &str,
+        power: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Arc<Self> {
         let number = name.bytes().fold(0_u64, |sum, byte| sum << 8 | u64::from(byte));
         Arc::new(Self {
             name: name.to_owned(),
             power: Box::new(power),
             uuid: format!("27946b59-9e44-4fa7-8e91-{number:012x}"),
+            provider_id: provider_id.to_owned(),
             cut_off: AtomicBool::new(false),
             boots: AtomicU32::new(1),
             speaks: tokio::sync::Mutex::new(()),
@@ -78,7 +89,7 @@ impl Machine {
     /// It is a cloud's machine too, and Cluster API knows it.
     fn as_new_node(&self) -> Node {
         let mut node = self.as_node();
-        node.spec.get_or_insert_default().provider_id = Some(format!("cloud:///{}", self.name));
+        node.spec.get_or_insert_default().provider_id = Some(self.provider_id.clone());
         let annotations = node.metadata.annotations.get_or_insert_default();
         annotations.insert("cluster.x-k8s.io/machine".to_owned(), format!("machine-{}", self.name));
         annotations.insert("cluster.x-k8s.io/cluster-namespace".to_owned(), "pod-safety".to_owned());

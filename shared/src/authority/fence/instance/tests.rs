@@ -1,0 +1,129 @@
+use super::*;
+
+const UUID: &str = "4c4c4544-0037-4a10-8053-b4c04f4d3432";
+
+fn parts(provider_id: &str) -> Option<[&str; 6]> {
+    let names = ["ID", "Zone", "Region", "Project", "Subscription", "ResourceGroup"];
+    let of = |name| part(&format!(".Instance.{name}"), provider_id, "w1").ok().flatten();
+    let found = names.map(of);
+    found[0]?;
+    Some(found.map(Option::unwrap_or_default))
+}
+
+/// As the cloud controllers of each provider write them.
+#[test]
+fn each_provider_names_its_instances_in_its_own_form() {
+    let azure = format!(
+        "azure:///subscriptions/{UUID}/resourceGroups/MC_shop/providers/Microsoft.Compute/virtualMachines/aks-1"
+    );
+    for (provider_id, wanted) in [
+        (
+            "aws:///eu-central-1a/i-0123456789abcdef0",
+            ["i-0123456789abcdef0", "eu-central-1a", "eu-central-1", "", "", ""],
+        ),
+        ("aws:///us-west-2-lax-1a/i-01234567", ["i-01234567", "us-west-2-lax-1a", "us-west-2", "", "", ""]),
+        ("aws:///us-gov-west-1b/i-01234567", ["i-01234567", "us-gov-west-1b", "us-gov-west-1", "", "", ""]),
+        (
+            "gce://shop-prod/europe-west1-b/gke-a-1",
+            ["gke-a-1", "europe-west1-b", "europe-west1", "shop-prod", "", ""],
+        ),
+        (
+            "gce://example.com:shop/us-east1-c/n1",
+            ["n1", "us-east1-c", "us-east1", "example.com:shop", "", ""],
+        ),
+        (&azure, ["aks-1", "", "", "", UUID, "MC_shop"]),
+        (&azure.to_ascii_lowercase(), ["aks-1", "", "", "", UUID, "mc_shop"]),
+        ("hcloud://4711", ["4711", "", "", "", "", ""]),
+        ("kubevirt://shop-worker-1", ["shop-worker-1", "", "", "", "", ""]),
+        (&format!("libvirt:///{UUID}"), [UUID, "", "", "", "", ""]),
+        (&format!("openstack:///{UUID}"), [UUID, "", "", "", "", ""]),
+        (&format!("openstack://RegionOne/{UUID}"), [UUID, "", "RegionOne", "", "", ""]),
+        ("proxmox://cluster-1/100", ["100", "", "cluster-1", "", "", ""]),
+        (&format!("vsphere://{UUID}"), [UUID, "", "", "", "", ""]),
+    ] {
+        assert_eq!(parts(provider_id), Some(wanted), "{provider_id}");
+    }
+}
+
+/// A kubelet may write its providerID when it registers.
+#[test]
+fn attack_a_provider_id_of_another_form_names_no_instance() {
+    let scale_set = format!(
+        "azure:///subscriptions/{UUID}/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/s/virtualMachines/0"
+    );
+    for provider_id in [
+        "",
+        "i-0123456789abcdef0",
+        "aws://",
+        "aws:///eu-central-1a/",
+        "aws:///eu-central-1a/i-0123456789abcdef0/x",
+        "aws:///eu-central-1a/i-0123456789abcdeg0",
+        "aws:///eu-central-1a/i-0123456789abcdef0,i-0fedcba9876543210",
+        "aws:///attacker.example/i-0123456789abcdef0",
+        "aws:///1a/i-0123456789abcdef0",
+        "aws:///eu-central/i-0123456789abcdef0",
+        "aws:///EU-central-1a/i-0123456789abcdef0",
+        "AWS:///eu-central-1a/i-0123456789abcdef0",
+        "aws://eu-central-1a/i-0123456789abcdef0",
+        "gce://p/europe-west1-b/n/x",
+        "gce://p/../n",
+        "gce://p/europe/n",
+        "gce://-p/europe-west1-b/n",
+        "gce://p/europe-west1-b/n.attacker.example",
+        "azure:///subscriptions/x/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/n",
+        &scale_set,
+        "hcloud://",
+        "hcloud://1e3",
+        "hcloud://٣",
+        "hrobot://42",
+        "kubevirt://a/b",
+        "openstack:///not-a-uuid",
+        "proxmox:///100",
+        &format!("proxmox://{UUID}"),
+        &format!("vsphere:// {UUID}"),
+        &format!("vsphere://VMware-{UUID}"),
+        "vsphere://é",
+        "unknown://x",
+    ] {
+        assert_eq!(parts(provider_id), None, "{provider_id}");
+        let error = part(".Instance.ID", provider_id, "w1").unwrap_err().to_string();
+        let helps = error.contains("node w1") && error.contains("aws://") && error.contains("nodeParameters");
+        assert!(helps && !error.contains("attacker"), "{error}");
+    }
+}
+
+/// One FenceDevice without a nodeSelector, and nodes of two clouds: the name of one is that of a machine of the other.
+#[test]
+fn attack_an_agent_switches_instances_of_its_own_provider_alone() {
+    let (gce, proxmox) = ("gce://p/europe-west1-b/n1", "proxmox://cluster-1/100");
+    for (agent, provider_id, fine) in [
+        ("fence_gce", gce, true),
+        ("fence_pve", proxmox, true),
+        ("fence_kubevirt", gce, false),
+        ("fence_gce", proxmox, false),
+        ("fence_gce", "", false),
+        ("fence_gce", "gce://", false),
+        ("fence_dummy", gce, true),
+        ("fence_dummy", "", true),
+    ] {
+        let judged = suits(agent, provider_id, "w1");
+        assert_eq!(judged.is_ok(), fine, "{agent} {provider_id}: {judged:?}");
+    }
+    let error = suits("fence_gce", proxmox, "w1").unwrap_err().to_string();
+    for words in ["node w1", "instance of proxmox", "fence_gce switches instances of gce", "nodeSelector"] {
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn the_table_has_each_scheme_and_each_agent_once() {
+    let mut schemes: Vec<_> = PROVIDERS.iter().map(|provider| provider.scheme).collect();
+    assert!(schemes.is_sorted(), "{schemes:?}");
+    schemes.dedup();
+    assert_eq!(schemes.len(), PROVIDERS.len());
+    let mut agents: Vec<_> = PROVIDERS.iter().flat_map(|provider| provider.agents).collect();
+    let all = agents.len();
+    agents.sort_unstable();
+    agents.dedup();
+    assert_eq!(agents.len(), all);
+}

@@ -1,0 +1,128 @@
+//! A cloud to be fenced by: moto's EC2, with the fence_aws of Debian in front of it.
+
+use std::path::{Path, PathBuf};
+
+use kube::Client;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+
+use super::Rigs;
+use crate::port::Port;
+use crate::{Error, Program, pki};
+
+/// The region of its instances.
+pub const REGION: &str = "eu-central-1";
+
+/// A running cloud. Dropping it ends it.
+pub struct Ec2 {
+    _program: Program,
+    client: Client,
+    agents: PathBuf,
+    metadata: AbortHandle,
+}
+
+impl Drop for Ec2 {
+    fn drop(&mut self) {
+        self.metadata.abort();
+    }
+}
+
+impl Rigs {
+    /// A cloud in which an instance runs that is the one of the agent: fence_aws stops nothing unless its own runs.
+    pub async fn ec2(&self) -> Result<Ec2, Error> {
+        let port = Port::reserve()?;
+        let args = ["-H".to_owned(), "127.0.0.1".to_owned(), "-p".to_owned(), port.number().to_string()];
+        let path = self.tools.join("bin/moto_server");
+        let mut program = Program::start("ec2", &path, args, [], self.folder.clone())?;
+        program.patiently("listen", async || super::listens(port.number()).await).await?;
+        let url = port.url("http");
+        let uri = url.parse().map_err(|error| Error::Tools(format!("{url}: {error}")))?;
+        let client = Client::try_from(kube::Config::new(uri))
+            .map_err(|error| Error::Tools(format!("a client of {url}: {error}")))?;
+        let own = launch(&client).await?;
+        let (address, metadata) = metadata(own).await?;
+        let agents = self.file("ec2-agents");
+        std::fs::create_dir_all(&agents).map_err(Error::file("create", &agents))?;
+        let agent = agents.join("fence_aws");
+        let real = self.agents().join("fence_aws");
+        // The one way to the metadata service for who cannot take its address, and the cloud itself is not behind it.
+        let script = format!(
+            "#!/bin/sh\nexport AWS_ENDPOINT_URL={url} http_proxy=http://{address} no_proxy=127.0.0.1\nexec {} \"$@\"\n",
+            real.display()
+        );
+        pki::write(&agent, &script)?;
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&agent, executable).map_err(Error::file("make executable", &agent))?;
+        Ok(Ec2 { _program: program, client, agents, metadata })
+    }
+}
+
+impl Ec2 {
+    /// Where its fence_aws is.
+    pub fn agents(&self) -> &Path {
+        &self.agents
+    }
+
+    /// One more instance that runs; gives back its id.
+    pub async fn launch(&self) -> Result<String, Error> {
+        launch(&self.client).await
+    }
+
+    /// `running`, `stopped`, `terminated` …
+    pub async fn state(&self, id: &str) -> Result<String, Error> {
+        let answer = ask(&self.client, &format!("Action=DescribeInstances&InstanceId.1={id}")).await?;
+        let state = answer.split_once("<instanceState>").and_then(|(_, rest)| between(rest, "<name>"));
+        state.ok_or_else(|| Error::Tools(format!("no state of {id} in {answer}")))
+    }
+
+    /// As if somebody else did it.
+    pub async fn terminate(&self, id: &str) -> Result<(), Error> {
+        ask(&self.client, &format!("Action=TerminateInstances&InstanceId.1={id}")).await.map(drop)
+    }
+}
+
+fn between(text: &str, tag: &str) -> Option<String> {
+    let (_, rest) = text.split_once(tag)?;
+    Some(rest.split_once('<')?.0.to_owned())
+}
+
+async fn launch(client: &Client) -> Result<String, Error> {
+    let answer = ask(client, "Action=RunInstances&ImageId=ami-12c6146b&MinCount=1&MaxCount=1").await?;
+    between(&answer, "<instanceId>").ok_or_else(|| Error::Tools(format!("no instance in {answer}")))
+}
+
+/// A request as EC2 takes it. moto reads the region from the signature, and does not check it.
+async fn ask(client: &Client, query: &str) -> Result<String, Error> {
+    let credential = format!("test/20260101/{REGION}/ec2/aws4_request");
+    let request = http::Request::post("/")
+        .header("Content-Type", "application/x-www-form-urlencoded")
+        .header(
+            "Authorization",
+            format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0"),
+        )
+        .body(format!("{query}&Version=2016-11-15").into_bytes())
+        .map_err(|error| Error::Tools(error.to_string()))?;
+    client.request_text(request).await.map_err(|error| Error::Tools(format!("{query}: {error}")))
+}
+
+/// The metadata service of the instance on which an agent runs, as a proxy: a token, and the instance's id.
+async fn metadata(instance: String) -> Result<(std::net::SocketAddr, AbortHandle), Error> {
+    let io = |error: std::io::Error| Error::Tools(format!("a metadata service: {error}"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(io)?;
+    let address = listener.local_addr().map_err(io)?;
+    let serves = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n")
+                && stream.read_buf(&mut request).await.is_ok_and(|read| read > 0)
+            {}
+            let body = if request.starts_with(b"PUT") { "token" } else { &*instance };
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            // Who asked may have gone.
+            let _gone = stream.write_all((head + body).as_bytes()).await;
+        }
+    });
+    Ok((address, serves.abort_handle()))
+}

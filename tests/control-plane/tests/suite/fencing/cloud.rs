@@ -1,0 +1,131 @@
+//! Instances of a cloud: one FenceDevice for all, which knows each by the providerID of its Node alone.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pod_safety_control_plane::rigs::Rigs;
+use pod_safety_control_plane::rigs::ec2::{Ec2, REGION};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, seen, until};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::machine::Machine;
+use super::{CONTROLLERS, NAMESPACE, apply, secret, stateful_pod, until_released};
+
+/// A node of another cloud, whose instance has a name that is no id of this one.
+const ELSEWHERE: &str = "elsewhere";
+
+struct Scene {
+    plane: ControlPlane,
+    cloud: Arc<Ec2>,
+    nodes: Vec<(Arc<Machine>, String)>,
+    _ours: PodSafety,
+    _kubelets: JoinSet<()>,
+}
+
+/// What docs/fence-devices.md shows.
+fn device() -> Value {
+    json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+        "metadata": { "namespace": "pod-safety", "name": "aws" },
+        "spec": {
+            "driver": "Agent", "agent": "fence_aws",
+            "parameters": { "region": "{{.Instance.Region}}", "plug": "{{.Instance.ID}}", "access_key": "AKIAIOSFODNN7EXAMPLE" },
+            "secretParameters": [{ "parameter": "secret_key", "secret": "aws", "key": "password" }],
+            "timeouts": { "powerOff": "60s", "powerOn": "60s", "status": "20s" },
+        },
+    })
+}
+
+fn policy() -> Value {
+    let mut policy = super::policy("aws", "w1", "aws");
+    policy["spec"]["nodeSelector"] = json!({});
+    policy
+}
+
+/// A machine that has power while its instance runs.
+async fn instance(cloud: &Arc<Ec2>, name: &str, kubelets: &mut JoinSet<()>) -> (Arc<Machine>, String) {
+    let id = cloud.launch().await.unwrap();
+    let runs = Arc::new(AtomicBool::new(true));
+    let (looks, looked, of) = (Arc::clone(cloud), Arc::clone(&runs), id.clone());
+    kubelets.spawn(async move {
+        loop {
+            if let Ok(state) = looks.state(&of).await {
+                looked.store(state == "running", Ordering::SeqCst);
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    });
+    let machine =
+        Machine::in_cloud(name, &format!("aws:///{REGION}a/{id}"), move || runs.load(Ordering::SeqCst));
+    (machine, id)
+}
+
+async fn scene() -> Scene {
+    let rigs = Rigs::new().await.unwrap();
+    let cloud = Arc::new(rigs.ec2().await.unwrap());
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let kubeconfig: PathBuf = plane.install_pod_safety().await.unwrap();
+    let mut kubelets = JoinSet::new();
+    let mut nodes = Vec::new();
+    for name in ["w1", "w2", "w3", "w4"] {
+        nodes.push(instance(&cloud, name, &mut kubelets).await);
+    }
+    let elsewhere = Machine::in_cloud(ELSEWHERE, "gce://shop/europe-west1-b/w1", || true);
+    for machine in nodes.iter().map(|(machine, _)| machine).chain([&elsewhere]) {
+        kubelets.spawn(Arc::clone(machine).live(plane.admin()));
+    }
+    plane.namespace(NAMESPACE).await.unwrap();
+    for object in [secret("aws", "wJalrXUtnFEMI"), device(), policy()] {
+        apply(&plane, &object).await;
+    }
+    let agents = format!("--fence-agents-path={}", cloud.agents().display());
+    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    ours.leads().await.unwrap();
+    Scene { plane, cloud, nodes, _ours: ours, _kubelets: kubelets }
+}
+
+/// What the device's status has of a node, once it has something.
+async fn target(plane: &ControlPlane, node: &str) -> Value {
+    until(&format!("the device has looked at {node}"), async || {
+        let devices = plane.list("fencedevices").await.unwrap();
+        let targets = devices[0]["status"]["targets"].as_array().ok_or("no status")?;
+        targets.iter().find(|target| target["node"] == node).cloned().ok_or_else(|| format!("{targets:?}"))
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_of_a_cloud_is_switched_by_the_provider_id_of_its_node() {
+    let scene = scene().await;
+    let Scene { plane, cloud, nodes, .. } = &scene;
+    for (machine, id) in nodes {
+        let target = target(plane, &machine.name).await;
+        assert_eq!((&target["power"], &target["problem"]), (&json!("On"), &Value::Null), "{id}: {target}");
+    }
+    let refused = target(plane, ELSEWHERE).await;
+    let words = refused.to_string();
+    assert_eq!(refused["problem"], "AnotherMachine", "{words}");
+    assert!(
+        words.contains("is an instance of gce") && words.contains("switches instances of aws"),
+        "{words}"
+    );
+
+    let (lost, id) = &nodes[0];
+    stateful_pod(plane, "db", &lost.name).await;
+    lost.cut_off().await;
+    until_released(plane, "db-0").await;
+    until("its instance is started again", async || {
+        let state = cloud.state(id).await.map_err(|error| error.to_string())?;
+        seen(lost.boots() == 2 && state == "running", format!("{state}, {} boots", lost.boots()))
+    })
+    .await
+    .unwrap();
+    for (machine, id) in &nodes[1..] {
+        assert_eq!((cloud.state(id).await.unwrap().as_str(), machine.boots()), ("running", 1), "{id}");
+    }
+}
