@@ -1,11 +1,14 @@
-# The image holds one static binary and nothing else: no shell, no libc, no package to patch.
+# The image holds one static binary and nothing else: no shell, no libc, no package to patch. The image of the sidecar has Debian's
+# fence agents beside it.
 #
 #   docker build -t pod-safety .
+#   docker build -t pod-safety:agents --target agents .
 #
 # The compiler image is pinned by its digest, of which the tag is only the name. A new one is what
 # `docker buildx imagetools inspect rust:1.95.0-bookworm` prints.
 # Each architecture is built on its own kind of node (or by emulation); nothing here names one.
 ARG RUST_IMAGE=rust:1.95.0-bookworm@sha256:6258907abe69656e41cd992e0b705cdcfabcbbe3db374f92ed2d47121282d4a1
+ARG DEBIAN_IMAGE=debian:12-slim@sha256:88200866dfff7ea7f5cbcb6ec7c8a701889efe6fe859fe64d6990e4b07ea4171
 
 FROM ${RUST_IMAGE} AS build
 ARG TARGETARCH
@@ -30,6 +33,28 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     && POD_SAFETY_REVISION="${REVISION}" target/tools/bin/cargo-auditable auditable build --package pod-safety --no-default-features --release --locked --target host-tuple \
     && mkdir -p image \
     && cp "target/$(rustc --print host-tuple)/release/pod-safety" image/pod-safety
+
+FROM ${DEBIAN_IMAGE} AS agents
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+# More packages. The agent of Azure needs "python3-azure python3-adal", which take 577 MB, and is not served without.
+ARG PACKAGES=""
+# Labels as those of the last stage.
+LABEL org.opencontainers.image.title="pod-safety with fence agents" \
+      org.opencontainers.image.description="pod-safety's sidecar: fence agents of Debian, run without rights in the cluster" \
+      org.opencontainers.image.source="https://github.com/pod-safety/pod-safety" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+# Debian mends its packages under the same name: each release takes those of its day, and the SBOM names them.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends ca-certificates fence-agents ipmitool openssh-client snmp python3-novaclient python3-keystoneclient python3-kubernetes python3-openshift ${PACKAGES} \
+    && rm -rf /var/lib/apt/lists/*
+COPY --from=build /src/image/pod-safety /pod-safety
+USER 65531:65531
+ENTRYPOINT ["/pod-safety"]
+CMD ["fence-agents", "--help"]
 
 FROM scratch
 ARG VERSION=0.1.0

@@ -102,8 +102,9 @@ mutants: ## changes in the code that safety rests on which no unit test notices
 bench: install ## the numbers, beside kube-controller-manager's, on this machine
 	@cargo run --release --locked -p pod-safety-bench
 
-image: ## build the container image (needs a container engine; IMAGE names it, RUST_IMAGE the compiler's)
+image: ## build both container images, $(IMAGE) and $(IMAGE)-agents (needs a container engine; RUST_IMAGE names the compiler's)
 	@docker build --build-arg REVISION="$$(git rev-parse HEAD)" $(if $(RUST_IMAGE),--build-arg RUST_IMAGE=$(RUST_IMAGE)) --tag $(IMAGE) .
+	@docker build --build-arg REVISION="$$(git rev-parse HEAD)" $(if $(RUST_IMAGE),--build-arg RUST_IMAGE=$(RUST_IMAGE)) --target agents --tag $(IMAGE)-agents .
 
 kind: ## a kind cluster of three nodes with pod-safety in it, to play with; needs Docker, or Debian and root
 	@./tests/kind/up.sh

@@ -48,8 +48,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- define "pod-safety.agentsImage" -}}
 {{- with .Values.controllers.fencing.agents.image -}}
-{{- if not .repository -}}{{ include "pod-safety.image" $ }}
-{{- else if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ end -}}
+{{- $repository := default $.Values.image.repository .repository -}}
+{{- $tag := default (printf "%s-agents" (default $.Chart.AppVersion $.Values.image.tag)) .tag -}}
+{{- if .digest }}{{ $repository }}@{{ .digest }}{{ else }}{{ $repository }}:{{ $tag }}{{ end -}}
 {{- end -}}
 {{- end }}
 

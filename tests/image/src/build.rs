@@ -21,7 +21,7 @@ pub struct Image {
 /// Builds it; what has not changed since the last time is not built again.
 pub fn build() -> Result<Image> {
     let file = dockerfile()?;
-    let [build, last] = file.stages.as_slice() else { bail!("not two stages") };
+    let [build, _agents, last] = file.stages.as_slice() else { bail!("not three stages") };
     let scratch = fs::canonicalize(repository())?.join("target/image");
     let workdir = scratch.join("context");
 

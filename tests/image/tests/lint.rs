@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use pod_safety_image::{Dockerfile, dockerfile, repository};
+use serde_json::Value;
 
 #[test]
 fn hadolint_has_nothing_to_say() -> Result<()> {
@@ -19,6 +20,9 @@ fn hadolint_has_nothing_to_say() -> Result<()> {
     Ok(())
 }
 
+/// Debian numbers releases, not images: the digest alone says which.
+const DEBIAN: &str = "12-slim";
+
 #[test]
 fn every_base_is_pinned_by_digest_or_empty() -> Result<()> {
     let file = dockerfile()?;
@@ -26,7 +30,7 @@ fn every_base_is_pinned_by_digest_or_empty() -> Result<()> {
     for stage in &file.stages {
         let name = stage.base.rsplit('/').next().unwrap_or_default();
         let pinned = name.split_once("@sha256:").is_some_and(|(named, digest)| {
-            let version = named.split_once(':').is_some_and(|(_, tag)| is_full_version(tag));
+            let version = named.split_once(':').is_some_and(|(_, tag)| is_full_version(tag) || tag == DEBIAN);
             version && digest.len() == 64 && digest.chars().all(|digit| digit.is_ascii_hexdigit())
         });
         ensure!(
@@ -61,6 +65,22 @@ fn the_image_starts_the_binary_itself_as_an_unprivileged_number() -> Result<()> 
     assert_eq!(last.only("ENTRYPOINT")?.rest, r#"["/pod-safety"]"#);
     assert_eq!(last.only("CMD")?.rest, r#"["run"]"#);
     assert_eq!(last.only("EXPOSE")?.rest, "8080");
+    Ok(())
+}
+
+/// The sidecar runs them as another user than the controllers, and the binary is the same.
+#[test]
+fn the_image_of_the_sidecar_has_the_binary_and_another_user() -> Result<()> {
+    let file = dockerfile()?;
+    let agents = file.stages.iter().find(|stage| stage.name.as_deref() == Some("agents"));
+    let (agents, last) = (agents.context("no stage agents")?, file.last()?);
+    assert_eq!(agents.only("COPY")?.rest, last.only("COPY")?.rest);
+    assert_eq!(agents.only("ENTRYPOINT")?.rest, last.only("ENTRYPOINT")?.rest);
+    let values: Value = serde_saphyr::from_str(&std::fs::read_to_string(
+        repository().join("charts/pod-safety/values.yaml"),
+    )?)?;
+    let user = &values["controllers"]["fencing"]["agents"]["securityContext"]["runAsUser"];
+    assert_eq!(agents.only("USER")?.rest, format!("{user}:{user}"));
     Ok(())
 }
 

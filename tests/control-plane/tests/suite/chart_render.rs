@@ -168,7 +168,7 @@ async fn bug_the_chart_of_a_release_pulls_the_image_of_that_release() {
     let workflow = read(&root.join(".github/workflows/release.yml"));
     let line = workflow.lines().map(str::trim).find(|line| line.starts_with("packaging/chart.sh ")).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let digest = format!("sha256:{}", "ab".repeat(32));
+    let (digest, agents) = (format!("sha256:{}", "ab".repeat(32)), format!("sha256:{}", "cd".repeat(32)));
     let script = format!("set -euo pipefail; cd {}; {}", root.display(), line.replace(" .", " \"$FOLDER\""));
     let helm = tool("helm").await.unwrap();
     let path = format!("{}:{}", helm.parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -178,6 +178,7 @@ async fn bug_the_chart_of_a_release_pulls_the_image_of_that_release() {
             ("version", "1.2.3"),
             ("IMAGE", "ghcr.io/Owner/pod-safety"),
             ("DIGEST", &digest),
+            ("AGENTS", &agents),
             ("PATH", &path),
         ])
         .env("FOLDER", folder.path())
@@ -185,21 +186,31 @@ async fn bug_the_chart_of_a_release_pulls_the_image_of_that_release() {
         .unwrap();
     assert!(packed.status.success(), "{packed:?}");
     let archive = folder.path().join("pod-safety-1.2.3.tgz");
-    for (more, image) in [
-        (&[][..], format!("ghcr.io/owner/pod-safety@{digest}")),
-        (&["--set=image.digest="], "ghcr.io/owner/pod-safety:1.2.3".to_owned()),
+    const FENCING: [&str; 2] =
+        ["--set=controllers.fencing.enabled=true", "--set=controllers.fencing.agents.enabled=true"];
+    const BY_TAG: [&str; 2] = ["--set=image.digest=", "--set=controllers.fencing.agents.image.digest="];
+    let of = |end: &str| format!("ghcr.io/owner/pod-safety{end}");
+    for (more, images) in [
+        (vec![], vec![of(&format!("@{digest}"))]),
+        (BY_TAG.to_vec(), vec![of(":1.2.3")]),
+        (FENCING.to_vec(), vec![of(&format!("@{digest}")), of(&format!("@{agents}"))]),
+        ([FENCING, BY_TAG].concat(), vec![of(":1.2.3"), of(":1.2.3-agents")]),
     ] {
-        let rendered = render(&archive, more).await;
-        let images: BTreeSet<String> = documents(&rendered)
-            .iter()
-            .filter_map(|object| object.pointer("/spec/template/spec/containers/0/image"))
-            .map(|image| image.as_str().unwrap().to_owned())
-            .collect();
-        assert_eq!(images, BTreeSet::from([image]));
+        let rendered = documents(&render(&archive, &more).await);
+        let pods = rendered.iter().filter_map(|object| object.pointer("/spec/template/spec"));
+        let containers = pods.flat_map(|pod| {
+            let of = |kind: &str| pod[kind].as_array().cloned().unwrap_or_default();
+            [of("initContainers"), of("containers")].concat()
+        });
+        let found: BTreeSet<_> = containers.map(|one| one["image"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(found, images.into_iter().collect(), "{more:?}");
     }
     // The tag without `v` is the chart's appVersion.
     for tag in ["github.ref_name", "steps.version.outputs.number"] {
-        assert!(workflow.contains(&format!("${{{{ env.IMAGE }}}}:${{{{ {tag} }}}}")), "{tag}");
+        for flavor in ["", "-agents"] {
+            let line = format!("${{{{ env.IMAGE }}}}:${{{{ {tag} }}}}{flavor}");
+            assert!(workflow.lines().any(|one| one.trim() == line), "{line}");
+        }
     }
 }
 
