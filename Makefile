@@ -20,7 +20,7 @@ PROGRAM := $(TARGET)/debug/as-shipped/pod-safety
 LESS_OPTIMISED := --config profile.dev.package.pod-safety.opt-level=1 --config profile.dev.package.pod-safety-shared.opt-level=1
 NEXTEST := .cache/bin/cargo-nextest nextest run --workspace --locked
 
-.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench image kind kind-shell kind-delete test-kind advisories clean
+.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench docs image kind kind-shell kind-delete test-kind advisories clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -101,6 +101,20 @@ mutants: ## changes in the code that safety rests on which no unit test notices
 
 bench: install ## the numbers, beside kube-controller-manager's, on this machine
 	@cargo run --release --locked -p pod-safety-bench
+
+# No tool of `make install`, for only this needs it. mdbook is of the version for which mdbook-mermaid was made: another one is a
+# warning. In the book, links out of docs/ lead to the repository.
+BOOK := $(TARGET)/book
+REPOSITORY := https://github.com/pod-safety/pod-safety/blob/main
+docs: ## docs/ as a book, in target/book/index.html
+	@[ -x .cache/bin/mdbook ] || cargo install --quiet --debug --locked --version 0.5.0 --no-default-features --features search --root .cache mdbook
+	@[ -x .cache/bin/mdbook-mermaid ] || cargo install --quiet --debug --locked --version 0.17.1 --root .cache mdbook-mermaid
+	@rm -rf $(BOOK) $(BOOK)-source && mkdir -p $(BOOK)-source && cp -r book.toml docs $(BOOK)-source
+	@sed -i 's#](\.\./#]($(REPOSITORY)/#g' $(BOOK)-source/docs/*.md
+	@sed -i 's#](\.\./\.\./#]($(REPOSITORY)/#g' $(BOOK)-source/docs/*/*.md
+	@.cache/bin/mdbook-mermaid install $(BOOK)-source 2>/dev/null
+	@said=$$(PATH="$(CURDIR)/.cache/bin:$$PATH" mdbook build --dest-dir $(BOOK) $(BOOK)-source 2>&1) || { echo "$$said"; exit 1; }; \
+	! grep -iE 'warn|error' <<<"$$said"
 
 image: ## build both container images, $(IMAGE) and $(IMAGE)-agents (needs a container engine; RUST_IMAGE names the compiler's)
 	@docker build --build-arg REVISION="$$(git rev-parse HEAD)" $(if $(RUST_IMAGE),--build-arg RUST_IMAGE=$(RUST_IMAGE)) --tag $(IMAGE) .

@@ -23,8 +23,70 @@ impl Args {
 }
 
 #[cfg(test)]
+mod reference;
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The page and the file are written by the same run.
+    #[test]
+    fn the_reference_is_what_the_types_say() {
+        let wanted = reference::page(&pod_safety_shared::api::crds());
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/custom-resources.md");
+        if pod_safety_shared::testing::writes_anew("POD_SAFETY_WRITE_CRDS") {
+            std::fs::write(path, &wanted).unwrap();
+        }
+        assert_eq!(
+            std::fs::read_to_string(path).unwrap(),
+            wanted,
+            "run it once with POD_SAFETY_WRITE_CRDS=1"
+        );
+    }
+
+    #[test]
+    fn a_field_has_its_bounds_its_default_and_its_values() {
+        let crd = serde_json::json!({ "spec": {
+            "names": { "kind": "Thing", "shortNames": ["t"] },
+            "scope": "Cluster",
+            "versions": [{
+                "additionalPrinterColumns": [{ "name": "Age" }],
+                "schema": { "openAPIV3Schema": { "properties": { "spec": {
+                    "description": "A\nthing.",
+                    "required": ["grade"],
+                    "properties": {
+                        "grade": { "type": "string", "enum": ["Low", "High"], "default": "Low", "description": "a | b <c>" },
+                        "parts": { "type": "array", "maxItems": 8, "items": { "type": "object", "properties": {
+                            "size": { "type": "integer", "minimum": 1.0, "maximum": 9.0 } } } },
+                        "labels": { "type": "object", "additionalProperties": { "type": "string" } },
+                        "nodeSelector": { "type": "object", "properties": { "matchLabels": {} } },
+                    },
+                    "x-kubernetes-validations": [{ "message": "grade is not both", "rule": "true" }],
+                } } } },
+            }],
+        } });
+        let page = reference::page(&[crd]);
+        let (_, section) = page.split_once("## ").unwrap();
+        let wanted = "Thing
+
+A thing.
+
+Cluster. Short name: `t`. Columns of `kubectl get`: Age.
+
+| field | type | |
+|---|---|---|
+| `spec.grade` | string, required | a \\| b &lt;c> One of `Low`, `High`. Default: `Low`. |
+| `spec.labels` | map of string |  |
+| `spec.nodeSelector` | object |  |
+| `spec.parts` | list of object | At most 8. |
+| `spec.parts[].size` | integer | 1 to 9. |
+
+The API server also checks:
+
+- grade is not both
+";
+        assert_eq!(section, wanted);
+    }
 
     /// With `POD_SAFETY_WRITE_CRDS=1` it writes the file anew.
     #[test]

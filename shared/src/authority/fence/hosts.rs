@@ -14,7 +14,7 @@ use crate::api::{FenceDeviceSpec, is_template};
 const OF_MACHINES: [&str; 5] = ["plug", "port", "uuid", "system", "systems_uri"];
 
 /// Parameters that name a place in a cloud, where agents know the cloud's hosts: `region` is a label of one of them. A part of
-/// an instance is one label, without dots, so it makes no host of somebody else.
+/// an instance is one label, without dots, so it names no host outside the provider.
 const OF_PLACES: [&str; 5] = ["region", "zone", "project", "resourceGroup", "subscriptionId"];
 
 /// Whether a template is a part of the node's instance, and nothing else.

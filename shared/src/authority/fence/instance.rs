@@ -115,7 +115,7 @@ fn is_name(text: &str, marks: &str, most: usize) -> bool {
         && text.chars().all(|one| one.is_ascii_alphanumeric() || marks.contains(one))
 }
 
-/// A name as DNS has it, without dots: never a host of somebody else.
+/// A name as DNS has it, without dots: never a host outside the provider.
 fn is_label(text: &str) -> bool {
     is_name(text, "-", 63) && !text.contains(|one: char| one.is_ascii_uppercase())
 }

@@ -1,0 +1,265 @@
+//! The pages of docs/ are one book, no link in it leads nowhere, and its picture of the crates is that of their manifests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use pod_safety_locks::{manifest, repository};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+const SUMMARY: &str = "docs/SUMMARY.md";
+const ARCHITECTURE: &str = "docs/architecture.md";
+
+/// A page, as a reader and a renderer see it.
+#[derive(Default)]
+struct Page {
+    links: Vec<Link>,
+    /// The anchors of its headings, as GitHub and mdbook make them.
+    anchors: BTreeSet<String>,
+}
+
+struct Link {
+    to: String,
+    /// Its text, if that is code alone: the name of something in the file that it leads to.
+    names: Option<String>,
+}
+
+/// What links may lead to.
+struct Tree<'a> {
+    /// By their path from the root.
+    pages: &'a BTreeMap<String, Page>,
+    /// The text of any other file; empty for a folder; none: it is not there.
+    text: &'a dyn Fn(&str) -> Option<String>,
+}
+
+#[test]
+fn every_page_is_in_the_summary_once() -> Result<()> {
+    let pages = pages()?;
+    let listed: Vec<&str> = pages[SUMMARY].links.iter().map(|link| link.to.as_str()).collect();
+    for page in
+        pages.keys().filter_map(|path| path.strip_prefix("docs/")).filter(|page| *page != "SUMMARY.md")
+    {
+        let times = listed.iter().filter(|path| **path == page).count();
+        ensure!(times == 1, "{SUMMARY} lists {page} {times} times, not once");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_link_leads_somewhere() -> Result<()> {
+    let pages = pages()?;
+    let text = |path: &str| {
+        let path = repository().join(path);
+        if path.is_dir() { Some(String::new()) } else { std::fs::read_to_string(path).ok() }
+    };
+    let tree = Tree { pages: &pages, text: &text };
+    let links: Vec<_> =
+        pages.iter().flat_map(|(from, page)| page.links.iter().map(move |link| (from, link))).collect();
+    ensure!(links.len() > 300, "{} links: not all of them", links.len());
+    let dead: Vec<_> = links
+        .iter()
+        .filter_map(|(from, link)| Some(format!("{from}: {}: {}", link.to, tree.lacks(from, link)?)))
+        .collect();
+    ensure!(dead.is_empty(), "{}", dead.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn a_dead_link_is_noticed() {
+    let pages = BTreeMap::from([
+        ("docs/a.md".to_owned(), read("# One `two`\n\n## One two\n\n```text\n# no heading\n```\n")),
+        ("docs/in/b.md".to_owned(), Page::default()),
+    ]);
+    let text = |path: &str| match path {
+        "src/act.rs" => Some("fn force() {}".to_owned()),
+        "src" => Some(String::new()),
+        _ => None,
+    };
+    let tree = Tree { pages: &pages, text: &text };
+    for (from, written, lacks) in [
+        ("docs/a.md", "[x](in/b.md)", None),
+        ("docs/a.md", "[x](#one-two)", None),
+        ("docs/in/b.md", "[x](../a.md#one-two-1)", None),
+        ("docs/a.md", "[x](https://example.com/gone)", None),
+        ("docs/a.md", "[x](../src)", None),
+        ("docs/a.md", "[`force`](../src/act.rs)", None),
+        ("docs/a.md", "`[x](gone.md)`", None),
+        ("docs/a.md", "[x](gone.md)", Some("no such file")),
+        ("docs/a.md", "| t |\n|---|\n| [x](gone.md) |", Some("no such file")),
+        ("docs/a.md", "[x][y]\n\n[y]: gone.md", Some("no such file")),
+        ("docs/a.md", "![x](gone.png)", Some("no such file")),
+        ("docs/a.md", "[![x](https://example.com/x.png)](gone.md)", Some("no such file")),
+        ("docs/in/b.md", "[x](a.md)", Some("no such file")),
+        ("docs/a.md", "[x](../../etc/passwd)", Some("it leaves the repository")),
+        ("docs/a.md", "[x](/docs/a.md)", Some("it leaves the repository")),
+        ("docs/a.md", "[x](#no-heading)", Some("no such heading")),
+        ("docs/in/b.md", "[x](../a.md#one-two-2)", Some("no such heading")),
+        ("docs/a.md", "[x](../src/act.rs#L3)", Some("lines move: name what is there")),
+        ("docs/a.md", "[`delete`](../src/act.rs)", Some("the file does not contain the text of the link")),
+    ] {
+        let found = read(written).links.iter().find_map(|link| tree.lacks(from, link));
+        assert_eq!(found, lacks, "{from}: {written}");
+    }
+}
+
+#[test]
+fn the_picture_of_the_crates_is_that_of_their_manifests() -> Result<()> {
+    let page = std::fs::read_to_string(repository().join(ARCHITECTURE))?;
+    let wanted = picture()?;
+    ensure!(wanted.matches("-->").count() > 5, "not all of it:\n{wanted}");
+    ensure!(page.contains(&wanted), "{ARCHITECTURE} needs this picture:\n{wanted}");
+    Ok(())
+}
+
+/// The crates of the product, each above those that it uses. What only tests or optional features use is not shown.
+fn picture() -> Result<String> {
+    let root = manifest("Cargo.toml")?;
+    let folders = root["workspace"]["default-members"].as_array().context("default-members")?;
+    let folders =
+        folders.iter().map(|folder| folder.as_str().context("a path")).collect::<Result<Vec<_>>>()?;
+    let manifests = folders
+        .iter()
+        .map(|folder| manifest(Path::new(folder).join("Cargo.toml")))
+        .collect::<Result<Vec<_>>>()?;
+    let id = |name: &str| name.strip_prefix("pod-safety-").unwrap_or("program").to_owned();
+    let name = |manifest: &toml::Table| manifest["package"]["name"].as_str().unwrap_or_default().to_owned();
+    let names: BTreeSet<String> = manifests.iter().map(name).collect();
+    let (mut boxes, mut arrows) = (BTreeSet::new(), BTreeSet::new());
+    for (folder, manifest) in folders.iter().zip(&manifests) {
+        let name = name(manifest);
+        boxes.insert(format!("    {}[\"{name}<br>{folder}/\"]", id(&name)));
+        let uses = manifest.get("dependencies").and_then(toml::Value::as_table);
+        let optional = |how: &toml::Value| how.get("optional").and_then(toml::Value::as_bool) == Some(true);
+        let uses = uses.into_iter().flatten().filter(|(used, how)| names.contains(*used) && !optional(how));
+        arrows.extend(uses.map(|(used, _)| format!("    {} --> {}", id(&name), id(used))));
+    }
+    let lines: Vec<String> = boxes.into_iter().chain(arrows).collect();
+    Ok(format!("```mermaid\nflowchart TD\n{}\n```\n", lines.join("\n")))
+}
+
+impl Tree<'_> {
+    /// What a link on the page `from` leads to that is not there.
+    fn lacks(&self, from: &str, Link { to, names }: &Link) -> Option<&'static str> {
+        let (path, anchor) =
+            to.split_once('#').map_or((to.as_str(), None), |(path, anchor)| (path, Some(anchor)));
+        if path.contains(':') {
+            return None;
+        }
+        let Some(path) = resolved(from, path) else { return Some("it leaves the repository") };
+        if let Some(page) = self.pages.get(&path) {
+            let known = anchor.is_none_or(|anchor| page.anchors.contains(anchor));
+            return (!known).then_some("no such heading");
+        }
+        let Some(text) = (self.text)(&path) else { return Some("no such file") };
+        if anchor.is_some() {
+            return Some("lines move: name what is there");
+        }
+        let named = names
+            .as_deref()
+            .filter(|name| path.ends_with(".rs") && !name.contains('/') && !name.ends_with(".rs"));
+        named.filter(|name| !text.contains(name)).map(|_| "the file does not contain the text of the link")
+    }
+}
+
+/// The path from the root of what a page leads to.
+fn resolved(from: &str, path: &str) -> Option<String> {
+    if path.is_empty() {
+        return Some(from.to_owned());
+    }
+    if path.starts_with('/') {
+        return None;
+    }
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in path.trim_end_matches('/').split('/') {
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()?),
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+fn read(text: &str) -> Page {
+    let mut page = Page::default();
+    let mut heading: Option<String> = None;
+    // A link may hold an image.
+    let mut open: Vec<(String, Vec<Option<String>>)> = Vec::new();
+    for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
+        match &event {
+            Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                open.push((dest_url.to_string(), Vec::new()));
+            }
+            Event::End(TagEnd::Link | TagEnd::Image) => {
+                if let Some((to, mut words)) = open.pop() {
+                    let names = if words.len() == 1 { words.pop().flatten() } else { None };
+                    page.links.push(Link { to, names });
+                }
+            }
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::End(TagEnd::Heading(_)) => {
+                let anchor = anchor(&heading.take().unwrap_or_default());
+                let first = (1..).map(|more| format!("{anchor}-{more}"));
+                let first =
+                    std::iter::once(anchor.clone()).chain(first).find(|one| !page.anchors.contains(one));
+                page.anchors.extend(first);
+            }
+            Event::Text(words) | Event::Code(words) => {
+                if let Some(heading) = &mut heading {
+                    heading.push_str(words);
+                }
+                if let Some((_, said)) = open.last_mut() {
+                    said.push(matches!(event, Event::Code(_)).then(|| words.to_string()));
+                }
+            }
+            _ => {}
+        }
+    }
+    page
+}
+
+/// The anchor of a heading: lower case, dashes for blanks, and nothing but letters, digits, dashes and underscores.
+fn anchor(heading: &str) -> String {
+    let kept = |letter: char| match letter {
+        ' ' => Some('-'),
+        '-' | '_' => Some(letter),
+        _ => letter.is_alphanumeric().then_some(letter),
+    };
+    heading.trim().to_lowercase().chars().filter_map(kept).collect()
+}
+
+/// Every page that people read, by its path from the root.
+fn pages() -> Result<BTreeMap<String, Page>> {
+    let mut found = BTreeMap::new();
+    for file in ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"] {
+        add(&repository().join(file), &mut found)?;
+    }
+    collect(&repository().join("docs"), &mut found)?;
+    for chart in std::fs::read_dir(repository().join("charts"))? {
+        let page = chart?.path().join("README.md");
+        if page.is_file() {
+            add(&page, &mut found)?;
+        }
+    }
+    ensure!(found.len() > 60, "{} pages: not all of them", found.len());
+    Ok(found)
+}
+
+fn collect(folder: &Path, found: &mut BTreeMap<String, Page>) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, found)?;
+        } else if path.extension().is_some_and(|ending| ending == "md") {
+            add(&path, found)?;
+        }
+    }
+    Ok(())
+}
+
+fn add(path: &Path, found: &mut BTreeMap<String, Page>) -> Result<()> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    found.insert(path.strip_prefix(repository())?.to_string_lossy().into_owned(), read(&text));
+    Ok(())
+}
