@@ -1,8 +1,8 @@
 //! Fence agents as Debian ships them, and controllers that they were written for.
 #![expect(clippy::unwrap_used, reason = "tests: a failure should be loud, also in what they share")]
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pod_safety_clock::Env;
@@ -11,6 +11,7 @@ use pod_safety_devices::{AgentOptions, Devices, RunAgents};
 use pod_safety_transport::{
     Act, Answer, DeviceError, Driver, FenceTransport as _, Identity, Machine, Order, Power, Secret, Value,
 };
+use serde_json::Value as Json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -247,6 +248,51 @@ async fn fence_redfish() {
         matches!(&refused, Err(DeviceError::Parameter { name, .. }) if name == "systems_uri"),
         "{refused:?}"
     );
+}
+
+/// Each FenceDevice that the docs show for an agent has parameters that this agent takes; nothing is sent anywhere.
+#[tokio::test]
+async fn agents_take_what_the_docs_show() {
+    let rigs = Rigs::new().await.unwrap();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let mut agents = BTreeSet::new();
+    for page in std::fs::read_dir(docs).unwrap() {
+        let path = page.unwrap().path();
+        let text = if path.is_file() { std::fs::read_to_string(&path).unwrap() } else { String::new() };
+        for spec in fence_devices(&text) {
+            let Some(agent) = spec["agent"].as_str() else { continue };
+            let mut device = Device::agent(&rigs, agent, &[]);
+            let own = spec["nodeParameters"].as_object().and_then(|nodes| nodes.values().next());
+            for given in [Some(&spec["parameters"]), own].into_iter().flatten() {
+                for (name, value) in given.as_object().into_iter().flatten() {
+                    let value = value.as_str().unwrap_or_else(|| panic!("{name} of {agent} is no text"));
+                    device.parameters.insert(name.clone(), Value::Plain(filled(value)));
+                }
+            }
+            for secret in spec["secretParameters"].as_array().into_iter().flatten() {
+                let name = secret["parameter"].as_str().unwrap().to_owned();
+                device.parameters.insert(name, Value::Secret(Secret::new(PASSWORD.to_owned())));
+            }
+            let checked = device.devices.check(&device.driver, &device.parameters).await;
+            assert_eq!(checked, Ok(()), "{}: {agent}", path.display());
+            agents.insert(agent.to_owned());
+        }
+    }
+    assert!(agents.len() > 7, "the docs show more agents than {agents:?}");
+}
+
+fn fence_devices(page: &str) -> Vec<Json> {
+    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0));
+    let objects = blocks.flat_map(|block| serde_saphyr::from_multiple::<Json>(block).unwrap_or_default());
+    objects.filter(|object| object["kind"] == "FenceDevice").map(|mut object| object["spec"].take()).collect()
+}
+
+/// With one word in place of each field of the node, as any of them may be.
+fn filled(template: &str) -> String {
+    template
+        .split("{{")
+        .map(|part| part.split_once("}}").map_or(part.to_owned(), |(_, rest)| format!("{UUID}{rest}")))
+        .collect()
 }
 
 /// An instance of EC2 as moto plays it. What is terminated, or was never there, is never off.

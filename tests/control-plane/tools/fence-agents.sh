@@ -27,7 +27,7 @@ done_already && exit
 
 # Agents of this version are what docs/fence-devices.md speaks of.
 version=4.12.1
-python=(sushy-tools==2.2.0 pexpect==4.9.0 pycurl==7.49.0 requests==2.34.2 boto3==1.44.8 moto==5.2.5 flask==3.1.3 flask-cors==6.0.5)
+python=(sushy-tools==2.2.0 pexpect==4.9.0 pycurl==7.49.0 requests==2.34.2 boto3==1.44.8 moto==5.2.5 flask==3.1.3 flask-cors==6.0.5 suds-community==1.2.0)
 
 say() { printf '%s\n' "$*" >&2; }
 
