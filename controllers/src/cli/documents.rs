@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use pod_safety_locks::documents::{Way, commands, quoted, split, words};
 
 use super::{Cli, Command, cluster};
@@ -25,9 +25,15 @@ fn read(command: &str) -> Result<(), String> {
             | ErrorKind::DisplayVersion
             | ErrorKind::MissingRequiredArgument
             | ErrorKind::MissingSubcommand => Ok(()),
+            ErrorKind::InvalidValue if has_no_value(&error) => Ok(()),
             _ => Err(error.to_string()),
         },
     }
+}
+
+/// Whether a flag is named, and nothing for it.
+fn has_no_value(error: &clap::Error) -> bool {
+    matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty())
 }
 
 /// What a sentence leaves open is filled in: `[pod|node NAME]`, `--reason TEXT`, `…`.
@@ -68,12 +74,13 @@ fn bug_every_command_that_the_documentation_names_is_one() {
 fn a_command_that_there_is_not_is_noticed() {
     assert_eq!(read("kubectl pod-safety --context prod status"), Ok(()));
     assert_eq!(read("pod-safety fence"), Ok(()), "a sentence may name no node");
+    assert_eq!(read("pod-safety pause --policy"), Ok(()), "and no value");
     for wrong in [
         "pod-safety fence a --yes",
         "pod-safety frobnicate",
         "pod-safety explain pod A_B",
         "pod-safety demo --scenario none",
-        "pod-safety demo --write-kubeconfig x",
+        "pod-safety demo --serve 1.2.3.4:80",
     ] {
         assert!(read(wrong).is_err(), "{wrong}");
     }

@@ -69,8 +69,11 @@ impl World {
         }
         let bound = json!({ "status": { "phase": "Bound" } });
         for member in 0..self.members {
-            let name = format!("{SET}-{member}");
-            for (path, object) in [(VOLUMES, volume(&name, false, None)), (CLAIMS, claim(&name, false))] {
+            let (name, disk) = (format!("{SET}-{member}"), format!("pvc-{SET}-{member}"));
+            let (mut volume, mut claim) = (volume(&name, false, None), claim(&name, false));
+            volume["metadata"]["name"] = disk.as_str().into();
+            claim["spec"]["volumeName"] = disk.as_str().into();
+            for (path, name, object) in [(VOLUMES, &disk, volume), (CLAIMS, &name, claim)] {
                 self.install("POST", path, object).await;
                 self.install("PATCH", &format!("{path}/{name}/status"), bound.clone()).await;
             }

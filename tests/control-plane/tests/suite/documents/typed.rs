@@ -123,7 +123,16 @@ impl Desk {
         }
         let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "DevicesReady",
             "message": "all devices are ready", "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
-        let patch = ["patch", "fencepolicy", "databases", "--subresource=status", "--type=merge", "-p"];
+        // Of all clients, pod-safety alone may say so.
+        let patch = [
+            "--as=system:serviceaccount:pod-safety:pod-safety",
+            "patch",
+            "fencepolicy",
+            "databases",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+        ];
         self.plane.kubectl(&[&patch[..], &[&ready.to_string()]].concat()).await.unwrap().text().unwrap();
         let bin = self.home.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
