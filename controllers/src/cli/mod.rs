@@ -15,6 +15,8 @@ mod consent;
 mod demo;
 mod devices;
 mod doctor;
+#[cfg(all(test, feature = "demo"))]
+mod documents;
 mod drain;
 mod drill;
 mod duration;

@@ -1,4 +1,6 @@
-//! What the tests of the locks read: the repository's manifests and sources.
+//! What the tests of the locks read: the repository's manifests, sources and pages.
+
+pub mod documents;
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,10 @@
 //! `--serve`: real `kubectl` in the simulated cluster that is shown.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use pod_safety_simulator::campaign::Plan;
 use pod_safety_simulator::serve::{Listener, gate, parse_address};
 use pod_safety_simulator::world::Stage;
 
@@ -10,17 +12,31 @@ use pod_safety_simulator::world::Stage;
 #[derive(Debug)]
 pub(super) struct Hosting {
     address: Option<SocketAddr>,
+    /// Where its kubeconfig is written.
+    kubeconfig: Option<PathBuf>,
     listener: Option<Listener>,
 }
 
 impl Hosting {
-    pub(super) const fn at(address: Option<SocketAddr>) -> Self {
-        Self { address, listener: None }
+    pub(super) const fn at(address: Option<SocketAddr>, kubeconfig: Option<PathBuf>) -> Self {
+        Self { address, kubeconfig, listener: None }
     }
 
     /// Whether anybody may come.
     pub(super) const fn is_open(&self) -> bool {
         self.address.is_some()
+    }
+
+    /// The file with its kubeconfig.
+    pub(super) fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref()
+    }
+
+    /// The plan as it is run: where commands come, what they ask for is there.
+    pub(super) fn plan(&self, plan: &Plan) -> Plan {
+        let mut plan = plan.clone();
+        plan.with.furnished = self.is_open();
+        plan
     }
 
     /// From now on this run is reached there, and no other. Gives back where.
@@ -34,6 +50,9 @@ impl Hosting {
         // A port that the system chose stays the same for the next run.
         self.address = Some(listener.address());
         let url = listener.url();
+        if let Some(file) = &self.kubeconfig {
+            std::fs::write(file, listener.kubeconfig()).with_context(|| file.display().to_string())?;
+        }
         self.listener = Some(listener);
         Ok(Some(url))
     }

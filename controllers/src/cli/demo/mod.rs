@@ -27,6 +27,7 @@ mod tests;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, ValueEnum};
@@ -73,6 +74,10 @@ pub(super) struct Args {
     /// There is no authentication, so only an address of this machine is allowed. With --plain: at speed 1 by default
     #[arg(long, value_name = "ADDRESS", value_parser = hosting::address)]
     serve: Option<SocketAddr>,
+
+    /// With --serve: write a kubeconfig of the simulated cluster to this file, for all commands of pod-safety
+    #[arg(long, value_name = "FILE", requires = "serve")]
+    write_kubeconfig: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -115,9 +120,15 @@ fn speed(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
+    /// Whether there is a scenario of the name that was given.
+    #[cfg(test)]
+    pub(super) fn knows_its_scenario(&self) -> bool {
+        shipped().is_ok_and(|scenarios| chosen(&scenarios, self.scenario.as_deref()).is_ok())
+    }
+
     /// Gives back whether all went well.
     pub(super) fn main(self) -> anyhow::Result<bool> {
-        let Self { scenario, list_scenarios, seed, speed, subject, plain, serve } = self;
+        let Self { scenario, list_scenarios, seed, speed, subject, plain, serve, write_kubeconfig } = self;
         let mut scenarios = shipped()?;
         if list_scenarios {
             super::print(list(&scenarios).as_bytes())?;
@@ -129,13 +140,13 @@ impl Args {
         let at = chosen(&scenarios, scenario.as_deref())?;
         let contender = subject.contender();
         if plain || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-            let hosting = hosting::Hosting::at(serve);
+            let hosting = hosting::Hosting::at(serve, write_kubeconfig);
             // A cluster that is over in a second is nothing to look at with kubectl.
             let speed = speed.or(serve.map(|_| 1.0));
             return plain::play(scenarios.get(at), contender, speed, hosting);
         }
         let show = show::Show::new(scenarios, at, contender, speed.unwrap_or(SPEED));
-        screen::play(show, hosting::Hosting::at(serve))?;
+        screen::play(show, hosting::Hosting::at(serve, write_kubeconfig))?;
         Ok(true)
     }
 }

@@ -44,9 +44,13 @@ pub(super) fn told(
 ) -> anyhow::Result<Outcome> {
     let each = each(hosting.is_open(), speed);
     let pace = Pace { each, speed, from: Duration::ZERO, ends: true };
-    let stage = Stage::open(&scenario.plan, contender.subject(launch), pace).context("starting a thread")?;
+    let stage = Stage::open(&hosting.plan(&scenario.plan), contender.subject(launch), pace)
+        .context("starting a thread")?;
     if let Some(url) = hosting.host(&stage)? {
         print(format!("kubectl --server {url}\n").as_bytes())?;
+        if let Some(file) = hosting.kubeconfig() {
+            print(format!("export KUBECONFIG={}\n", file.display()).as_bytes())?;
+        }
     }
     while let Some(snapshot) = stage.wait() {
         let lines = snapshot.news.iter().map(|(at, what)| format!("{:>9.3}s  {what}\n", at.as_secs_f64()));

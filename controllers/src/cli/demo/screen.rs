@@ -67,7 +67,7 @@ fn watch(
     mut hosting: Hosting,
     mut termination: Termination,
 ) -> anyhow::Result<()> {
-    let mut stage = begin(&show)?;
+    let mut stage = begin(&show, &hosting)?;
     show.served = hosting.host(&stage)?;
     let mut measuring: Option<Receiver<Comparison>> = None;
     loop {
@@ -93,7 +93,7 @@ fn watch(
             }
             Wish::Begin => {
                 measuring = None;
-                let before = std::mem::replace(&mut stage, begin(&show)?);
+                let before = std::mem::replace(&mut stage, begin(&show, &hosting)?);
                 drop(before.close());
                 show.served = hosting.host(&stage)?;
             }
@@ -119,8 +119,8 @@ fn wish(show: &mut Show, termination: &mut Termination) -> anyhow::Result<Wish> 
     })
 }
 
-fn begin(show: &Show) -> anyhow::Result<Stage> {
-    let plan = show.plan().context("there are no scenarios")?;
+fn begin(show: &Show, hosting: &Hosting) -> anyhow::Result<Stage> {
+    let plan = hosting.plan(show.plan().context("there are no scenarios")?);
     let pace = Pace { each: EACH, speed: Some(show.speed), from: BOOTED, ends: false };
-    Stage::open(plan, show.contender.subject(launch), pace).context("starting a thread")
+    Stage::open(&plan, show.contender.subject(launch), pace).context("starting a thread")
 }

@@ -288,6 +288,9 @@ pub struct Extras {
     /// How nodes are fenced, where pod-safety does that; it looks after nodes there, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fencing: Option<Fencing>,
+    /// Commands of people are served: the objects and kinds that they ask for are there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub furnished: bool,
 }
 
 impl Extras {

@@ -10,19 +10,22 @@ use serde_json::{Value, json};
 use super::devices::{Device, HOST, Wire};
 use super::run::World;
 use crate::api::Kind;
-use crate::campaign::{Fencing, Malfunction, Plan, Plant};
+use crate::campaign::{Extras, Fencing, Malfunction, Plan, Plant};
 
 /// Where the devices are.
 const NAMESPACE: &str = "kube-system";
 /// The label by which a policy chooses its node.
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// The kinds that are served where nodes are fenced, or volumes guarded: by their evidence.
+/// The kinds that are served where nodes are fenced, or volumes guarded: by their evidence; and where people's commands ask
+/// for them.
 pub(super) fn kinds(plan: &Plan) -> Vec<Kind> {
-    if plan.with.fencing.is_none() && plan.with.guarded_volumes.is_none() {
-        return Vec::new();
+    let Extras { fencing, guarded_volumes, furnished, .. } = plan.with;
+    match (furnished, fencing.is_some() || guarded_volumes.is_some()) {
+        (true, _) => [Kind::ours(), super::furnished::kinds()].concat(),
+        (false, true) => Kind::ours(),
+        (false, false) => Vec::new(),
     }
-    Kind::ours()
 }
 
 fn object(kind: &str, name: &str, spec: Value) -> Value {

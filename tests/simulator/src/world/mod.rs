@@ -28,6 +28,7 @@
 //! | `switch` | power switches of people, which lie |
 //! | `devices` | fence devices, and how processes under test reach them |
 //! | `fencing` | policies and devices of a world, and what goes wrong with them |
+//! | `furnished` | objects and kinds that only commands ask for, where they are served |
 //! | `guarded` | volumes with objects, claims and owners, and who asks for them |
 //! | `kcm_volumes` | what kube-controller-manager does with claims and PersistentVolumes |
 //! | `kcm_budgets` | the baseline: kube-controller-manager's disruption controller |
@@ -52,6 +53,7 @@ mod drain;
 mod drift;
 mod faults;
 mod fencing;
+mod furnished;
 mod guarded;
 mod host;
 mod kcm;

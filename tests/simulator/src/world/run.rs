@@ -292,6 +292,7 @@ impl World {
         }
         self.install_devices().await;
         self.install_volumes().await;
+        self.furnish().await;
         Workloads::start(self, peers, plan.pods, Duration::from_secs(plan.lease_collected_after));
         super::volumes::start(self, peers);
         if plan.with.attached_volumes {

@@ -17,6 +17,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ask::ask;
+use super::furnished::SET;
 use super::host::Host;
 use super::run::World;
 use super::{number, word};
@@ -97,7 +98,8 @@ impl Shops {
     async fn look(&mut self) {
         let now = self.world.checker.now();
         if now >= *self.world.stalled_until.lock() {
-            for set in self.world.etcd.objects("StatefulSet") {
+            // That one has a keeper of its own.
+            for set in self.world.etcd.objects_that("StatefulSet", |set| word(set, "/metadata/name") != SET) {
                 self.keep_named(&set).await;
             }
             for set in self.world.etcd.objects("ReplicaSet") {

@@ -73,6 +73,9 @@ impl Workloads {
         }
         self.schedule(now).await;
         self.collect(now).await;
+        if self.world.with.furnished {
+            self.world.count_members().await;
+        }
     }
 
     async fn create(&self, name: &str, restart: &str, finalizers: &[&str]) {
@@ -90,8 +93,7 @@ impl Workloads {
         }
         // Nodes are fenced for the sake of these.
         if self.world.with.fencing.is_some() && name.starts_with("data-") {
-            pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet",
-                "name": "data", "uid": "data", "controller": true }]);
+            super::furnished::own(&mut pod, "data");
         }
         if self.world.with.guarded_volumes.is_some() && name.starts_with("data-") {
             let volumes = self.world.member_volumes(name);
@@ -104,6 +106,9 @@ impl Workloads {
                     Some(_) => {}
                 }
             }
+        }
+        if self.world.with.furnished && name.starts_with("data-") {
+            self.world.make_member(&mut pod);
         }
         self.ask("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
     }

@@ -16,6 +16,7 @@ mod campaign;
 mod corpus;
 mod determinism;
 mod differential;
+mod documents;
 mod fencing;
 mod files;
 mod memory;

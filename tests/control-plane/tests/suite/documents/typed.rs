@@ -1,0 +1,187 @@
+//! The commands of kubectl, helm and curl, typed into a shell as they stand, against a control plane with the chart installed
+//! and pod-safety running. What would change something is a dry run by the server.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use pod_safety_control_plane::objects::{self, PodExt as _};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, binary, chart, tool};
+use pod_safety_locks::documents::{Way, commands, with_stand_ins};
+use pod_safety_locks::repository;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+/// Names of the documentation, and what they are here.
+const NAMES: [(&str, &str); 3] = [("NODE", "node-0"), ("NODEFENCE", "incident"), ("db-0", "data-0")];
+
+/// Commands that go on until they are stopped.
+const GO_ON: [&str; 2] = [" -w", " --watch"];
+
+/// As kubectl, but nothing is changed; that two things differ is an answer.
+const KUBECTL: &str = r#"#!/bin/bash
+verb= value=
+for word in "$@"; do
+  if [ -n "$value" ]; then value=; continue; fi
+  case $word in -n | --namespace) value=yes ;; -*) ;; *) verb=$word && break ;; esac
+done
+case $verb in
+  annotate | apply | cordon | create | delete | label | patch | replace | scale | taint | uncordon)
+    exec PROGRAM "$@" --dry-run=server ;;
+  diff) PROGRAM "$@" || [ $? = 1 ] ;;
+  *) exec PROGRAM "$@" ;;
+esac
+"#;
+
+/// As helm, but nothing is changed.
+const HELM: &str = r#"#!/bin/bash
+case " $* " in
+  *" install "* | *" upgrade "*) exec PROGRAM "$@" --dry-run=server ;;
+  *" rollback "* | *" uninstall "*) exec PROGRAM "$@" --dry-run ;;
+  *) exec PROGRAM "$@" ;;
+esac
+"#;
+
+/// As grep, but that nothing is found is an answer.
+const GREP: &str = "#!/bin/bash\nPROGRAM \"$@\" || [ $? = 1 ]\n";
+
+/// A control plane, and a folder with the programs that a person types.
+struct Desk {
+    plane: ControlPlane,
+    home: TempDir,
+}
+
+#[tokio::test]
+async fn every_command_of_the_documentation_for_a_cluster_is_accepted() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let desk = Desk { plane, home: TempDir::new().unwrap() };
+    desk.furnish().await;
+    let ours = desk.run_pod_safety().await;
+    let (mut typed, mut refused) = (BTreeSet::new(), Vec::new());
+    for command in commands().unwrap().iter().filter(|command| command.way == Way::ControlPlane) {
+        let line = with_stand_ins(&command.text, &NAMES).replace("localhost:8080", &ours.address());
+        if typed.insert(line.clone())
+            && let Err(why) = desk.accepts(&line).await
+        {
+            refused.push(format!("{}: {line}\n{why}", command.place));
+        }
+    }
+    assert!(typed.len() > 40, "{typed:?}");
+    for (_, there) in NAMES {
+        assert!(typed.iter().any(|line| line.contains(there)), "nothing names {there} any more");
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n\n"));
+    for wrong in [
+        "kubectl get nodefence --frobnicate",
+        "helm upgrade nothing charts/nothing",
+        "kubectl get nothing | jq .",
+    ] {
+        assert!(desk.accepts(wrong).await.is_err(), "{wrong}");
+    }
+}
+
+impl Desk {
+    async fn helm(&self, args: &[&str]) {
+        let chart = chart();
+        let chart = [chart.to_str().unwrap(), "--namespace=pod-safety", "pod-safety"];
+        self.plane.helm(&[args, &chart[1..], &chart[..1]].concat()).await.unwrap().text().unwrap();
+    }
+
+    /// What commands find: a release with a past, a node that was lost, its pod, its fencing.
+    async fn furnish(&self) {
+        self.helm(&["install", "--create-namespace"]).await;
+        self.helm(&["upgrade", "--reset-then-reuse-values"]).await;
+        let admin = self.plane.admin();
+        let node = objects::create_node(&admin, &objects::node("node-0")).await.unwrap();
+        objects::renew_lease(&admin, "node-0").await.unwrap();
+        let taints = "node.kubernetes.io/out-of-service=x:NoExecute pod-safety.dev/suspect=x:NoSchedule";
+        let taint = ["taint", "node", "node-0"].into_iter().chain(taints.split(' ')).collect::<Vec<_>>();
+        self.plane.kubectl(&taint).await.unwrap().text().unwrap();
+        let pod = objects::pod("default", "data-0").on_node("node-0").with_phase("Running");
+        objects::create_pod(&admin, &pod).await.unwrap();
+        let object = |kind: &str, name: &str, spec| json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": kind, "metadata": { "name": name }, "spec": spec });
+        let incarnation = json!({ "name": "node-0", "uid": node.metadata.uid, "bootID": "boot-1-of-node-0" });
+        let level = json!({ "name": "bmc", "devices": [{ "namespace": "pod-safety", "name": "bmc" }] });
+        for object in [
+            object("FenceDevice", "bmc", json!({ "driver": "Manual" })),
+            object("FencePolicy", "databases", json!({ "levels": [level] })),
+            object(
+                "NodeFence",
+                "incident",
+                json!({ "node": incarnation, "policy": "databases",
+                "trigger": { "kind": "Person", "reason": "a disk dies", "by": "admin" } }),
+            ),
+        ] {
+            self.plane
+                .kubectl_with(&["create", "-n", "pod-safety", "-f", "-"], &object.to_string())
+                .await
+                .unwrap()
+                .text()
+                .unwrap();
+        }
+        let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "DevicesReady",
+            "message": "all devices are ready", "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
+        // Of all clients, pod-safety alone may say so.
+        let patch = [
+            "--as=system:serviceaccount:pod-safety:pod-safety",
+            "patch",
+            "fencepolicy",
+            "databases",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+        ];
+        self.plane.kubectl(&[&patch[..], &[&ready.to_string()]].concat()).await.unwrap().text().unwrap();
+        let bin = self.home.path().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        symlink(std::fs::canonicalize(binary().await.unwrap()).unwrap(), bin.join("pod-safety")).unwrap();
+        wrap(&bin, "kubectl", KUBECTL, &tool("kubectl").await.unwrap());
+        wrap(&bin, "helm", HELM, &tool("helm").await.unwrap());
+        wrap(&bin, "grep", GREP, Path::new("/usr/bin/grep"));
+    }
+
+    /// It leads, answers at its admin port, and leaves the objects of this test alone.
+    async fn run_pod_safety(&self) -> PodSafety {
+        let kubeconfig = self.plane.admin_kubeconfig();
+        let mut ours = self.plane.pod_safety("ours", &kubeconfig, ["--controllers=pod-gc"]).await.unwrap();
+        ours.ready().await.unwrap();
+        ours.leads().await.unwrap();
+        ours
+    }
+
+    /// Types a line into a shell, at the root of the repository.
+    async fn type_in(&self, line: &str, timeout: &str) -> Output {
+        let mut command = Command::new("timeout");
+        command.args([timeout, "bash", "-o", "pipefail", "-c", line]).current_dir(repository());
+        let path = format!("{}:{}", self.home.path().join("bin").display(), std::env::var("PATH").unwrap());
+        command.env("PATH", path).env("KUBECONFIG", self.plane.admin_kubeconfig());
+        for home in ["HOME", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+            command.env(home, self.home.path());
+        }
+        command.stdin(Stdio::null()).output().await.unwrap()
+    }
+
+    async fn accepts(&self, line: &str) -> Result<(), String> {
+        let goes_on = GO_ON.iter().any(|flag| line.contains(flag));
+        let output = self.type_in(line, if goes_on { "5" } else { "120" }).await;
+        let wanted = if goes_on { 124 } else { 0 };
+        let text =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        println!("$ {line}\n{text}");
+        // A filter may find nothing.
+        let is_mute = text.is_empty() && !line.contains('|') && !line.contains("jsonpath");
+        match output.status.code() {
+            Some(code) if code == wanted && !is_mute => Ok(()),
+            code => Err(format!("exit code {code:?}: {text}")),
+        }
+    }
+}
+
+/// Puts a script before a program.
+fn wrap(bin: &Path, name: &str, script: &str, program: &Path) {
+    let file = bin.join(name);
+    std::fs::write(&file, script.replace("PROGRAM", program.to_str().unwrap())).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+}

@@ -1,0 +1,187 @@
+//! What people copy from the documentation: its fenced blocks, and which test runs which command.
+
+mod ways;
+mod words;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+
+pub use ways::{Command, Way, commands, commands_of, idle_exceptions};
+pub use words::{split, with_stand_ins, words};
+
+use crate::repository;
+
+/// The languages of blocks whose lines are typed into a shell.
+const SHELL: [&str; 4] = ["bash", "console", "sh", "shell"];
+/// The languages of blocks that are applied to an API server.
+const YAML: [&str; 2] = ["yaml", "yml"];
+/// The languages of blocks that show something.
+const SHOWN: [&str; 5] = ["dockerfile", "json", "mermaid", "promql", "text"];
+
+/// A fenced block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its file, from the root of the repository.
+    pub file: String,
+    /// The line of its fence.
+    pub line: usize,
+    /// What stands behind the fence.
+    pub language: String,
+    /// The line before the fence.
+    pub before: String,
+    /// What is in it.
+    pub text: String,
+}
+
+impl Block {
+    /// File and line.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.file, self.line)
+    }
+
+    /// Whether it is applied to an API server.
+    #[must_use]
+    pub fn is_yaml(&self) -> bool {
+        YAML.contains(&self.language.as_str())
+    }
+
+    /// Whether a person types it.
+    #[must_use]
+    pub fn is_shell(&self) -> bool {
+        SHELL.contains(&self.language.as_str())
+    }
+
+    /// Its commands. In a block with prompts, what has none is output.
+    fn lines(&self) -> Vec<(usize, String)> {
+        let has_prompts = self.text.lines().any(|line| line.trim_start().starts_with("$ "));
+        let mut found: Vec<(usize, String)> = Vec::new();
+        let mut goes_on = false;
+        for (line, text) in (self.line + 1..).zip(self.text.lines()) {
+            let text = text.trim();
+            let typed = if has_prompts { text.strip_prefix("$ ") } else { Some(text) };
+            let whole = text.trim_end_matches('\\').trim_end();
+            match (found.last_mut(), typed) {
+                (Some((_, last)), _) if goes_on => *last = format!("{last} {whole}"),
+                (_, Some(typed)) if !typed.is_empty() && !typed.starts_with('#') => {
+                    found.push((line, typed.trim_end_matches('\\').trim_end().to_owned()));
+                }
+                _ => continue,
+            }
+            goes_on = text.ends_with('\\');
+        }
+        found
+    }
+}
+
+/// The pages that people read.
+///
+/// # Errors
+/// If a folder or file cannot be read.
+pub fn pages() -> Result<Vec<(String, String)>> {
+    let mut files = vec!["CONTRIBUTING.md".to_owned(), "README.md".to_owned(), "SECURITY.md".to_owned()];
+    for folder in ["charts", "docs"] {
+        collect(&repository().join(folder), &mut files)?;
+    }
+    files.sort();
+    let read = |file: String| {
+        let text = std::fs::read_to_string(repository().join(&file)).with_context(|| file.clone())?;
+        Ok((file, text))
+    };
+    files.into_iter().map(read).collect()
+}
+
+fn collect(folder: &Path, files: &mut Vec<String>) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|ending| ending == "md") {
+            files.push(path.strip_prefix(repository())?.to_string_lossy().into_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Every block of every page.
+///
+/// # Errors
+/// If a page cannot be read, or a block has no known language or no end.
+pub fn blocks() -> Result<Vec<Block>> {
+    let pages = pages()?;
+    let all: Result<Vec<_>> = pages.iter().map(|(file, text)| blocks_of(file, text)).collect();
+    Ok(all?.concat())
+}
+
+/// The blocks of one page.
+///
+/// # Errors
+/// If one has no known language or no end.
+pub fn blocks_of(file: &str, page: &str) -> Result<Vec<Block>> {
+    let mut found: Vec<Block> = Vec::new();
+    let (mut open, mut before) = (false, "");
+    for (line, text) in (1..).zip(page.lines()) {
+        let fence = text.trim_start().strip_prefix("```");
+        match (fence, found.last_mut().filter(|_| open)) {
+            (Some(_), Some(_)) => open = false,
+            (None, Some(block)) => block.text.push_str(&format!("{text}\n")),
+            (Some(language), None) => {
+                let (file, language, before) =
+                    (file.to_owned(), language.trim().to_owned(), before.to_owned());
+                found.push(Block { file, line, language, before, text: String::new() });
+                open = true;
+            }
+            (None, None) => {}
+        }
+        before = text.trim();
+    }
+    if let Some(block) = found.last().filter(|_| open) {
+        bail!("{}: this block has no end", block.place());
+    }
+    for block in &found {
+        let is_known = block.is_yaml() || block.is_shell() || SHOWN.contains(&block.language.as_str());
+        ensure!(
+            is_known,
+            "{}: the language of this block is {:?}: a block to copy is console or yaml, and one to look at {}",
+            block.place(),
+            block.language,
+            SHOWN.join(", ")
+        );
+    }
+    Ok(found)
+}
+
+/// What the pages quote of `pod-safety` in a sentence, or show of it with its output: place and command.
+///
+/// # Errors
+/// If a page cannot be read.
+pub fn quoted() -> Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for (file, page) in pages()? {
+        let (mut prose, mut in_block) = (String::new(), false);
+        for (line, text) in (1..).zip(page.lines()) {
+            let is_fence = text.trim_start().starts_with("```");
+            in_block ^= is_fence;
+            if let Some(typed) = text.trim_start().strip_prefix("$ ").filter(|_| in_block) {
+                found.push((format!("{file}:{line}"), typed.to_owned()));
+            }
+            prose.push_str(if in_block || is_fence { "" } else { text });
+            prose.push('\n');
+        }
+        let mut line = 1;
+        // A backtick holds for its paragraph.
+        for paragraph in prose.split("\n\n") {
+            for (number, span) in paragraph.split('`').enumerate() {
+                if number % 2 == 1 {
+                    let one_line = span.split_whitespace().collect::<Vec<_>>().join(" ");
+                    found.push((format!("{file}:{line}"), one_line));
+                }
+                line += span.matches('\n').count();
+            }
+            line += 2;
+        }
+    }
+    found.retain(|(_, text)| text.starts_with("pod-safety ") || text.starts_with("kubectl pod-safety "));
+    Ok(found)
+}

@@ -1,0 +1,113 @@
+//! What a served world has for the people who ask by their own commands: the StatefulSet behind its pods, its claims and
+//! volumes, and the kinds of an installation. The pods' own story is the same without.
+
+use serde_json::{Value, json};
+
+use super::ask::ask;
+use super::guarded::{CLAIMS, VOLUMES, claim, claims, volume};
+use super::run::World;
+use super::{is_called_ready, word};
+use crate::api::Kind;
+
+/// The StatefulSet of the pods `data-0`, `data-1`, …
+pub(super) const SET: &str = "data";
+const SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// The kinds that say how the cluster is set up: definitions there are, and of the others none.
+pub(super) fn kinds() -> Vec<Kind> {
+    let all = [
+        ("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition"),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+        (
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicybindings",
+            "ValidatingAdmissionPolicyBinding",
+        ),
+        ("apiregistration.k8s.io", "apiservices", "APIService"),
+        ("rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding"),
+    ];
+    let kind = |(group, plural, kind): (&str, &str, &str)| Kind {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        ..Kind::custom(plural, kind, false)
+    };
+    all.into_iter().map(kind).collect()
+}
+
+/// Says whose a pod is.
+pub(super) fn own(pod: &mut Value, uid: &str) {
+    pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "name": SET, "uid": uid, "controller": true }]);
+}
+
+impl World {
+    async fn install(&self, method: &str, path: &str, body: Value) {
+        if let Some(server) = self.servers.get(0) {
+            drop(ask(&server, "installer", method, path, Some(body)).await);
+        }
+    }
+
+    /// Makes what is there before the first pod.
+    pub(super) async fn furnish(&self) {
+        if !self.with.furnished {
+            return;
+        }
+        for crd in pod_safety_shared::api::crds() {
+            self.install("POST", CRDS, crd).await;
+        }
+        let labels = json!({ "app": SET });
+        let set = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": SET, "labels": labels },
+            "spec": { "replicas": self.members, "serviceName": SET, "selector": { "matchLabels": labels },
+                "template": { "metadata": { "labels": labels },
+                    "spec": { "containers": [{ "name": "main", "image": "hollow" }] } } },
+        });
+        self.install("POST", SETS, set).await;
+        if self.with.guarded_volumes.is_some() {
+            return;
+        }
+        let bound = json!({ "status": { "phase": "Bound" } });
+        for member in 0..self.members {
+            let (name, disk) = (format!("{SET}-{member}"), format!("pvc-{SET}-{member}"));
+            let (mut volume, mut claim) = (volume(&name, false, None), claim(&name, false));
+            volume["metadata"]["name"] = disk.as_str().into();
+            claim["spec"]["volumeName"] = disk.as_str().into();
+            for (path, name, object) in [(VOLUMES, &disk, volume), (CLAIMS, &name, claim)] {
+                self.install("POST", path, object).await;
+                self.install("PATCH", &format!("{path}/{name}/status"), bound.clone()).await;
+            }
+        }
+    }
+
+    /// Makes a pod one of the StatefulSet, with its claim.
+    pub(super) fn make_member(&self, pod: &mut Value) {
+        if let Some(set) = self.etcd.object("StatefulSet", &format!("default/{SET}")) {
+            own(pod, word(&set, "/metadata/uid"));
+        }
+        pod["metadata"]["labels"] = json!({ "app": SET });
+        if self.with.guarded_volumes.is_none() {
+            let name = word(pod, "/metadata/name").to_owned();
+            pod["spec"]["volumes"] = claims(&[name]);
+        }
+    }
+
+    /// Counts the StatefulSet's pods in its status, when their number has changed.
+    pub(super) async fn count_members(&self) {
+        let Some(set) = self.etcd.object("StatefulSet", &format!("default/{SET}")) else { return };
+        let uid = word(&set, "/metadata/uid");
+        let pods = self.etcd.objects_that("Pod", |pod| word(pod, "/metadata/ownerReferences/0/uid") == uid);
+        let conditions = |pod: &Value| pod.pointer("/status/conditions/0").is_some();
+        // Where nobody says whether pods are ready, those that run are.
+        let ready = |pod: &&std::sync::Arc<Value>| {
+            word(pod, "/status/phase") == "Running" && (is_called_ready(pod) || !conditions(pod))
+        };
+        let (all, ready) = (pods.len(), pods.iter().filter(ready).count());
+        let status = json!({ "observedGeneration": 1, "replicas": all, "readyReplicas": ready,
+            "availableReplicas": ready, "currentReplicas": all });
+        let known = |field: &str| set.pointer(&format!("/status/{field}")) == status.get(field);
+        if !known("replicas") || !known("readyReplicas") {
+            self.install("PATCH", &format!("{SETS}/{SET}/status"), json!({ "status": status })).await;
+        }
+    }
+}
