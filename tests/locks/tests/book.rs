@@ -72,7 +72,7 @@ fn a_dead_link_is_noticed() {
     ]);
     let text = |path: &str| match path {
         "src/act.rs" => Some("fn force() {}".to_owned()),
-        "src" => Some(String::new()),
+        "src" | "docs/in" => Some(String::new()),
         _ => None,
     };
     let tree = Tree { pages: &pages, text: &text };
@@ -83,6 +83,7 @@ fn a_dead_link_is_noticed() {
         ("docs/a.md", "[x](https://example.com/gone)", None),
         ("docs/a.md", "[x](../src)", None),
         ("docs/a.md", "[`force`](../src/act.rs)", None),
+        ("docs/a.md", "[x](in)", Some("a folder is no page of the book")),
         ("docs/a.md", "`[x](gone.md)`", None),
         ("docs/a.md", "[x](gone.md)", Some("no such file")),
         ("docs/a.md", "| t |\n|---|\n| [x](gone.md) |", Some("no such file")),
@@ -151,6 +152,10 @@ impl Tree<'_> {
             return (!known).then_some("no such heading");
         }
         let Some(text) = (self.text)(&path) else { return Some("no such file") };
+        // mdbook makes no page of a folder; outside of docs/ the repository is shown.
+        if text.is_empty() && path.starts_with("docs/") {
+            return Some("a folder is no page of the book");
+        }
         if anchor.is_some() {
             return Some("lines move: name what is there");
         }
