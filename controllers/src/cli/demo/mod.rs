@@ -8,25 +8,36 @@
 //! | `plain` | without a terminal: the timeline as lines, the verdict, the table |
 //! | `simulate` | a scenario file |
 //! | `show` | what is shown, and what keys do to it |
-//! | `picture` | how it looks |
+//! | `picture` | how it looks: the places of all that is shown, the table and the explanations above it |
+//! | `cluster` | nodes, pods and processes |
+//! | `panels` | why pods wait, how all rules do, and what happened |
+//! | `record` | the same as an asciinema cast |
 //! | `screen` | the terminal |
 //!
 //! No other part of this crate may name the simulator (tests/locks), and the
 //! container image is built without the feature.
 
+mod cluster;
 mod hosting;
 mod launch;
+mod panels;
 mod picture;
 mod plain;
+mod record;
 mod screen;
 mod show;
 mod simulate;
 
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
+mod svg;
+#[cfg(test)]
 mod tests;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, ValueEnum};
@@ -73,13 +84,17 @@ pub(super) struct Args {
     /// There is no authentication, so only an address of this machine is allowed. With --plain: at speed 1 by default
     #[arg(long, value_name = "ADDRESS", value_parser = hosting::address)]
     serve: Option<SocketAddr>,
+
+    /// Write what is shown, until every pod is back, to an asciinema cast. Needs no terminal
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "serve"])]
+    record: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SubjectArg {
     /// The controllers of this program
     PodSafety,
-    /// The rules of kube-controller-manager's pod garbage collector
+    /// The rules of kube-controller-manager alone
     KubeControllerManager,
     /// A script that force deletes when a node is not ready
     Script,
@@ -117,7 +132,7 @@ fn speed(text: &str) -> Result<f64, String> {
 impl Args {
     /// Gives back whether all went well.
     pub(super) fn main(self) -> anyhow::Result<bool> {
-        let Self { scenario, list_scenarios, seed, speed, subject, plain, serve } = self;
+        let Self { scenario, list_scenarios, seed, speed, subject, plain, serve, record } = self;
         let mut scenarios = shipped()?;
         if list_scenarios {
             super::print(list(&scenarios).as_bytes())?;
@@ -128,6 +143,10 @@ impl Args {
         }
         let at = chosen(&scenarios, scenario.as_deref())?;
         let contender = subject.contender();
+        if let Some(file) = record {
+            record::play(show::Show::new(scenarios, at, contender, speed.unwrap_or(SPEED)), &file)?;
+            return Ok(true);
+        }
         if plain || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
             let hosting = hosting::Hosting::at(serve);
             // A cluster that is over in a second is nothing to look at with kubectl.
