@@ -118,7 +118,7 @@ fn letter(show: &mut Show, letter: char) -> Wish {
 fn the_screen_shows_what_the_api_says_and_what_is_true() {
     let screen = screen(&show());
     has(&screen, &["1 database: a database's node stops answering"]);
-    has(&screen, &["01:23.4", "seed 1", "speed 6x", "rules: pod-safety", "RULES BROKEN: 1"]);
+    has(&screen, &["01:23.4", "seed 3", "speed 6x", "rules: pod-safety", "RULES BROKEN: 1"]);
     has(&screen, &["▶ node-0", "zone a", "machine on", "Lease 7s old", "Ready"]);
     has(&screen, &["node-1", "CUT OFF", "NODE DELETED"]);
     has(&screen, &["node-2", "POWER OFF", "Unknown, suspect, NoExecute"]);
@@ -271,14 +271,14 @@ fn the_table_and_the_explanations_are_opened_and_closed() {
     has(&screen(&show), &["running the same fault with all rules"]);
     show.comparison = Some(compare(show.plan().unwrap(), launch));
     let open = screen(&show);
-    has(&open, &["pod-safety", "kube-controller-manager", "script with --force"]);
+    has(&open, &["pod-safety", "kube-controller-manager", "script --force"]);
     has(&open, &["two copies wrote", "never"]);
     has(&open, &["With kube-controller-manager alone: data-0 is still away after"]);
     letter(&mut show, '?');
     has(&screen(&show), &["its pods are deleted gracefully"]);
     assert_eq!(press(&mut show, KeyCode::Esc), Wish::Nothing);
     assert_eq!(show.overlay, Overlay::Nothing);
-    has(&screen(&show), &["script with --force", "data-0"]);
+    has(&screen(&show), &["script --force", "data-0"]);
 }
 
 #[test]

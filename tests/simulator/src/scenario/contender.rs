@@ -31,7 +31,7 @@ impl Contender {
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
-            Self::Script => "script with --force",
+            Self::Script => "script --force",
             other => other.name(),
         }
     }
