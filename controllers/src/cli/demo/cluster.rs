@@ -6,17 +6,17 @@ use ratatui::layout::Rect;
 use ratatui::style::Stylize;
 use ratatui::text::{Line, Span};
 
-use super::picture::{BAD, DIM, GOOD, WARN};
+use super::picture::{BAD, DIM, GOOD, NARROW, WARN};
 use super::show::Show;
 
 /// How many lines it takes in all.
 pub(super) fn height(snapshot: &Snapshot) -> usize {
-    lines(snapshot, 0).0.len()
+    lines(snapshot, 0, false).0.len()
 }
 
 /// As many lines as fit, with the selected node among them.
 pub(super) fn cluster(show: &Show, area: Rect) -> Vec<Line<'static>> {
-    let (mut lines, selected) = lines(&show.snapshot, show.selected);
+    let (mut lines, selected) = lines(&show.snapshot, show.selected, area.width < NARROW);
     let fit = usize::from(area.height.saturating_sub(1));
     if lines.len() <= fit || fit < 2 {
         return lines;
@@ -30,7 +30,7 @@ pub(super) fn cluster(show: &Show, area: Rect) -> Vec<Line<'static>> {
 }
 
 /// All lines, and the place of the selected node among them.
-fn lines(snapshot: &Snapshot, selected: usize) -> (Vec<Line<'static>>, usize) {
+fn lines(snapshot: &Snapshot, selected: usize, narrow: bool) -> (Vec<Line<'static>>, usize) {
     let (mut lines, mut place) = (Vec::new(), 0);
     for zone in ["a", "b", "c"] {
         let here = snapshot.nodes.iter().enumerate().filter(|(_, node)| node.zone == zone);
@@ -38,7 +38,7 @@ fn lines(snapshot: &Snapshot, selected: usize) -> (Vec<Line<'static>>, usize) {
             if index == selected {
                 place = lines.len();
             }
-            lines.push(node_line(node, index == selected));
+            lines.push(node_line(node, index == selected, narrow));
             let pods = snapshot.pods.iter().filter(|pod| pod.node == node.name);
             lines.extend(pods.map(|pod| pod_line(pod, snapshot)));
             let removed = |process: &&ProcessView| {
@@ -56,7 +56,7 @@ fn lines(snapshot: &Snapshot, selected: usize) -> (Vec<Line<'static>>, usize) {
     (lines, place)
 }
 
-fn node_line(node: &NodeView, selected: bool) -> Line<'static> {
+fn node_line(node: &NodeView, selected: bool, narrow: bool) -> Line<'static> {
     let (machine, style) = match node.machine {
         Machine::On => ("machine on", GOOD),
         Machine::Off => ("POWER OFF", BAD),
@@ -72,7 +72,7 @@ fn node_line(node: &NodeView, selected: bool) -> Line<'static> {
     let line = Line::from(vec![
         Span::from(if selected { "▶ " } else { "  " }),
         Span::from(format!("{:<8}", node.name)).bold(),
-        Span::styled(format!("zone {}  ", node.zone), DIM),
+        Span::styled(if narrow { String::new() } else { format!("zone {}  ", node.zone) }, DIM),
         Span::styled(format!("{machine:<12}"), style),
         Span::from(format!("{lease:<15}")),
         object,
@@ -89,7 +89,7 @@ fn pod_line(pod: &PodView, snapshot: &Snapshot) -> Line<'static> {
     };
     let (truth, style) =
         match (runs, is_doubled(&pod.identity, snapshot), pod.terminating || state == "Running") {
-            (true, true, _) => ("process runs: TWO COPIES", BAD),
+            (true, true, _) => ("TWO COPIES RUN", BAD),
             (true, false, _) => ("process runs", GOOD),
             (false, _, true) => ("no process", WARN),
             (false, _, false) => ("", DIM),
@@ -103,11 +103,10 @@ fn pod_line(pod: &PodView, snapshot: &Snapshot) -> Line<'static> {
 /// What no API object tells of.
 fn stray_line(process: &ProcessView, snapshot: &Snapshot) -> Line<'static> {
     let doubled = is_doubled(&process.identity, snapshot);
-    let what = if doubled { "process runs: TWO COPIES" } else { "process runs" };
+    let what = if doubled { "TWO COPIES RUN" } else { "process runs" };
     Line::from(vec![
-        Span::from(format!("    {:<10}{:<13}", short(&process.identity), "no pod")),
+        Span::from(format!("    {:<10}{:<13}", short(&process.identity), "pod removed")),
         Span::styled(what, if doubled { BAD } else { WARN }),
-        Span::styled("; its pod was force deleted", WARN),
     ])
 }
 

@@ -17,19 +17,16 @@ const LEGEND: &str = " machine, process: what is true │ Node, Lease, pod: what
 const KEYS: &str = " ? keys, legend  space pause  +/- speed  s rules  t table  1-9 scenario  q quit";
 
 /// What `?` shows below what the scenario is about.
-const HELP: [&str; 15] = [
+const HELP: [&str; 12] = [
     "Unknown      the Node has not reported for 50 s; suspect: it misses renewals",
     "NoExecute    a taint of the Node: its pods are deleted gracefully",
     "TWO COPIES   two processes of one pod run, and both write to its volume",
-    "rules        whose rules run: those of pod-safety, of kube-controller-manager",
-    "             alone, or of a script that uses --force when a node is NotReady",
+    "rules        whose rules run: pod-safety's, kube-controller-manager's alone,",
+    "             or those of a script that uses --force when a node is NotReady",
     "seed         the same number gives the same run",
-    "",
     "↑ ↓ Tab      select a node. Then:",
-    "c  h         cut it off from the API servers; heal that",
-    "f            freeze the machine; again: continue it",
-    "o  r         power it off; power it on",
-    "d            delete its Node object",
+    "c  h  f      cut it off from the API servers; heal that; freeze, continue it",
+    "o  r  d      power it off; power it on; delete its Node object",
     "space + -    pause; faster, slower",
     "s  1-9       the same scenario with the next rules; another scenario",
     "t  ?  q      the table; this page; quit",
@@ -37,8 +34,8 @@ const HELP: [&str; 15] = [
 
 /// From this width on nodes and reasons are side by side.
 const WIDE: u16 = 120;
-/// Below this width a line for each set of rules is too short.
-const NARROW: u16 = 80;
+/// Below this width lines are shorter, and each set of rules has two.
+pub(super) const NARROW: u16 = 80;
 /// Lines that reasons have at least below the nodes, with their title.
 const REASONS: u16 = 4;
 

@@ -127,7 +127,7 @@ fn the_screen_shows_what_the_api_says_and_what_is_true() {
     has(&screen, &["4 of 4 ready, 3 needed", "actually ready: 3"]);
     has(&screen, &["data-0", "Terminating", "no process"]);
     has(&screen, &["data-1", "Running", "TWO COPIES"]);
-    has(&screen, &["data-1", "no pod", "TWO COPIES; its pod was force deleted"]);
+    has(&screen, &["data-1", "pod removed", "TWO COPIES RUN"]);
     has(&screen, &["without a node"]);
     has(&screen, &["data-0 KubeletAlive"]);
     has(&screen, &["Stop that kubelet"]);
@@ -276,6 +276,7 @@ fn the_table_and_the_explanations_are_opened_and_closed() {
     has(&open, &["With kube-controller-manager alone: data-0 is still away after"]);
     letter(&mut show, '?');
     has(&screen(&show), &["its pods are deleted gracefully"]);
+    has(&screen_of(&show, 80, 24), &["the table; this page; quit"]);
     assert_eq!(press(&mut show, KeyCode::Esc), Wish::Nothing);
     assert_eq!(show.overlay, Overlay::Nothing);
     has(&screen(&show), &["script --force", "data-0"]);
