@@ -77,8 +77,8 @@ impl Paint {
         Self { color: false, ascii: false, columns: None, headers: true }
     }
 
-    /// On a terminal so wide: for tests.
-    #[cfg(test)]
+    /// On a terminal so wide.
+    #[cfg(any(test, feature = "demo"))]
     pub(super) const fn within(self, columns: usize) -> Self {
         Self { columns: Some(columns), ..self }
     }

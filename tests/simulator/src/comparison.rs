@@ -1,17 +1,12 @@
-//! One plan by all rules: what is measured is put side by side.
+//! One plan by all rules: what is measured is put side by side, and said in a sentence for each.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use crate::campaign::Plan;
-use crate::checker::{Gap, Invariant};
+use crate::checker::Invariant;
 use crate::scenario::Contender;
 use crate::world::{Launch, Outcome, run};
-
-/// The pods that must always run; others end by themselves.
-const STATEFUL: &str = "default/data-";
-/// A person had deleted the Node of a machine that ran, and so vouched for it.
-const EXCUSED: &str = "person vouched for a machine that still ran: S1 not owed";
 
 /// What came of one plan under each set of rules.
 #[derive(Debug)]
@@ -49,73 +44,129 @@ impl Comparison {
         self.0.iter().find(|(contender, _)| *contender == of).map(|(_, outcome)| outcome)
     }
 
-    /// The table: its head, then a line per measure.
+    /// What came of it by all rules, ours first.
+    pub fn outcomes(&self) -> impl Iterator<Item = (Contender, &Outcome)> {
+        self.0.iter().map(|(contender, outcome)| (*contender, outcome))
+    }
+
+    /// The table: its head, then a row per measure.
     #[must_use]
     pub fn rows(&self) -> Vec<Vec<String>> {
-        let mut head = vec!["measured".to_owned()];
-        head.extend(self.0.iter().map(|(contender, _)| contender.name().to_owned()));
+        let mut head = vec![String::new()];
+        head.extend(self.0.iter().map(|(contender, _)| contender.label().to_owned()));
         let mut rows = vec![head];
         let mut row = |name: &str, cell: &dyn Fn(&Outcome) -> String| {
             let cells = self.0.iter().map(|(_, outcome)| cell(outcome));
             rows.push(std::iter::once(name.to_owned()).chain(cells).collect());
         };
         let broken = |outcome: &Outcome, rule| outcome.broken.get(&rule).copied().unwrap_or(0).to_string();
-        row("two processes of one identity at once (S1)", &|outcome| broken(outcome, Invariant::AtMostOne));
-        row("  the same, after a wrong confirmation", &|outcome| {
-            outcome.probes.get(EXCUSED).copied().unwrap_or(0).to_string()
+        row("longest time away", &|outcome| {
+            outcome.presence.away(Duration::MAX).map_or_else(
+                || "never".to_owned(),
+                |away| {
+                    if away.goes_on {
+                        format!("still, after {}", spelled(away.lasted))
+                    } else {
+                        spelled(away.lasted)
+                    }
+                },
+            )
         });
-        row("removed without proof (S2)", &|outcome| broken(outcome, Invariant::Evidence));
-        row("wrong pod removed (S4)", &|outcome| broken(outcome, Invariant::Identity));
-        row("from loss to successor: median / longest", &recovery);
-        row("identities never restored", &|outcome| never(outcome).to_string());
-        row("pods stuck at the end", &|outcome| outcome.stuck.len().to_string());
-        row("  of them with a displayed reason", &|outcome| {
-            outcome.stuck.iter().filter(|stuck| stuck.reason.is_some()).count().to_string()
+        row("two copies wrote", &|outcome| {
+            let twice = outcome.presence.twice(Duration::MAX);
+            twice.map_or_else(|| "never".to_owned(), |twice| format!("for {}", spelled(twice.lasted)))
         });
+        row("still away at the end", &|outcome| outcome.presence.lost().to_string());
+        row("removed without proof", &|outcome| broken(outcome, Invariant::Evidence));
+        row("wrong pod removed", &|outcome| broken(outcome, Invariant::Identity));
         rows
     }
 
-    /// What is stuck, and what is said about it.
+    /// The rows as lines, with their columns below one another.
+    #[must_use]
+    pub fn table(&self) -> Vec<String> {
+        let rows = self.rows();
+        let columns = rows.first().map_or(0, Vec::len);
+        let width =
+            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let line = |row: &Vec<String>| {
+            let mut cells = row.iter().zip(&widths);
+            let name = cells.next().map(|(name, width)| format!("{name:<width$}")).unwrap_or_default();
+            cells.fold(name, |line, (cell, width)| format!("{line}  {cell:>width$}"))
+        };
+        rows.iter().map(line).collect()
+    }
+
+    /// What it came to for the users of the pods, a sentence for each set of rules.
+    #[must_use]
+    pub fn sentences(&self) -> Vec<String> {
+        self.outcomes().map(|(contender, outcome)| sentence(contender, outcome)).collect()
+    }
+
+    /// What does not run at the end, and what is said about it.
     #[must_use]
     pub fn stuck(&self) -> Vec<String> {
         let lines = self.0.iter().flat_map(|(contender, outcome)| {
-            outcome.stuck.iter().map(|stuck| {
-                let reason = stuck.reason.as_deref().unwrap_or("no reason shown");
-                format!("{}: {} {}; {reason}", contender.name(), stuck.identity, stuck.how)
+            outcome.stuck.iter().filter(|stuck| !stuck.runs).map(|stuck| {
+                let reason = stuck.reason.as_deref().unwrap_or("no reason is given");
+                format!("{}: {} {}; {reason}", contender.label(), stuck.identity, stuck.how)
             })
         });
         lines.collect()
     }
 }
 
-fn gaps(outcome: &Outcome) -> impl Iterator<Item = &Gap> {
-    outcome.gaps.iter().filter(|gap| gap.identity.starts_with(STATEFUL))
-}
-
-fn never(outcome: &Outcome) -> usize {
-    gaps(outcome).filter(|gap| gap.found.is_none()).count()
-}
-
-/// Seconds in which nothing of an identity ran; `-`: none was found again.
-fn recovery(outcome: &Outcome) -> String {
-    let found = gaps(outcome).filter_map(|gap| gap.found.map(|found| found.saturating_sub(gap.lost)));
-    let mut spans: Vec<Duration> = found.collect();
-    spans.sort();
-    let longest = if never(outcome) > 0 { None } else { spans.last() };
-    let seconds = |span: Option<&Duration>| {
-        span.map_or_else(|| "-".to_owned(), |span| format!("{:.1}s", span.as_secs_f64()))
+fn sentence(contender: Contender, outcome: &Outcome) -> String {
+    let with = match contender {
+        Contender::PodSafety => "With pod-safety",
+        Contender::KubeControllerManager => "With kube-controller-manager alone",
+        Contender::Script => "With a script that uses --force",
     };
-    format!("{} / {}", seconds(spans.get(spans.len() / 2)), seconds(longest))
+    let away = match outcome.presence.away(Duration::MAX) {
+        None => "no pod was away".to_owned(),
+        Some(away) if away.goes_on => {
+            format!("{} is still away after {}", short(away.identity), spelled(away.lasted))
+        }
+        Some(away) => format!("{} was away for {}", short(away.identity), spelled(away.lasted)),
+    };
+    let twice = outcome.presence.twice(Duration::MAX).map_or_else(
+        || "no pod ran twice".to_owned(),
+        |twice| format!("two copies of {} wrote for {}", short(twice.identity), spelled(twice.lasted)),
+    );
+    format!("{with}: {away}, and {twice}.")
+}
+
+/// The name of `namespace/name`.
+#[must_use]
+pub fn short(identity: &str) -> &str {
+    identity.rsplit('/').next().unwrap_or(identity)
+}
+
+/// A time in whole seconds, and in minutes from two on.
+#[must_use]
+pub fn spelled(time: Duration) -> String {
+    match (time.as_secs() / 60, time.as_secs() % 60) {
+        (0 | 1, _) => format!("{} s", time.as_secs()),
+        (minutes, 0) => format!("{minutes} min"),
+        (minutes, seconds) => format!("{minutes} min {seconds} s"),
+    }
 }
 
 impl std::fmt::Display for Comparison {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for row in self.rows() {
-            let mut cells = row.iter();
-            write!(f, "{:<50}", cells.next().map(String::as_str).unwrap_or_default())?;
-            cells.try_for_each(|cell| write!(f, " {cell:>23}"))?;
-            writeln!(f)?;
-        }
+        self.table().iter().try_for_each(|line| writeln!(f, "{line}"))?;
         self.stuck().iter().try_for_each(|line| writeln!(f, "stuck: {line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_spelled_in_seconds_and_from_two_minutes_on_in_minutes() {
+        let spelled = |seconds| spelled(Duration::from_secs(seconds));
+        assert_eq!([74, 119, 120, 192, 900].map(spelled), ["74 s", "119 s", "2 min", "3 min 12 s", "15 min"]);
     }
 }

@@ -8,20 +8,30 @@
 //! | `plain` | without a terminal: the timeline as lines, the verdict, the table |
 //! | `simulate` | a scenario file |
 //! | `show` | what is shown, and what keys do to it |
-//! | `picture` | how it looks |
+//! | `picture` | how it looks: the places of all that is shown, the table and the explanations above it |
+//! | `cluster` | nodes, pods and processes |
+//! | `panels` | why pods wait, how all rules do, and what happened |
+//! | `record` | the same as an asciinema cast |
 //! | `screen` | the terminal |
 //!
 //! No other part of this crate may name the simulator (tests/locks), and the
 //! container image is built without the feature.
 
+mod cluster;
 mod hosting;
 mod launch;
+mod panels;
 mod picture;
 mod plain;
+mod record;
 mod screen;
 mod show;
 mod simulate;
 
+#[cfg(test)]
+mod recorded;
+#[cfg(test)]
+mod svg;
 #[cfg(test)]
 mod tests;
 
@@ -78,13 +88,17 @@ pub(super) struct Args {
     /// With --serve: write a kubeconfig of the simulated cluster to this file, for all commands of pod-safety
     #[arg(long, value_name = "FILE", requires = "serve")]
     write_kubeconfig: Option<PathBuf>,
+
+    /// Write what is shown, until every pod is back, to an asciinema cast. Needs no terminal
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "serve"])]
+    record: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SubjectArg {
     /// The controllers of this program
     PodSafety,
-    /// The rules of kube-controller-manager's pod garbage collector
+    /// The rules of kube-controller-manager alone
     KubeControllerManager,
     /// A script that force deletes when a node is not ready
     Script,
@@ -128,7 +142,8 @@ impl Args {
 
     /// Gives back whether all went well.
     pub(super) fn main(self) -> anyhow::Result<bool> {
-        let Self { scenario, list_scenarios, seed, speed, subject, plain, serve, write_kubeconfig } = self;
+        let Self { scenario, list_scenarios, seed, speed, subject, plain, serve, write_kubeconfig, record } =
+            self;
         let mut scenarios = shipped()?;
         if list_scenarios {
             super::print(list(&scenarios).as_bytes())?;
@@ -139,6 +154,10 @@ impl Args {
         }
         let at = chosen(&scenarios, scenario.as_deref())?;
         let contender = subject.contender();
+        if let Some(file) = record {
+            record::play(show::Show::new(scenarios, at, contender, speed.unwrap_or(SPEED)), &file)?;
+            return Ok(true);
+        }
         if plain || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
             let hosting = hosting::Hosting::at(serve, write_kubeconfig);
             // A cluster that is over in a second is nothing to look at with kubectl.

@@ -1,250 +1,181 @@
-//! How it looks.
+//! How it looks, on a terminal of any size: 80 columns and 24 lines are enough.
 
 use std::time::Duration;
 
-use pod_safety_simulator::world::{BudgetView, Machine, NodeView, PodView, Snapshot};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
+use ratatui::widgets::{Block, Borders, Clear, Paragraph, Wrap};
 
-use super::show::{Show, Table};
+use super::cluster::{self, cluster};
+use super::panels::{events, reasons, standings};
+use super::show::{Overlay, Show};
 
-const KEYS: &str = " ↑↓ node  c cut  h heal  f freeze  o power off  r power on  d delete Node  │  space pause  +/- speed  \
-                    1-9 scenario  s subject  t table  q quit";
-/// Lines of the timeline that fit beside the rest.
-const TIMELINE: u16 = 10;
+/// Always on the screen.
+const LEGEND: &str = " machine, process: what is true │ Node, Lease, pod: what the API server shows";
+const KEYS: &str = " ? keys, legend  space pause  +/- speed  s rules  t table  1-9 scenario  q quit";
 
-const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
-const WARN: Style = Style::new().fg(Color::Yellow);
-const GOOD: Style = Style::new().fg(Color::Green);
-const DIM: Style = Style::new().fg(Color::DarkGray);
+/// What `?` shows below what the scenario is about.
+const HELP: [&str; 12] = [
+    "Unknown      the Node has not reported for 50 s; suspect: it misses renewals",
+    "NoExecute    a taint of the Node: its pods are deleted gracefully",
+    "TWO COPIES   two processes of one pod run, and both write to its volume",
+    "rules        whose rules run: pod-safety's, kube-controller-manager's alone,",
+    "             or those of a script that uses --force when a node is NotReady",
+    "seed         the same number gives the same run",
+    "↑ ↓ Tab      select a node. Then:",
+    "c  h  f      cut it off from the API servers; heal that; freeze, continue it",
+    "o  r  d      power it off; power it on; delete its Node object",
+    "space + -    pause; faster, slower",
+    "s  1-9       the same scenario with the next rules; another scenario",
+    "t  ?  q      the table; this page; quit",
+];
+
+/// From this width on nodes and reasons are side by side.
+const WIDE: u16 = 120;
+/// Below this width lines are shorter, and each set of rules has two.
+pub(super) const NARROW: u16 = 80;
+/// Lines that reasons have at least below the nodes, with their title.
+const REASONS: u16 = 4;
+
+pub(super) const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+pub(super) const WARN: Style = Style::new().fg(Color::Yellow);
+pub(super) const GOOD: Style = Style::new().fg(Color::Green);
+pub(super) const DIM: Style = Style::new().fg(Color::DarkGray);
 
 /// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, show: &Show) {
-    let parts =
-        [Constraint::Length(4), Constraint::Min(6), Constraint::Length(TIMELINE), Constraint::Length(2)];
-    let [header, middle, timeline, footer] = Layout::vertical(parts).areas(frame.area());
-    let halves = [Constraint::Percentage(52), Constraint::Percentage(48)];
-    let [nodes, holds] = Layout::horizontal(halves).areas(middle);
-    frame.render_widget(
-        Paragraph::new(head(show)).block(Block::bordered().title(" pod-safety demo ")),
-        header,
-    );
-    frame.render_widget(
-        Paragraph::new(cluster(show)).block(Block::bordered().title(" nodes, pods, processes ")),
-        nodes,
-    );
-    let why = Paragraph::new(reasons(show)).wrap(Wrap { trim: false });
-    frame.render_widget(why.block(Block::bordered().title(" why stuck, what would free it ")), holds);
-    frame.render_widget(
-        Paragraph::new(events(show, timeline)).block(Block::bordered().title(" timeline ")),
-        timeline,
-    );
-    frame.render_widget(Paragraph::new(KEYS).style(DIM).wrap(Wrap { trim: true }), footer);
-    table(frame, show);
+    let area = frame.area();
+    let standings = standings(show, area.width < NARROW);
+    let lines = u16::try_from(standings.len()).unwrap_or(3) + 1;
+    let timeline = (area.height / 4).clamp(3, 10);
+    let parts = [2, 0, lines, timeline, 2]
+        .map(|height| if height == 0 { Constraint::Min(REASONS) } else { Constraint::Length(height) });
+    let [head_area, middle, standings_area, timeline, foot] = Layout::vertical(parts).areas(area);
+    let [nodes, why] = split(middle, show);
+
+    frame.render_widget(Paragraph::new(fitting(head(show), head_area)), head_area);
+    panel(frame, nodes, "nodes, pods, processes", cluster(show, nodes));
+    let reasons = Paragraph::new(reasons(show)).wrap(Wrap { trim: false });
+    frame.render_widget(reasons.block(titled("why pods wait, and what would free them")), why);
+    let title = "the same fault with each set of rules, until this moment";
+    panel(frame, standings_area, title, standings);
+    panel(frame, timeline, "timeline", events(show, timeline));
+    let footer = vec![Line::styled(LEGEND, DIM), Line::styled(KEYS, DIM)];
+    frame.render_widget(Paragraph::new(fitting(footer, foot)), foot);
+    overlay(frame, show);
 }
 
-fn clock(at: Duration) -> String {
+/// The places of nodes and reasons.
+fn split(middle: Rect, show: &Show) -> [Rect; 2] {
+    if middle.width >= WIDE {
+        let halves = [Constraint::Percentage(52), Constraint::Percentage(48)];
+        return Layout::horizontal(halves).spacing(1).areas(middle);
+    }
+    let needed = u16::try_from(cluster::height(&show.snapshot)).unwrap_or(u16::MAX).saturating_add(1);
+    let most = middle.height.saturating_sub(REASONS).max(2);
+    Layout::vertical([Constraint::Length(needed.min(most)), Constraint::Min(0)]).areas(middle)
+}
+
+fn titled(title: &str) -> Block<'static> {
+    let title = Line::from(format!(" {title} ")).bold();
+    Block::new().borders(Borders::TOP).border_style(DIM).title(title)
+}
+
+fn panel(frame: &mut Frame<'_>, area: Rect, title: &str, lines: Vec<Line<'static>>) {
+    frame.render_widget(Paragraph::new(fitting(lines, area)).block(titled(title)), area);
+}
+
+/// Lines that are too long end in `…`.
+fn fitting(lines: Vec<Line<'static>>, area: Rect) -> Vec<Line<'static>> {
+    lines.into_iter().map(|line| clip(line, usize::from(area.width))).collect()
+}
+
+fn clip(line: Line<'static>, width: usize) -> Line<'static> {
+    if line.width() <= width {
+        return line;
+    }
+    let mut left = width.saturating_sub(1);
+    let mut cut = Line { spans: Vec::new(), ..line };
+    for span in line.spans {
+        let fits: String = span.content.chars().take(left).collect();
+        left -= fits.chars().count();
+        cut.push_span(Span::styled(fits, span.style));
+    }
+    cut.push_span("…");
+    cut
+}
+
+pub(super) fn clock(at: Duration) -> String {
     format!("{:02}:{:02}.{}", at.as_secs() / 60, at.as_secs() % 60, at.subsec_millis() / 100)
 }
 
 fn head(show: &Show) -> Vec<Line<'static>> {
     let Some(scenario) = show.scenario() else { return Vec::new() };
     let snapshot = &show.snapshot;
-    let broken = snapshot.violations.len();
+    let broken = match snapshot.violations.len() {
+        0 => Span::styled("no rule broken", GOOD),
+        count => Span::styled(format!("RULES BROKEN: {count}"), BAD),
+    };
     let state = match (show.paused, snapshot.over) {
-        (true, _) => " PAUSED".bold(),
-        (false, true) => " the plan is over; continue with keys".into(),
+        (true, _) => "  PAUSED".bold(),
+        (false, true) => "  the scenario is over; keys still work".into(),
         (false, false) => "".into(),
     };
+    let served = show.served.as_ref().map(|url| format!("  kubectl --server {url}")).unwrap_or_default();
     vec![
         Line::from(vec![
             Span::from(format!("{} {}", show.at + 1, scenario.name)).bold(),
             Span::from(format!(": {}", scenario.title)),
         ]),
         Line::from(vec![
-            Span::from(format!("{}  ", clock(snapshot.at))).bold(),
-            Span::from(format!("seed {}  speed {:.1}x  subject ", scenario.plan.seed, show.speed)),
-            show.contender.name().to_owned().cyan(),
-            Span::styled(format!("  rules broken {broken}"), if broken > 0 { BAD } else { GOOD }),
+            Span::from(clock(snapshot.at)).bold(),
+            Span::from("  rules: "),
+            Span::from(show.contender.label()).cyan(),
+            Span::from("  "),
+            broken,
             state,
-            Span::from(
-                show.served.as_ref().map(|url| format!("  kubectl --server {url}")).unwrap_or_default(),
-            ),
+            Span::from(served),
+            Span::styled(format!("  speed {:.0}x  seed {}", show.speed, scenario.plan.seed), DIM),
         ]),
     ]
 }
 
-/// Nodes by zone, each with its pods and its true processes.
-fn cluster(show: &Show) -> Vec<Line<'static>> {
-    let snapshot = &show.snapshot;
-    let mut lines = Vec::new();
-    for zone in ["a", "b", "c"] {
-        let here: Vec<_> = snapshot.nodes.iter().enumerate().filter(|(_, node)| node.zone == zone).collect();
-        if !here.is_empty() {
-            lines.push(Line::styled(format!("zone {zone}"), DIM));
-        }
-        for (index, node) in here {
-            lines.push(node_line(node, index == show.selected));
-            lines.extend(
-                snapshot.pods.iter().filter(|pod| pod.node == node.name).map(|pod| pod_line(pod, snapshot)),
-            );
-            // What no API object tells of.
-            let unknown = |uid: &str| !snapshot.pods.iter().any(|pod| pod.uid == uid);
-            let strays = snapshot
-                .processes
-                .iter()
-                .filter(|process| process.node == node.name && unknown(&process.uid));
-            lines.extend(strays.map(|process| {
-                let name = short(&process.identity);
-                let text = format!(
-                    "    {name:<10} {:.4}  PROCESS RUNS, its pod is no longer in the API",
-                    process.uid
-                );
-                Line::styled(text, if doubled(&process.identity, snapshot) { BAD } else { WARN })
-            }));
-        }
-    }
-    let homeless: Vec<_> = snapshot.pods.iter().filter(|pod| pod.node.is_empty()).collect();
-    if !homeless.is_empty() {
-        lines.push(Line::styled("without a node", DIM));
-        lines.extend(homeless.into_iter().map(|pod| pod_line(pod, snapshot)));
-    }
-    lines
-}
-
-fn node_line(node: &NodeView, selected: bool) -> Line<'static> {
-    let (machine, style) = match node.machine {
-        Machine::On => ("machine on", GOOD),
-        Machine::Off => ("POWER OFF", BAD),
-        Machine::Frozen => ("FROZEN", WARN),
-        Machine::Cut => ("CUT OFF", WARN),
+/// The table or the explanations, above everything else.
+fn overlay(frame: &mut Frame<'_>, show: &Show) {
+    let (title, lines) = match show.overlay {
+        Overlay::Nothing => return,
+        Overlay::Table => (" measured: the same fault and seed, without your keys; t closes ", table(show)),
+        Overlay::Help => (" what you see; ? closes ", help(show)),
     };
-    let lease = node.lease_age.map_or("no Lease".to_owned(), |age| format!("Lease {}s old", age.as_secs()));
-    let object = if node.registered { Span::from("Node exists") } else { Span::styled("NODE DELETED", WARN) };
-    let line = Line::from(vec![
-        Span::from(if selected { "▶ " } else { "  " }),
-        Span::from(format!("{:<9}", node.name)).bold(),
-        Span::styled(format!("{machine:<11}"), style),
-        object,
-        Span::from(format!("  {lease}")),
-        Span::styled(if node.said.is_empty() { String::new() } else { format!("  {}", node.said) }, WARN),
-    ]);
-    if selected { line.reversed() } else { line }
-}
-
-fn pod_line(pod: &PodView, snapshot: &Snapshot) -> Line<'static> {
-    let runs = snapshot.processes.iter().any(|process| process.uid == pod.uid);
-    let state = match (pod.terminating, pod.phase.as_str()) {
-        (true, _) => "Terminating",
-        (false, "") => "Pending",
-        (false, phase) => phase,
-    };
-    let (truth, style) = match (runs, doubled(&pod.identity, snapshot), pod.terminating || state == "Running")
-    {
-        (true, true, _) => ("process runs: TWO COPIES", BAD),
-        (true, false, _) => ("process runs", GOOD),
-        (false, _, true) => ("no process", WARN),
-        (false, _, false) => ("", DIM),
-    };
-    Line::from(vec![
-        Span::from(format!("    {:<10} {:.4}  {state:<12}", short(&pod.identity), pod.uid)),
-        Span::styled(truth, style),
-    ])
-}
-
-fn short(identity: &str) -> String {
-    identity.rsplit('/').next().unwrap_or_default().to_owned()
-}
-
-/// Whether two processes of this identity run at this moment.
-fn doubled(identity: &str, snapshot: &Snapshot) -> bool {
-    snapshot.processes.iter().filter(|process| process.identity == identity).count() > 1
-}
-
-/// What is held and why; and above all else, what went wrong.
-fn reasons(show: &Show) -> Vec<Line<'static>> {
-    let snapshot = &show.snapshot;
-    let mut lines = Vec::new();
-    for violation in &snapshot.violations {
-        lines.push(Line::styled(format!("BROKEN {} at {}", violation.invariant, clock(violation.at)), BAD));
-        lines.push(Line::from(format!("  {}", violation.what)));
-    }
-    for budget in &snapshot.budgets {
-        let BudgetView { name, allowed, current, desired, expected, ready } = budget;
-        lines.push(Line::from(vec![
-            Span::from(format!("budget {name}: ")).bold(),
-            Span::styled(format!("evictions allowed: {allowed}"), if *allowed > 0 { GOOD } else { WARN }),
-        ]));
-        let said = format!("  {current} of {expected} ready, {desired} needed; actually ready: {ready}");
-        lines.push(Line::styled(said, if ready < desired { BAD } else { DIM }));
-    }
-    for hold in &snapshot.holds {
-        lines.push(Line::from(vec![
-            Span::from(hold.subject.clone()).bold(),
-            Span::styled(format!(" {}", hold.reason), WARN),
-        ]));
-        lines.push(Line::from(format!("  {}", hold.message)));
-    }
-    if snapshot.holds.is_empty() {
-        let nothing =
-            if snapshot.replicas.is_empty() { "these rules give no reasons" } else { "nothing is held" };
-        lines.push(Line::styled(nothing, DIM));
-    }
-    for replica in &snapshot.replicas {
-        let state = match (replica.running, replica.paused, replica.leads) {
-            (false, _, _) => "down",
-            (true, true, true) => "frozen, and still believes that it leads",
-            (true, true, false) => "stopped",
-            (true, false, true) => "leads",
-            (true, false, false) => "stands by",
-        };
-        lines.push(Line::styled(format!("{}: {state}", replica.name), DIM));
-    }
-    lines
-}
-
-fn events(show: &Show, area: Rect) -> Vec<Line<'static>> {
-    let fit = usize::from(area.height.saturating_sub(2));
-    let from = show.timeline.len().saturating_sub(fit);
-    let line = |(at, what): &(Duration, String)| {
-        let style = match what {
-            what if what.starts_with("VIOLATION") => BAD,
-            what if what.starts_with("fault") || what.starts_with("a person") => WARN,
-            what if what.contains("is called Unknown") || what.contains(" taints ") => WARN,
-            what if what.contains("on evidence") || what.contains(" frees ") => GOOD,
-            _ => Style::new(),
-        };
-        Line::styled(format!("{:>8}  {what}", clock(*at)), style)
-    };
-    show.timeline.iter().skip(from).map(line).collect()
-}
-
-/// The comparison, above everything else.
-fn table(frame: &mut Frame<'_>, show: &Show) {
-    let lines: Vec<Line<'static>> = match &show.table {
-        Table::Closed => return,
-        Table::Measuring => vec![Line::from("running the same plan under all rules …")],
-        Table::Open(rows, stuck) => {
-            let row = |(at, cells): (usize, &Vec<String>)| {
-                let mut text = format!("{:<48}", cells.first().map(String::as_str).unwrap_or_default());
-                cells.iter().skip(1).for_each(|cell| text.push_str(&format!(" {cell:>23}")));
-                if at == 0 { Line::from(text).bold() } else { Line::from(text) }
-            };
-            let stuck = stuck.iter().map(|line| Line::styled(format!("stuck: {line}"), DIM));
-            rows.iter().enumerate().map(row).chain([Line::default()]).chain(stuck).collect()
-        }
-    };
-    let title = " measured: the same plan and seed, without what keys did; t closes ";
     let area = frame.area();
-    let height = u16::try_from(lines.len() + 6).unwrap_or(area.height).min(area.height);
-    let width = area.width.saturating_sub(4).min(124);
+    let width = area.width.saturating_sub(2).min(100);
+    let inner = usize::from(width.saturating_sub(2)).max(1);
+    // Words that do not fit go to the next line: one more than the letters take.
+    let taken = |line: &Line<'_>| if line.width() <= inner { 1 } else { line.width() / inner + 2 };
+    let wanted = lines.iter().map(taken).sum::<usize>() + 2;
+    let height = u16::try_from(wanted).unwrap_or(area.height).min(area.height);
     let place = Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
+    let text = Paragraph::new(lines).wrap(Wrap { trim: false });
     frame.render_widget(Clear, place);
-    frame.render_widget(
-        Paragraph::new(lines).wrap(Wrap { trim: false }).block(Block::bordered().title(title)),
-        place,
-    );
+    frame.render_widget(text.block(Block::bordered().title(title)), place);
+}
+
+fn table(show: &Show) -> Vec<Line<'static>> {
+    let Some(comparison) = &show.comparison else {
+        return vec![Line::from("running the same fault with all rules …")];
+    };
+    let rows = comparison.table().into_iter().enumerate();
+    let mut lines: Vec<_> =
+        rows.map(|(at, line)| if at == 0 { Line::from(line).bold() } else { Line::from(line) }).collect();
+    lines.push(Line::default());
+    lines.extend(comparison.sentences().into_iter().map(Line::from));
+    lines.extend(comparison.stuck().into_iter().map(|line| Line::styled(format!("stuck: {line}"), DIM)));
+    lines
+}
+
+fn help(show: &Show) -> Vec<Line<'static>> {
+    let about = show.scenario().map(|scenario| scenario.about.clone()).unwrap_or_default();
+    [Line::from(about), Line::default()].into_iter().chain(HELP.map(Line::from)).collect()
 }

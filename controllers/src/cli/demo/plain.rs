@@ -9,8 +9,11 @@ use pod_safety_simulator::world::{Outcome, Pace, Stage};
 
 use super::hosting::Hosting;
 use super::launch::launch;
+use crate::cli::paint::Paint;
 use crate::cli::print;
 
+/// How wide the explanation is.
+const COLUMNS: usize = 100;
 /// How often what happened is written down, in simulated time.
 const EACH: Duration = Duration::from_secs(1);
 /// The same in real time where kubectl may come: a request is answered when the next moment is due, and a command sends up
@@ -25,12 +28,18 @@ pub(super) fn play(
     hosting: Hosting,
 ) -> anyhow::Result<bool> {
     let scenario = scenario.context("there are no scenarios")?;
-    let Scenario { name, title, plan, .. } = scenario;
-    print(format!("{name}: {title}\nsubject {}, seed {}\n\n", contender.name(), plan.seed).as_bytes())?;
+    let Scenario { name, title, about, plan, .. } = scenario;
+    let (label, seed) = (contender.label(), plan.seed);
+    let about = Paint::plain().within(COLUMNS).wrap(about, 0);
+    print(format!("{name}: {title}\n\n{about}\n\nrules: {label}; seed {seed}\n\n").as_bytes())?;
     let outcome = told(scenario, contender, speed, hosting)?;
     print(verdict(contender, &outcome).as_bytes())?;
     let comparison = compare(plan, launch);
-    print(format!("\nthe same plan and seed under all rules:\n{comparison}").as_bytes())?;
+    let sentences = comparison.sentences().join("\n");
+    print(
+        format!("\nthe same fault and seed with each set of rules:\n\n{sentences}\n\n{comparison}")
+            .as_bytes(),
+    )?;
     let ours = comparison.outcome(Contender::PodSafety).context("pod-safety's own run did not finish")?;
     Ok(ours.broken.is_empty())
 }

@@ -15,7 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::hosting::Hosting;
 use super::launch::launch;
 use super::picture::draw;
-use super::show::{Show, Table, Wish};
+use super::show::{Show, Wish};
 
 /// How long a key may wait for the next look at the keyboard.
 const LOOK: Duration = Duration::from_millis(30);
@@ -26,7 +26,7 @@ const PICTURES: usize = 64;
 /// Simulated time between two pictures.
 const EACH: Duration = Duration::from_millis(200);
 /// By then all machines have booted, which is no sight.
-const BOOTED: Duration = Duration::from_secs(20);
+pub(super) const BOOTED: Duration = Duration::from_secs(20);
 
 /// SIGTERM, which would leave the terminal as it is drawn on.
 struct Termination {
@@ -69,17 +69,14 @@ fn watch(
 ) -> anyhow::Result<()> {
     let mut stage = begin(&show, &hosting)?;
     show.served = hosting.host(&stage)?;
-    let mut measuring: Option<Receiver<Comparison>> = None;
+    let mut measuring = measure(&show)?;
     loop {
         // Not without end: a fast world paints as quickly as it is looked at.
         for snapshot in std::iter::from_fn(|| stage.picture(Duration::ZERO)).take(PICTURES) {
             show.see(snapshot);
         }
-        if let Some(comparison) = measuring.as_ref().and_then(|measuring| measuring.try_recv().ok()) {
-            measuring = None;
-            if show.table == Table::Measuring {
-                show.table = Table::Open(comparison.rows(), comparison.stuck());
-            }
+        if let Ok(comparison) = measuring.try_recv() {
+            show.comparison = Some(comparison);
         }
         terminal.draw(|frame| draw(frame, &show)).context("drawing")?;
         match wish(&mut show, &mut termination)? {
@@ -87,12 +84,8 @@ fn watch(
             Wish::Deed(deed) => stage.act(deed),
             Wish::Speed => stage.speed(Some(show.speed)),
             Wish::Pause => stage.pause(show.paused),
-            Wish::Compare => {
-                let plan = show.plan().context("there are no scenarios")?;
-                measuring = Some(comparison::begin(plan, launch).context("starting a thread")?);
-            }
             Wish::Begin => {
-                measuring = None;
+                measuring = measure(&show)?;
                 let before = std::mem::replace(&mut stage, begin(&show, &hosting)?);
                 drop(before.close());
                 show.served = hosting.host(&stage)?;
@@ -117,6 +110,12 @@ fn wish(show: &mut Show, termination: &mut Termination) -> anyhow::Result<Wish> 
         Event::Key(key) if key.kind != KeyEventKind::Release => show.key(key),
         _ => Wish::Nothing,
     })
+}
+
+/// Runs the plan by all rules, beside the run that is shown.
+fn measure(show: &Show) -> anyhow::Result<Receiver<Comparison>> {
+    let plan = show.plan().context("there are no scenarios")?;
+    comparison::begin(plan, launch).context("starting a thread")
 }
 
 fn begin(show: &Show, hosting: &Hosting) -> anyhow::Result<Stage> {

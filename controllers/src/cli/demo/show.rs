@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use pod_safety_simulator::campaign::{Fault, Plan};
+use pod_safety_simulator::comparison::Comparison;
 use pod_safety_simulator::scenario::{Contender, Scenario};
 use pod_safety_simulator::world::{Deed, Machine, NodeView, Snapshot};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -15,15 +16,15 @@ const KEPT: usize = 200;
 /// How much a key changes the speed.
 const FASTER: f64 = 1.5;
 
-/// The comparison of all rules on the plan that is shown.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Table {
-    /// Nobody wants it.
-    Closed,
-    /// It is being measured.
-    Measuring,
-    /// Measured: rows, and what is stuck.
-    Open(Vec<Vec<String>>, Vec<String>),
+/// What is shown above the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overlay {
+    /// Nothing.
+    Nothing,
+    /// All rules on the plan that is shown.
+    Table,
+    /// What is to be seen, and the keys.
+    Help,
 }
 
 /// What a key asks of the run that is shown.
@@ -39,8 +40,6 @@ pub(super) enum Wish {
     Pause,
     /// Begin again, with the present scenario and subject.
     Begin,
-    /// Measure the plan by all rules.
-    Compare,
     /// End.
     Quit,
 }
@@ -56,7 +55,9 @@ pub(super) struct Show {
     pub(super) selected: usize,
     pub(super) snapshot: Snapshot,
     pub(super) timeline: VecDeque<(Duration, String)>,
-    pub(super) table: Table,
+    pub(super) overlay: Overlay,
+    /// The plan by all rules, once it is measured.
+    pub(super) comparison: Option<Comparison>,
     /// Where kubectl finds it.
     pub(super) served: Option<String>,
 }
@@ -72,7 +73,8 @@ impl Show {
             selected: 0,
             snapshot: Snapshot::default(),
             timeline: VecDeque::new(),
-            table: Table::Closed,
+            overlay: Overlay::Nothing,
+            comparison: None,
             served: None,
         }
     }
@@ -100,7 +102,8 @@ impl Show {
         self.snapshot = Snapshot::default();
         self.selected = 0;
         self.paused = false;
-        self.table = Table::Closed;
+        self.overlay = Overlay::Nothing;
+        self.comparison = None;
         Wish::Begin
     }
 
@@ -111,7 +114,8 @@ impl Show {
         }
         match key.code {
             KeyCode::Char('q') => Wish::Quit,
-            KeyCode::Esc if self.table != Table::Closed => self.toggle_table(),
+            KeyCode::Esc => self.toggle(self.overlay),
+            KeyCode::Char('?') => self.toggle(Overlay::Help),
             KeyCode::Up | KeyCode::Char('k') => self.select(-1),
             KeyCode::Down | KeyCode::Tab | KeyCode::Char('j') => self.select(1),
             KeyCode::Char(' ') => {
@@ -124,7 +128,7 @@ impl Show {
                 self.contender = self.contender.next();
                 self.begin()
             }
-            KeyCode::Char('t') => self.toggle_table(),
+            KeyCode::Char('t') => self.toggle(Overlay::Table),
             KeyCode::Char(digit @ '1'..='9') => {
                 let at = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok()).unwrap_or(1) - 1;
                 if at >= self.scenarios.len() {
@@ -169,13 +173,8 @@ impl Show {
         Wish::Speed
     }
 
-    fn toggle_table(&mut self) -> Wish {
-        if self.table == Table::Closed {
-            self.table = Table::Measuring;
-            Wish::Compare
-        } else {
-            self.table = Table::Closed;
-            Wish::Nothing
-        }
+    fn toggle(&mut self, overlay: Overlay) -> Wish {
+        self.overlay = if self.overlay == overlay { Overlay::Nothing } else { overlay };
+        Wish::Nothing
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pod_safety_shared::testing::writes_anew;
 use pod_safety_simulator::campaign::Fault;
 use pod_safety_simulator::checker::{Invariant, Violation};
 use pod_safety_simulator::comparison::compare;
@@ -15,7 +16,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::launch::launch;
 use super::picture::draw;
-use super::show::{Show, Table, Wish};
+use super::show::{Overlay, Show, Wish};
 use super::{chosen, list, plain};
 
 fn node(name: &str, zone: &'static str, machine: Machine, registered: bool) -> NodeView {
@@ -40,7 +41,10 @@ fn moment() -> Snapshot {
         nodes: vec![
             node("node-0", "a", Machine::On, true),
             node("node-1", "b", Machine::Cut, false),
-            NodeView { said: "Unknown, given up".to_owned(), ..node("node-2", "c", Machine::Off, true) },
+            NodeView {
+                said: "Unknown, suspect, NoExecute".to_owned(),
+                ..node("node-2", "c", Machine::Off, true)
+            },
             node("node-3", "a", Machine::Frozen, true),
         ],
         pods: vec![
@@ -73,7 +77,7 @@ fn moment() -> Snapshot {
             invariant: Invariant::AtMostOne,
             what: "data-1 runs twice".to_owned(),
         }],
-        news: vec![(Duration::from_secs(33), "fault: DeleteNode { node: 1 }".to_owned())],
+        news: vec![(Duration::from_secs(33), "fault: the Node object of node-1 is deleted".to_owned())],
         over: false,
     }
 }
@@ -85,7 +89,11 @@ fn show() -> Show {
 }
 
 fn screen(show: &Show) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(150, 44)).unwrap();
+    screen_of(show, 150, 44)
+}
+
+fn screen_of(show: &Show, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, show)).unwrap();
     let buffer = terminal.backend().buffer();
     let line = |y| (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
@@ -109,24 +117,25 @@ fn letter(show: &mut Show, letter: char) -> Wish {
 #[test]
 fn the_screen_shows_what_the_api_says_and_what_is_true() {
     let screen = screen(&show());
-    has(&screen, &["1 two-losses: two Nodes are deleted"]);
-    has(&screen, &["01:23.4", "seed 7", "speed 6.0x", "subject pod-safety", "rules broken 1"]);
-    has(&screen, &["▶ node-0", "machine on", "Node exists", "Lease 7s old"]);
+    has(&screen, &["1 database: a database's node stops answering"]);
+    has(&screen, &["01:23.4", "seed 3", "speed 6x", "rules: pod-safety", "RULES BROKEN: 1"]);
+    has(&screen, &["▶ node-0", "zone a", "machine on", "Lease 7s old", "Ready"]);
     has(&screen, &["node-1", "CUT OFF", "NODE DELETED"]);
-    has(&screen, &["node-2", "POWER OFF", "Unknown, given up"]);
+    has(&screen, &["node-2", "POWER OFF", "Unknown, suspect, NoExecute"]);
     has(&screen, &["node-3", "FROZEN"]);
-    has(&screen, &["budget shop-0", "evictions allowed: 1"]);
+    has(&screen, &["PodDisruptionBudget shop-0", "evictions allowed: 1"]);
     has(&screen, &["4 of 4 ready, 3 needed", "actually ready: 3"]);
-    has(&screen, &["data-0", "aaaa", "Terminating", "no process"]);
-    has(&screen, &["data-1", "bbbb", "Running", "TWO COPIES"]);
-    has(&screen, &["data-1", "dddd", "PROCESS RUNS, its pod is no longer in the API"]);
+    has(&screen, &["data-0", "Terminating", "no process"]);
+    has(&screen, &["data-1", "Running", "TWO COPIES"]);
+    has(&screen, &["data-1", "pod removed", "TWO COPIES RUN"]);
     has(&screen, &["without a node"]);
-    has(&screen, &["default/data-0", "KubeletAlive"]);
+    has(&screen, &["data-0 KubeletAlive"]);
     has(&screen, &["Stop that kubelet"]);
     has(&screen, &["BROKEN S1 at most one at 01:10.0"]);
-    has(&screen, &["replica-0: leads"]);
-    has(&screen, &["00:33.0", "fault: DeleteNode { node: 1 }"]);
-    has(&screen, &["c cut", "h heal", "t table", "q quit"]);
+    has(&screen, &["pod-safety replica-0: leads"]);
+    has(&screen, &["00:33.0", "fault: the Node object of node-1 is deleted"]);
+    has(&screen, &["machine, process: what is true", "Node, Lease, pod: what the API server shows"]);
+    has(&screen, &["? keys, legend", "t table", "q quit"]);
 }
 
 #[test]
@@ -134,8 +143,57 @@ fn other_rules_are_said_to_give_no_reasons() {
     let mut show = show();
     show.contender = Contender::KubeControllerManager;
     show.see(Snapshot { holds: Vec::new(), replicas: Vec::new(), ..moment() });
-    has(&screen(&show), &["these rules give no reasons"]);
-    has(&screen(&show), &["subject kube-controller-manager"]);
+    has(&screen(&show), &["data-0: Terminating. kube-controller-manager gives no reason."]);
+    has(&screen(&show), &["rules: kube-controller-manager"]);
+}
+
+/// 80 columns and 24 lines showed four of thirteen nodes, cut within words.
+#[test]
+fn bug_a_terminal_of_80_by_24_did_not_show_it() {
+    reads("80x24", &show(), 80, 24);
+    let mut calm = show();
+    calm.see(Snapshot { violations: Vec::new(), budgets: Vec::new(), ..moment() });
+    calm.overlay = Overlay::Help;
+    reads("80x24-help", &calm, 80, 24);
+}
+
+#[test]
+fn a_narrow_terminal_shows_it_too() {
+    reads("50x30", &show(), 50, 30);
+}
+
+#[track_caller]
+fn reads(name: &str, show: &Show, width: u16, height: u16) {
+    let lines = screen_of(show, width, height);
+    let text: String = lines.iter().map(|line| format!("{}\n", line.trim_end())).collect();
+    let path = format!("{}/src/cli/demo/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    golden(&path, &text);
+}
+
+/// Compares with a file, or writes it anew.
+#[track_caller]
+pub(super) fn golden(path: &str, text: &str) {
+    if writes_anew("POD_SAFETY_WRITE_GOLDEN") {
+        std::fs::write(path, text).unwrap();
+    }
+    let golden = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        golden == text,
+        "{path}: run it once with POD_SAFETY_WRITE_GOLDEN=1 and look at the difference; it is now:\n{text}"
+    );
+}
+
+#[test]
+fn nodes_that_do_not_fit_are_counted_and_the_selected_one_is_seen() {
+    let mut show = show();
+    let nodes = (0..30).map(|at| node(&format!("node-{at}"), "a", Machine::On, true)).collect();
+    show.see(Snapshot { nodes, violations: Vec::new(), budgets: Vec::new(), ..moment() });
+    show.selected = 17;
+    let screen = screen_of(&show, 80, 24);
+    has(&screen, &["▶ node-17"]);
+    has(&screen, &["more lines: ↑ and ↓ select other nodes"]);
+    show.selected = 29;
+    has(&screen_of(&show, 80, 24), &["▶ node-29"]);
 }
 
 #[test]
@@ -151,10 +209,13 @@ fn the_newest_lines_of_the_timeline_are_seen() {
 
 #[test]
 fn a_tiny_terminal_is_no_trouble() {
-    let mut show = show();
-    show.table = Table::Open(vec![vec!["a".to_owned(); 4]; 30], Vec::new());
-    let mut terminal = Terminal::new(TestBackend::new(9, 3)).unwrap();
-    assert!(terminal.draw(|frame| draw(frame, &show)).is_ok());
+    for overlay in [Overlay::Nothing, Overlay::Table, Overlay::Help] {
+        for (width, height) in [(9, 3), (1, 1), (20, 10)] {
+            let mut show = show();
+            show.overlay = overlay;
+            assert_eq!(screen_of(&show, width, height).len(), usize::from(height));
+        }
+    }
 }
 
 #[test]
@@ -197,42 +258,46 @@ fn keys_change_what_is_shown() {
     assert_eq!(show.contender, Contender::KubeControllerManager);
     assert!(!show.paused && show.timeline.is_empty(), "a new run begins at its beginning");
     assert_eq!(letter(&mut show, '3'), Wish::Begin);
-    assert_eq!(show.scenario().unwrap().name, "partition");
+    assert_eq!(show.scenario().unwrap().name, "power-loss");
     assert_eq!(letter(&mut show, 'q'), Wish::Quit);
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(show.key(interrupt), Wish::Quit, "not a cut");
 }
 
 #[test]
-fn the_table_is_measured_when_it_is_asked_for_and_closed_again() {
+fn the_table_and_the_explanations_are_opened_and_closed() {
     let mut show = show();
-    assert_eq!(letter(&mut show, 't'), Wish::Compare);
-    has(&screen(&show), &["running the same plan under all rules"]);
-    let comparison = compare(show.plan().unwrap(), launch);
-    show.table = Table::Open(comparison.rows(), comparison.stuck());
-    let screen = screen(&show);
-    has(&screen, &["measured", "pod-safety", "kube-controller-manager", "script"]);
-    has(&screen, &["two processes of one identity at once (S1)"]);
+    assert_eq!(letter(&mut show, 't'), Wish::Nothing);
+    has(&screen(&show), &["running the same fault with all rules"]);
+    show.comparison = Some(compare(show.plan().unwrap(), launch));
+    let open = screen(&show);
+    has(&open, &["pod-safety", "kube-controller-manager", "script --force"]);
+    has(&open, &["two copies wrote", "never"]);
+    has(&open, &["With kube-controller-manager alone: data-0 is still away after"]);
+    letter(&mut show, '?');
+    has(&screen(&show), &["its pods are deleted gracefully"]);
+    has(&screen_of(&show, 80, 24), &["the table; this page; quit"]);
     assert_eq!(press(&mut show, KeyCode::Esc), Wish::Nothing);
-    assert_eq!(show.table, Table::Closed);
+    assert_eq!(show.overlay, Overlay::Nothing);
+    has(&screen(&show), &["script --force", "data-0"]);
 }
 
 #[test]
 fn scenarios_are_chosen_by_name_or_number() {
     let scenarios = shipped().unwrap();
     assert_eq!(chosen(&scenarios, None).unwrap(), 0);
-    assert_eq!(chosen(&scenarios, Some("storm")).unwrap(), 9);
+    assert_eq!(chosen(&scenarios, Some("storm")).unwrap(), 10);
     assert_eq!(chosen(&scenarios, Some("2")).unwrap(), 1);
     for unknown in ["0", &*(scenarios.len() + 1).to_string(), "nosuch"] {
         let said = chosen(&scenarios, Some(unknown)).unwrap_err().to_string();
-        assert!(said.contains(unknown) && said.contains("known are two-losses, power-loss,"), "{said}");
+        assert!(said.contains(unknown) && said.contains("known are database, two-losses,"), "{said}");
     }
     assert_eq!(list(&scenarios).lines().count(), scenarios.len());
 }
 
 #[test]
 fn the_verdict_names_what_was_broken_and_how_often() {
-    let scenario = &shipped().unwrap()[0];
+    let scenario = &shipped().unwrap()[1];
     let comparison = compare(&scenario.plan, launch);
     let ours = plain::verdict(Contender::PodSafety, comparison.outcome(Contender::PodSafety).unwrap());
     assert!(ours.contains("verdict: pod-safety broke no rule in "), "{ours}");

@@ -3,6 +3,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `plan` | what happens in a run, as data |
+//! | `told` | a fault in words |
 //! | `draw` | a plan from a seed |
 //! | `budgets` | the part of a drawn plan that is about disruption budgets |
 //! | `taints` | the part that is about taints |
@@ -35,6 +36,7 @@ mod plant;
 mod scenarios;
 mod sick;
 mod taints;
+mod told;
 mod twins;
 mod volumes;
 mod wires;

@@ -270,6 +270,10 @@ pub struct Extras {
     pub guarded_volumes: Option<Guarding>,
     /// Each node has a static pod, whose copy its kubelet keeps in the API.
     pub static_pods: bool,
+    /// There are no pods beside those of the `StatefulSet` and of workloads: none that ends by itself, and none that no
+    /// scheduler takes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_other_pods: bool,
     /// Clocks of nodes and of processes under test run up to a thousandth too fast or too slow.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub drift: bool,

@@ -306,7 +306,7 @@ impl State {
         let (invariant, what) = match effect {
             Effect::Removed if meant_gracefully(asked) => (Invariant::Graceful, "removed at once"),
             Effect::Removed => (Invariant::Evidence, "removed"),
-            Effect::Ended => (Invariant::Evidence, "called ended"),
+            Effect::Ended => (Invariant::Evidence, "marked terminated"),
             Effect::Released => (Invariant::Evidence, "released from its finalizers"),
             Effect::Shortened => (Invariant::Grace, "given less grace"),
             Effect::CalledOrphan => (Invariant::Truth, "called an orphan"),

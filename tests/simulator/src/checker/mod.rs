@@ -15,6 +15,7 @@
 //! | `nodes` | S15, S16, L6, L11: which nodes are called lost, when, and for how long |
 //! | `fences` | S10, L2, L3: who is switched off, by which intent, and what is made of it |
 //! | `storage` | S8: at most one writer per volume |
+//! | `presence` | no rule: how long pods could not be reached, and how long two copies wrote |
 //! | `volumes` | S17, L12: whose an exclusive volume is |
 //! | `liveness` | L1, L7, L9: what is proved gone is removed in time, what is not has a reason |
 //! | `shown` | what the processes under test show of what they leave alone |
@@ -34,6 +35,7 @@ mod fences;
 mod leaders;
 mod liveness;
 mod nodes;
+mod presence;
 mod probes;
 mod processes;
 mod requests;
@@ -60,7 +62,7 @@ pub use twins::{Moment, first_difference};
 pub(crate) use budgets::desired as healthy_of;
 pub(crate) use fences::{Answered, Touched};
 pub(crate) use leaders::{gives_back, is_guarded};
-pub use processes::Gap;
+pub use presence::{Longest, Presence};
 pub(crate) use requests::Outstanding;
 pub(crate) use shown::Shown;
 pub(crate) use volumes::Owned;
@@ -213,6 +215,7 @@ struct State {
     broken: BTreeMap<Invariant, u64>,
     hash: u64,
     processes: processes::Ledger,
+    presence: presence::Presence,
     /// Since when nothing goes wrong any more.
     healed: Option<Duration>,
     acts: acts::Acts,
@@ -255,6 +258,7 @@ impl Checker {
             broken: BTreeMap::new(),
             hash: 0xCBF2_9CE4_8422_2325,
             processes: processes::Ledger::default(),
+            presence: presence::Presence::default(),
             healed: None,
             acts: acts::Acts::default(),
             budgets: budgets::Budgets::default(),

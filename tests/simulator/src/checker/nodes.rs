@@ -85,7 +85,7 @@ impl State {
                 && !is_called_ready(after)
             {
                 self.probe("a pod of a lost node was called not ready");
-                self.note(now, format!("{} calls {} not ready", asked.caller, change.name));
+                self.note(now, format!("{} marks {} not ready", asked.caller, change.name));
             }
         }
     }
@@ -113,7 +113,7 @@ impl State {
     }
 
     fn judge_conviction(&mut self, now: Duration, caller: &str, name: &str) {
-        let told = format!("{name} is called Unknown by {caller}");
+        let told = format!("{name} is marked Unknown by {caller}");
         let Some((at, silent)) = self.nodes.read_by(now, caller, name) else {
             let what = format!("{told}, who has not read it and its Lease");
             return self.violated(now, Invariant::Heard, what);
@@ -122,7 +122,7 @@ impl State {
             let what = format!("{told}: it had been silent for {silent:?} when that was read at {at:?}");
             return self.violated(now, Invariant::Heard, what);
         }
-        self.note(now, format!("{told}, silent for {:.1} s", silent.as_secs_f64()));
+        self.note(now, format!("{told}, no report for {:.1} s", silent.as_secs_f64()));
         self.probe("a silent node was called Unknown");
         self.nodes.doubt(at, name, &told);
         if self.acts.led_since().is_some_and(|since| since + silent > now) {
@@ -149,7 +149,7 @@ impl State {
     /// What says that a node is lost stays while it is.
     fn judge_freedom(&mut self, now: Duration, caller: &str, name: &str, before: &Node, after: &Node) {
         for taint in before.taints.iter().filter(|taint| is_of_loss(&taint.key)) {
-            let told = format!("{caller} frees {name} of {taint}");
+            let told = format!("{caller} removes {taint} from {name}");
             match after.taints.iter().find(|other| other.is_same(taint)) {
                 Some(other) if other.added != taint.added => {
                     let what = format!("{caller} gave {taint} of {name} another time: {}", other.added);
@@ -170,7 +170,7 @@ impl State {
         }
         for taint in before.taints.iter().filter(|taint| taint.is_suspicion()) {
             if !after.has(&taint.key, &taint.effect) {
-                self.note(now, format!("{caller} frees {name} of {taint}"));
+                self.note(now, format!("{caller} removes {taint} from {name}"));
             }
         }
     }

@@ -34,18 +34,6 @@ pub(crate) struct Process {
 pub(super) struct Ledger {
     running: BTreeMap<u64, Process>,
     next: u64,
-    gaps: Vec<Gap>,
-}
-
-/// A time in which no process of an identity ran.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gap {
-    /// `namespace/name`.
-    pub identity: String,
-    /// When its last process ended.
-    pub lost: Duration,
-    /// When the next one started; `None`: not until the end of the run.
-    pub found: Option<Duration>,
 }
 
 impl Process {
@@ -145,10 +133,6 @@ impl Checker {
             state.violated(now, Invariant::AtMostOne, what);
         }
         let ledger = &mut state.processes;
-        let gap = ledger.gaps.iter_mut().find(|gap| gap.identity == new.identity && gap.found.is_none());
-        if let Some(gap) = gap {
-            gap.found = Some(now);
-        }
         ledger.next += 1;
         let number = ledger.next;
         ledger.running.insert(number, new);
@@ -166,16 +150,7 @@ impl Checker {
         if let Some(process) = state.processes.running.remove(&number) {
             let Process { identity, uid, node, .. } = process;
             state.note(now, format!("process of {identity} ({uid:.8}) on {node} ends: {why}"));
-            let ledger = &mut state.processes;
-            if !ledger.running.values().any(|other| other.identity == identity) {
-                ledger.gaps.push(Gap { identity, lost: now, found: None });
-            }
         }
-    }
-
-    /// The times in which an identity had no process, in the order of their beginnings.
-    pub(crate) fn gaps(&self) -> Vec<Gap> {
-        self.state.lock().processes.gaps.clone()
     }
 
     /// All processes, as they started.

@@ -27,6 +27,15 @@ impl Contender {
         }
     }
 
+    /// As people call it.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Script => "script --force",
+            other => other.name(),
+        }
+    }
+
     /// The one of this name.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {

@@ -63,6 +63,7 @@ struct File {
     api_servers: Text,
     nodes: Text,
     pods: Text,
+    other_pods: Text,
     replicas: Text,
     lease_collected_after: Text,
     node_lifecycle: Text,
@@ -164,6 +165,8 @@ fn scenario(file: File) -> Result<Scenario, Wrong> {
     }
     plan.faults.sort_by_key(|(at, _)| *at);
     plan.with = extras(&file.node_lifecycle, &plan.faults)?;
+    plan.with.no_other_pods = !Field::new("other-pods", &file.other_pods)
+        .map_or(Ok(true), |field| field.one_of(&[("true", true), ("false", false)]))?;
     if let Some(fencing) = &file.fencing {
         plan.with = fenced(plan.with, fencing, &file.node_lifecycle)?;
     }

@@ -5,7 +5,8 @@ use super::field::Wrong;
 use super::file::parse;
 
 /// Name and text, as the files have them.
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 15] = [
+    ("database.yaml", include_str!("../../../../docs/scenarios/database.yaml")),
     ("two-losses.yaml", include_str!("../../../../docs/scenarios/two-losses.yaml")),
     ("power-loss.yaml", include_str!("../../../../docs/scenarios/power-loss.yaml")),
     ("partition.yaml", include_str!("../../../../docs/scenarios/partition.yaml")),

@@ -200,9 +200,14 @@ impl World {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 
+    /// A person sends a request, before anything happens that is worth a line; 0: no answer came.
+    pub(super) async fn prepare(&self, method: &str, path: &str, body: Option<serde_json::Value>) -> u16 {
+        let Some(server) = self.servers.get(0) else { return 0 };
+        ask(&server, "person", method, path, body).await.map_or(0, |(code, _)| code)
+    }
+
     pub(super) async fn person(&self, method: &str, path: &str, body: Option<serde_json::Value>) {
-        let Some(server) = self.servers.get(0) else { return };
-        let code = ask(&server, "person", method, path, body).await.map_or(0, |(code, _)| code);
+        let code = self.prepare(method, path, body).await;
         self.checker.note(format!("a person sends {method} {path}: {code}"));
     }
 

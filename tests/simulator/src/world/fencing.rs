@@ -95,7 +95,7 @@ impl World {
                 let name = format!("{kind}-{node}");
                 self.devices.lock().push(Device::new(self, &name, (node, outlet), tells));
                 let body = device(&name, &self.node(node), tells, required);
-                self.person("POST", &format!("{group}/namespaces/{NAMESPACE}/fencedevices"), Some(body))
+                self.prepare("POST", &format!("{group}/namespaces/{NAMESPACE}/fencedevices"), Some(body))
                     .await;
                 match levels.last_mut().filter(|_| kind == "psu") {
                     Some(level) => level.push(name),
@@ -103,7 +103,7 @@ impl World {
                 }
             }
             let body = policy(&self.node(node), &levels, fencing);
-            self.person("POST", &format!("{group}/fencepolicies"), Some(body)).await;
+            self.prepare("POST", &format!("{group}/fencepolicies"), Some(body)).await;
         }
     }
 

@@ -73,6 +73,11 @@ impl World {
         host.is_some_and(|host| host.is_paused())
     }
 
+    /// Whether a machine reaches no API server.
+    pub(crate) fn is_cut(&self, name: &str) -> bool {
+        self.servers.all().iter().all(|server| self.links.is_cut(name, server.name()))
+    }
+
     /// A machine stops.
     pub(crate) fn halt(&self, node: usize) {
         if let Some(machine) = self.machines.lock().get_mut(node) {

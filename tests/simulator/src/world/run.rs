@@ -23,7 +23,7 @@ use super::workloads::Workloads;
 use crate::api::{Disturbance, Etcd, Following, Reach};
 use crate::campaign::{Extras, Fault, Keeper, Plan, Plant};
 use crate::chance::Chance;
-use crate::checker::{Checker, Findings, Gap, Invariant, Violation};
+use crate::checker::{Checker, Findings, Invariant, Presence, Violation};
 
 /// What is under test.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +51,8 @@ pub struct Outcome {
     pub simulated: Duration,
     /// How often each rule was broken; `violations` keeps the first few of each.
     pub broken: BTreeMap<Invariant, u64>,
-    /// The times in which an identity had no process.
-    pub gaps: Vec<Gap>,
+    /// How long identities could not be reached, and how long two copies wrote.
+    pub presence: Presence,
     /// What is stuck at the end, and why.
     pub stuck: Vec<Stuck>,
 }
@@ -147,7 +147,7 @@ fn start(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) 
                 hash: 0,
                 simulated: Duration::ZERO,
                 broken: BTreeMap::from([(Invariant::Simulator, 1)]),
-                gaps: Vec::new(),
+                presence: Presence::default(),
                 stuck: Vec::new(),
             };
             (outcome, (Vec::new(), None))
@@ -257,7 +257,7 @@ impl World {
 
     /// A fault happens; it may take its time.
     pub(crate) fn strike(self: &Arc<Self>, fault: Fault, peers: &Arc<Host>) {
-        self.checker.note(format!("fault: {fault:?}"));
+        self.checker.note(format!("fault: {fault}"));
         self.checker.probe(&format!("fault {}", fault.kind()));
         let struck = Arc::clone(self);
         peers.env().spawner.spawn("fault", Box::pin(async move { struck.befall(&fault).await }));
@@ -273,7 +273,7 @@ impl World {
             hash: self.checker.hash(),
             simulated: self.checker.now(),
             broken,
-            gaps: self.checker.gaps(),
+            presence: self.checker.presence(),
             stuck: self.stuck(),
         }
     }

@@ -184,7 +184,7 @@ impl World {
         if self.replicas.len() < 2 {
             return;
         }
-        self.checker.note(format!("the leader {leader} dies"));
+        self.checker.note(format!("the run is over; as a last test its leader, {leader}, is killed"));
         self.checker.control_is_troubled(self.checker.now() + FAILOVER);
         place.crash();
         tokio::time::sleep(FAILOVER).await;

@@ -122,6 +122,8 @@ pub struct Stuck {
     pub identity: String,
     /// How it is stuck.
     pub how: String,
+    /// Whether a process of it runs all the same.
+    pub runs: bool,
     /// What the subject says about it; `None`: nothing.
     pub reason: Option<String>,
 }
@@ -185,8 +187,7 @@ impl World {
         let views = machines.iter().enumerate().map(|(index, machine)| {
             let name = self.node(index);
             let frozen = machine.host.as_ref().is_some_and(|host| host.is_paused());
-            let cut = self.servers.all().iter().all(|server| self.links.is_cut(&name, server.name()));
-            let machine = match (machine.powered, frozen, cut) {
+            let machine = match (machine.powered, frozen, self.is_cut(&name)) {
                 (false, _, _) => Machine::Off,
                 (true, true, _) => Machine::Frozen,
                 (true, false, true) => Machine::Cut,
@@ -260,7 +261,7 @@ impl World {
             };
             let hold = holds.iter().find(|hold| hold.subject == pod.identity || hold.subject == pod.node);
             let reason = hold.map(|hold| format!("{}: {}", hold.reason, hold.message));
-            stuck.push(Stuck { identity: pod.identity.clone(), how, reason });
+            stuck.push(Stuck { identity: pod.identity.clone(), how, runs, reason });
         }
         stuck
     }
@@ -272,10 +273,14 @@ fn said(node: &Value) -> String {
     let ends = |taint: &&Value| word(taint, "/effect") == "NoExecute";
     let lost = |taint: &Value| word(taint, "/key") == "node.kubernetes.io/unreachable";
     let words = [
-        Some(ready(node)).filter(|ready| *ready != "True").unwrap_or_default(),
-        if taints().any(|taint| word(taint, "/key") == SUSPECT_TAINT) { "suspected" } else { "" },
-        if taints().filter(ends).any(lost) { "tainted NoExecute" } else { "" },
-        if taints().filter(ends).any(|taint| !lost(taint)) { "its pods are deleted" } else { "" },
+        match ready(node) {
+            "True" => "",
+            "False" => "NotReady",
+            other => other,
+        },
+        if taints().any(|taint| word(taint, "/key") == SUSPECT_TAINT) { "suspect" } else { "" },
+        if taints().filter(ends).any(lost) { "NoExecute" } else { "" },
+        if taints().filter(ends).any(|taint| !lost(taint)) { "evicts pods" } else { "" },
     ];
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", ")
 }

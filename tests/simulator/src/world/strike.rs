@@ -143,7 +143,7 @@ impl Tape {
     pub(super) fn befall(&self, world: &Arc<World>, faults: Vec<Fault>) {
         let Some(env) = self.env.get() else { return };
         for fault in faults {
-            world.checker.note(format!("strike: {fault:?}"));
+            world.checker.note(format!("strike: {fault}"));
             let world = Arc::clone(world);
             env.spawner.spawn("strike", Box::pin(async move { world.befall(&fault).await }));
         }

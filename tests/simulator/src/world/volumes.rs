@@ -18,6 +18,7 @@ pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>) {
             loop {
                 env.sleep(WRITE_EACH).await;
                 world.checker.volumes_are_written(|node| world.is_frozen(node));
+                world.checker.copies_are_counted(|node| world.is_frozen(node), |node| world.is_cut(node));
             }
         }),
     );

@@ -62,6 +62,18 @@ impl Workloads {
     async fn look(&mut self) {
         let now = self.world.checker.now();
         self.recreate().await;
+        if !self.world.with.no_other_pods {
+            self.create_others(now).await;
+        }
+        self.schedule(now).await;
+        self.collect(now).await;
+        if self.world.with.furnished {
+            self.world.count_members().await;
+        }
+    }
+
+    /// A pod that ends by itself now and then, and one that no scheduler takes.
+    async fn create_others(&mut self, now: Duration) {
         if now.as_secs() / JOB_EACH > self.jobs && now.as_secs() < 200 {
             self.jobs += 1;
             let name = format!("job-{}", self.jobs);
@@ -70,11 +82,6 @@ impl Workloads {
         if self.jobs == 0 && self.world.etcd.object("Pod", "default/stray").is_none() && now.as_secs() == 10 {
             self.create("stray", "Never", &["example.com/hook"]).await;
             self.ask("DELETE", "/api/v1/namespaces/default/pods/stray", None).await;
-        }
-        self.schedule(now).await;
-        self.collect(now).await;
-        if self.world.with.furnished {
-            self.world.count_members().await;
         }
     }
 

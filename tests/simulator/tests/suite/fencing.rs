@@ -69,7 +69,7 @@ fn seen(outcome: &Outcome, probe: &str) -> u64 {
     outcome.probes.iter().filter(|(name, _)| name.starts_with(probe)).map(|(_, count)| count).sum()
 }
 
-const RELEASED: &[&str] = &["called ended by replica", "on evidence PowerOff"];
+const RELEASED: &[&str] = &["marked terminated by replica", "on evidence PowerOff"];
 const LIED: &str = "limit: a device lied of a machine that ran";
 
 #[test]
@@ -82,7 +82,7 @@ fn a_node_that_is_cut_off_is_switched_off_its_pods_are_released_and_it_comes_bac
     ]
     .into_iter()
     .chain([
-        "called ended by replica",
+        "marked terminated by replica",
         "bmc-0 switches node-0 on",
         "takes the out-of-service taint",
         "is Done",

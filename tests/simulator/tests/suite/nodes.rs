@@ -54,9 +54,9 @@ fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
     lines.map(|(at, _)| at.as_secs()).collect()
 }
 
-const CALLED: &str = "is called Unknown by replica";
+const CALLED: &str = "is marked Unknown by replica";
 const GIVEN_UP: &[&str] = &["replica", "taints node-0 with unreachable:NoExecute"];
-const FREED: &[&str] = &["replica", "frees node-0 of unreachable:NoExecute"];
+const FREED: &[&str] = &["replica", "removes unreachable:NoExecute from node-0"];
 
 #[track_caller]
 fn once(outcome: &Outcome, words: &[&str], when: std::ops::RangeInclusive<u64>) -> u64 {
@@ -162,7 +162,7 @@ fn bug_when_every_node_is_lost_none_is_given_up_before_nor_when_they_come_back()
 fn who_was_given_up_is_free_again_when_every_node_is_lost() {
     let apart = |node: usize| (BEGIN + 30 * node as u64, Fault::CutNode { node, seconds: 200 });
     let outcome = well(&Plan { heal_at: 330, ..plan((0..3).map(apart).collect()) });
-    let freed = told(&outcome, &["frees", "unreachable:NoExecute: every node is lost"]);
+    let freed = told(&outcome, &["removes unreachable:NoExecute", ": every node is lost"]);
     assert_eq!(freed.len(), 2, "{:#?}", outcome.timeline);
 }
 
@@ -182,10 +182,10 @@ fn beside_kcm_a_silent_node_is_suspected_and_nothing_else() {
     let due = BEGIN + 25;
     once(&outcome, &["replica", "taints node-0 with suspect:NoSchedule"], due - RENEWS..=due + SOON);
     // Until its own controller says Unknown.
-    once(&outcome, &["replica", "frees node-0 of suspect:NoSchedule"], BEGIN + 40..=BEGIN + GRACE + 8);
+    once(&outcome, &["replica", "removes suspect:NoSchedule from node-0"], BEGIN + 40..=BEGIN + GRACE + 8);
     assert!(told(&outcome, &[CALLED]).is_empty());
     let short = well(&guarded(vec![cut(0, 32)]));
-    once(&short, &["replica", "frees node-0 of suspect:NoSchedule"], BEGIN + 32..=BEGIN + 32 + BACK);
+    once(&short, &["replica", "removes suspect:NoSchedule from node-0"], BEGIN + 32..=BEGIN + 32 + BACK);
 }
 
 #[test]

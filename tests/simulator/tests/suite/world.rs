@@ -62,7 +62,7 @@ fn a_node_whose_runtime_is_down_says_so_renews_and_neither_starts_nor_ends_a_pro
     let outcome = sick(Ailment::Runtime, None);
     let said = told(&outcome, &["node-0 says that it is not ready"]);
     assert!(said.len() == 1 && said[0] <= BEGIN + 11, "{said:?}");
-    assert_eq!(told(&outcome, &["node-0 is called Unknown"]), [0_u64; 0], "its Lease is renewed");
+    assert_eq!(told(&outcome, &["node-0 is marked Unknown"]), [0_u64; 0], "its Lease is renewed");
     assert!(!told(&outcome, &["taints node-0 with not-ready"]).is_empty(), "{:#?}", outcome.timeline);
     let over = BEGIN + 150;
     let ends = ends(&outcome);
@@ -88,7 +88,7 @@ fn a_node_that_heals_early_is_ready_again() {
     let ends = ends(&outcome);
     assert!(ends.iter().all(|at| (healed..healed + 35).contains(at)), "{ends:?}");
     // Once when it registers.
-    let mut freed = told(&outcome, &["frees node-0 of not-ready"]);
+    let mut freed = told(&outcome, &["removes not-ready", "from node-0"]);
     freed.retain(|at| *at > BEGIN);
     assert!(freed.iter().all(|at| (healed..healed + 15).contains(at)) && !freed.is_empty(), "{freed:?}");
 }

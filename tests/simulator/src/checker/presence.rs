@@ -1,0 +1,209 @@
+//! How long a pod could not be reached, and how long two copies of it wrote: what the users of a workload notice,
+//! whatever the API says.
+//!
+//! Looked at when volumes are written, once a second, until the healing. A copy can be reached if its machine has power, is not
+//! frozen, and reaches an API server. A copy writes if its machine has power and is not frozen: being cut off does not
+//! stop it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Checker, State};
+
+/// The pods that must always run; others end by themselves.
+const MEMBERS: &str = "default/data-";
+
+/// A time in which something was so of an identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Span {
+    identity: String,
+    from: Duration,
+    /// `None`: until the end of what was measured.
+    until: Option<Duration>,
+}
+
+/// What was measured of all identities of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Presence {
+    /// The identities that could be reached once.
+    known: Vec<String>,
+    /// When none of its copies could be reached.
+    away: Vec<Span>,
+    /// When more than one copy wrote.
+    twice: Vec<Span>,
+    /// The last look.
+    measured: Duration,
+}
+
+/// The identity of which something was so for the longest time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Longest<'a> {
+    /// `namespace/name`.
+    pub identity: &'a str,
+    /// For how long in all.
+    pub lasted: Duration,
+    /// It was still so.
+    pub goes_on: bool,
+}
+
+/// The copies of one identity at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Copies {
+    reached: bool,
+    writing: usize,
+}
+
+impl Presence {
+    /// Which identity was away for the longest time until `now`; `None`: none was.
+    #[must_use]
+    pub fn away(&self, now: Duration) -> Option<Longest<'_>> {
+        longest(&self.away, now.min(self.measured))
+    }
+
+    /// Of which identity two copies wrote for the longest time until `now`; `None`: of none.
+    #[must_use]
+    pub fn twice(&self, now: Duration) -> Option<Longest<'_>> {
+        longest(&self.twice, now.min(self.measured))
+    }
+
+    /// How many identities were still away at the last look.
+    #[must_use]
+    pub fn lost(&self) -> usize {
+        self.away.iter().filter(|span| span.until.is_none()).count()
+    }
+
+    /// The end of what was measured: the healing, or the last look before it.
+    #[must_use]
+    pub const fn measured(&self) -> Duration {
+        self.measured
+    }
+
+    /// When the last identity that was away could be reached again; `None`: one never could, or none was away.
+    #[must_use]
+    pub fn restored(&self) -> Option<Duration> {
+        self.away.iter().map(|span| span.until).max_by_key(|until| until.unwrap_or(Duration::MAX)).flatten()
+    }
+
+    fn look(&mut self, now: Duration, copies: &BTreeMap<&str, Copies>) {
+        self.measured = now;
+        for (identity, copies) in copies {
+            if copies.reached && !self.known.iter().any(|known| known == identity) {
+                self.known.push((*identity).to_owned());
+            }
+            is_so(&mut self.twice, now, identity, copies.writing > 1);
+        }
+        for identity in &self.known {
+            let copies = copies.get(identity.as_str()).copied().unwrap_or_default();
+            is_so(&mut self.away, now, identity, !copies.reached);
+            if copies.writing == 0 {
+                is_so(&mut self.twice, now, identity, false);
+            }
+        }
+    }
+}
+
+/// Something is so of an identity now, or not.
+fn is_so(spans: &mut Vec<Span>, now: Duration, identity: &str, so: bool) {
+    let open = spans.iter_mut().find(|span| span.identity == identity && span.until.is_none());
+    match (open, so) {
+        (None, true) => spans.push(Span { identity: identity.to_owned(), from: now, until: None }),
+        (Some(span), false) => span.until = Some(now),
+        (Some(_), true) | (None, false) => {}
+    }
+}
+
+fn longest(spans: &[Span], now: Duration) -> Option<Longest<'_>> {
+    let mut all: BTreeMap<&str, (bool, Duration)> = BTreeMap::new();
+    for span in spans.iter().filter(|span| span.from < now) {
+        let (goes_on, lasted) = all.entry(&span.identity).or_default();
+        let until = span.until.filter(|until| *until <= now);
+        *goes_on |= until.is_none();
+        *lasted += until.unwrap_or(now).saturating_sub(span.from);
+    }
+    let (identity, (goes_on, lasted)) = all.into_iter().max_by_key(|(_, so)| *so)?;
+    Some(Longest { identity, lasted, goes_on })
+}
+
+impl Checker {
+    /// Looks which identities can be reached, and of which more than one copy writes.
+    pub(crate) fn copies_are_counted(&self, is_frozen: impl Fn(&str) -> bool, is_cut: impl Fn(&str) -> bool) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let State { processes, presence, healed, .. } = &mut *state;
+        if healed.is_some() {
+            return;
+        }
+        let mut copies: BTreeMap<&str, Copies> = BTreeMap::new();
+        for process in processes.running().filter(|process| process.identity.starts_with(MEMBERS)) {
+            let awake = !is_frozen(&process.node);
+            let copies = copies.entry(&process.identity).or_default();
+            copies.writing += usize::from(awake);
+            copies.reached |= awake && !is_cut(&process.node);
+        }
+        presence.look(now, &copies);
+    }
+
+    /// What was measured so far.
+    pub(crate) fn presence(&self) -> Presence {
+        self.state.lock().presence.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
+
+    use super::*;
+
+    fn at(second: u64) -> Duration {
+        Duration::from_secs(second)
+    }
+
+    /// What is seen second by second: whether the copy is reached, and how many write.
+    fn seen(seconds: &[(bool, usize)]) -> Presence {
+        let mut presence = Presence::default();
+        for (second, (reached, writing)) in (0..).zip(seconds) {
+            let copies = Copies { reached: *reached, writing: *writing };
+            presence.look(at(second), &BTreeMap::from([("default/data-0", copies)]));
+        }
+        presence
+    }
+
+    #[test]
+    fn nothing_is_away_that_never_was_there() {
+        assert_eq!(seen(&[(false, 0), (false, 0), (true, 1)]).away(at(9)), None);
+    }
+
+    #[test]
+    fn absences_are_added_up_and_told_as_they_were_at_the_moment() {
+        let presence = seen(&[(true, 1), (false, 1), (false, 1), (true, 2), (false, 2), (true, 1)]);
+        let away = |now| presence.away(at(now)).unwrap();
+        let identity = "default/data-0";
+        assert_eq!(away(2), Longest { identity, lasted: at(1), goes_on: true });
+        assert_eq!(away(3), Longest { identity, lasted: at(2), goes_on: false });
+        assert_eq!(away(9), Longest { identity, lasted: at(3), goes_on: false });
+        assert_eq!(presence.twice(at(3)), None);
+        assert_eq!(presence.twice(at(9)), Some(Longest { identity, lasted: at(2), goes_on: false }));
+        assert_eq!((presence.lost(), presence.restored()), (0, Some(at(5))));
+    }
+
+    #[test]
+    fn what_is_away_at_the_end_was_so_until_then() {
+        let presence = seen(&[(true, 1), (false, 0), (false, 0), (false, 0)]);
+        let away = presence.away(Duration::MAX).unwrap();
+        assert_eq!((away.lasted, away.goes_on), (at(2), true));
+        assert_eq!((presence.lost(), presence.restored()), (1, None));
+    }
+
+    #[test]
+    fn the_worst_identity_is_one_that_is_still_away() {
+        let span = |identity: &str, from, until: Option<u64>| Span {
+            identity: identity.to_owned(),
+            from: at(from),
+            until: until.map(at),
+        };
+        let spans = [span("a", 0, Some(8)), span("b", 7, None)];
+        assert_eq!(longest(&spans, at(9)).unwrap().identity, "b");
+        assert_eq!(longest(&spans, at(7)).unwrap().identity, "a");
+    }
+}
