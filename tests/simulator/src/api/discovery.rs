@@ -148,6 +148,7 @@ fn short(kind: &Kind) -> (&'static [&'static str], &'static [&'static str]) {
         Rules::ReplicaSet => (&["rs"], &["all"]),
         Rules::Deployment => (&["deploy"], &["all"]),
         Rules::Replication => (&["rc"], &["all"]),
+        Rules::Custom if kind.plural == "customresourcedefinitions" => (&["crd", "crds"], &[]),
         Rules::Lease | Rules::Attachment | Rules::Custom => (&[], &[]),
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::ask::ask;
 use super::guarded::{CLAIMS, VOLUMES, claim, claims, volume};
 use super::run::World;
-use super::{is_called_ready, word};
+use super::{is_called_ready, number, word};
 use crate::api::Kind;
 
 /// The StatefulSet of the pods `data-0`, `data-1`, …
@@ -97,17 +97,23 @@ impl World {
         let Some(set) = self.etcd.object("StatefulSet", &format!("default/{SET}")) else { return };
         let uid = word(&set, "/metadata/uid");
         let pods = self.etcd.objects_that("Pod", |pod| word(pod, "/metadata/ownerReferences/0/uid") == uid);
-        let conditions = |pod: &Value| pod.pointer("/status/conditions/0").is_some();
-        // Where nobody says whether pods are ready, those that run are.
-        let ready = |pod: &&std::sync::Arc<Value>| {
-            word(pod, "/status/phase") == "Running" && (is_called_ready(pod) || !conditions(pod))
-        };
-        let (all, ready) = (pods.len(), pods.iter().filter(ready).count());
+        let (all, ready) = (pods.len(), pods.iter().filter(|pod| is_ready(pod)).count());
         let status = json!({ "observedGeneration": 1, "replicas": all, "readyReplicas": ready,
             "availableReplicas": ready, "currentReplicas": all });
-        let known = |field: &str| set.pointer(&format!("/status/{field}")) == status.get(field);
-        if !known("replicas") || !known("readyReplicas") {
-            self.install("PATCH", &format!("{SETS}/{SET}/status"), json!({ "status": status })).await;
+        // Zeros are left out.
+        let count = |status: &Value, field: &str| number(status, &format!("/status/{field}")).unwrap_or(0);
+        let new = json!({ "status": status });
+        if ["replicas", "readyReplicas"].iter().any(|field| count(&set, field) != count(&new, field)) {
+            self.install("PATCH", &format!("{SETS}/{SET}/status"), new).await;
         }
+    }
+}
+
+/// As its kubelet says; where that says nothing of readiness, whether its container is.
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    match conditions.into_iter().find(|one| word(one, "/type") == "Ready") {
+        Some(_) => is_called_ready(pod),
+        None => pod.pointer("/status/containerStatuses/0/ready") == Some(&Value::Bool(true)),
     }
 }

@@ -26,7 +26,7 @@ node-lifecycle: replace
 fencing: { when: always }
 heal-at: 3600s
 faults:
-  - { at: 18s, fault: deploy, workload: 0, replicas: 3, keeps-names: true, start-up: 5s, max-unavailable: 1 }
+  - { at: 18s, fault: deploy, workload: 0, replicas: 4, keeps-names: true, start-up: 5s, max-unavailable: 3 }
   - { at: 35s, fault: malfunction, node: 0, how: unreachable, for: 3000s }
   - { at: 40s, fault: cut-node, node: 0, for: 3000s }
 ";
@@ -151,7 +151,7 @@ fn bug_the_served_demonstration_lacked_what_commands_ask_for() {
     // The processes have no pods, by whose arguments the mode is known.
     let doctor = doctor.replace("Twins: not checked", "").replace("1 not checked", "");
     assert!(!doctor.contains("not checked") && !doctor.contains("missing: "), "{doctor}");
-    let set = served.json("kubectl get statefulset data");
+    let set = served.json("kubectl get sts data");
     assert_eq!(set["status"]["readyReplicas"], plan.pods, "{set}");
     assert_eq!(
         served.json("kubectl get pod data-0")["metadata"]["ownerReferences"][0]["uid"],

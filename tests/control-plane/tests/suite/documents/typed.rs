@@ -91,8 +91,8 @@ impl Desk {
 
     /// What commands find: a release with a past, a node that was lost, its pod, its fencing.
     async fn furnish(&self) {
-        self.helm(&["install", "--create-namespace"]).await;
-        self.helm(&["upgrade", "--reset-then-reuse-values"]).await;
+        // With the policies none but pod-safety may say how a FencePolicy is.
+        self.helm(&["install", "--create-namespace", "--set=admissionPolicies.fence=Audit"]).await;
         let admin = self.plane.admin();
         let node = objects::create_node(&admin, &objects::node("node-0")).await.unwrap();
         objects::renew_lease(&admin, "node-0").await.unwrap();
@@ -123,17 +123,9 @@ impl Desk {
         }
         let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "DevicesReady",
             "message": "all devices are ready", "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
-        // Of all clients, pod-safety alone may say so.
-        let patch = [
-            "--as=system:serviceaccount:pod-safety:pod-safety",
-            "patch",
-            "fencepolicy",
-            "databases",
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-        ];
+        let patch = ["patch", "fencepolicy", "databases", "--subresource=status", "--type=merge", "-p"];
         self.plane.kubectl(&[&patch[..], &[&ready.to_string()]].concat()).await.unwrap().text().unwrap();
+        self.helm(&["upgrade", "--reset-then-reuse-values", "--set=admissionPolicies.fence=Deny"]).await;
         let bin = self.home.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
         symlink(std::fs::canonicalize(binary().await.unwrap()).unwrap(), bin.join("pod-safety")).unwrap();
