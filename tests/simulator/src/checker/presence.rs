@@ -151,7 +151,6 @@ impl Checker {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
     use super::*;
 
