@@ -140,8 +140,8 @@ impl Served {
 /// Without fencing, `status` called the custom resources missing; there was no StatefulSet, and no claim.
 #[test]
 fn bug_the_served_demonstration_lacked_what_commands_ask_for() {
-    // The default scenario, before anything happens.
-    let mut plan = scenarios().unwrap().swap_remove(0).plan;
+    // A scenario without fencing, before anything happens.
+    let mut plan = scenarios().unwrap().into_iter().find(|one| one.plan.with.fencing.is_none()).unwrap().plan;
     plan.faults.clear();
     plan.heal_at = 100_000;
     let served = Served::start(&plan, 60);
