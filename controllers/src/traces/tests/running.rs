@@ -120,13 +120,13 @@ async fn a_new_leader_goes_on_where_the_last_one_stopped() {
         "involvedObject": { "kind": "Pod", "namespace": "shop", "name": "db-0", "uid": "uid-of-the-first" },
         "related": { "kind": "Node", "name": "n" },
     });
-    let _first = Leader::after(0, &world, &collector, &[event.clone()]);
+    let _first = Leader::after(0, &world, &collector, std::slice::from_ref(&event));
     until("the first tells of the loss", || collector.spans().len() == 7).await;
     let before = collector.spans();
     // It renewed last after all that.
     let renewed = 1 + Env::real(1).clock.wall().as_second() - BEGINS + 10;
     let second = Collector::start(&Env::real(1)).await.unwrap();
-    let _second = Leader::after(renewed, &world, &second, &[event.clone()]);
+    let _second = Leader::after(renewed, &world, &second, std::slice::from_ref(&event));
     Env::real(1).sleep(Duration::from_secs(1)).await;
     assert_eq!(names(&second.spans()), Vec::<&str>::new(), "that was told");
     // A third one cannot know what the second told in its last seconds, and tells it in the same words.

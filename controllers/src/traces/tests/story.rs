@@ -118,7 +118,7 @@ fn a_confirmation_without_a_policy_is_an_incident_too() {
     let word = proof("w", "Asserted", 300).set("/spec/reason", json!("I pulled its plug"));
     world.put(Kind::FenceEvidences, word, at(300));
     let released = Release { at: moment(301_000), ..release() };
-    let spans = told(&world, &[released.clone()], &[]);
+    let spans = told(&world, std::slice::from_ref(&released), &[]);
     assert_eq!(
         lines(&spans),
         ["?/detect 10000 60000", "?/evidence 300000 300000", "?/force delete 300000 301000"]

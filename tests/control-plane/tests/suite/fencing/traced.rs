@@ -49,6 +49,8 @@ printf '%s\n' "$input" | exec "{agents}/fence_dummy"
 /// Its kubelet is not heard any more, as kube-controller-manager writes it down: the last heartbeat stays.
 async fn lose(api: &Client, machine: &Machine) {
     machine.cut_off().await;
+    // Conditions have whole seconds, Leases have less.
+    tokio::time::sleep(Duration::from_secs(2)).await;
     let pod = format!("db-{}", machine.name);
     observe::delete_pod(api, NAMESPACE, &pod, false).await.unwrap();
     let mut conditions =
@@ -186,9 +188,9 @@ async fn one_trace_tells_it_once(scene: &Scene) {
     for span in &spans {
         let parent = match &*span.name {
             "incident" => None,
-            "status checks" => Some(["order off", "order on"].as_slice()),
-            "successor ready" => Some(["force delete"].as_slice()),
-            _ => Some(["incident"].as_slice()),
+            "status checks" => Some(&["order off", "order on"][..]),
+            "successor ready" => Some(&["force delete"][..]),
+            _ => Some(&["incident"][..]),
         };
         let named = names.get(&span.parent_span_id).copied();
         assert!(
@@ -220,7 +222,8 @@ async fn each_span_has_the_times_of_the_records(scene: &Scene) {
         .filter(|span| span.name.starts_with("order "))
         .map(|span| span.start_time_unix_nano)
         .collect();
-    assert_eq!(orders, attempts.iter().map(|attempt| nanos(&attempt["at"])).collect());
+    let recorded: BTreeSet<u64> = attempts.iter().map(|attempt| nanos(&attempt["at"])).collect();
+    assert_eq!(orders, recorded);
     let renewed = nanos(&attempts[0]["verified"]["leaseRenewed"]);
     assert_eq!((of("incident").start_time_unix_nano, of("detect").start_time_unix_nano), (renewed, renewed));
     let released = of("force delete");
