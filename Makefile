@@ -60,7 +60,7 @@ lint: $(CARGO_DENY) ## format, clippy, documentation, licences and bans
 	@$(call timed,licences and bans) $(CARGO_DENY) --log-level error check bans licenses sources
 
 unit: ## the tests that need neither a control plane nor a release build: seconds
-	@cargo test --locked -p pod-safety-model -p pod-safety-wire -p pod-safety-crds -p pod-safety-clock -p pod-safety-transport -p pod-safety-screen \
+	@cargo test --locked -p pod-safety-model -p pod-safety-wire -p pod-safety-crds -p pod-safety-clock -p pod-safety-transport -p pod-safety-screen -p pod-safety-otlp \
 		-p pod-safety-shared -p pod-safety
 	@cargo test --locked -p pod-safety-devices --lib
 

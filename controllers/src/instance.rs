@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pod_safety_otlp::Endpoint;
 use pod_safety_shared::admin::{Admin, AdminError, Beats, Listen, Tls};
 use pod_safety_shared::authority::{Authority, Parts, Policy};
 use pod_safety_shared::cache::{Cache, follow};
@@ -25,6 +26,7 @@ use crate::node_lifecycle::{self, NodeLifecycle};
 use crate::pod_gc::{self, PodGc};
 use crate::registry::Name;
 use crate::taint_eviction::TaintEviction;
+use crate::traces::{Sources, TraceMetrics, Traces};
 use crate::volume_guard::{self, VolumeGuard};
 
 /// How long a shutdown waits for requests that are under way. Each of them ends
@@ -59,6 +61,8 @@ pub struct Config {
     pub fencing_history: Option<std::time::Duration>,
     /// Where the admin server listens; `None`: nowhere.
     pub admin: Option<Listen>,
+    /// Where the traces of incidents are exported to; `None`: nowhere.
+    pub traces: Option<Endpoint>,
     /// Who this process is, in Events.
     pub identity: String,
 }
@@ -133,16 +137,11 @@ pub async fn run_shown(
         };
         serve(admin, listen, &env).await?;
     }
-    let policy = Policy {
-        quarantine: config.pod_gc.quarantine,
-        trust_out_of_service_taint: config.pod_gc.trust_out_of_service_taint,
-        exclusive_backends: config.volume_guard.backends.clone(),
-    };
     let authority = Authority::start(Parts {
         connection: connection.clone(),
         cache: Arc::clone(&cache),
         env: env.clone(),
-        policy,
+        policy: policy(&config),
         leadership: Arc::clone(&leadership),
         journal: Arc::clone(&journal),
         events: events.clone(),
@@ -161,6 +160,7 @@ pub async fn run_shown(
     };
     let running = Running { env: env.clone(), authority, leadership, stop };
     start_controllers(&config, &around, &metrics, &beats, &running)?;
+    export_traces(&config, &around, &connection, &metrics, &running)?;
     follow(&kinds, &connection, &cache, &env, &metrics.cache);
     if config.mode != Mode::Observe {
         let (leadership, identity) = (Arc::clone(&running.leadership), config.identity.clone());
@@ -169,6 +169,15 @@ pub async fn run_shown(
     }
     lead(config, connection, metrics, running).await;
     Ok(())
+}
+
+/// By which settings the authority verifies.
+fn policy(config: &Config) -> Policy {
+    Policy {
+        quarantine: config.pod_gc.quarantine,
+        trust_out_of_service_taint: config.pod_gc.trust_out_of_service_taint,
+        exclusive_backends: config.volume_guard.backends.clone(),
+    }
 }
 
 /// Who may write before anybody is elected.
@@ -254,6 +263,27 @@ fn start<C: Controller>(controller: C, around: &Around, beats: &Beats, running: 
     let beat = beats.of(name, running.env.now());
     let (leads, stop) = (running.leadership.changes(), running.stop.clone());
     running.env.spawner.spawn(name, Box::pin(drive.run(beat, leads, stop)));
+}
+
+/// Has traces of incidents exported, if there is somewhere to.
+fn export_traces(
+    config: &Config,
+    around: &Around,
+    connection: &Connection,
+    metrics: &Metrics,
+    running: &Running,
+) -> Result<(), MetricsError> {
+    let metrics = TraceMetrics::register(metrics.registry())?;
+    let Some(endpoint) = config.traces.clone() else { return Ok(()) };
+    let sources = Sources {
+        cache: Arc::clone(&around.cache),
+        journal: Arc::clone(&around.journal),
+        connection: connection.clone(),
+        leadership: Arc::clone(&running.leadership),
+    };
+    let traces = Traces::new(endpoint, config.identity.clone(), sources, running.env.clone(), metrics);
+    running.env.spawner.spawn("traces", Box::pin(traces.run()));
+    Ok(())
 }
 
 /// Leads when it can, until the process is told to stop.

@@ -3,7 +3,7 @@
 //! `mod.rs` (duty, inputs, intents, invariants) · `decide.rs` (pure) · `run.rs`
 //! (wiring) · `metrics.rs` · `tests.rs`.
 //!
-//! Beside them the pure cores of two commands: [`explain`] and [`drain`].
+//! Beside them the pure cores of two commands, [`explain`] and [`drain`], and what is exported of incidents, [`traces`].
 //!
 //! This crate has no Kubernetes client and cannot get one (see `deny.toml`):
 //! what it wants done it says in [`pod_safety_shared::authority::Intent`]s.
@@ -22,4 +22,5 @@ pub mod registry;
 #[cfg(test)]
 mod staged;
 pub mod taint_eviction;
+pub mod traces;
 pub mod volume_guard;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -130,9 +131,19 @@ pub struct Event {
     pub message: String,
 }
 
+/// An Event that waits to be written.
+#[derive(Debug)]
+struct Recorded {
+    event: Event,
+    /// The node that it is about besides.
+    related: Option<Arc<str>>,
+    /// When it happened: it may wait long.
+    at: Timestamp,
+}
+
 #[derive(Debug, Default)]
 struct Waiting {
-    events: VecDeque<Event>,
+    events: VecDeque<Recorded>,
     said: BTreeMap<(About, &'static str), Mono>,
 }
 
@@ -173,6 +184,15 @@ impl Recorder {
 
     /// Takes an Event, unless the same was said of late or too many wait.
     pub fn record(&self, event: Event) {
+        self.take(event, None);
+    }
+
+    /// The same, of something that was done because of a node.
+    pub fn record_related(&self, event: Event, node: Option<&Arc<str>>) {
+        self.take(event, node.cloned());
+    }
+
+    fn take(&self, event: Event, related: Option<Arc<str>>) {
         let now = self.env.now();
         let mut waiting = self.waiting.lock();
         if waiting.events.len() >= LIMIT {
@@ -182,7 +202,7 @@ impl Recorder {
         if event.speaker == Speaker::Ours && !waiting.says(&event, now) {
             return;
         }
-        waiting.events.push_back(event);
+        waiting.events.push_back(Recorded { event, related, at: self.env.clock.wall() });
         drop(waiting);
         self.news.notify_one();
     }
@@ -201,14 +221,17 @@ impl Recorder {
             let next = self.waiting.lock().events.pop_front();
             match next {
                 None => self.news.notified().await,
-                Some(Event { about, reason, .. }) if leadership.term(self.env.now()).is_none() => {
+                Some(Recorded { event: Event { about, reason, .. }, .. })
+                    if leadership.term(self.env.now()).is_none() =>
+                {
                     self.waiting.lock().said.remove(&(about, reason));
                 }
-                Some(event) => {
+                Some(recorded) => {
                     if self.metrics.in_flight.get() > 0 {
                         self.env.sleep(WHILE_BUSY).await;
                     }
-                    let call = self.call(&event, component, &instance);
+                    let call = self.call(&recorded, component, &instance);
+                    let event = recorded.event;
                     if let Err(error) = connection.send(call).await {
                         self.metrics.events_dropped.inc();
                         tracing::debug!(namespace = event.about.namespace(), name = event.about.name(), reason = event.reason, error = %error_chain(&error), "an Event was not written");
@@ -218,19 +241,18 @@ impl Recorder {
         }
     }
 
-    fn call(&self, event: &Event, component: &'static str, instance: &str) -> Call {
-        let Event { speaker, about, kind, reason, message } = event;
+    fn call(&self, recorded: &Recorded, component: &'static str, instance: &str) -> Call {
+        let Recorded { event: Event { speaker, about, kind, reason, message }, related, at } = recorded;
         let component = match speaker {
             Speaker::Ours => component,
             Speaker::InPlaceOf(controller) => controller,
         };
         let (namespace, name) = (about.namespace(), about.name());
-        let wall = self.env.clock.wall();
         // client-go's naming: the object and a number that does not repeat.
         // A long name is cut, so that the number fits into what the API accepts.
         let stem = name.get(..LONGEST_STEM).unwrap_or(name).trim_end_matches(['-', '.']);
-        let name = format!("{stem}.{:x}", wall.as_nanosecond());
-        let body = json!({
+        let name = format!("{stem}.{:x}", self.env.clock.wall().as_nanosecond());
+        let mut body = json!({
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": { "name": name, "namespace": namespace },
@@ -240,13 +262,16 @@ impl Recorder {
             "message": message,
             "action": reason,
             "count": 1,
-            "firstTimestamp": format!("{wall:.0}"),
-            "lastTimestamp": format!("{wall:.0}"),
-            "eventTime": format!("{wall:.6}"),
+            "firstTimestamp": format!("{at:.0}"),
+            "lastTimestamp": format!("{at:.0}"),
+            "eventTime": format!("{at:.6}"),
             "source": { "component": component },
             "reportingComponent": component,
             "reportingInstance": instance,
         });
+        if let Some(node) = related {
+            body["related"] = json!({ "apiVersion": "v1", "kind": "Node", "name": &**node });
+        }
         Call::write(Method::Post, format!("/api/v1/namespaces/{namespace}/events"), &body)
     }
 }

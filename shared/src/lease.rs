@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 use crate::client::{ApiError, Call, Connection, Method};
 use crate::clock::{Env, Mono};
 use crate::metrics::LeaseMetrics;
-use crate::record::error_chain;
+use crate::record::{LogEvent, error_chain};
 use crate::wire;
 
 /// Client-go's margin: a renewal must fit into the deadline with its jitter.
@@ -119,6 +120,7 @@ impl Term {
 pub struct Leadership {
     term: Mutex<Option<Term>>,
     told: Mutex<Told>,
+    follows: Mutex<Option<Timestamp>>,
 }
 
 /// What those who wait for news were told last.
@@ -142,7 +144,7 @@ impl Leadership {
     /// Nobody leads yet.
     #[must_use]
     pub fn none() -> Arc<Self> {
-        Arc::new(Self { term: Mutex::default(), told: Mutex::default() })
+        Arc::new(Self { term: Mutex::default(), told: Mutex::default(), follows: Mutex::default() })
     }
 
     /// Without election this process leads for ever.
@@ -150,6 +152,15 @@ impl Leadership {
     pub fn alone() -> Arc<Self> {
         let leadership = Self::none();
         leadership.set(Some(Term { began: Mono::default(), ends: Mono::from_start(Duration::MAX) }));
+        leadership
+    }
+
+    /// The same, after a leader that renewed last at this moment: for tests of what a new leader takes over.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn alone_after(renewed: Timestamp) -> Arc<Self> {
+        let leadership = Self::alone();
+        *leadership.follows.lock() = Some(renewed);
         leadership
     }
 
@@ -185,6 +196,12 @@ impl Leadership {
         self.term(now).map(|term| term.began)
     }
 
+    /// When the leader before this one last renewed the lease, by its clock; `None`: there was none. For traces and people.
+    #[must_use]
+    pub fn follows(&self) -> Option<Timestamp> {
+        *self.follows.lock()
+    }
+
     /// Hears of gains and losses. A loss may be heard late; [`Leadership::term`] is exact. A
     /// term that had run out before it was renewed is told as another gain.
     #[must_use]
@@ -211,6 +228,8 @@ struct Observed {
     holder: String,
     duration: Duration,
     transitions: i32,
+    /// By its holder's clock.
+    renewed: Option<Timestamp>,
     /// When we first saw it like this.
     since: Mono,
 }
@@ -270,7 +289,7 @@ impl Elector {
     /// Stops writing. After this the authority may still be finishing requests.
     pub fn resign(&mut self) {
         if self.leadership.term(self.env.now()).is_some() {
-            tracing::info!(identity = %self.config.identity, "stops leading");
+            tracing::info!(event = LogEvent::LeaderLost.name(), identity = %self.config.identity, "stops leading");
             self.lost();
         }
     }
@@ -301,7 +320,7 @@ impl Elector {
                 let (began, ends) = (began.unwrap_or(now), sent + self.config.renew_deadline);
                 self.leadership.set(Some(Term { began, ends }));
                 if !led {
-                    tracing::info!(identity = %self.config.identity, lease = %self.config.name, "leads");
+                    tracing::info!(event = LogEvent::LeaderElected.name(), identity = %self.config.identity, lease = %self.config.name, "leads");
                     self.metrics.leads(&self.config.name, true);
                     self.metrics.changed(true);
                     self.logged = None;
@@ -313,7 +332,11 @@ impl Elector {
             }
             Ok(Attempt::HeldBy(holder)) => {
                 if led {
-                    tracing::warn!(holder, "another process took the lease; stops writing");
+                    tracing::warn!(
+                        event = LogEvent::LeaderLost.name(),
+                        holder,
+                        "another process took the lease; stops writing"
+                    );
                     self.lost();
                 }
                 let message = format!("{holder} leads; this process stands by");
@@ -325,7 +348,10 @@ impl Elector {
             }
         }
         if led && self.leadership.term(now).is_none() {
-            tracing::warn!("the lease could not be renewed in time; stops writing");
+            tracing::warn!(
+                event = LogEvent::LeaderLost.name(),
+                "the lease could not be renewed in time; stops writing"
+            );
             self.lost();
         }
     }
@@ -401,6 +427,7 @@ impl Elector {
             // A lease without a duration was not written by any elector.
             duration: seconds.map_or(self.config.lease_duration, Duration::from_secs),
             transitions: spec.lease_transitions.unwrap_or(0),
+            renewed: spec.renew_time.and_then(wire::Time::timestamp),
             since: self.env.now(),
         });
     }
@@ -412,6 +439,9 @@ impl Elector {
             spec["acquireTime"] = spec["renewTime"].clone();
         }
         let lease = self.write(observed, &spec).await?;
+        if observed.holder != self.config.identity {
+            *self.leadership.follows.lock() = observed.renewed;
+        }
         self.observe(lease);
         Ok(Attempt::Held(sent))
     }

@@ -3,6 +3,8 @@
 //! Every act of the authority and every hold becomes one [`Record`]: a log line,
 //! an entry of `/debug/decisions`, a metric, and where it matters an Event.
 
+mod event;
+
 use std::collections::VecDeque;
 use std::error::Error;
 use std::sync::Arc;
@@ -10,6 +12,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
+
+pub use event::LogEvent;
 
 use crate::model::{BudgetKey, PodKey, Uid};
 
@@ -72,6 +76,25 @@ pub enum Action {
     Dropped,
 }
 
+impl Action {
+    /// What its log line is about, where nothing says it more exactly.
+    const fn event(self) -> LogEvent {
+        match self {
+            Self::Held => LogEvent::Held,
+            Self::WouldForceDelete => LogEvent::WouldForceDelete,
+            Self::WouldDelete => LogEvent::WouldDelete,
+            Self::Refused => LogEvent::Refused,
+            Self::ForceDeleted => LogEvent::PodForceDeleted,
+            Self::Deleted => LogEvent::PodDeleted,
+            Self::Marked => LogEvent::NodeMarked,
+            Self::Fenced => LogEvent::FenceUpdated,
+            Self::Guarded => LogEvent::VolumeLeaseWritten,
+            Self::Failed => LogEvent::Failed,
+            Self::Dropped => LogEvent::Dropped,
+        }
+    }
+}
+
 /// The last records, oldest first.
 #[derive(Debug, Default)]
 pub struct Journal(Mutex<VecDeque<Record>>);
@@ -79,7 +102,12 @@ pub struct Journal(Mutex<VecDeque<Record>>);
 impl Journal {
     /// Keeps `record`, and writes the log line of what changed something.
     pub fn write(&self, record: Record) {
-        log(&record);
+        self.write_as(record.action.event(), record);
+    }
+
+    /// The same, where the action does not say all.
+    pub(crate) fn write_as(&self, event: LogEvent, record: Record) {
+        log(event, &record);
         let mut records = self.0.lock();
         if records.len() == KEEP {
             records.pop_front();
@@ -94,12 +122,13 @@ impl Journal {
     }
 }
 
-fn log(record: &Record) {
+fn log(event: LogEvent, record: &Record) {
     let Record { controller, action, pod, budget, node, node_uid, reason, message, at: _ } = record;
     let uid = pod.as_ref().map(|pod| &pod.uid).or(budget.as_ref().map(|budget| &budget.uid));
     let (pod, budget) = (pod.as_ref().map(ToString::to_string), budget.as_ref().map(ToString::to_string));
     let uid = uid.or(node_uid.as_ref()).map(ToString::to_string);
     let (pod, budget, uid, node) = (pod.as_deref(), budget.as_deref(), uid.as_deref(), node.as_deref());
+    let event = event.name();
     match action {
         Action::ForceDeleted
         | Action::Deleted
@@ -109,12 +138,14 @@ fn log(record: &Record) {
         | Action::Held
         | Action::WouldForceDelete
         | Action::WouldDelete => {
-            tracing::info!(controller, ?action, pod, budget, uid, node, reason, "{message}");
+            tracing::info!(event, controller, ?action, pod, budget, uid, node, reason, "{message}");
         }
         Action::Refused | Action::Failed => {
-            tracing::warn!(controller, ?action, pod, budget, uid, node, reason, "{message}")
+            tracing::warn!(event, controller, ?action, pod, budget, uid, node, reason, "{message}")
         }
-        Action::Dropped => tracing::debug!(controller, ?action, pod, budget, uid, node, reason, "{message}"),
+        Action::Dropped => {
+            tracing::debug!(event, controller, ?action, pod, budget, uid, node, reason, "{message}")
+        }
     }
 }
 

@@ -149,6 +149,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 - --log-format={{ .Values.log.format }}
 - --log-level={{ .Values.log.level }}
+{{- with .Values.tracing.endpoint }}
+- --otlp-endpoint={{ . }}
+{{- end }}
 {{- end }}
 
 {{- /* How a ServiceMonitor or PodMonitor reads the admin port. */ -}}

@@ -296,7 +296,11 @@ mod tests {
             if long == "help" || long == "version" || argument.is_hide_set() {
                 continue;
             }
-            let twin = format!("POD_SAFETY_{}", long.to_uppercase().replace('-', "_"));
+            let twin = match long {
+                // OpenTelemetry's own.
+                "otlp-endpoint" => "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
+                _ => format!("POD_SAFETY_{}", long.to_uppercase().replace('-', "_")),
+            };
             assert_eq!(argument.get_env().and_then(|name| name.to_str()), Some(twin.as_str()), "--{long}");
         }
     }

@@ -7,6 +7,7 @@ mod carried;
 #[cfg(test)]
 mod fuzz;
 mod nodes;
+mod traces;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -200,6 +201,9 @@ pub(super) struct Args {
     #[command(flatten)]
     admin: AdminArgs,
 
+    #[command(flatten)]
+    traces: traces::TraceArgs,
+
     /// The format of logs
     #[arg(long, value_enum, default_value_t = logging::Format::Text, env = "POD_SAFETY_LOG_FORMAT", help_heading = "Observation")]
     log_format: logging::Format,
@@ -307,6 +311,9 @@ pub(super) enum BadFlags {
         /// The value.
         value: String,
     },
+    /// `--otlp-endpoint`.
+    #[error(transparent)]
+    Traces(#[from] traces::BadEndpointFlag),
 }
 
 impl From<ModeArg> for Mode {
@@ -407,6 +414,7 @@ impl Args {
             node_name,
             election,
             admin,
+            traces,
             log_format: _,
             log_level: _,
         } = self;
@@ -439,6 +447,7 @@ impl Args {
             fencing_namespaces: names("fencing-namespaces", fencing_namespaces)?,
             fencing_history: Some(fencing_history).filter(|kept| !kept.is_zero()),
             admin: Some(admin.into_listen()),
+            traces: traces.into_endpoint()?,
             identity: identity.to_owned(),
         };
         Ok((config, agents))

@@ -84,7 +84,7 @@ impl LastDay {
 fn became(fence: &Fence, condition: &str) -> Option<Timestamp> {
     let all = &fence.status.conditions;
     let is_true = all.iter().find(|one| one.r#type == condition && one.status == "True")?;
-    is_true.last_transition_time.parse().ok()
+    is_true.since()
 }
 
 fn is_word(fence: &Fence, scene: &Scene<'_>) -> bool {

@@ -124,7 +124,7 @@ fn proved(proof: &Proof) -> Vec<Moment> {
 
 /// When it fell silent, when that was noticed, and when its pods were given up.
 fn silence(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
-    let beat = scene.last_beat(node);
+    let beat = scene.view.last_beat(node);
     let lost = node.ready_since.and_then(moment);
     let after =
         lost.zip(beat).and_then(|(lost, beat)| std::time::Duration::try_from(lost.duration_since(beat)).ok());
@@ -152,20 +152,21 @@ pub(super) fn fenced(fence: &Fence) -> Vec<Moment> {
     let mut moments = Vec::new();
     for attempt in &fence.status.attempts {
         let devices: Vec<String> = attempt.devices.iter().map(ToString::to_string).collect();
-        let begun = attempt.at.parse().ok();
         moments.extend(told(
-            begun,
+            attempt.begun(),
             format!("switch {} {}", fence.spec.node.name, attempt.act),
             format!("with {}", devices.join(" and ")),
         ));
         let Some(verified) = &attempt.verified else { continue };
-        let looked = verified.samples.iter().filter_map(|sample| sample.at.parse().ok()).max();
         let detail = if verified.message.is_empty() { String::new() } else { verified.message.clone() };
-        moments.extend(told(looked, format!("its power is {}", verified.power), detail));
+        moments.extend(told(attempt.checked(), format!("its power is {}", verified.power), detail));
     }
     for condition in fence.status.conditions.iter().filter(|one| one.status == "True") {
-        let at = condition.last_transition_time.parse().ok();
-        moments.extend(told(at, format!("NodeFence {}", condition.r#type), condition.message.clone()));
+        moments.extend(told(
+            condition.since(),
+            format!("NodeFence {}", condition.r#type),
+            condition.message.clone(),
+        ));
     }
     moments
 }

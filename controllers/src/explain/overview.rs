@@ -188,6 +188,7 @@ impl Overview {
         for node in nodes {
             let Some(answer) = explain_node(&node.name, scene) else { continue };
             let silent = scene
+                .view
                 .last_beat(node)
                 .map_or(String::new(), |at| format!(", last reported {} ago", span(since(at, scene.wall))));
             let waiting = self.blocked.iter().filter(|one| one.node.as_deref() == Some(&*node.name)).count();

@@ -9,7 +9,7 @@ use pod_safety_shared::authority::Hold;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Mode, Subject};
-use pod_safety_shared::model::{Kind, Node, Pod};
+use pod_safety_shared::model::{Kind, Pod};
 use serde_json::Value;
 
 use crate::{fencing, node_lifecycle, pod_gc};
@@ -237,12 +237,6 @@ impl Scene<'_> {
     #[must_use]
     pub fn has_all(&self, kinds: &[Kind]) -> bool {
         kinds.iter().all(|kind| self.has(*kind) && !self.unread.contains(kind))
-    }
-
-    /// When the kubelet of this node was last heard, by its own clock.
-    pub(super) fn last_beat(&self, node: &Node) -> Option<Timestamp> {
-        let lease = self.view.lease(&node.name).flatten();
-        lease.into_iter().chain(node.heartbeat).max()
     }
 }
 

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use pod_safety_shared::api::{Incarnation, NodeFenceStatus};
 use pod_safety_shared::authority::{Intent, Past, Update};
 use pod_safety_shared::cache::View;
@@ -72,12 +71,7 @@ fn is_now(life: &Incarnation, node: Option<&Node>) -> bool {
     node.is_some_and(|node| node.incarnation().is_none_or(|now| now == *life))
 }
 
-/// When an incident changed last, in seconds: what its attempts and conditions say.
+/// When an incident changed last, in seconds.
 fn last_change(created: i64, status: &NodeFenceStatus) -> i64 {
-    let attempts = status.attempts.iter().map(|attempt| &attempt.at);
-    let stamps = attempts.chain(status.conditions.iter().map(|condition| &condition.last_transition_time));
-    stamps
-        .filter_map(|stamp| stamp.parse::<Timestamp>().ok())
-        .map(Timestamp::as_second)
-        .fold(created, i64::max)
+    status.last_change().map_or(created, |at| at.as_second().max(created))
 }

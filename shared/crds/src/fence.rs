@@ -1,6 +1,7 @@
 //! `NodeFence`: one incident of one incarnation of a node.
 #![expect(unreachable_pub, reason = "the derive makes such items inside functions")]
 
+use jiff::Timestamp;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -153,6 +154,15 @@ pub struct NodeFenceStatus {
     pub conditions: Vec<Condition>,
 }
 
+impl NodeFenceStatus {
+    /// When it changed last, by its attempts and conditions.
+    #[must_use]
+    pub fn last_change(&self) -> Option<Timestamp> {
+        let attempts = self.attempts.iter().filter_map(Attempt::begun);
+        attempts.chain(self.conditions.iter().filter_map(Condition::since)).max()
+    }
+}
+
 /// A gate: a condition that must be met before an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -198,6 +208,19 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// When the intent was recorded, if that can be read.
+    #[must_use]
+    pub fn begun(&self) -> Option<Timestamp> {
+        self.at.parse().ok()
+    }
+
+    /// When its devices were checked last, if they were.
+    #[must_use]
+    pub fn checked(&self) -> Option<Timestamp> {
+        let samples = self.verified.iter().flat_map(|verified| &verified.samples);
+        samples.filter_map(|sample| sample.at.parse().ok()).max()
+    }
+
     /// Whether it was seen to have fenced storage, and nothing else.
     #[must_use]
     pub fn fenced_storage(&self) -> bool {

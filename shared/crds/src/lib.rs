@@ -50,6 +50,7 @@ pub use remediation::{
 };
 pub use schema::{crds, group_path, object};
 
+use jiff::Timestamp;
 pub use pod_safety_model::Incarnation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,12 @@ impl Condition {
             message: message.to_owned(),
             last_transition_time: earlier.map_or(at, |one| &one.last_transition_time).to_owned(),
         }
+    }
+
+    /// When the status last changed, if that can be read.
+    #[must_use]
+    pub fn since(&self) -> Option<Timestamp> {
+        self.last_transition_time.parse().ok()
     }
 
     /// Those without a time begin `at`.

@@ -176,6 +176,12 @@ impl<'a> View<'a> {
         beat.gone_at.is_none().then_some(beat.renewed)
     }
 
+    /// When the kubelet of this node last reported, by its own clock.
+    #[must_use]
+    pub fn last_beat(&self, node: &Node) -> Option<Timestamp> {
+        self.lease(&node.name).flatten().into_iter().chain(node.heartbeat).max()
+    }
+
     /// The last renewal of this node's Lease that this process saw; `None`: it has not moved since this process began.
     #[must_use]
     pub fn renewal(&self, node: &str) -> Option<Renewal> {

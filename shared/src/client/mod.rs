@@ -162,6 +162,18 @@ impl Connection {
         }
     }
 
+    /// Reads a list at once, with all fields of its objects.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    pub async fn items(&self, path: &str) -> Result<Vec<Value>, ApiError> {
+        let mut list = self.send(Call::get(path).whole()).await?.whole().map_err(ApiError::Undecodable)?;
+        Ok(match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        })
+    }
+
     /// Reads an object that holds secrets, as JSON. What is given out is wiped when it is dropped.
     ///
     /// Danger note: the buffers of HTTP and TLS, through which it came, are not.

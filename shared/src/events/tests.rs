@@ -65,6 +65,27 @@ async fn an_event_says_what_happened_to_which_incarnation_of_a_pod() {
     assert_eq!(body, expected);
 }
 
+/// A storm of Events waits, and traces are made from when things happened.
+#[tokio::test(start_paused = true)]
+async fn an_event_says_when_it_happened_and_because_of_which_node() {
+    let (env, wall) = env();
+    let api = Api::new(&env, |_| async { created() });
+    let metrics = Metrics::new().unwrap();
+    let recorder = Recorder::new(env.clone(), metrics.authority);
+    recorder.record_related(event("a", "ForceDeleted"), Some(&"n".into()));
+    recorder.record(event("b", "ForceDeleted"));
+    wall.set("2026-11-21T12:07:00Z");
+    let leads = Leadership::alone();
+    let write = recorder.write_for_ever(api.connection(), leads, "pod-safety", "pod-safety-0".to_owned());
+    env.spawner.spawn("events", Box::pin(write));
+    pass(0.1).await;
+    let bodies: Vec<_> = api.heard().iter().map(|heard| heard.json()).collect();
+    assert_eq!(bodies.len(), 2);
+    assert!(bodies.iter().all(|body| body["eventTime"] == "2026-11-21T12:00:00.000000Z"), "{bodies:?}");
+    assert_eq!(bodies[0]["related"], json!({ "apiVersion": "v1", "kind": "Node", "name": "n" }));
+    assert!(bodies[1].get("related").is_none());
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_event_about_a_node_lies_where_kubectl_looks_for_it() {
     let told = told(created);

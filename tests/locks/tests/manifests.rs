@@ -35,13 +35,14 @@ fn every_crate_of_the_tree_is_a_member() -> Result<()> {
 
 /// Each crate of the product may use those before it. A device is told what to do, and knows no cluster, no evidence and no
 /// cache: `pod-safety-devices` comes before `pod-safety-shared`.
-const LAYERS: [(&str, &str); 10] = [
+const LAYERS: [(&str, &str); 11] = [
     ("pod-safety-model", "shared/model"),
     ("pod-safety-wire", "shared/wire"),
     ("pod-safety-transport", "shared/transport"),
     ("pod-safety-clock", "shared/clock"),
     ("pod-safety-crds", "shared/crds"),
     ("pod-safety-screen", "shared/screen"),
+    ("pod-safety-otlp", "shared/otlp"),
     ("pod-safety-devices", "devices"),
     ("pod-safety-shared", "shared"),
     ("pod-safety-simulator", "tests/simulator"),

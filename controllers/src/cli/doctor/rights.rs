@@ -67,6 +67,8 @@ pub(super) fn needed(mode: Mode, controllers: &[Name]) -> Vec<Right> {
     let wanted = |role: &&Document| match role.metadata.annotations.get(NEEDED_FOR).map(String::as_str) {
         Some("replace") => mode == Mode::Replace && controllers.contains(&Name::Disruption),
         Some("fencing") => controllers.contains(&Name::Fencing),
+        // Without it traces lack the force deletes of the last leader, and nothing else is missing.
+        Some("tracing") => false,
         Some("volume-guard") => controllers.contains(&Name::VolumeGuard),
         // Of the namespace of devices and their Secrets an installation decides; the lease may have another name.
         Some(_) | None => true,

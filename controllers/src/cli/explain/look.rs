@@ -74,11 +74,7 @@ impl Session {
 
     /// The items of a list, with all of their fields.
     pub(in crate::cli) async fn items(&self, path: &str) -> Result<Vec<Value>, ApiError> {
-        let mut list = self.whole(path).await?;
-        Ok(match list.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) => items,
-            _ => Vec::new(),
-        })
+        self.connection.items(path).await
     }
 }
 

@@ -13,7 +13,7 @@ use crate::api::PodSafetyRemediationStatus;
 use crate::clock::Mono;
 use crate::events::{About, Event, EventType, Speaker};
 use crate::model::{NodeKey, Uid};
-use crate::record::{Action, Record, error_chain};
+use crate::record::{Action, LogEvent, Record, error_chain};
 
 /// What failed is tried again after this, and after twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -250,17 +250,21 @@ impl Authority {
             Step::Open(spec) => format!("is to be fenced: {}", spec.trigger.reason),
             step => step.target().map(|target| target.status.message.clone()).unwrap_or_default(),
         };
-        let (kind, reason) = match &fencing.step {
-            Step::Open(_) => (EventType::Warning, "FencingBegins"),
-            Step::Attempt(_) => (EventType::Warning, "FenceAttempted"),
-            Step::Prove(_) => (EventType::Normal, "Fenced"),
-            Step::ProveStorage(_) => (EventType::Normal, "StorageFenced"),
-            Step::Contradict(_) => (EventType::Warning, "EvidenceContradicted"),
-            Step::Withdraw(_) => (EventType::Warning, "OutOfServiceTaintWithdrawn"),
-            Step::Untaint(_) => (EventType::Normal, "NodeReturned"),
-            Step::Taint(_) => (EventType::Normal, "OutOfServiceTaintAdded"),
-            Step::Write(target) => (EventType::Normal, target.status.phase.name()),
-            Step::Look(_) => (EventType::Normal, "Looked"),
+        let (event, kind, reason) = match &fencing.step {
+            Step::Open(_) => (LogEvent::FencingBegan, EventType::Warning, "FencingBegins"),
+            Step::Attempt(_) => (LogEvent::FenceOrdered, EventType::Warning, "FenceAttempted"),
+            Step::Prove(_) => (LogEvent::NodeFenced, EventType::Normal, "Fenced"),
+            Step::ProveStorage(_) => (LogEvent::StorageFenced, EventType::Normal, "StorageFenced"),
+            Step::Contradict(_) => {
+                (LogEvent::EvidenceContradicted, EventType::Warning, "EvidenceContradicted")
+            }
+            Step::Withdraw(_) => {
+                (LogEvent::OutOfServiceTaintWithdrawn, EventType::Warning, "OutOfServiceTaintWithdrawn")
+            }
+            Step::Untaint(_) => (LogEvent::NodeReturned, EventType::Normal, "NodeReturned"),
+            Step::Taint(_) => (LogEvent::OutOfServiceTaintAdded, EventType::Normal, "OutOfServiceTaintAdded"),
+            Step::Write(target) => (LogEvent::FenceUpdated, EventType::Normal, target.status.phase.name()),
+            Step::Look(_) => (LogEvent::PowerChecked, EventType::Normal, "Looked"),
         };
         let uid = Uid::new(&spec.node.uid);
         if let (Some(uid), false) = (uid.clone(), matches!(fencing.step, Step::Look(_) | Step::Write(_))) {
@@ -273,7 +277,7 @@ impl Authority {
                 message: message.clone(),
             });
         }
-        self.journal.write(Record {
+        let record = Record {
             at: self.env.clock.wall(),
             controller,
             action: Action::Fenced,
@@ -283,7 +287,8 @@ impl Authority {
             node_uid: uid,
             reason,
             message,
-        });
+        };
+        self.journal.write_as(event, record);
     }
 }
 

@@ -148,6 +148,7 @@ impl Authority {
         let about = About::Pod(force.pod.clone());
         let refused = matches!(action, Action::Refused);
         let message = if refused { format!("{code}: {message}") } else { message.to_owned() };
-        self.events.record(Event { speaker: Speaker::Ours, about, kind, reason, message });
+        let event = Event { speaker: Speaker::Ours, about, kind, reason, message };
+        self.events.record_related(event, force.claim.node());
     }
 }

@@ -12,7 +12,7 @@ use super::super::update::{Basis, Means, Past, Update, UpdateKind, write};
 use super::{Authority, Class, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
 use crate::clock::Mono;
 use crate::model::{BudgetStatus, Uid};
-use crate::record::error_chain;
+use crate::record::{LogEvent, error_chain};
 
 /// A node that was heard of meanwhile is not asked about before this. What was heard is some seconds old at most, and
 /// the next grace counts from there, so that nobody is found late by it; and the watch has that long to catch up.
@@ -215,13 +215,13 @@ fn log_update(update: &Update, outcome: &Outcome, controller: &'static str) {
             tracing::debug!(controller, %uid, %budget, disruptions_allowed, current_healthy, desired_healthy, expected_pods, "status written");
         }
         (Update::Ungate { pod, pin, .. }, Outcome::Written) => {
-            tracing::info!(controller, %uid, %pod, pin = pin.as_deref(), "the pod's exclusive volumes are free: it may be scheduled");
+            tracing::info!(event = LogEvent::PodUngated.name(), controller, %uid, %pod, pin = pin.as_deref(), "the pod's exclusive volumes are free: it may be scheduled");
         }
         (Update::Forget(Past { kind, node, name, .. }), Outcome::Written) => {
-            tracing::info!(controller, %uid, resource = kind.resource(), %name, %node, "deleted: it is over, nothing depends on it, and its time in --fencing-history has passed");
+            tracing::info!(event = LogEvent::HistoryDeleted.name(), controller, %uid, resource = kind.resource(), %name, %node, "deleted: it is over, nothing depends on it, and its time in --fencing-history has passed");
         }
         (Update::NotDisrupted { pod, .. }, Outcome::Written) => {
-            tracing::info!(controller, %uid, %pod, "the pod was not disrupted after all: its condition DisruptionTarget is False");
+            tracing::info!(event = LogEvent::DisruptionTargetCleared.name(), controller, %uid, %pod, "the pod was not disrupted after all: its condition DisruptionTarget is False");
         }
         (Update::PodOfLostNode { pod, not_ready, unreachable, .. }, Outcome::Written) => {
             tracing::debug!(controller, %uid, %pod, not_ready, unreachable, "conditions of a pod written, because its node is not ready, or is ready again");

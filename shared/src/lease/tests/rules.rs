@@ -83,6 +83,11 @@ async fn a_lease_of_another_is_taken_after_its_own_duration_since_we_saw_it_what
         pass(2.5).await;
         assert!(one.leads(), "{wall}");
         assert_eq!(server.spec()["leaseTransitions"], 5);
+        assert_eq!(
+            one.leadership.follows(),
+            "2026-11-21T12:00:00Z".parse().ok(),
+            "when the other renewed last"
+        );
     }
 }
 

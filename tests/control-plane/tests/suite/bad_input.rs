@@ -39,7 +39,7 @@ async fn refuses(args: &[&str], env: &[(&str, &str)], code: i32, says: &[&str]) 
 
 #[tokio::test]
 async fn a_wrong_value_is_named_with_its_flag_and_with_what_is_allowed() {
-    let cases: [(&[&str], &[&str]); 22] = [
+    let cases: [(&[&str], &[&str]); 24] = [
         (&["--controllers=nosuch"], &["--controllers", "\"nosuch\"", "pod-gc"]),
         (&["--controllers=*,-nosuch"], &["--controllers", "\"-nosuch\"", "pod-gc"]),
         (&["--exclusive-csi-drivers=a b"], &["--exclusive-csi-drivers", "a b"]),
@@ -66,6 +66,11 @@ async fn a_wrong_value_is_named_with_its_flag_and_with_what_is_allowed() {
         ),
         (&["--leader-elect=perhaps"], &["--leader-elect", "perhaps", "true, false"]),
         (&["--mode=brave"], &["--mode", "brave", "observe, guard, replace"]),
+        (&["--otlp-endpoint=collector:4318"], &["--otlp-endpoint", "collector:4318", "http://"]),
+        (
+            &["--otlp-endpoint=https://collector:4318"],
+            &["--otlp-endpoint", "https is not supported; use http://"],
+        ),
         (&["--log-format=xml"], &["--log-format", "xml", "text, json"]),
         (&["--terminated-pod-gc-threshold=many"], &["--terminated-pod-gc-threshold", "many", "allowed is"]),
         (&["--admin-address=8080"], &["--admin-address", "8080", "allowed is"]),
@@ -86,6 +91,7 @@ async fn a_wrong_value_in_the_environment_is_named_too() {
         ("POD_SAFETY_MODE", "brave", ["--mode", "observe, guard, replace"]),
         ("POD_SAFETY_POD_GC_QUARANTINE", "soon", ["--pod-gc-quarantine", "allowed is 1ms to 24h"]),
         ("POD_SAFETY_CONTROLLERS", "nosuch", ["--controllers", "known controllers"]),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "grpc://collector:4317", ["--otlp-endpoint", "4318, not 4317"]),
         ("POD_SAFETY_LEADER_ELECT", "7", ["--leader-elect", "true, false"]),
     ] {
         refuses(&[], &[(name, value)], 2, &[says[0], says[1], value]).await;

@@ -296,7 +296,7 @@ async fn attack_fence_agents_share_neither_token_nor_user_nor_processes_with_the
 }
 
 /// Flags without a value in the chart, and why.
-const LEFT: [&str; 15] = [
+const LEFT: [&str; 16] = [
     "--help",
     "--version",
     "--kubeconfig",                 // the pod's service account
@@ -309,6 +309,7 @@ const LEFT: [&str; 15] = [
     "--exclusive-backends",         // the same
     "--fence-agents-socket",        // only where agents are enabled
     "--allow-fence-dummy",          // of the container that runs agents
+    "--otlp-endpoint",              // only with tracing.endpoint
     "--tls-cert-file",              // only with adminTlsSecret
     "--tls-private-key-file",       // the same
     "--leader-elect-resource-lock", // only one kind exists
@@ -443,10 +444,15 @@ async fn the_admin_port_alone_is_open_unless_the_pods_have_the_addresses_of_thei
     assert_eq!(egress[2], json!({ "to": [{ "ipBlock": { "cidr": "10.7.0.0/16" } }] }));
 }
 
+/// Exports traces.
+const TRACES: &str = "tracing.endpoint=http://otel-collector.observability:4318";
+
 #[tokio::test]
 async fn in_replace_it_grants_and_defines_what_manifests_prints() {
-    let ours =
-        documents(&render(&chart(), &["--set=mode=replace,controllers.volumeGuard.enabled=true"]).await);
+    let ours = documents(
+        &render(&chart(), &[&format!("--set=mode=replace,controllers.volumeGuard.enabled=true,{TRACES}")])
+            .await,
+    );
     let ours: BTreeMap<_, _> = ours.into_iter().map(|object| (named(&object), plain(object))).collect();
     let mut compared = 0;
     for printed in documents(&manifests().await.unwrap()) {
@@ -515,6 +521,9 @@ async fn rights_come_with_what_needs_them() {
         ("controllers.fencing.enabled=false", "patch nodefences/status", false),
         ("mode=guard", "create leases", true),
         ("leaderElection.enabled=false,replicaCount=1", "create leases", false),
+        ("mode=guard", "list events", false),
+        (TRACES, "list events", true),
+        (&*format!("mode=observe,{TRACES}"), "list events", false),
     ] {
         let all = granted(&render(&chart(), &["--set", set]).await);
         let found = all.values().any(|verbs| verbs.contains(right));

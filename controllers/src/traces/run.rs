@@ -1,0 +1,256 @@
+//! The one task: it waits for news of incidents, and exports what is due while this process leads.
+//!
+//! It reads the cache and the journal, and nothing waits for it. A collector that is away or hangs delays this task alone:
+//! what is due is made of the records again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pod_safety_otlp::{Endpoint, Exporter, Service, Span};
+use pod_safety_shared::cache::{Cache, Change, Subscriber};
+use pod_safety_shared::client::Connection;
+use pod_safety_shared::clock::Env;
+use pod_safety_shared::lease::Leadership;
+use pod_safety_shared::model::PodKey;
+use pod_safety_shared::record::{Journal, error_chain};
+use tokio::sync::Notify;
+
+use super::incident::Incident;
+use super::metrics::TraceMetrics;
+use super::release::{Release, Successor};
+use super::telling::Telling;
+
+/// What belongs together is written within this time, and goes into one request.
+const COALESCE: Duration = Duration::from_secs(1);
+/// It is looked at least this often: releases and successors are no news of incidents.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Successors are waited for this long after a pod was released: as long as its Event is kept.
+const SUCCESSORS_WITHIN: Duration = Duration::from_secs(3_600);
+/// A leader exports what is recorded within this time, so what was recorded in the last such time of a leader that crashed may not
+/// have been exported. It is exported again, with the same ids.
+const OVERLAP: Duration = Duration::from_secs(5);
+/// The first pause after a failure, doubled each time up to the last.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The Events of the leaders before, as many as a cluster's worst hour has. Who may create Events may forge them: traces alone
+/// rest on them.
+const EVENTS: &str =
+    "/api/v1/events?limit=5000&fieldSelector=reason=ForceDeleted,reportingComponent=pod-safety";
+/// So many releases are remembered: those of some forty nodes.
+const RELEASES: usize = 5_000;
+
+/// Exports the traces of incidents.
+#[derive(Debug)]
+pub struct Traces {
+    exporter: Exporter,
+    cache: Arc<Cache>,
+    connection: Connection,
+    env: Env,
+    leadership: Arc<Leadership>,
+    journal: Arc<Journal>,
+    metrics: TraceMetrics,
+    started: Timestamp,
+    news: Arc<News>,
+}
+
+/// What traces are made from.
+#[derive(Debug)]
+pub struct Sources {
+    /// NodeFences, evidence, Nodes and pods.
+    pub cache: Arc<Cache>,
+    /// What this process did.
+    pub journal: Arc<Journal>,
+    /// Events, and when successors were Ready.
+    pub connection: Connection,
+    /// Who exports.
+    pub leadership: Arc<Leadership>,
+}
+
+#[derive(Debug, Default)]
+struct News(Notify);
+
+impl Subscriber for News {
+    fn changed(&self, change: Change<'_>) {
+        if matches!(change, Change::Fencing { .. } | Change::Node { readiness: true, .. } | Change::Listed(_))
+        {
+            self.0.notify_one();
+        }
+    }
+}
+
+/// What this process knows since another one led. It is kept where a term lapsed and nobody else took over.
+struct Term {
+    follows: Option<Timestamp>,
+    telling: Telling,
+    releases: BTreeMap<PodKey, Release>,
+    successors: BTreeMap<PodKey, Successor>,
+}
+
+/// What a look came to.
+enum Look {
+    /// Nothing is due, or another process leads.
+    Settled,
+    /// There may be more to export at once.
+    More,
+    /// The collector did not take it.
+    Failed,
+}
+
+impl Traces {
+    /// A task that listens from now on, and exports once it runs.
+    #[must_use]
+    pub fn new(
+        endpoint: Endpoint,
+        instance: String,
+        sources: Sources,
+        env: Env,
+        metrics: TraceMetrics,
+    ) -> Self {
+        let Sources { cache, journal, connection, leadership } = sources;
+        let service = Service { name: "pod-safety", version: env!("CARGO_PKG_VERSION"), instance };
+        let exporter = Exporter::new(env.clone(), endpoint, service);
+        let news = Arc::new(News::default());
+        cache.subscribe(Arc::<News>::clone(&news));
+        let started = env.clock.wall();
+        Self { exporter, cache, connection, env, leadership, journal, metrics, started, news }
+    }
+
+    /// Runs until the process ends.
+    pub async fn run(self) {
+        let (mut term, mut failures) = (None, 0_u32);
+        loop {
+            let look = self.look(&mut term, &mut failures).await;
+            match look {
+                Look::More => {}
+                Look::Failed => {
+                    let pause = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10));
+                    self.env.sleep(self.env.jitter(pause.min(LONGEST_PAUSE), 0.2)).await;
+                }
+                Look::Settled => {
+                    let until = self.env.now() + LOOK_AGAIN;
+                    if self.env.until(until, self.news.0.notified()).await.is_some() {
+                        self.env.sleep(COALESCE).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn look(&self, term: &mut Option<Term>, failures: &mut u32) -> Look {
+        if self.leadership.term(self.env.now()).is_none() {
+            return Look::Settled;
+        }
+        let follows = self.leadership.follows();
+        if term.as_ref().is_none_or(|term| term.follows != follows) {
+            *term = Some(self.begin(follows).await);
+        }
+        let Some(term) = term.as_mut() else { return Look::Settled };
+        self.gather(term).await;
+        let (releases, successors): (Vec<_>, Vec<_>) =
+            (term.releases.values().cloned().collect(), term.successors.values().cloned().collect());
+        let due = {
+            let guard = self.cache.read();
+            term.telling.due(&Incident::all(&guard.view(), &releases, &successors))
+        };
+        self.metrics.dropped(count(due.lost));
+        if due.spans.is_empty() {
+            return Look::Settled;
+        }
+        if self.export(&due.spans, failures).await {
+            term.telling.done(&due.spans);
+            Look::More
+        } else {
+            Look::Failed
+        }
+    }
+
+    /// A new leader begins with what the last one may not have exported.
+    async fn begin(&self, follows: Option<Timestamp>) -> Term {
+        let since = follows.unwrap_or(self.started);
+        let since = since.saturating_sub(OVERLAP).unwrap_or(since);
+        let releases = match self.connection.items(EVENTS).await {
+            Ok(events) => {
+                events.iter().filter_map(Release::of_event).map(|one| (one.pod.clone(), one)).collect()
+            }
+            Err(error) => {
+                tracing::warn!(error = %error_chain(&error), "Events cannot be listed; traces lack the force deletes of the last leader");
+                BTreeMap::new()
+            }
+        };
+        Term { follows, telling: Telling::new(since), releases, successors: BTreeMap::new() }
+    }
+
+    /// Adds what was released since, and who took over; forgets what is long over.
+    async fn gather(&self, term: &mut Term) {
+        let recent = self.env.clock.wall().saturating_sub(SUCCESSORS_WITHIN).unwrap_or(Timestamp::MIN);
+        for record in self.journal.last() {
+            if let Some(release) = Release::of_record(&record).filter(|_| term.releases.len() < RELEASES) {
+                term.releases.entry(release.pod.clone()).or_insert(release);
+            }
+        }
+        term.releases.retain(|_, release| release.at >= recent);
+        term.successors.retain(|pod, _| term.releases.contains_key(pod));
+        for pod in self.ready_successors(term) {
+            let path =
+                format!("/api/v1/namespaces/{}/pods?fieldSelector=metadata.name={}", pod.namespace, pod.name);
+            // What cannot be read now is read at the next look.
+            let Ok(pods) = self.connection.items(&path).await else { return };
+            if let Some(successor) = pods.iter().find_map(|one| Successor::of(&pod, one)) {
+                term.successors.insert(pod, successor);
+            }
+        }
+    }
+
+    /// Released pods whose name another pod has that is Ready, and of which that is not told yet.
+    fn ready_successors(&self, term: &Term) -> Vec<PodKey> {
+        let waiting = term.releases.keys().filter(|pod| !term.successors.contains_key(*pod));
+        let waiting: BTreeMap<_, _> = waiting.map(|pod| ((&*pod.namespace, &*pod.name), pod)).collect();
+        if waiting.is_empty() {
+            return Vec::new();
+        }
+        let guard = self.cache.read();
+        let ready = guard.view().all_pods().filter(|pod| pod.ready && pod.deletion.is_none());
+        let found = ready.filter_map(|pod| {
+            let before = waiting.get(&(&*pod.key.namespace, &*pod.key.name))?;
+            (before.uid != pod.key.uid).then(|| PodKey::clone(before))
+        });
+        found.collect()
+    }
+
+    /// Whether these spans are done with: taken, or refused for good. What is wrong is said once.
+    async fn export(&self, spans: &[Span], failures: &mut u32) -> bool {
+        let endpoint = self.exporter.endpoint();
+        match self.exporter.export(spans).await {
+            Ok(answer) => {
+                if *failures > 0 {
+                    tracing::info!(%endpoint, "spans are exported again");
+                }
+                *failures = 0;
+                self.metrics.exported(count(spans.len()).saturating_sub(answer.rejected));
+                self.metrics.rejected(answer.rejected);
+                if answer.rejected > 0 {
+                    tracing::debug!(%endpoint, rejected = answer.rejected, why = answer.message, "the collector rejected spans");
+                }
+                true
+            }
+            Err(error) => {
+                self.metrics.failed();
+                if *failures == 0 {
+                    tracing::warn!(%endpoint, %error, "spans cannot be exported; see pod_safety_trace_export_failures_total");
+                }
+                *failures = failures.saturating_add(1);
+                if !error.is_passing() {
+                    self.metrics.rejected(count(spans.len()));
+                }
+                !error.is_passing()
+            }
+        }
+    }
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,218 @@
+//! The spans that an incident makes. Pure.
+//!
+//! ```text
+//! incident                      last report → over
+//! ├─ detect                     last report → its Node is not Ready
+//! ├─ gates                      NodeFence created → first order
+//! ├─ order off, order on        recorded → last status check after it
+//! │  └─ status checks           first → last
+//! ├─ evidence                   last status check → FenceEvidence created
+//! ├─ taint                      evidence → the taint out-of-service is there
+//! └─ force delete               evidence → a pod is force deleted
+//!    └─ successor ready         created → Ready
+//! ```
+
+use jiff::Timestamp;
+use pod_safety_otlp::{Attribute, Moment, Span, SpanId, TraceId, text};
+use pod_safety_shared::api::{Attempt, Sample};
+use pod_safety_shared::model::{OUT_OF_SERVICE_TAINT, Proof};
+
+use super::incident::{Incident, seconds};
+use super::release::{Release, Successor};
+
+/// So many pods of one node are told; a node has 110 by default.
+pub(super) const RELEASES: usize = 250;
+/// Devices report twice each.
+const SAMPLES: usize = 32;
+/// Of one incarnation there is evidence of each kind, and a confirmation may be renewed.
+const PROOFS: usize = 16;
+
+const NODE: &str = "k8s.node.name";
+
+/// The spans of this incident that are over, in the order of their ends.
+#[must_use]
+pub fn spans(incident: &Incident<'_>) -> Vec<Span> {
+    let story = Story { incident, trace: incident.trace() };
+    let mut spans: Vec<Span> =
+        [story.detect(), story.gates(), story.taint(), story.root()].into_iter().flatten().collect();
+    for attempt in incident.fence.iter().flat_map(|fence| &fence.status.attempts).take(Attempt::KEPT) {
+        spans.extend(story.order(attempt));
+    }
+    spans.extend(incident.proofs.iter().take(PROOFS).filter_map(|proof| story.evidence(proof)));
+    spans.extend(incident.releases.iter().take(RELEASES).filter_map(|release| story.release(release)));
+    spans.extend(incident.successors.iter().take(RELEASES).map(|successor| story.successor(successor)));
+    spans.sort_by_key(|span| (span.end, span.parent.is_none()));
+    spans
+}
+
+struct Story<'a> {
+    incident: &'a Incident<'a>,
+    trace: TraceId,
+}
+
+impl Story<'_> {
+    fn root_id(&self) -> SpanId {
+        self.trace.span(&["incident"])
+    }
+
+    fn release_id(&self, uid: &str) -> SpanId {
+        self.trace.span(&["force delete", uid])
+    }
+
+    /// A span of the incident. Stamps are rounded to seconds by some who write them: it does not end before it begins.
+    fn span(&self, name: &'static str, key: &str, from: Timestamp, to: Timestamp) -> Span {
+        Span {
+            trace: self.trace,
+            id: if key.is_empty() { self.trace.span(&[name]) } else { self.trace.span(&[name, key]) },
+            parent: Some(self.root_id()),
+            name,
+            start: from,
+            end: to.max(from),
+            attributes: vec![Attribute::text(NODE, &self.incident.life.name)],
+            moments: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// When the kubelet last reported, as it was written down; else when the incident was opened.
+    fn began(&self) -> Option<Timestamp> {
+        let attempts = self.incident.fence.iter().flat_map(|fence| &fence.status.attempts);
+        let renewed = attempts.filter_map(|attempt| attempt.verified.as_ref()?.lease_renewed.as_deref());
+        let renewed = renewed
+            .chain(self.incident.proofs.iter().filter_map(|proof| proof.spec.lease_renewed.as_deref()));
+        let written = renewed.filter_map(|at| at.parse().ok()).min();
+        let beat = self.incident.lost.and_then(|(_, beat)| beat);
+        written.or(beat).into_iter().chain(self.incident.opened()).min()
+    }
+
+    fn root(&self) -> Option<Span> {
+        let Incident { life, fence, .. } = self.incident;
+        let mut span = self.span("incident", "", self.began()?, self.incident.over()?);
+        span.parent = None;
+        span.attributes.push(Attribute::text("k8s.node.uid", &life.uid));
+        if let Some(fence) = fence {
+            span.attributes.extend([
+                Attribute::text("pod_safety.node_fence", &fence.name),
+                Attribute::text("pod_safety.policy", &fence.spec.policy),
+                Attribute::text("pod_safety.phase", fence.status.phase.name()),
+                Attribute::text("pod_safety.reason", &fence.spec.trigger.reason),
+                Attribute::text("pod_safety.message", &fence.status.message),
+            ]);
+        }
+        Some(span)
+    }
+
+    fn detect(&self) -> Option<Span> {
+        let (node, beat) = self.incident.lost?;
+        let noticed = seconds(node.ready_since?)?;
+        Some(self.span("detect", "", beat?, noticed))
+    }
+
+    /// Until the first order, or until evidence that needed none.
+    fn gates(&self) -> Option<Span> {
+        let fence = self.incident.fence?;
+        let first = fence.status.attempts.first();
+        let passed = match first {
+            Some(first) => first.begun().filter(|_| first.id == 1)?,
+            None => seconds(self.incident.proofs.first()?.created)?,
+        };
+        let mut span = self.span("gates", "", seconds(fence.created)?, passed);
+        let gates = fence.status.gates.iter().map(|gate| gate.name.as_str()).take(SAMPLES);
+        span.attributes.push(Attribute::texts("pod_safety.gates", gates));
+        Some(span)
+    }
+
+    /// An order to devices that was verified, and the status checks that did.
+    fn order(&self, attempt: &Attempt) -> Vec<Span> {
+        let (Some(begun), Some(checked), Some(verified)) =
+            (attempt.begun(), attempt.checked(), &attempt.verified)
+        else {
+            return Vec::new();
+        };
+        let (name, wanted) = if attempt.act == "on" { ("order on", "On") } else { ("order off", "Off") };
+        let key = attempt.id.to_string();
+        let mut order = self.span(name, &key, begun, checked);
+        let devices: Vec<String> = attempt.devices.iter().take(SAMPLES).map(ToString::to_string).collect();
+        order.attributes.extend([
+            Attribute::number("pod_safety.attempt", attempt.id.into()),
+            Attribute::number("pod_safety.level", attempt.level.into()),
+            Attribute::texts("pod_safety.devices", devices.iter().map(String::as_str)),
+            Attribute::text("pod_safety.outcome", attempt.outcome.as_deref().unwrap_or("none was recorded")),
+            Attribute::text("pod_safety.by", &attempt.by),
+        ]);
+        order.error = (verified.power != wanted).then(|| text(&verified.message));
+        let samples: Vec<(Timestamp, &Sample)> = (verified.samples.iter().take(SAMPLES))
+            .filter_map(|sample| Some((sample.at.parse().ok()?, sample)))
+            .collect();
+        let first = samples.iter().map(|(at, _)| *at).min().unwrap_or(begun);
+        let mut checks = self.span("status checks", &key, first, checked);
+        checks.parent = Some(order.id);
+        checks.attributes.push(Attribute::text("pod_safety.power", &verified.power));
+        checks.moments = samples.into_iter().map(|(at, sample)| status_check(at, sample)).collect();
+        vec![order, checks]
+    }
+
+    fn evidence(&self, proof: &Proof) -> Option<Span> {
+        let created = seconds(proof.created)?;
+        let samples = proof.spec.samples.iter().filter_map(|sample| sample.at.parse().ok());
+        let mut span = self.span("evidence", &proof.name, samples.max().unwrap_or(created), created);
+        let kind = format!("{:?}", proof.spec.kind);
+        span.attributes.extend([
+            Attribute::text("pod_safety.evidence", &proof.name),
+            Attribute::text("pod_safety.evidence.kind", &kind),
+            Attribute::text("pod_safety.by", &proof.spec.by),
+        ]);
+        span.attributes.extend(proof.spec.reason.iter().map(|why| Attribute::text("pod_safety.reason", why)));
+        Some(span)
+    }
+
+    /// When evidence that ends what ran was there first.
+    fn proved(&self) -> Option<Timestamp> {
+        let mut ends = self.incident.proofs.iter().filter(|proof| proof.spec.kind.ends_life());
+        ends.next().and_then(|proof| seconds(proof.created))
+    }
+
+    fn taint(&self) -> Option<Span> {
+        let (fence, (node, _)) = (self.incident.fence?, self.incident.lost?);
+        let ours = |key: &str, value: &str| key == OUT_OF_SERVICE_TAINT && value == &*fence.name;
+        let taint = node.no_execute.iter().find(|taint| ours(&taint.key, &taint.value))?;
+        let added = seconds(taint.time_added?)?;
+        Some(self.span("taint", "", self.proved()?, added))
+    }
+
+    fn release(&self, release: &Release) -> Option<Span> {
+        let uid = release.pod.uid.to_string();
+        let mut span = self.span("force delete", &uid, self.proved()?, release.at);
+        span.id = self.release_id(&uid);
+        span.attributes.extend(pod(&release.pod.namespace, &release.pod.name, &uid));
+        span.attributes.push(Attribute::text("pod_safety.reason", &release.message));
+        Some(span)
+    }
+
+    fn successor(&self, successor: &Successor) -> Span {
+        let mut span = self.span("successor ready", &successor.uid, successor.created, successor.ready);
+        span.parent = Some(self.release_id(&successor.of.uid.to_string()));
+        // It runs on another node.
+        span.attributes = vec![Attribute::text(NODE, &successor.node)];
+        span.attributes.extend(pod(&successor.of.namespace, &successor.of.name, &successor.uid));
+        span
+    }
+}
+
+fn pod(namespace: &str, name: &str, uid: &str) -> [Attribute; 3] {
+    [
+        Attribute::text("k8s.namespace.name", namespace),
+        Attribute::text("k8s.pod.name", name),
+        Attribute::text("k8s.pod.uid", uid),
+    ]
+}
+
+fn status_check(at: Timestamp, sample: &Sample) -> Moment {
+    let attributes = vec![
+        Attribute::text("pod_safety.device", &sample.device.to_string()),
+        Attribute::text("pod_safety.power", &sample.power),
+        Attribute::text("pod_safety.identity", &sample.identity),
+        Attribute::text("pod_safety.message", &sample.said),
+    ];
+    Moment { at, name: "status check", attributes }
+}

@@ -1,0 +1,168 @@
+//! The task, with a collector and an API server that answers as a test says.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use pod_safety_otlp::message::WireSpan;
+use pod_safety_otlp::testing::Collector;
+use pod_safety_shared::clock::Env;
+use pod_safety_shared::lease::Leadership;
+use pod_safety_shared::record::{Action, Journal, Record};
+use pod_safety_shared::testing::{connection, page};
+use prometheus::Registry;
+
+use super::*;
+
+/// Longer than it may take to export what is due.
+const SOON: Duration = Duration::from_secs(30);
+
+struct Leader {
+    journal: Arc<Journal>,
+    registry: Registry,
+    lists: Arc<AtomicUsize>,
+}
+
+impl Leader {
+    /// One after a leader that renewed last in this second, with the Events of that.
+    fn after(second: i64, world: &World, collector: &Collector, events: &[Value]) -> Self {
+        let env = Env::real(1);
+        let (journal, registry) = (Arc::new(Journal::default()), Registry::new());
+        let (events, lists) = (json!({ "items": events }), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&lists);
+        let api = connection(
+            &env,
+            Arc::new(move |_, path: &str, _| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                if path.starts_with("/api/v1/events") {
+                    (200, events.clone())
+                } else {
+                    (200, json!({ "items": [] }))
+                }
+            }),
+        );
+        let sources = Sources {
+            cache: Arc::clone(world.cache()),
+            journal: Arc::clone(&journal),
+            connection: api,
+            leadership: Leadership::alone_after(moment(second * 1_000)),
+        };
+        let metrics = TraceMetrics::register(&registry).unwrap();
+        let endpoint = collector.url().parse().unwrap();
+        let traces = Traces::new(endpoint, "pod-safety-0_1".to_owned(), sources, env.clone(), metrics);
+        env.spawner.spawn("traces", Box::pin(traces.run()));
+        Self { journal, registry, lists }
+    }
+
+    fn metric(&self, line: &str) -> bool {
+        page(&self.registry).lines().any(|one| one == line)
+    }
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool + Sync) {
+    let env = Env::real(1);
+    let waits = async {
+        while !holds() {
+            env.sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(env.until(env.now() + SOON, waits).await.is_some(), "waiting until {what}");
+}
+
+fn names(spans: &[WireSpan]) -> Vec<&str> {
+    spans.iter().map(|span| span.name.as_str()).collect()
+}
+
+/// How often each span was taken.
+fn taken(collector: &Collector) -> BTreeMap<(Vec<u8>, Vec<u8>), Vec<WireSpan>> {
+    let mut taken: BTreeMap<_, Vec<WireSpan>> = BTreeMap::new();
+    for span in collector.spans() {
+        taken.entry((span.trace_id.clone(), span.span_id.clone())).or_default().push(span);
+    }
+    taken
+}
+
+#[tokio::test]
+async fn what_is_recorded_is_exported_once_as_it_is_recorded() {
+    let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
+    let leader = Leader::after(0, &world, &collector, &[]);
+    until("the loss is told", || collector.spans().len() == 6).await;
+    assert_eq!(
+        names(&collector.spans()),
+        ["detect", "gates", "order off", "status checks", "evidence", "taint"]
+    );
+    leader.journal.write(Record {
+        at: Env::real(1).clock.wall(),
+        controller: "pod-gc",
+        action: Action::ForceDeleted,
+        pod: Some(pod_key()),
+        budget: None,
+        node: Some("n".into()),
+        node_uid: None,
+        reason: "PowerOff",
+        message: "node n was switched off".to_owned(),
+    });
+    until("the release is told", || collector.spans().len() == 7).await;
+    back(&world);
+    until("the return is told", || collector.spans().len() == 10).await;
+    assert_eq!(names(&collector.spans())[6..], ["force delete", "order on", "status checks", "incident"]);
+    Env::real(1).sleep(Duration::from_secs(6)).await;
+    assert!(taken(&collector).values().all(|times| times.len() == 1), "nothing is told twice");
+    assert_eq!(leader.lists.load(Ordering::Relaxed), 1, "the Events of the last leader, once");
+    assert!(leader.metric("pod_safety_trace_spans_total{outcome=\"exported\"} 10"));
+}
+
+#[tokio::test]
+async fn a_new_leader_goes_on_where_the_last_one_stopped() {
+    let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
+    let event = json!({
+        "reason": "ForceDeleted", "message": "node n was switched off", "eventTime": Env::real(1).clock.wall().to_string(),
+        "involvedObject": { "kind": "Pod", "namespace": "shop", "name": "db-0", "uid": "uid-of-the-first" },
+        "related": { "kind": "Node", "name": "n" },
+    });
+    let _first = Leader::after(0, &world, &collector, std::slice::from_ref(&event));
+    until("the first tells of the loss", || collector.spans().len() == 7).await;
+    let before = collector.spans();
+    // It renewed last after all that.
+    let renewed = 1 + Env::real(1).clock.wall().as_second() - BEGINS + 10;
+    let second = Collector::start(&Env::real(1)).await.unwrap();
+    let _second = Leader::after(renewed, &world, &second, std::slice::from_ref(&event));
+    Env::real(1).sleep(Duration::from_secs(1)).await;
+    assert_eq!(names(&second.spans()), Vec::<&str>::new(), "that was told");
+    // A third one cannot know what the second told in its last seconds, and tells it in the same words.
+    let third = Collector::start(&Env::real(1)).await.unwrap();
+    let _third = Leader::after(88, &world, &third, &[event]);
+    until("the third tells what may be missing", || third.spans().len() == 3).await;
+    assert_eq!(names(&third.spans()), ["evidence", "taint", "force delete"]);
+    for span in third.spans() {
+        assert!(before.contains(&span), "{span:#?}");
+    }
+}
+
+#[tokio::test]
+async fn a_collector_that_is_away_gets_everything_when_it_is_back() {
+    let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
+    collector.answers(503, Vec::new());
+    let leader = Leader::after(0, &world, &collector, &[]);
+    until("it was asked again", || collector.heads().len() > 1).await;
+    assert!(leader.metric("pod_safety_trace_spans_total{outcome=\"exported\"} 0"));
+    assert!(!leader.metric("pod_safety_trace_export_failures_total 0"));
+    collector.answers(200, Vec::new());
+    until("all is there", || collector.spans().len() == 6).await;
+    assert!(taken(&collector).values().all(|times| times.len() == 1));
+}
+
+#[tokio::test]
+async fn what_is_refused_for_good_and_what_is_gone_is_counted() {
+    let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
+    collector.answers(400, Vec::new());
+    let leader = Leader::after(0, &world, &collector, &[]);
+    until("it was refused", || leader.metric("pod_safety_trace_spans_total{outcome=\"rejected\"} 6")).await;
+    collector.answers(503, Vec::new());
+    back(&world);
+    until("more waits", || collector.heads().len() > 1).await;
+    world.remove(Kind::NodeFences, "uid-n-1", at(300));
+    world.remove(Kind::FenceEvidences, "uid-e", at(300));
+    until("it is gone", || leader.metric("pod_safety_trace_spans_total{outcome=\"dropped\"} 3")).await;
+    assert!(collector.spans().is_empty());
+}

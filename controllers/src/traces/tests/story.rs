@@ -1,0 +1,221 @@
+//! The spans of an incident: names, parents, times; and what others write into records.
+
+use std::collections::BTreeSet;
+
+use pod_safety_otlp::{LONGEST_TEXT, Value as Said};
+
+use super::super::spans::RELEASES;
+use super::*;
+
+/// Each span as `parent/name from to`, in milliseconds.
+fn lines(spans: &[Span]) -> Vec<String> {
+    let name = |id| spans.iter().find(|span| span.id == id).map_or("?", |span| span.name);
+    let since = |at: Timestamp| at.as_millisecond() - BEGINS * 1_000;
+    let line = |span: &Span| {
+        let parent = span.parent.map_or("-", name);
+        format!("{parent}/{} {} {}", span.name, since(span.start), since(span.end))
+    };
+    spans.iter().map(line).collect()
+}
+
+#[test]
+fn an_incident_is_told_from_the_last_report_to_the_return_of_the_node() {
+    let world = lost();
+    let during = told(&world, &[release()], &[successor()]);
+    assert_eq!(
+        lines(&during),
+        [
+            "?/detect 10000 60000",
+            "?/gates 70000 75000",
+            "?/order off 75000 82250",
+            "order off/status checks 77000 82250",
+            "?/evidence 82250 83000",
+            "?/force delete 83000 84500",
+            "?/taint 83000 86000",
+            "force delete/successor ready 85000 99000",
+        ],
+        "the incident is not over: its own span is not there"
+    );
+    back(&world);
+    let after = told(&world, &[release()], &[successor()]);
+    assert_eq!(
+        lines(&after),
+        [
+            "incident/gates 70000 75000",
+            "incident/order off 75000 82250",
+            "order off/status checks 77000 82250",
+            "incident/evidence 82250 83000",
+            "incident/force delete 83000 84500",
+            "force delete/successor ready 85000 99000",
+            "incident/order on 110000 117250",
+            "order on/status checks 112000 117250",
+            "-/incident 10000 205000",
+        ],
+        "the Node says nothing of its last life any more"
+    );
+    for span in &during {
+        assert_eq!(span.trace, after[0].trace);
+        let again = after.iter().find(|other| other.id == span.id);
+        assert!(again.is_none_or(|again| again == span), "{span:#?} became {again:#?}");
+    }
+    let ids: BTreeSet<_> = during.iter().chain(&after).map(|span| span.id).collect();
+    assert_eq!(ids.len(), during.len() + 3, "each span has an id of its own");
+}
+
+#[test]
+fn spans_have_the_attributes_that_opentelemetry_names() {
+    let world = lost();
+    back(&world);
+    let spans = told(&world, &[release()], &[successor()]);
+    let said = |name: &str, key: &str| {
+        let span = spans.iter().find(|span| span.name == name).unwrap();
+        span.attributes.iter().find(|one| one.key == key).map(|one| match &one.value {
+            Said::Text(text) => text.clone(),
+            Said::Texts(texts) => texts.join(" "),
+            Said::Number(number) => number.to_string(),
+        })
+    };
+    for (name, key, value) in [
+        ("incident", "k8s.node.name", "n"),
+        ("incident", "k8s.node.uid", "uid-n"),
+        ("incident", "pod_safety.phase", "Done"),
+        ("gates", "pod_safety.gates", "LargeOutage"),
+        ("order off", "pod_safety.devices", "rack/bmc"),
+        ("order on", "pod_safety.attempt", "2"),
+        ("status checks", "pod_safety.power", "Off"),
+        ("evidence", "pod_safety.evidence.kind", "PowerOff"),
+        ("force delete", "k8s.namespace.name", "shop"),
+        ("force delete", "k8s.pod.name", "db-0"),
+        ("force delete", "k8s.pod.uid", "uid-of-the-first"),
+        ("successor ready", "k8s.pod.uid", "uid-of-the-second"),
+        ("successor ready", "k8s.node.name", "m"),
+    ] {
+        assert_eq!(said(name, key).as_deref(), Some(value), "{name}: {key}");
+    }
+    let checks = spans.iter().find(|span| span.name == "status checks").unwrap();
+    assert_eq!(checks.moments.iter().map(|one| one.at).collect::<Vec<_>>(), [moment(77_000), moment(82_250)]);
+    assert!(spans.iter().all(|span| span.error.is_none()));
+}
+
+#[test]
+fn an_order_that_had_no_effect_is_an_error_and_one_that_was_not_checked_is_no_span() {
+    let world = lost();
+    let mut open = attempt(2, "off", 95_000, "Off");
+    open["verified"] = Value::Null;
+    let attempts = [attempt(1, "off", 75_000, "Unknown"), open];
+    world.put(Kind::NodeFences, fence("Fencing", &attempts, &json!([])), at(96));
+    let spans = told(&world, &[], &[]);
+    let orders: Vec<_> = spans.iter().filter(|span| span.name == "order off").collect();
+    assert_eq!(orders.len(), 1);
+    assert_eq!(orders[0].error.as_deref(), Some("bmc does not answer"));
+}
+
+#[test]
+fn a_confirmation_without_a_policy_is_an_incident_too() {
+    let world = World::listed();
+    world.put(Kind::NodeLeases, objects::lease("n", 10), at(10));
+    world.put(Kind::Nodes, node("one", "Unknown", 60), at(60));
+    let word = proof("w", "Asserted", 300).set("/spec/reason", json!("I pulled its plug"));
+    world.put(Kind::FenceEvidences, word, at(300));
+    let released = Release { at: moment(301_000), ..release() };
+    let spans = told(&world, std::slice::from_ref(&released), &[]);
+    assert_eq!(
+        lines(&spans),
+        ["?/detect 10000 60000", "?/evidence 300000 300000", "?/force delete 300000 301000"]
+    );
+    world.put(Kind::Nodes, node("two", "True", 900), at(900));
+    let spans = told(&world, &[released], &[]);
+    assert_eq!(lines(&spans).last().map(String::as_str), Some("-/incident 10000 900000"));
+}
+
+/// Whoever loses a node of this name later is not told of pods that were released before, and a rehearsal is no loss.
+#[test]
+fn what_belongs_to_no_incident_is_not_told() {
+    let world = lost();
+    let elsewhere = [Release { at: moment(10_000), ..release() }, Release { node: "m".into(), ..release() }];
+    let spans = told(&world, &elsewhere, &[successor()]);
+    assert!(!spans.iter().any(|span| ["force delete", "successor ready"].contains(&span.name)), "{spans:#?}");
+    let world = World::listed();
+    let rehearsal = fence("Pending", &[], &json!([])).set("/spec/dryRun", json!(true));
+    world.put(Kind::NodeFences, rehearsal, at(70));
+    assert!(Incident::all(&world.read().view(), &[], &[]).is_empty());
+}
+
+/// Devices, kubelets and persons write texts; a forged status may have any number of attempts.
+#[test]
+fn attack_what_others_write_makes_no_span_large_and_no_trace_long() {
+    let world = lost();
+    let odd = format!("\u{1b}[2J\u{202e}\n{}", "x".repeat(2_000));
+    let mut shout = attempt(1, "off", 75_000, "Unknown");
+    shout["outcome"] = json!(odd);
+    shout["by"] = json!(odd);
+    shout["verified"]["message"] = json!(odd);
+    shout["verified"]["samples"] = vec![sample(77_000, &odd); 100].into();
+    shout["devices"] = vec![json!({ "namespace": odd, "name": odd }); 100].into();
+    let attempts: Vec<Value> = (1..=40)
+        .map(|id| {
+            let mut one = shout.clone();
+            one["id"] = json!(id);
+            one
+        })
+        .collect();
+    let mut forged = fence("Done", &attempts, &json!([])).set("/spec/trigger/reason", json!(odd));
+    forged["status"]["gates"] = vec![json!({ "name": odd }); 100].into();
+    forged["status"]["message"] = json!(odd);
+    world.put(Kind::NodeFences, forged, at(96));
+    for number in 0..50 {
+        let word = proof(&format!("w{number}"), "Asserted", 300).set("/spec/reason", json!(odd));
+        world.put(Kind::FenceEvidences, word.set("/spec/by", json!(odd)), at(300));
+    }
+    let many = |number: u32| {
+        let pod = PodKey {
+            uid: uid(&format!("uid-{number}")),
+            namespace: odd.as_str().into(),
+            name: odd.as_str().into(),
+        };
+        Release { pod, message: odd.clone(), ..release() }
+    };
+    let releases: Vec<Release> = (0..1_000).map(many).collect();
+    let spans = told(&world, &releases, &[]);
+    assert!(spans.len() < 20 * 2 + 16 + RELEASES + 5, "{} spans", spans.len());
+    let fits = |text: &str| text.len() <= LONGEST_TEXT && !text.contains(['\n', '\u{1b}', '\u{202e}']);
+    for span in &spans {
+        assert!(
+            span.attributes.len() < 12 && span.moments.len() <= 32 && span.error.as_deref().is_none_or(fits)
+        );
+        for attribute in span.attributes.iter().chain(span.moments.iter().flat_map(|one| &one.attributes)) {
+            let fits = match &attribute.value {
+                Said::Text(text) => fits(text),
+                Said::Texts(texts) => texts.len() <= 32 && texts.iter().all(|text| fits(text)),
+                Said::Number(_) => true,
+            };
+            assert!(fits, "{attribute:?}");
+        }
+    }
+}
+
+#[test]
+fn a_release_is_read_from_the_event_that_tells_it() {
+    let event = json!({
+        "reason": "ForceDeleted", "message": "node n was switched off", "eventTime": "2026-01-01T00:01:24.500000Z",
+        "involvedObject": { "kind": "Pod", "namespace": "shop", "name": "db-0", "uid": "uid-of-the-first" },
+        "related": { "apiVersion": "v1", "kind": "Node", "name": "n" },
+    });
+    assert_eq!(Release::of_event(&event), Some(release()));
+    for without in ["/related", "/eventTime", "/involvedObject/uid", "/reason"] {
+        let mut other = event.clone();
+        *other.pointer_mut(without).unwrap() = Value::Null;
+        assert_eq!(Release::of_event(&other), None, "{without}");
+    }
+}
+
+#[test]
+fn a_successor_is_another_pod_that_is_ready() {
+    let pod = |uid: &str, ready: &str| {
+        json!({ "metadata": { "uid": uid, "creationTimestamp": stamp(85) }, "spec": { "nodeName": "m" },
+            "status": { "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": stamp(99) }] } })
+    };
+    assert_eq!(Successor::of(&pod_key(), &pod("uid-of-the-second", "True")), Some(successor()));
+    assert_eq!(Successor::of(&pod_key(), &pod("uid-of-the-second", "False")), None);
+    assert_eq!(Successor::of(&pod_key(), &pod("uid-of-the-first", "True")), None);
+}

@@ -1,0 +1,166 @@
+//! One request to the collector.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use pod_safety_clock::Env;
+use prost::Message as _;
+use tokio::net::TcpStream;
+
+use super::endpoint::Endpoint;
+use super::message::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse, InstrumentationScope, KeyValue, Resource,
+    ResourceSpans, ScopeSpans, WireSpan,
+};
+use super::span::Span;
+
+/// The default of `OTEL_EXPORTER_OTLP_TIMEOUT`.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// An answer is a few bytes; a page of a proxy is cut.
+const LONGEST_ANSWER: usize = 64 << 10;
+
+/// The process that spans are of, as OpenTelemetry names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// `service.name`.
+    pub name: &'static str,
+    /// `service.version`.
+    pub version: &'static str,
+    /// `service.instance.id`.
+    pub instance: String,
+}
+
+/// What the collector took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// How many spans it refused to take, though it took the others.
+    pub rejected: u64,
+    /// Why.
+    pub message: String,
+}
+
+/// Why spans were not exported.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExportError {
+    /// There is no connection, or it broke.
+    #[error("{0}")]
+    Unreachable(String),
+    /// There was no answer.
+    #[error("no answer within {}s", WITHIN.as_secs())]
+    TimedOut,
+    /// The collector refused them.
+    #[error("the collector answered {code}: {said}")]
+    Refused {
+        /// The HTTP code.
+        code: u16,
+        /// The beginning of the answer.
+        said: String,
+    },
+}
+
+impl ExportError {
+    /// Whether the same request may be taken later (OTLP: 429, 502, 503, 504).
+    #[must_use]
+    pub const fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable(_) | Self::TimedOut => true,
+            Self::Refused { code, .. } => matches!(code, 429 | 502..=504),
+        }
+    }
+}
+
+/// Posts spans. Each request has a connection of its own: incidents are rare, and a collector may be another one by then.
+#[derive(Clone, Debug)]
+pub struct Exporter {
+    env: Env,
+    endpoint: Endpoint,
+    service: Service,
+}
+
+impl Exporter {
+    /// One that has sent nothing yet.
+    #[must_use]
+    pub const fn new(env: Env, endpoint: Endpoint, service: Service) -> Self {
+        Self { env, endpoint, service }
+    }
+
+    /// Where spans go.
+    #[must_use]
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Posts these spans, once.
+    ///
+    /// # Errors
+    /// Why they were not taken; [`ExportError::is_passing`] says whether trying again makes sense.
+    pub async fn export(&self, spans: &[Span]) -> Result<Answer, ExportError> {
+        let deadline = self.env.now() + WITHIN;
+        let posted = self.env.until(deadline, self.post(self.request(spans))).await;
+        let (code, body) = posted.unwrap_or(Err(ExportError::TimedOut))?;
+        if !code.is_success() {
+            let said = super::text(&String::from_utf8_lossy(&body));
+            return Err(ExportError::Refused { code: code.as_u16(), said });
+        }
+        // Some collectors answer in JSON, or nothing: the spans were taken.
+        let answer = ExportTraceServiceResponse::decode(body).unwrap_or_default();
+        let partial = answer.partial_success.unwrap_or_default();
+        Ok(Answer {
+            rejected: u64::try_from(partial.rejected_spans).unwrap_or(0),
+            message: super::text(&partial.error_message),
+        })
+    }
+
+    fn request(&self, spans: &[Span]) -> Vec<u8> {
+        let Service { name, version, instance } = &self.service;
+        let said =
+            |key: &str, value: &str| KeyValue { key: key.to_owned(), value: Some(super::text(value).into()) };
+        let attributes = vec![
+            said("service.name", name),
+            said("service.version", version),
+            said("service.instance.id", instance),
+        ];
+        let scope = InstrumentationScope { name: (*name).to_owned(), version: (*version).to_owned() };
+        let spans = spans.iter().map(WireSpan::from).collect();
+        let resource_spans = vec![ResourceSpans {
+            resource: Some(Resource { attributes }),
+            scope_spans: vec![ScopeSpans { scope: Some(scope), spans }],
+        }];
+        ExportTraceServiceRequest { resource_spans }.encode_to_vec()
+    }
+
+    async fn post(&self, body: Vec<u8>) -> Result<(StatusCode, Bytes), ExportError> {
+        let away = |error: &dyn std::fmt::Display| ExportError::Unreachable(error.to_string());
+        let stream = TcpStream::connect(self.endpoint.address()).await.map_err(|error| away(&error))?;
+        let (mut sender, driver) = handshake(TokioIo::new(stream)).await.map_err(|error| away(&error))?;
+        let request = Request::post(self.endpoint.path())
+            .header(HOST, self.endpoint.host())
+            .header(CONTENT_TYPE, "application/x-protobuf")
+            .header(USER_AGENT, concat!("pod-safety/", env!("CARGO_PKG_VERSION")))
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| away(&error))?;
+        let work = async move {
+            let response = sender.send_request(request).await.map_err(|error| away(&error))?;
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, LONGEST_ANSWER).collect().await;
+            // An answer that is too long or broke off says nothing about the code before it.
+            Ok((head.status, body.map(http_body_util::Collected::to_bytes).unwrap_or_default()))
+        };
+        tokio::pin!(work, driver);
+        // hyper moves nothing unless its driver is polled.
+        tokio::select! {
+            biased;
+            done = &mut work => done,
+            _over = &mut driver => work.await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! A span that is over.
+
+use jiff::Timestamp;
+
+/// A text of the cluster is cut after this many bytes: a message of a device may have thousands.
+pub const LONGEST_TEXT: usize = 512;
+
+/// Sixteen bytes that name a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TraceId(u128);
+
+/// Eight bytes that name a span within its trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SpanId(u64);
+
+impl TraceId {
+    /// The trace of what these parts identify: the same for every process.
+    #[must_use]
+    pub fn of(parts: &[&str]) -> Self {
+        // All zeros is no id.
+        Self(digest(parts).max(1))
+    }
+
+    /// As OTLP has it.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    /// The span of this trace that these parts identify.
+    #[must_use]
+    pub fn span(self, parts: &[&str]) -> SpanId {
+        let own = self.to_string();
+        let all: Vec<&str> = [own.as_str()].into_iter().chain(parts.iter().copied()).collect();
+        let digest = digest(&all);
+        let folded = u64::try_from((digest >> 64) ^ (digest & u128::from(u64::MAX))).unwrap_or(1);
+        SpanId(folded.max(1))
+    }
+}
+
+impl std::fmt::Display for TraceId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl SpanId {
+    /// As OTLP has it.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+}
+
+/// FNV-1a of 128 bits: it tells names apart, and keeps no secret. Each part ends with a byte that no text has.
+fn digest(parts: &[&str]) -> u128 {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
+    bytes.fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))
+}
+
+/// A value of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A text.
+    Text(String),
+    /// Texts.
+    Texts(Vec<String>),
+    /// A number.
+    Number(i64),
+}
+
+/// What is said of a span, or of a moment of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    /// Its key, by OpenTelemetry's semantic conventions where they have one.
+    pub key: &'static str,
+    /// Its value.
+    pub value: Value,
+}
+
+impl Attribute {
+    /// A text of the cluster, cut and freed of control characters.
+    #[must_use]
+    pub fn text(key: &'static str, value: &str) -> Self {
+        Self { key, value: Value::Text(text(value)) }
+    }
+
+    /// Texts of the cluster.
+    #[must_use]
+    pub fn texts<'a>(key: &'static str, values: impl Iterator<Item = &'a str>) -> Self {
+        Self { key, value: Value::Texts(values.map(text).collect()) }
+    }
+
+    /// A number.
+    #[must_use]
+    pub const fn number(key: &'static str, value: i64) -> Self {
+        Self { key, value: Value::Number(value) }
+    }
+}
+
+/// A text of the cluster as it is exported: of one line, without control characters and marks that turn text, and not
+/// longer than [`LONGEST_TEXT`] bytes.
+#[must_use]
+pub fn text(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len().min(LONGEST_TEXT));
+    for letter in text.chars() {
+        let letter = if is_control(letter) { char::REPLACEMENT_CHARACTER } else { letter };
+        if clean.len() + letter.len_utf8() > LONGEST_TEXT - '…'.len_utf8() {
+            clean.push('…');
+            break;
+        }
+        clean.push(letter);
+    }
+    clean
+}
+
+const fn is_control(letter: char) -> bool {
+    matches!(letter, '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Something that happened at one moment of a span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub name: &'static str,
+    /// More of it.
+    pub attributes: Vec<Attribute>,
+}
+
+/// A span that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its trace.
+    pub trace: TraceId,
+    /// Its id.
+    pub id: SpanId,
+    /// The span that it is part of; `None`: it is the first.
+    pub parent: Option<SpanId>,
+    /// Its name: one of few.
+    pub name: &'static str,
+    /// When it began.
+    pub start: Timestamp,
+    /// When it ended.
+    pub end: Timestamp,
+    /// What is said of it.
+    pub attributes: Vec<Attribute>,
+    /// What happened in it.
+    pub moments: Vec<Moment>,
+    /// Why it failed, if it did.
+    pub error: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_tell_parts_apart_and_stay_the_same() {
+        let trace = TraceId::of(&["uid", "boot"]);
+        assert_eq!(trace.to_string(), "cd943225530668707e2d82ac5c362acf");
+        assert_eq!(trace, TraceId::of(&["uid", "boot"]));
+        let others = [TraceId::of(&["uidb", "oot"]), TraceId::of(&["uid", "boot", ""]), TraceId::of(&[])];
+        assert!(others.iter().all(|other| *other != trace), "{others:?}");
+        let span = trace.span(&["order", "1"]);
+        assert_eq!(span, trace.span(&["order", "1"]));
+        assert_ne!(span, trace.span(&["order", "11"]));
+        assert_ne!(span, others[0].span(&["order", "1"]));
+    }
+
+    #[test]
+    fn attack_a_text_of_the_cluster_is_cut_and_has_no_control_characters() {
+        assert_eq!(text("a\n\u{1b}[2J\u{202e}b\u{0}"), "a\u{fffd}\u{fffd}[2J\u{fffd}b\u{fffd}");
+        for long in ["x".repeat(100_000), "é".repeat(100_000), "\u{0}".repeat(100_000)] {
+            let cut = text(&long);
+            assert!(cut.len() <= LONGEST_TEXT && cut.ends_with('…'), "{} bytes", cut.len());
+        }
+        assert_eq!(text("worker-1"), "worker-1");
+    }
+}
