@@ -19,6 +19,8 @@ PROGRAM := $(TARGET)/debug/as-shipped/pod-safety
 # The suites wait for the program, not for its speed. Less optimised it is built in two thirds of the time: 187 s in place of 274.
 LESS_OPTIMISED := --config profile.dev.package.pod-safety.opt-level=1 --config profile.dev.package.pod-safety-shared.opt-level=1
 NEXTEST := .cache/bin/cargo-nextest nextest run --workspace --locked
+# Of Kubernetes, beside the one that all tests run with.
+OTHER_VERSIONS := $(shell cat tests/control-plane/tools/kubernetes/versions)
 
 .PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench docs image kind kind-shell kind-delete test-kind advisories clean
 
@@ -35,9 +37,11 @@ test: install lint build ## everything that CI checks, on a fresh machine too; .
 	@$(call timed,documentation tests) cargo test --quiet --workspace --doc --locked
 	@verdict=0; POD_SAFETY_PROGRAM=$(PROGRAM) $(NEXTEST) || verdict=$$?; ./tests/times.sh; exit $$verdict
 
-test-all: install lint build ## the same and what only repeats earlier proof: image, benchmark, long strikes, kube-controller-manager itself, fuzzing, mutants; hours
+test-all: install lint build ## the same and what only repeats earlier proof: image, benchmark, long strikes, kube-controller-manager itself, other versions of Kubernetes, fuzzing, mutants; hours
 	@$(call timed,documentation tests) cargo test --quiet --workspace --doc --locked
 	@verdict=0; POD_SAFETY_PROGRAM=$(PROGRAM) $(NEXTEST) --profile all || verdict=$$?; ./tests/times.sh all; exit $$verdict
+	@$(foreach version,$(OTHER_VERSIONS),$(call timed,Kubernetes $(version)) POD_SAFETY_PROGRAM=$(PROGRAM) \
+		$(MAKE) --no-print-directory control-plane KUBERNETES=$(version);)
 	@$(call timed,fuzz) $(MAKE) --no-print-directory fuzz MINUTES=60
 	@$(call timed,mutants) $(MAKE) --no-print-directory mutants SHARD=$$((10#$$(date +%j) % 8))/8
 
@@ -64,8 +68,8 @@ unit: ## the tests that need neither a control plane nor a release build: second
 		-p pod-safety-shared -p pod-safety
 	@cargo test --locked -p pod-safety-devices --lib
 
-control-plane: install ## the suites against the real kube-apiserver, etcd and kubectl
-	@cargo test --locked -p pod-safety-control-plane
+control-plane: install ## the suites against the real kube-apiserver, etcd and kubectl; KUBERNETES=1.32: their core against that version
+	@$(if $(KUBERNETES),$(NEXTEST) --profile core,cargo test --locked -p pod-safety-control-plane)
 
 test-nodes: install ## the short set on real nodes: kubelets, containers, partitions, power cuts; needs root
 	@./tests/real-nodes/scripts/tools.sh >/dev/null

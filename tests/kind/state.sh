@@ -9,6 +9,8 @@ kind_run=/run/pod-safety-kind-$(sha256sum <<<"$repository" | cut -c1-8)
 kind_cluster=pod-safety
 kubeconfig=$kind_state/kubeconfig
 mkdir -p "$kind_cache" "$kind_state"
+# The programs of a node are of the pinned version, so those of the control plane are too.
+unset KUBERNETES
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "kind: $*"; exit 1; }

@@ -22,24 +22,27 @@ struct Version {
     version: &'static str,
     /// The commit, where the build knew it.
     revision: Option<&'static str>,
-    /// The Kubernetes versions that this one was made for.
-    kubernetes: &'static str,
+    /// The Kubernetes versions that this one is tested with.
+    kubernetes: String,
 }
 
-const VERSION: Version = Version {
-    version: env!("CARGO_PKG_VERSION"),
-    revision: option_env!("POD_SAFETY_REVISION"),
-    kubernetes: "1.33-1.37",
-};
+/// The oldest and the newest minor version of Kubernetes that this version is tested with.
+pub(super) const MINORS: (u32, u32) = (32, 37);
 
 impl Args {
     pub(super) fn main(&self) -> std::io::Result<()> {
+        let (oldest, newest) = MINORS;
+        let version = Version {
+            version: env!("CARGO_PKG_VERSION"),
+            revision: option_env!("POD_SAFETY_REVISION"),
+            kubernetes: format!("1.{oldest}-1.{newest}"),
+        };
         let text = match self.output {
             Output::Text => {
-                let revision = VERSION.revision.map(|revision| format!(" ({revision})")).unwrap_or_default();
-                format!("pod-safety {}{revision}, for Kubernetes {}\n", VERSION.version, VERSION.kubernetes)
+                let revision = version.revision.map(|revision| format!(" ({revision})")).unwrap_or_default();
+                format!("pod-safety {}{revision}, for Kubernetes {}\n", version.version, version.kubernetes)
             }
-            Output::Json => format!("{}\n", serde_json::to_string(&VERSION).map_err(std::io::Error::other)?),
+            Output::Json => format!("{}\n", serde_json::to_string(&version).map_err(std::io::Error::other)?),
         };
         super::print(text.as_bytes())
     }

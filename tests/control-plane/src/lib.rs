@@ -86,4 +86,4 @@ pub use prometheus::{Prometheus, rules};
 pub use relay::Relay;
 pub use scenarios::{Scenario, run_scenarios};
 pub use sole_controller::{SoleController, Who};
-pub use tools::{kubernetes_version, tool};
+pub use tools::{other_kubernetes, pinned_kubernetes, selected_kubernetes, tool};

@@ -1,4 +1,5 @@
-//! Where the programs are: `tools/build.sh` builds what is missing and says where.
+//! Where the programs are: `tools/build.sh` builds what is missing and says where. It also reads `KUBERNETES`, which selects
+//! a version of Kubernetes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,12 +17,29 @@ pub async fn tool(name: &str) -> Result<PathBuf, Error> {
     Ok(folder.join(name))
 }
 
-/// The version of Kubernetes that the programs are built from, as `v1.36.3`.
-pub fn kubernetes_version() -> Result<String, Error> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/kubernetes/go.mod");
-    let text = std::fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+/// The version of Kubernetes that the programs are built from where `KUBERNETES` selects none, as `v1.36.3`. Recordings are of
+/// this version.
+pub fn pinned_kubernetes() -> Result<String, Error> {
+    let text = module("go.mod")?;
     let version = text.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "));
     version.map(str::to_owned).ok_or(Error::Incomplete("go.mod's version of Kubernetes"))
+}
+
+/// The other versions that `KUBERNETES` can select, the oldest first.
+pub fn other_kubernetes() -> Result<Vec<String>, Error> {
+    Ok(module("versions")?.lines().map(str::to_owned).collect())
+}
+
+/// What `KUBERNETES` selects, as it was written: `1.32`, or a version in full.
+#[must_use]
+pub fn selected_kubernetes() -> Option<String> {
+    std::env::var("KUBERNETES").ok().filter(|version| !version.is_empty())
+}
+
+/// A file of the module that Kubernetes is built by.
+fn module(file: &str) -> Result<String, Error> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/kubernetes").join(file);
+    std::fs::read_to_string(&path).map_err(Error::file("read", &path))
 }
 
 fn folder() -> Result<PathBuf, Error> {

@@ -2,6 +2,9 @@
 # Builds the programs of a real control plane (etcd, kube-apiserver, kube-controller-manager,
 # kube-scheduler, kubectl), helm, kube-score and our loader, once, and prints the folder that holds them.
 #
+# Kubernetes has the version that kubernetes/go.mod pins. KUBERNETES=1.32 selects another one of kubernetes/versions, by
+# its minor version or in full; etcd, helm and kube-score are the same for all.
+#
 # The folder is named by the content of everything that decides what is built, so a change here
 # builds anew and two checkouts do not disturb each other. Cold it takes about ten minutes on two
 # cores, with Go's own cache warm half a minute, and nothing to build less than 0.2 s.
@@ -16,10 +19,21 @@ cache=$(cd "$cache" && pwd)
 say() { printf '%s\n' "$*" >&2; }
 die() { say "build.sh: $*"; exit 1; }
 
-# The content address: names and contents, in an order that no locale changes.
 cd "$here"
-address=$(find . -type f \( -name go.mod -o -name go.sum -o -name '*.go' -o -path ./build.sh \) -print0 |
-    LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16)
+pinned=$(sed -n 's|^\tk8s.io/kubernetes v|v|p' kubernetes/go.mod)
+asked=${KUBERNETES:-$pinned}
+kubernetes=$({ printf '%s\n' "$pinned" && cat kubernetes/versions; } |
+    awk -v asked="v${asked#v}" '$0 == asked || index($0, asked ".") == 1' | head -1)
+[[ $kubernetes =~ ^v([0-9]+)\.([0-9]+)\. ]] ||
+    die "KUBERNETES=$asked is neither $pinned nor one of $(paste -sd' ' kubernetes/versions)"
+is_pinned() { [ "$kubernetes" = "$pinned" ]; }
+
+# The content address: names and contents, in an order that no locale changes.
+address=$({
+    find . -type f \( -name go.mod -o -name go.sum -o -name '*.go' -o -path ./build.sh \) -print0 |
+        LC_ALL=C sort -z | xargs -0 sha256sum
+    is_pinned || { printf '%s\n' "$kubernetes" && cat kubernetes/module.sh; }
+} | sha256sum | cut -c1-16)
 finished=$cache/$address
 
 finish() {
@@ -38,6 +52,9 @@ forget_old() {
 command -v go >/dev/null || die "the control-plane tests build Kubernetes from source and need the Go toolchain, but there is no 'go' in PATH."
 command -v flock >/dev/null || die "building the tools needs 'flock' (package util-linux), but it is not in PATH."
 
+# Before the lock, which it takes too.
+is_pinned || common=$(KUBERNETES='' ./build.sh)
+
 exec 9>"$cache/lock"
 flock --nonblock 9 || { say "another build of the tools is running; waiting for it"; flock 9; }
 [ -d "$finished" ] && finish
@@ -46,28 +63,37 @@ building=$(mktemp -d "$cache/building.XXXXXXXX")
 trap 'rm -rf "$building"' EXIT
 mkdir "$building/bin"
 
-# The version that a program reports of itself is the one that its go.mod pins.
-kubernetes=$(sed -n 's|^\tk8s.io/kubernetes v|v|p' kubernetes/go.mod)
-[[ $kubernetes =~ ^v([0-9]+)\.([0-9]+)\. ]] || die "kubernetes/go.mod does not pin k8s.io/kubernetes."
+# The version that a program reports of itself is the one that it is built from.
 component=k8s.io/component-base/version
 stamp="-X $component.gitVersion=$kubernetes -X $component.gitTreeState=clean"
 stamp+=" -X $component.gitMajor=${BASH_REMATCH[1]} -X $component.gitMinor=${BASH_REMATCH[2]}"
 
-build() { # module folder, linker flags, program, package
+build() { # module folder, linker flags, program, package, more flags
     say "building $3"
-    (cd "$1" && GOWORK=off go build -trimpath -ldflags "$2" -o "$building/bin/$3" "$4" >&2) || die "$3 does not build; see above."
+    (cd "$1" && GOWORK=off go build "${@:5}" -trimpath -ldflags "$2" -o "$building/bin/$3" "$4" >&2) || die "$3 does not build; see above."
 }
-build etcd "-s -w" etcd go.etcd.io/etcd/server/v3
+of_kubernetes() { # linker flags, program, package
+    build kubernetes "$@" "-modfile=$module/go.mod"
+}
+module=.
+if is_pinned; then
+    build etcd "-s -w" etcd go.etcd.io/etcd/server/v3
+    # It judges a chart by the version of Kubernetes that it was built with, and says its own in `helm version`.
+    helm=$(sed -n 's|^require helm.sh/helm/v4 v|v|p' helm/go.mod)
+    build helm "-s -w -X helm.sh/helm/v4/internal/version.version=$helm" helm helm.sh/helm/v4/cmd/helm
+    build kube-score "-s -w" kube-score github.com/zegl/kube-score/cmd/kube-score
+else
+    ln "$common"/{etcd,helm,kube-score} "$building/bin"
+    module=$building/module
+    mkdir "$module"
+    kubernetes/module.sh "$kubernetes" "$module"
+fi
 for program in kube-apiserver kube-controller-manager kube-scheduler kubectl; do
-    build kubernetes "-s -w $stamp" "$program" "k8s.io/kubernetes/cmd/$program"
+    of_kubernetes "-s -w $stamp" "$program" "k8s.io/kubernetes/cmd/$program"
 done
-build kubernetes "-s -w" loader ./loader
+of_kubernetes "-s -w" loader ./loader
 
-# It judges a chart by the version of Kubernetes that it was built with, and says its own in `helm version`.
-helm=$(sed -n 's|^require helm.sh/helm/v4 v|v|p' helm/go.mod)
-build helm "-s -w -X helm.sh/helm/v4/internal/version.version=$helm" helm helm.sh/helm/v4/cmd/helm
-build kube-score "-s -w" kube-score github.com/zegl/kube-score/cmd/kube-score
-
+rm -rf "$building/module"
 chmod 755 "$building" # mktemp makes it ours alone; the folder may be shared by users
 mv -T "$building" "$finished"
 forget_old

@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::plural;
+use crate::cli::version::MINORS;
 pub(super) use agents::agents;
 pub(super) use devices::devices;
 pub(super) use kinds::crds;
@@ -75,10 +76,7 @@ pub(super) fn not_checked(check: &'static str, why: &str) -> Symptom {
     unread(check, format!("not checked: {why}"))
 }
 
-/// The oldest and the newest minor version that this one was made for.
-pub(super) const MINORS: (u32, u32) = (33, 37);
-
-/// Whether the API server is of a version that this program was made for.
+/// Whether the API server is of a version that this program is tested with.
 pub(super) fn version(server: &str) -> Symptom {
     let minor = server.trim_start_matches('v').split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
     let (oldest, newest) = MINORS;
@@ -89,9 +87,9 @@ pub(super) fn version(server: &str) -> Symptom {
         Some(_) => found(
             "ServerVersion",
             Health::Attention,
-            format!("Kubernetes {server}; this version was made for 1.{oldest} to 1.{newest}"),
-            "the API server's answers to evictions and deletions were tested with those versions",
-            "use a version of pod-safety that was made for it",
+            format!("Kubernetes {server}; this version is tested with 1.{oldest} to 1.{newest}"),
+            "answers of other API servers to evictions and deletions were not tested",
+            "use a version of pod-safety that is tested with it",
         ),
         None => not_checked("ServerVersion", "the API server does not report its version"),
     }

@@ -17,6 +17,8 @@ use kube::Client;
 use pod_safety_control_plane::{ControlPlane, Error, Options, kubelet, objects, observe, seen, until};
 use serde_json::json;
 
+use crate::versions;
+
 /// Three quarantines of ours.
 const HELD: Duration = Duration::from_secs(15);
 const NODE: &str = "worker";
@@ -144,9 +146,11 @@ async fn ours_signals_first_where_the_lease_is_collected_with_its_node() {
     let asked = asked.await.unwrap();
     assert_eq!(asked.metadata.uid, runs.metadata.uid);
     assert_eq!(asked.metadata.deletion_grace_period_seconds, Some(600), "its own grace period");
-    until("it is held, because its kubelet reported", async || {
+    // Without generations a kubelet reports nothing before the pod's grace period is over.
+    let reason = if versions::pods_have_generations() { "KubeletAlive" } else { "AwaitsKubelet" };
+    until("it is held for its kubelet", async || {
         let holds = ours.holds("db-0").await.map_err(|error| error.to_string())?;
-        seen(holds.iter().any(|hold| hold["reason"] == "KubeletAlive"), format!("{holds:?}"))
+        seen(holds.iter().any(|hold| hold["reason"] == reason), format!("{holds:?}"))
     })
     .await
     .unwrap();

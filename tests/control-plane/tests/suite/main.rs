@@ -34,5 +34,6 @@ mod rbac;
 mod taint_eviction_beside_kcm;
 mod terminated;
 mod unscheduled_and_out_of_service;
+mod versions;
 mod volumes;
 mod wire;

@@ -3,6 +3,7 @@
 use pod_safety_control_plane::Who;
 
 use super::Picture;
+use crate::versions;
 
 /// What differs after some steps, and what there is on either side.
 pub(crate) struct Difference {
@@ -26,8 +27,9 @@ pub(crate) fn differs(
     ours: &[&str],
 ) -> Difference {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    let said = |texts: &[&str]| texts.iter().map(|text| versions::as_selected(text)).collect();
     let (first, last) = (first.to_owned(), last.to_owned());
-    Difference { first, last, why, about: owned(about), kcm: owned(kcm), ours: owned(ours) }
+    Difference { first, last, why, about: owned(about), kcm: said(kcm), ours: said(ours) }
 }
 
 impl Difference {

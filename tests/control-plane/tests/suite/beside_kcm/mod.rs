@@ -18,6 +18,8 @@ use pod_safety_control_plane::{Who, until};
 use differences::Difference;
 use recorded::Recorded;
 
+use crate::versions;
+
 /// A picture that does not change for so long is what it will be: both sides look at nodes twice a second.
 const QUIET: Duration = Duration::from_secs(3);
 
@@ -74,7 +76,7 @@ impl<A> History<A> {
         for (line, wanted) in step.wanted {
             if !listed.iter().any(|one| one.is_about(line))
                 && (who == Who::Ours || !(self.is_drawn_by_chance)(&step.name, line))
-                && said(picture, line) != *wanted
+                && said(picture, line) != versions::as_selected(wanted)
             {
                 wrong.push(format!("{line}: {:?}, wanted {wanted:?}", said(picture, line)));
             }
@@ -116,7 +118,7 @@ impl<A> History<A> {
                 (Some(first), Some(last)) if first <= last => {
                     let said = self.steps[first..=last].iter().flat_map(|step| step.wanted);
                     let said = said.filter(|(line, _)| one.is_about(line));
-                    let others = said.filter(|(_, said)| !one.ours.iter().any(|ours| ours == said));
+                    let others = said.filter(|(_, said)| !one.ours.contains(&versions::as_selected(said)));
                     astray.extend(others.map(|(line, _)| format!("{line}: the step says something else")));
                 }
                 _ => astray.push(format!("{:?}: no steps from {:?} to {:?}", one.about, one.first, one.last)),
@@ -141,7 +143,7 @@ impl<A> History<A> {
         until(&format!("{who:?} after {:?}", self.steps[at].name), async || {
             world.settle().await;
             let mut picture = world.picture().await;
-            picture.extend(known.clone());
+            picture.extend(known.iter().map(|(line, said)| (line.clone(), versions::as_selected(said))));
             let wrong = self.wrong(at, who, &picture, model);
             if wrong.is_empty() { Ok(picture) } else { Err(format!("{}\n{picture:#?}", wrong.join("\n"))) }
         })

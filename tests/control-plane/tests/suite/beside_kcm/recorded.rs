@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use pod_safety_control_plane::{kubernetes_version, looked_at};
+use pod_safety_control_plane::{looked_at, pinned_kubernetes, selected_kubernetes};
 use serde_json::{Map, Value, json};
 
 use super::{History, Picture};
+use crate::versions;
 
 const WRITES: &str = "POD_SAFETY_WRITE_KCM";
 
@@ -26,8 +27,10 @@ impl Recorded {
         Self { path: path(history.name), steps, pictures }
     }
 
+    /// Other versions of Kubernetes are compared with the same recording.
+    ///
     /// # Errors
-    /// It is of another version of Kubernetes than the programs, or of another history.
+    /// It is of another version of Kubernetes than the pinned one, or of another history.
     pub(crate) fn read<A>(history: &History<A>) -> Result<Self, String> {
         let path = path(history.name);
         let anew = format!("{WRITES}=1 records it anew, with the test of this history that ends in _live");
@@ -35,13 +38,10 @@ impl Recorded {
         let text = text.map_err(|error| format!("{}: {error}; {anew}", path.display()))?;
         let file: Value =
             serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        let version = kubernetes_version().map_err(|error| error.to_string())?;
-        if file["kubernetes"] != *version {
+        let pinned = pinned_kubernetes().map_err(|error| error.to_string())?;
+        if file["kubernetes"] != *pinned {
             let is = &file["kubernetes"];
-            return Err(format!(
-                "{} is of Kubernetes {is}, the programs are of {version}; {anew}",
-                path.display()
-            ));
+            return Err(format!("{} is of Kubernetes {is}, go.mod pins {pinned}; {anew}", path.display()));
         }
         let mut picture = Picture::new();
         let (mut steps, mut pictures) = (Vec::new(), Vec::new());
@@ -49,7 +49,7 @@ impl Recorded {
             steps.push(step["step"].as_str().unwrap_or_default().to_owned());
             for (line, said) in step["changes"].as_object().into_iter().flatten() {
                 match said.as_str() {
-                    Some(said) => drop(picture.insert(line.clone(), said.to_owned())),
+                    Some(said) => drop(picture.insert(line.clone(), versions::as_selected(said))),
                     None => drop(picture.remove(line)),
                 }
             }
@@ -68,6 +68,9 @@ impl Recorded {
 
     /// Fails where it changes something, for it has to be looked at.
     pub(crate) fn write(&self) -> Result<(), String> {
+        if let Some(version) = selected_kubernetes() {
+            return Err(format!("recordings are of the pinned version: unset KUBERNETES={version}"));
+        }
         let none = Picture::new();
         let mut before = &none;
         let mut steps = Vec::new();
@@ -82,8 +85,8 @@ impl Recorded {
             steps.push(json!({ "step": step, "changes": changes }));
             before = picture;
         }
-        let version = kubernetes_version().map_err(|error| error.to_string())?;
-        let file = json!({ "kubernetes": version, "steps": steps });
+        let pinned = pinned_kubernetes().map_err(|error| error.to_string())?;
+        let file = json!({ "kubernetes": pinned, "steps": steps });
         let text = serde_json::to_string_pretty(&file).map_err(|error| error.to_string())? + "\n";
         looked_at(&self.path, &text, WRITES).map_err(|error| error.to_string())
     }

@@ -6,6 +6,7 @@ use super::admission::{
     ATTACH_DETACH, DEV, EXEMPT, KUBELET, NEW_KUBELET, OPERATOR, OTHER_KUBELET, OURS, REASON, Scene, WILD,
 };
 use super::volumes::attachment;
+use crate::versions;
 
 /// The review's ways round: a node that somebody else calls Ready can be cordoned and deleted while its pods run, and one that
 /// is created with the taint is off for kube-controller-manager.
@@ -132,7 +133,8 @@ pub(super) async fn attack_a_pod_is_taken_from_its_controller(scene: &Scene) {
     .unwrap();
     ended["status"] = json!({ "phase": "Failed" });
     ended["metadata"]["resourceVersion"].take();
-    for part in ["", "/ephemeralcontainers", "/resize"] {
+    let resize = versions::pods_are_resized().then_some("/resize");
+    for part in ["", "/ephemeralcontainers"].into_iter().chain(resize) {
         let path = format!("/api/v1/namespaces/default/pods/orphan-0{part}");
         scene.run(DEV, &["replace", "--raw", &path, "-f", "-"], &ended).await.text().unwrap();
         deleted(scene, &pod, refused).await;

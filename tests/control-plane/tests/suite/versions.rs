@@ -1,0 +1,98 @@
+//! The versions of Kubernetes that pod-safety is tested with: the selected one runs, and program, chart and docs name all of them.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+use pod_safety_control_plane::{
+    ControlPlane, Options, binary, chart, other_kubernetes, pinned_kubernetes, selected_kubernetes,
+};
+use serde_json::Value;
+
+/// The selected version, or only its minor version as `1.32`.
+fn selected() -> String {
+    let version = selected_kubernetes().unwrap_or_else(|| pinned_kubernetes().unwrap());
+    version.trim_start_matches('v').to_owned()
+}
+
+/// Whether pods have a `metadata.generation`, which kubelets report: by default from Kubernetes 1.34 on.
+pub(crate) fn pods_have_generations() -> bool {
+    minor(&selected()) >= 34
+}
+
+pub(crate) fn is_1_32() -> bool {
+    minor(&selected()) == 32
+}
+
+/// Whether pods have the subresource `resize`: by default from Kubernetes 1.33 on.
+pub(crate) fn pods_are_resized() -> bool {
+    minor(&selected()) >= 33
+}
+
+/// What the pinned version says, as far as the selected one says it too. Before 1.34 conditions of pods have no
+/// `observedGeneration`; before 1.35 each refused eviction ends with the numbers of the PodDisruptionBudget.
+pub(crate) fn as_selected(text: &str) -> String {
+    let mut text = text.to_owned();
+    if !pods_have_generations() {
+        text = text.replace("\"observedGeneration\":1,", "");
+    }
+    if minor(&selected()) < 35
+        && let Some((refused, rest)) = text.split_once(REFUSED_BY)
+        && let Some((name, reason)) = rest.split_once(' ')
+        && (reason.starts_with("needs ") || reason.starts_with("does not allow "))
+    {
+        text = format!("{refused}{REFUSED_BY}{name}");
+    }
+    text
+}
+
+const REFUSED_BY: &str = "The disruption budget ";
+
+#[tokio::test]
+async fn the_control_plane_is_of_the_selected_version() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let selected = selected();
+    let said = plane.kubectl(&["version", "--output=json"]).await.unwrap().text().unwrap();
+    let said: Value = serde_json::from_str(&said).unwrap();
+    for side in ["clientVersion", "serverVersion"] {
+        let version = said[side]["gitVersion"].as_str().unwrap().trim_start_matches('v');
+        assert!(version == selected || version.starts_with(&format!("{selected}.")), "{side}: {said:#}");
+    }
+}
+
+/// All of them, the oldest first, without the `v`.
+fn versions() -> Vec<String> {
+    let mut all = other_kubernetes().unwrap();
+    all.push(pinned_kubernetes().unwrap());
+    all.sort_by_key(|version| minor(version));
+    all.iter().map(|version| version.trim_start_matches('v').to_owned()).collect()
+}
+
+fn minor(version: &str) -> u32 {
+    version.split('.').nth(1).unwrap().parse().unwrap()
+}
+
+fn document(name: &str) -> String {
+    std::fs::read_to_string(chart().ancestors().nth(2).unwrap().join("docs").join(name)).unwrap()
+}
+
+#[tokio::test]
+async fn program_chart_and_docs_name_the_versions_that_are_tested() {
+    let versions = versions();
+    let minors: Vec<u32> = versions.iter().map(|version| minor(version)).collect();
+    let (oldest, newest) = (minors[0], *minors.last().unwrap());
+    assert_eq!(minors, (oldest..=newest).collect::<Vec<_>>(), "one of each minor version");
+
+    let chart: Value =
+        serde_saphyr::from_str(&std::fs::read_to_string(chart().join("Chart.yaml")).unwrap()).unwrap();
+    assert_eq!(chart["kubeVersion"], format!(">=1.{oldest}.0-0"));
+
+    let said = std::process::Command::new(binary().await.unwrap()).arg("version").output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.ends_with(&format!(", for Kubernetes 1.{oldest}-1.{newest}\n")), "{said}");
+
+    let install = document("install.md");
+    assert!(install.contains(&format!("For Kubernetes 1.{oldest} to 1.{newest} ")));
+    let matrix = document("kubernetes-versions.md");
+    let rows: Vec<&str> =
+        matrix.lines().filter_map(|line| line.strip_prefix("| 1.")?.split(' ').next()).collect();
+    let wanted: Vec<&str> = versions.iter().map(|version| version.trim_start_matches("1.")).collect();
+    assert_eq!(rows, wanted, "rows of docs/kubernetes-versions.md");
+}
