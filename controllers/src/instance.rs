@@ -239,6 +239,7 @@ fn start_controllers(
                     mode: config.mode,
                     our_node,
                     guards_volumes,
+                    rehearsals: true,
                     history: config.fencing_history,
                 };
                 start(Fencing::new(settings, metrics.registry())?, around, beats, running);

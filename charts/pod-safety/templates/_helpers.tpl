@@ -28,10 +28,23 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- default (include "pod-safety.fullname" .) .Values.serviceAccount.name -}}
 {{- end }}
 
-{{- define "pod-safety.image" -}}
-{{- with .Values.image -}}
-{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ end -}}
+{{- /*
+The name of an image: a registry replaces the one in its repository, which is a first part with a dot or a port. Takes (root,
+image).
+*/ -}}
+{{- define "pod-safety.imageName" -}}
+{{- $root := index . 0 -}}
+{{- with index . 1 -}}
+{{- $repository := .repository -}}
+{{- with default (default "" .registry) (default dict $root.Values.global).imageRegistry -}}
+{{- $repository = printf "%s/%s" . (regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $repository "") -}}
 {{- end -}}
+{{- if .digest }}{{ $repository }}@{{ .digest }}{{ else }}{{ $repository }}:{{ default $root.Chart.AppVersion .tag }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "pod-safety.image" -}}
+{{- include "pod-safety.imageName" (list . .Values.image) -}}
 {{- end }}
 
 {{- /* The socket on which the controllers send orders to the fence agents. */ -}}
@@ -47,10 +60,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{- define "pod-safety.agentsImage" -}}
+{{- $image := .Values.image -}}
 {{- with .Values.controllers.fencing.agents.image -}}
-{{- $repository := default $.Values.image.repository .repository -}}
-{{- $tag := default (printf "%s-agents" (default $.Chart.AppVersion $.Values.image.tag)) .tag -}}
-{{- if .digest }}{{ $repository }}@{{ .digest }}{{ else }}{{ $repository }}:{{ $tag }}{{ end -}}
+{{- $registry := ternary "" $image.registry (not (empty .repository)) -}}
+{{- $tag := default (printf "%s-agents" (default $.Chart.AppVersion $image.tag)) .tag -}}
+{{- $own := dict "registry" $registry "repository" (default $image.repository .repository) "tag" $tag "digest" .digest -}}
+{{- include "pod-safety.imageName" (list $ $own) -}}
 {{- end -}}
 {{- end }}
 

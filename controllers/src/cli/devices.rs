@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Subcommand};
 use pod_safety_shared::api::{DeviceDriver, DeviceRef, TargetStatus};
 use pod_safety_shared::authority::people::{self, Device, PeopleError};
+use pod_safety_shared::client::Target;
 use pod_safety_shared::model::Kind;
 use serde::Serialize;
 
@@ -96,6 +97,7 @@ pub(super) struct Tested {
 struct Document<'a> {
     api_version: &'static str,
     kind: &'static str,
+    cluster: &'a Target,
     items: &'a [Tested],
 }
 
@@ -281,7 +283,8 @@ impl TestArgs {
             say("pod-safety: there is no such FenceDevice");
         }
         let (found, exit) = test_all(&session, &meant, self.target.as_deref(), self.timeout).await?;
-        let document = Document { api_version: API_VERSION, kind: "DeviceTest", items: &found };
+        let cluster = session.target();
+        let document = Document { api_version: API_VERSION, kind: "DeviceTest", cluster, items: &found };
         self.print.output.print(&document, || page(&found, self.print.paint()))?;
         Ok(self.print.ends(exit))
     }

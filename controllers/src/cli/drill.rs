@@ -13,6 +13,7 @@ use clap::Args as ClapArgs;
 use pod_safety::drain::Consent;
 use pod_safety_shared::api::{Phase, Recovery};
 use pod_safety_shared::authority::people::{self, Device, Drill, Examined};
+use pod_safety_shared::client::Target;
 use serde::Serialize;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, name, open};
@@ -76,9 +77,10 @@ struct Gate {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document {
+struct Document<'a> {
     api_version: &'static str,
     kind: &'static str,
+    cluster: &'a Target,
     node: String,
     policy: String,
     /// What would be done, or what holds it back.
@@ -119,7 +121,7 @@ impl Args {
         };
         let meant = devices_of(&session, &examined).await?;
         let (devices, answers) = devices::test_all(&session, &meant, Some(&self.node), timeout).await?;
-        let document = document(&drill, devices);
+        let document = document(&drill, devices, session.target());
         self.print.output.print(&document, || page(&document, self.print.paint()))?;
         let held = document.gates.iter().any(|gate| gate.holds);
         Ok(self.print.ends(if held { Exit::Blocked } else { answers }))
@@ -219,7 +221,7 @@ async fn devices_of(session: &Session, examined: &Examined) -> anyhow::Result<Ve
     Ok(all.into_iter().filter(|device| named.contains(&device.named)).collect())
 }
 
-fn document(drill: &Drill, devices: Vec<Tested>) -> Document {
+fn document<'a>(drill: &Drill, devices: Vec<Tested>, cluster: &'a Target) -> Document<'a> {
     let gates = drill.status.gates.iter().map(|gate| Gate {
         name: gate.name.clone(),
         holds: gate.holds,
@@ -228,6 +230,7 @@ fn document(drill: &Drill, devices: Vec<Tested>) -> Document {
     Document {
         api_version: API_VERSION,
         kind: "Drill",
+        cluster,
         node: drill.spec.node.name.clone(),
         policy: drill.spec.policy.clone(),
         plan: drill.status.message.clone(),
@@ -236,7 +239,7 @@ fn document(drill: &Drill, devices: Vec<Tested>) -> Document {
     }
 }
 
-fn page(document: &Document, paint: Paint) -> String {
+fn page(document: &Document<'_>, paint: Paint) -> String {
     let row = |gate: &Gate| {
         let tone = if gate.holds { Tone::Bad } else { Tone::Good };
         let message = if gate.message.is_empty() { "open" } else { &gate.message };
@@ -281,6 +284,7 @@ mod tests {
         let document = Document {
             api_version: API_VERSION,
             kind: "Drill",
+            cluster: &Target::default(),
             node: "a".to_owned(),
             policy: "db".to_owned(),
             plan: "the policy db is paused".to_owned(),

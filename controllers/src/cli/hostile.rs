@@ -268,6 +268,26 @@ fn each_command_says_something_of_this_cluster() {
     }
 }
 
+/// A program that asks several clusters could not tell from a plan, a timeline or a test of devices which one it was.
+#[test]
+fn bug_every_json_names_its_cluster() {
+    let says = server(objects(), "v1.36.3".to_owned(), false);
+    let mut documents = 0;
+    for command in COMMANDS {
+        let command = format!("{} -o json", command.split(" -o ").next().unwrap());
+        if Cli::try_parse_from(std::iter::once("pod-safety").chain(command.split(' '))).is_err() {
+            continue;
+        }
+        let text = printed(&command, &says);
+        let Some(begins) = text.find("{\n") else { continue };
+        let mut found = serde_json::Deserializer::from_str(&text[begins..]).into_iter::<Value>();
+        let document = found.next().unwrap().unwrap();
+        assert!(document["cluster"].is_object(), "{command}: {document:#}");
+        documents += 1;
+    }
+    assert!(documents > 12, "only {documents} documents");
+}
+
 #[test]
 fn attack_control_characters_in_any_text_of_the_cluster_reach_no_terminal() {
     let objects = objects();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 
-use super::{Cli, print};
+use super::{Cli, print_as_it_is};
 
 /// What it is asked for.
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ impl Args {
     pub(super) fn main(self) -> Result<(), ManError> {
         match self.into {
             Some(folder) => write_all(&folder).map_err(|source| ManError::Write { folder, source }),
-            None => Ok(print(&page()?)?),
+            None => Ok(print_as_it_is(&page()?)?),
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Args {}
 
 impl Args {
     pub(super) fn main(&self) -> std::io::Result<()> {
-        super::print(format!("{CRDS}---\n{RBAC}---\n{POLICIES}").as_bytes())
+        super::print_as_it_is(format!("{CRDS}---\n{RBAC}---\n{POLICIES}").as_bytes())
     }
 }
 

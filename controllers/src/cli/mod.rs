@@ -7,6 +7,7 @@
 //! allowed.
 
 mod budgets;
+mod called;
 mod clean;
 mod cluster;
 mod confirm_down;
@@ -45,7 +46,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use pod_safety_shared::record::error_chain;
 
 /// What a wrong use of flags ends with.
@@ -162,11 +163,18 @@ enum Command {
 
 /// Reads the arguments and does what they say.
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(cluster::flags_first(std::env::args_os())) {
-        Ok(cli) => cli,
-        Err(error) => return usage(&error),
-    };
-    carry_out(cli.command)
+    match parsed() {
+        Ok(cli) => carry_out(cli.command),
+        Err(error) => usage(&error),
+    }
+}
+
+fn parsed() -> Result<Cli, clap::Error> {
+    let mut command = Cli::command();
+    if called::is_plugin() {
+        command = command.bin_name(called::PLUGIN);
+    }
+    Cli::from_arg_matches(&command.try_get_matches_from(cluster::flags_first(std::env::args_os()))?)
 }
 
 fn carry_out(command: Command) -> ExitCode {
@@ -199,7 +207,7 @@ fn carry_out(command: Command) -> ExitCode {
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "pod-safety", &mut script);
-            print(&script).map(fine).map_err(anyhow::Error::from)
+            print_as_it_is(&script).map(fine).map_err(anyhow::Error::from)
         }
     };
     match done {
@@ -254,8 +262,16 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Writes to stdout, without control characters. A reader that went away (`| head`) is no error.
+/// Writes to stdout what people read, with commands that they can type ([`called`]).
 fn print(bytes: &[u8]) -> std::io::Result<()> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => print_as_it_is(called::words(text).as_bytes()),
+        Err(_) => print_as_it_is(bytes),
+    }
+}
+
+/// Writes to stdout, without control characters. A reader that went away (`| head`) is no error.
+fn print_as_it_is(bytes: &[u8]) -> std::io::Result<()> {
     let clean = std::str::from_utf8(bytes).map(clean::page);
     #[cfg(test)]
     if clean.as_ref().is_ok_and(|clean| hostile::keeps(clean)) {
@@ -269,7 +285,8 @@ fn print(bytes: &[u8]) -> std::io::Result<()> {
 
 /// Writes a line to stderr; when even that fails there is nobody to tell.
 fn say(line: &str) {
-    let clean = clean::page(line);
+    let line = called::words(line);
+    let clean = clean::page(&line);
     #[cfg(test)]
     if hostile::keeps(&format!("{clean}\n")) {
         return;

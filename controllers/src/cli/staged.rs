@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use pod_safety::explain::{Attachment, Policies, Running, Said, Scene, Settings};
-use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
+use pod_safety_shared::api::{Incarnation, PAUSE_ANNOTATION, Pause};
+use pod_safety_shared::authority::rehearsal_name;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{self, Obj, named};
@@ -148,6 +149,20 @@ impl Stage {
             "metadata": { "name": "worker-b1-x", "uid": "uid-fence" },
             "spec": { "node": self.life("boot-1"), "policy": "rack-b", "trigger": { "kind": "Detected", "reason": "silent" } },
             "status": { "phase": phase, "message": "every level was tried 3 times", "attempts": attempts, "evidence": "worker-b1-e" },
+        });
+        self.apply(Kind::NodeFences, fence, NOW - 30);
+    }
+
+    /// An incident of this life that is only written down, of a policy or of a person's drill.
+    pub(in crate::cli) fn dry_run(&self, is_drill: bool) {
+        let life: Incarnation = serde_json::from_value(self.life("boot-1")).unwrap();
+        let name = if is_drill { rehearsal_name(&life) } else { "worker-b1-dry".to_owned() };
+        let reconciling = json!({ "type": "Reconciling", "status": "True", "reason": "Pending", "message": "held back",
+            "lastTransitionTime": "2026-11-21T10:22:50Z" });
+        let fence = json!({
+            "metadata": { "name": name, "uid": format!("uid-{name}") },
+            "spec": { "node": self.life("boot-1"), "policy": "rack-b", "trigger": { "kind": "Detected", "reason": "silent" }, "dryRun": true },
+            "status": { "phase": "Pending", "message": "held back", "conditions": [reconciling] },
         });
         self.apply(Kind::NodeFences, fence, NOW - 30);
     }

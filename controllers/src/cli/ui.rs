@@ -9,7 +9,7 @@ use pod_safety_shared::screen::{Page, Screen, Source, Told};
 
 use super::cluster::{ConnectArgs, Session, block_on, open};
 use super::status::Seen;
-use super::{Exit, clean, explain, say};
+use super::{Exit, called, clean, explain, say};
 
 const PAGE: Page = Page {
     html: include_str!("ui/page.html"),
@@ -34,7 +34,7 @@ struct Asked(Session);
 fn told(answer: anyhow::Result<serde_json::Value>) -> Result<String, String> {
     let clean = answer.map(|mut document| {
         clean::texts(&mut document);
-        document.to_string()
+        called::words(&document.to_string()).into_owned()
     });
     clean.map_err(|error| clean::line(&error_chain(error.as_ref())).into_owned())
 }

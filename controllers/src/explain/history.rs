@@ -147,8 +147,16 @@ fn silence(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
     moments
 }
 
-/// How an incident went.
-pub(super) fn fenced(fence: &Fence) -> Vec<Moment> {
+/// How an incident went. What a dry run wrote is marked: nothing was done.
+fn fenced(fence: &Fence) -> Vec<Moment> {
+    let mut moments = steps(fence);
+    if fence.spec.dry_run {
+        moments.iter_mut().for_each(|moment| moment.what.insert_str(0, "dry run: "));
+    }
+    moments
+}
+
+fn steps(fence: &Fence) -> Vec<Moment> {
     let mut moments = Vec::new();
     for attempt in &fence.status.attempts {
         let devices: Vec<String> = attempt.devices.iter().map(ToString::to_string).collect();

@@ -14,6 +14,9 @@ use super::pod::explain_pod;
 use super::scene::{Scene, object};
 use super::{history, proof};
 
+/// Why a node is not fenced whose incident is a dry run.
+const DRY_RUN: &str = "there is no evidence that it stopped. Its incident is a dry run.";
+
 /// So many of its pods are listed.
 const PODS_SHOWN: usize = 20;
 
@@ -150,6 +153,9 @@ fn verdict(node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) -> Judgement {
             "NotReady",
             word("its kubelet reports that the node is not ready.".to_owned()),
         ),
+        _ if proof::dry_run(node, scene).is_some() => {
+            Judgement::new(standing(waiting), "DryRun", word(DRY_RUN.to_owned()))
+        }
         _ if first.is_none() && scene.running.leader.is_some() && scene.fencing(&node.name).acts => {
             Judgement::new(
                 Standing::Waiting,
@@ -271,11 +277,19 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
     for (_, hold) in scene.lost(&node.name).holds {
         answer.notes.push(format!("node-lifecycle: {hold}."));
     }
+    let dry = proof::dry_run(node, scene);
     for hold in fencing_holds(node, scene) {
         let said = format!("{hold}");
+        let dry = if dry.is_some() && !matches!(hold, Hold::DryRun { .. }) { "dry run: " } else { "" };
         if !answer.verdict.message.contains(&said) {
-            answer.notes.push(format!("fencing: {said}."));
+            answer.notes.push(format!("fencing: {dry}{said}."));
         }
+    }
+    if let Some(fence) = dry {
+        answer.notes.push(format!(
+            "nodefence/{} is a dry run, and stays one if the mode of its FencePolicy changes.",
+            fence.name
+        ));
     }
     let ZoneCount { ready, not_ready, excluded: _ } = scene.view.zone(&node.zone);
     if node.readiness != Readiness::Ready {
@@ -318,6 +332,13 @@ fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
             format!("pod-safety devices test --target {name}"),
         );
     }
+    let dry = proof::dry_run(node, scene);
+    if let Some(fence) = dry {
+        answer.next(
+            "If the node is to be fenced: set mode: Enforce in its FencePolicy, then delete the dry run",
+            format!("kubectl delete nodefence {}", fence.name),
+        );
+    }
     match (node.readiness, proved) {
         (Readiness::Ready, _) => {}
         (_, true) => answer.next(
@@ -335,7 +356,7 @@ fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
                     "See the progress of fencing",
                     format!("kubectl get nodefence {} -o yaml", fence.name),
                 );
-            } else if policy(node, scene).is_some() {
+            } else if dry.is_none() && policy(node, scene).is_some() {
                 answer.next(
                     "Switch it off through its FencePolicy",
                     format!("pod-safety fence {name} --reason TEXT"),

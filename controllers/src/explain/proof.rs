@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use pod_safety_shared::api::{FenceEvidenceSpec, KindOfEvidence, Phase};
-use pod_safety_shared::authority::Lack;
+use pod_safety_shared::authority::{Lack, rehearsal_name};
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{Fence, Kind, Node, Own, Pod, Proof, Readiness};
 
@@ -205,6 +205,9 @@ fn device_words(node: &Node, scene: &Scene<'_>) -> String {
     if let Some(fence) = incident(node, scene) {
         return attempt_words(fence, scene.wall);
     }
+    if let Some(fence) = dry_run(node, scene) {
+        return format!("nothing is switched off, nodefence/{} is a dry run", fence.name);
+    }
     let Some(policy) = scene.view.policy_of(node.labels()) else {
         return "no FencePolicy selects this node".to_owned();
     };
@@ -213,13 +216,30 @@ fn device_words(node: &Node, scene: &Scene<'_>) -> String {
     format!("FencePolicy {} with {}: not begun", policy.name, devices.join(", "))
 }
 
-/// The incident of the life in which this node is.
+/// The incident of the life in which this node is. A dry run is none.
 pub(super) fn incident<'a>(node: &Node, scene: &Scene<'a>) -> Option<&'a Fence> {
-    let boot = node.life.as_ref().map_or("", |life| &*life.boot_id);
-    let about =
-        |fence: &&Fence| fence.spec.node.boot_id == boot && fence.spec.node.uid == node.uid.to_string();
-    let all = scene.view.fences_of(&node.name).filter(about);
+    let all = of_this_life(node, scene).filter(|fence| !fence.spec.dry_run);
     all.min_by_key(|fence| (fence.status.phase.is_over(), fence.name.clone()))
+}
+
+/// The dry run that takes the place of the incident: while it is open, nothing is switched off. A person's `drill` takes no place.
+pub(super) fn dry_run<'a>(node: &Node, scene: &Scene<'a>) -> Option<&'a Fence> {
+    let stands = |fence: &&Fence| {
+        fence.spec.dry_run
+            && !fence.status.phase.is_over()
+            && !fence.deleting
+            && *fence.name != *rehearsal_name(&fence.spec.node)
+    };
+    of_this_life(node, scene).find(stands)
+}
+
+fn of_this_life<'a>(node: &Node, scene: &Scene<'a>) -> impl Iterator<Item = &'a Fence> {
+    let boot = node.life.as_ref().map(|life| life.boot_id.to_string()).unwrap_or_default();
+    let uid = node.uid.to_string();
+    scene
+        .view
+        .fences_of(&node.name)
+        .filter(move |fence| *fence.spec.node.boot_id == *boot && fence.spec.node.uid == uid)
 }
 
 fn attempt_words(fence: &Fence, wall: Timestamp) -> String {

@@ -208,8 +208,13 @@ impl Decided {
 impl Scene<'_> {
     /// What fencing decides about this node.
     pub(super) fn fencing(&self, node: &Arc<str>) -> Decided {
-        let config =
-            fencing::Config { mode: self.settings.mode, our_node: None, guards_volumes: true, history: None };
+        let config = fencing::Config {
+            mode: self.settings.mode,
+            our_node: None,
+            guards_volumes: true,
+            rehearsals: false,
+            history: None,
+        };
         let key = fencing::Key::Node(Arc::clone(node));
         Decided::of(fencing::decide(&key, &self.view, self.now, &config))
     }

@@ -79,6 +79,8 @@ pub struct Config {
     pub our_node: Option<Arc<str>>,
     /// The volume guard runs: that storage is fenced frees volumes.
     pub guards_volumes: bool,
+    /// Incidents that a person only wants written down are decided about too. `explain` tells of the others alone.
+    pub rehearsals: bool,
     /// For how long incidents and evidence are kept that nothing rests on; `None`: for ever.
     pub history: Option<Duration>,
 }
@@ -123,7 +125,9 @@ fn about_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> D
     fences.sort_by_key(|fence| (*fence.name != *incident_name(&fence.spec.node), Arc::clone(&fence.name)));
     let mut decision = Decision::default();
     let mut live: Vec<Incident<'_>> = Vec::new();
-    for fence in fences.iter().copied().filter(|fence| !fence.status.phase.is_over() && !fence.deleting) {
+    let counts = |fence: &&Fence| config.rehearsals || !is_rehearsal(fence);
+    let open = fences.iter().copied().filter(|fence| !fence.status.phase.is_over() && !fence.deleting);
+    for fence in open.filter(counts) {
         let same =
             |other: &&Incident<'_>| other.fence.spec.node == fence.spec.node && !is_rehearsal(other.fence);
         match live.iter().find(same).filter(|_| !is_rehearsal(fence)) {

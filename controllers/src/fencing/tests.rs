@@ -33,7 +33,7 @@ use stage::{Stage, level};
 use super::*;
 
 fn config() -> Config {
-    Config { mode: Mode::Guard, our_node: None, guards_volumes: false, history: None }
+    Config { mode: Mode::Guard, our_node: None, guards_volumes: false, rehearsals: true, history: None }
 }
 
 fn step(decision: &Decision) -> Option<&Step> {

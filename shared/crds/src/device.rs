@@ -18,6 +18,7 @@ pub const TEST_ANNOTATION: &str = "pod-safety.dev/test";
     group = "pod-safety.dev",
     version = "v1alpha1",
     kind = "FenceDevice",
+    doc = "A FenceDevice powers machines on and off, and reports their power state.",
     plural = "fencedevices",
     shortname = "fd",
     category = "pod-safety",

@@ -14,6 +14,7 @@ use super::{ActedOn, DeviceDriver, DeviceRef, FencedStorage, Grade, Incarnation}
     group = "pod-safety.dev",
     version = "v1alpha1",
     kind = "FenceEvidence",
+    doc = "A FenceEvidence records a fact about one incarnation of a node, before anything relies on it. It answers why a pod was force deleted.",
     plural = "fenceevidences",
     shortname = "fe",
     category = "pod-safety",

@@ -14,6 +14,7 @@ use super::{ActedOn, Condition, DeviceRef, Incarnation, KindOfEvidence, Sample};
     group = "pod-safety.dev",
     version = "v1alpha1",
     kind = "NodeFence",
+    doc = "A NodeFence is one incident: the fencing of one incarnation of a node, with each attempt and what came of it.",
     plural = "nodefences",
     shortname = "nf",
     category = "pod-safety",

@@ -13,6 +13,7 @@ use super::{Condition, DeviceRef, NodeSelector};
     group = "pod-safety.dev",
     version = "v1alpha1",
     kind = "FencePolicy",
+    doc = "A FencePolicy says which nodes are fenced, when, how, and with which limits.",
     plural = "fencepolicies",
     shortname = "fp",
     category = "pod-safety",

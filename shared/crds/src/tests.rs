@@ -32,6 +32,16 @@ fn every_kind_has_a_crd_with_columns_and_a_status() {
     }
 }
 
+/// `kubectl explain` began with "Auto-generated derived type for …".
+#[test]
+fn bug_no_kind_had_a_description_of_its_own() {
+    for crd in crds() {
+        let kind = crd["spec"]["names"]["kind"].as_str().unwrap();
+        let description = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"];
+        assert!(description.as_str().unwrap().starts_with(&format!("A {kind} ")), "{kind}: {description}");
+    }
+}
+
 /// A real API server refused them: an empty name is no name, and it warned of numbers that it does not know.
 #[test]
 fn bug_defaults_of_statuses_were_no_valid_values() {

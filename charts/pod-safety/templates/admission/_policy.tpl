@@ -83,3 +83,17 @@ spec:
   {{- end }}
   {{- end }}
 {{- end }}
+
+{{- /*
+The users that may delete Nodes whose machine is gone, as a JSON list: admissionPolicies.nodeDeleters, with the users of a
+component in place of its name.
+*/ -}}
+{{- define "pod-safety.nodeDeleters" -}}
+{{- $components := dict -}}
+{{- range .Files.Get "files/node-deleters.yaml" | fromYamlArray }}{{ $_ := set $components .name .users }}{{ end -}}
+{{- $users := list -}}
+{{- range default list .Values.admissionPolicies.nodeDeleters -}}
+{{- $users = concat $users (default (list (trimPrefix "user:" .)) (get $components .)) -}}
+{{- end -}}
+{{- uniq $users | toJson -}}
+{{- end }}

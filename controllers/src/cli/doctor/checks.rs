@@ -1,6 +1,7 @@
 //! What may be wrong with an installation. Pure: each check says what it found in what was read.
 
 mod agents;
+mod deleters;
 mod devices;
 mod kinds;
 mod twins;
@@ -18,6 +19,7 @@ use serde_json::Value;
 use crate::cli::plural;
 use crate::cli::version::MINORS;
 pub(super) use agents::agents;
+pub(super) use deleters::{Component, Gate, Seen, deleters, running};
 pub(super) use devices::devices;
 pub(super) use kinds::crds;
 pub(super) use twins::{Kcm, twins};

@@ -3,9 +3,11 @@
 //! | file | subject |
 //! |---|---|
 //! | `checks` | what each check finds in what was read: pure |
+//! | `deleters` | reads what deletes Nodes |
 //! | `rights` | which rights the service account should have |
 
 mod checks;
+mod deleters;
 mod rights;
 
 use std::collections::BTreeMap;
@@ -136,6 +138,7 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     symptoms.extend(custom_kinds(session).await);
     symptoms.push(rights_of(session, &look).await);
     symptoms.push(checks::policies(look.policies, wall));
+    symptoms.push(deleters::check(session).await?);
     let ours = look.controllers.clone();
     symptoms.extend(checks::twins(&kcm(session).await, look.running.mode, &ours));
     symptoms.extend(look.scene(|scene| {
@@ -227,21 +230,22 @@ async fn kcm(session: &Session) -> Kcm {
     };
     match pods {
         Ok(pods) if !pods.is_empty() => Kcm::Arguments(pods.iter().map(arguments).collect()),
-        _ => {
-            let lease = session
-                .whole("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager")
-                .await;
-            let wall = session.env.clock.wall();
-            let leads = lease.is_ok_and(|lease| {
-                let renewed = lease
-                    .pointer("/spec/renewTime")
-                    .and_then(Value::as_str)
-                    .and_then(|at| at.parse::<jiff::Timestamp>().ok());
-                renewed.is_some_and(|at| wall.as_second().saturating_sub(at.as_second()) < 60)
-            });
-            Kcm::Hidden { leads }
-        }
+        _ => Kcm::Hidden { leads: is_renewed(session, "kube-controller-manager").await },
     }
+}
+
+/// Whether a Lease of kube-system was renewed within a minute.
+async fn is_renewed(session: &Session, name: &str) -> bool {
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}");
+    let lease = session.whole(&path).await;
+    let wall = session.env.clock.wall();
+    lease.is_ok_and(|lease| {
+        let renewed = lease
+            .pointer("/spec/renewTime")
+            .and_then(Value::as_str)
+            .and_then(|at| at.parse::<jiff::Timestamp>().ok());
+        renewed.is_some_and(|at| wall.as_second().saturating_sub(at.as_second()) < 60)
+    })
 }
 
 fn page(symptoms: &[Symptom], paint: Paint) -> String {

@@ -96,7 +96,8 @@ impl Args {
         }
         look.ask(&session, &mut plan).await;
         look.place(&mut plan);
-        self.output.print(&page::Document::of(&plan), || session.headed(&page::page(&plan, paint)))?;
+        let document = page::Document::of(&plan, session.target());
+        self.output.print(&document, || session.headed(&page::page(&plan, paint)))?;
         Ok(exit_of(&plan))
     }
 }

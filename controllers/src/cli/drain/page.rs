@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use pod_safety::drain::{Action, Place, Plan, Row, Summary};
+use pod_safety_shared::client::Target;
 use serde::Serialize;
 
 use crate::cli::paint::{Paint, Tone};
@@ -11,9 +12,10 @@ use crate::cli::{API_VERSION, clean, plural};
 /// A plan for programs. Enums are words; text may change, fields may not.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Document {
+pub(super) struct Document<'a> {
     api_version: &'static str,
     kind: &'static str,
+    cluster: &'a Target,
     node: String,
     node_ready: bool,
     /// `Clear`, or `Blocked`: then somebody must do something, or wait.
@@ -67,11 +69,12 @@ struct PlaceItem {
     message: String,
 }
 
-impl Document {
-    pub(super) fn of(plan: &Plan) -> Self {
+impl<'a> Document<'a> {
+    pub(super) fn of(plan: &Plan, cluster: &'a Target) -> Self {
         Self {
             api_version: API_VERSION,
             kind: "DrainPlan",
+            cluster,
             node: plan.node.clone(),
             node_ready: plan.node_ready,
             verdict: if plan.is_clear() { "Clear" } else { "Blocked" },
@@ -289,7 +292,7 @@ Nothing was changed. --apply does not begin. To leave out what blocks: --apply -
 
     #[test]
     fn programs_get_words_and_no_empty_fields() {
-        let document = serde_json::to_value(Document::of(&planned())).unwrap();
+        let document = serde_json::to_value(Document::of(&planned(), &Target::default())).unwrap();
         assert_eq!(document["kind"], "DrainPlan");
         assert_eq!(document["verdict"], "Blocked");
         assert_eq!(

@@ -32,7 +32,7 @@ const KINDS: [Kind; 11] = [
 ];
 
 /// By this label our own pods and policies are found.
-const OURS: &str = "labelSelector=app.kubernetes.io/name=pod-safety";
+pub(in crate::cli) const OURS: &str = "labelSelector=app.kubernetes.io/name=pod-safety";
 
 /// So many Events of a namespace are read: those beyond are of other times.
 const EVENTS: usize = 1_000;

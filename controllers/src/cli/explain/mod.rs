@@ -30,7 +30,7 @@ use super::Exit;
 use super::cluster::{ConnectArgs, Output, PrintArgs, Session, block_on, name, open};
 use super::paint::Paint;
 use super::watch::{Shown, WatchArgs};
-pub(super) use look::{Look, our_pods, refusal};
+pub(super) use look::{Look, OURS, our_pods, refusal};
 use page::{Document, page};
 pub(super) use pdb::tone;
 pub(super) use timeline::{TimelineArgs, Told};

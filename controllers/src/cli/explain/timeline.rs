@@ -6,6 +6,7 @@ use anyhow::bail;
 use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
 use pod_safety::explain::{Moment, since, span, timeline};
+use pod_safety_shared::client::Target;
 use serde::Serialize;
 
 use super::page::clock;
@@ -49,6 +50,7 @@ pub(in crate::cli) struct TimelineArgs {
 struct Document<'a> {
     api_version: &'static str,
     kind: &'static str,
+    cluster: &'a Target,
     object: &'a str,
     moments: Vec<Step<'a>>,
     total_seconds: u64,
@@ -87,7 +89,7 @@ impl TimelineArgs {
                 None => Told::of_all(&session).await?,
             };
             let people = || session.headed(&told.text(paint));
-            let text = self.print.output.text(&told.document(), people)?;
+            let text = self.print.output.text(&told.document(session.target()), people)?;
             let exit = if told.missing.is_empty() { Exit::Fine } else { Exit::Unknown };
             Ok(Shown { text, line: told.line(), exit })
         };
@@ -114,10 +116,11 @@ impl Told {
     }
 
     /// The same for programs.
-    pub(in crate::cli) fn document(&self) -> impl Serialize {
+    pub(in crate::cli) fn document<'a>(&'a self, cluster: &'a Target) -> impl Serialize + use<'a> {
         Document {
             api_version: API_VERSION,
             kind: "Timeline",
+            cluster,
             object: &self.object,
             moments: steps(&self.history),
             total_seconds: total(&self.history).as_secs(),

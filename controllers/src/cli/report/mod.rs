@@ -129,7 +129,10 @@ impl Args {
         folder.put("status", Ok((seen.text(Paint::plain()), json!(seen.document()))));
         folder.put("doctor", doctor::diagnosis(&session).await);
         let told = Told::of_all(&session).await;
-        folder.put("timeline", told.map(|told| (told.text(Paint::plain()), json!(told.document()))));
+        folder.put(
+            "timeline",
+            told.map(|told| (told.text(Paint::plain()), json!(told.document(session.target())))),
+        );
         for (kind, namespace, name) in seen.subjects().into_iter().take(EXPLAINED) {
             let file = match &namespace {
                 Some(namespace) => format!("explain/{kind}-{namespace}-{name}"),

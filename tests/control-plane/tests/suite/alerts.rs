@@ -105,6 +105,26 @@ fn every_alert_has_a_test_a_page_and_a_line_in_the_index_and_nothing_is_left_ove
     assert_eq!(index.matches("\n| [").count(), alerts().len(), "lines of the index and alerts");
 }
 
+/// "1 pods or nodes": a count stands at the end of its sentence, where every number is right.
+#[test]
+fn bug_texts_of_alerts_were_wrong_for_one() {
+    let mut counts = 0;
+    for (name, rules) in alerts() {
+        for description in rules.iter().map(|rule| rule["annotations"]["description"].as_str().unwrap()) {
+            for after in description.split("{{ $value").skip(1) {
+                let (format, after) = after.split_once("}}").unwrap();
+                if !matches!(format.trim(), "" | "| printf \"%.0f\"") {
+                    continue;
+                }
+                counts += 1;
+                let is_right = [".", " of the "].iter().any(|end| after.starts_with(end));
+                assert!(is_right, "{name}: {description}");
+            }
+        }
+    }
+    assert!(counts > 20, "{counts} counts: not all");
+}
+
 #[test]
 fn the_pages_lead_to_pages_that_exist() {
     let pages = files(RUNBOOKS);

@@ -574,6 +574,75 @@ async fn what_prometheus_and_grafana_fill_in_themselves_is_left_to_them() {
     assert_eq!(of("ConfigMap")["data"]["mine.json"].as_str().unwrap().trim_end(), dashboard);
 }
 
+#[tokio::test]
+async fn a_registry_replaces_the_one_of_every_image() {
+    let agents = "controllers.fencing.agents.enabled=true,controllers.fencing.agents.image.repository=ghcr.io/a/agents";
+    for (set, image, of_agents) in [
+        ("image.tag=v", "pod-safety:v", "ghcr.io/a/agents:0"),
+        ("image.tag=v,image.registry=r.example", "r.example/pod-safety:v", "ghcr.io/a/agents:0"),
+        (
+            "image.tag=v,image.registry=r.example,image.repository=ghcr.io/o/p,global.imageRegistry=m.example:5000/all",
+            "m.example:5000/all/o/p:v",
+            "m.example:5000/all/a/agents:0",
+        ),
+        (
+            "image.tag=v,image.registry=r.example,image.repository=o/p",
+            "r.example/o/p:v",
+            "ghcr.io/a/agents:0",
+        ),
+        (
+            "image.tag=v,image.registry=r.example,image.repository=h:5000/p",
+            "r.example/p:v",
+            "ghcr.io/a/agents:0",
+        ),
+    ] {
+        let all = documents(&render(&chart(), &["--set", agents, "--set", set]).await);
+        let pod = &all.iter().find(|one| one["kind"] == "Deployment").unwrap()["spec"]["template"]["spec"];
+        assert_eq!(pod["containers"][0]["image"], image, "{set}");
+        let found = pod["initContainers"][0]["image"].as_str().unwrap();
+        assert!(found.starts_with(of_agents), "{set}: {found}");
+    }
+}
+
+/// Helm merges the value with its default, and the API server rejects `Recreate` with `rollingUpdate`.
+#[tokio::test]
+async fn recreate_comes_without_rolling_update() {
+    for (set, strategy) in [
+        ("strategy.type=Recreate", json!({ "type": "Recreate" })),
+        ("replicaCount=2", json!({ "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } })),
+    ] {
+        let all = documents(&render(&chart(), &["--set", set]).await);
+        let deployment = all.iter().find(|one| one["kind"] == "Deployment").unwrap();
+        assert_eq!(deployment["spec"]["strategy"], strategy);
+    }
+}
+
+#[tokio::test]
+async fn crds_stay_unless_a_value_says_otherwise() {
+    for (set, kept) in [("crds.keep=true", 6), ("crds.keep=false", 0)] {
+        let all = documents(&render(&chart(), &["--set", set]).await);
+        let crds = all.iter().filter(|one| one["kind"] == "CustomResourceDefinition");
+        let keep = crds.filter(|crd| crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep");
+        assert_eq!(keep.count(), kept, "{set}");
+    }
+}
+
+#[tokio::test]
+async fn alerts_lead_to_the_runbooks_and_have_the_severities_of_the_house() {
+    let set = "metrics.prometheusRule.enabled=true,metrics.prometheusRule.runbookUrl=https://wiki.example/runbooks/,metrics.prometheusRule.severities.warning=ticket";
+    let all = documents(&render(&chart(), &["--set", set]).await);
+    let rule = all.iter().find(|one| one["kind"] == "PrometheusRule").unwrap();
+    let groups = rule["spec"]["groups"].as_array().unwrap().iter();
+    let rules = groups.flat_map(|group| group["rules"].as_array().unwrap());
+    let mut severities = BTreeSet::new();
+    for alert in rules.filter(|rule| !rule["alert"].is_null()) {
+        let page = format!("https://wiki.example/runbooks/{}.md", alert["alert"].as_str().unwrap());
+        assert_eq!(alert["annotations"]["runbook_url"], page);
+        severities.insert(alert["labels"]["severity"].as_str().unwrap());
+    }
+    assert_eq!(severities, BTreeSet::from(["critical", "info", "ticket"]));
+}
+
 #[test]
 fn the_chart_is_of_this_version() {
     let chart: Value = serde_saphyr::from_str(&read(&chart().join("Chart.yaml"))).unwrap();

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use pod_safety_control_plane::{ControlPlane, Output};
+use pod_safety_control_plane::{ControlPlane, Output, binary};
 use serde_json::Value;
 
 pub(crate) async fn run(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) -> Output {
@@ -24,4 +24,29 @@ pub(crate) async fn json_of(plane: &ControlPlane, code: i32, args: &[&str]) -> V
 /// Creates an object, or makes it so.
 pub(crate) async fn apply(plane: &ControlPlane, object: &Value) {
     plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().text().unwrap();
+}
+
+/// As kubectl calls it: by the name of the plugin's file. What other programs read stays as it is.
+#[tokio::test]
+async fn bug_usage_of_the_plugin_could_not_be_typed() {
+    let own = binary().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = folder.path().join("kubectl-pod_safety");
+    std::os::unix::fs::symlink(&own, &plugin).unwrap();
+    let printed = |program: &Path, args: &[&str]| {
+        let output = std::process::Command::new(program).args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?} {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (args, usage) in [
+        (&["--help"][..], "Usage: kubectl pod-safety <COMMAND>"),
+        (&["explain", "--help"], "Usage: kubectl pod-safety explain [OPTIONS]"),
+        (&["devices", "test", "--help"], "Usage: kubectl pod-safety devices test [OPTIONS]"),
+    ] {
+        let help = printed(&plugin, args);
+        assert!(help.contains(usage), "{args:?}: {help}");
+    }
+    for args in [&["manifests"][..], &["completion", "bash"], &["man"]] {
+        assert_eq!(printed(&plugin, args), printed(&own, args), "{args:?}");
+    }
 }

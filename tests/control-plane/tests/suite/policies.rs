@@ -3,13 +3,14 @@
 
 mod admission;
 mod bypasses;
+mod deleters;
 mod own_account;
 mod own_kinds;
 mod volumes;
 
 use admission::{
-    ADMIN, DELETER, DEV, EXEMPT, KUBELET, OPERATOR, OTHER_KUBELET, OURS, POD_GC, REASON, STATEFUL_SETS,
-    Scene, WILD, scene, until_they_hold,
+    ADMIN, CLOUD, DELETER, DEV, EXEMPT, KARPENTER, KUBELET, OPERATOR, OTHER_KUBELET, OURS, POD_GC, REASON,
+    STATEFUL_SETS, Scene, WILD, scene, until_they_hold,
 };
 use pod_safety_control_plane::{observe, seen, until};
 use serde_json::{Value, json};
@@ -35,6 +36,7 @@ async fn who_would_remove_a_pod_by_force_is_refused_unless_it_is_proved_or_answe
     bypasses::attack_a_pod_is_taken_from_its_controller(&scene).await;
     bypasses::attack_a_kubelet_pauses_the_fencing_of_its_own_node(&scene).await;
     own_account::attack_the_token_of_pod_safety_is_stolen(&scene).await;
+    deleters::bug_the_doctor_prints_the_value_that_allows_a_component(&scene).await;
 }
 
 const FORCE: &[&str] = &["--force", "--grace-period=0", "--wait=false"];
@@ -195,7 +197,13 @@ async fn taints_and_deletions_of_nodes(scene: &Scene) {
         (DEV, Some("True"), false, None, "cordon and delete", None),
         (DEV, Some("Unknown"), false, None, "cordon and delete", refused),
         (OPERATOR, Some("True"), false, Some("sold"), "delete", None),
-        (DELETER, Some("True"), false, None, "delete", None),
+        (DELETER, Some("True"), false, None, "delete", refused),
+        (CLOUD, Some("True"), false, None, "delete", refused),
+        (CLOUD, Some("Unknown"), false, None, "delete", None),
+        (KARPENTER, Some("Unknown"), false, None, "delete", None),
+        (KARPENTER, Some("True"), false, None, "delete", refused),
+        (KARPENTER, Some("True"), false, None, "finalizer and delete", None),
+        (DEV, Some("True"), false, None, "finalizer and delete", refused),
         (DEV, None, false, None, "delete", None),
         (DEV, Some("Unknown"), true, None, "delete", None),
         (OPERATOR, Some("Unknown"), false, None, "delete", refused),
@@ -214,6 +222,10 @@ async fn taints_and_deletions_of_nodes(scene: &Scene) {
         }
         if act.starts_with("cordon") {
             scene.run(DEV, &["cordon", &name], &Value::Null).await.text().unwrap();
+        }
+        if act.starts_with("finalizer") {
+            let finalizer = r#"{"metadata":{"finalizers":["karpenter.sh/termination"]}}"#;
+            scene.run(DEV, &["patch", "node", &name, "-p", finalizer], &Value::Null).await.text().unwrap();
         }
         let args: &[&str] = match act {
             "taint" => &["taint", "node", &name, TAINT],

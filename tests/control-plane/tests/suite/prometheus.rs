@@ -157,7 +157,7 @@ async fn nobody_is_there_and_then_one_alone(scene: &mut Scene) {
     scene.another("pod-safety").await;
     scene.ours[0].leads().await.unwrap();
     scene.stop(&["PodSafetyDown"]).await;
-    scene.fires("PodSafetyNoStandby", "1 process").await;
+    scene.fires("PodSafetyNoStandby", "leader election: 1.").await;
     scene.another("standby").await;
     // What began with the processes ends with their first lists.
     scene.prometheus.until_quiet().await;
@@ -188,7 +188,7 @@ async fn a_second_installation_lacks_rights_and_then_leads_beside_the_first(scen
     let bind = ["create", "clusterrolebinding", "second", "--clusterrole=cluster-admin", "--user=second"];
     scene.kubectl(&bind, &Value::Null).await;
     scene.stop(&["PodSafetyNotSynced", "PodSafetyForbidden"]).await;
-    scene.fires("PodSafetyTwoLeaders", "2 processes").await;
+    scene.fires("PodSafetyTwoLeaders", "that they lead: 2.").await;
     drop(scene.ours.pop());
     scene.scrape().await;
     scene.stop(&["PodSafetyTwoLeaders"]).await;

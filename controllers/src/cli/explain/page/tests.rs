@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::*;
 use crate::cli::staged::{self as stage, Stage};
 use pod_safety::explain::{
-    Content, Contents, Policies, explain_namespace, explain_node, explain_pod, explain_set,
+    Content, Contents, Moment, Policies, explain_namespace, explain_node, explain_pod, explain_set,
 };
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::{Kind, Uid};
@@ -56,6 +56,32 @@ fn a_lost_node_whose_device_does_not_answer_is_tried_again() {
     stage.fence("Fencing", &[("2026-11-21T10:22:30Z", Some("timeout: no answer from 10.0.8.21"))]);
     reads("lost-node-device-silent", &stage.node("worker-b1"));
     reads("lost-pod-device-silent", &stage.pod("orders-1"));
+}
+
+/// `explain node` gave the words of a drill that was left behind as those of the incident.
+#[test]
+fn bug_a_drill_that_was_left_behind_is_no_part_of_the_incident() {
+    let stage = Stage::lost();
+    stage.policy("Asserted");
+    stage.fence("Fencing", &[("2026-11-21T10:22:30Z", Some("timeout: no answer from 10.0.8.21"))]);
+    let without = stage.node("worker-b1");
+    stage.dry_run(true);
+    let mut with = stage.node("worker-b1");
+    let marked = |one: &Moment| one.what.starts_with("dry run: ");
+    assert_eq!(with.history.iter().filter(|one| marked(one)).count(), 1, "{:?}", with.history);
+    with.history.retain(|one| !marked(one));
+    assert_eq!(with, without);
+}
+
+#[test]
+fn an_incident_that_is_a_dry_run_is_called_one() {
+    let stage = Stage::lost();
+    stage.policy("Asserted");
+    stage.dry_run(false);
+    let answer = stage.node("worker-b1");
+    assert_eq!((answer.verdict.standing, answer.verdict.reason), (Standing::Blocked, "DryRun"));
+    reads("dry-run-node", &answer);
+    reads("dry-run-pod", &stage.pod("orders-1"));
 }
 
 #[test]

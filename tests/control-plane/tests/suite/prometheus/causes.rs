@@ -58,7 +58,7 @@ pub(super) async fn a_kubelet_outlives_its_node(scene: &Scene) {
     let pod = objects::pod(NAMESPACE, "held").on_node("gone").with_phase("Running");
     objects::create_pod(&api, &pod).await.unwrap();
     observe::delete_node(&api, "gone").await.unwrap();
-    scene.fires("PodSafetyPodsHeld", "pod-gc has held 1 pods or nodes").await;
+    scene.fires("PodSafetyPodsHeld", "pod-gc has held pods or nodes for 15 minutes: 1.").await;
     scene.kubelets.fall_silent(&["gone"]);
     scene.stop(&["PodSafetyPodsHeld"]).await;
     // It goes on as a quarantine, which wakes nobody.
@@ -105,7 +105,7 @@ pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Scene) {
     let switch = json!({ "status_file": scene.switch });
     let dummy = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { "liar": switch }, "timeouts": { "powerOff": "10s", "powerOn": "10s", "status": "10s" } });
     scene.apply(&device("dummy", "liar", &dummy)).await;
-    scene.fires("PodSafetyFenceDeviceSilent", "the power state of 1 nodes").await;
+    scene.fires("PodSafetyFenceDeviceSilent", "has not reported for 15 minutes: 1.").await;
     let mut paused = policy("paused", "dummy");
     paused["spec"]["paused"] = "the test says so".into();
     // A machine that is busy may end an attempt.
@@ -128,9 +128,9 @@ pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Scene) {
     ];
     let told = scene.fire(&alerts).await;
     for (alert, tells) in [
-        ("PodSafetyFenceAwaitsOperator", "1 incidents are in the phase AwaitingOperator"),
-        ("PodSafetyFenceBlocked", "2 nodes have not been fenced for 5 minutes. Reason: NoDevices"),
-        ("PodSafetyFencePaused", "1 lost nodes have not been fenced for an hour. Reason: Paused"),
+        ("PodSafetyFenceAwaitsOperator", "Incidents in the phase AwaitingOperator: 1."),
+        ("PodSafetyFenceBlocked", "Nodes not fenced for 5 minutes: 2. Reason: NoDevices"),
+        ("PodSafetyFencePaused", "Lost nodes not fenced for an hour: 1. Reason: Paused"),
     ] {
         assert!(told[alert].contains(tells), "{alert}: {}", told[alert]);
     }

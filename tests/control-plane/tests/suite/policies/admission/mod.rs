@@ -11,8 +11,11 @@ pub(crate) const OPERATOR: &str = "operator";
 pub(crate) const WILD: &str = "wild";
 /// Exempt by the chart's values.
 pub(crate) const EXEMPT: &str = "agent-of-virtual-nodes";
-/// May delete nodes, by the chart's values.
+/// May delete nodes that do not report, by the chart's values.
 pub(crate) const DELETER: &str = "cloud";
+/// The same as components that the chart knows.
+pub(crate) const CLOUD: &str = "system:serviceaccount:kube-system:node-controller";
+pub(crate) const KARPENTER: &str = "system:serviceaccount:kube-system:karpenter";
 /// The service account itself.
 pub(crate) const OURS: &str = "system:serviceaccount:pod-safety:pod-safety";
 /// Kubernetes' own.
@@ -27,11 +30,13 @@ pub(crate) const NEW_KUBELET: &str = "system:node:w3";
 /// May everything, by its group: the verbs of the policies too.
 pub(crate) const ADMIN: &str = "";
 
-const USERS: [&str; 11] = [
+const USERS: [&str; 13] = [
     DEV,
     OPERATOR,
     EXEMPT,
     DELETER,
+    CLOUD,
+    KARPENTER,
     OURS,
     POD_GC,
     STATEFUL_SETS,
@@ -49,7 +54,7 @@ pub(crate) struct Scene {
 pub(crate) async fn scene(set: &str) -> Scene {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let set = format!(
-        "--set=controllers.volumeGuard.enabled=true,admissionPolicies.exemptUsers={{{EXEMPT}}},admissionPolicies.nodeDeleters={{{DELETER}}},{set}"
+        "--set=controllers.volumeGuard.enabled=true,admissionPolicies.exemptUsers={{{EXEMPT}}},admissionPolicies.nodeDeleters={{cloud-controller-manager,karpenter,user:{DELETER}}},{set}"
     );
     let install = [
         "install",
