@@ -10,7 +10,6 @@ mod elsewhere;
 mod killed;
 mod machine;
 mod storm;
-mod traced;
 mod whole;
 
 use std::collections::BTreeSet;
