@@ -39,13 +39,13 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// A registry with the metrics of the shared parts, the process's own and
-    /// `pod_safety_build_info`.
+    /// A registry with the metrics of the shared parts, the process's own and `pod_safety_build_info`.
     ///
     /// # Errors
     /// Two metrics of one name: a mistake in this program.
     pub fn new() -> Result<Self, MetricsError> {
         let registry = Registry::new();
+        #[cfg(target_os = "linux")] // It reads /proc.
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let build = IntGaugeVec::new(
             Opts::new("pod_safety_build_info", "Constant 1, labelled with the version that runs."),

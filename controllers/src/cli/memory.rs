@@ -3,7 +3,7 @@
 
 use std::io;
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// Keeps the memory of this process private. Programs that it starts inherit the limit of core dumps.
 ///
@@ -12,13 +12,14 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior,
 pub(super) fn keep_private() -> io::Result<()> {
     // A pattern that pipes cores to a program does not ask for the limit, so both are needed.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    #[cfg(target_os = "linux")]
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use rustix::process::{dumpable_behavior, getrlimit};
+    use rustix::process::{DumpableBehavior, dumpable_behavior, getrlimit};
 
     use super::*;
 

@@ -12,17 +12,23 @@
 //! | [`traps`] | agents and parameters that turn "I do not know" into "off", or run other programs |
 //! | [`parameters`] | which strings agents may be given: what is not known to be safe is refused |
 //! | [`input`] | parameters as lines of stdin |
-//! | [`process`], [`remains`] | a run, its end, and what is left of it |
+//! | [`process`], [`ended`], [`remains`] | a run, how it ended, and what is left of it; on Linux only (`unsupported`) |
 //! | [`verdict`] | exit code and words as an answer |
 //!
 //! **Invariants.** No argument is ever given: with one, agents ignore stdin and reboot their default device. What a
 //! run of `off` returns is a hint, and says nothing of power; only `status` does.
 
+mod ended;
 mod find;
 mod input;
 mod metadata;
 mod parameters;
+#[cfg(target_os = "linux")]
 mod process;
+#[cfg(not(target_os = "linux"))]
+#[path = "unsupported.rs"]
+mod process;
+#[cfg(target_os = "linux")]
 mod remains;
 mod traps;
 mod verdict;
@@ -41,9 +47,9 @@ use pod_safety_transport::{Answer, DeviceError, Order, Value};
 
 use crate::AgentOptions;
 use crate::said::Redactor;
+use ended::{Ended, RunError};
 use find::Found;
 use metadata::{Known, Metadata};
-use process::{Ended, RunError};
 
 /// Agents are Python: most say what they are in 0.2 s, those with a cloud's library in some seconds on a busy node.
 pub(crate) const METADATA_WITHIN: Duration = Duration::from_secs(20);

@@ -23,6 +23,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::unix::pipe;
 use zeroize::Zeroizing;
 
+use super::ended::{Captured, Ended, RunError};
 use super::remains::{MARK, Remains, has_ended};
 
 /// Where agents find what they call by name.
@@ -44,39 +45,6 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// How long a dropped future may hold its thread until the agent is gone. It takes far less than a millisecond.
 const DROP_WAITS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-
-/// How a run ended.
-#[derive(Debug)]
-pub(super) struct Ended {
-    /// Its exit code, if it was not killed.
-    pub(super) code: Option<i32>,
-    pub(super) signal: Option<i32>,
-    pub(super) stdout: Captured,
-    pub(super) stderr: Captured,
-    /// Processes that it had left behind; they were killed.
-    pub(super) left: usize,
-}
-
-/// The beginning of what it said.
-#[derive(Debug, Default)]
-pub(super) struct Captured {
-    pub(super) text: Zeroizing<Vec<u8>>,
-    /// It said more.
-    pub(super) cut: bool,
-}
-
-/// Why there is no end to speak of.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RunError {
-    #[error("no answer in time")]
-    TimedOut,
-    #[error("it cannot be started: {0}")]
-    NotStarted(std::io::Error),
-    #[error("it cannot be watched, so it was killed: {0}")]
-    NotWatched(std::io::Error),
-    #[error("{0} of its processes cannot be killed")]
-    Survives(usize),
-}
 
 /// Runs `path` until it ends, at most until `deadline`, and gives it `input`.
 pub(super) async fn run(

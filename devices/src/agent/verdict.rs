@@ -6,7 +6,7 @@
 
 use pod_safety_transport::{Act, Answer, DeviceError, Identity, Power};
 
-use super::process::Ended;
+use super::ended::Ended;
 use crate::said::Redactor;
 
 const ON: i32 = 0;

@@ -128,12 +128,16 @@ impl Clock for Ahead {
 }
 
 /// The time since the host booted, including its suspension (`CLOCK_BOOTTIME`). All processes of a host read the same value, so
-/// it can name a deadline to another process; a [`Mono`] cannot.
-#[cfg(target_os = "linux")]
+/// it can name a deadline to another process; a [`Mono`] cannot. Elsewhere than on Linux, where no fence agents run: the
+/// monotonic clock.
 #[must_use]
 pub fn since_boot() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
-    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+    #[cfg(target_os = "linux")]
+    let clock = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = ClockId::Monotonic;
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
 /// How far the clock that counts a suspended host's sleep (`CLOCK_BOOTTIME`) is ahead of the one that does not. The second is

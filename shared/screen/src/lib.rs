@@ -154,9 +154,7 @@ impl Screen {
 
 fn token() -> Result<String, ScreenError> {
     let mut bytes = [0; TOKEN_BYTES];
-    // Up to 256 bytes the kernel gives all or none.
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| ScreenError::Token(error.into()))?;
+    getrandom::fill(&mut bytes).map_err(|error| ScreenError::Token(std::io::Error::other(error)))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

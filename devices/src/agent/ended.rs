@@ -1,0 +1,37 @@
+//! How a run of an agent ended.
+
+use zeroize::Zeroizing;
+
+/// How a run ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// Its exit code, if it was not killed.
+    pub(super) code: Option<i32>,
+    pub(super) signal: Option<i32>,
+    pub(super) stdout: Captured,
+    pub(super) stderr: Captured,
+    /// Processes that it had left behind; they were killed.
+    pub(super) left: usize,
+}
+
+/// The beginning of what it said.
+#[derive(Debug, Default)]
+pub(super) struct Captured {
+    pub(super) text: Zeroizing<Vec<u8>>,
+    /// It said more.
+    pub(super) cut: bool,
+}
+
+/// Why there is no end to speak of.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "no agent runs there"))]
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RunError {
+    #[error("no answer in time")]
+    TimedOut,
+    #[error("it cannot be started: {0}")]
+    NotStarted(std::io::Error),
+    #[error("it cannot be watched, so it was killed: {0}")]
+    NotWatched(std::io::Error),
+    #[error("{0} of its processes cannot be killed")]
+    Survives(usize),
+}
