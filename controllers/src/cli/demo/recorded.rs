@@ -1,5 +1,4 @@
 //! What is recorded of the default scenario: the cast that a terminal understands, and the picture and the words of README.
-#![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
 use std::sync::LazyLock;
 

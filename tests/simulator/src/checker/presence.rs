@@ -151,8 +151,6 @@ impl Checker {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
-
     use super::*;
 
     fn at(second: u64) -> Duration {
