@@ -6,8 +6,11 @@ use ratatui::layout::Rect;
 use ratatui::style::Stylize;
 use ratatui::text::{Line, Span};
 
-use super::picture::{BAD, DIM, GOOD, NARROW, WARN};
+use super::picture::{BAD, DIM, GOOD, WARN};
 use super::show::Show;
+
+/// Below this width there is no room for zones.
+const WITH_ZONES: u16 = 72;
 
 /// How many lines it takes in all.
 pub(super) fn height(snapshot: &Snapshot) -> usize {
@@ -16,7 +19,7 @@ pub(super) fn height(snapshot: &Snapshot) -> usize {
 
 /// As many lines as fit, with the selected node among them.
 pub(super) fn cluster(show: &Show, area: Rect) -> Vec<Line<'static>> {
-    let (mut lines, selected) = lines(&show.snapshot, show.selected, area.width < NARROW);
+    let (mut lines, selected) = lines(&show.snapshot, show.selected, area.width < WITH_ZONES);
     let fit = usize::from(area.height.saturating_sub(1));
     if lines.len() <= fit || fit < 2 {
         return lines;

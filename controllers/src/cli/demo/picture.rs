@@ -35,7 +35,7 @@ const HELP: [&str; 12] = [
 /// From this width on nodes and reasons are side by side.
 const WIDE: u16 = 120;
 /// Below this width lines are shorter, and each set of rules has two.
-pub(super) const NARROW: u16 = 80;
+const NARROW: u16 = 80;
 /// Lines that reasons have at least below the nodes, with their title.
 const REASONS: u16 = 4;
 
