@@ -151,7 +151,6 @@ impl Checker {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn at(second: u64) -> Duration {
