@@ -43,7 +43,7 @@ fn demo_without_a_terminal_tells_judges_and_compares() {
     }
 }
 
-/// What somebody sees who knows nothing of it: a database, three sets of rules, and a sentence for each.
+/// What a newcomer sees: a database, three sets of rules, and a sentence for each.
 #[test]
 fn the_default_scenario_is_a_database_whose_node_stops_answering() {
     let (code, said, complaint) = run(&["demo"]);

@@ -2,12 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "tests: a failure should be loud, also in what they share")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pod_safety_clock::Env;
 use pod_safety_control_plane::rigs::{PASSWORD, Rigs, USER, ec2};
 use pod_safety_devices::{AgentOptions, Devices, RunAgents};
+use pod_safety_locks::documents::blocks;
 use pod_safety_transport::{
     Act, Answer, DeviceError, Driver, FenceTransport as _, Identity, Machine, Order, Power, Secret, Value,
 };
@@ -254,12 +255,9 @@ async fn fence_redfish() {
 #[tokio::test]
 async fn agents_take_what_the_docs_show() {
     let rigs = Rigs::new().await.unwrap();
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     let mut agents = BTreeSet::new();
-    for page in std::fs::read_dir(docs).unwrap() {
-        let path = page.unwrap().path();
-        let text = if path.is_file() { std::fs::read_to_string(&path).unwrap() } else { String::new() };
-        for spec in fence_devices(&text) {
+    for block in blocks().unwrap().iter().filter(|block| block.is_yaml()) {
+        for spec in fence_devices(&block.text) {
             let Some(agent) = spec["agent"].as_str() else { continue };
             let mut device = Device::agent(&rigs, agent, &[]);
             let own = spec["nodeParameters"].as_object().and_then(|nodes| nodes.values().next());
@@ -274,16 +272,15 @@ async fn agents_take_what_the_docs_show() {
                 device.parameters.insert(name, Value::Secret(Secret::new(PASSWORD.to_owned())));
             }
             let checked = device.devices.check(&device.driver, &device.parameters).await;
-            assert_eq!(checked, Ok(()), "{}: {agent}", path.display());
+            assert_eq!(checked, Ok(()), "{}: {agent}", block.place());
             agents.insert(agent.to_owned());
         }
     }
     assert!(agents.len() > 7, "the docs show more agents than {agents:?}");
 }
 
-fn fence_devices(page: &str) -> Vec<Json> {
-    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0));
-    let objects = blocks.flat_map(|block| serde_saphyr::from_multiple::<Json>(block).unwrap_or_default());
+fn fence_devices(block: &str) -> Vec<Json> {
+    let objects = serde_saphyr::from_multiple::<Json>(block).unwrap_or_default().into_iter();
     objects.filter(|object| object["kind"] == "FenceDevice").map(|mut object| object["spec"].take()).collect()
 }
 

@@ -1,12 +1,12 @@
 //! What is recorded of one loss of one incarnation of a node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use pod_safety_otlp::TraceId;
 use pod_safety_shared::api::Incarnation;
 use pod_safety_shared::cache::{Lookup, View};
-use pod_safety_shared::model::{Fence, Node, Proof, Readiness};
+use pod_safety_shared::model::{Fence, Node, PodKey, Proof, Readiness};
 
 use super::release::{Release, Successor};
 
@@ -47,8 +47,8 @@ impl<'a> Incident<'a> {
             incident.proofs.sort_by_key(|proof| (proof.created, proof.rv));
             let ours = |release: &&Release| incident.has(release);
             incident.releases = releases.iter().filter(ours).collect();
-            let follows =
-                |successor: &&Successor| incident.releases.iter().any(|release| release.pod == successor.of);
+            let released: BTreeSet<&PodKey> = incident.releases.iter().map(|release| &release.pod).collect();
+            let follows = |successor: &&Successor| released.contains(&successor.of);
             incident.successors = successors.iter().filter(follows).collect();
         }
         all

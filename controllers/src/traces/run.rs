@@ -81,7 +81,7 @@ impl Subscriber for News {
     }
 }
 
-/// What this process knows since another one led. It is kept where a term lapsed and nobody else took over.
+/// What this process has learned since another process led. It survives a lapsed term if no other process took over.
 struct Term {
     follows: Option<Timestamp>,
     telling: Telling,

@@ -14,7 +14,7 @@ pub struct TraceId(u128);
 pub struct SpanId(u64);
 
 impl TraceId {
-    /// The trace of what these parts identify: the same for every process.
+    /// The trace ID that every process derives from these parts.
     #[must_use]
     pub fn of(parts: &[&str]) -> Self {
         // All zeros is no id.

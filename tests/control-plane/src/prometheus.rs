@@ -26,7 +26,7 @@ pub fn rules() -> Result<String, Error> {
     std::fs::read_to_string(&path).map_err(Error::file("read", &path))
 }
 
-/// A line of the rules as tests have it: alerts wait a second, and ranges are of ten.
+/// A line of the rules as tests have it: alerts wait a second, ranges are of ten, and a count of 100 in a range is one of ten.
 fn hasty(line: &str) -> String {
     if let Some((before, _)) = line.split_once("for: ").filter(|(before, _)| before.trim().is_empty()) {
         return format!("{before}for: 1s\n");

@@ -3,14 +3,12 @@
 mod ways;
 mod words;
 
-use std::path::Path;
-
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 pub use ways::{Command, Way, commands, commands_of, idle_exceptions};
 pub use words::{split, with_stand_ins, words};
 
-use crate::repository;
+use crate::{Source, texts};
 
 /// The languages of blocks whose lines are typed into a shell.
 const SHELL: [&str; 4] = ["bash", "console", "sh", "shell"];
@@ -76,32 +74,8 @@ impl Block {
 }
 
 /// The pages that people read.
-///
-/// # Errors
-/// If a folder or file cannot be read.
-pub fn pages() -> Result<Vec<(String, String)>> {
-    let mut files = vec!["CONTRIBUTING.md".to_owned(), "README.md".to_owned(), "SECURITY.md".to_owned()];
-    for folder in ["charts", "docs"] {
-        collect(&repository().join(folder), &mut files)?;
-    }
-    files.sort();
-    let read = |file: String| {
-        let text = std::fs::read_to_string(repository().join(&file)).with_context(|| file.clone())?;
-        Ok((file, text))
-    };
-    files.into_iter().map(read).collect()
-}
-
-fn collect(folder: &Path, files: &mut Vec<String>) -> Result<()> {
-    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if path.extension().is_some_and(|ending| ending == "md") {
-            files.push(path.strip_prefix(repository())?.to_string_lossy().into_owned());
-        }
-    }
-    Ok(())
+fn pages() -> Result<Vec<Source>> {
+    texts(&["CONTRIBUTING.md", "README.md", "SECURITY.md", "charts", "docs"], &["md"])
 }
 
 /// Every block of every page.
@@ -110,7 +84,7 @@ fn collect(folder: &Path, files: &mut Vec<String>) -> Result<()> {
 /// If a page cannot be read, or a block has no known language or no end.
 pub fn blocks() -> Result<Vec<Block>> {
     let pages = pages()?;
-    let all: Result<Vec<_>> = pages.iter().map(|(file, text)| blocks_of(file, text)).collect();
+    let all: Result<Vec<_>> = pages.iter().map(|page| blocks_of(&page.path, &page.text)).collect();
     Ok(all?.concat())
 }
 
@@ -158,7 +132,7 @@ pub fn blocks_of(file: &str, page: &str) -> Result<Vec<Block>> {
 /// If a page cannot be read.
 pub fn quoted() -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
-    for (file, page) in pages()? {
+    for Source { path: file, text: page } in pages()? {
         let (mut prose, mut in_block) = (String::new(), false);
         for (line, text) in (1..).zip(page.lines()) {
             let is_fence = text.trim_start().starts_with("```");

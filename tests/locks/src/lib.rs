@@ -36,7 +36,8 @@ pub fn members() -> Result<Vec<String>> {
     Ok(paths)
 }
 
-/// A source file: its path from the root, and its text.
+/// A file of the repository: its path from the root, and its text.
+#[derive(Clone, Debug)]
 pub struct Source {
     /// With `/` between folders.
     pub path: String,
@@ -49,28 +50,45 @@ pub struct Source {
 /// # Errors
 /// If a folder or file cannot be read.
 pub fn sources() -> Result<Vec<Source>> {
-    let mut found = Vec::new();
-    for member in members()? {
-        collect(&repository().join(member), &mut found)?;
-    }
+    let found = texts(&members()?, &["rs"])?;
     ensure!(found.len() > 10, "{} sources: not the whole tree", found.len());
+    Ok(found)
+}
+
+/// These files, and those below these folders whose names have one of these endings, sorted by path. Build output and fixtures
+/// are left out.
+///
+/// # Errors
+/// If a folder or file cannot be read.
+pub fn texts<P: AsRef<Path>>(paths: &[P], endings: &[&str]) -> Result<Vec<Source>> {
+    let mut found = Vec::new();
+    for path in paths {
+        let path = repository().join(path);
+        if path.is_dir() { collect(&path, endings, &mut found)? } else { add(&path, &mut found)? }
+    }
     found.sort_by(|one, other| one.path.cmp(&other.path));
     // The member `shared` has members in its folder.
     found.dedup_by(|one, other| one.path == other.path);
     Ok(found)
 }
 
-fn collect(folder: &Path, found: &mut Vec<Source>) -> Result<()> {
+fn collect(folder: &Path, endings: &[&str], found: &mut Vec<Source>) -> Result<()> {
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let ending = path.extension().unwrap_or_default().to_string_lossy();
         if path.is_dir() && !["target", "fixtures", "forbidden", ".cache"].contains(&name.as_ref()) {
-            collect(&path, found)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let from_root = path.strip_prefix(repository())?.to_string_lossy().into_owned();
-            found.push(Source { path: from_root, text: std::fs::read_to_string(&path)? });
+            collect(&path, endings, found)?;
+        } else if endings.contains(&ending.as_ref()) {
+            add(&path, found)?;
         }
     }
+    Ok(())
+}
+
+fn add(path: &Path, found: &mut Vec<Source>) -> Result<()> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    found.push(Source { path: path.strip_prefix(repository())?.to_string_lossy().into_owned(), text });
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use pod_safety_locks::{manifest, repository};
+use pod_safety_locks::{Source, manifest, repository, texts};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 const SUMMARY: &str = "docs/SUMMARY.md";
@@ -236,35 +236,9 @@ fn anchor(heading: &str) -> String {
 
 /// Every page that people read, by its path from the root.
 fn pages() -> Result<BTreeMap<String, Page>> {
-    let mut found = BTreeMap::new();
-    for file in ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"] {
-        add(&repository().join(file), &mut found)?;
-    }
-    collect(&repository().join("docs"), &mut found)?;
-    for chart in std::fs::read_dir(repository().join("charts"))? {
-        let page = chart?.path().join("README.md");
-        if page.is_file() {
-            add(&page, &mut found)?;
-        }
-    }
+    const PAGES: [&str; 6] =
+        ["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "charts", "docs"];
+    let found = texts(&PAGES, &["md"])?;
     ensure!(found.len() > 60, "{} pages: not all of them", found.len());
-    Ok(found)
-}
-
-fn collect(folder: &Path, found: &mut BTreeMap<String, Page>) -> Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, found)?;
-        } else if path.extension().is_some_and(|ending| ending == "md") {
-            add(&path, found)?;
-        }
-    }
-    Ok(())
-}
-
-fn add(path: &Path, found: &mut BTreeMap<String, Page>) -> Result<()> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    found.insert(path.strip_prefix(repository())?.to_string_lossy().into_owned(), read(&text));
-    Ok(())
+    Ok(found.into_iter().map(|Source { path, text }| (path, read(&text))).collect())
 }

@@ -1,8 +1,6 @@
 //! README, docs and chart use the words of docs/glossary.md: phrases that they replaced are refused.
 
-use std::path::Path;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use pod_safety_locks::{Source, repository};
 
 /// A phrase that is refused, and what to write instead.
@@ -154,33 +152,10 @@ fn blank_quotes(line: &str, in_quotes: &mut bool, blanked: &mut String) {
 
 /// Everything that is read by people who use pod-safety. The change log names old words.
 fn texts() -> Result<Vec<Source>> {
-    let mut found = Vec::new();
-    for file in ["README.md", "SECURITY.md", "CONTRIBUTING.md"] {
-        add(&repository().join(file), &mut found)?;
-    }
-    collect(&repository().join("docs"), &["md"], &mut found)?;
-    collect(&repository().join("charts"), &["json", "md", "tpl", "txt", "yaml"], &mut found)?;
+    let mut found =
+        pod_safety_locks::texts(&["CONTRIBUTING.md", "README.md", "SECURITY.md", "docs"], &["md"])?;
+    found.extend(pod_safety_locks::texts(&["charts"], &["json", "md", "tpl", "txt", "yaml"])?);
     found.retain(|source| !NOT_READ.contains(&source.path.as_str()));
-    found.sort_by(|one, other| one.path.cmp(&other.path));
     ensure!(found.len() > 80, "{} files: not all of them", found.len());
     Ok(found)
-}
-
-fn collect(folder: &Path, endings: &[&str], found: &mut Vec<Source>) -> Result<()> {
-    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        let ending = path.extension().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_dir() {
-            collect(&path, endings, found)?;
-        } else if endings.contains(&ending.as_str()) {
-            add(&path, found)?;
-        }
-    }
-    Ok(())
-}
-
-fn add(path: &Path, found: &mut Vec<Source>) -> Result<()> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    found.push(Source { path: path.strip_prefix(repository())?.to_string_lossy().into_owned(), text });
-    Ok(())
 }

@@ -128,7 +128,7 @@ fn a_confirmation_without_a_policy_is_an_incident_too() {
     assert_eq!(lines(&spans).last().map(String::as_str), Some("-/incident 10000 900000"));
 }
 
-/// Whoever loses a node of this name later is not told of pods that were released before, and a rehearsal is no loss.
+/// A pod that was released before an incident does not belong to it, and a rehearsal is no loss.
 #[test]
 fn what_belongs_to_no_incident_is_not_told() {
     let world = lost();

@@ -46,7 +46,7 @@ impl Rigs {
         std::fs::create_dir_all(&agents).map_err(Error::file("create", &agents))?;
         let agent = agents.join("fence_aws");
         let real = self.agents().join("fence_aws");
-        // The one way to the metadata service for who cannot take its address, and the cloud itself is not behind it.
+        // A proxy stands in for the metadata service, whose address a test cannot take. The cloud itself is not behind it.
         let script = format!(
             "#!/bin/sh\nexport AWS_ENDPOINT_URL={url} http_proxy=http://{address} no_proxy=127.0.0.1\nexec {} \"$@\"\n",
             real.display()
@@ -76,7 +76,7 @@ impl Ec2 {
         state.ok_or_else(|| Error::Tools(format!("no state of {id} in {answer}")))
     }
 
-    /// As if somebody else did it.
+    /// Terminates an instance, as another client of the cloud would.
     pub async fn terminate(&self, id: &str) -> Result<(), Error> {
         ask(&self.client, &format!("Action=TerminateInstances&InstanceId.1={id}")).await.map(drop)
     }
@@ -120,7 +120,7 @@ async fn metadata(instance: String) -> Result<(std::net::SocketAddr, AbortHandle
             let body = if request.starts_with(b"PUT") { "token" } else { &*instance };
             let head =
                 format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-            // Who asked may have gone.
+            // The agent may have been killed.
             let _gone = stream.write_all((head + body).as_bytes()).await;
         }
     });

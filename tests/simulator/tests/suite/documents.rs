@@ -71,7 +71,7 @@ impl Served {
         let listener = Listener::start("127.0.0.1:0".parse().unwrap(), gate).unwrap();
         stage.serve(visitors);
         let (told, tells) = std::sync::mpsc::channel();
-        // A world whose pictures nobody takes stands still.
+        // A world stops when its pictures are not taken.
         std::thread::spawn(move || {
             while let Some(picture) = stage.wait() {
                 if picture.at >= from {
@@ -187,7 +187,7 @@ fn every_pod_safety_command_of_the_documentation_is_answered() {
     }
 }
 
-/// What a person is asked to type, as a script gives it; and a port that nobody has.
+/// The confirmation that a person would type, as a flag; and a free port.
 fn rest_of(line: &str) -> &'static str {
     match line {
         _ if line.contains(" confirm-down ") => " --confirm 'node-0 is off'",
