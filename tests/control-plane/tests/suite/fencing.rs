@@ -10,6 +10,7 @@ mod elsewhere;
 mod killed;
 mod machine;
 mod storm;
+mod traced;
 mod whole;
 
 use std::collections::BTreeSet;

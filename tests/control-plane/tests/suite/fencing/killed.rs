@@ -239,7 +239,7 @@ impl Replicas {
     }
 }
 
-fn policy(rounds: usize) -> Value {
+pub(super) fn policy(rounds: usize) -> Value {
     json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "all" },
         "spec": {
@@ -253,7 +253,7 @@ fn policy(rounds: usize) -> Value {
     })
 }
 
-fn device(folder: &Path) -> Value {
+pub(super) fn device(folder: &Path) -> Value {
     json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
         "metadata": { "namespace": "pod-safety", "name": "all" },
