@@ -37,7 +37,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
 FROM ${DEBIAN_IMAGE} AS agents
 ARG VERSION=0.1.0
 ARG REVISION=unknown
-# More packages. The agent of Azure needs "python3-azure python3-adal", which take 577 MB, and is not served without.
+# More packages. The agent of Azure needs "python3-azure python3-adal", which take more than all the others together (tests/image/agents.sh), and does not run without them.
 ARG PACKAGES=""
 # Labels as those of the last stage.
 LABEL org.opencontainers.image.title="pod-safety with fence agents" \

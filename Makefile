@@ -42,6 +42,7 @@ test-all: install lint build ## the same and what only repeats earlier proof: im
 	@verdict=0; POD_SAFETY_PROGRAM=$(PROGRAM) $(NEXTEST) --profile all || verdict=$$?; ./tests/times.sh all; exit $$verdict
 	@$(foreach version,$(OTHER_VERSIONS),$(call timed,Kubernetes $(version)) POD_SAFETY_PROGRAM=$(PROGRAM) \
 		$(MAKE) --no-print-directory control-plane KUBERNETES=$(version);)
+	@$(call timed,image of agents) ./tests/image/agents.sh
 	@$(call timed,fuzz) $(MAKE) --no-print-directory fuzz MINUTES=60
 	@$(call timed,mutants) $(MAKE) --no-print-directory mutants SHARD=$$((10#$$(date +%j) % 8))/8
 
