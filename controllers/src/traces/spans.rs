@@ -87,7 +87,10 @@ impl Story<'_> {
 
     fn root(&self) -> Option<Span> {
         let Incident { life, fence, .. } = self.incident;
-        let mut span = self.span("incident", "", self.began()?, self.incident.over()?);
+        // The end is rounded to a second. The orders that it contains are not.
+        let over = self.incident.over()?;
+        let orders = fence.iter().flat_map(|fence| &fence.status.attempts).filter_map(Attempt::checked);
+        let mut span = self.span("incident", "", self.began()?, orders.fold(over, Timestamp::max));
         span.parent = None;
         span.attributes.push(Attribute::text("k8s.node.uid", &life.uid));
         if let Some(fence) = fence {

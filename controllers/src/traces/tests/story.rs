@@ -62,6 +62,19 @@ fn an_incident_is_told_from_the_last_report_to_the_return_of_the_node() {
     assert_eq!(ids.len(), during.len() + 3, "each span has an id of its own");
 }
 
+/// `Recovered` is stamped in whole seconds, an order in milliseconds.
+#[test]
+fn an_incident_that_ends_within_the_second_of_its_last_order_contains_that_order() {
+    let world = lost();
+    back(&world);
+    let done = json!([{ "type": "Recovered", "status": "True", "reason": "NodeReturned", "message": "",
+        "lastTransitionTime": stamp(117) }]);
+    let attempts = [attempt(1, "off", 75_000, "Off"), attempt(2, "on", 110_000, "On")];
+    world.put(Kind::NodeFences, fence("Done", &attempts, &done), at(205));
+    let told = lines(&told(&world, &[], &[]));
+    assert_eq!(told.last().unwrap(), "-/incident 10000 117250", "{told:?}");
+}
+
 #[test]
 fn spans_have_the_attributes_that_opentelemetry_names() {
     let world = lost();
