@@ -65,7 +65,7 @@ lint: $(CARGO_DENY) ## format, clippy, documentation, licences and bans
 	@$(call timed,licences and bans) $(CARGO_DENY) --log-level error check bans licenses sources
 
 unit: ## the tests that need neither a control plane nor a release build: seconds
-	@cargo test --locked -p pod-safety-model -p pod-safety-wire -p pod-safety-crds -p pod-safety-clock -p pod-safety-transport -p pod-safety-screen -p pod-safety-otlp \
+	@cargo test --locked -p pod-safety-proof -p pod-safety-model -p pod-safety-wire -p pod-safety-crds -p pod-safety-clock -p pod-safety-transport -p pod-safety-screen -p pod-safety-otlp \
 		-p pod-safety-shared -p pod-safety
 	@cargo test --locked -p pod-safety-devices --lib
 
@@ -94,7 +94,7 @@ fuzz: ## each fuzz target under libFuzzer for its share of MINUTES (10); ONLY=WO
 
 # One operator, answer, arm or field of the code that safety rests on is changed at a time. docs/mutants.md has the figures.
 # FILES and SHARD=K/N take a part; only the whole of it writes the tables anew.
-MUTATED := shared/src/authority/** shared/src/cache/** shared/src/client/** shared/src/lease.rs \
+MUTATED := shared/proof/** shared/src/authority/** shared/src/cache/** shared/src/client/** shared/src/lease.rs \
 	controllers/src/pod_gc/** controllers/src/disruption/** controllers/src/node_lifecycle/** controllers/src/taint_eviction/** \
 	controllers/src/fencing/** controllers/src/volume_guard/** controllers/src/drain/**
 mutants: ## changes in the code that safety rests on which no unit test notices

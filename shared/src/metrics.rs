@@ -10,7 +10,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-use crate::authority::{EvidenceKind, Refusal, Step};
+use crate::authority::{EvidenceKind, Step, Unproved};
 use crate::client::Resource;
 use crate::drive::Mode;
 use crate::model::Kind;
@@ -302,7 +302,7 @@ impl AuthorityMetrics {
                 "pod_safety_evidence_refusals_total",
                 "Claims for which live reads gave no evidence, by reason.",
                 "reason",
-                &Refusal::REASONS,
+                &Unproved::reasons(),
             )?,
             fence_steps: {
                 let steps = IntCounterVec::new(

@@ -77,9 +77,9 @@ fn node<'a>(claim: &Claim, scene: &Scene<'a>) -> Option<&'a Node> {
     }
 }
 
-/// [`Refusal::reason`], with which the message begins.
+/// [`Unproved::reason`], with which the message begins.
 ///
-/// [`Refusal::reason`]: pod_safety_shared::authority::Refusal::reason
+/// [`Unproved::reason`]: pod_safety_shared::authority::Unproved::reason
 fn code(refusal: &Said) -> &str {
     refusal.message.split_once(':').map_or("", |(code, _)| code)
 }

@@ -35,7 +35,7 @@ impl PodGcMetrics {
 
     /// A refusal for want of evidence is no attempt: it is counted by the authority.
     pub(super) fn ended(&self, force: &Force, outcome: &Outcome) {
-        let labels = &[&*force.pod.namespace, reason(force.claim.kind())];
+        let labels = &[&*force.pod.namespace, reason(ClaimKind::of(&force.claim))];
         match outcome {
             Outcome::Released(_) | Outcome::FinalizersRemain(_) => {
                 self.deleted.with_label_values(labels).inc();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Hold, Intent};
+use pod_safety_shared::authority::{ClaimKind, Hold, Intent};
 use pod_safety_shared::cache::{STALE_AFTER, Sign};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Subject};
@@ -40,7 +40,9 @@ fn decided(world: &World, key: &Key, now: Mono, config: &Config) -> Decision {
 fn asked(decision: &Decision) -> Vec<String> {
     let word = |intent: &Intent| match intent {
         Intent::Witness { node } => format!("ask for {node}"),
-        Intent::Force(force) => format!("remove {} because {:?}", force.pod.name, force.claim.kind()),
+        Intent::Force(force) => {
+            format!("remove {} because {:?}", force.pod.name, ClaimKind::of(&force.claim))
+        }
         Intent::Delete(delete) => format!("end {} because: {}", delete.pod.name, delete.cause),
         Intent::Update(_)
         | Intent::Scale { .. }

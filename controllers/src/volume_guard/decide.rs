@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_shared::authority::{
-    Doubt, Hold, Intent, Over, Refused, Seen, Update, VolumeChange, VolumeHold, VolumeUpdate,
+    Doubt, FencedBy, Hold, Intent, Refused, Seen, Update, VolumeChange, VolumeHold, VolumeUpdate,
 };
 use pod_safety_shared::cache::{Lookup, STALE_AFTER, View, Word};
 use pod_safety_shared::clock::Mono;
@@ -322,15 +322,15 @@ fn held(
         }
         // The judge may refuse what the cache shows: the volume stays refused to other nodes until the Lease is broken.
         Standing::Over(by)
-            if !lease.refused_elsewhere && matches!(by, Over::Fenced { .. } | Over::NodeGone) =>
+            if !lease.refused_elsewhere && matches!(by, FencedBy::Evidence { .. } | FencedBy::NodeGone) =>
         {
-            let doubt = if by == Over::NodeGone { Doubt::Missing } else { Doubt::NotReady };
+            let doubt = if by == FencedBy::NodeGone { Doubt::Missing } else { Doubt::NotReady };
             doubted(case, lease, holder, doubt, view, now)
         }
         Standing::Over(by) => {
             let mut decision = relieve(case, holder, by.clone(), view);
             // What is refused now may be found later: by a device that answers again.
-            if matches!(by, Over::Fenced { .. }) {
+            if matches!(by, FencedBy::Evidence { .. }) {
                 decision = decision.and_recheck_at(now + LOOK_AGAIN);
             }
             decision
@@ -339,7 +339,7 @@ fn held(
 }
 
 /// It is its holder's no more.
-fn relieve(case: &Case<'_>, holder: &Holder, by: Over, view: &View<'_>) -> Decision {
+fn relieve(case: &Case<'_>, holder: &Holder, by: FencedBy, view: &View<'_>) -> Decision {
     let refused = kept_from(case, view);
     case.write(VolumeChange::Break { holder: holder.clone(), by, refused })
 }
@@ -365,9 +365,9 @@ fn doubted(
     let mut decision = refuse(case, lease, hold, detachable);
     decision.holds.extend(waiting(case, holder, view));
     if detached {
-        decision.intents = relieve(case, holder, Over::Detached, view).intents;
+        decision.intents = relieve(case, holder, FencedBy::Detached, view).intents;
     } else if let Some(proof) = fenced {
-        decision.intents = relieve(case, holder, Over::StorageFenced(proof), view).intents;
+        decision.intents = relieve(case, holder, FencedBy::Storage(proof), view).intents;
     }
     decision
 }

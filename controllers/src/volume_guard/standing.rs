@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Doubt, Over};
+use pod_safety_shared::authority::{Doubt, FencedBy};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Holder, Node, Readiness};
@@ -27,7 +27,7 @@ pub(super) enum Standing<'a> {
         until: Option<Mono>,
     },
     /// It cannot write any more.
-    Over(Over),
+    Over(FencedBy),
 }
 
 impl Holding<'_> {
@@ -45,13 +45,13 @@ impl Holding<'_> {
             return if same { Standing::Registered(node) } else { Standing::Doubted(Doubt::Replaced) };
         }
         if known && boot_id != &*holder.boot_id {
-            return Standing::Over(Over::Rebooted);
+            return Standing::Over(FencedBy::Rebooted);
         }
         if node.readiness != Readiness::Ready {
             return match view.proof_of(node, now) {
                 Some(proof) => {
                     let newest = view.newest_evidence(proof);
-                    Standing::Over(Over::Fenced { proof: Arc::clone(&proof.name), newest })
+                    Standing::Over(FencedBy::Evidence { proof: Arc::clone(&proof.name), newest })
                 }
                 None => Standing::Doubted(Doubt::NotReady),
             };
@@ -79,7 +79,7 @@ impl Holding<'_> {
         if view.is_used_on_missing(volume, holder) {
             return Standing::Missing { unasked: false, until: None };
         }
-        Standing::Over(Over::NodeGone)
+        Standing::Over(FencedBy::NodeGone)
     }
 }
 

@@ -5,7 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ActedOn, DeviceDriver, DeviceRef, FencedStorage, Grade, Incarnation};
+use super::{ActedOn, DeviceDriver, DeviceRef, FencedStorage, Incarnation, KindOfEvidence};
 
 /// A fact about one incarnation of a node. It is written once, before anything relies on it, and kept as the answer to "why
 /// was my pod force deleted".
@@ -84,55 +84,20 @@ impl FenceEvidenceSpec {
     }
 }
 
-/// How a fact was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub enum KindOfEvidence {
-    /// All its power supplies were off in two status checks.
-    PowerOff,
-    /// Its Cluster API Machine is gone: the provider reports that the machine does not exist any more.
-    Decommissioned,
-    /// Another remediator reports that it is fenced.
-    Remediated,
-    /// A storage accepts no writes from it any more. This is about volumes, and releases no pod.
-    StorageFenced,
-    /// A person confirmed that it is off.
-    Asserted,
-}
-
-impl KindOfEvidence {
-    /// How much it is worth.
-    #[must_use]
-    pub const fn grade(self) -> Grade {
-        match self {
-            Self::PowerOff | Self::Decommissioned | Self::StorageFenced => Grade::Verified,
-            Self::Remediated | Self::Asserted => Grade::Asserted,
-        }
-    }
-
-    /// Whether it proves that nothing of the incarnation runs any more.
-    #[must_use]
-    pub const fn ends_life(self) -> bool {
-        match self {
-            Self::PowerOff | Self::Decommissioned | Self::Remediated | Self::Asserted => true,
-            Self::StorageFenced => false,
-        }
-    }
-
-    /// What status checks by these drivers prove if all of them report off: as much as the weakest of them.
-    #[must_use]
-    pub fn of(samples: &[Sample]) -> Self {
-        // That a storage is fenced says nothing of what runs; alone it is about the storage.
-        let switches = |sample: &&Sample| sample.driver != Some(DeviceDriver::NetworkFence);
-        let drivers: Vec<_> = samples.iter().filter(switches).map(|sample| sample.driver).collect();
-        if drivers.is_empty() && !samples.is_empty() {
-            Self::StorageFenced
-        } else if drivers.contains(&Some(DeviceDriver::External)) {
-            Self::Remediated
-        } else if !drivers.is_empty() && drivers.iter().all(|driver| *driver == Some(DeviceDriver::Machine)) {
-            Self::Decommissioned
-        } else {
-            Self::PowerOff
-        }
+/// What status checks by these drivers prove if all of them report off: as much as the weakest of them.
+#[must_use]
+pub fn proved_by(samples: &[Sample]) -> KindOfEvidence {
+    // That a storage is fenced says nothing of what runs; alone it is about the storage.
+    let switches = |sample: &&Sample| sample.driver != Some(DeviceDriver::NetworkFence);
+    let drivers: Vec<_> = samples.iter().filter(switches).map(|sample| sample.driver).collect();
+    if drivers.is_empty() && !samples.is_empty() {
+        KindOfEvidence::StorageFenced
+    } else if drivers.contains(&Some(DeviceDriver::External)) {
+        KindOfEvidence::Remediated
+    } else if !drivers.is_empty() && drivers.iter().all(|driver| *driver == Some(DeviceDriver::Machine)) {
+        KindOfEvidence::Decommissioned
+    } else {
+        KindOfEvidence::PowerOff
     }
 }
 

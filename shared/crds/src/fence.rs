@@ -6,7 +6,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ActedOn, Condition, DeviceRef, Incarnation, KindOfEvidence, Sample};
+use super::{ActedOn, Condition, DeviceRef, Incarnation, KindOfEvidence, Sample, proved_by};
 
 /// One incident. Its name is derived from the node and its incarnation, so that it cannot be created twice.
 #[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -226,7 +226,7 @@ impl Attempt {
     #[must_use]
     pub fn fenced_storage(&self) -> bool {
         let off = self.verified.as_ref().filter(|verified| self.act == "off" && verified.power == "Off");
-        off.is_some_and(|verified| KindOfEvidence::of(&verified.samples) == KindOfEvidence::StorageFenced)
+        off.is_some_and(|verified| proved_by(&verified.samples) == KindOfEvidence::StorageFenced)
     }
 
     /// Whether its devices were seen to be off, and that ended what ran.

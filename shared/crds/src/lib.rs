@@ -31,17 +31,15 @@ pub use device::{
     FencedStorage, IdentityCheck, NetworkFence, PROBLEMS, SecretParameter, TEST_ANNOTATION, TargetStatus,
     TemplateRef, Timeouts,
 };
-pub use evidence::{
-    FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, KindOfEvidence, Sample,
-};
+pub use evidence::{FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, Sample, proved_by};
 pub use fence::{
     Attempt, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Trigger, Verified,
 };
 pub use own::{Device, DeviceKey, Fence, Own, OwnSpec, Policy, Proof, Remediation};
 pub use pause::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION};
 pub use policy::{
-    Brakes, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Grade, Level, PolicyMode,
-    Recovery, Unhealthy, When,
+    Brakes, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Level, PolicyMode, Recovery,
+    Unhealthy, When,
 };
 pub use remediation::{
     NODE_NAME_ANNOTATION, PodSafetyRemediation, PodSafetyRemediationSpec, PodSafetyRemediationStatus,
@@ -51,7 +49,7 @@ pub use remediation::{
 pub use schema::{crds, group_path, object};
 
 use jiff::Timestamp;
-pub use pod_safety_model::Incarnation;
+pub use pod_safety_model::{Grade, Incarnation, KindOfEvidence};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, DeviceRef, NodeSelector};
+use super::{Condition, DeviceRef, Grade, NodeSelector};
 
 /// Which nodes are fenced, when, how, and with which limits.
 #[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -217,16 +217,6 @@ pub enum ControlPlane {
     KeepQuorum,
     /// Never fenced.
     Never,
-}
-
-/// The evidence that is enough.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub enum Grade {
-    /// A confirmation by a person with the right to confirm.
-    #[default]
-    Asserted,
-    /// Verified evidence only.
-    Verified,
 }
 
 /// What happens after all pods are released.

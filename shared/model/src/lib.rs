@@ -4,6 +4,7 @@
 //! cache to some two hundred bytes. Nothing here knows kube, tokio or a clock.
 
 mod budget;
+mod evidence;
 mod ids;
 mod incarnation;
 mod intern;
@@ -19,6 +20,7 @@ mod workload;
 pub use budget::{
     Allowed, Amount, BadAmount, Budget, BudgetKey, BudgetStatus, Disrupted, UnhealthyPolicy, Wanted,
 };
+pub use evidence::{Grade, KindOfEvidence};
 pub use ids::{BadRv, PodKey, Rv, Uid, is_kubernetes_name};
 pub use incarnation::Incarnation;
 pub use intern::Interner;

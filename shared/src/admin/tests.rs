@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
-use crate::authority::{EvidenceKind, Hold, Refusal};
+use crate::authority::{EvidenceKind, Hold, Refusal, Unproved};
 use crate::cache::{STALE_AFTER, Sign, Trouble};
 use crate::client::ApiError;
 use crate::client::scripted::{env, pass};
@@ -208,11 +208,12 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         Refusal::NodeInService,
         Refusal::EvidenceInvalid("why"),
         Refusal::PowerStateUnconfirmed("why".to_owned()),
-        Refusal::Read(ApiError::ContentType("why".to_owned())),
     ];
+    let unread = Unproved::Read(ApiError::ContentType("why".to_owned()));
+    let reasons = refusals.iter().map(Refusal::reason).chain([unread.reason()]).collect::<Vec<_>>();
     assert!(kinds.iter().all(releases_pods));
     assert_eq!(kinds.each_ref().map(EvidenceKind::name), EvidenceKind::NAMES);
-    assert_eq!(refusals.each_ref().map(Refusal::reason), Refusal::REASONS);
+    assert_eq!(reasons, Unproved::reasons());
     let page = desk(World::listed()).get("/metrics").await.2;
     for zero in [
         r#"pod_safety_force_deletes_total{evidence="PowerOff"} 0"#,

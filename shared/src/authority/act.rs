@@ -1,17 +1,10 @@
-//! The act: PATCH and DELETE by compare-and-swap, within the leader's term.
-//!
-//! Danger note: nothing else in this project removes a pod. `force` consumes its
-//! evidence, and both requests carry the UID and the resourceVersion to which the
-//! evidence is bound: a kubelet that still writes breaks the act.
+//! Sends the force deletion that evidence permits, and says how an intent ended.
 
-use jiff::Timestamp;
-use serde_json::json;
+use pod_safety_proof::{Evidence, EvidenceKind, ForceDelete, Next, PodVersion};
 
-use super::evidence::{Evidence, EvidenceKind};
-use super::permit::Permit;
-use super::verify::Refusal;
-use crate::client::{ApiError, Call, Connection, Method};
-use crate::clock::Env;
+use super::verify::Unproved;
+use crate::client::{ApiError, Call, Connection};
+use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
 use crate::model::Rv;
 use crate::wire;
@@ -40,7 +33,7 @@ pub enum Outcome {
     /// It is not what the evidence was about any more; the next event decides.
     Changed,
     /// There is no evidence.
-    Refused(Refusal),
+    Refused(Unproved),
     /// The evidence, or the term, ran out before the act was done.
     Expired,
     /// We do not lead.
@@ -81,38 +74,26 @@ impl Outcome {
     }
 }
 
-/// KCM's condition on a pod whose node is gone (KEP-3329).
-pub(super) const NODE_GONE_MESSAGE: &str = "PodGC: node no longer exists";
-
-/// Removes the pod that `evidence` is about.
+/// Removes the pod that `evidence` is about: each request within the leader's term, and while the evidence lasts.
 pub(super) async fn force(
     connection: &Connection,
     env: &Env,
     leadership: &Leadership,
-    evidence: Evidence,
+    evidence: Evidence<PodVersion>,
 ) -> Outcome {
-    let mut rv = evidence.rv;
-    if !evidence.terminal {
-        // The PATCH is the re-read of the pod: it fails if anything was written
-        // since, and its answer gives the version for the DELETE.
-        rv = match send(connection, env, leadership, &evidence, mark_failed(&evidence, env.clock.wall()))
-            .await
-        {
-            Ok(written) => match version(&written) {
-                Some(rv) => rv,
-                None => {
-                    return Outcome::Failed(ApiError::ContentType(
-                        "a pod without a resourceVersion".to_owned(),
-                    ));
-                }
-            },
+    let mut act = ForceDelete::new(evidence);
+    loop {
+        let call = Call::permitted(act.request(env.clock.wall()));
+        let answer = match send(connection, env, leadership, call, act.expires()).await {
+            Ok(answer) => answer,
             Err(outcome) => return outcome,
         };
-    }
-    match send(connection, env, leadership, &evidence, remove(&evidence, rv)).await {
-        Ok(answer) if answer.finalizers.is_empty() => Outcome::Released(evidence.kind),
-        Ok(_) => Outcome::FinalizersRemain(evidence.kind),
-        Err(outcome) => outcome,
+        match act.answered(&answer) {
+            Ok(Next::Delete(next)) => act = next,
+            Ok(Next::Done { kind, finalizers_remain: false }) => return Outcome::Released(kind),
+            Ok(Next::Done { kind, finalizers_remain: true }) => return Outcome::FinalizersRemain(kind),
+            Err(error) => return Outcome::Failed(ApiError::ContentType(error.to_string())),
+        }
     }
 }
 
@@ -120,68 +101,16 @@ pub(super) fn version(meta: &wire::ObjectMeta) -> Option<Rv> {
     meta.resource_version.as_deref()?.parse().ok()
 }
 
-/// Sends one request of the pair, while evidence and term last.
 async fn send(
     connection: &Connection,
     env: &Env,
     leadership: &Leadership,
-    evidence: &Evidence,
     call: Call,
+    expires: Mono,
 ) -> Result<wire::ObjectMeta, Outcome> {
-    let raw = super::send::send(connection, env, leadership, call, Some(evidence.expires)).await?;
+    let raw = super::send::send(connection, env, leadership, call, Some(expires)).await?;
     let only: wire::OnlyMeta = raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
     Ok(only.metadata.unwrap_or_default())
-}
-
-/// KCM's patch (`markFailedAndDeletePodWithCondition`), made conditional on the
-/// resourceVersion too. A strategic merge patch, for server-side apply fails on
-/// pods with duplicated ports or variables (kubernetes#118261).
-fn mark_failed(evidence: &Evidence, wall: Timestamp) -> Call {
-    let Evidence { pod, rv, generation, kind, .. } = evidence;
-    let mut status = json!({ "phase": "Failed", "observedGeneration": generation });
-    if let Some((reason, message)) = disrupted(kind) {
-        status["conditions"] = json!([{
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": reason,
-            "message": message,
-            "observedGeneration": generation,
-            "lastTransitionTime": format!("{wall:.0}"),
-        }]);
-    }
-    let body = json!({ "metadata": { "uid": pod.uid, "resourceVersion": rv }, "status": status });
-    let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
-    let permit = Permit::danger_new(&path, &pod.uid, rv);
-    Call::write(Method::Patch, path, &body).permitted(permit)
-}
-
-/// Why the pod is disrupted, where that is not its own doing.
-fn disrupted(kind: &EvidenceKind) -> Option<(&'static str, String)> {
-    match kind {
-        EvidenceKind::NodeGone { .. } => Some(("DeletionByPodGC", NODE_GONE_MESSAGE.to_owned())),
-        EvidenceKind::PowerOff { .. }
-        | EvidenceKind::Decommissioned { .. }
-        | EvidenceKind::Remediated { .. }
-        | EvidenceKind::Confirmed { .. } => Some(("FencedByPodSafety", kind.to_string())),
-        EvidenceKind::NeverScheduled
-        | EvidenceKind::KubeletTerminated
-        | EvidenceKind::BootChanged { .. }
-        | EvidenceKind::StorageFenced { .. }
-        | EvidenceKind::Asserted { .. } => None,
-    }
-}
-
-fn remove(evidence: &Evidence, rv: Rv) -> Call {
-    let pod = &evidence.pod;
-    let body = json!({
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        "gracePeriodSeconds": 0,
-        "preconditions": { "uid": pod.uid, "resourceVersion": rv },
-    });
-    let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
-    let permit = Permit::danger_new(&path, &pod.uid, rv);
-    Call::write(Method::Delete, path, &body).permitted(permit)
 }
 
 #[cfg(test)]

@@ -1,41 +1,14 @@
-//! What a controller may believe from its cache. Anybody can make a claim;
-//! nothing follows from it until `verify` has looked.
+//! What a decision wants done.
 
 use std::sync::Arc;
+
+use pod_safety_proof::{Claim, Force};
 
 use super::fence::Fencing;
 use super::update::Update;
 use crate::api::{DeviceRef, FencePolicyStatus, PodSafetyRemediationStatus};
 use crate::clock::Mono;
 use crate::model::{Controller, NodeKey, Pod, PodKey, Rv, Uid};
-
-/// Why a pod's processes cannot run, as a controller believes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Claim {
-    /// The node that it is bound to does not exist any more.
-    NodeGone {
-        /// The node's name.
-        node: Arc<str>,
-    },
-    /// No node ever took it.
-    NeverScheduled,
-    /// Its kubelet reported that all of its containers ended.
-    KubeletTerminated,
-    /// Somebody asserts by taint that its node is off.
-    OutOfService {
-        /// The node's name.
-        node: Arc<str>,
-    },
-    /// Evidence says that its node's life is over.
-    Fenced {
-        /// The node's name.
-        node: Arc<str>,
-        /// The name of the FenceEvidence.
-        proof: Arc<str>,
-        /// The version of the newest evidence about the node that was seen: a refusal says nothing about what came since.
-        newest: Rv,
-    },
-}
 
 /// The kinds of claims: closed, for metrics and turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,45 +25,17 @@ pub enum ClaimKind {
     Fenced,
 }
 
-impl Claim {
-    /// Its kind.
+impl ClaimKind {
+    /// The kind of this claim.
     #[must_use]
-    pub const fn kind(&self) -> ClaimKind {
-        match self {
-            Self::NodeGone { .. } => ClaimKind::NodeGone,
-            Self::NeverScheduled => ClaimKind::NeverScheduled,
-            Self::KubeletTerminated => ClaimKind::KubeletTerminated,
-            Self::OutOfService { .. } => ClaimKind::OutOfService,
-            Self::Fenced { .. } => ClaimKind::Fenced,
+    pub const fn of(claim: &Claim) -> Self {
+        match claim {
+            Claim::NodeGone { .. } => Self::NodeGone,
+            Claim::NeverScheduled => Self::NeverScheduled,
+            Claim::KubeletTerminated => Self::KubeletTerminated,
+            Claim::OutOfService { .. } => Self::OutOfService,
+            Claim::Fenced { .. } => Self::Fenced,
         }
-    }
-
-    /// The node that it speaks of.
-    #[must_use]
-    pub const fn node(&self) -> Option<&Arc<str>> {
-        match self {
-            Self::NodeGone { node } | Self::OutOfService { node } | Self::Fenced { node, .. } => Some(node),
-            Self::NeverScheduled | Self::KubeletTerminated => None,
-        }
-    }
-}
-
-/// The wish to remove one incarnation of a pod, at the version that was seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Force {
-    /// Which pod.
-    pub pod: PodKey,
-    /// The version on which the belief rests. Any other makes it void.
-    pub rv: Rv,
-    /// The belief.
-    pub claim: Claim,
-}
-
-impl Force {
-    /// The wish to remove `pod` because of `claim`.
-    #[must_use]
-    pub fn new(pod: &Pod, claim: Claim) -> Self {
-        Self { pod: pod.key.clone(), rv: pod.rv, claim }
     }
 }
 

@@ -14,7 +14,9 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::act::{NODE_GONE_MESSAGE, Outcome};
+use pod_safety_proof::NODE_GONE_MESSAGE;
+
+use super::act::Outcome;
 use super::claim::{Cause, Delete};
 use super::evict::SHORTEST_GRACE;
 use crate::cache::Object;

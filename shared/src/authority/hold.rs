@@ -6,8 +6,8 @@ mod volumes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cache::Sign;
 use crate::model::Kind;
+use pod_safety_proof::Sign;
 
 pub use volumes::{Doubt, VolumeHold};
 

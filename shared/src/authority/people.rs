@@ -17,8 +17,9 @@ pub use drill::{Drill, incident, rehearse, tidy_up};
 pub use pause::{Scope, pause, resume};
 
 use super::fence::{incident_name, rehearsal_name};
-use super::verify::is_ready;
-use super::witness::{Look, incarnation, look};
+use pod_safety_proof::Look;
+
+use super::witness::{look, nonsense};
 use crate::api::{
     FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec, FencePolicyStatus, FenceTrigger, Incarnation,
     KindOfEvidence, NodeFenceSpec, Trigger, group_path, object,
@@ -133,14 +134,13 @@ pub struct Examined {
 pub async fn examine(connection: &Connection, env: &Env, name: &str) -> Result<Examined, PeopleError> {
     let Look { node, lease, .. } = look(connection, env, name).await.map_err(api("reading the node"))?;
     let node = node.ok_or_else(|| PeopleError::NoNode(name.to_owned()))?;
-    let ready = is_ready(&node);
-    let life = incarnation(name, &node);
+    let (ready, cordoned) = (node.is_ready(), node.is_cordoned());
+    let life = node.incarnation().clone();
     if life.boot_id.is_empty() {
         return Err(PeopleError::NoBootId(name.to_owned()));
     }
-    let renewed = lease.renewed().map_err(api("reading the node's Lease"))?;
-    let cordoned = node.spec.as_ref().is_some_and(|spec| spec.unschedulable);
-    let labels = node.metadata.unwrap_or_default().labels;
+    let renewed = lease.renewed().map_err(nonsense).map_err(api("reading the node's Lease"))?;
+    let labels = node.labels().clone();
     Ok(Examined { node: life, labels, ready, cordoned, renewed: renewed.map(|time| time.to_string()) })
 }
 

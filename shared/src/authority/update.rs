@@ -7,12 +7,13 @@
 //! [`super::node`].
 
 use jiff::Timestamp;
+use pod_safety_proof::FencedBy;
 use serde_json::{Map, Value, json};
 
 use super::act::{Outcome, version};
 use super::node::{self, Done, NodeUpdate};
 use super::verify::Verifier;
-use super::volume::{self, Over, VolumeChange, VolumeUpdate};
+use super::volume::{self, VolumeChange, VolumeUpdate};
 use crate::cache::Cache;
 use crate::client::{ApiError, Call, Connection, Method};
 use crate::clock::{Env, Mono};
@@ -78,7 +79,7 @@ pub enum Update {
 }
 
 /// What an update rests on.
-pub(super) type Basis = (Rv, Option<Over>);
+pub(super) type Basis = (Rv, Option<FencedBy>);
 
 /// An incident or evidence, about a life of a node that nothing rests on any more.
 #[derive(Clone, Debug, PartialEq, Eq)]

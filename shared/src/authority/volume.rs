@@ -8,14 +8,13 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use pod_safety_proof::{EvidenceKind, FencedBy, break_volume};
 use serde_json::{Value, json};
 
 use super::act::Outcome;
-use super::evidence::EvidenceKind;
 use super::update::Means;
-use super::verify::{Refusal, Verifier};
+use super::verify::Verifier;
 use crate::client::{Call, Method};
-use crate::clock::Mono;
 use crate::model::{
     DETACH_LABEL, HELD_LABEL, Holder, NodeKey, PodKey, Rv, Uid, VOLUME_GATE, VOLUME_UID_LABEL, VolumeLease,
 };
@@ -90,33 +89,12 @@ pub enum VolumeChange {
         /// Whose it was.
         holder: Holder,
         /// How it is known.
-        by: Over,
+        by: FencedBy,
         /// What admission refuses still.
         refused: Option<Refused>,
     },
     /// The volume is gone, and nobody holds it: so goes the Lease.
     Forget,
-}
-
-/// How it is known that the life of a node is over, or that it writes to one volume no more, as a controller believes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Over {
-    /// Evidence says so.
-    Fenced {
-        /// Its name.
-        proof: Arc<str>,
-        /// As in [`Claim::Fenced`](super::Claim::Fenced).
-        newest: Rv,
-    },
-    /// Its Node is gone.
-    NodeGone,
-    /// It is in another life.
-    Rebooted,
-    /// The volume is attached to it no more, and its storage lets nobody write who is not attached. Of the node and its
-    /// pods this says nothing.
-    Detached,
-    /// Evidence of this name says that its storage takes nothing from the node. Nor does this say anything of pods.
-    StorageFenced(Arc<str>),
 }
 
 impl VolumeChange {
@@ -156,17 +134,27 @@ pub(super) async fn write(
     verifier: &Verifier<'_>,
     update: &VolumeUpdate,
 ) -> (Outcome, Option<EvidenceKind>) {
-    let found = match &update.change {
-        VolumeChange::Break { holder, by, .. } => match verifier.writes_no_more(update, holder, by).await {
-            Ok(found) => Some(found),
-            Err(refusal) => return (Outcome::Refused(refusal), None),
-        },
-        _ => None,
+    let wall = means.env.clock.wall();
+    let (call, expires, found) = match (&update.change, &update.lease) {
+        (VolumeChange::Break { holder, by, .. }, Some(lease)) => {
+            let evidence = match verifier.writes_no_more(update, holder, by).await {
+                Ok(evidence) => evidence,
+                Err(unproved) => return (Outcome::Refused(unproved), None),
+            };
+            let found = evidence.kind().clone();
+            let generation = lease.generation.saturating_add(1);
+            let (request, expires) = break_volume(evidence, generation, broken(&update.change, wall));
+            (Call::permitted(request), Some(expires), Some(found))
+        }
+        _ => (call(update, wall), None, None),
     };
-    let expires = found.as_ref().map(|(_, expires)| *expires);
-    let sent = means.send(call(update, means.env.clock.wall()), expires).await;
-    let outcome = sent.map_or_else(|outcome| outcome, |_answer| Outcome::Written);
-    (outcome, found.map(|(kind, _)| kind))
+    let sent = means.send(call, expires).await;
+    (sent.map_or_else(|outcome| outcome, |_answer| Outcome::Written), found)
+}
+
+/// What a break writes besides the end of the hold.
+fn broken(change: &VolumeChange, wall: Timestamp) -> Value {
+    json!({ "metadata": Marks::of(change).metadata(), "spec": { "renewTime": micros(wall) } })
 }
 
 fn call(update: &VolumeUpdate, wall: Timestamp) -> Call {
@@ -177,10 +165,9 @@ fn call(update: &VolumeUpdate, wall: Timestamp) -> Call {
             "preconditions": { "uid": lease.uid, "resourceVersion": rv } });
         return Call::write(Method::Delete, path(Some(volume)), &body);
     }
-    let mut body = json!({ "metadata": { "uid": lease.uid, "resourceVersion": rv } });
-    let refused = Marks::of(change);
-    body["metadata"]["labels"] = json!({ HELD_LABEL: refused.held, DETACH_LABEL: refused.uid });
-    body["metadata"]["annotations"] = json!({ HOLD_ANNOTATION: refused.why, DETACH_LABEL: refused.node });
+    let mut body = json!({ "metadata": Marks::of(change).metadata() });
+    body["metadata"]["uid"] = json!(lease.uid);
+    body["metadata"]["resourceVersion"] = json!(rv);
     match change {
         VolumeChange::Take { holder, .. } => {
             body["metadata"]["labels"][VOLUME_UID_LABEL] = json!(uid);
@@ -189,12 +176,8 @@ fn call(update: &VolumeUpdate, wall: Timestamp) -> Call {
         VolumeChange::Release { .. } => {
             body["spec"] = json!({ "holderIdentity": null, "renewTime": micros(wall) })
         }
-        VolumeChange::Break { .. } => {
-            let generation = lease.generation.saturating_add(1);
-            body["spec"] =
-                json!({ "holderIdentity": null, "leaseTransitions": generation, "renewTime": micros(wall) });
+        VolumeChange::Refuse(_) | VolumeChange::Allow | VolumeChange::Break { .. } | VolumeChange::Forget => {
         }
-        VolumeChange::Refuse(_) | VolumeChange::Allow | VolumeChange::Forget => {}
     }
     Call::write(Method::Merge, path(Some(volume)), &body)
 }
@@ -243,6 +226,12 @@ impl Marks {
         let (uid, node) = detach_from.as_ref().map(|node| (&node.uid, &node.name)).unzip();
         Self { held: json!("true"), why: json!(why), uid: json!(uid), node: json!(node) }
     }
+
+    /// For a merge patch.
+    fn metadata(self) -> Value {
+        json!({ "labels": { HELD_LABEL: self.held, DETACH_LABEL: self.uid },
+            "annotations": { HOLD_ANNOTATION: self.why, DETACH_LABEL: self.node } })
+    }
 }
 
 fn taken(holder: &Holder, generation: i32, wall: Timestamp) -> Value {
@@ -263,6 +252,3 @@ pub(super) fn ungate(pod: &PodKey, rv: Rv, pin: Option<&str>) -> Call {
     let body = json!({ "metadata": { "uid": pod.uid, "resourceVersion": rv }, "spec": spec });
     Call::write(Method::Patch, format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name), &body)
 }
-
-/// A judgement about a holder.
-pub(super) type Judged = Result<(EvidenceKind, Mono), Refusal>;

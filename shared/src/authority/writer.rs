@@ -17,7 +17,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::act::Outcome;
-use super::claim::{ClaimKind, Delete, Force, Intent, Monitor, PolicyReview, Remediate};
+use pod_safety_proof::Force;
+
+use super::claim::{ClaimKind, Delete, Intent, Monitor, PolicyReview, Remediate};
 use super::fence::{Fencing, Looker, Reader};
 use super::ledger::Ledger;
 use super::queue::FairQueue;
@@ -468,7 +470,7 @@ impl Authority {
     fn verifier(&self) -> Verifier<'_> {
         let Self { connection, cache, env, policy, transport, .. } = self;
         let looker = Looker { reader: Reader { connection, cache }, env, transport: &**transport };
-        Verifier { connection, cache, env, policy, looker, proof: None }
+        Verifier { connection, cache, env, policy, looker, found: None }
     }
 
     /// One turn.

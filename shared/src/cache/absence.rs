@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::sync::BREAK;
-use crate::authority::Witness;
 use crate::clock::Mono;
+use pod_safety_proof::Witness;
 
 /// That a node is missing, and what a quorum read said of it.
 #[derive(Clone, Debug)]

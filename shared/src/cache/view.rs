@@ -10,7 +10,9 @@ use super::table::Entry;
 use super::zones::ZoneCount;
 use super::{Inner, KindState, Left, ScaleAnswer};
 use crate::api::{Grade, Incarnation, KindOfEvidence};
-use crate::authority::{Hold, Lack, Now, Said, Witness};
+use pod_safety_proof::{Lack, Liveness, Now, Renewal, Said, Sign, SignOfLife, Witness};
+
+use crate::authority::Hold;
 use crate::clock::Mono;
 use crate::model::{
     Attachment, Budget, Device, Fence, Holder, Kind, Node, Pod, Policy, Proof, Remediation, Rv, Taint, Uid,
@@ -31,33 +33,6 @@ pub enum Lookup<'a, T> {
     Unknown(&'a str),
     /// The API server listed everything and did not name it.
     Absent,
-}
-
-/// What showed that a kubelet lives although its Node is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
-    /// Its Lease was renewed.
-    LeaseRenewed,
-    /// It reported on a pod.
-    PodReported,
-}
-
-/// A sign of life and when we saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SignOfLife {
-    /// What showed it.
-    pub sign: Sign,
-    /// When we saw it.
-    pub at: Mono,
-}
-
-/// A renewal of a node's Lease that this process saw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Renewal {
-    /// When it was seen.
-    pub at: Mono,
-    /// The `renewTime` that the Lease has since; `None`: it went, or does not say.
-    pub renewed: Option<Timestamp>,
 }
 
 /// The cache at one moment.
@@ -254,14 +229,10 @@ impl<'a> View<'a> {
         self.absence(node).and_then(|absence| absence.before).is_some_and(|before| before.fell_silent(sign))
     }
 
-    /// Whether the silence of a missing node's kubelet since this first read is proof for this pod of it: the kubelet fell
-    /// silent before its Node was deleted; or the pod was deleted gracefully before the read, and the kubelet had the time to
-    /// respond. A pod with a terminal phase cannot be deleted gracefully.
+    /// See [`pod_safety_proof::silence_is_proof`].
     #[must_use]
     pub fn silence_is_proof(&self, pod: &Pod, node: &str, witness: &Witness) -> bool {
-        pod.unanswered_from().is_some_and(|from| from <= witness.asked_at())
-            || pod.phase.is_terminal()
-            || self.fell_silent_before_its_node_went(node)
+        pod_safety_proof::silence_is_proof(pod, node, witness, self)
     }
 
     /// Whether the driver of this volume attaches it, as far as this process saw.
@@ -535,7 +506,10 @@ impl<'a> View<'a> {
     pub fn said<'p>(&self, proof: &'p Proof, now: Mono) -> Said<'p> {
         let invalidated = proof.status.invalidated.is_some();
         let age = Some(self.inner.wall.age_by_the_latest(proof.created, now));
-        Said { spec: &proof.spec, invalidated, deleting: proof.deleting, age }
+        let spec = &proof.spec;
+        let (lease_renewed, valid_for) = (spec.lease_renewed.as_deref(), spec.valid_for());
+        let (node, kind, deleting) = (&spec.node, spec.kind, proof.deleting);
+        Said { node, kind, lease_renewed, valid_for, invalidated, deleting, age }
     }
 
     /// How old something is that the API server stamped in that second.
@@ -629,5 +603,30 @@ impl<'a> View<'a> {
     /// Every readable pod, by UID: for sweeps and debugging, not for decisions.
     pub fn all_pods(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
         self.inner.pods.iter()
+    }
+}
+
+/// What the kernel asks of the watches.
+impl Liveness for View<'_> {
+    fn is_current(&self, now: Mono) -> bool {
+        [Kind::NodeLeases, Kind::Pods].into_iter().all(|kind| self.fresh(kind, now).is_ok())
+    }
+    fn first_read(&self, node: &str) -> Option<&Witness> {
+        self.absence(node)?.witness.as_ref()
+    }
+    fn last_sign_of_life(&self, node: &str) -> Option<SignOfLife> {
+        View::last_sign_of_life(self, node)
+    }
+    fn lease(&self, node: &str) -> Option<Option<Timestamp>> {
+        View::lease(self, node)
+    }
+    fn lease_is_gone(&self, node: &str) -> bool {
+        View::lease_is_gone(self, node)
+    }
+    fn renewal(&self, node: &str) -> Option<Renewal> {
+        View::renewal(self, node)
+    }
+    fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
+        View::fell_silent_before_its_node_went(self, node)
     }
 }

@@ -8,9 +8,9 @@ use http::{Request, Response};
 use kube::client::Body;
 use tower::{BoxError, Layer, Service};
 
-use super::shape::Shape;
 use crate::clock::Env;
 use crate::metrics::ClientMetrics;
+use pod_safety_proof::Shape;
 
 /// What an [`Audit`] hears of a request.
 #[derive(Clone, Debug)]

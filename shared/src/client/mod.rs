@@ -11,7 +11,6 @@ mod guard;
 mod request;
 #[cfg(test)]
 pub(crate) mod scripted;
-mod shape;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,10 +26,11 @@ use zeroize::Zeroizing;
 
 pub use audit::{Audit, NoAudit, RequestLine};
 pub use config::{ConfigError, ConnectOptions, Prefer, Target};
-pub use guard::{Guard, GuardRefusal};
+pub use guard::Guard;
+pub use pod_safety_proof::GuardRefusal;
+pub use pod_safety_proof::{Resource, Shape};
 pub(crate) use request::page_path;
 pub use request::{ApiError, Call, Method};
-pub use shape::{Resource, Shape};
 
 use crate::clock::{Env, Mono};
 use crate::metrics::ClientMetrics;

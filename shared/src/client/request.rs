@@ -7,8 +7,8 @@ use http::Request;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use kube::client::Body;
 
-use super::guard::GuardRefusal;
-use crate::authority::Permit;
+use pod_safety_proof::{self as proof, GuardRefusal, Permit, Verb};
+
 use crate::clock::Mono;
 use crate::wire::{Encoding, PROTOBUF_FIRST, Raw, Status, WireError};
 
@@ -93,10 +93,15 @@ impl Call {
         self
     }
 
-    /// Lets the request through the guard.
-    pub(crate) fn permitted(mut self, permit: Permit) -> Self {
-        self.permit = Some(permit);
-        self
+    /// A request that the guard lets through.
+    pub(crate) fn permitted(request: proof::Request) -> Self {
+        let (verb, path, body, permit) = request.into_parts();
+        let method = match verb {
+            Verb::Patch => Method::Patch,
+            Verb::Merge => Method::Merge,
+            Verb::Delete => Method::Delete,
+        };
+        Self { permit: Some(permit), ..Self::write(method, path, &body) }
     }
 
     pub(super) fn deadline_from(&self, now: Mono, usual: Duration) -> Mono {

@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::{Connection, NoAudit};
-use crate::authority::Permit;
 use crate::clock::{Clock, Env, Mono, Task};
 use crate::metrics::Metrics;
+use pod_safety_proof::Permit;
 
 /// One request as it went over the wire.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@
 //!     TRYBUILD=overwrite cargo test -p pod-safety-locks --test forbidden
 //!
 //! and read the new stderr before it is committed: it must name the lock that holds. Files may use
-//! pod-safety-shared, a dev-dependency of this crate.
+//! pod-safety-shared and pod-safety-proof, dev-dependencies of this crate.
 
 use anyhow::{Result, ensure};
 

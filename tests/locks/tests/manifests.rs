@@ -35,9 +35,10 @@ fn every_crate_of_the_tree_is_a_member() -> Result<()> {
 
 /// Each crate of the product may use those before it. A device is told what to do, and knows no cluster, no evidence and no
 /// cache: `pod-safety-devices` comes before `pod-safety-shared`.
-const LAYERS: [(&str, &str); 11] = [
+const LAYERS: [(&str, &str); 12] = [
     ("pod-safety-model", "shared/model"),
     ("pod-safety-wire", "shared/wire"),
+    ("pod-safety-proof", "shared/proof"),
     ("pod-safety-transport", "shared/transport"),
     ("pod-safety-clock", "shared/clock"),
     ("pod-safety-crds", "shared/crds"),
@@ -60,6 +61,18 @@ fn crates_use_only_those_below_them() -> Result<()> {
             let below = place(used).is_some_and(|place| place < at);
             ensure!(below, "{name} uses {used}, which is not below it");
         }
+    }
+    Ok(())
+}
+
+/// Whoever can name the kernel can show it facts that nobody read. So only the crate that reads depends on it.
+#[test]
+fn only_the_crate_that_reads_can_name_the_kernel() -> Result<()> {
+    for (name, folder) in LAYERS {
+        let manifest = manifest(format!("{folder}/Cargo.toml"))?;
+        let uses = manifest.get("dependencies").and_then(toml::Value::as_table).context("dependencies")?;
+        let names = uses.contains_key("pod-safety-proof");
+        ensure!(names == (name == "pod-safety-shared"), "{name} depends on the kernel: {names}");
     }
     Ok(())
 }

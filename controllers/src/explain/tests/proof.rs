@@ -1,6 +1,6 @@
 //! What `explain` says of evidence: each piece with what it lacks, and why a force delete was refused.
 
-use pod_safety_shared::authority::Refusal;
+use pod_safety_shared::authority::Unproved;
 use pod_safety_shared::testing::objects::{self, BEGINS, Obj, evidence, lease, named, node, stamp, uid};
 
 use super::*;
@@ -231,7 +231,7 @@ fn a_confirmation_that_is_newer_than_the_refusal_releases_the_pod() {
 fn a_person_is_asked_to_confirm_only_where_no_kubelet_was_heard() {
     let world = lost();
     world.apply(Kind::FenceEvidences, &by_device("e", 60), at(60));
-    let stands = Refusal::REASONS.map(|code| {
+    let stands = Unproved::reasons().into_iter().map(|code| {
         let answer = explained(&world, 100, &[refused(&format!("{code}: words"), 90)]);
         (code, answer.verdict.standing, offers_confirmation(&answer))
     });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Intent, Over, Refused, Update, VolumeChange};
+use pod_safety_shared::authority::{FencedBy, Intent, Refused, Update, VolumeChange};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::Kind;
@@ -41,11 +41,13 @@ fn change(change: &VolumeChange) -> String {
         VolumeChange::Refuse(refused) => kept(refused).replace("refused", "refuse"),
         VolumeChange::Allow => "allow".to_owned(),
         VolumeChange::Release { refused } => format!("release{}", and(refused)),
-        VolumeChange::Break { by: Over::Detached, refused, .. } => format!("break: detached{}", and(refused)),
-        VolumeChange::Break { by: Over::Fenced { proof, .. }, .. } => format!("break by {proof}"),
-        VolumeChange::Break { by: Over::StorageFenced(proof), .. } => format!("break by {proof}, of storage"),
-        VolumeChange::Break { by: Over::NodeGone, .. } => "break: node gone".to_owned(),
-        VolumeChange::Break { by: Over::Rebooted, .. } => "break: rebooted".to_owned(),
+        VolumeChange::Break { by: FencedBy::Detached, refused, .. } => {
+            format!("break: detached{}", and(refused))
+        }
+        VolumeChange::Break { by: FencedBy::Evidence { proof, .. }, .. } => format!("break by {proof}"),
+        VolumeChange::Break { by: FencedBy::Storage(proof), .. } => format!("break by {proof}, of storage"),
+        VolumeChange::Break { by: FencedBy::NodeGone, .. } => "break: node gone".to_owned(),
+        VolumeChange::Break { by: FencedBy::Rebooted, .. } => "break: rebooted".to_owned(),
         VolumeChange::Forget => "forget".to_owned(),
     }
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use pod_safety_proof::Claim;
+use serde_json::json;
 
 use super::*;
-use crate::authority::Claim;
 use crate::client::scripted::{Answer, Api, FAILURES, env, pass};
 use crate::testing::objects::pod;
 
@@ -15,7 +16,7 @@ struct Scene {
     api: Api,
     connection: Connection,
     leadership: Arc<Leadership>,
-    evidence: Mutex<Option<Evidence>>,
+    evidence: Mutex<Option<Evidence<PodVersion>>>,
 }
 
 /// What the PATCH and the DELETE are answered with.
@@ -50,7 +51,8 @@ impl Scene {
     fn with(self, kind: EvidenceKind, terminal: bool) -> Self {
         let (force, expires) =
             (pod("a").force(Claim::NeverScheduled), self.env.now() + Duration::from_secs(2));
-        let evidence = Evidence { kind, pod: force.pod, rv: force.rv, terminal, generation: 3, expires };
+        let version = PodVersion { pod: force.pod, rv: force.rv, terminal, generation: 3 };
+        let evidence = Evidence::for_act_tests(kind, version, expires);
         *self.evidence.lock() = Some(evidence);
         self
     }
@@ -224,7 +226,10 @@ async fn bug_leadership_that_was_lost_with_the_mark_under_way_still_deleted() {
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_no_part_of_a_url_sends_nothing() {
     let scene = well();
-    scene.evidence.lock().as_mut().unwrap().pod.name = "a b".into();
+    let mut version = scene.evidence.lock().take().unwrap().subject().clone();
+    version.pod.name = "a b".into();
+    let expires = scene.env.now() + Duration::from_secs(2);
+    *scene.evidence.lock() = Some(Evidence::for_act_tests(gone(), version, expires));
     assert_eq!(scene.outcome().await, "failed");
     assert_eq!(scene.api.lines(), [""; 0]);
 }

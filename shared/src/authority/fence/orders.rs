@@ -16,7 +16,7 @@ use super::objects::{self, Clients, ObjectOrder};
 use super::render::{Facts, RenderError, render};
 use crate::api::{
     ActTime, ActedOn, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck,
-    Incarnation, KindOfEvidence, PROTECTED, Sample, SecretParameter, group_path,
+    Incarnation, KindOfEvidence, PROTECTED, Sample, SecretParameter, group_path, proved_by,
 };
 use crate::cache::Cache;
 use crate::client::{ApiError, Call, Connection};
@@ -419,11 +419,7 @@ impl Looker<'_> {
             .map(|Looked { check, sample, .. }| Seen { check, samples: vec![sample.clone(), sample] })
             .collect();
         let verified = super::judge::judge(Act::Off, &seen, None);
-        if verified.power == "Off" {
-            Ok(KindOfEvidence::of(&verified.samples))
-        } else {
-            Err(verified.message)
-        }
+        if verified.power == "Off" { Ok(proved_by(&verified.samples)) } else { Err(verified.message) }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pod_safety_proof::{LeaseRead, Look, NodeRead, silence};
 use serde::Serialize;
 use serde_json::json;
 
@@ -16,14 +17,13 @@ use super::render::Facts;
 use super::storage;
 use super::{Fencing, Step, Target, incident_name};
 use crate::api::{
-    Attempt, Condition, FenceEvidenceSpec, FenceEvidenceStatus, Gate, Incarnation, KindOfEvidence,
-    NodeFenceSpec, NodeFenceStatus, Phase, Sample, Trigger, Verified, group_path, object,
+    Attempt, Condition, FenceEvidenceSpec, FenceEvidenceStatus, Gate, Incarnation, NodeFenceSpec,
+    NodeFenceStatus, Phase, Sample, Trigger, Verified, group_path, object, proved_by,
 };
 use crate::authority::act::{Outcome, version};
-use crate::authority::silence;
 use crate::authority::update::Means;
-use crate::authority::verify::{Judge, is_ready};
-use crate::authority::witness::{LeaseSample, Look, incarnation, look};
+use crate::authority::verify::Judge;
+use crate::authority::witness::{look, nonsense};
 use crate::client::{ApiError, Call, Method};
 use crate::clock::Env;
 use crate::events::Recorder;
@@ -169,7 +169,7 @@ async fn open(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> 
 pub(super) async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
     let Look { node, lease, .. } =
         look(acting.means.connection, acting.env, &spec.node.name).await.map_err(Outcome::Failed)?;
-    if node.as_ref().is_some_and(|read| incarnation(&spec.node.name, read) != spec.node) {
+    if node.as_ref().is_some_and(|read| *read.incarnation() != spec.node) {
         return Err(Outcome::Changed);
     }
     match spec.trigger.kind {
@@ -177,7 +177,8 @@ pub(super) async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Res
         Trigger::Detected => {}
     }
     let known = acting.means.cache.read().view().lease(&spec.node.name).flatten();
-    if node.as_ref().is_some_and(is_ready) || lease.renewed().map_err(Outcome::Failed)? != known {
+    let renewed = lease.renewed().map_err(|error| Outcome::Failed(nonsense(error)))?;
+    if node.as_ref().is_some_and(NodeRead::is_ready) || renewed != known {
         return Err(Outcome::Heard);
     }
     Ok(node.is_some())
@@ -365,13 +366,14 @@ fn contradicted(sample: &mut Sample) {
         "reported off while the node's kubelet renewed its Lease: it switches another machine".to_owned();
 }
 
-async fn read_lease(acting: &Acting<'_>, node: &Incarnation) -> Result<LeaseSample, Outcome> {
+async fn read_lease(acting: &Acting<'_>, node: &Incarnation) -> Result<LeaseRead, Outcome> {
     let look = look(acting.means.connection, acting.env, &node.name).await.map_err(Outcome::Failed)?;
     Ok(look.lease)
 }
 
-fn renewed(lease: &LeaseSample) -> Result<Option<String>, Outcome> {
-    Ok(lease.renewed().map_err(Outcome::Failed)?.map(|time| time.to_string()))
+fn renewed(lease: &LeaseRead) -> Result<Option<String>, Outcome> {
+    let renewed = lease.renewed().map_err(|error| Outcome::Failed(nonsense(error)))?;
+    Ok(renewed.map(|time| time.to_string()))
 }
 
 /// Evidence, if the kubelet was silent since the looks and the node is the same.
@@ -383,13 +385,13 @@ async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     let node = &target.spec.node;
     let Look { node: read, lease, .. } =
         look(acting.means.connection, acting.env, &node.name).await.map_err(Outcome::Failed)?;
-    if read.is_some_and(|read| incarnation(&node.name, &read) != *node) {
+    if read.is_some_and(|read| *read.incarnation() != *node) {
         return Err(Outcome::Changed);
     }
     if renewed(&lease)? != verified.lease_renewed {
         return unproved(acting, target).await;
     }
-    let kind = KindOfEvidence::of(&verified.samples);
+    let kind = proved_by(&verified.samples);
     if !kind.ends_life() {
         return Err(no_attempt());
     }

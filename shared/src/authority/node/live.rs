@@ -1,10 +1,11 @@
 //! A node as a quorum read, or the answer to a write, has it.
 
 use jiff::Timestamp;
+use pod_safety_proof::LeaseRead;
 use serde_json::{Map, Value};
 
 use super::{NodeUpdate, Silence};
-use crate::authority::witness::LeaseSample;
+use crate::authority::witness::nonsense as no_time;
 use crate::cache::{Cache, Lookup, Object};
 use crate::client::ApiError;
 use crate::clock::Mono;
@@ -25,6 +26,10 @@ impl Live {
         let version = whole.pointer("/metadata/resourceVersion").and_then(Value::as_str);
         let version = version.ok_or_else(|| nonsense("a node without a resourceVersion"))?.to_owned();
         Ok(Self { raw, whole, version })
+    }
+
+    pub(super) const fn whole(&self) -> &Value {
+        &self.whole
     }
 
     pub(super) fn version(&self) -> &str {
@@ -57,12 +62,12 @@ impl Live {
 
     /// Whether its kubelet, or its Lease, said something since the cache heard of them. What cannot be read convicts
     /// nobody.
-    pub(super) fn was_heard(&self, silence: &Silence, lease: &LeaseSample) -> Result<bool, ApiError> {
+    pub(super) fn was_heard(&self, silence: &Silence, lease: &LeaseRead) -> Result<bool, ApiError> {
         let ready = self.condition("Ready");
         let beat = ready.and_then(|ready| ready.get("lastHeartbeatTime")).and_then(Value::as_str);
         let beat = beat.map(str::parse::<Timestamp>).transpose();
         let beat = beat.map_err(|_| nonsense("a node with an invalid lastHeartbeatTime"))?;
-        let renewed = lease.renewed()?;
+        let renewed = lease.renewed().map_err(no_time)?;
         let posted = ready.is_some();
         Ok(posted == silence.never_posted || beat != silence.heartbeat || renewed != silence.renewed)
     }

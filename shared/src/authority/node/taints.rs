@@ -4,9 +4,8 @@
 //! at the version at which he read them, as KCM does. So the others go back as they came, unknown fields included.
 //!
 //! Danger note: the taint `node.kubernetes.io/out-of-service` says that nothing of the node runs any more. Whoever
-//! adds it has KCM remove the pods and detach the volumes, so the guard lets no list pass that has it. Where somebody
-//! put it there, it is written back with a permit: the version in the same request makes sure that it is there, and
-//! no taint that is added here may bear its name.
+//! adds it has KCM remove the pods and detach the volumes, so the guard lets no list pass that has it. Where it is there
+//! already, the kernel permits the list that keeps it: the version in the same request makes sure that it is there.
 
 use std::sync::Arc;
 
@@ -15,7 +14,6 @@ use serde_json::{Map, Value, json};
 
 use super::live::{Live, word};
 use super::{NodeUpdate, OurTaint};
-use crate::model::OUT_OF_SERVICE_TAINT;
 
 /// What changes, and how it is written.
 pub(super) struct Change {
@@ -24,8 +22,6 @@ pub(super) struct Change {
     pub(super) taints: Option<Vec<Value>>,
     pub(super) added: Vec<OurTaint>,
     pub(super) removed: Vec<OurTaint>,
-    /// Somebody's taint `node.kubernetes.io/out-of-service` goes back as it came.
-    pub(super) keeps_out_of_service: bool,
 }
 
 /// What of `update` the taints and labels of `live` lack.
@@ -53,17 +49,10 @@ pub(super) fn change(update: &NodeUpdate, live: &Live, wall: Timestamp) -> Optio
     if taints.is_none() && labels.is_empty() {
         return None;
     }
-    let adds_it = added.iter().any(|(key, _)| *key == OUT_OF_SERVICE_TAINT);
-    let keeps_out_of_service = !adds_it && before.iter().any(names_out_of_service);
-    Some(Change { labels, taints, added, removed, keeps_out_of_service })
+    Some(Change { labels, taints, added, removed })
 }
 
 /// The API knows taints apart by key and effect.
 fn is(taint: &Value, (key, effect): OurTaint) -> bool {
     word(taint, "key") == Some(key) && word(taint, "effect") == Some(effect.name())
-}
-
-/// As the guard reads it: in whatever place.
-fn names_out_of_service(taint: &Value) -> bool {
-    taint.to_string().contains(OUT_OF_SERVICE_TAINT)
 }

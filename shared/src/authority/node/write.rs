@@ -2,13 +2,12 @@
 
 use std::fmt;
 
+use pod_safety_proof::{EvidenceKind, WholeNode};
 use serde_json::json;
 
 use super::live::Live;
 use super::{Effect, NodeUpdate, OurTaint, conditions, taints};
 use crate::authority::act::Outcome;
-use crate::authority::evidence::EvidenceKind;
-use crate::authority::permit::Permit;
 use crate::authority::update::Means;
 use crate::authority::witness::{ask_lease, sample};
 use crate::client::{ApiError, Call, Method};
@@ -158,21 +157,18 @@ async fn write_rest(
     done: &mut Done,
 ) -> Result<(), Outcome> {
     let Some(change) = taints::change(update, live, means.env.clock.wall()) else { return Ok(()) };
-    let taints::Change { labels, taints, added, removed, keeps_out_of_service } = change;
+    let taints::Change { labels, taints, added, removed } = change;
     let named = labels.keys().cloned().collect();
     let mut body = json!({ "metadata": { "uid": update.node.uid, "resourceVersion": live.version() } });
     if !labels.is_empty() {
         body["metadata"]["labels"] = labels.into();
     }
-    let mut keeps = false;
     if let Some(taints) = taints {
         body["spec"] = json!({ "taints": taints });
-        keeps = keeps_out_of_service;
     }
-    let mut call = Call::write(Method::Patch, path(update), &body);
-    if keeps {
-        call = call.permitted(Permit::danger_new(&path(update), &update.node.uid, live.version()));
-    }
+    // The guard reads the bytes: a list that keeps an out-of-service taint needs a permit.
+    let kept = WholeNode::new(&update.node.name, live.whole()).keeps(body.clone());
+    let call = kept.map_or_else(|| Call::write(Method::Patch, path(update), &body), Call::permitted);
     let answer = Live::read(means.send(call, None).await?);
     if answer.is_ok_and(|answer| answer.version() == live.version()) {
         return Err(Outcome::NoEffect);

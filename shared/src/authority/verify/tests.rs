@@ -7,17 +7,20 @@ mod gone;
 mod limits;
 mod pods;
 mod sidecars;
+mod silence;
 mod volumes;
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use pod_safety_proof::{EvidenceKind, VALID_FOR};
 use serde_json::Value;
 
 use super::*;
 use crate::authority::fence::Reader;
 use crate::authority::witness;
 use crate::client::scripted::{Answer, Api, env, pass};
+use crate::model::Kind;
 use crate::testing::World;
 use crate::testing::objects::{Obj, lease, node, pod};
 use crate::transport::NoTransport;
@@ -113,14 +116,14 @@ impl Court {
         let Self { connection, env, policy, world, .. } = self;
         let looker =
             Looker { reader: Reader { connection, cache: world.cache() }, env, transport: &NoTransport };
-        Verifier { connection, cache: world.cache(), env, policy, looker, proof: None }
+        Verifier { connection, cache: world.cache(), env, policy, looker, found: None }
     }
 
-    async fn verify(&self, force: &Force) -> Result<Evidence, Refusal> {
+    async fn verify(&self, force: &Force) -> Result<Evidence<PodVersion>, Unproved> {
         self.judge().verify(force).await
     }
 
-    async fn verify_gone(&self) -> Result<Evidence, Refusal> {
+    async fn verify_gone(&self) -> Result<Evidence<PodVersion>, Unproved> {
         self.verify(&gone()).await
     }
 
@@ -137,28 +140,6 @@ fn gone() -> Force {
     pod("a").on("n").force(Claim::NodeGone { node: "n".into() })
 }
 
-fn reason(judged: Result<Evidence, Refusal>) -> &'static str {
-    judged.map_or_else(|refusal| refusal.reason(), |evidence| evidence.kind.name())
-}
-
-#[test]
-fn only_what_shows_a_living_kubelet_refutes_the_first_read() {
-    let read = || Refusal::Read(ApiError::TimedOut { after: QUARANTINE });
-    for (refusal, refutes) in [
-        (Refusal::NodeExists, true),
-        (Refusal::KubeletAlive(Sign::LeaseRenewed), true),
-        (Refusal::KubeletAlive(Sign::PodReported), true),
-        (Refusal::PodChanged, false),
-        (Refusal::ClaimMismatch("x"), false),
-        (Refusal::NoWitness, false),
-        (Refusal::QuarantineNotOver { left: QUARANTINE }, false),
-        (Refusal::KubeletNotAsked, false),
-        (Refusal::HeardLately { left: QUARANTINE }, false),
-        (Refusal::HeartbeatsUnseen, false),
-        (Refusal::TaintNotTrusted, false),
-        (Refusal::NodeInService, false),
-        (read(), false),
-    ] {
-        assert_eq!(refusal.refutes_witness(), refutes, "{refusal:?}");
-    }
+fn reason(judged: Result<Evidence<PodVersion>, Unproved>) -> &'static str {
+    judged.map_or_else(|refusal| refusal.reason(), |evidence| evidence.kind().name())
 }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::act::{self, Outcome};
-use super::super::claim::Claim;
+use super::super::claim::ClaimKind;
 use super::super::ledger::Admission;
-use super::super::verify::{FORCE_DELETE_REFUSED, Refusal, Verifier};
-use super::{Authority, Class, Force, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
+use super::super::verify::{FORCE_DELETE_REFUSED, Unproved, Verifier};
+use super::{Authority, Class, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
+use pod_safety_proof::{Claim, Force, Refusal};
+
 use crate::clock::Mono;
 use crate::events::{About, Event, EventType, Speaker};
 use crate::model::Rv;
@@ -31,7 +33,7 @@ impl Authority {
             Admission::Paused(until) => return Submitted::Later(until),
             Admission::Admitted => {}
         }
-        let class = Class::Force(force.claim.kind());
+        let class = Class::Force(ClaimKind::of(&force.claim));
         let lane = Arc::clone(force.claim.node().unwrap_or(&force.pod.namespace));
         let uid = force.pod.uid.clone();
         if state.queue.push(class, &lane, Work::Force { force, owner: Arc::clone(owner) }).is_err() {
@@ -45,7 +47,7 @@ impl Authority {
     pub(super) async fn force(&self, verifier: &mut Verifier<'_>, force: &Force) -> Outcome {
         let evidence = match verifier.verify(force).await {
             Ok(evidence) => evidence,
-            Err(Refusal::PodChanged) => return Outcome::Changed,
+            Err(Unproved::Refused(Refusal::PodChanged)) => return Outcome::Changed,
             Err(refusal) => return Outcome::Refused(refusal),
         };
         act::force(&self.connection, &self.env, &self.leadership, evidence).await

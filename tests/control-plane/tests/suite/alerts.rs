@@ -11,7 +11,7 @@ use std::process::Command;
 use pod_safety_control_plane::binary;
 use pod_safety_locks::{installed, repository};
 use pod_safety_shared::api::Phase;
-use pod_safety_shared::authority::{EvidenceKind, Hold, Refusal, Step};
+use pod_safety_shared::authority::{EvidenceKind, Hold, Step, Unproved};
 use serde_json::Value;
 
 const RULES: &str = "charts/pod-safety/rules/pod-safety.rules.yaml";
@@ -217,7 +217,7 @@ fn every_hold() -> Vec<&'static str> {
 
 #[test]
 fn only_words_that_the_program_has_are_asked_for() {
-    let reasons: BTreeSet<_> = every_hold().into_iter().chain(Refusal::REASONS).collect();
+    let reasons: BTreeSet<_> = every_hold().into_iter().chain(Unproved::reasons()).collect();
     let words = [
         ("reason", reasons),
         ("phase", Phase::ALL.map(Phase::name).into()),

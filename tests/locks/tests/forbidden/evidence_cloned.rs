@@ -1,8 +1,8 @@
 //! Evidence permits one act: it cannot be copied.
 
-use pod_safety_shared::authority::Evidence;
+use pod_safety_proof::{Evidence, PodVersion};
 
-fn twice(evidence: &Evidence) -> Evidence {
+fn twice(evidence: &Evidence<PodVersion>) -> Evidence<PodVersion> {
     Evidence::clone(evidence)
 }
 

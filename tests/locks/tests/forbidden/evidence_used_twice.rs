@@ -1,10 +1,10 @@
 //! Evidence is consumed by the act that it permits.
 
-use pod_safety_shared::authority::Evidence;
+use pod_safety_proof::{Evidence, PodVersion};
 
-fn act(_: Evidence) {}
+fn act(_: Evidence<PodVersion>) {}
 
-fn twice(evidence: Evidence) {
+fn twice(evidence: Evidence<PodVersion>) {
     act(evidence);
     act(evidence);
 }

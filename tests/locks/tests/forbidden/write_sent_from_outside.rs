@@ -4,5 +4,5 @@ use pod_safety_shared::client::{Call, Method};
 
 fn main() {
     let _ = Call::write(Method::Delete, "/api/v1/namespaces/ns/pods/a", &Default::default());
-    let _ = Call::get("/api/v1/pods").permitted(());
+    let _ = Call::permitted;
 }

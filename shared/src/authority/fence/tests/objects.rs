@@ -4,7 +4,7 @@ mod found;
 mod paths;
 
 use super::*;
-use crate::api::{ActedOn, DeviceDriver, KindOfEvidence, Sample};
+use crate::api::{ActedOn, DeviceDriver, KindOfEvidence, Sample, proved_by};
 use crate::authority::storage_evidence_name;
 
 /// Objects by their paths; writes are done to them. A collection answers with what was posted.
@@ -152,7 +152,7 @@ async fn another_remediator_is_asked_by_its_template_and_its_success_is_off() {
     assert_eq!(scene.log()[0], STATUS, "which object it is stands there before it is made");
     let looked = seen(&scene, attempt).await;
     assert_eq!(looked.power, "Off");
-    assert_eq!(KindOfEvidence::of(&looked.samples), KindOfEvidence::Remediated);
+    assert_eq!(proved_by(&looked.samples), KindOfEvidence::Remediated);
     let reader = super::super::Reader { connection: &scene.api.connection(), cache: scene.world.cache() };
     let looker = Looker { reader, env: &scene.env, transport: &scene.devices };
     assert_eq!(looker.all_off(&incarnation(), &looked.samples).await, Ok(KindOfEvidence::Remediated));
@@ -220,10 +220,7 @@ async fn a_machine_is_off_when_it_is_gone_and_not_while_it_is_being_deleted() {
     assert_eq!(seen(&scene, attempt.clone()).await.power, "Unknown", "its provider may still have it");
     store.0.lock().remove(MACHINE);
     let gone = seen(&scene, attempt.clone()).await;
-    assert_eq!(
-        (gone.power.as_str(), KindOfEvidence::of(&gone.samples)),
-        ("Off", KindOfEvidence::Decommissioned)
-    );
+    assert_eq!((gone.power.as_str(), proved_by(&gone.samples)), ("Off", KindOfEvidence::Decommissioned));
     // Another one of its name is another one; what was written down is asked again.
     store.put(MACHINE, json!({ "metadata": { "uid": "uid-m2" }, "spec": { "providerID": "cloud:///n" } }));
     assert_eq!(seen(&scene, attempt).await.power, "Off");
@@ -365,18 +362,14 @@ fn evidence_is_as_good_as_the_weakest_of_its_devices_and_storage_adds_nothing_to
     use DeviceDriver::{Agent, External, Machine, NetworkFence, Redfish};
     let of = |drivers: &[DeviceDriver]| {
         let sample = |driver: &DeviceDriver| Sample { driver: Some(*driver), ..Sample::default() };
-        KindOfEvidence::of(&drivers.iter().map(sample).collect::<Vec<_>>())
+        proved_by(&drivers.iter().map(sample).collect::<Vec<_>>())
     };
     assert_eq!(of(&[Agent, Redfish]), KindOfEvidence::PowerOff);
     assert_eq!(of(&[Redfish, External]), KindOfEvidence::Remediated);
     assert_eq!(of(&[Machine, NetworkFence]), KindOfEvidence::Decommissioned);
     assert_eq!(of(&[Machine, Redfish]), KindOfEvidence::PowerOff);
     assert_eq!(of(&[NetworkFence, NetworkFence]), KindOfEvidence::StorageFenced);
-    assert_eq!(
-        KindOfEvidence::of(&[Sample::default()]),
-        KindOfEvidence::PowerOff,
-        "written by an older version"
-    );
+    assert_eq!(proved_by(&[Sample::default()]), KindOfEvidence::PowerOff, "written by an older version");
 }
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases";

@@ -11,13 +11,13 @@ async fn two_reads_a_quarantine_apart_are_evidence_bound_to_one_version_of_one_p
     let court = Court::ripe().await;
     let before = court.env.now();
     let evidence = court.verify_gone().await.unwrap();
-    assert_eq!(evidence.kind, EvidenceKind::NodeGone { node: "n".into(), apart: QUARANTINE });
+    assert_eq!(*evidence.kind(), EvidenceKind::NodeGone { node: "n".into(), apart: QUARANTINE });
     assert_eq!(
-        (evidence.pod.uid.to_string(), evidence.rv.to_string()),
+        (evidence.subject().pod.uid.to_string(), evidence.subject().rv.to_string()),
         ("uid-a".to_owned(), "10".to_owned())
     );
-    assert_eq!((evidence.terminal, evidence.generation), (false, 3));
-    assert_eq!(evidence.expires, before + VALID_FOR);
+    assert_eq!((evidence.subject().terminal, evidence.subject().generation), (false, 3));
+    assert_eq!(evidence.expires(), before + VALID_FOR);
     assert_eq!(court.api.lines().len(), 4, "node and Lease, twice: {:?}", court.api.lines());
 }
 
@@ -26,7 +26,7 @@ async fn evidence_counts_from_when_its_reads_were_sent() {
     let court = Court::ripe().await;
     court.reads_of_node(says(|| Answer::not_found().late(Duration::from_secs(1))));
     let sent = court.env.now();
-    assert_eq!(court.verify_gone().await.unwrap().expires, sent + VALID_FOR);
+    assert_eq!(court.verify_gone().await.unwrap().expires(), sent + VALID_FOR);
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,7 +47,9 @@ async fn the_quarantine_counts_from_the_answer_of_the_first_read() {
     court.witness().await;
     court.reads_of_node(absent());
     pass(35.0).await;
-    let Err(Refusal::QuarantineNotOver { left }) = court.verify_gone().await else { panic!("too early") };
+    let Err(Unproved::Refused(Refusal::QuarantineNotOver { left })) = court.verify_gone().await else {
+        panic!("too early")
+    };
     assert_eq!(left, Duration::from_secs(5));
     assert_eq!(court.api.lines().len(), 2, "no read is spent before the quarantine is over");
 }
@@ -178,7 +180,7 @@ async fn a_sign_of_life_on_the_watch_counts_from_when_the_first_read_was_asked()
 }
 
 /// Something happens while the reads are under way.
-async fn meanwhile(court: &Court, act: impl FnOnce(&Court)) -> Result<Evidence, Refusal> {
+async fn meanwhile(court: &Court, act: impl FnOnce(&Court)) -> Result<Evidence<PodVersion>, Unproved> {
     court.reads_of_node(says(|| Answer::not_found().late(Duration::from_secs(1))));
     let force = gone();
     let act = async {
@@ -253,11 +255,11 @@ async fn a_batch_shares_the_reads_of_one_node_until_they_expire() {
     let first = judge.verify(&gone()).await.unwrap();
     pass(1.9).await;
     let second = judge.verify(&pod("b").on("n").force(claim())).await.unwrap();
-    assert_eq!((first.expires, second.pod.uid), (second.expires, uid("uid-b")));
+    assert_eq!((first.expires(), second.subject().pod.uid.clone()), (second.expires(), uid("uid-b")));
     assert_eq!(court.api.lines().len(), 4);
     pass(0.1).await;
     let third = judge.verify(&gone()).await.unwrap();
-    assert_eq!(third.expires, court.env.now() + VALID_FOR);
+    assert_eq!(third.expires(), court.env.now() + VALID_FOR);
     assert_eq!(court.api.lines().len(), 6, "expired: read again");
 }
 

@@ -1,6 +1,7 @@
 //! The numbers on which the judge rests, with their arguments. Who changes one changes it here, too, and says why.
 
-use super::super::fenced::MINIMUM_BOOT;
+use pod_safety_proof::MINIMUM_BOOT;
+
 use super::*;
 
 #[test]

@@ -66,6 +66,9 @@ async fn evidence_says_whether_the_phase_is_terminal_already_and_expires_soon() 
         let court = Court::new();
         court.apply(Kind::Pods, &object.0);
         let evidence = court.verify(&object.force(claim(name))).await.unwrap();
-        assert_eq!((evidence.terminal, evidence.expires), (terminal, court.env.now() + VALID_FOR));
+        assert_eq!(
+            (evidence.subject().terminal, evidence.expires()),
+            (terminal, court.env.now() + VALID_FOR)
+        );
     }
 }

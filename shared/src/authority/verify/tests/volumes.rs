@@ -4,9 +4,10 @@ use serde_json::json;
 
 use super::devices::{NODE, PROOF, Rig};
 use super::*;
-use crate::authority::volume::{Over, VolumeChange, VolumeUpdate};
+use crate::authority::volume::{VolumeChange, VolumeUpdate};
 use crate::model::Holder;
 use crate::testing::objects::uid;
+use pod_safety_proof::FencedBy;
 
 const VOLUME: &str = "/api/v1/persistentvolumes/v";
 const DRIVER: &str = "/apis/storage.k8s.io/v1/csidrivers/d";
@@ -16,20 +17,26 @@ fn holder(uid_of: &str, boot: &str) -> Holder {
     Holder { node: "n".into(), node_uid: uid(uid_of), boot_id: boot.into(), pod: Some(uid("uid-p")) }
 }
 
-fn update(holder: &Holder, by: &Over) -> VolumeUpdate {
+fn update(holder: &Holder, by: &FencedBy) -> VolumeUpdate {
     let change = VolumeChange::Break { holder: holder.clone(), by: by.clone(), refused: None };
-    VolumeUpdate { volume: "v".into(), uid: uid("uid-v"), rv: "7".parse().unwrap(), lease: None, change }
+    VolumeUpdate {
+        volume: "v".into(),
+        uid: uid("uid-v"),
+        rv: "7".parse().unwrap(),
+        lease: Some(crate::authority::Seen { uid: uid("uid-l"), generation: 1 }),
+        change,
+    }
 }
 
-fn fenced() -> Over {
-    Over::Fenced { proof: "e".into(), newest: "1".parse().unwrap() }
+fn fenced() -> FencedBy {
+    FencedBy::Evidence { proof: "e".into(), newest: "1".parse().unwrap() }
 }
 
 /// What the judge finds, and for how long that is good.
-async fn judged(rig: &Rig, holder: &Holder, by: Over) -> Result<(&'static str, Duration), &'static str> {
+async fn judged(rig: &Rig, holder: &Holder, by: FencedBy) -> Result<(&'static str, Duration), &'static str> {
     let now = rig.env.now();
     let found = rig.judge().writes_no_more(&update(holder, &by), holder, &by).await;
-    found.map(|(kind, expires)| (kind.name(), expires.since(now))).map_err(|refusal| refusal.reason())
+    found.map(|found| (found.kind().name(), found.expires().since(now))).map_err(|refusal| refusal.reason())
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,10 +65,10 @@ async fn a_boot_ends_what_the_same_node_wrote_before() {
         ("another Node has its name", holder("uid-m", "boot-0"), "boot-1", Err("EvidenceInvalid")),
     ] {
         let rig = Rig::with(|rig| rig.set(NODE, "/status/nodeInfo/bootID", json!(boot)));
-        assert_eq!(judged(&rig, &holder, Over::Rebooted).await, expected, "{what}");
+        assert_eq!(judged(&rig, &holder, FencedBy::Rebooted).await, expected, "{what}");
     }
     let gone = Rig::with(|rig| drop(rig.there.lock().remove(NODE)));
-    let found = judged(&gone, &holder("uid-n", "boot-0"), Over::Rebooted).await;
+    let found = judged(&gone, &holder("uid-n", "boot-0"), FencedBy::Rebooted).await;
     assert_eq!(found, Err("EvidenceInvalid"), "the Node is gone");
 }
 
@@ -126,7 +133,7 @@ async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_
         ),
     ];
     for (what, change, expected) in rows {
-        let found = judged(&detached(change), &holder("uid-n", "boot-1"), Over::Detached).await;
+        let found = judged(&detached(change), &holder("uid-n", "boot-1"), FencedBy::Detached).await;
         assert_eq!(found, expected, "{what}");
     }
 }
@@ -135,7 +142,7 @@ async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_does_not_answer_says_nothing_of_a_volume() {
     let rig = detached(|rig| drop(rig.there.lock().insert("refuse".to_owned(), json!(VOLUME))));
-    let found = judged(&rig, &holder("uid-n", "boot-1"), Over::Detached).await;
+    let found = judged(&rig, &holder("uid-n", "boot-1"), FencedBy::Detached).await;
     assert_eq!(found, Err("ReadFailed"));
 }
 
@@ -158,7 +165,7 @@ async fn a_node_that_is_gone_gives_up_a_volume_when_no_pod_of_a_kubelet_that_was
         });
         rig.world.witness("n", rig.env.now());
         pass(QUARANTINE.as_secs_f64()).await;
-        let found = judged(&rig, &holder("uid-n", "boot-1"), Over::NodeGone).await;
+        let found = judged(&rig, &holder("uid-n", "boot-1"), FencedBy::NodeGone).await;
         assert_eq!(found.map(|(kind, _)| kind), expected, "{what}");
     }
 }

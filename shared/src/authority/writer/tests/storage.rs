@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::volumes::{holder, update};
 use super::*;
-use crate::authority::{Over, VolumeChange};
+use crate::authority::{FencedBy, VolumeChange};
 use crate::client::scripted::Asked;
 use crate::testing::objects::{evidence, named, volume};
 
@@ -45,7 +45,7 @@ async fn relieved(shown: BTreeMap<&'static str, Value>) -> (usize, Vec<String>) 
         "GET" => shown.get(asked.path.as_str()).map_or_else(Answer::not_found, Answer::json),
         _ => Answer::json(&named("v").uid("uid-lease").rv(8)),
     });
-    let by = Over::StorageFenced("e".into());
+    let by = FencedBy::Storage("e".into());
     let change = VolumeChange::Break { holder: holder("b"), by, refused: None };
     pool.accepts(update(true, change));
     pass(0.5).await;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::authority::{Over, Refused, Seen, VolumeChange, VolumeUpdate};
+use crate::authority::{FencedBy, Refused, Seen, VolumeChange, VolumeUpdate};
 use crate::client::scripted::Asked;
 use crate::model::{Holder, NodeKey};
 use crate::testing::objects::{named, uid};
@@ -90,17 +90,21 @@ async fn each_change_is_a_compare_and_swap() {
 
 #[tokio::test(start_paused = true)]
 async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
-    let over = |by: Over| VolumeChange::Break { holder: holder("b"), by, refused: None };
+    let over = |by: FencedBy| VolumeChange::Break { holder: holder("b"), by, refused: None };
     for (what, boot, by) in [
-        ("the same life", "b", Over::Rebooted),
-        ("a life that does not say which", "", Over::Rebooted),
-        ("evidence that is not there", "b", Over::Fenced { proof: "e".into(), newest: "1".parse().unwrap() }),
-        ("a Node that is there", "b", Over::NodeGone),
+        ("the same life", "b", FencedBy::Rebooted),
+        ("a life that does not say which", "", FencedBy::Rebooted),
+        (
+            "evidence that is not there",
+            "b",
+            FencedBy::Evidence { proof: "e".into(), newest: "1".parse().unwrap() },
+        ),
+        ("a Node that is there", "b", FencedBy::NodeGone),
     ] {
         let (writes, ended) = written(boot, update(true, over(by))).await;
         assert_eq!((writes.len(), ended), (0, vec!["uid-v: refused".to_owned()]), "{what}");
     }
-    let (writes, ended) = written("c", update(true, over(Over::Rebooted))).await;
+    let (writes, ended) = written("c", update(true, over(FencedBy::Rebooted))).await;
     assert_eq!(ended, ["uid-v: written"]);
     let (_, body) = &writes[0];
     assert_eq!(
@@ -113,7 +117,7 @@ async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
 async fn what_is_refused_is_asked_for_again_later() {
     let pool = pool(Leadership::alone(), in_life("b"));
     let refused =
-        || update(true, VolumeChange::Break { holder: holder("b"), by: Over::Rebooted, refused: None });
+        || update(true, VolumeChange::Break { holder: holder("b"), by: FencedBy::Rebooted, refused: None });
     pool.asks(refused());
     pass(0.5).await;
     assert_eq!(pool.wakes().len(), 1, "nothing need come on the watch");
@@ -197,7 +201,7 @@ async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
     pool.world.apply(Kind::VolumeLeases, &lease, pool.env.now());
     let from = NodeKey { name: "n".into(), uid: uid("uid-n") };
     let refused = Some(Refused { why: "its pods are there".to_owned(), detach_from: Some(from) });
-    let change = VolumeChange::Break { holder: holder("b"), by: Over::Detached, refused };
+    let change = VolumeChange::Break { holder: holder("b"), by: FencedBy::Detached, refused };
     pool.accepts(update(true, change));
     pass(0.5).await;
     let writes = pool.api.heard().into_iter().filter(|asked| asked.method != "GET");
@@ -281,7 +285,7 @@ async fn a_break_that_is_not_answered_is_given_up_when_its_evidence_expires() {
     });
     pool.accepts(update(
         true,
-        VolumeChange::Break { holder: holder("b"), by: Over::Rebooted, refused: None },
+        VolumeChange::Break { holder: holder("b"), by: FencedBy::Rebooted, refused: None },
     ));
     pass(1.9).await;
     assert_eq!(pool.ended(), [""; 0]);

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::volumes::{holder, update};
 use super::*;
-use crate::authority::{Hold, Over, Refused, VolumeChange};
+use crate::authority::{FencedBy, Hold, Refused, VolumeChange};
 use crate::cache::Sign;
 
 #[test]
@@ -15,7 +15,7 @@ fn each_change_of_a_volume_has_a_name_of_its_own() {
         VolumeChange::Refuse(refused()),
         VolumeChange::Allow,
         VolumeChange::Release { refused: None },
-        VolumeChange::Break { holder: holder("b"), by: Over::NodeGone, refused: None },
+        VolumeChange::Break { holder: holder("b"), by: FencedBy::NodeGone, refused: None },
         VolumeChange::Forget,
     ];
     assert_eq!(all.map(|change| change.name()), VolumeChange::NAMES);
@@ -30,8 +30,8 @@ fn a_broken_volume_rests_on_its_evidence_too_and_no_other_change_does() {
         other => panic!("{other:?}"),
     };
     let rv = "7".parse().unwrap();
-    let over = VolumeChange::Break { holder: holder("b"), by: Over::Rebooted, refused: None };
-    assert_eq!(basis(over), (rv, Some(Over::Rebooted)));
+    let over = VolumeChange::Break { holder: holder("b"), by: FencedBy::Rebooted, refused: None };
+    assert_eq!(basis(over), (rv, Some(FencedBy::Rebooted)));
     assert_eq!(basis(VolumeChange::Allow), (rv, None));
 }
 
@@ -155,7 +155,8 @@ type Volume = (VolumeChange, u16, Action, &'static str, &'static str, Option<&'s
 fn volumes() -> Vec<Volume> {
     let refused = |why: &str| Refused { why: why.to_owned(), detach_from: None };
     let taken = |refused| VolumeChange::Take { holder: holder("b"), refused };
-    let broken = |boot: &str| VolumeChange::Break { holder: holder(boot), by: Over::Rebooted, refused: None };
+    let broken =
+        |boot: &str| VolumeChange::Break { holder: holder(boot), by: FencedBy::Rebooted, refused: None };
     let booted =
         "it is free, although node n did not unmount it: node n has booted since: its boot ID changed";
     let guarded =

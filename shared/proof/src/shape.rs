@@ -2,17 +2,21 @@
 
 /// The resources that this process touches, subresources included. Closed,
 /// because it labels metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Resource {
     /// `pods`.
     Pods,
     /// `pods/status`.
+    #[strum(serialize = "pods/status")]
     PodStatus,
     /// `pods/eviction`.
+    #[strum(serialize = "pods/eviction")]
     PodEviction,
     /// `nodes`.
     Nodes,
     /// `nodes/status`.
+    #[strum(serialize = "nodes/status")]
     NodeStatus,
     /// `leases`.
     Leases,
@@ -21,8 +25,10 @@ pub enum Resource {
     /// `volumeattachments`.
     VolumeAttachments,
     /// `poddisruptionbudgets`.
+    #[strum(serialize = "poddisruptionbudgets")]
     Budgets,
     /// `poddisruptionbudgets/status`.
+    #[strum(serialize = "poddisruptionbudgets/status")]
     BudgetStatus,
     /// `deployments`, `replicasets`, `statefulsets`, `replicationcontrollers`.
     Workloads,
@@ -35,22 +41,8 @@ pub enum Resource {
 impl Resource {
     /// The name in metrics and messages.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pods => "pods",
-            Self::PodStatus => "pods/status",
-            Self::PodEviction => "pods/eviction",
-            Self::Nodes => "nodes",
-            Self::NodeStatus => "nodes/status",
-            Self::Leases => "leases",
-            Self::Events => "events",
-            Self::VolumeAttachments => "volumeattachments",
-            Self::Budgets => "poddisruptionbudgets",
-            Self::BudgetStatus => "poddisruptionbudgets/status",
-            Self::Workloads => "workloads",
-            Self::Scale => "scale",
-            Self::Other => "other",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,20 +1,28 @@
 //! Whether a FenceEvidence holds now: one question, with one answer for the judge, the taint, adoption, the cached view
-//! and `explain`. What its devices say is the judge's to ask; all else is here. Pure.
+//! and `explain`. What its devices report is not asked here; all else is.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
+use pod_safety_model::{Grade, Incarnation, KindOfEvidence};
 
-use crate::api::{FenceEvidenceSpec, Grade, Incarnation};
+use crate::facts::EvidenceRead;
+use crate::{Refusal, Sign};
 
 /// What evidence says, and what became of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Said<'a> {
-    /// What it says.
-    pub spec: &'a FenceEvidenceSpec,
-    /// Somebody declared it invalid.
+    /// The incarnation that it is about.
+    pub node: &'a Incarnation,
+    /// How the fact was found.
+    pub kind: KindOfEvidence,
+    /// The `renewTime` of the Lease when it was found.
+    pub lease_renewed: Option<&'a str>,
+    /// How long it holds; `None`: without limit.
+    pub valid_for: Option<Duration>,
+    /// It was declared invalid.
     pub invalidated: bool,
-    /// Somebody asked for its deletion.
+    /// Its deletion was requested.
     pub deleting: bool,
     /// How long ago it was written; `None`: it does not say.
     pub age: Option<Duration>,
@@ -23,7 +31,7 @@ pub struct Said<'a> {
 /// The node as it is now.
 #[derive(Clone, Debug)]
 pub struct Now {
-    /// The life that it is in.
+    /// The incarnation that it is in.
     pub life: Incarnation,
     /// The `renewTime` of its Lease; `None`: there is no Lease.
     pub renewed: Option<Option<Timestamp>>,
@@ -36,19 +44,19 @@ pub struct Now {
 pub enum Lack {
     /// Its status says so.
     Invalidated,
-    /// It is about to go.
+    /// Its deletion was requested.
     BeingDeleted,
     /// It is of kind StorageFenced.
     OfStorage,
     /// It is about another node.
     OtherNode,
-    /// The node booted, or was registered anew, or does not say its boot id.
+    /// The node booted, or was registered anew, or does not report its boot ID.
     OtherLife,
-    /// Its time is over.
+    /// It has expired.
     Expired,
-    /// The FencePolicy asks for more, or cannot be read: then the strictest is assumed.
+    /// The FencePolicy requires more, or cannot be read: then the strictest is assumed.
     TooWeak,
-    /// The kubelet was heard since.
+    /// The kubelet renewed its Lease since.
     Heard,
 }
 
@@ -69,51 +77,79 @@ impl Lack {
     }
 }
 
+impl From<Lack> for Refusal {
+    fn from(lack: Lack) -> Self {
+        match lack {
+            Lack::Heard => Self::KubeletAlive(Sign::LeaseRenewed),
+            lack => Self::EvidenceInvalid(lack.words()),
+        }
+    }
+}
+
+impl EvidenceRead {
+    /// What it says.
+    #[must_use]
+    pub fn said(&self) -> Said<'_> {
+        let Self { spec, invalidated, deleting, age, .. } = self;
+        Said {
+            node: &spec.node,
+            kind: spec.kind,
+            lease_renewed: spec.lease_renewed.as_deref(),
+            valid_for: spec.valid_seconds.map(|seconds| Duration::from_secs(seconds.into())),
+            invalidated: *invalidated,
+            deleting: *deleting,
+            age: *age,
+        }
+    }
+}
+
 impl Said<'_> {
-    /// Whether anything speaks against it, whatever it is about.
+    /// Whether anything contradicts it, whatever it is about.
     ///
     /// # Errors
     /// The first thing.
     pub fn stands(&self) -> Result<(), Lack> {
-        // What does not say when it was written is over.
-        let over = |valid_for| self.age.is_none_or(|age| age > valid_for);
-        match self {
-            Self { invalidated: true, .. } => Err(Lack::Invalidated),
-            Self { deleting: true, .. } => Err(Lack::BeingDeleted),
-            Self { spec, .. } if spec.valid_for().is_some_and(over) => Err(Lack::Expired),
-            Self { .. } => Ok(()),
+        // What does not say when it was written has expired.
+        let expired = |valid_for| self.age.is_none_or(|age| age > valid_for);
+        if self.invalidated {
+            Err(Lack::Invalidated)
+        } else if self.deleting {
+            Err(Lack::BeingDeleted)
+        } else if self.valid_for.is_some_and(expired) {
+            Err(Lack::Expired)
+        } else {
+            Ok(())
         }
     }
 
-    /// What it lacks, as evidence that a life is over, whatever the node does.
+    /// What it lacks, as evidence that an incarnation has ended, whatever the node does.
     ///
     /// # Errors
     /// The first thing.
     pub fn holds(&self) -> Result<(), Lack> {
         self.stands()?;
-        self.spec.kind.ends_life().then_some(()).ok_or(Lack::OfStorage)
+        self.kind.ends_life().then_some(()).ok_or(Lack::OfStorage)
     }
 
-    /// What speaks against it, about the node as it is now.
+    /// What contradicts it, about the node as it is now.
     ///
     /// # Errors
     /// The first thing.
     pub fn holds_now(&self, now: &Now) -> Result<(), Lack> {
         self.holds()?;
-        let Self { spec, .. } = self;
-        if spec.node.name != now.life.name {
+        if self.node.name != now.life.name {
             return Err(Lack::OtherNode);
         }
-        // Of a node that does not say its boot nobody can tell which life it is in.
-        if spec.node != now.life || now.life.boot_id.is_empty() {
+        // The incarnation of a node that does not report its boot ID is unknown.
+        if *self.node != now.life || now.life.boot_id.is_empty() {
             return Err(Lack::OtherLife);
         }
-        if spec.kind.grade() < now.wanted {
+        if self.kind.grade() < now.wanted {
             return Err(Lack::TooWeak);
         }
         // Two stamps of one kubelet are compared, never with our time.
-        let before = spec.lease_renewed.as_deref();
-        let unmoved = |renewed: Option<Timestamp>| renewed.map(|at| at.to_string()).as_deref() == before;
+        let unmoved =
+            |renewed: Option<Timestamp>| renewed.map(|at| at.to_string()).as_deref() == self.lease_renewed;
         now.renewed.is_none_or(unmoved).then_some(()).ok_or(Lack::Heard)
     }
 }
@@ -121,7 +157,6 @@ impl Said<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::KindOfEvidence;
 
     const RENEWED: &str = "2026-11-21T11:00:01Z";
 
@@ -129,22 +164,25 @@ mod tests {
         Incarnation { name: "n".to_owned(), uid: "uid-n".to_owned(), boot_id: boot.to_owned() }
     }
 
-    fn word() -> FenceEvidenceSpec {
-        FenceEvidenceSpec {
+    /// What a person's confirmation says.
+    #[derive(Clone)]
+    struct Confirmation {
+        node: Incarnation,
+        kind: KindOfEvidence,
+        lease_renewed: Option<String>,
+        valid_for: Option<Duration>,
+    }
+
+    fn confirmation() -> Confirmation {
+        Confirmation {
             node: life("boot-1"),
             kind: KindOfEvidence::Asserted,
-            fence: None,
-            samples: Vec::new(),
-            storage: Vec::new(),
             lease_renewed: Some(RENEWED.to_owned()),
-            by: "ada".to_owned(),
-            reason: Some("I pulled the plug".to_owned()),
-            valid_seconds: Some(3_600),
-            power_on: false,
+            valid_for: Some(Duration::from_secs(3_600)),
         }
     }
 
-    type Change = fn(&mut FenceEvidenceSpec, &mut (bool, bool, Option<u64>), &mut Now);
+    type Change = fn(&mut Confirmation, &mut (bool, bool, Option<u64>), &mut Now);
 
     #[test]
     fn each_thing_that_can_be_missing_has_its_own_word() {
@@ -153,7 +191,7 @@ mod tests {
             ("to the last second", |_, said, _| said.2 = Some(3_600), None),
             ("a second later", |_, said, _| said.2 = Some(3_601), Some(Lack::Expired)),
             ("nobody knows when", |_, said, _| said.2 = None, Some(Lack::Expired)),
-            ("for ever", |spec, said, _| (spec.valid_seconds, said.2) = (None, None), None),
+            ("for ever", |spec, said, _| (spec.valid_for, said.2) = (None, None), None),
             ("taken back", |_, said, _| said.0 = true, Some(Lack::Invalidated)),
             ("on its way out", |_, said, _| said.1 = true, Some(Lack::BeingDeleted)),
             ("of storage", |spec, _, _| spec.kind = KindOfEvidence::StorageFenced, Some(Lack::OfStorage)),
@@ -180,14 +218,16 @@ mod tests {
             ("its Lease went", |_, _, now| now.renewed = None, None),
         ];
         for (what, change, lack) in cases {
-            let mut spec = word();
+            let mut spec = confirmation();
             let mut now =
                 Now { life: life("boot-1"), renewed: Some(RENEWED.parse().ok()), wanted: Grade::Asserted };
             let mut said = (false, false, Some(60));
             change(&mut spec, &mut said, &mut now);
             let (invalidated, deleting, age) = said;
             let age = age.map(Duration::from_secs);
-            let said = Said { spec: &spec, invalidated, deleting, age };
+            let lease_renewed = spec.lease_renewed.as_deref();
+            let (node, kind, valid_for) = (&spec.node, spec.kind, spec.valid_for);
+            let said = Said { node, kind, lease_renewed, valid_for, invalidated, deleting, age };
             assert_eq!(said.holds_now(&now).err(), lack, "a word {what}");
         }
     }

@@ -1,15 +1,15 @@
-//! Evidence: that the processes of one pod cannot run.
-//!
-//! It has no public constructor, cannot be cloned, and is consumed by the one
-//! act that it permits:
+//! Evidence: that processes cannot run. It has no public constructor, cannot be cloned, and is consumed by the one act that it
+//! permits:
 //!
 //! ```compile_fail,E0451
-//! use pod_safety_shared::authority::{Evidence, EvidenceKind};
-//! let forged = Evidence { kind: EvidenceKind::NeverScheduled };
+//! use pod_safety_proof::{Evidence, EvidenceKind, PodVersion};
+//! fn forged(subject: PodVersion, expires: pod_safety_model::Mono) -> Evidence<PodVersion> {
+//!     Evidence { kind: EvidenceKind::NeverScheduled, subject, expires }
+//! }
 //! ```
 //!
 //! ```compile_fail,E0599
-//! fn twice(evidence: pod_safety_shared::authority::Evidence) {
+//! fn twice(evidence: pod_safety_proof::Evidence<pod_safety_proof::PodVersion>) {
 //!     let second = evidence.clone();
 //! }
 //! ```
@@ -17,16 +17,83 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Mono;
-use crate::model::{PodKey, Rv};
+use pod_safety_model::{Mono, PodKey, Rv, Uid};
 
-/// For how long after its reads evidence about a node may be used. A machine
-/// that boots needs longer to register (design, fencing §5.3 d), and a batch of
-/// writes to a healthy API server needs less.
-pub(super) const VALID_FOR: Duration = Duration::from_secs(2);
+/// For how long after its reads evidence may be used. A machine that boots needs longer to register, and a batch of writes to a
+/// healthy API server needs less.
+pub const VALID_FOR: Duration = Duration::from_secs(2);
+/// No machine boots faster: for so long after a status check that reported off nothing can run on it.
+pub const MINIMUM_BOOT: Duration = Duration::from_secs(10);
+
+/// Evidence about a subject: a [`PodVersion`], an incarnation of a node, or a [`LeaseVersion`] of a volume.
+#[derive(Debug)]
+pub struct Evidence<S> {
+    kind: EvidenceKind,
+    subject: S,
+    expires: Mono,
+}
+
+impl<S> Evidence<S> {
+    pub(crate) const fn new(kind: EvidenceKind, subject: S, expires: Mono) -> Self {
+        Self { kind, subject, expires }
+    }
+
+    /// Evidence that no judge ever made, for tests of the acts.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub const fn for_act_tests(kind: EvidenceKind, subject: S, expires: Mono) -> Self {
+        Self::new(kind, subject, expires)
+    }
+
+    /// What it rests on.
+    #[must_use]
+    pub const fn kind(&self) -> &EvidenceKind {
+        &self.kind
+    }
+
+    pub(crate) fn into_kind(self) -> EvidenceKind {
+        self.kind
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub const fn subject(&self) -> &S {
+        &self.subject
+    }
+
+    /// From then on it proves nothing.
+    #[must_use]
+    pub const fn expires(&self) -> Mono {
+        self.expires
+    }
+}
+
+/// One pod at one version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodVersion {
+    /// The pod.
+    pub pod: PodKey,
+    /// The version.
+    pub rv: Rv,
+    /// The phase is terminal already: no PATCH is needed.
+    pub terminal: bool,
+    /// `metadata.generation`, for `observedGeneration`.
+    pub generation: i64,
+}
+
+/// The Lease of one volume, at one version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseVersion {
+    /// The PersistentVolume, which the Lease is named for.
+    pub volume: Arc<str>,
+    /// The UID of the Lease.
+    pub uid: Uid,
+    /// Its version.
+    pub rv: Rv,
+}
 
 /// The kinds of evidence. Closed: it labels metrics.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
 pub enum EvidenceKind {
     /// Two quorum reads, a quarantine apart, did not find the node, and its
     /// kubelet gave no sign of life in between.
@@ -125,19 +192,8 @@ pub enum Barrier {
 impl EvidenceKind {
     /// Its name in metrics, Events and programs.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::NodeGone { .. } => "NodeGone",
-            Self::NeverScheduled => "NeverScheduled",
-            Self::KubeletTerminated => "KubeletTerminated",
-            Self::Asserted { .. } => "Asserted",
-            Self::PowerOff { .. } => "PowerOff",
-            Self::Decommissioned { .. } => "Decommissioned",
-            Self::Remediated { .. } => "Remediated",
-            Self::Confirmed { .. } => "Confirmed",
-            Self::BootChanged { .. } => "BootChanged",
-            Self::StorageFenced { .. } => "StorageFenced",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
     /// The names of those that release pods, for metrics that must exist before they count.
@@ -151,18 +207,4 @@ impl EvidenceKind {
         "Remediated",
         "Confirmed",
     ];
-}
-
-/// Evidence for one pod at one version.
-#[derive(Debug)]
-pub struct Evidence {
-    pub(super) kind: EvidenceKind,
-    pub(super) pod: PodKey,
-    pub(super) rv: Rv,
-    /// The pod's phase is terminal already: no PATCH is needed.
-    pub(super) terminal: bool,
-    /// `metadata.generation`, for `observedGeneration`.
-    pub(super) generation: i64,
-    /// After this it proves nothing.
-    pub(super) expires: Mono,
 }

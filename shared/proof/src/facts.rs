@@ -1,0 +1,314 @@
+//! What was read. A fact is made from an answer of the API server, and from nothing else.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pod_safety_model::{Incarnation, KindOfEvidence, Mono, OUT_OF_SERVICE_TAINT, lease_duration};
+use pod_safety_wire::{self as wire, Raw, WireError};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// A kubelet's Lease, as a quorum read showed it. Two of them are compared; their times are by the kubelet's clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRead(Option<Lease>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Lease {
+    uid: String,
+    renewed: Option<wire::Time>,
+    seconds: Option<i32>,
+}
+
+/// A Lease whose `renewTime` is no time. That is not the same as none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a Lease with an invalid renewTime")]
+pub struct InvalidRenewTime;
+
+impl LeaseRead {
+    /// `answer`: the Lease, or `None` for 404.
+    ///
+    /// # Errors
+    /// It cannot be decoded.
+    pub fn of(answer: Option<&Raw>) -> Result<Self, WireError> {
+        let lease = answer.map(|raw| {
+            raw.decode::<wire::Lease>().map(|lease| {
+                let uid = lease.metadata.and_then(|meta| meta.uid).unwrap_or_default();
+                let spec = lease.spec.unwrap_or_default();
+                Lease { uid, renewed: spec.renew_time, seconds: spec.lease_duration_seconds }
+            })
+        });
+        Ok(Self(lease.transpose()?))
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_absent(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// When the kubelet renewed it last, by the kubelet's clock; `None`: there is no Lease, or it does not say.
+    ///
+    /// # Errors
+    /// What it says is no time.
+    pub fn renewed(&self) -> Result<Option<Timestamp>, InvalidRenewTime> {
+        let renewed = self.0.as_ref().and_then(|lease| lease.renewed);
+        renewed.map(|renewed| renewed.timestamp().ok_or(InvalidRenewTime)).transpose()
+    }
+
+    /// How long it lasts; Kubernetes' default if it does not say.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        lease_duration(self.0.as_ref().and_then(|lease| lease.seconds))
+    }
+}
+
+/// A Node, as a quorum read showed it.
+#[derive(Clone, Debug)]
+pub struct NodeRead {
+    incarnation: Incarnation,
+    ready: bool,
+    cordoned: bool,
+    out_of_service: Vec<String>,
+    labels: BTreeMap<String, String>,
+}
+
+impl NodeRead {
+    fn of(name: &str, raw: &Raw) -> Result<Self, WireError> {
+        let node: wire::Node = raw.decode()?;
+        let metadata = node.metadata.unwrap_or_default();
+        let (spec, status) = (node.spec.unwrap_or_default(), node.status.unwrap_or_default());
+        let boot_id = status.node_info.and_then(|info| info.boot_id).unwrap_or_default();
+        let incarnation =
+            Incarnation { name: name.to_owned(), uid: metadata.uid.unwrap_or_default(), boot_id };
+        let ready = status.conditions.iter().any(|condition| {
+            condition.r#type.as_deref() == Some("Ready") && condition.status.as_deref() == Some("True")
+        });
+        let cordoned = spec.unschedulable;
+        let taints = spec.taints.into_iter();
+        let taints = taints.filter(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT));
+        let out_of_service = taints.map(|taint| taint.value.unwrap_or_default()).collect();
+        Ok(Self { incarnation, ready, cordoned, out_of_service, labels: metadata.labels })
+    }
+
+    /// Its incarnation. A boot ID that is empty is unknown.
+    #[must_use]
+    pub const fn incarnation(&self) -> &Incarnation {
+        &self.incarnation
+    }
+
+    /// Whether its condition Ready is True.
+    #[must_use]
+    pub const fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Whether it is cordoned: that proves nothing, and people are told.
+    #[must_use]
+    pub const fn is_cordoned(&self) -> bool {
+        self.cordoned
+    }
+
+    /// The values of its out-of-service taints.
+    #[must_use]
+    pub fn out_of_service(&self) -> &[String] {
+        &self.out_of_service
+    }
+
+    /// Its labels: they select its FencePolicy.
+    #[must_use]
+    pub const fn labels(&self) -> &BTreeMap<String, String> {
+        &self.labels
+    }
+}
+
+/// One quorum read of a Node and of its Lease.
+#[derive(Clone, Debug)]
+pub struct Look {
+    pub(crate) asked_at: Mono,
+    pub(crate) answered_at: Mono,
+    /// `None`: there is no Node of the name.
+    pub node: Option<NodeRead>,
+    /// Its Lease.
+    pub lease: LeaseRead,
+}
+
+impl Look {
+    /// The answers to reads without a resourceVersion that were sent at `asked_at`; both were there at `answered_at`.
+    /// `None` is 404.
+    ///
+    /// # Errors
+    /// One of them cannot be decoded.
+    pub fn of(
+        name: &str,
+        (asked_at, answered_at): (Mono, Mono),
+        node: Option<&Raw>,
+        lease: Option<&Raw>,
+    ) -> Result<Self, WireError> {
+        let node = node.map(|raw| NodeRead::of(name, raw)).transpose()?;
+        Ok(Self { asked_at, answered_at, node, lease: LeaseRead::of(lease)? })
+    }
+
+    /// When the answers were there.
+    #[must_use]
+    pub const fn answered_at(&self) -> Mono {
+        self.answered_at
+    }
+}
+
+/// The first quorum read that did not find a Node, and how its Lease looked then. The quarantine counts from it.
+#[derive(Clone, Debug)]
+pub struct Witness {
+    asked_at: Mono,
+    answered_at: Mono,
+    pub(crate) lease: LeaseRead,
+}
+
+impl Witness {
+    /// `None`: the Node is there.
+    #[must_use]
+    pub fn of(look: Look) -> Option<Self> {
+        let Look { asked_at, answered_at, node, lease } = look;
+        node.is_none().then_some(Self { asked_at, answered_at, lease })
+    }
+
+    /// When the read was sent.
+    #[must_use]
+    pub const fn asked_at(&self) -> Mono {
+        self.asked_at
+    }
+
+    /// When the answer was there: from here a quarantine counts.
+    #[must_use]
+    pub const fn answered_at(&self) -> Mono {
+        self.answered_at
+    }
+
+    /// A first read that no answer ever made, for tests of `decide`.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub const fn for_decide_tests(at: Mono) -> Self {
+        Self { asked_at: at, answered_at: at, lease: LeaseRead(None) }
+    }
+}
+
+/// A FenceEvidence, as a quorum read showed it.
+#[derive(Clone, Debug)]
+pub struct EvidenceRead {
+    pub(crate) name: String,
+    pub(crate) spec: EvidenceSpec,
+    pub(crate) invalidated: bool,
+    pub(crate) deleting: bool,
+    pub(crate) age: Option<Duration>,
+}
+
+/// The fields of a FenceEvidence that the judge compares.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EvidenceSpec {
+    pub(crate) node: Incarnation,
+    pub(crate) kind: KindOfEvidence,
+    #[serde(default)]
+    pub(crate) samples: Vec<IgnoredAny>,
+    #[serde(default)]
+    pub(crate) storage: Vec<Storage>,
+    pub(crate) lease_renewed: Option<String>,
+    #[serde(default)]
+    pub(crate) by: String,
+    pub(crate) valid_seconds: Option<u32>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Storage {
+    pub(crate) driver: String,
+}
+
+#[derive(Default, Deserialize)]
+struct EvidenceStatus {
+    invalidated: Option<IgnoredAny>,
+}
+
+impl EvidenceRead {
+    /// `wall`: now, by this host's clock. A clock that is wrong makes a person's confirmation last too short or too long, never
+    /// true of another incarnation.
+    ///
+    /// # Errors
+    /// It cannot be decoded.
+    pub fn of(name: &str, raw: &Raw, wall: Timestamp) -> Result<Self, WireError> {
+        let wire::Custom { metadata, spec, status } =
+            raw.decode::<wire::Custom<EvidenceSpec, EvidenceStatus>>()?;
+        let written = metadata.creation_timestamp.and_then(wire::Time::timestamp);
+        // One from the future is new.
+        let age = written.map(|written| Duration::try_from(wall.duration_since(written)).unwrap_or_default());
+        let invalidated = status.unwrap_or_default().invalidated.is_some();
+        let deleting = metadata.deletion_timestamp.is_some();
+        Ok(Self { name: name.to_owned(), spec, invalidated, deleting, age })
+    }
+
+    /// The incarnation that it is about.
+    #[must_use]
+    pub const fn node(&self) -> &Incarnation {
+        &self.spec.node
+    }
+
+    /// How the fact was found.
+    #[must_use]
+    pub const fn kind(&self) -> KindOfEvidence {
+        self.spec.kind
+    }
+}
+
+/// What the devices of a FenceEvidence report now: every one reported off, of no other machine. `pod-safety-shared` checks
+/// the devices; the kernel compares the result.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// What that proves: as much as the weakest of the devices.
+    pub kind: KindOfEvidence,
+    /// When the first device was asked.
+    pub asked_at: Mono,
+}
+
+/// What showed that a kubelet runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// Its Lease was renewed.
+    LeaseRenewed,
+    /// It reported on a pod.
+    PodReported,
+}
+
+/// A sign that a kubelet runs, and when this process saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignOfLife {
+    /// What showed it.
+    pub sign: Sign,
+    /// When this process saw it.
+    pub at: Mono,
+}
+
+/// A renewal of a Lease that this process saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// When it was seen.
+    pub at: Mono,
+    /// The `renewTime` that the Lease has since; `None`: it went, or does not say.
+    pub renewed: Option<Timestamp>,
+}
+
+/// What this process's watches showed of kubelets. The cache implements it.
+pub trait Liveness {
+    /// Whether the watches of Leases and of pods are current.
+    fn is_current(&self, now: Mono) -> bool;
+    /// The first quorum read of a Node that is missing still, unless something refuted it.
+    fn first_read(&self, node: &str) -> Option<&Witness>;
+    /// The last sign that the node's kubelet runs, whether its Node is there or not.
+    fn last_sign_of_life(&self, node: &str) -> Option<SignOfLife>;
+    /// Whether there is a Lease, and its `renewTime`.
+    fn lease(&self, node: &str) -> Option<Option<Timestamp>>;
+    /// Whether the watch brought the deletion of the Lease, or never one.
+    fn lease_is_gone(&self, node: &str) -> bool;
+    /// The last renewal; `None`: none since this process began.
+    fn renewal(&self, node: &str) -> Option<Renewal>;
+    /// Whether the kubelet was silent for a whole lease duration when its Node was deleted, and since. `false` if unknown.
+    fn fell_silent_before_its_node_went(&self, node: &str) -> bool;
+}

@@ -1,0 +1,302 @@
+//! The guard of what leaves: it reads the bytes of every request.
+//!
+//! Danger note: this does not decide whether a force delete is right. It refuses every request that could take a pod's name, a
+//! node's volumes or a volume's Lease away from processes which may still run, unless exactly that request carries a [`Permit`]
+//! of an act. No mistake above it can talk it round: a permit counts for its own path, UID and version alone.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use pod_safety_model::{Kind, OUT_OF_SERVICE_TAINT};
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::shape::{Resource, Shape};
+
+/// Permission for one request: to this path, about the object with this UID, at this version. Only an act makes it.
+#[derive(Clone, Debug)]
+pub struct Permit {
+    pub(crate) path: String,
+    pub(crate) uid: String,
+    pub(crate) version: String,
+}
+
+impl Permit {
+    /// Whether it is for a request to this path whose body names this UID and this version. Empty ones name nothing.
+    fn covers(&self, path: &str, uid: &str, version: &str) -> bool {
+        let named = !uid.is_empty() && !version.is_empty();
+        named && self.path == path && self.uid == uid && self.version == version
+    }
+
+    /// For tests of the guard.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn for_guard_tests(path: &str, uid: &str, version: &str) -> Self {
+        Self { path: path.to_owned(), uid: uid.to_owned(), version: version.to_owned() }
+    }
+}
+
+/// A request that was not sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("refused to send {method} {path}: {why}")]
+pub struct GuardRefusal {
+    /// The verb.
+    pub method: String,
+    /// The path.
+    pub path: String,
+    /// Why.
+    pub why: Forbidden,
+}
+
+/// Why a request is not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Forbidden {
+    /// It would free what a process may still use, or could.
+    #[error("it can remove a pod at once and carries no permit of the deletion authority")]
+    RemovesPod,
+    /// Its permit is for another path, another object or another version.
+    #[error("its permit is for another object, or for another version of it")]
+    NotPermitted,
+    /// It would delete by name, or a whole collection.
+    #[error("a deletion must name one object and carry its UID as a precondition")]
+    NoIdentity,
+    /// It may be answered from the past.
+    #[error("resourceVersion=0 may be answered from an arbitrarily old cache")]
+    StaleRead,
+    /// Its path is not written as the API server reads it.
+    #[error("an escaped or incomplete path may name another object than it seems to")]
+    OpaquePath,
+    /// Its body cannot be looked into.
+    #[error("its body is not plain JSON in memory")]
+    OpaqueBody,
+}
+
+/// The fields of any body that can make a request dangerous. Only an object is
+/// read: a JSON patch, which is an array, is refused.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Dangers {
+    grace_period_seconds: Option<i64>,
+    preconditions: Option<Preconditions>,
+    delete_options: Option<Box<Dangers>>,
+    status: Field,
+    metadata: Field,
+    spec: Effect,
+    #[serde(flatten)]
+    others: BTreeMap<String, IgnoredAny>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Preconditions {
+    uid: Option<String>,
+    resource_version: Option<String>,
+    /// Makes it an object: of a list serde would take these fields by their order, and the API server takes none.
+    #[serde(flatten)]
+    _others: BTreeMap<String, IgnoredAny>,
+}
+
+impl Dangers {
+    /// The UID and the version that the API server compares: of a deletion those of its preconditions, of any other write those
+    /// of its metadata. Empty: none.
+    fn identity(&self, method: &str) -> (&str, &str) {
+        if method != "DELETE" {
+            return (self.metadata.text("uid"), self.metadata.text("resourceVersion"));
+        }
+        let given = self.preconditions.as_ref();
+        let uid = given.and_then(|given| given.uid.as_deref()).unwrap_or_default();
+        let version = given.and_then(|given| given.resource_version.as_deref()).unwrap_or_default();
+        (uid, version)
+    }
+}
+
+/// The keys of a field, whatever their values: in a patch `null` removes.
+#[derive(Debug, Default)]
+enum Field {
+    #[default]
+    Absent,
+    Nulled,
+    Keys(BTreeMap<String, Value>),
+}
+
+impl<'de> Deserialize<'de> for Field {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map_or(Self::Nulled, Self::Keys))
+    }
+}
+
+impl Field {
+    /// The text of `key`; empty if there is none.
+    fn text(&self, key: &str) -> &str {
+        let Self::Keys(keys) = self else { return "" };
+        keys.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Whether `key` is written, removed, or may be by a directive of strategic
+    /// merge patch.
+    fn touches(&self, key: &str) -> bool {
+        match self {
+            Self::Absent => false,
+            Self::Nulled => true,
+            Self::Keys(keys) => keys.keys().any(|written| written.contains(key) || replaces_all(written)),
+        }
+    }
+}
+
+/// What a value can do, whatever it is part of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Effect {
+    /// The taint that declares a node to be off is named, at whatever depth and in whatever place.
+    declares_off: bool,
+    is_null: bool,
+    /// Of an object: a key `holderIdentity` is null.
+    frees: bool,
+    /// Of an object: it has a key `leaseTransitions`. Together with `frees` a Lease of a volume is broken; its release by the
+    /// holder's kubelet counts nothing.
+    counts: bool,
+}
+
+impl<'de> Deserialize<'de> for Effect {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Searcher)
+    }
+}
+
+/// Reads every key and value, doubled ones too.
+struct Searcher;
+
+impl<'de> Visitor<'de> for Searcher {
+    type Value = Effect;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+    fn visit_str<E>(self, text: &str) -> Result<Effect, E> {
+        Ok(Effect { declares_off: text.contains(OUT_OF_SERVICE_TAINT), ..Effect::default() })
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<Effect, E> {
+        Ok(Effect::default())
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<Effect, E> {
+        Ok(Effect::default())
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<Effect, E> {
+        Ok(Effect::default())
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<Effect, E> {
+        Ok(Effect::default())
+    }
+    fn visit_unit<E>(self) -> Result<Effect, E> {
+        Ok(Effect { is_null: true, ..Effect::default() })
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Effect, A::Error> {
+        let mut found = Effect::default();
+        while let Some(here) = all.next_element::<Effect>()? {
+            found.declares_off |= here.declares_off;
+        }
+        Ok(found)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Effect, A::Error> {
+        let mut found = Effect::default();
+        while let Some((key, value)) = all.next_entry::<String, Effect>()? {
+            found.declares_off |= key.contains(OUT_OF_SERVICE_TAINT) || value.declares_off;
+            found.frees |= key == "holderIdentity" && value.is_null;
+            found.counts |= key == "leaseTransitions";
+        }
+        Ok(found)
+    }
+}
+
+/// A directive by which what is not named goes.
+fn replaces_all(key: &str) -> bool {
+    key == "$patch" || key == "$retainKeys"
+}
+
+/// Decides from what would go over the wire. `query` is what follows the `?`; `body` is `None` if it is not in memory.
+///
+/// # Errors
+/// Why it is not sent.
+pub fn check(
+    method: &str,
+    path: &str,
+    query: Option<&str>,
+    body: Option<&[u8]>,
+    permit: Option<&Permit>,
+) -> Result<(), GuardRefusal> {
+    let refused = |why| GuardRefusal { method: method.to_owned(), path: path.to_owned(), why };
+    judge(method, path, query, body, permit).map_err(refused)
+}
+
+fn judge(
+    method: &str,
+    path: &str,
+    query: Option<&str>,
+    body: Option<&[u8]>,
+    permit: Option<&Permit>,
+) -> Result<(), Forbidden> {
+    let shape = Shape::of(path);
+    if path.contains('%') || path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
+        return Err(Forbidden::OpaquePath);
+    }
+    if method == "GET" {
+        let stale = query.is_some_and(|query| query.split('&').any(|pair| pair == "resourceVersion=0"));
+        return if stale { Err(Forbidden::StaleRead) } else { Ok(()) };
+    }
+    let leases_of_volumes = path.starts_with(Kind::VolumeLeases.path());
+    let harmless = matches!(shape.resource, Resource::Leases | Resource::Events) && !leases_of_volumes;
+    if harmless && method != "DELETE" {
+        return Ok(());
+    }
+    let dangers = body.and_then(read_body).ok_or(Forbidden::OpaqueBody)?;
+    let (uid, version) = dangers.identity(method);
+    if method == "DELETE" && (shape.name.is_none() || uid.is_empty()) {
+        return Err(Forbidden::NoIdentity);
+    }
+    if !removes(method, shape.resource, &dangers) {
+        return Ok(());
+    }
+    let permit = permit.ok_or(Forbidden::RemovesPod)?;
+    permit.covers(path, uid, version).then_some(()).ok_or(Forbidden::NotPermitted)
+}
+
+/// Whether the request can end in the removal of a pod that still runs. A missing
+/// grace counts as zero, for a terminal phase makes it so; and any grace does, of a
+/// pod that was called finished since it was read.
+fn removes(method: &str, resource: Resource, dangers: &Dangers) -> bool {
+    let graceful = |options: &Dangers| options.grace_period_seconds.is_some_and(|grace| grace >= 1);
+    let replaced = dangers.others.keys().any(|key| replaces_all(key));
+    // Removing the last finalizer of a terminating object removes it. The API server takes finalizers from writes of the
+    // statuses of pods and nodes, too.
+    let ends = method == "PUT" || replaced || dangers.metadata.touches("finalizers");
+    match resource {
+        Resource::Pods if method == "DELETE" => {
+            let (_uid, version) = dangers.identity(method);
+            !graceful(dangers) || version.is_empty()
+        }
+        Resource::PodEviction => !dangers.delete_options.as_deref().is_some_and(graceful),
+        Resource::Pods | Resource::NodeStatus => ends,
+        // Nobody but this process's authority may call a pod finished.
+        Resource::PodStatus => ends || dangers.status.touches("phase"),
+        // Deleting a Node or an attachment gives its pods or its volume away, and so does declaring it to be off.
+        Resource::Nodes => method == "DELETE" || ends || dangers.spec.declares_off,
+        Resource::VolumeAttachments => method == "DELETE" || ends,
+        // The Lease of a volume: who has it may write to the volume.
+        Resource::Leases => dangers.spec.frees && dangers.spec.counts,
+        Resource::Events
+        | Resource::Budgets
+        | Resource::BudgetStatus
+        | Resource::Workloads
+        | Resource::Scale
+        | Resource::Other => false,
+    }
+}
+
+/// `None` if the body cannot be looked into. JSON only: what this process writes is JSON, and an unread body must not pass.
+fn read_body(bytes: &[u8]) -> Option<Dangers> {
+    if bytes.is_empty() { Some(Dangers::default()) } else { serde_json::from_slice(bytes).ok() }
+}
+
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+mod tests;

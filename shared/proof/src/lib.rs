@@ -1,0 +1,51 @@
+//! The kernel of proof. Whoever must trust pod-safety reads this crate: it decides whether processes of a pod, of an incarnation
+//! of a node, or on a volume can still run, and it makes the only requests that free what they hold.
+//!
+//! Duty: claims and facts become [`Evidence`] or a [`Refusal`]; evidence becomes an act. Inputs: answers of the API server, what
+//! the watches showed ([`Liveness`]), what devices report ([`Shown`]). Intents: [`Request`]s. It is pure: no IO, no clock, no
+//! task, no client. Read it in this order:
+//!
+//! | file | says |
+//! |---|---|
+//! | `claim` | what a controller may *believe* from its cache |
+//! | `facts` | what was read: made from answers alone |
+//! | `holds`, `silence` | whether a FenceEvidence holds now; how long a kubelet must be silent |
+//! | `judge`, `volume` | facts become evidence, or a refusal |
+//! | `evidence` | what only the judge can make, and only an act can consume |
+//! | `act` | the requests: compare-and-swap, each with its permit |
+//! | `guard`, `shape` | every request is read once more before it leaves |
+//!
+//! Invariants:
+//! - Evidence has no constructor outside this crate, is not `Clone`, names its subject and version, and expires.
+//! - Each act takes its evidence by value. Its requests carry the UID and the version of the subject.
+//! - A [`Permit`] is made by an act alone, and counts only for its own path, UID and version.
+//! - Unknown is not absent: what cannot be read, decoded or compared is a refusal.
+
+mod act;
+mod claim;
+mod evidence;
+mod facts;
+mod guard;
+mod holds;
+mod judge;
+mod refusal;
+mod shape;
+pub mod silence;
+mod volume;
+
+pub use act::{
+    ForceDelete, NODE_GONE_MESSAGE, Next, NoVersion, NotTainted, Request, Verb, WholeNode, break_volume,
+    out_of_service,
+};
+pub use claim::{Claim, FencedBy, Force};
+pub use evidence::{Barrier, Evidence, EvidenceKind, LeaseVersion, MINIMUM_BOOT, PodVersion, VALID_FOR};
+pub use facts::{
+    EvidenceRead, InvalidRenewTime, LeaseRead, Liveness, Look, NodeRead, Renewal, Shown, Sign, SignOfLife,
+    Witness,
+};
+pub use guard::{Forbidden, GuardRefusal, Permit, check};
+pub use holds::{Lack, Now, Said};
+pub use judge::{NodeEvidence, asserted, fenced, first_read, fits, node_gone, pod, serves, silence_is_proof};
+pub use refusal::Refusal;
+pub use shape::{Resource, Shape};
+pub use volume::{Detachment, HolderFacts, covers, volume};

@@ -1,0 +1,178 @@
+//! How much must be read: limits of the kernel and of files, and the table of docs/proof.md.
+
+use anyhow::{Context, Result, ensure};
+use pod_safety_locks::{Source, repository, texts};
+
+/// Lines of code of the kernel, at most. It only shrinks: the structure of record wants 800.
+const KERNEL_MOST: usize = 1_450;
+/// A file longer than this has two subjects.
+const FILE_MOST: usize = 400;
+/// Files that are longer, with what they had when this test was written. They only shrink.
+const LONGER: [(&str, usize); 4] = [
+    ("controllers/src/cli/run.rs", 449),
+    ("shared/src/authority/fence/orders.rs", 416),
+    ("shared/src/authority/writer.rs", 420),
+    ("shared/src/cache/view.rs", 450),
+];
+
+/// What must be read to believe a kind of evidence, besides the kernel and what all kinds rest on.
+const EVIDENCE: [(&str, &[&str]); 6] = [
+    ("`NeverScheduled`, `KubeletTerminated`", &[]),
+    (
+        "`NodeGone`",
+        &["shared/src/cache/absence.rs", "shared/src/cache/heartbeat.rs", "shared/src/authority/witness.rs"],
+    ),
+    (
+        "`Confirmed`",
+        &[
+            "shared/src/authority/witness.rs",
+            "shared/src/authority/verify/fenced.rs",
+            "shared/src/authority/people.rs",
+        ],
+    ),
+    (
+        "`PowerOff`, `Decommissioned`, `Remediated`",
+        &[
+            "shared/src/authority/witness.rs",
+            "shared/src/authority/verify/fenced.rs",
+            "shared/src/authority/fence/",
+            "devices/src/",
+        ],
+    ),
+    (
+        "the out-of-service taint",
+        &[
+            "shared/src/authority/witness.rs",
+            "shared/src/authority/verify/fenced.rs",
+            "shared/src/authority/fence/",
+            "devices/src/",
+        ],
+    ),
+    (
+        "the break of a volume's Lease, by detachment",
+        &[
+            "shared/src/authority/witness.rs",
+            "shared/src/authority/verify/volumes.rs",
+            "shared/src/authority/volume.rs",
+            "shared/src/cache/volumes.rs",
+        ],
+    ),
+];
+
+/// What all kinds rest on: reads, decoding, the cache of pods, the leader's term, and the layer that sends.
+const ALWAYS: [&str; 14] = [
+    "shared/src/authority/verify.rs",
+    "shared/src/authority/act.rs",
+    "shared/src/authority/send.rs",
+    "shared/src/lease.rs",
+    "shared/src/client/guard.rs",
+    "shared/src/client/mod.rs",
+    "shared/src/client/request.rs",
+    "shared/src/cache/feed.rs",
+    "shared/src/cache/object.rs",
+    "shared/src/cache/sync.rs",
+    "shared/src/cache/table.rs",
+    "shared/src/cache/view.rs",
+    "shared/wire/src/codec.rs",
+    "shared/wire/src/messages.rs",
+];
+
+/// Lines that are code: no blank ones, no comments, no tests.
+fn code(source: &Source) -> usize {
+    let mut lines = source.text.lines();
+    let mut count = 0;
+    while let Some(line) = lines.next().map(str::trim) {
+        if line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(any(test") {
+            skip_item(&mut lines);
+        } else if !line.is_empty() && !line.starts_with("//") {
+            count += 1;
+        }
+    }
+    count
+}
+
+fn skip_item<'a>(lines: &mut impl Iterator<Item = &'a str>) {
+    let mut depth = 0;
+    for line in lines {
+        let (opened, closed) = (line.matches('{').count(), line.matches('}').count());
+        depth = (depth + opened).saturating_sub(closed);
+        if depth == 0 && (closed > 0 || line.trim_end().ends_with(';')) {
+            return;
+        }
+    }
+}
+
+fn is_product(source: &&Source) -> bool {
+    let name = source.path.rsplit('/').next().unwrap_or_default();
+    let tests = [
+        "tests.rs",
+        "fuzz.rs",
+        "testing.rs",
+        "scripted.rs",
+        "staged.rs",
+        "by_hand.rs",
+        "recorded.rs",
+        "hostile.rs",
+    ];
+    let folders = ["/tests/", "/testing/", "/testdata/"];
+    !tests.contains(&name) && !folders.iter().any(|folder| source.path.contains(folder))
+}
+
+fn lines_of(places: &[&str]) -> Result<usize> {
+    let places: Vec<_> = places.iter().map(|place| place.trim_end_matches('/')).collect();
+    let all = texts(&places, &["rs"])?;
+    ensure!(all.len() >= places.len(), "a file of the list is gone: {places:?}");
+    Ok(all.iter().filter(is_product).map(code).sum())
+}
+
+#[test]
+fn the_kernel_can_be_read_in_one_sitting() -> Result<()> {
+    let kernel = lines_of(&["shared/proof/src"])?;
+    ensure!(kernel > 500, "{kernel} lines: something is not counted");
+    ensure!(kernel <= KERNEL_MOST, "the kernel has {kernel} lines of code: what can leave it?");
+    Ok(())
+}
+
+#[test]
+fn a_file_has_one_subject() -> Result<()> {
+    let all = texts(&["shared", "controllers", "devices"], &["rs"])?;
+    ensure!(all.iter().filter(is_product).count() > 200, "something is not counted");
+    for source in all.iter().filter(is_product) {
+        let known = LONGER.iter().find(|(path, _)| *path == source.path);
+        let most = known.map_or(FILE_MOST, |(_, most)| *most);
+        let lines = code(source);
+        ensure!(lines <= most, "{} has {lines} lines of code, and {most} are a long file", source.path);
+        ensure!(
+            known.is_none() || lines > FILE_MOST,
+            "{} is short enough: take it off the list",
+            source.path
+        );
+    }
+    Ok(())
+}
+
+/// `docs/proof.md` says how much must be read, to the nearest fifty lines.
+#[test]
+fn the_docs_say_how_much_must_be_read() -> Result<()> {
+    let round = |lines: usize| (lines + 25) / 50 * 50;
+    let (kernel, always) = (lines_of(&["shared/proof/src"])?, lines_of(&ALWAYS)?);
+    let mut table =
+        String::from("| to believe | kernel | always | besides | lines in all |\n|---|--:|--:|--:|--:|\n");
+    for (what, places) in EVIDENCE {
+        let besides = lines_of(places)?;
+        let sum = round(kernel) + round(always) + round(besides);
+        table +=
+            &format!("| {what} | {} | {} | {} | {sum} |\n", round(kernel), round(always), round(besides));
+    }
+    let page = std::fs::read_to_string(repository().join("docs/proof.md")).context("docs/proof.md")?;
+    ensure!(page.contains(&table), "docs/proof.md should have this table:\n{table}");
+    Ok(())
+}
+
+#[test]
+fn code_is_counted_without_tests_and_comments() {
+    let counted = |text: &str| code(&Source { path: String::new(), text: text.to_owned() });
+    assert_eq!(counted("//! page\n\nuse x;\n\n/// doc\nfn f() {\n    // why\n    g();\n}\n"), 4);
+    assert_eq!(counted("fn f() {}\n#[cfg(test)]\nmod tests;\nfn g() {}\n"), 2);
+    assert_eq!(counted("fn f() {}\n#[cfg(test)]\nmod tests {\n    fn t() {\n    }\n}\nfn g() {}\n"), 2);
+}
