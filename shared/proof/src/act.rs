@@ -145,15 +145,7 @@ impl ForceDelete {
 fn disrupted(kind: &EvidenceKind) -> Option<(&'static str, String)> {
     match kind {
         EvidenceKind::NodeGone { .. } => Some(("DeletionByPodGC", NODE_GONE_MESSAGE.to_owned())),
-        EvidenceKind::PowerOff { .. }
-        | EvidenceKind::Decommissioned { .. }
-        | EvidenceKind::Remediated { .. }
-        | EvidenceKind::Confirmed { .. } => Some(("FencedByPodSafety", kind.to_string())),
-        EvidenceKind::NeverScheduled
-        | EvidenceKind::KubeletTerminated
-        | EvidenceKind::BootChanged { .. }
-        | EvidenceKind::StorageFenced { .. }
-        | EvidenceKind::Asserted { .. } => None,
+        kind => kind.is_of_fencing().then(|| ("FencedByPodSafety", kind.to_string())),
     }
 }
 
@@ -167,8 +159,8 @@ pub struct WholeNode<'a> {
 /// Why a taint is not added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotTainted {
-    /// The node is in another incarnation than the evidence is about.
-    OtherLife,
+    /// The evidence is of another kind than fencing, or the node is in another incarnation than it is about.
+    Unproved,
     /// It is Ready.
     Ready,
     /// It has such a taint already.
@@ -251,8 +243,9 @@ pub fn out_of_service(
     wall: Timestamp,
 ) -> Result<(Request, Mono), NotTainted> {
     let about = evidence.subject();
-    if node.incarnation() != *about || about.boot_id.is_empty() {
-        return Err(NotTainted::OtherLife);
+    let same = node.incarnation() == *about && !about.boot_id.is_empty();
+    if !same || !evidence.kind().is_of_fencing() {
+        return Err(NotTainted::Unproved);
     }
     if node.is_ready() {
         return Err(NotTainted::Ready);
@@ -283,3 +276,6 @@ pub fn break_volume(evidence: Evidence<LeaseVersion>, generation: i32, mut body:
     let path = format!("{}/{volume}", Kind::VolumeLeases.path());
     (Request::new(Verb::Merge, path, &uid, &version, body), evidence.expires())
 }
+
+#[cfg(test)]
+mod tests;

@@ -196,6 +196,23 @@ impl EvidenceKind {
         self.into()
     }
 
+    /// Whether an incarnation was fenced: all of its pods and volumes may be released, and its node declared out of service.
+    #[must_use]
+    pub const fn is_of_fencing(&self) -> bool {
+        match self {
+            Self::PowerOff { .. }
+            | Self::Decommissioned { .. }
+            | Self::Remediated { .. }
+            | Self::Confirmed { .. } => true,
+            Self::NodeGone { .. }
+            | Self::NeverScheduled
+            | Self::KubeletTerminated
+            | Self::Asserted { .. }
+            | Self::BootChanged { .. }
+            | Self::StorageFenced { .. } => false,
+        }
+    }
+
     /// The names of those that release pods, for metrics that must exist before they count.
     pub const NAMES: [&'static str; 8] = [
         "NodeGone",

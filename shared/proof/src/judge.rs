@@ -91,17 +91,11 @@ fn is_about(found: &NodeEvidence, claim: &Claim) -> bool {
 }
 
 const fn answers(kind: &EvidenceKind, claim: &Claim) -> bool {
-    match kind {
-        EvidenceKind::NodeGone { .. } => matches!(claim, Claim::NodeGone { .. }),
-        EvidenceKind::Asserted { .. } => matches!(claim, Claim::OutOfService { .. }),
-        EvidenceKind::PowerOff { .. }
-        | EvidenceKind::Decommissioned { .. }
-        | EvidenceKind::Remediated { .. }
-        | EvidenceKind::Confirmed { .. } => matches!(claim, Claim::Fenced { .. }),
-        EvidenceKind::NeverScheduled
-        | EvidenceKind::KubeletTerminated
-        | EvidenceKind::BootChanged { .. }
-        | EvidenceKind::StorageFenced { .. } => false,
+    match claim {
+        Claim::NodeGone { .. } => matches!(kind, EvidenceKind::NodeGone { .. }),
+        Claim::OutOfService { .. } => matches!(kind, EvidenceKind::Asserted { .. }),
+        Claim::Fenced { .. } => kind.is_of_fencing(),
+        Claim::NeverScheduled | Claim::KubeletTerminated => false,
     }
 }
 

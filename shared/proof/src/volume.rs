@@ -58,7 +58,9 @@ pub fn volume(
     let taken_in = taken_in(holder);
     let of_holder = |found: &NodeEvidence| *found.subject().name == *holder.node;
     let (kind, expires) = match (by, facts) {
-        (FencedBy::Evidence { .. }, HolderFacts::Fenced(found)) if of_holder(found) => {
+        (FencedBy::Evidence { .. }, HolderFacts::Fenced(found))
+            if of_holder(found) && found.kind().is_of_fencing() =>
+        {
             if *found.subject() != taken_in || taken_in.boot_id.is_empty() {
                 return Err(Refusal::EvidenceInvalid(
                     "the volume was taken in another incarnation of the node",

@@ -55,7 +55,7 @@ pub(super) async fn add(
     let whole = WholeNode::new(&node.name, &whole);
     match proof::out_of_service(proved, &whole, fence, acting.env.clock.wall()) {
         Ok((request, expires)) => acting.means.send(Call::permitted(request), Some(expires)).await.map(drop),
-        Err(NotTainted::OtherLife) => Err(Outcome::Changed),
+        Err(NotTainted::Unproved) => Err(Outcome::Changed),
         Err(NotTainted::Ready) => Err(Outcome::Heard),
         Err(NotTainted::HasIt) => Ok(()),
     }

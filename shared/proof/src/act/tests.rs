@@ -1,0 +1,136 @@
+//! Which evidence permits which act, and about what.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_model::{Holder, Uid};
+
+use super::*;
+use crate::{FencedBy, HolderFacts, Refusal, check, volume};
+
+const WALL: &str = "2026-11-25T12:00:00Z";
+
+fn life(boot: &str) -> Incarnation {
+    Incarnation { name: "n".to_owned(), uid: "uid-n".to_owned(), boot_id: boot.to_owned() }
+}
+
+fn later() -> Mono {
+    Mono::from_start(Duration::from_secs(60))
+}
+
+fn node(boot: &str, ready: &str, taints: &Value) -> Value {
+    json!({
+        "metadata": { "name": "n", "uid": "uid-n", "resourceVersion": "7" },
+        "spec": { "taints": taints },
+        "status": { "nodeInfo": { "bootID": boot }, "conditions": [{ "type": "Ready", "status": ready }] },
+    })
+}
+
+fn every_kind() -> [EvidenceKind; 10] {
+    let (node, proof): (Arc<str>, Arc<str>) = ("n".into(), "e".into());
+    let two = || (Arc::clone(&node), Arc::clone(&proof));
+    let power_off = |(node, proof)| EvidenceKind::PowerOff { node, proof };
+    let decommissioned = |(node, proof)| EvidenceKind::Decommissioned { node, proof };
+    let remediated = |(node, proof)| EvidenceKind::Remediated { node, proof };
+    let confirmed = |(node, proof)| EvidenceKind::Confirmed { node, proof, by: "ada".into() };
+    let how = crate::Barrier::Detached { driver: "d".into() };
+    [
+        power_off(two()),
+        decommissioned(two()),
+        remediated(two()),
+        confirmed(two()),
+        EvidenceKind::NodeGone { node: Arc::clone(&node), apart: Duration::from_secs(40) },
+        EvidenceKind::NeverScheduled,
+        EvidenceKind::KubeletTerminated,
+        EvidenceKind::Asserted { node: Arc::clone(&node) },
+        EvidenceKind::BootChanged { node: Arc::clone(&node) },
+        EvidenceKind::StorageFenced { volume: "v".into(), node, how },
+    ]
+}
+
+fn tainted(kind: EvidenceKind, about: Incarnation, whole: &Value) -> Result<Request, NotTainted> {
+    let evidence = Evidence::for_act_tests(kind, about, later());
+    let (request, expires) =
+        out_of_service(evidence, &WholeNode::new("n", whole), "n-1", WALL.parse().unwrap())?;
+    assert_eq!(expires, later());
+    Ok(request)
+}
+
+#[test]
+fn a_node_is_declared_out_of_service_in_the_incarnation_that_was_fenced_alone() {
+    let others = json!([{ "key": "example.com/mine", "effect": "NoSchedule" }]);
+    let has_it = json!([{ "key": OUT_OF_SERVICE_TAINT, "value": "theirs", "effect": "NoExecute" }]);
+    for (whole, about, verdict) in [
+        (node("b", "Unknown", &others), life("b"), None),
+        (node("c", "Unknown", &others), life("b"), Some(NotTainted::Unproved)),
+        (node("", "Unknown", &others), life(""), Some(NotTainted::Unproved)),
+        (node("b", "True", &others), life("b"), Some(NotTainted::Ready)),
+        (node("b", "Unknown", &has_it), life("b"), Some(NotTainted::HasIt)),
+    ] {
+        let [power_off, ..] = every_kind();
+        assert_eq!(tainted(power_off, about, &whole).err(), verdict, "{whole}");
+    }
+    for (at, kind) in every_kind().into_iter().enumerate() {
+        let done = tainted(kind.clone(), life("b"), &node("b", "Unknown", &others));
+        assert_eq!(done.is_ok(), at < 4, "{kind:?}");
+    }
+}
+
+#[test]
+fn the_requests_of_acts_pass_the_guard_and_no_other_way() {
+    let [power_off, ..] = every_kind();
+    let taint = tainted(power_off.clone(), life("b"), &node("b", "Unknown", &json!([]))).unwrap();
+    let lease = LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
+    let evidence = Evidence::for_act_tests(power_off, lease, later());
+    let (broken, _) = break_volume(evidence, 2, json!({ "metadata": { "labels": { "a": null } } }));
+    for (verb, request) in [("PATCH", taint), ("PATCH", broken)] {
+        let (_, path, body, permit) = request.into_parts();
+        let body = body.to_string();
+        assert_eq!(check(verb, &path, None, Some(body.as_bytes()), Some(&permit)), Ok(()));
+        assert!(check(verb, &path, None, Some(body.as_bytes()), None).is_err(), "{body}");
+        let other = body.replace("\"7\"", "\"8\"");
+        assert!(check(verb, &path, None, Some(other.as_bytes()), Some(&permit)).is_err(), "{other}");
+    }
+}
+
+#[test]
+fn a_list_of_taints_is_kept_without_evidence_and_never_declares_a_node_off() {
+    let theirs = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "theirs", "effect": "NoExecute" });
+    let new = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "new", "effect": "NoExecute" });
+    let mine = json!({ "key": "example.com/mine", "effect": "NoSchedule" });
+    let hidden = json!({ "key": "example.com/mine", "value": OUT_OF_SERVICE_TAINT });
+    let whole = node("b", "True", &json!([theirs, mine]));
+    for (taints, permitted) in [
+        (json!([theirs, mine]), true),
+        (json!([theirs]), true),
+        (json!([mine]), false),
+        (json!([theirs, new]), false),
+        (json!([new]), false),
+        (json!([hidden]), false),
+    ] {
+        let kept = WholeNode::new("n", &whole).keeps(json!({ "spec": { "taints": taints } }));
+        assert_eq!(kept.is_some(), permitted, "{taints}");
+        if let Some(request) = kept {
+            let (_, path, body, permit) = request.into_parts();
+            let body = body.to_string();
+            assert_eq!(check("PATCH", &path, None, Some(body.as_bytes()), Some(&permit)), Ok(()));
+        }
+    }
+}
+
+/// Found in review: a taint that others added was evidence about an incarnation, and would have broken a volume's Lease.
+#[test]
+fn bug_evidence_by_a_taint_of_others_broke_a_volume() {
+    let holder =
+        Holder { node: "n".into(), node_uid: Uid::new("uid-n").unwrap(), boot_id: "b".into(), pod: None };
+    let by = FencedBy::Evidence { proof: "e".into(), newest: "1".parse().unwrap() };
+    for (at, kind) in every_kind().into_iter().enumerate() {
+        let lease =
+            LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
+        let found = Evidence::for_act_tests(kind.clone(), life("b"), later());
+        let judged = volume(lease, &holder, &by, &HolderFacts::Fenced(&found));
+        assert_eq!(judged.is_ok(), at < 4, "{kind:?}");
+        let refusal = judged.err();
+        assert!(refusal.is_none_or(|refusal| matches!(refusal, Refusal::EvidenceInvalid(_))), "{kind:?}");
+    }
+}
