@@ -23,7 +23,7 @@
 //! | `claimed` | a pod that is claimed to have ended, and why its force delete was refused |
 //! | `overview`, `day` | the whole cluster, and its last 24 hours |
 //! | `pauses` | what is not fenced because somebody asked for it |
-//! | `proof`, `history`, `actors` | which proof is there and which is missing; how it got here; who may act |
+//! | `proof`, `signals`, `history`, `actors` | which proof is there and which is missing; what shows that a node lives; how it got here; who may act |
 //! | `verdict`, `eviction`, `ways` | budgets |
 
 mod actors;
@@ -40,6 +40,7 @@ mod pod;
 mod proof;
 mod scene;
 mod set;
+mod signals;
 mod verdict;
 mod volume;
 mod ways;
