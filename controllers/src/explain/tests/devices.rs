@@ -7,8 +7,8 @@ use super::*;
 /// A device of which the last status check found this, of the spec of that generation.
 fn state(conditions: &[(&str, &str)], checked: i64) -> &'static str {
     let world = World::listed();
-    let conditions: Vec<_> =
-        conditions.iter().map(|(kind, status)| json!({ "type": kind, "status": status })).collect();
+    let condition = |(kind, status): &(&str, &str)| json!({ "type": kind, "status": status, "reason": "Test", "message": "", "lastTransitionTime": "2026-11-21T10:22:50Z" });
+    let conditions: Vec<_> = conditions.iter().map(condition).collect();
     let device = named("bmc")
         .within("fence")
         .set("/metadata/generation", json!(2))
