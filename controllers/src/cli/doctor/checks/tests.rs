@@ -131,7 +131,6 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
         [
             (Health::Problem, "not trusted: evidence from it was contradicted: f/d".to_owned()),
             (Health::Problem, "did not answer at the last check: f/d for n: no route".to_owned()),
-            (Health::Unknown, "not checked: never contacted since it was created or changed: f/d".to_owned()),
             (Health::Attention, "in a namespace that pod-safety does not watch: tenant/d".to_owned()),
             (Health::Attention, "fencepolicy/p is paused: rack moves, by anna 2h00m ago".to_owned()),
             (Health::Fine, "every node has its FencePolicy".to_owned()),
