@@ -139,7 +139,7 @@ fn line(overview: &Overview) -> String {
     let unknown = if overview.verdict() == Overall::Unknown { ", not everything could be read" } else { "" };
     format!(
         "status: {ready} of {nodes} nodes Ready, {} for a person, blocked pods: {blocked}{unknown}",
-        plural(overview.troubles.len(), "thing")
+        plural(overview.troubles.iter().filter(|one| one.blocks).count(), "thing")
     )
 }
 
@@ -175,13 +175,12 @@ fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timest
         text.push('\n');
         text.push_str(&zones(&overview.zones, paint));
     }
-    if !overview.troubles.is_empty() {
-        let _infallible = write!(
-            text,
-            "\n{}\n{}",
-            paint.tone(Tone::Plain, "NEEDS A PERSON"),
-            troubles(&overview.troubles, paint)
-        );
+    for (title, blocks) in [("NEEDS A PERSON", true), ("TO KNOW", false)] {
+        let of: Vec<&Trouble> = overview.troubles.iter().filter(|one| one.blocks == blocks).collect();
+        if !of.is_empty() {
+            let title = paint.tone(Tone::Plain, title);
+            let _infallible = write!(text, "\n{title}\n{}", troubles(&of, paint));
+        }
     }
     if !overview.blocked.is_empty() {
         let _infallible = write!(
@@ -199,7 +198,9 @@ fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timest
             paused(&overview.paused, wall, paint)
         );
     }
-    if overview.troubles.is_empty() && overview.blocked.is_empty() {
+    let waits = !overview.blocked.is_empty() || overview.troubles.iter().any(|one| one.blocks);
+    // What there is to know says enough, but not that the rest is well.
+    if !waits && (overview.troubles.is_empty() || overview.verdict() != Overall::Clear) {
         let (tone, words) = match overview.verdict() {
             Overall::Clear => (Tone::Good, "nothing needs a person"),
             Overall::Unknown | Overall::Blocked => (
@@ -255,7 +256,7 @@ fn zones(zones: &[Zone], paint: Paint) -> String {
     paint.table(&["ZONE", "READY", "LOST", "BRAKE"], &rows)
 }
 
-fn troubles(troubles: &[Trouble], paint: Paint) -> String {
+fn troubles(troubles: &[&Trouble], paint: Paint) -> String {
     let mut text = String::new();
     for trouble in troubles {
         let tone = if trouble.blocks { Tone::Bad } else { Tone::Attention };
@@ -303,7 +304,7 @@ mod tests {
     fn told(stage: &Stage) -> (Overview, String) {
         let overview = stage.scene(Overview::of);
         let wall = "2026-11-21T10:23:05Z".parse().unwrap();
-        let text = page(&overview, &stage.running, "v1.36.3", wall, Paint::plain());
+        let text = page(&overview, &stage.running, "v1.37.2", wall, Paint::plain());
         (overview, text)
     }
 
@@ -313,7 +314,7 @@ mod tests {
         stage.pod_with("orders-0", "worker-a1", staged::ready);
         let (overview, text) = told(&stage);
         assert_eq!(overview.verdict(), Overall::Blocked);
-        let golden = "Kubernetes v1.36.3   mode guard   leader pod-safety-x, 1 standby
+        let golden = "Kubernetes v1.37.2   mode guard   leader pod-safety-x, 1 standby
 ! at most one pod per stable identity: 2 pods with a stable identity, 1 held until there is proof
 
 ZONE    READY  LOST  BRAKE
@@ -339,7 +340,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         );
         let wall = "2026-11-21T10:23:05Z".parse().unwrap();
         let seen =
-            Seen { overview, running: stage.running, server: "v1.36.3".to_owned(), wall, target: target() };
+            Seen { overview, running: stage.running, server: "v1.37.2".to_owned(), wall, target: target() };
         assert!(
             documentation.contains(&seen.text(Paint::plain())),
             "docs/commands.md does not name the cluster"
@@ -361,6 +362,21 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         let (overview, text) = told(&stage);
         assert_eq!(exit(overview.verdict()), Exit::Fine, "{text}");
         assert!(text.contains("✔ nothing needs a person"), "{text}");
+    }
+
+    /// `doctor` and an alert named a device that could fence nothing, and here nothing needed a person.
+    #[test]
+    fn bug_a_device_that_was_never_checked_was_not_on_the_screen() {
+        let stage = Stage::well();
+        stage.pod_with("orders-0", "worker-a1", staged::ready);
+        stage.policy("Verified");
+        let (overview, text) = told(&stage);
+        let [trouble] = overview.troubles.as_slice() else { panic!("{text}") };
+        assert_eq!((&*trouble.object, trouble.reason), ("fencedevice/fence/ipmi-b1", "Unseen"));
+        assert!(text.contains("! fencedevice/fence/ipmi-b1   Not checked since"), "{text}");
+        assert!(text.contains("TO KNOW\n") && !text.contains("NEEDS A PERSON"), "{text}");
+        assert!(!text.contains("nothing needs a person"), "{text}");
+        assert_eq!(exit(overview.verdict()), Exit::Fine, "{text}");
     }
 
     /// Without rights the page had two green marks, and a deployment that asked it went ahead.

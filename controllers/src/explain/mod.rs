@@ -12,7 +12,7 @@
 //! [`crate::taint_eviction`], [`crate::node_lifecycle`], [`crate::fencing`] and
 //! [`crate::disruption`] is asked with the settings of whoever runs, and its holds are
 //! repeated in their own words. What an eviction is answered follows the API server
-//! (`pkg/registry/core/pod/storage/eviction.go`, v1.36.3). What is not known is said to
+//! (`pkg/registry/core/pod/storage/eviction.go`, v1.37.2). What is not known is said to
 //! be unknown.
 //!
 //! | file | subject |
@@ -23,7 +23,7 @@
 //! | `claimed` | a pod that is claimed to have ended, and why its force delete was refused |
 //! | `overview`, `day` | the whole cluster, and its last 24 hours |
 //! | `pauses` | what is not fenced because somebody asked for it |
-//! | `proof`, `history`, `actors` | which proof is there and which is missing; how it got here; who may act |
+//! | `proof`, `signals`, `history`, `actors` | which proof is there and which is missing; what shows that a node lives; how it got here; who may act |
 //! | `verdict`, `eviction`, `ways` | budgets |
 
 mod actors;
@@ -40,6 +40,7 @@ mod pod;
 mod proof;
 mod scene;
 mod set;
+mod signals;
 mod verdict;
 mod volume;
 mod ways;

@@ -8,10 +8,11 @@ use pod_safety_shared::cache::{Lookup, ZoneCount};
 use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{Kind, Node, Pod, Policy, Readiness, SUSPECT_TAINT};
 
-use super::answer::{Answer, Finding, Judgement, Standing, since, span};
+use super::answer::{Answer, Judgement, Standing};
 use super::pauses::Paused;
 use super::pod::explain_pod;
 use super::scene::{Scene, object};
+use super::signals::signals;
 use super::{history, proof};
 
 /// Why a node is not fenced whose incident is a dry run.
@@ -238,41 +239,6 @@ pub fn zone_words(zone: &str) -> String {
     }
 }
 
-/// Where signs of life come from, and when each was last seen.
-fn signals(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
-    let silent = node.readiness == Readiness::Unknown;
-    let seen = |at: Option<jiff::Timestamp>| {
-        at.map_or("never".to_owned(), |at| format!("{} ago", span(since(at, scene.wall))))
-    };
-    let finding =
-        |r#type, name: &str, met, detail: String| Finding { r#type, name: name.to_owned(), met, detail };
-    let lease = if scene.has(Kind::NodeLeases) {
-        let renewed = scene.view.lease(&node.name);
-        let words = renewed.map_or("there is none".to_owned(), |at| format!("renewed {}", seen(at)));
-        finding("Lease", "Lease", Some(!silent && renewed.is_some()), words)
-    } else {
-        finding("Lease", "Lease", None, "not read".to_owned())
-    };
-    let status =
-        finding("NodeStatus", "node status", Some(!silent), format!("reported {}", seen(node.heartbeat)));
-    let mut all = vec![lease, status];
-    for device in scene.view.devices() {
-        let Some(target) = device.status.targets.iter().find(|target| target.node == *node.name) else {
-            continue;
-        };
-        let on = match target.power.as_str() {
-            "On" => Some(true),
-            "Off" => Some(false),
-            _ => None,
-        };
-        let ago = seen(target.looked.parse().ok());
-        let message = if target.message.is_empty() { String::new() } else { format!(": {}", target.message) };
-        let name = format!("device {}/{}", device.namespace, device.name);
-        all.push(finding("Power", &name, on, format!("power {} {ago}{message}", target.power)));
-    }
-    all
-}
-
 fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
     for (_, hold) in scene.lost(&node.name).holds {
         answer.notes.push(format!("node-lifecycle: {hold}."));
@@ -341,10 +307,15 @@ fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
     }
     match (node.readiness, proved) {
         (Readiness::Ready, _) => {}
-        (_, true) => answer.next(
-            "Only if the evidence is wrong and the machine runs: withdraw it",
-            format!("pod-safety withdraw {name} --reason TEXT"),
-        ),
+        (_, true) => {
+            if answer.verdict.reason == "MachinePoweredOff" {
+                answer.next("Repair the machine and switch it on.", "");
+            }
+            answer.next(
+                "Only if the evidence is wrong and the machine runs: withdraw it",
+                format!("pod-safety withdraw {name} --reason TEXT"),
+            );
+        }
         (Readiness::NotReady | Readiness::Missing, false) => {
             answer.next("See what its kubelet reports", format!("kubectl describe node {name}"));
         }

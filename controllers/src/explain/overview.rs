@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use pod_safety_shared::api::DeviceState;
 use pod_safety_shared::authority::Hold;
 use pod_safety_shared::model::{Kind, Node, Pod, Readiness};
 use serde::Serialize;
@@ -12,7 +13,7 @@ use super::day::LastDay;
 use super::node::{explain_node, state, zone_words};
 use super::pauses::Paused;
 use super::pod::{asked_at, explain_pod};
-use super::scene::{Scene, pod_object};
+use super::scene::{Scene, object, pod_object};
 use super::{Verdict, explain};
 
 /// A zone.
@@ -35,8 +36,10 @@ pub struct Zone {
 pub struct Trouble {
     /// Which object.
     pub object: String,
-    /// It does not go on without him.
+    /// It does not go on without a person.
     pub blocks: bool,
+    /// Why, in one CamelCase word.
+    pub reason: &'static str,
     /// What is wrong, for people.
     pub message: String,
     /// What says more.
@@ -112,6 +115,7 @@ impl Overview {
         overview.pods(scene);
         overview.nodes(scene);
         overview.budgets(scene);
+        overview.devices(scene);
         overview.leader(scene);
         overview.paused = Paused::all(scene);
         overview.last_day = LastDay::of(scene);
@@ -200,6 +204,7 @@ impl Overview {
             self.troubles.push(Trouble {
                 object: answer.object,
                 blocks: answer.verdict.standing == Standing::Blocked,
+                reason: answer.verdict.reason,
                 message: format!("{}{silent}{wait} ({})", state(node, scene), answer.verdict.reason),
                 command: format!("pod-safety explain node {}", node.name),
             });
@@ -209,6 +214,7 @@ impl Overview {
             self.troubles.push(Trouble {
                 object: answer.object,
                 blocks: answer.verdict.standing == Standing::Blocked,
+                reason: answer.verdict.reason,
                 message: format!("there is no such Node, and pods name it ({})", answer.verdict.reason),
                 command: format!("pod-safety explain node {name}"),
             });
@@ -237,8 +243,37 @@ impl Overview {
             self.troubles.push(Trouble {
                 object: format!("pdb/{}", budget.key),
                 blocks: false,
+                reason: explained.verdict.reason(),
                 message,
                 command,
+            });
+        }
+    }
+
+    /// Those that may fail when a node is lost.
+    fn devices(&mut self, scene: &Scene<'_>) {
+        if !scene.has(Kind::FenceDevices) {
+            return;
+        }
+        for device in scene.view.devices().filter(|device| scene.view.fences_from(&device.namespace)) {
+            let state = device.state();
+            let message = match state {
+                DeviceState::Ready => continue,
+                DeviceState::NotReady => format!("Not ready: {}", device.why_not_ready()),
+                DeviceState::NotTrusted => {
+                    "Not trusted: evidence from it was contradicted, so it fences no node".to_owned()
+                }
+                DeviceState::Unseen => {
+                    "Not checked since it was created or changed: it is not known whether it works".to_owned()
+                }
+            };
+            let (namespace, name) = (&device.namespace, &device.name);
+            self.troubles.push(Trouble {
+                object: object("fencedevice", namespace, name),
+                blocks: false,
+                reason: state.name(),
+                message,
+                command: format!("pod-safety devices test {namespace}/{name}"),
             });
         }
     }
@@ -255,7 +290,13 @@ impl Overview {
             None => "no leader: pod-safety does not run, or runs without leader election".to_owned(),
         };
         let command = "pod-safety doctor".to_owned();
-        self.troubles.push(Trouble { object: "pod-safety".to_owned(), blocks: true, message, command });
+        self.troubles.push(Trouble {
+            object: "pod-safety".to_owned(),
+            blocks: true,
+            reason: "NoLeader",
+            message,
+            command,
+        });
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sentences about budgets; those about proof are in `proof`.
 
+mod devices;
 mod proof;
 
 use pod_safety_shared::model::{Kind, Phase, Scale};

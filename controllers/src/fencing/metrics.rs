@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
-use pod_safety_shared::api::{FenceDeviceStatus, PROBLEMS, Phase};
+use pod_safety_shared::api::{DeviceState, PROBLEMS, Phase};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::metrics::MetricsError;
@@ -130,7 +130,7 @@ impl FencingMetrics {
         let (mut counts, mut unanswered) = (DeviceState::ALL.map(|state| (state, 0_i64)), 0_i64);
         let mut problems = PROBLEMS.map(|problem| (problem, 0_i64));
         for device in view.devices() {
-            let state = DeviceState::of(&device.status);
+            let state = device.state();
             counts.iter_mut().filter(|(one, _)| *one == state).for_each(|(_, count)| *count += 1);
             let silent = device.status.targets.iter().filter(|target| target.power == "Unknown");
             unanswered += silent.map(|_| 1).sum::<i64>();
@@ -146,66 +146,5 @@ impl FencingMetrics {
             self.devices.with_label_values(&[state.name()]).set(count);
         }
         self.unanswered.set(unanswered);
-    }
-}
-
-/// What the conditions of a device come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DeviceState {
-    /// Every node answered.
-    Ready,
-    /// Some did not.
-    NotReady,
-    /// Evidence from it was contradicted: it is not used, whatever it answers.
-    NotTrusted,
-    /// Nobody has looked yet.
-    Unseen,
-}
-
-impl DeviceState {
-    const ALL: [Self; 4] = [Self::Ready, Self::NotReady, Self::NotTrusted, Self::Unseen];
-
-    fn of(status: &FenceDeviceStatus) -> Self {
-        if status.says("Trusted") == Some("False") {
-            return Self::NotTrusted;
-        }
-        match status.says("Ready") {
-            Some("True") => Self::Ready,
-            Some(_) => Self::NotReady,
-            None => Self::Unseen,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "Ready",
-            Self::NotReady => "NotReady",
-            Self::NotTrusted => "NotTrusted",
-            Self::Unseen => "Unseen",
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use pod_safety_shared::api::Condition;
-
-    use super::*;
-
-    #[test]
-    fn a_device_that_is_not_trusted_counts_as_that_whatever_it_answers() {
-        let says = |conditions: &[(&str, &str)]| {
-            let condition = |(kind, status): &(&str, &str)| Condition {
-                r#type: (*kind).to_owned(),
-                status: (*status).to_owned(),
-                ..Condition::default()
-            };
-            let conditions = conditions.iter().map(condition).collect();
-            DeviceState::of(&FenceDeviceStatus { conditions, ..FenceDeviceStatus::default() }).name()
-        };
-        assert_eq!(says(&[]), "Unseen");
-        assert_eq!(says(&[("Ready", "True"), ("Trusted", "True")]), "Ready");
-        assert_eq!(says(&[("Ready", "False"), ("Trusted", "True")]), "NotReady");
-        assert_eq!(says(&[("Ready", "True"), ("Trusted", "False")]), "NotTrusted");
     }
 }

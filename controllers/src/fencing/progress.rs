@@ -235,8 +235,11 @@ fn go_on(incident: &Incident<'_>, last: Option<&Attempt>) -> Decision {
     match levels::next(policy, incident) {
         Some(Next::Try { level, rounds }) => switch_off(incident, policy, level, rounds),
         Some(Next::GiveUp(problems)) => {
-            let times = policy.spec.rounds;
-            incident.turn(Phase::AwaitingOperator, format!("all levels failed {times} times: {problems}"))
+            let failed = match policy.spec.rounds {
+                1 => "all levels failed".to_owned(),
+                rounds => format!("all levels failed {rounds} times"),
+            };
+            incident.turn(Phase::AwaitingOperator, format!("{failed}: {problems}"))
         }
         None => incident.hold_for_now(Hold::NoDevices {
             policy: Arc::clone(&policy.name),

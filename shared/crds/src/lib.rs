@@ -35,7 +35,7 @@ pub use evidence::{FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invali
 pub use fence::{
     Attempt, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Trigger, Verified,
 };
-pub use own::{Device, DeviceKey, Fence, Own, OwnSpec, Policy, Proof, Remediation};
+pub use own::{Device, DeviceKey, DeviceState, Fence, Own, OwnSpec, Policy, Proof, Remediation};
 pub use pause::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION};
 pub use policy::{
     Brakes, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Level, PolicyMode, Recovery,

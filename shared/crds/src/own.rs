@@ -109,6 +109,61 @@ impl<S: OwnSpec> Own<S> {
 
 /// A FenceDevice.
 pub type Device = Own<FenceDeviceSpec>;
+
+/// What is known of a device: one word for metrics, `status` and `doctor`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceState {
+    /// At the last status check every node was reported.
+    Ready,
+    /// Some were not, or the check found something wrong.
+    NotReady,
+    /// Evidence from it was contradicted: it is not used, whatever it reports.
+    NotTrusted,
+    /// It was not checked since it was created or changed.
+    Unseen,
+}
+
+impl DeviceState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Ready, Self::NotReady, Self::NotTrusted, Self::Unseen];
+
+    /// Its word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "Ready",
+            Self::NotReady => "NotReady",
+            Self::NotTrusted => "NotTrusted",
+            Self::Unseen => "Unseen",
+        }
+    }
+}
+
+impl Device {
+    /// By its conditions. What they say of an earlier spec is not known of this one, except that it lied.
+    #[must_use]
+    pub fn state(&self) -> DeviceState {
+        if self.status.says("Trusted") == Some("False") {
+            return DeviceState::NotTrusted;
+        }
+        match self.status.says("Ready").filter(|_| self.status.observed_generation == self.generation) {
+            Some("True") => DeviceState::Ready,
+            Some(_) => DeviceState::NotReady,
+            None => DeviceState::Unseen,
+        }
+    }
+
+    /// What the last status check found, for people.
+    #[must_use]
+    pub fn why_not_ready(&self) -> &str {
+        let ready = self.status.conditions.iter().find(|one| one.r#type == "Ready");
+        ready
+            .map(|ready| ready.message.as_str())
+            .filter(|why| !why.is_empty())
+            .unwrap_or("no reason is given")
+    }
+}
+
 /// A FencePolicy.
 pub type Policy = Own<FencePolicySpec>;
 /// A NodeFence.

@@ -30,6 +30,7 @@ macro_rules! carried {
 
 carried! {
     node_monitor_period, "node-monitor-period", false, "there is no polling: a lost node is found at once";
+    concurrent_disruption_syncs, "concurrent-disruption-syncs", false, "the deciding is one task, and statuses have as many writers as the authority";
     kube_api_qps, "kube-api-qps", false, "pod-safety limits requests in flight, not per second; API priority and fairness does the rest";
     kube_api_burst, "kube-api-burst", false, "pod-safety limits requests in flight, not per second; API priority and fairness does the rest";
     kube_api_content_type, "kube-api-content-type", false, "pod-safety requests protobuf, and reads JSON where a resource has nothing else";

@@ -13,6 +13,8 @@ const at = id => document.getElementById(id);
 const words = camel => camel.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase().replace(/^./, letter => letter.toUpperCase());
 const plural = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 const MARK = { Good: "✔", Wait: "!", Bad: "✖" };
+// As the commands print them: `2026-11-21T10:23:05Z` is `11-21 10:23:05`.
+const utc = at => new Date(at).toISOString().slice(5, 19).replace("T", " ");
 const mark = tone => { const one = make("span", `mark ${tone}`, MARK[tone]); one.setAttribute("aria-label", { Good: "fine", Wait: "waits", Bad: "needs a person" }[tone]); return one; };
 const TONE = { Free: "Good", Released: "Good", Waiting: "Wait", Unknown: "Wait", Blocked: "Bad" };
 
@@ -54,6 +56,7 @@ function show(seen) {
   const leader = seen.leader ? `leader ${seen.leader}, ${plural(seen.standbys, "standby")}` : seen.leaderUnknown ? "leader unknown" : "no leader";
   const cluster = [seen.cluster.context, seen.cluster.server, seen.cluster.user && `as ${seen.cluster.user}`].filter(Boolean).join(", ");
   at("who").textContent = [cluster, seen.serverVersion && `Kubernetes ${seen.serverVersion}`, seen.mode && `mode ${seen.mode}`, leader].filter(Boolean).join(" · ");
+  at("asof").textContent = `Last change at ${utc(Date.now())} UTC.`;
   const title = `${seen.cluster.context || seen.cluster.server} · pod-safety`;
   document.title = seen.blocked.length ? `(${seen.blocked.length}) ${title}` : title;
   const checked = seen.identities !== null && seen.waitForProof !== null;
@@ -62,13 +65,15 @@ function show(seen) {
     : `${plural(seen.identities, "pod")} with a stable identity` + (seen.waitForProof ? `, ${seen.waitForProof} held until there is proof that they stopped` : ", none held");
   const promise = make("div", "card promise", mark(tone), make("div", "",
     make("b", "", "At most one pod per stable identity"), make("span", "dim", counted)));
-  const troubles = seen.troubles.map(one => row(one.blocks ? "Bad" : "Wait", one.object, explainable(one.object) ? one.message : `${one.message} · ${one.command}`, "", explainable(one.object)));
+  const troubles = blocks => seen.troubles.filter(one => one.blocks === blocks).map(one => row(one.blocks ? "Bad" : "Wait", one.object, explainable(one.object) ? one.message : `${one.message} · ${one.command}`, "", explainable(one.object)));
   const blocked = seen.blocked.map(one => row("Bad", `${one.namespace}/${one.pod}`, `${one.node === null ? "on no node" : `on ${one.node}`} · needs ${one.needs}`, one.age, explainable(`pod/${one.namespace}/${one.pod}`)));
   const [calmTone, calmWords] = seen.verdict === "Clear" ? ["Good", "Nothing needs a person"] : ["Wait", "It is not known whether something needs a person, because not everything could be read"];
-  const calm = troubles.length + blocked.length ? [] : [make("div", "card promise", mark(calmTone), make("div", "", make("b", "", calmWords), make("span", "dim", "This page refreshes every three seconds.")))];
+  const [urgent, known] = [troubles(true), troubles(false)];
+  const calm = urgent.length + blocked.length || known.length && seen.verdict === "Clear" ? [] : [make("div", "card promise", mark(calmTone), make("div", "", make("b", "", calmWords), make("span", "dim", "This page refreshes every three seconds.")))];
   at("overview").replaceChildren(promise,
     ...section("Zones", ...zones(seen.zones)),
-    ...section("Needs a person", ...(troubles.length ? [make("div", "card list", ...troubles)] : calm)),
+    ...section("Needs a person", ...(urgent.length ? [make("div", "card list", ...urgent)] : calm)),
+    ...section("To know", ...(known.length ? [make("div", "card list", ...known)] : [])),
     ...section("Blocked pods", ...(blocked.length ? [make("div", "card list", ...blocked)] : [])),
     ...section("Paused", ...((seen.paused || []).length ? [make("div", "card list", ...seen.paused.map(paused))] : [])),
     ...section("Not known", ...((seen.missing || []).length ? [make("ul", "dim", ...seen.missing.map(line => make("li", "", line)))] : [])));
@@ -93,7 +98,7 @@ function answer(one) {
     make("h3", "", one.object), make("div", "dim", (one.facts || []).join(" · ")),
     make("div", `verdict ${tone}`, make("b", "", MARK[tone] + " " + words(one.verdict)), make("p", "", one.message)),
     ...part("What can be done", one.next, all => make("div", "", ...all.flatMap(next => [make("div", "", next.when), next.command ? command(next.command) : ""]))),
-    ...part("How it got here", one.history, all => table(all.map(moment => [make("td", "time", new Date(moment.at).toLocaleTimeString([], { hour12: false })), make("td", "", moment.what), make("td", "dim", moment.detail)]))),
+    ...part("How it got here (UTC)", one.history, all => table(all.map(moment => [make("td", "time", utc(moment.at)), make("td", "", moment.what), make("td", "dim", moment.detail)]))),
     ...part("Signs of life", one.signals, findings),
     ...part("Proof that it stopped: one is enough", one.evidence, findings),
     ...part("Who may act", one.actors, all => table(all.map(actor => [make("td", "", actor.who), make("td", "dim", actor.may)]))),

@@ -32,7 +32,7 @@ fn when_all_was_tried_the_last_problem_of_each_level_is_said() {
         failed(&mut stage, words);
     }
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
-    assert_eq!(stage.only().1.message, "all levels failed 1 times: level bmc: second; level pdu: third");
+    assert_eq!(stage.only().1.message, "all levels failed: level bmc: second; level pdu: third");
 }
 
 #[test]

@@ -285,6 +285,7 @@ fn bug_the_dashboard_counts_every_hold_that_an_alert_calls_a_persons() {
         values(panel["targets"][0]["expr"].as_str().unwrap(), "reason").into_iter().collect();
     let of_a_person = [
         "PodSafetyPodsHeld",
+        "PodSafetyFinalizersHeld",
         "PodSafetyEvidenceConflictsWithReady",
         "PodSafetyFenceBlocked",
         "PodSafetyVolumeHeld",
@@ -302,6 +303,22 @@ fn bug_the_dashboard_counts_every_hold_that_an_alert_calls_a_persons() {
     for query in panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten() {
         let expr = query["expr"].as_str().unwrap();
         assert!(expr.contains("cluster=~\"$cluster\""), "of another cluster, too: {expr}");
+    }
+}
+
+/// Without a series a number has the colour that begins its thresholds: "Held for a person: none" was green while no process
+/// led, and so were the nodes of a cluster where nobody counts them.
+#[test]
+fn bug_a_number_that_is_not_known_was_green() {
+    let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).unwrap();
+    let all = dashboard["panels"].as_array().unwrap().iter();
+    let numbers: Vec<_> = all.filter(|panel| panel["type"] == "stat").collect();
+    assert!(numbers.len() > 5, "not all");
+    for panel in numbers {
+        let defaults = &panel["fieldConfig"]["defaults"];
+        let begins = &defaults["thresholds"]["steps"][0];
+        assert_ne!(begins["color"], "green", "{}", panel["title"]);
+        assert!(begins["value"].is_null(), "{}", panel["title"]);
     }
 }
 

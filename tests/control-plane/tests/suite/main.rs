@@ -21,6 +21,7 @@ mod drain;
 mod evictions;
 mod explain;
 mod fencing;
+mod five_views;
 mod harness;
 mod leadership;
 mod live_kubelet_with_kcm;

@@ -2,10 +2,10 @@
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "what stands between the tests may fail as loudly as they")]
 
-mod causes;
-mod kubelets;
+pub(crate) mod causes;
+pub(crate) mod kubelets;
 mod replayed;
-mod server;
+pub(crate) mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
@@ -21,6 +21,17 @@ use replayed::Replayed;
 use server::{LIVE, Prometheus};
 
 const NAMESPACE: &str = "shop";
+
+/// Of a process that finds a lost node, and a lost leader, in seconds.
+pub(crate) const HASTY: [&str; 6] = [
+    "--mode=replace",
+    "--node-monitor-grace-period=8s",
+    "--allow-fence-dummy",
+    // A machine that is busy is no change of the leader: it would begin what is awaited anew.
+    "--leader-elect-lease-duration=8s",
+    "--leader-elect-renew-deadline=6s",
+    "--leader-elect-retry-period=1s",
+];
 
 #[tokio::test]
 async fn prometheus_scrapes_the_binary_and_promtool_finds_nothing_to_say() {
@@ -85,17 +96,7 @@ impl Scene {
     /// One process more.
     async fn another(&mut self, name: &str) {
         let agents = format!("--fence-agents-path={}", self.agents.display());
-        let args = [
-            "--mode=replace",
-            "--controllers=*,volume-guard",
-            "--node-monitor-grace-period=8s",
-            &agents,
-            "--allow-fence-dummy",
-            // A machine that is busy is no change of the leader: it would begin what is awaited anew.
-            "--leader-elect-lease-duration=8s",
-            "--leader-elect-renew-deadline=6s",
-            "--leader-elect-retry-period=1s",
-        ];
+        let args = HASTY.into_iter().chain(["--controllers=*,volume-guard", &agents]);
         let mut ours = self.plane.pod_safety(name, &self.kubeconfig, args).await.unwrap();
         ours.ready().await.unwrap();
         self.ours.push(ours);
@@ -265,23 +266,32 @@ async fn docs_list_the_metrics_that_there_are(scene: &Scene) {
     assert!(lacks.is_empty() && has.is_empty(), "docs/metrics.md lacks {lacks:#?}\nand has {has:#?}");
 }
 
-/// Each panel has something to show, but for those that show only what is wrong.
-async fn the_dashboard_is_answered(prometheus: &Prometheus) {
+/// What the dashboard's panels ask Prometheus, by their titles, with its variables filled in.
+pub(crate) fn panels() -> Vec<(String, String)> {
     let file = repository().join("charts/pod-safety/dashboards/pod-safety.json");
     let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-    let targets =
-        dashboard["panels"].as_array().unwrap().iter().filter_map(|panel| panel["targets"].as_array());
-    for target in targets.flatten() {
-        let mut expr = target["expr"].as_str().unwrap().to_owned();
-        for (variable, value) in [
-            ("$cluster", ".*"),
-            ("$namespace", "pod-safety"),
-            ("$job", ".*"),
-            ("$__rate_interval", "2m"),
-            ("$__range", "5m"),
-        ] {
-            expr = expr.replace(variable, value);
+    let mut asked = Vec::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let mut expr = target["expr"].as_str().unwrap().to_owned();
+            for (variable, value) in [
+                ("$cluster", ".*"),
+                ("$namespace", "pod-safety"),
+                ("$job", ".*"),
+                ("$__rate_interval", "2m"),
+                ("$__range", "5m"),
+            ] {
+                expr = expr.replace(variable, value);
+            }
+            asked.push((panel["title"].as_str().unwrap().to_owned(), expr));
         }
+    }
+    asked
+}
+
+/// Each panel has something to show, but for those that show only what is wrong.
+async fn the_dashboard_is_answered(prometheus: &Prometheus) {
+    for (_, expr) in panels() {
         let asked = expr.strip_suffix(" > 0").unwrap_or(&expr);
         let answer = prometheus.query(asked).await.map_err(|error| format!("{asked}: {error}")).unwrap();
         assert!(!answer.is_empty(), "nobody answers {asked}");

@@ -2,10 +2,11 @@
 //! all rights and with few, and when the API server goes away in the middle. Nobody plays the kubelets.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
-mod browser;
+pub(crate) mod browser;
 mod pauses;
 mod volumes;
 
+use std::path::Path;
 use std::process::Stdio;
 
 use k8s_openapi::api::core::v1::{NodeStatus, PodStatus};
@@ -14,7 +15,7 @@ use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
 use pod_safety_control_plane::{ControlPlane, Options, PATIENCE, binary, seen, until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use crate::commands::{apply, ends_with, json_of, run};
 
@@ -33,7 +34,7 @@ async fn node(plane: &ControlPlane, name: &str, ready: &str) {
 }
 
 /// A pod of the StatefulSet `orders` in this namespace.
-async fn pod(plane: &ControlPlane, namespace: &str, name: &str, on: &str) {
+pub(crate) async fn pod(plane: &ControlPlane, namespace: &str, name: &str, on: &str) {
     let owner = workloads::put(&plane.admin(), STATEFUL_SET, namespace, "orders", 2, None).await.unwrap();
     let pod =
         objects::pod(namespace, name).on_node(on).with_grace(1).controlled_by(owner).with_phase("Running");
@@ -121,13 +122,19 @@ async fn the_screen_names_what_needs_a_person(plane: &ControlPlane) {
     assert_eq!((&yaml["kind"], &yaml["zones"]), (&json!("Status"), &status["zones"]));
 }
 
-async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
-    let mut ui = Command::new(pod_safety_control_plane::binary().await.unwrap());
-    ui.args(["ui", "--address=127.0.0.1:0", "--kubeconfig"]).arg(plane.admin_kubeconfig());
+/// `pod-safety ui` of this person, and the address that it printed.
+pub(crate) async fn ui(kubeconfig: &Path) -> (Child, String) {
+    let mut ui = Command::new(binary().await.unwrap());
+    ui.args(["ui", "--address=127.0.0.1:0", "--kubeconfig"]).arg(kubeconfig);
     let mut ui = ui.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut said = BufReader::new(ui.stderr.take().unwrap()).lines();
     let line = tokio::time::timeout(PATIENCE, said.next_line()).await.unwrap().unwrap().unwrap();
-    let link = line.split(' ').find(|word| word.starts_with("http://")).unwrap();
+    let link = line.split(' ').find(|word| word.starts_with("http://")).unwrap().to_owned();
+    (ui, link)
+}
+
+async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
+    let (_ui, link) = ui(&plane.admin_kubeconfig()).await;
     let mut browser = Browser::start();
     for (fragment, says) in [
         ("", ["NEEDS A PERSON", "shop/orders-1", "proof that lost stopped"]),

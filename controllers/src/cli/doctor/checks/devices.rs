@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use pod_safety::explain::Paused;
-use pod_safety_shared::api::{DeviceDriver, FenceDeviceSpec};
+use pod_safety_shared::api::{DeviceDriver, DeviceState, FenceDeviceSpec};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Device, Kind};
 
@@ -44,13 +44,11 @@ fn answers(view: &View<'_>) -> Vec<Symptom> {
             let said = if target.message.is_empty() { "no answer" } else { &target.message };
             format!("{name} for {}: {said}", target.node)
         }));
-        if device.status.observed_generation != device.generation || device.status.says("Ready").is_none() {
-            unasked.push(name.clone());
-        } else if device.status.says("Ready") == Some("False") && silent.len() == before {
-            unwell.push(name.clone());
-        }
-        if device.status.says("Trusted") == Some("False") {
-            distrusted.push(name);
+        match device.state() {
+            DeviceState::Unseen => unasked.push(name),
+            DeviceState::NotTrusted => distrusted.push(name),
+            DeviceState::NotReady if silent.len() == before => unwell.push(name),
+            DeviceState::NotReady | DeviceState::Ready => {}
         }
     }
     let elsewhere = elsewhere.into_iter().map(named).collect();

@@ -74,7 +74,7 @@ fn chosen(node: &str) -> Value {
     json!({ "matchLabels": { "kubernetes.io/hostname": node } })
 }
 
-fn device(name: &str, node: &str, spec: &Value) -> Value {
+pub(crate) fn device(name: &str, node: &str, spec: &Value) -> Value {
     let mut device = json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
         "metadata": { "namespace": "pod-safety", "name": name }, "spec": spec,
@@ -83,7 +83,7 @@ fn device(name: &str, node: &str, spec: &Value) -> Value {
     device
 }
 
-fn policy(node: &str, device: &str) -> Value {
+pub(crate) fn policy(node: &str, device: &str) -> Value {
     json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": node },
         "spec": {

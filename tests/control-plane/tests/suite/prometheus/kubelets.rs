@@ -19,7 +19,7 @@ const ZONE: [&str; 4] = ["zone-1", "zone-2", "zone-3", "zone-4"];
 /// A silence of eight seconds is one. Twice in that time.
 const BEAT: Duration = Duration::from_secs(2);
 
-pub(super) struct Kubelets {
+pub(crate) struct Kubelets {
     lives: BTreeMap<&'static str, Arc<AtomicBool>>,
     _tasks: JoinSet<()>,
 }
@@ -37,7 +37,7 @@ async fn live(api: Client, node: &'static str, lives: Arc<AtomicBool>) {
 }
 
 impl Kubelets {
-    pub(super) async fn start(api: &Client) -> Self {
+    pub(crate) async fn start(api: &Client) -> Self {
         let (mut lives, mut tasks) = (BTreeMap::new(), JoinSet::new());
         for name in NODES.into_iter().chain(ZONE) {
             let mut node = objects::node(name).with_ready("True");
@@ -52,16 +52,16 @@ impl Kubelets {
         Self { lives, _tasks: tasks }
     }
 
-    pub(super) fn fall_silent(&self, nodes: &[&str]) {
+    pub(crate) fn fall_silent(&self, nodes: &[&str]) {
         nodes.iter().for_each(|node| self.lives[node].store(false, Ordering::SeqCst));
     }
 
-    pub(super) fn are_heard(&self, nodes: &[&str]) {
+    pub(crate) fn are_heard(&self, nodes: &[&str]) {
         nodes.iter().for_each(|node| self.lives[node].store(true, Ordering::SeqCst));
     }
 
     /// Those that are nodes still.
-    pub(super) fn all(&self) -> Vec<&'static str> {
+    pub(crate) fn all(&self) -> Vec<&'static str> {
         self.lives.keys().copied().filter(|node| *node != "gone").collect()
     }
 }

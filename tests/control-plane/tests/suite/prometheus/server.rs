@@ -10,23 +10,28 @@ use serde_json::{Value, json};
 use super::replayed::Replayed;
 
 /// The cluster that the processes of a test are in: rules know clusters only where one Prometheus watches several.
-pub(super) const LIVE: &str = "";
+pub(crate) const LIVE: &str = "";
 
 /// A running Prometheus. Dropping it kills it and removes its files.
-pub(super) struct Prometheus(pod_safety_control_plane::Prometheus);
+pub(crate) struct Prometheus(pod_safety_control_plane::Prometheus);
 
 impl Prometheus {
-    pub(super) async fn start(plane: &ControlPlane) -> Self {
+    pub(crate) async fn start(plane: &ControlPlane) -> Self {
         let program = installed("prometheus").unwrap();
         Self(pod_safety_control_plane::Prometheus::start(plane, &program).await.unwrap())
     }
 
     /// It scrapes these from now on.
-    pub(super) async fn scrapes(&self, processes: &[PodSafety], replayed: Option<&Replayed>) {
+    pub(in crate::prometheus) async fn scrapes(&self, processes: &[PodSafety], replayed: Option<&Replayed>) {
+        self.scrapes_and(processes, replayed.into_iter().flat_map(Replayed::targets).collect()).await;
+    }
+
+    /// It scrapes these, and these groups of targets, from now on.
+    pub(crate) async fn scrapes_and(&self, processes: &[PodSafety], more: Vec<Value>) {
         let addresses: Vec<_> = processes.iter().map(|process| process.address()).collect();
         // As a ServiceMonitor labels them.
         let mut groups = vec![json!({ "targets": addresses, "labels": { "namespace": "pod-safety" } })];
-        groups.extend(replayed.into_iter().flat_map(Replayed::targets));
+        groups.extend(more);
         let count = groups.iter().filter_map(|group| group["targets"].as_array()).flatten().count();
         self.0.scrapes(groups).unwrap();
         until("Prometheus scrapes", async || {
@@ -37,12 +42,17 @@ impl Prometheus {
         .unwrap();
     }
 
-    pub(super) async fn query(&self, expr: &str) -> Result<Vec<Value>, String> {
+    /// The alerts that fire, as Prometheus has them.
+    pub(crate) async fn alerts(&self) -> Result<Vec<Value>, String> {
+        self.0.firing().await
+    }
+
+    pub(crate) async fn query(&self, expr: &str) -> Result<Vec<Value>, String> {
         self.0.query(expr).await
     }
 
     /// The alerts that fire in a cluster, with what they tell.
-    pub(super) async fn firing(&self, cluster: &str) -> Result<BTreeMap<String, String>, String> {
+    pub(crate) async fn firing(&self, cluster: &str) -> Result<BTreeMap<String, String>, String> {
         let alerts = self.0.firing().await?;
         let of = |alert: &&Value| alert["labels"]["cluster"].as_str().unwrap_or(LIVE) == cluster;
         let firing = alerts.iter().filter(of);
@@ -51,7 +61,7 @@ impl Prometheus {
     }
 
     /// Until each of them has fired; gives back what they told. It must be all that they want to tell.
-    pub(super) async fn until_fire(&self, cluster: &str, alerts: &[&str]) -> BTreeMap<String, String> {
+    pub(crate) async fn until_fire(&self, cluster: &str, alerts: &[&str]) -> BTreeMap<String, String> {
         let told: Mutex<BTreeMap<String, String>> = Mutex::default();
         until(&format!("{alerts:?} fire"), async || {
             let firing = self.firing(cluster).await?;
@@ -69,7 +79,7 @@ impl Prometheus {
         told
     }
 
-    pub(super) async fn until_stop(&self, cluster: &str, alerts: &[&str]) {
+    pub(crate) async fn until_stop(&self, cluster: &str, alerts: &[&str]) {
         let stopped = async || {
             let firing = self.firing(cluster).await?;
             seen(!alerts.iter().any(|alert| firing.contains_key(*alert)), format!("{firing:?}"))
@@ -78,7 +88,7 @@ impl Prometheus {
     }
 
     /// Until nothing fires.
-    pub(super) async fn until_quiet(&self) {
+    pub(crate) async fn until_quiet(&self) {
         let quiet = async || {
             let firing = self.firing(LIVE).await?;
             seen(firing.is_empty(), format!("{firing:?}"))
@@ -87,7 +97,7 @@ impl Prometheus {
     }
 
     /// The alerts that fired in a cluster since it was started.
-    pub(super) async fn fired(&self, cluster: &str) -> BTreeSet<String> {
+    pub(crate) async fn fired(&self, cluster: &str) -> BTreeSet<String> {
         let all = format!(
             "count by (alertname) (count_over_time(ALERTS{{alertstate=\"firing\", cluster=\"{cluster}\"}}[1h]))"
         );

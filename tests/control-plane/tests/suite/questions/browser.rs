@@ -15,7 +15,7 @@ const START: &str = r#"exec "$0" --headless --no-sandbox --disable-gpu --disable
     --disable-background-networking --disable-component-update --disable-sync --remote-debugging-pipe \
     --user-data-dir="$1" 3<&0 4>&1 </dev/null >/dev/null 2>&1"#;
 
-pub(super) struct Browser {
+pub(crate) struct Browser {
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
     number: u64,
@@ -24,10 +24,10 @@ pub(super) struct Browser {
 }
 
 /// A page that is open.
-pub(super) struct Tab(String);
+pub(crate) struct Tab(String);
 
 impl Browser {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let profile = tempfile::tempdir().unwrap();
         let mut chromium = Command::new("sh");
         chromium.args(["-c", START, CHROMIUM]).arg(profile.path()).kill_on_drop(true);
@@ -57,7 +57,7 @@ impl Browser {
         }
     }
 
-    pub(super) async fn open(&mut self, address: &str) -> Tab {
+    pub(crate) async fn open(&mut self, address: &str) -> Tab {
         let target = self.order(None, "Target.createTarget", json!({ "url": address })).await;
         let wish = json!({ "targetId": target["targetId"], "flatten": true });
         let session = self.order(None, "Target.attachToTarget", wish).await;
@@ -65,9 +65,14 @@ impl Browser {
     }
 
     /// What a person reads there now.
-    pub(super) async fn text(&mut self, tab: &Tab) -> String {
-        let wish = json!({ "expression": "document.body.innerText", "returnByValue": true });
-        let said = self.order(Some(&tab.0), "Runtime.evaluate", wish).await;
-        said["result"]["value"].as_str().unwrap_or_default().to_owned()
+    pub(crate) async fn text(&mut self, tab: &Tab) -> String {
+        let said = self.evaluate(tab, "document.body.innerText").await;
+        said.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// What an expression is there; a promise, when it is kept.
+    pub(crate) async fn evaluate(&mut self, tab: &Tab, expression: &str) -> Value {
+        let wish = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        self.order(Some(&tab.0), "Runtime.evaluate", wish).await["result"]["value"].clone()
     }
 }

@@ -1,0 +1,197 @@
+//! `explain`, `ui`, `doctor`, the dashboard and the alerts are asked about one cluster, and none contradicts another. `status`
+//! is read too: it is what `ui` shows.
+//!
+//! Each answer is put into the same words, with how often each was said: the reason for which pods or nodes wait, the state
+//! of fence devices, whether a process leads. A view that does not know says so, and shows nothing green.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+mod seen;
+
+use std::collections::BTreeMap;
+
+use pod_safety_control_plane::objects::{self, NodeExt as _};
+use pod_safety_control_plane::rigs::Rigs;
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, observe, seen as so, until};
+use serde_json::json;
+
+use crate::commands::{apply, run};
+use crate::prometheus::HASTY;
+use crate::prometheus::causes::{device, policy};
+use crate::prometheus::kubelets::Kubelets;
+use crate::prometheus::server::Prometheus;
+use crate::questions::{browser::Browser, pod, ui};
+
+use seen::{Fact, Said, Sight, Views, words};
+
+const NS: &str = "shop";
+/// `blocked` has no FencePolicy; the device of `lost` cannot be reached; `liar` is switched off.
+const LOST: [&str; 3] = ["blocked", "lost", "liar"];
+/// A pod of each.
+const PODS: [&str; 3] = ["orders-0", "orders-1", "orders-2"];
+
+/// These views say this; the others something else.
+fn say(said: &Said, views: &[&'static str], others: &[(&'static str, Said)]) -> Views {
+    views.iter().map(|view| (*view, said.clone())).chain(others.iter().cloned()).collect()
+}
+
+struct Stage {
+    plane: ControlPlane,
+    prometheus: Prometheus,
+    browser: Browser,
+}
+
+impl Stage {
+    /// Until every view that has words for a fact says this of it.
+    async fn agree<const N: usize>(&mut self, what: &str, wanted: [(Fact, Views); N]) {
+        let wanted = BTreeMap::from(wanted);
+        let (_ui, link) = ui(&self.plane.admin_kubeconfig()).await;
+        let tab = self.browser.open(&link).await;
+        let Self { plane, prometheus, browser } = self;
+        let browser = tokio::sync::Mutex::new(browser);
+        until(&format!("the five views agree {what}"), async || {
+            let sight = Sight::of(plane, prometheus, &mut **browser.lock().await, &tab).await?;
+            let found: BTreeMap<_, _> = wanted.keys().map(|fact| (*fact, sight.say(*fact))).collect();
+            so(found == wanted, format!("they say {found:#?}\n{}", sight.raw()))
+        })
+        .await
+        .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_ui_doctor_dashboard_and_alerts_agree_on_one_cluster() {
+    let rigs = Rigs::new().await.unwrap();
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let prometheus = Prometheus::start(&plane).await;
+    plane.namespace(NS).await.unwrap();
+    let kubelets = Kubelets::start(&plane.admin()).await;
+    let mut stage = Stage { plane, prometheus, browser: Browser::start() };
+    three_nodes_are_lost_with_a_pod_each(&stage.plane, &kubelets).await;
+    without_a_leader_nothing_is_green(&mut stage).await;
+    let ours = with_a_leader_all_say_the_same(&mut stage, &kubeconfig, &rigs).await;
+    a_reader_without_rights_sees_nothing_green(&mut stage).await;
+    drop(ours);
+}
+
+async fn three_nodes_are_lost_with_a_pod_each(plane: &ControlPlane, kubelets: &Kubelets) {
+    for (name, node) in PODS.into_iter().zip(LOST) {
+        pod(plane, NS, name, node).await;
+    }
+    kubelets.fall_silent(&LOST);
+    for node in LOST {
+        // As node-lifecycle writes it. A kubelet that was about to write does so before.
+        until("the node is marked", async || {
+            let status = objects::node(node).with_ready("Unknown").status.unwrap_or_default();
+            objects::set_node_status(&plane.admin(), node, &status).await.map_err(|error| error.to_string())
+        })
+        .await
+        .unwrap();
+    }
+    for pod in PODS {
+        plane.kubectl(&["delete", "pod", "-n", NS, pod, "--wait=false"]).await.unwrap().text().unwrap();
+    }
+    // Nobody listens there.
+    let nobody = json!({ "address": "https://127.0.0.1:1", "insecure": "true" });
+    let short = json!({ "powerOff": "1s", "powerOn": "1s", "status": "1s" });
+    let bmc = json!({ "driver": "Redfish", "nodeParameters": { "lost": nobody }, "timeouts": short });
+    apply(plane, &device("bmc", "lost", &bmc)).await;
+}
+
+/// It may read everything, and may not write its Lease.
+async fn idle(plane: &ControlPlane) -> PodSafety {
+    let kubeconfig = plane.user_kubeconfig("idle", &[]).unwrap();
+    let reads = ["create", "clusterrole", "reads", "--verb=get,list,watch", "--resource=*.*"];
+    let bind = ["create", "clusterrolebinding", "reads", "--clusterrole=reads", "--user=idle"];
+    for args in [&reads, &bind] {
+        plane.kubectl(args).await.unwrap().text().unwrap();
+    }
+    let mut ours = plane.pod_safety("idle", &kubeconfig, HASTY).await.unwrap();
+    ours.ready().await.unwrap();
+    ours
+}
+
+/// "Held for a person: none" was green, and so were nodes that nobody counted: to Prometheus the holds of a process that does
+/// not lead are none. `ui` and `status` had no word for a device that was never checked.
+async fn without_a_leader_nothing_is_green(stage: &mut Stage) {
+    let ours = [idle(&stage.plane).await];
+    stage.prometheus.scrapes_and(&ours, Vec::new()).await;
+    let (three, unseen, none) = (words(&[("NoEvidence", 3)]), words(&[("Unseen", 1)]), words(&[("none", 1)]));
+    let pods = say(&three, &["explain", "status", "ui"], &[("dashboard", None), ("alerts", None)]);
+    // There is no alert for a device that is not checked yet.
+    let devices = say(&unseen, &["status", "ui", "doctor", "dashboard"], &[]);
+    let leader = say(&none, &["status", "ui", "doctor", "dashboard", "alerts"], &[]);
+    let wanted = [(Fact::Pods, pods), (Fact::Devices, devices), (Fact::Leader, leader)];
+    stage.agree("while no process leads", wanted).await;
+}
+
+async fn with_a_leader_all_say_the_same(
+    stage: &mut Stage,
+    kubeconfig: &std::path::Path,
+    rigs: &Rigs,
+) -> PodSafety {
+    let switch = rigs.file("liar.power");
+    std::fs::write(&switch, "on").unwrap();
+    let dummy = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { "liar": { "status_file": switch } },
+        "timeouts": { "powerOff": "10s", "powerOn": "10s", "status": "10s" } });
+    apply(&stage.plane, &device("dummy", "liar", &dummy)).await;
+    for (node, device) in [("lost", "bmc"), ("liar", "dummy")] {
+        apply(&stage.plane, &policy(node, device)).await;
+    }
+    let agents = format!("--fence-agents-path={}", rigs.agents().display());
+    // One process is to lead, however busy the machine is.
+    let patient = ["--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s", agents.as_str()];
+    let args = HASTY.into_iter().filter(|arg| !arg.starts_with("--leader-elect")).chain(patient);
+    let mut ours = stage.plane.pod_safety("leads", kubeconfig, args).await.unwrap();
+    ours.ready().await.unwrap();
+    ours.leads().await.unwrap();
+    let ours = [ours];
+    stage.prometheus.scrapes_and(&ours, Vec::new()).await;
+    until("the pod of the node that was switched off is released", async || {
+        let pod = observe::find_pod(&stage.plane.admin(), NS, PODS[2]).await;
+        so(matches!(pod, Ok(None)), format!("{pod:?}"))
+    })
+    .await
+    .unwrap();
+    let all = ["explain", "status", "ui", "dashboard"];
+    let waits = words(&[("AwaitingOperator", 1)]);
+    let nodes = words(&[("AwaitingOperator", 1), ("MachinePoweredOff", 1)]);
+    let (pods, person) = (words(&[("NoEvidence", 2)]), words(&[("objects", 4)]));
+    let (device, leads) = (words(&[("NotReady", 1)]), words(&[("leads", 1)]));
+    let not_explained = ["status", "ui", "doctor", "dashboard", "alerts"];
+    let wanted = [
+        (Fact::Pods, say(&pods, &all, &[("alerts", pods.clone())])),
+        (Fact::Nodes, say(&nodes, &all, &[("alerts", waits)])),
+        (Fact::Person, say(&person, &["status", "ui", "dashboard"], &[])),
+        (
+            Fact::Released,
+            say(&words(&[("gone", 1)]), &["explain"], &[("dashboard", words(&[("PowerOff", 1)]))]),
+        ),
+        (Fact::Devices, say(&device, &not_explained, &[])),
+        (Fact::Leader, say(&leads, &not_explained, &[])),
+    ];
+    stage.agree("on pods that wait or were released, incidents and devices", wanted).await;
+    let [ours] = ours;
+    ours
+}
+
+/// The commands and the page of somebody who may read nothing; what Prometheus has does not depend on who asks.
+async fn a_reader_without_rights_sees_nothing_green(stage: &mut Stage) {
+    let anna = stage.plane.user_kubeconfig("anna", &[]).unwrap();
+    for (command, verdict) in [("status", "Unknown"), ("doctor", "Unknown")] {
+        let output = run(&stage.plane, &anna, &[command, "-o", "json"]).await;
+        let said: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+        assert_eq!((output.status.code(), &said["verdict"]), (Some(6), &json!(verdict)), "{said:#}");
+    }
+    let (_ui, link) = ui(&anna).await;
+    let tab = stage.browser.open(&link).await;
+    let browser = tokio::sync::Mutex::new(&mut stage.browser);
+    until("the page of who may read nothing says that nothing is known", async || {
+        let mut browser = browser.lock().await;
+        let text = browser.text(&tab).await;
+        so(text.contains("It is not known whether something needs a person"), text)
+    })
+    .await
+    .unwrap();
+    assert_eq!(browser.into_inner().evaluate(&tab, seen::GREEN).await, json!(0), "nothing is green");
+}
