@@ -35,13 +35,14 @@ pub use evidence::{
     FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, KindOfEvidence, Sample,
 };
 pub use fence::{
-    Attempt, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Trigger, Verified,
+    Attempt, Drain, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Shown, Trigger,
+    Verified,
 };
 pub use own::{Device, DeviceKey, Fence, Own, OwnSpec, Policy, Proof, Remediation};
 pub use pause::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION};
 pub use policy::{
-    Brakes, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Grade, Level, PolicyMode,
-    Recovery, Unhealthy, When,
+    Brakes, ConditionStatus, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Flapping, Grade,
+    Level, PolicyMode, Recovery, Unhealthy, UnhealthyCondition, When,
 };
 pub use remediation::{
     NODE_NAME_ANNOTATION, PodSafetyRemediation, PodSafetyRemediationSpec, PodSafetyRemediationStatus,

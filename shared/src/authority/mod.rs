@@ -57,7 +57,7 @@ mod writer;
 pub use access::{Right, may};
 pub use act::Outcome;
 pub use claim::{Cause, Claim, ClaimKind, Delete, Force, Intent, Monitor, PolicyReview, Remediate, Reply};
-pub use cordon::{Cordoned, cordon};
+pub use cordon::{Cordoned, cordon, uncordon};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use evict::{Evicted, Eviction, NotEvicted, evict};
 pub use evidence::{Barrier, Evidence, EvidenceKind};

@@ -9,6 +9,7 @@ mod drivers;
 mod elsewhere;
 mod killed;
 mod machine;
+mod sick;
 mod storm;
 mod traced;
 mod whole;
