@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod apart;
+mod batch;
 mod cloud;
 mod drill;
 mod drivers;
