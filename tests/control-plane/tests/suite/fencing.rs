@@ -10,6 +10,7 @@ mod drivers;
 mod elsewhere;
 mod killed;
 mod machine;
+mod maintain;
 mod sick;
 mod storm;
 mod traced;
