@@ -14,6 +14,7 @@ use pod_safety::drain::Consent;
 use pod_safety_shared::api::{Phase, Recovery};
 use pod_safety_shared::authority::people::{self, Device, Drill, Examined};
 use pod_safety_shared::client::Target;
+use pod_safety_shared::clock::Mono;
 use serde::Serialize;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session, block_on, name, open};
@@ -143,34 +144,51 @@ impl Args {
         }
         let by = people::whoami(connection).await?;
         let name = people::ask_to_fence(connection, examined, &by, &self.reason, false).await?;
-        let began = env.now();
-        let ends = began + self.timeout.unwrap_or(Duration::from_mins(15));
-        let mut told = (Phase::Pending, String::new());
-        while env.now() < ends {
-            let Some(Drill { status, .. }) = people::incident(connection, &name).await? else {
-                anyhow::bail!("nodefence/{name} was deleted in the meantime");
-            };
-            if (status.phase, &status.message) != (told.0, &told.1) {
-                let after = env.now().since(began).as_secs();
-                let line = format!("{after:>4}s  {}: {}", status.phase.name(), status.message);
-                print(format!("{}\n", clean::line(&line)).as_bytes())?;
-                told = (status.phase, status.message);
+        let ends = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
+        let ended = |phase| {
+            matches!(phase, Phase::Done | Phase::AwaitingOperator | Phase::Cancelled | Phase::Superseded)
+        };
+        match follow(session, &name, ends, ended).await? {
+            Some(Phase::Done) => {
+                print(format!("It is back and still cordoned: kubectl uncordon {node}\n").as_bytes())?;
+                return Ok(Exit::Fine);
             }
-            match told.0 {
-                Phase::Done => {
-                    print(format!("It is back and still cordoned: kubectl uncordon {node}\n").as_bytes())?;
-                    return Ok(Exit::Fine);
-                }
-                Phase::AwaitingOperator | Phase::Cancelled | Phase::Superseded => return Ok(Exit::Blocked),
-                Phase::Pending | Phase::Fencing | Phase::Fenced | Phase::Recovering => {}
-            }
-            env.sleep(LOOK_EACH).await;
+            Some(_) => return Ok(Exit::Blocked),
+            None => {}
         }
         say(&format!(
             "pod-safety: the drill continues: kubectl get nodefence {name} -w. To prevent new attempts: pod-safety cancel {node}"
         ));
         Ok(Exit::TimedOut)
     }
+}
+
+/// Tells each change of an incident until its phase is one of these; `None`: the time is up.
+pub(super) async fn follow(
+    session: &Session,
+    name: &str,
+    ends: Mono,
+    ended: impl Fn(Phase) -> bool,
+) -> anyhow::Result<Option<Phase>> {
+    let Session { connection, env } = session;
+    let began = env.now();
+    let mut told = (Phase::Pending, String::new());
+    while env.now() < ends {
+        let Some(Drill { status, .. }) = people::incident(connection, name).await? else {
+            anyhow::bail!("nodefence/{name} was deleted in the meantime");
+        };
+        if (status.phase, &status.message) != (told.0, &told.1) {
+            let after = env.now().since(began).as_secs();
+            let line = format!("{after:>4}s  {}: {}", status.phase.name(), status.message);
+            print(format!("{}\n", clean::line(&line)).as_bytes())?;
+            told = (status.phase, status.message);
+        }
+        if ended(told.0) {
+            return Ok(Some(told.0));
+        }
+        env.sleep(LOOK_EACH).await;
+    }
+    Ok(None)
 }
 
 /// Why a node must not be switched off for a drill; `None`: it may.

@@ -27,6 +27,7 @@ mod fence_agents;
 #[cfg(test)]
 mod hostile;
 mod logging;
+mod maintain;
 mod man;
 mod manifests;
 mod memory;
@@ -140,6 +141,8 @@ enum Command {
     Fence(fence::FenceArgs),
     /// Cancel fencing of a node: no new attempt is begun; attempts in flight are not interrupted
     Cancel(fence::CancelArgs),
+    /// Take a node out of service for a person, and back: plan, drain, switch off, pause fencing; --finish
+    Maintain(Box<maintain::Args>),
     /// Pause fencing of a node or of a FencePolicy: recorded with your name and reason
     Pause(pause::PauseArgs),
     /// Resume fencing
@@ -195,6 +198,7 @@ fn carry_out(command: Command) -> ExitCode {
         Command::Withdraw(args) => args.main(),
         Command::Fence(args) => args.main(),
         Command::Cancel(args) => args.main(),
+        Command::Maintain(args) => args.main(),
         Command::Pause(args) => args.main(),
         Command::Resume(args) => args.main(),
         Command::Devices(args) => args.main(),

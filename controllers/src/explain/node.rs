@@ -185,6 +185,7 @@ const fn goes_on(hold: &Hold) -> bool {
             | Hold::RetryBackoff { .. }
             | Hold::Collateral { .. }
             | Hold::BudgetsUnread { .. }
+            | Hold::Drain { .. }
             | Hold::Concurrency { .. }
             | Hold::Cooldown { .. }
             | Hold::WaitsForPods { .. }

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_shared::api::{
-    FencePolicySpec, FenceTrigger, Incarnation, NodeFenceSpec, Phase, PolicyMode, Trigger, Unhealthy, When,
+    FencePolicySpec, FenceTrigger, Incarnation, NodeFenceSpec, Phase, PolicyMode, Shown, Trigger, Unhealthy,
+    When,
 };
-use pod_safety_shared::authority::{FenceKey, Fencing, Hold, Intent, Step, Target};
+use pod_safety_shared::authority::{FenceKey, Fencing, Hold, Intent, Past, Step, Target, Update};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Mode};
 use pod_safety_shared::model::{Fence, Held, Kind, Node, Pod, Policy, Readiness};
 
 use super::decide::about;
+use super::unwell::{Unwell, unwell};
 use super::{Config, gates};
 
 /// How well a node is.
@@ -24,11 +26,25 @@ pub(super) enum Health {
     Doubtful(Mono),
     /// It counts as lost, for this reason with its numbers.
     Lost(String),
+    /// It reports, and counts as unhealthy: the same, and the condition that it shows.
+    Sick(String, Option<Shown>),
 }
 
-/// How well a node is by the measures of a policy. That it is silent is not enough: whoever watches over readiness must
-/// have found the same, by live reads.
+/// How well a node is by the measures of a policy.
 pub(super) fn health(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealthy) -> Health {
+    let reports = reports(node, view, now, measures);
+    match (reports, unwell(node, now, measures)) {
+        (Health::Lost(why), _) => Health::Lost(why),
+        (_, Unwell::Sick(why, shown)) => Health::Sick(why, shown),
+        (Health::Doubtful(one), Unwell::Doubtful(other)) => Health::Doubtful(one.min(other)),
+        (Health::Well, Unwell::Doubtful(due)) => Health::Doubtful(due),
+        (reports, _) => reports,
+    }
+}
+
+/// Whether its kubelet reports. That it is silent is not enough: whoever watches over readiness must have found the
+/// same, by live reads.
+fn reports(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealthy) -> Health {
     if node.readiness == Readiness::Ready {
         return Health::Well;
     }
@@ -85,10 +101,11 @@ pub(super) fn detect(
     let hold = |hold: Hold| Decision::hold(about(node), hold);
     let name = || Arc::clone(&node.name);
     let Some(policy) = view.policy_of(&life.labels) else { return Decision::default() };
-    let why = match health(node, view, now, &policy.spec.unhealthy) {
+    let (why, kind, condition) = match health(node, view, now, &policy.spec.unhealthy) {
         Health::Well => return Decision::default(),
         Health::Doubtful(until) => return Decision::default().and_recheck_at(until),
-        Health::Lost(why) => why,
+        Health::Lost(why) => (why, Trigger::Detected, None),
+        Health::Sick(why, shown) => (why, Trigger::Unhealthy, shown),
     };
     match policy.spec.when {
         When::Manual => return Decision::default(),
@@ -107,15 +124,40 @@ pub(super) fn detect(
     if config.mode == Mode::Observe {
         return hold(Hold::WouldFence { node: name(), why, policy: Arc::clone(&policy.name) });
     }
+    let trigger = FenceTrigger { kind, reason: why.clone(), by: None, condition };
     match over {
-        None => open(incarnation, policy, FenceTrigger { kind: Trigger::Detected, reason: why, by: None }),
+        None => open(incarnation, policy, trigger),
         Some(fence) if fence.deleting => Decision::default(),
-        Some(fence) if fence.status.phase == Phase::Cancelled && !fence.spec.cancelled => reopen(fence, &why),
+        Some(fence) if may_begin_anew(fence) && is_another(&fence.spec.trigger, &trigger) => replaced(fence),
+        Some(fence) if may_begin_anew(fence) => reopen(fence, &why),
         Some(fence) => {
             let (fence, phase) = (Arc::clone(&fence.name), fence.status.phase.name());
             hold(Hold::FenceOver { node: name(), fence, phase })
         }
     }
+}
+
+fn may_begin_anew(fence: &Fence) -> bool {
+    fence.status.phase == Phase::Cancelled && !fence.spec.cancelled
+}
+
+/// Whether an incident that began for `before` would be checked for another reason than this one.
+fn is_another(before: &FenceTrigger, now: &FenceTrigger) -> bool {
+    (before.kind == Trigger::Unhealthy || now.kind == Trigger::Unhealthy)
+        && (before.kind, &before.condition) != (now.kind, &now.condition)
+}
+
+/// The trigger of an incident cannot be changed, and two of one life would have one name: the one that was called off
+/// goes first. Nothing of it is under way.
+fn replaced(fence: &Fence) -> Decision {
+    let past = Past {
+        kind: Kind::NodeFences,
+        node: fence.spec.node.name.as_str().into(),
+        name: Arc::clone(&fence.name),
+        uid: fence.uid.clone(),
+        rv: fence.rv,
+    };
+    Decision { intents: vec![Intent::Update(Update::Forget(past))], ..Decision::default() }
 }
 
 /// An incident of this life of a node.
@@ -127,6 +169,7 @@ pub(super) fn open(life: Incarnation, policy: &Policy, trigger: FenceTrigger) ->
         trigger,
         dry_run: policy.spec.mode == PolicyMode::DryRun,
         cancelled: false,
+        keep_off: false,
     };
     take(&node, Step::Open(Box::new(spec)))
 }
@@ -136,6 +179,7 @@ pub(super) fn open(life: Incarnation, policy: &Policy, trigger: FenceTrigger) ->
 pub(super) fn reopen(fence: &Fence, why: &str) -> Decision {
     let mut status = fence.status.clone();
     (status.phase, status.level, status.rounds) = (Phase::Pending, 0, 0);
+    status.drain = None;
     status.gates.clear();
     status.message = format!("lost again: {why}");
     let node: Arc<str> = fence.spec.node.name.as_str().into();

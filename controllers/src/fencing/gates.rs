@@ -8,14 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::api::{Gate, Phase, PolicyMode};
+use pod_safety_shared::api::{Gate, Phase, PolicyMode, Trigger};
 use pod_safety_shared::authority::Hold;
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::model::{Budget, Fence, Kind, Node, Policy, Readiness};
+use pod_safety_shared::model::{Budget, Fence, Kind, Node, Policy};
 
-use super::incident::Incident;
-use super::{collateral, levels, quorum, remediate};
+use super::incident::{Incident, reports};
+use super::unwell::shows_any;
+use super::{collateral, drain, levels, quorum, remediate};
 
 /// Of fewer lost nodes a share of all says nothing: one of two is half of them.
 const FEWEST_LOST: usize = 2;
@@ -27,7 +28,7 @@ const BUDGETS_MOST: usize = 5;
 const FEWEST_LOST_IN_ZONE: usize = 3;
 
 /// The gates by their names in statuses and metrics.
-pub(super) const NAMES: [&str; 13] = [
+pub(super) const NAMES: [&str; 15] = [
     "FencingUnreadable",
     "Paused",
     "FencingSuspended",
@@ -37,6 +38,8 @@ pub(super) const NAMES: [&str; 13] = [
     "ControlPlane",
     "EtcdQuorum",
     "Collateral",
+    "Repeated",
+    drain::GATE,
     "SelfNode",
     "NoDevices",
     "Concurrency",
@@ -59,11 +62,12 @@ pub(super) fn closed(incident: &Incident<'_>, policy: &Policy, purpose: For) -> 
     let mut closed = own(incident, policy, too_many_lost(incident, policy));
     match purpose {
         For::Begin => {
-            let others = [concurrency(incident, policy, closed.is_empty()), cooldown(incident, policy)];
+            let others =
+                [concurrency(incident, policy, drain::may_begin(&closed)), cooldown(incident, policy)];
             closed.extend(others.into_iter().flatten());
         }
         // What it would cost was weighed, and its time is counted from the beginning.
-        For::GoOn => closed.retain(|hold| hold.reason() != COLLATERAL),
+        For::GoOn => closed.retain(|hold| ![COLLATERAL, drain::GATE].contains(&hold.reason())),
     }
     closed
 }
@@ -76,10 +80,12 @@ fn own(incident: &Incident<'_>, policy: &Policy, too_many_lost: Option<Hold>) ->
         incident.node().and_then(left_alone),
         remediate::timed_out(incident),
         too_many_lost,
-        incident.node().and_then(|node| zone_in_trouble(node, policy, &incident.view)),
+        incident.node().and_then(|node| zone_in_trouble(node, policy, incident)),
         incident.node().and_then(|node| quorum::control_plane(node, policy, incident)),
         incident.node().and_then(|node| quorum::etcd(node, policy, incident)),
         incident.node().and_then(|node| collateral::collateral(node, policy, incident)),
+        repeated(incident, policy),
+        drain::drains(incident, policy),
         our_node(incident),
         no_devices(incident, policy),
     ];
@@ -106,9 +112,33 @@ pub(super) fn left_alone(node: &Node) -> Option<Hold> {
     Some(Hold::FencingSuspended { node: Arc::clone(&node.name), mark })
 }
 
+/// What the control plane must do without is not counted on, though it reports.
 pub(super) fn is_well(node: &Node, policy: &Policy, view: &View<'_>, now: Mono) -> bool {
-    let silent = Duration::from_secs(policy.spec.unhealthy.silent_seconds.into());
-    node.readiness == Readiness::Ready && now.since(view.last_heard(node)) < silent
+    reports(node, view, now, &policy.spec.unhealthy) && !shows_any(node, now, &policy.spec.unhealthy)
+}
+
+/// Whether it speaks against fencing another one for the same: where many show a condition, it is more likely wrong than
+/// each of them is broken. Who is silent is fenced whatever others report.
+fn counts_as_lost(node: &Node, incident: &Incident<'_>, policy: &Policy) -> bool {
+    match incident.fence.spec.trigger.kind {
+        Trigger::Unhealthy => !is_well(node, policy, &incident.view, incident.now),
+        Trigger::Detected | Trigger::Person | Trigger::External => {
+            !reports(node, &incident.view, incident.now, &policy.spec.unhealthy)
+        }
+    }
+}
+
+/// It was fenced for that a while ago, in another boot, and shows it again.
+fn repeated(incident: &Incident<'_>, policy: &Policy) -> Option<Hold> {
+    let unhealthy = |fence: &Fence| fence.spec.trigger.kind == Trigger::Unhealthy;
+    let before = |other: &&Fence| {
+        other.uid != incident.fence.uid && unhealthy(other) && !other.status.attempts.is_empty()
+    };
+    let fences = incident.view.fences_of(&incident.name).filter(|_| unhealthy(incident.fence));
+    let last = fences.filter(before).filter_map(|other| other.status.last_change()).max()?;
+    let ago = incident.view.age(last.as_second(), incident.now);
+    let left = Duration::from_secs(policy.spec.brakes.repeat_seconds.into()).saturating_sub(ago);
+    (!left.is_zero()).then(|| Hold::Repeated { node: Arc::clone(&incident.name), ago, left })
 }
 
 fn is_more_than(part: usize, of: usize, percent: u32) -> bool {
@@ -121,7 +151,7 @@ fn lost(incident: &Incident<'_>, policy: &Policy) -> (usize, usize) {
     let (mut lost, mut of) = (0, 0);
     for node in view.nodes() {
         of += 1;
-        lost += usize::from(!is_well(node, policy, view, incident.now));
+        lost += usize::from(counts_as_lost(node, incident, policy));
     }
     (lost, of)
 }
@@ -133,10 +163,20 @@ fn too_many_lost(incident: &Incident<'_>, policy: &Policy) -> Option<Hold> {
     closed.then_some(Hold::TooManyLost { lost, of, percent })
 }
 
-fn zone_in_trouble(node: &Node, policy: &Policy, view: &View<'_>) -> Option<Hold> {
-    let count = view.zone(&node.zone);
-    let percent = policy.spec.brakes.max_unhealthy_zone_percent;
+/// How many nodes of its zone are not Ready, or show what it is fenced for, of how many.
+fn of_zone(node: &Node, policy: &Policy, incident: &Incident<'_>) -> (usize, usize) {
+    let count = incident.view.zone(&node.zone);
     let (not_ready, of) = (count.not_ready, count.counted());
+    if incident.fence.spec.trigger.kind != Trigger::Unhealthy {
+        return (not_ready, of);
+    }
+    let of_it = incident.view.nodes().filter(|other| other.zone == node.zone && !other.excluded);
+    (of_it.filter(|other| counts_as_lost(other, incident, policy)).count().max(not_ready), of)
+}
+
+fn zone_in_trouble(node: &Node, policy: &Policy, incident: &Incident<'_>) -> Option<Hold> {
+    let percent = policy.spec.brakes.max_unhealthy_zone_percent;
+    let (not_ready, of) = of_zone(node, policy, incident);
     let closed = not_ready >= FEWEST_LOST_IN_ZONE && is_more_than(not_ready, of, percent);
     closed.then(|| Hold::ZoneInTrouble { zone: Arc::clone(&node.zone), not_ready, of, percent })
 }
@@ -161,13 +201,18 @@ fn others<'a>(incident: &Incident<'a>) -> impl Iterator<Item = &'a Fence> + use<
     view.fences().filter(move |other| other.uid != *uid && !other.deleting)
 }
 
-/// In which order they go: the higher priority first, then who came first, then by name.
-fn turn(fence: &Fence, policy: &Policy) -> (Reverse<i32>, Mono, Arc<str>) {
-    (Reverse(policy.spec.priority), fence.first_seen, Arc::clone(&fence.name))
+/// In which order they go: the higher priority first, then who is lost before who is unhealthy and reports, then who came
+/// first, then by name.
+fn turn(fence: &Fence, policy: &Policy) -> (Reverse<i32>, bool, Mono, Arc<str>) {
+    let reports = fence.spec.trigger.kind == Trigger::Unhealthy;
+    (Reverse(policy.spec.priority), reports, fence.first_seen, Arc::clone(&fence.name))
 }
 
+/// A node that is drained has its turn already, among those that report and have not begun. Who is lost does not wait for it.
 fn being_fenced(incident: &Incident<'_>) -> usize {
-    others(incident).filter(|other| other.status.phase == Phase::Fencing).count()
+    let soft = incident.fence.spec.trigger.kind == Trigger::Unhealthy && !drain::has_begun(incident);
+    let drains = |other: &Fence| soft && other.status.phase == Phase::Pending && other.status.drain.is_some();
+    others(incident).filter(|other| other.status.phase == Phase::Fencing || drains(other)).count()
 }
 
 /// `is_next`: nothing else holds it back, so that it is of interest who goes before it.
@@ -183,7 +228,7 @@ fn concurrency(incident: &Incident<'_>, policy: &Policy, is_next: bool) -> Optio
 fn ahead(incident: &Incident<'_>, policy: &Policy) -> usize {
     let mine = turn(incident.fence, policy);
     // A scan of all nodes is made once for each policy, not for each incident.
-    let mut lost: BTreeMap<Arc<str>, Option<Hold>> = BTreeMap::new();
+    let mut lost: BTreeMap<(Arc<str>, bool), Option<Hold>> = BTreeMap::new();
     let mut goes_first = |other: &&Fence| {
         if other.status.phase != Phase::Pending || other.spec.cancelled {
             return false;
@@ -195,11 +240,12 @@ fn ahead(incident: &Incident<'_>, policy: &Policy) -> usize {
         };
         let other = Incident::new(other, node, &incident.view, incident.now, incident.config);
         let Some(policy) = other.policy().filter(|policy| !is_dry(other.fence, policy)) else { return false };
-        if turn(other.fence, policy) > mine || other.is_heard_again() {
+        if turn(other.fence, policy) > mine || other.is_well_again().is_some() {
             return false;
         }
-        let lost = lost.entry(Arc::clone(&policy.name)).or_insert_with(|| too_many_lost(&other, policy));
-        own(&other, policy, lost.clone()).is_empty()
+        let kind = (Arc::clone(&policy.name), other.fence.spec.trigger.kind == Trigger::Unhealthy);
+        let lost = lost.entry(kind).or_insert_with(|| too_many_lost(&other, policy));
+        drain::may_begin(&own(&other, policy, lost.clone()))
     };
     others(incident).filter(|other| goes_first(other)).count()
 }
@@ -236,8 +282,8 @@ fn numbers(gate: &str, incident: &Incident<'_>, policy: &Policy) -> String {
             Some(format!("{lost} of {of} nodes are lost; the limit is {percent} %"))
         }
         ("ZoneInTrouble", Some(node)) => {
-            let (zone, percent) = (incident.view.zone(&node.zone), brakes.max_unhealthy_zone_percent);
-            let (not_ready, of) = (zone.not_ready, zone.counted());
+            let percent = brakes.max_unhealthy_zone_percent;
+            let (not_ready, of) = of_zone(node, policy, incident);
             Some(format!("{not_ready} of {of} nodes of its zone are not ready; the limit is {percent} %"))
         }
         ("ControlPlane", Some(node)) => left("such nodes", quorum::nodes_left(node, policy, incident)),

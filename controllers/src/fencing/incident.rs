@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase, Trigger};
+use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase, Trigger, Unhealthy};
 use pod_safety_shared::authority::{Hold, Step, Target, rehearsal_name, storage_evidence_name};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
@@ -13,6 +13,7 @@ use pod_safety_shared::model::{Fence, Held, Node, Pod, Policy, Proof, Readiness,
 use super::Config;
 use super::decide::LOOK_AGAIN;
 use super::detect::{take, target};
+use super::unwell::still_shows;
 
 /// Beyond the time of an attempt: whoever acts is told to stop at its end by a clock that may be slower than ours.
 const MARGIN: Duration = Duration::from_secs(2);
@@ -36,6 +37,12 @@ pub(super) enum Machine<'a> {
     SameBoot,
     /// It booted since.
     OtherLife(&'a Node),
+}
+
+/// Whether its kubelet reports that it is well, or did a moment ago.
+pub(super) fn reports(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealthy) -> bool {
+    let silent = now.since(view.last_heard(node));
+    node.readiness == Readiness::Ready && silent < Duration::from_secs(measures.silent_seconds.into())
 }
 
 /// One incident as seen now.
@@ -101,14 +108,23 @@ impl<'a> Incident<'a> {
         }
     }
 
-    /// Somebody saw it lost, nobody asked for it, and it is well again.
-    pub(super) fn is_heard_again(&self) -> bool {
-        let Some(node) = self.node().filter(|_| self.fence.spec.trigger.kind == Trigger::Detected) else {
-            return false;
+    /// Somebody saw it lost or unhealthy, nobody asked for it, and it is well again: what is said of that.
+    pub(super) fn is_well_again(&self) -> Option<&'static str> {
+        let node = self.node()?;
+        let measures = self.policy().map(|policy| policy.spec.unhealthy.clone()).unwrap_or_default();
+        let trigger = &self.fence.spec.trigger;
+        let (well, words) = match trigger.kind {
+            Trigger::Detected => {
+                (reports(node, &self.view, self.now, &measures), "the node reports again, with the same boot")
+            }
+            // If it does not report by now, it is fenced for that, in an incident of its own.
+            Trigger::Unhealthy => (
+                !still_shows(node, trigger.condition.as_ref(), self.now, &measures),
+                "the node no longer shows what its policy calls unhealthy",
+            ),
+            Trigger::Person | Trigger::External => return None,
         };
-        let measures = self.policy().map(|policy| policy.spec.unhealthy).unwrap_or_default();
-        let silent = self.now.since(self.view.last_heard(node));
-        node.readiness == Readiness::Ready && silent < Duration::from_secs(measures.silent_seconds.into())
+        well.then_some(words)
     }
 
     /// How many of its pods were asked to end and are still there.

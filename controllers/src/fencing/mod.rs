@@ -12,7 +12,8 @@
 //! | phase | what is found | step |
 //! |---|---|---|
 //! | none | lost by the measures of its policy, and needed | `Open` |
-//! | `Pending` | all gates open | `Attempt` off |
+//! | `Pending` | unhealthy, and it reports | `Drain`, in rounds |
+//! | | all gates open | `Attempt` off |
 //! | | heard again, or cancelled | `Write` Cancelled |
 //! | `Fencing` | an attempt with an outcome, or whose time is over | `Look` |
 //! | | it was seen off | `Prove` |
@@ -34,6 +35,8 @@
 //! | file | says |
 //! |---|---|
 //! | `detect` | whether a node is lost, and whether that matters |
+//! | `unwell` | whether a node that reports is unhealthy by its policy |
+//! | `drain` | the soft remedy of such a node, before it is powered off |
 //! | `gates` | what must not be in the way, with its numbers |
 //! | `quorum` | whether the control plane and etcd can do without it |
 //! | `collateral` | whether disruption budgets can spare its pods |
@@ -60,6 +63,7 @@ mod collateral;
 mod decide;
 mod detect;
 mod doubt;
+mod drain;
 mod gates;
 mod history;
 mod incident;
@@ -73,6 +77,7 @@ mod recover;
 mod remediate;
 mod run;
 mod taint;
+mod unwell;
 
 pub use decide::{Config, Key, decide};
 pub use run::Fencing;

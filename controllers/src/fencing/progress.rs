@@ -14,7 +14,7 @@ use super::decide::LOOK_AGAIN;
 use super::gates::{self, For};
 use super::incident::{Incident, Machine};
 use super::levels::{self, Next};
-use super::{recover, remediate};
+use super::{drain, recover, remediate};
 
 /// Decides about a live incident.
 pub(super) fn progress(incident: &Incident<'_>) -> Decision {
@@ -60,8 +60,8 @@ pub(super) fn adopted(incident: &Incident<'_>) -> Option<Decision> {
 }
 
 fn called_off(incident: &Incident<'_>) -> Option<Decision> {
-    if incident.is_heard_again() {
-        return Some(incident.ends(Phase::Cancelled, "the node reports again, with the same boot"));
+    if let Some(words) = incident.is_well_again() {
+        return Some(incident.ends(Phase::Cancelled, words));
     }
     if remediate::is_taken_back(incident) {
         return Some(incident.ends(Phase::Cancelled, "the request was withdrawn"));
@@ -115,7 +115,9 @@ fn shown(incident: &Incident<'_>, policy: &Policy, closed: &[Hold], message: Str
 /// Gates are closed: it is shown, and asked again.
 fn held(incident: &Incident<'_>, policy: &Policy, closed: Vec<Hold>) -> Decision {
     let mut decision = Decision::default().and_recheck_at(incident.now + LOOK_AGAIN);
-    if gates::differ(&incident.status().gates, &closed) {
+    if let Some(round) = drain::round(incident, policy, &closed) {
+        decision.intents = round.intents;
+    } else if gates::differ(&incident.status().gates, &closed) {
         let message = closed.first().map(ToString::to_string).unwrap_or_default();
         decision.intents = shown(incident, policy, &closed, message).intents;
     }

@@ -154,6 +154,7 @@ pub(super) fn fenced(incident: &Incident<'_>) -> Decision {
 fn may_switch_on(incident: &Incident<'_>, policy: &Policy) -> bool {
     policy.spec.recovery == Recovery::PowerOn
         && !incident.fence.spec.cancelled
+        && !incident.fence.spec.keep_off
         && !gates::is_dry(incident.fence, policy)
         && incident.node().is_some()
         && !is_kept_off(incident)

@@ -191,8 +191,12 @@ fn begun(
         return over(Progress::Failed, "NoPolicy", message);
     };
     let by = self::named(remediation);
-    let trigger =
-        FenceTrigger { kind: Trigger::External, reason: format!("requested by {by}"), by: Some(by) };
+    let trigger = FenceTrigger {
+        kind: Trigger::External,
+        reason: format!("requested by {by}"),
+        by: Some(by),
+        condition: None,
+    };
     (open(life, policy, trigger), None)
 }
 

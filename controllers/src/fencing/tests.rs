@@ -18,13 +18,14 @@ mod stage;
 mod storm;
 mod supplies;
 mod taint;
+mod unwell;
 mod wiring;
 
 use pod_safety_shared::api::{
     Attempt, DeviceDriver, FencePolicySpec, FenceTrigger, Grade, KindOfEvidence, Level, NodeFenceStatus,
     Phase, PodSafetyRemediationStatus, PolicyMode, Recovery, Sample, Trigger, Verified, When,
 };
-use pod_safety_shared::authority::{Intent, Reply, Step};
+use pod_safety_shared::authority::{Intent, Reply, Step, Update};
 use pod_safety_shared::drive::{Decision, Mode};
 use pod_safety_shared::model::Kind;
 use serde_json::{Value, json};
@@ -39,7 +40,7 @@ fn config() -> Config {
 fn step(decision: &Decision) -> Option<&Step> {
     let mut steps = decision.intents.iter().filter_map(|intent| match intent {
         Intent::Fence(fencing) => Some(&fencing.step),
-        Intent::Remediate(_) => None,
+        Intent::Remediate(_) | Intent::Update(Update::Forget(_)) => None,
         other => panic!("{other:?}"),
     });
     let first = steps.next();
@@ -68,6 +69,8 @@ fn words(decision: &Decision) -> Vec<String> {
         Reply::LetGo => "let go".to_owned(),
         Reply::Say(status) => format!("say {}", said(status)),
     }));
+    let forgets = |intent: &&Intent| matches!(intent, Intent::Update(Update::Forget(_)));
+    words.extend(decision.intents.iter().filter(forgets).map(|_| "forget".to_owned()));
     words.extend(decision.holds.iter().map(|(_, hold)| format!("?{}", hold.reason())));
     words
 }
@@ -86,6 +89,10 @@ fn step_words(step: &Step) -> String {
             let last = target.status.attempts.last().unwrap();
             let devices: Vec<_> = last.devices.iter().map(|device| device.name.as_str()).collect();
             format!("{} {} by {}", last.act, last.id, devices.join("+"))
+        }
+        Step::Drain(_, pods) => {
+            let pods: Vec<_> = pods.iter().map(|pod| &*pod.name).collect();
+            format!("drain {}", pods.join("+"))
         }
         Step::Look(_)
         | Step::Prove(_)

@@ -51,6 +51,10 @@ fn w1(ready: &str, taints: &[Value]) -> Value {
     patched(node("w1").ready(ready).into(), json!({ "spec": { "taints": taints } }))
 }
 
+fn cordoned(ready: &str) -> Value {
+    patched(w1(ready, &[]), json!({ "spec": { "unschedulable": true } }))
+}
+
 /// A silent node with a taint of others gets these.
 fn lost(taints: &[Value]) -> Request {
     update("nodes", w1("Unknown", &[theirs()]), w1("Unknown", taints))
@@ -81,6 +85,9 @@ fn taints() -> Vec<Row> {
         row("it is proved off", lost(&[theirs(), off("w1-0a1b")]), Allowed),
         row("it is back", back, Allowed),
         row("its label follows", changed(label), Allowed),
+        row("it is drained", update("nodes", w1("True", &[]), cordoned("True")), Allowed),
+        row("it is silent, and was drained", update("nodes", cordoned("True"), cordoned("Unknown")), Allowed),
+        row("its drain is over", update("nodes", cordoned("Unknown"), w1("Unknown", &[])), Allowed),
     ]
 }
 
@@ -108,7 +115,11 @@ fn stolen_nodes() -> Vec<Row> {
         row("bypass: a taint of its own", lost(&[theirs(), taint("evil", "NoSchedule")]), THEIRS),
         row("bypass: a label", metadata(role), Refused("of the labels of a node")),
         row("bypass: an annotation", metadata(pause), Refused("the metadata of nodes")),
-        row("bypass: a cordon", spec(json!({ "unschedulable": true })), Refused("the spec of nodes")),
+        row(
+            "bypass: a cordon of a node that is silent",
+            update("nodes", w1("Unknown", &[]), cordoned("Unknown")),
+            Refused("cordons only a node that is Ready"),
+        ),
         row("bypass: another machine", spec(json!({ "providerID": "x" })), Refused("the spec of nodes")),
         row(
             "bypass: a node goes",

@@ -9,7 +9,7 @@ use crate::{Expect, OURS, Row};
 use Expect::{Allowed, NotAsked, Refused};
 
 pub(crate) fn rows() -> Vec<Row> {
-    [status(), forged_status(), deletions(), gates(), stolen()].into_iter().flatten().collect()
+    [status(), forged_status(), deletions(), evictions(), gates(), stolen()].into_iter().flatten().collect()
 }
 
 fn row(name: &'static str, request: Request, expect: Expect) -> Row {
@@ -108,6 +108,28 @@ fn forged_status() -> Vec<Row> {
             metadata(json!({ "annotations": { "a": "b" } })),
             Refused("the metadata of pods/status"),
         ),
+    ]
+}
+
+fn evictions() -> Vec<Row> {
+    let evicted = |options: Value| {
+        let eviction = json!({ "metadata": { "name": "db-0", "namespace": "ns" }, "deleteOptions": options });
+        Request::new(OURS, "CREATE pods/eviction").object(patched(json!({}), eviction))
+    };
+    let (uid, version) = ("uid-db-0", "10");
+    let refused = Refused("evicts a pod by UID and resourceVersion");
+    let of = |grace: i64, preconditions: Value| {
+        evicted(json!({ "gracePeriodSeconds": grace, "preconditions": preconditions }))
+    };
+    let both = || json!({ "uid": uid, "resourceVersion": version });
+    vec![
+        row("its node is unhealthy", of(30, both()), Allowed),
+        row("bypass: evicted at once", of(0, both()), refused),
+        row("bypass: evicted by name", of(30, Value::Null), refused),
+        row("bypass: evicted by UID alone", of(30, json!({ "uid": uid })), refused),
+        row("bypass: evicted by version alone", of(30, json!({ "resourceVersion": version })), refused),
+        row("bypass: evicted by its own grace", evicted(json!({ "preconditions": both() })), refused),
+        row("bypass: evicted without options", evicted(Value::Null), refused),
     ]
 }
 

@@ -6,7 +6,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ActedOn, Condition, DeviceRef, Incarnation, KindOfEvidence, Sample, proved_by};
+use super::{ActedOn, Condition, ConditionStatus, DeviceRef, Incarnation, KindOfEvidence, Sample, proved_by};
 
 /// One incident. Its name is derived from the node and its incarnation, so that it cannot be created twice.
 #[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -46,6 +46,9 @@ pub struct NodeFenceSpec {
     /// No new attempt begins. An attempt that is under way is still verified, because it may take effect.
     #[serde(default)]
     pub cancelled: bool,
+    /// The machine stays off after its pods are released, until this is `false`: a person works on it.
+    #[serde(default)]
+    pub keep_off: bool,
 }
 
 /// Why a node is fenced.
@@ -59,13 +62,28 @@ pub struct FenceTrigger {
     /// The person or remediation that requested it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// With `Unhealthy`: the condition that the Node shows. Not set: it flaps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<Shown>,
+}
+
+/// A condition that a Node shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Shown {
+    /// Its type.
+    pub r#type: String,
+    /// Its status.
+    pub status: ConditionStatus,
 }
 
 /// The origin of the incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Trigger {
-    /// The conditions of the policy were met.
+    /// The node does not report, or reports that it is not Ready, for longer than the policy allows.
     Detected,
+    /// The node reports, and counts as unhealthy by the policy: it shows a condition, or flaps.
+    Unhealthy,
     /// A person requested it.
     Person,
     /// A PodSafetyRemediation requests it, as long as that object exists.
@@ -150,6 +168,9 @@ pub struct NodeFenceStatus {
     pub evidence: Option<String>,
     /// pod-safety added the out-of-service taint to the node.
     pub tainted: bool,
+    /// The drain before the node is powered off, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Drain>,
     /// `Fenced`, `Recovered`, `Stalled`.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -162,6 +183,20 @@ impl NodeFenceStatus {
         let attempts = self.attempts.iter().filter_map(Attempt::begun);
         attempts.chain(self.conditions.iter().filter_map(Condition::since)).max()
     }
+}
+
+/// The drain of a node that is unhealthy, but reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Drain {
+    /// When the intent was recorded.
+    pub began: String,
+    /// pod-safety cordoned the node, and uncordons it when the incident is over.
+    pub cordoned: bool,
+    /// How often its pods were evicted.
+    pub rounds: u32,
+    /// What the last round left, and why.
+    pub message: String,
 }
 
 /// A gate: a condition that must be met before an attempt.

@@ -33,13 +33,14 @@ pub use device::{
 };
 pub use evidence::{FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, Sample, proved_by};
 pub use fence::{
-    Attempt, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Trigger, Verified,
+    Attempt, Drain, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Shown, Trigger,
+    Verified,
 };
 pub use own::{Device, DeviceKey, DeviceState, Fence, Own, OwnSpec, Policy, Proof, Remediation};
 pub use pause::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION};
 pub use policy::{
-    Brakes, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Level, PolicyMode, Recovery,
-    Unhealthy, When,
+    Brakes, ConditionStatus, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Flapping, Level,
+    PolicyMode, Recovery, Unhealthy, UnhealthyCondition, When,
 };
 pub use remediation::{
     NODE_NAME_ANNOTATION, PodSafetyRemediation, PodSafetyRemediationSpec, PodSafetyRemediationStatus,

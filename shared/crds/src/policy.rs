@@ -2,6 +2,7 @@
 #![expect(unreachable_pub, reason = "the derive makes such items inside functions")]
 
 use kube::KubeSchema;
+use pod_safety_model::Says;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -101,8 +102,8 @@ pub enum When {
     Manual,
 }
 
-/// When a node counts as lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// When a node counts as lost, or as unhealthy though its kubelet reports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unhealthy {
     /// Its kubelet has not reported for this many seconds.
@@ -113,16 +114,97 @@ pub struct Unhealthy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 10, max = 86_400))]
     pub not_ready_seconds: Option<u32>,
+    /// Conditions of the Node by which others, such as node-problem-detector, report that it is unhealthy. One of them is
+    /// enough. Such a node still runs: it is fenced because this policy says so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub conditions: Vec<UnhealthyCondition>,
+    /// The node counts as unhealthy when its condition Ready changes this often. If not set, that is no reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flapping: Option<Flapping>,
+    /// For this many seconds the pods of a node that is unhealthy, but reports, are evicted within their
+    /// PodDisruptionBudgets before it is powered off. The node is cordoned meanwhile. 0: no drain.
+    #[serde(default = "drain_seconds")]
+    #[schemars(range(min = 0, max = 86_400))]
+    pub drain_seconds: u32,
 }
 
 const fn silent_seconds() -> u32 {
     60
 }
 
+/// As long as `brakes.collateralSeconds`: a PodDisruptionBudget delays a drain and a fence equally.
+const fn drain_seconds() -> u32 {
+    300
+}
+
 impl Default for Unhealthy {
     fn default() -> Self {
-        Self { silent_seconds: silent_seconds(), not_ready_seconds: None }
+        Self {
+            silent_seconds: silent_seconds(),
+            not_ready_seconds: None,
+            conditions: Vec::new(),
+            flapping: None,
+            drain_seconds: drain_seconds(),
+        }
     }
+}
+
+/// A condition of a Node that makes it unhealthy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("!(self.type in ['Ready', 'pod-safety.dev/NodeUnreachable'])", "for Ready use notReadySeconds and silentSeconds"))]
+pub struct UnhealthyCondition {
+    /// The type, such as `KernelDeadlock`.
+    #[schemars(length(min = 1, max = 316))]
+    pub r#type: String,
+    /// The status that is unhealthy, in quotes.
+    #[serde(default)]
+    pub status: ConditionStatus,
+    /// The node must have shown it for this many seconds, since its boot.
+    #[serde(default = "condition_seconds")]
+    #[schemars(range(min = 10, max = 86_400))]
+    pub seconds: u32,
+}
+
+/// node-problem-detector checks most conditions each 30 s or more often: ten checks in a row.
+const fn condition_seconds() -> u32 {
+    300
+}
+
+/// The status of a condition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ConditionStatus {
+    /// `"True"`.
+    #[default]
+    True,
+    /// `"False"`.
+    False,
+    /// `"Unknown"`.
+    Unknown,
+}
+
+impl ConditionStatus {
+    /// Whether a condition says this. One that is missing says nothing.
+    #[must_use]
+    pub const fn is(self, says: Says) -> bool {
+        matches!(
+            (self, says),
+            (Self::True, Says::True) | (Self::False, Says::False) | (Self::Unknown, Says::Unknown)
+        )
+    }
+}
+
+/// How often the condition Ready of a node may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Flapping {
+    /// The number of changes, in either direction, that makes the node unhealthy.
+    #[schemars(range(min = 3, max = 16))]
+    pub changes: u32,
+    /// Within this many seconds, since its boot.
+    #[schemars(range(min = 60, max = 86_400))]
+    pub within_seconds: u32,
 }
 
 /// A level of fencing.
@@ -166,6 +248,11 @@ pub struct Brakes {
     #[serde(default = "cooldown_seconds")]
     #[schemars(range(min = 0, max = 86_400))]
     pub cooldown_seconds: u32,
+    /// How long after a node was fenced because it was unhealthy, though it reported, it is not fenced for that again, in
+    /// seconds. 0: no delay.
+    #[serde(default = "repeat_seconds")]
+    #[schemars(range(min = 0, max = 604_800))]
+    pub repeat_seconds: u32,
     /// How long a node is not fenced while healthy pods run there that a PodDisruptionBudget needs, in seconds. 0: no delay.
     #[serde(default = "collateral_seconds")]
     #[schemars(range(min = 0, max = 86_400))]
@@ -191,6 +278,11 @@ const fn cooldown_seconds() -> u32 {
     60
 }
 
+/// What powering a machine off and on did not cure, it does not cure the next minute.
+const fn repeat_seconds() -> u32 {
+    3600
+}
+
 /// As long as pods tolerate a lost node unless they say otherwise (`tolerationSeconds`).
 const fn collateral_seconds() -> u32 {
     300
@@ -203,6 +295,7 @@ impl Default for Brakes {
             max_unhealthy_percent: max_unhealthy_percent(),
             max_unhealthy_zone_percent: max_unhealthy_zone_percent(),
             cooldown_seconds: cooldown_seconds(),
+            repeat_seconds: repeat_seconds(),
             collateral_seconds: collateral_seconds(),
             control_plane: ControlPlane::default(),
         }

@@ -77,6 +77,17 @@ pub struct Pressures {
     pub network: Says,
 }
 
+/// A condition that a node shows, beside Ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reported {
+    /// Its type.
+    pub kind: Arc<str>,
+    /// Its status.
+    pub says: Says,
+    /// When this process first saw it like this, in this boot.
+    pub seen: Mono,
+}
+
 /// Which node: a name may be used again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeKey {
@@ -101,6 +112,35 @@ pub struct Life {
     pub left_alone: Option<&'static str>,
     /// The value of its taint [`OUT_OF_SERVICE_TAINT`], if it has one.
     pub out_of_service: Option<Box<str>>,
+    /// Its conditions beside Ready: the first [`Life::CONDITIONS_MOST`].
+    pub conditions: Box<[Reported]>,
+    /// When this process saw its condition Ready change, in this boot: the last [`Life::CHANGES_MOST`].
+    pub ready_changes: Box<[Mono]>,
+}
+
+impl Life {
+    /// A node has about ten conditions. A kubelet may write thousands, and they are kept for each node.
+    pub const CONDITIONS_MOST: usize = 64;
+
+    /// As many as a FencePolicy may count (`unhealthy.flapping.changes`).
+    pub const CHANGES_MOST: usize = 16;
+
+    /// What was known `before` of the same boot goes on: since when its conditions are as they are, and when Ready changed.
+    pub fn goes_on(&mut self, before: &Self, changed: Option<Mono>) {
+        if before.boot_id != self.boot_id {
+            return;
+        }
+        for condition in &mut self.conditions {
+            let same = |one: &&Reported| one.kind == condition.kind && one.says == condition.says;
+            if let Some(earlier) = before.conditions.iter().find(same) {
+                condition.seen = earlier.seen;
+            }
+        }
+        let changes = before.ready_changes.iter().copied().chain(changed);
+        let over =
+            (before.ready_changes.len() + usize::from(changed.is_some())).saturating_sub(Self::CHANGES_MOST);
+        self.ready_changes = changes.skip(over).collect();
+    }
 }
 
 /// A node as decisions see it.

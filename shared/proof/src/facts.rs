@@ -67,7 +67,8 @@ impl LeaseRead {
 #[derive(Clone, Debug)]
 pub struct NodeRead {
     incarnation: Incarnation,
-    ready: bool,
+    /// Types with their status.
+    conditions: Vec<(String, String)>,
     cordoned: bool,
     out_of_service: Vec<String>,
     labels: BTreeMap<String, String>,
@@ -81,14 +82,15 @@ impl NodeRead {
         let boot_id = status.node_info.and_then(|info| info.boot_id).unwrap_or_default();
         let incarnation =
             Incarnation { name: name.to_owned(), uid: metadata.uid.unwrap_or_default(), boot_id };
-        let ready = status.conditions.iter().any(|condition| {
-            condition.r#type.as_deref() == Some("Ready") && condition.status.as_deref() == Some("True")
-        });
+        let conditions = status.conditions.into_iter();
+        let conditions =
+            conditions.map(|one| (one.r#type.unwrap_or_default(), one.status.unwrap_or_default()));
+        let conditions = conditions.collect();
         let cordoned = spec.unschedulable;
         let taints = spec.taints.into_iter();
         let taints = taints.filter(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT));
         let out_of_service = taints.map(|taint| taint.value.unwrap_or_default()).collect();
-        Ok(Self { incarnation, ready, cordoned, out_of_service, labels: metadata.labels })
+        Ok(Self { incarnation, conditions, cordoned, out_of_service, labels: metadata.labels })
     }
 
     /// Its incarnation. A boot ID that is empty is unknown.
@@ -99,8 +101,13 @@ impl NodeRead {
 
     /// Whether its condition Ready is True.
     #[must_use]
-    pub const fn is_ready(&self) -> bool {
-        self.ready
+    pub fn is_ready(&self) -> bool {
+        self.statuses_of("Ready").any(|status| status == "True")
+    }
+
+    /// The statuses that it reports for this type of condition.
+    pub fn statuses_of(&self, condition: &str) -> impl Iterator<Item = &str> {
+        self.conditions.iter().filter(move |(of, _)| of == condition).map(|(_, status)| status.as_str())
     }
 
     /// Whether it is cordoned: that proves nothing, and people are told.

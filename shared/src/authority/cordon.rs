@@ -26,6 +26,29 @@ pub enum Cordoned {
 /// # Errors
 /// The API server did not do it, or did not say so.
 pub async fn cordon(connection: &Connection, node: &str, deadline: Mono) -> Result<Cordoned, ApiError> {
+    set(connection, node, None, true, deadline).await
+}
+
+/// Takes `spec.unschedulable` of the Node with this UID back. Another Node of that name is left as it is.
+///
+/// # Errors
+/// The API server did not do it, or did not say so.
+pub async fn uncordon(
+    connection: &Connection,
+    node: &str,
+    uid: &str,
+    deadline: Mono,
+) -> Result<(), ApiError> {
+    set(connection, node, Some(uid), false, deadline).await.map(drop)
+}
+
+async fn set(
+    connection: &Connection,
+    node: &str,
+    uid: Option<&str>,
+    unschedulable: bool,
+    deadline: Mono,
+) -> Result<Cordoned, ApiError> {
     let path = format!("/api/v1/nodes/{node}");
     let mut last = None;
     for _ in 0..ATTEMPTS {
@@ -34,13 +57,16 @@ pub async fn cordon(connection: &Connection, node: &str, deadline: Mono) -> Resu
             read => read?,
         };
         let read: wire::Node = raw.decode().map_err(ApiError::Undecodable)?;
-        if read.spec.is_some_and(|spec| spec.unschedulable) {
+        if read.spec.is_some_and(|spec| spec.unschedulable) == unschedulable {
             return Ok(Cordoned::Already);
         }
         let meta = read.metadata.unwrap_or_default();
+        if uid.is_some_and(|uid| meta.uid.as_deref() != Some(uid)) {
+            return Ok(Cordoned::NoNode);
+        }
         let body = json!({
             "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
-            "spec": { "unschedulable": true },
+            "spec": { "unschedulable": unschedulable.then_some(true) },
         });
         match connection.send(Call::write(Method::Patch, path.clone(), &body).by(deadline)).await {
             Ok(_) => return Ok(Cordoned::Now),

@@ -9,6 +9,7 @@
 //! | `objects` | devices that are objects of the cluster |
 //! | `judge` | what looks prove. Pure |
 //! | `step` | the steps |
+//! | `drain` | the soft remedy of a node that still reports: a cordon, and evictions |
 //! | `contradict` | what follows when a node that was proved off is heard |
 //! | `monitor` | looks at all nodes of a device while nothing is wrong |
 //! | `policy` | what is known of a FencePolicy |
@@ -24,6 +25,7 @@
 mod asking;
 mod contradict;
 mod courtesy;
+mod drain;
 mod hosts;
 mod identity;
 mod instance;
@@ -48,7 +50,7 @@ pub(super) use remediation::answer;
 pub(super) use step::{Acting, carry_out};
 
 use crate::api::{NodeFenceSpec, NodeFenceStatus};
-use crate::model::{Rv, Uid};
+use crate::model::{PodKey, Rv, Uid};
 
 /// A NodeFence at the version that was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +79,8 @@ pub enum Step {
     Open(Box<NodeFenceSpec>),
     /// A status is written, and nothing else is done.
     Write(Target),
+    /// The node is cordoned, and these pods are evicted within their budgets.
+    Drain(Target, Vec<PodKey>),
     /// The last attempt of the status is new: it is written, then its devices are asked, then what they answered is
     /// written.
     Attempt(Target),
@@ -115,6 +119,7 @@ impl Step {
         match self {
             Self::Open(_) => "open",
             Self::Write(_) => "write",
+            Self::Drain(..) => "drain",
             Self::Attempt(_) => "attempt",
             Self::Look(_) => "look",
             Self::Prove(_) => "prove",
@@ -127,9 +132,10 @@ impl Step {
     }
 
     /// The names of all steps, for metrics; `monitor` and `remediate` are steps of their own.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 11] = [
         "open",
         "write",
+        "drain",
         "attempt",
         "look",
         "prove",
@@ -146,6 +152,7 @@ impl Step {
             Self::Attempt(_) => true,
             Self::Open(_)
             | Self::Write(_)
+            | Self::Drain(..)
             | Self::Look(_)
             | Self::Prove(_)
             | Self::ProveStorage(_)
@@ -161,6 +168,7 @@ impl Step {
         match self {
             Self::Open(spec) => Err(spec),
             Self::Write(target)
+            | Self::Drain(target, _)
             | Self::Attempt(target)
             | Self::Look(target)
             | Self::Prove(target)

@@ -415,6 +415,34 @@ pub enum Hold {
         /// How long is left.
         left: Duration,
     },
+    /// It still reports: its pods are evicted first.
+    #[error(
+        "node {node} is cordoned and its pods are evicted within their PodDisruptionBudgets: {pods} are left{blocked}. It is powered off in {}s (unhealthy.drainSeconds), or when none is left",
+        left.as_secs()
+    )]
+    Drain {
+        /// Its name.
+        node: Arc<str>,
+        /// How many are left.
+        pods: usize,
+        /// What the last round did not evict, and why; may be empty.
+        blocked: String,
+        /// How long is left.
+        left: Duration,
+    },
+    /// It was fenced for that before, and it did not help.
+    #[error(
+        "node {node} was fenced {}s ago because it was unhealthy, and is unhealthy again: powering it off and on did not cure it. Repair or replace it. It can be fenced for that again in {}s (brakes.repeatSeconds)",
+        ago.as_secs(), left.as_secs()
+    )]
+    Repeated {
+        /// Its name.
+        node: Arc<str>,
+        /// How long ago.
+        ago: Duration,
+        /// How long is left.
+        left: Duration,
+    },
     /// Others are fenced now, or before it.
     #[error(
         "nodes being fenced: {fencing}; ahead of this one: {ahead}; at most {most} at a time (brakes.maxConcurrent)"

@@ -49,7 +49,7 @@ mod writer;
 pub use access::{Right, may};
 pub use act::Outcome;
 pub use claim::{Cause, ClaimKind, Delete, Intent, Monitor, PolicyReview, Remediate, Reply};
-pub use cordon::{Cordoned, cordon};
+pub use cordon::{Cordoned, cordon, uncordon};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use evict::{Evicted, Eviction, NotEvicted, evict};
 pub use fence::{FenceKey, Fencing, Step, Target, incident_name, rehearsal_name, storage_evidence_name};

@@ -6,6 +6,7 @@
 
 mod devices;
 mod drill;
+mod maintain;
 mod pause;
 
 use std::time::Duration;
@@ -14,7 +15,11 @@ use serde_json::json;
 
 pub use devices::{Device, ask_to_test, devices, tested};
 pub use drill::{Drill, incident, rehearse, tidy_up};
-pub use pause::{Scope, pause, resume};
+pub use maintain::{
+    DRAIN_IN_PROGRESS, DRAINED, Lifecycle, MAINTENANCE_IN_PROGRESS, ask_to_keep_off, is_being_fenced,
+    keep_off, kept_off, report,
+};
+pub use pause::{Scope, pause, paused, resume};
 
 use super::fence::{incident_name, rehearsal_name};
 use pod_safety_proof::Look;
@@ -312,9 +317,25 @@ pub async fn ask_to_fence(
     reason: &str,
     dry_run: bool,
 ) -> Result<String, PeopleError> {
-    let name = if dry_run { rehearsal_name(&examined.node) } else { incident_name(&examined.node) };
-    let trigger = FenceTrigger { kind: Trigger::Person, reason: reason.to_owned(), by: Some(by.to_owned()) };
-    let spec = asked_for(connection, examined, trigger, dry_run).await?;
+    ask_to_fence_with(connection, examined, by, reason, |spec| spec.dry_run = dry_run).await
+}
+
+async fn ask_to_fence_with(
+    connection: &Connection,
+    examined: &Examined,
+    by: &str,
+    reason: &str,
+    change: impl FnOnce(&mut NodeFenceSpec),
+) -> Result<String, PeopleError> {
+    let trigger = FenceTrigger {
+        kind: Trigger::Person,
+        reason: reason.to_owned(),
+        by: Some(by.to_owned()),
+        condition: None,
+    };
+    let mut spec = asked_for(connection, examined, trigger, false).await?;
+    change(&mut spec);
+    let name = if spec.dry_run { rehearsal_name(&examined.node) } else { incident_name(&examined.node) };
     create(connection, "NodeFence", "nodefences", json!({ "name": name }), &spec).await
 }
 
@@ -325,7 +346,14 @@ async fn asked_for(
     dry_run: bool,
 ) -> Result<NodeFenceSpec, PeopleError> {
     let (policy, _) = chosen(connection, examined).await?;
-    Ok(NodeFenceSpec { node: examined.node.clone(), policy, trigger, dry_run, cancelled: false })
+    Ok(NodeFenceSpec {
+        node: examined.node.clone(),
+        policy,
+        trigger,
+        dry_run,
+        cancelled: false,
+        keep_off: false,
+    })
 }
 
 #[derive(serde::Deserialize)]

@@ -13,7 +13,7 @@ use crate::api::PAUSE_ANNOTATION;
 use crate::clock::Mono;
 use crate::model::{
     Interner, Kind, Life, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, OUT_OF_SERVICE_TAINT, Pressures,
-    Readiness, Says, Taint, Uid, lease_duration,
+    Readiness, Reported, Says, Taint, Uid, lease_duration,
 };
 use crate::wire;
 
@@ -75,9 +75,23 @@ fn project_node(
         age: Duration::ZERO,
         heard: now,
         readiness_seen: now,
-        life: Some(Arc::new(life(meta, spec, status))),
+        life: Some(Arc::new(Life {
+            conditions: conditions(status, interner, now),
+            ..life(meta, spec, status)
+        })),
         in_use: in_use(status),
     })
+}
+
+fn conditions(status: &wire::NodeStatus, interner: &mut Interner, now: Mono) -> Box<[Reported]> {
+    let named = status.conditions.iter().filter_map(|one| Some((one.r#type.as_deref()?, one)));
+    let others = named.filter(|(kind, _)| !matches!(*kind, "Ready" | NODE_UNREACHABLE_CONDITION));
+    let reported = others.map(|(kind, one)| Reported {
+        kind: interner.intern(kind),
+        says: Says::parse(one.status.as_deref()),
+        seen: now,
+    });
+    reported.take(Life::CONDITIONS_MOST).collect()
 }
 
 fn in_use(status: &wire::NodeStatus) -> Box<[Box<str>]> {
@@ -106,6 +120,7 @@ fn life(meta: &wire::ObjectMeta, spec: &wire::NodeSpec, status: &wire::NodeStatu
             .find(annotated)
             .or(labelled.then_some(LEFT_ALONE_LABEL)),
         out_of_service: taint.map(|taint| text(taint.value.as_ref())),
+        ..Life::default()
     }
 }
 
@@ -188,8 +203,12 @@ impl Object for Node {
             Some(before) => {
                 (node.first_seen, node.age) = (before.first_seen, before.age);
                 node.heard = if reported(before, &node) { now } else { before.heard };
-                if node.readiness == before.readiness {
+                let changed = (node.readiness != before.readiness).then_some(now);
+                if changed.is_none() {
                     node.readiness_seen = before.readiness_seen;
+                }
+                if let (Some(life), Some(earlier)) = (&mut node.life, &before.life) {
+                    Arc::make_mut(life).goes_on(earlier, changed);
                 }
             }
             // Before 1970 there were no nodes: nobody said.

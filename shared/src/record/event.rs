@@ -31,6 +31,8 @@ pub enum LogEvent {
     FencingBegan,
     /// An order to fence devices was recorded and sent.
     FenceOrdered,
+    /// An unhealthy node that reports is cordoned, and its pods are evicted.
+    NodeDraining,
     /// The status checks after an order were recorded.
     PowerChecked,
     /// Evidence that a node is off was created.
@@ -57,7 +59,7 @@ pub enum LogEvent {
 
 impl LogEvent {
     /// Every event, in the order of docs/logs.md.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Held,
         Self::WouldForceDelete,
         Self::WouldDelete,
@@ -72,6 +74,7 @@ impl LogEvent {
         Self::DisruptionTargetCleared,
         Self::FencingBegan,
         Self::FenceOrdered,
+        Self::NodeDraining,
         Self::PowerChecked,
         Self::NodeFenced,
         Self::StorageFenced,
@@ -103,6 +106,7 @@ impl LogEvent {
             Self::DisruptionTargetCleared => "disruption_target_cleared",
             Self::FencingBegan => "fencing_began",
             Self::FenceOrdered => "fence_ordered",
+            Self::NodeDraining => "node_draining",
             Self::PowerChecked => "power_checked",
             Self::NodeFenced => "node_fenced",
             Self::StorageFenced => "storage_fenced",

@@ -19,7 +19,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use pod_safety::drain::{Consent, Plan};
 
-use super::cluster::{ConnectArgs, Output, block_on, name, open};
+use super::cluster::{ConnectArgs, Output, Session, block_on, name, open};
 use super::paint::{Color, Paint};
 use super::{Exit, duration};
 use look::Look;
@@ -68,7 +68,7 @@ pub(super) struct Args {
 }
 
 /// Reads `NAMESPACE/POD`.
-fn pod_name(text: &str) -> Result<(String, String), String> {
+pub(super) fn pod_name(text: &str) -> Result<(String, String), String> {
     let (namespace, pod) = text.split_once('/').ok_or("allowed is NAMESPACE/POD, such as shop/api-0")?;
     Ok((name(namespace)?, name(pod)?))
 }
@@ -100,6 +100,35 @@ impl Args {
         self.output.print(&document, || session.headed(&page::page(&plan, paint)))?;
         Ok(exit_of(&plan))
     }
+}
+
+/// Prints the plan for a node, as without `--apply`.
+pub(super) async fn show(
+    session: &Session,
+    node: &str,
+    consent: &Consent,
+    paint: Paint,
+) -> anyhow::Result<Exit> {
+    let look = Look::at(session, node).await?;
+    let mut plan = look.plan(node, consent)?;
+    look.ask(session, &mut plan).await;
+    look.place(&mut plan);
+    super::print(session.headed(&page::page(&plan, paint)).as_bytes())?;
+    Ok(exit_of(&plan))
+}
+
+/// Carries a plan out, as with `--apply`.
+pub(super) async fn apply(
+    session: &Session,
+    node: &str,
+    consent: Consent,
+    paint: Paint,
+    timeout: Duration,
+    plan: Plan,
+) -> anyhow::Result<Exit> {
+    let live = live::Live::of_stdout(paint);
+    let (session, node, timeout) = (session.clone(), node.to_owned(), Some(timeout));
+    apply::Apply { session, node, consent, paint, live, timeout }.run(plan).await
 }
 
 /// What a plan says to a script.

@@ -155,6 +155,7 @@ fn the_brakes_of_a_policy_that_says_nothing() {
             max_unhealthy_percent: 49,
             max_unhealthy_zone_percent: 55,
             cooldown_seconds: 60,
+            repeat_seconds: 3_600,
             collateral_seconds: 300,
             control_plane: ControlPlane::KeepQuorum,
         }
@@ -166,7 +167,10 @@ fn the_brakes_of_a_policy_that_says_nothing() {
 /// Six renewals of a kubelet's Lease are missed in a minute; kube-controller-manager's grace is 50 s of it.
 #[test]
 fn a_node_is_lost_after_a_minute_and_a_device_has_a_minute_to_switch() {
-    assert_eq!(Unhealthy::default(), Unhealthy { silent_seconds: 60, not_ready_seconds: None });
+    let (conditions, flapping) = (Vec::new(), None);
+    let wanted =
+        Unhealthy { silent_seconds: 60, not_ready_seconds: None, conditions, flapping, drain_seconds: 300 };
+    assert_eq!(Unhealthy::default(), wanted);
     assert_eq!(
         Timeouts::default(),
         Timeouts { power_off: ActTime(60), power_on: ActTime(60), status: ActTime(20) }

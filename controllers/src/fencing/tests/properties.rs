@@ -146,6 +146,7 @@ proptest! {
                     prop_assert!(!sketch.pod && proved && sketch.named && !under_way && sketch.power_on);
                     prop_assert!(!sketch.paused && !sketch.cancelled && !sketch.dry && same_life);
                 }
+                Step::Drain(..) => prop_assert!(false, "no node is unhealthy and reports here"),
                 Step::Look(_) => prop_assert!(!under_way),
                 Step::Prove(_) => {
                     let last = sketch.attempts.last().unwrap();

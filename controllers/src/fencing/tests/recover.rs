@@ -52,6 +52,7 @@ fn nothing_is_switched_on_by_who_is_paused_cancelled_or_without_devices() {
         ((|stage| stage.policy(|policy| policy.paused = Some("x".to_owned()))) as fn(&mut Stage), "?Paused"),
         (|stage| stage.leave_alone("n"), "?FencingSuspended"),
         (|stage| stage.edit(|spec, _| spec.cancelled = true), "?MachinePoweredOff"),
+        (|stage| stage.edit(|spec, _| spec.keep_off = true), "?MachinePoweredOff"),
         (|stage| stage.gone(Kind::FenceDevices, "bmc"), "?NoDevices"),
     ] {
         let mut stage = released();

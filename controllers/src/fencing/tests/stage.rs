@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pod_safety_shared::api::{
-    DeviceRef, FenceEvidenceSpec, FenceEvidenceStatus, Incarnation, Invalidation, NodeFenceSpec,
+    DeviceRef, Drain, FenceEvidenceSpec, FenceEvidenceStatus, Incarnation, Invalidation, NodeFenceSpec,
     REMEDIATION_FINALIZER,
 };
 use pod_safety_shared::authority::{incident_name, rehearsal_name};
@@ -105,6 +105,15 @@ impl Stage {
         self.change(name, |node| {
             node["status"]["conditions"] =
                 json!([{ "type": "Ready", "status": ready, "lastHeartbeatTime": now }]);
+        });
+    }
+
+    /// Beside Ready it shows this condition, or shows it no longer.
+    pub(super) fn shows(&mut self, name: &str, kind: &str, status: Option<&str>) {
+        self.change(name, |node| {
+            let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+            conditions.retain(|one| one["type"] != kind);
+            conditions.extend(status.map(|status| json!({ "type": kind, "status": status })));
         });
     }
 
@@ -256,18 +265,37 @@ impl Stage {
 
     /// An incident of the life in which this node is.
     pub(super) fn fence(&mut self, node: &str, kind: Trigger, status: NodeFenceStatus) {
-        let trigger = FenceTrigger { kind, reason: "r".to_owned(), by: None };
+        let condition = None;
+        self.fence_for(node, FenceTrigger { kind, reason: "r".to_owned(), by: None, condition }, status);
+    }
+
+    pub(super) fn fence_for(&mut self, node: &str, trigger: FenceTrigger, status: NodeFenceStatus) {
         let node = self.incarnation(node);
-        let spec = NodeFenceSpec { node, policy: "p".to_owned(), trigger, dry_run: false, cancelled: false };
+        let spec = NodeFenceSpec {
+            node,
+            policy: "p".to_owned(),
+            trigger,
+            dry_run: false,
+            cancelled: false,
+            keep_off: false,
+        };
         self.put_fence(spec, status);
     }
 
     /// What a person had written down, and left lying.
     pub(super) fn rehearsal(&mut self, node: &str) -> String {
-        let trigger = FenceTrigger { kind: Trigger::Person, reason: "a drill".to_owned(), by: None };
+        let trigger =
+            FenceTrigger { kind: Trigger::Person, reason: "a drill".to_owned(), by: None, condition: None };
         let node = self.incarnation(node);
         let name = rehearsal_name(&node);
-        let spec = NodeFenceSpec { node, policy: "p".to_owned(), trigger, dry_run: true, cancelled: false };
+        let spec = NodeFenceSpec {
+            node,
+            policy: "p".to_owned(),
+            trigger,
+            dry_run: true,
+            cancelled: false,
+            keep_off: false,
+        };
         self.with_spec(Kind::NodeFences, &name, &spec);
         name
     }
@@ -399,6 +427,16 @@ impl Stage {
                         self.invalidates(&proof);
                     }
                     self.put_fence((*target.spec).clone(), (*target.status).clone());
+                }
+                Step::Drain(target, _) => {
+                    let mut status = (*target.status).clone();
+                    let drain = status.drain.get_or_insert_with(|| Drain {
+                        began: stamp(self.now),
+                        cordoned: true,
+                        ..Drain::default()
+                    });
+                    drain.rounds += 1;
+                    self.put_fence((*target.spec).clone(), status);
                 }
                 Step::Write(target)
                 | Step::Attempt(target)

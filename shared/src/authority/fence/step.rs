@@ -9,6 +9,7 @@ use serde_json::json;
 use super::asking::asked;
 use super::contradict;
 use super::courtesy;
+use super::drain;
 use super::judge::{Seen, judge};
 use super::mark::{self, When};
 use super::objects::lift;
@@ -18,7 +19,7 @@ use super::storage;
 use super::{Fencing, Step, Target, incident_name};
 use crate::api::{
     Attempt, Condition, FenceEvidenceSpec, FenceEvidenceStatus, Gate, Incarnation, NodeFenceSpec,
-    NodeFenceStatus, Phase, Sample, Trigger, Verified, group_path, object, proved_by,
+    NodeFenceStatus, Phase, Sample, Shown, Trigger, Verified, group_path, object, proved_by,
 };
 use crate::authority::act::{Outcome, version};
 use crate::authority::update::Means;
@@ -27,7 +28,7 @@ use crate::authority::witness::{look, nonsense};
 use crate::client::{ApiError, Call, Method};
 use crate::clock::Env;
 use crate::events::Recorder;
-use crate::model::{Rv, Uid};
+use crate::model::{Rv, Says, Uid};
 use crate::record::error_chain;
 use crate::transport::{Act, FenceTransport};
 use crate::wire::{self, Raw};
@@ -101,13 +102,15 @@ pub(in crate::authority) async fn carry_out(acting: &Acting<'_>, fencing: &Fenci
             let lifted = if target.status.phase.is_over() { leave(acting, target).await } else { Ok(()) };
             then_status(acting, target, lifted).await
         }
+        // Boxed, as it would make every step as large as itself.
+        Step::Drain(target, pods) => Box::pin(drain::drain(acting, target, pods)).await,
         Step::Attempt(target) => attempt(acting, target).await,
         Step::Look(target) => look_twice(acting, target).await,
         Step::Prove(target) => prove(acting, target).await,
         Step::ProveStorage(target) => storage::prove(acting, target).await,
         Step::Taint(target) => {
             let proof = target.status.evidence.as_deref().unwrap_or_default();
-            let added = mark::add(acting, &target.spec.node, &target.fence.name, proof).await;
+            let added = Box::pin(mark::add(acting, &target.spec.node, &target.fence.name, proof)).await;
             then_status(acting, target, added).await
         }
         Step::Untaint(target) => {
@@ -142,6 +145,7 @@ async fn withdraw(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
 
 /// The incident is over: what was made for it goes, and others may have the node.
 async fn leave(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    Box::pin(drain::uncordon(acting, target)).await?;
     if target.status.attempts.is_empty() {
         return Ok(());
     }
@@ -163,8 +167,9 @@ async fn open(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> 
     acting.send(Call::write(Method::Post, group_path("nodefences"), &body)).await.map(drop)
 }
 
-/// The cache suspects; this convicts: it is the same incarnation, and nobody has heard of it since the cache did. What
-/// a person or another remediator asked for may be healthy. Gives back whether there is a Node: without one nothing is
+/// The cache suspects; this convicts: it is the same incarnation, and nobody has heard of it since the cache did, or it
+/// shows the condition for which it is fenced. How often a node flapped is history, which only the cache has. What a
+/// person or another remediator asked for may be healthy. Gives back whether there is a Node: without one nothing is
 /// begun anew, and what was begun goes on.
 pub(super) async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
     let Look { node, lease, .. } =
@@ -174,6 +179,14 @@ pub(super) async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Res
     }
     match spec.trigger.kind {
         Trigger::Person | Trigger::External => return Ok(node.is_some()),
+        Trigger::Unhealthy => {
+            let cleared = |shown: &Shown| node.as_ref().is_some_and(|read| !shows(read, shown));
+            return if spec.trigger.condition.as_ref().is_some_and(cleared) {
+                Err(Outcome::Heard)
+            } else {
+                Ok(node.is_some())
+            };
+        }
         Trigger::Detected => {}
     }
     let known = acting.means.cache.read().view().lease(&spec.node.name).flatten();
@@ -182,6 +195,10 @@ pub(super) async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Res
         return Err(Outcome::Heard);
     }
     Ok(node.is_some())
+}
+
+fn shows(node: &NodeRead, shown: &Shown) -> bool {
+    node.statuses_of(&shown.r#type).any(|status| shown.status.is(Says::parse(Some(status))))
 }
 
 /// Writes a status at this version; gives back the next.

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 mod chosen;
+mod drain;
 mod limits;
 mod mark;
 mod objects;
@@ -257,9 +258,15 @@ fn spec() -> NodeFenceSpec {
     NodeFenceSpec {
         node: incarnation(),
         policy: "all".to_owned(),
-        trigger: FenceTrigger { kind: Trigger::Detected, reason: "silent for 61s".to_owned(), by: None },
+        trigger: FenceTrigger {
+            kind: Trigger::Detected,
+            reason: "silent for 61s".to_owned(),
+            by: None,
+            condition: None,
+        },
         dry_run: false,
         cancelled: false,
+        keep_off: false,
     }
 }
 

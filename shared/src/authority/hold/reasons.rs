@@ -6,6 +6,7 @@ use crate::events::EventType;
 impl Hold {
     /// The reason in one CamelCase word, for metrics, Events and programs.
     #[must_use]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Volume(hold) => hold.reason(),
@@ -50,6 +51,8 @@ impl Hold {
             Self::ControlPlane { .. } | Self::ControlPlaneQuorum { .. } => "ControlPlane",
             Self::EtcdQuorum { .. } => "EtcdQuorum",
             Self::Collateral { .. } | Self::BudgetsUnread { .. } => "Collateral",
+            Self::Drain { .. } => "Drain",
+            Self::Repeated { .. } => "Repeated",
             Self::StaleTaint { .. } => "StaleTaint",
             Self::Concurrency { .. } => "Concurrency",
             Self::Cooldown { .. } => "Cooldown",
@@ -150,6 +153,8 @@ impl Hold {
         "ControlPlane",
         "EtcdQuorum",
         "Collateral",
+        "Drain",
+        "Repeated",
         "StaleTaint",
         "Concurrency",
         "Cooldown",
@@ -204,6 +209,7 @@ impl Hold {
             | Self::ControlPlane { .. }
             | Self::Collateral { .. }
             | Self::BudgetsUnread { .. }
+            | Self::Drain { .. }
             | Self::Concurrency { .. }
             | Self::Cooldown { .. }
             | Self::AttemptUnderWay { .. }
@@ -222,6 +228,7 @@ impl Hold {
             | Self::PhaseUnreadable
             | Self::EvidenceConflictsWithReady { .. } => Some((EventType::Warning, FORCE_DELETE_HELD)),
             Self::FencingUnreadable { .. }
+            | Self::Repeated { .. }
             | Self::NoBootId { .. }
             | Self::FenceOver { .. }
             | Self::DuplicateFence { .. }

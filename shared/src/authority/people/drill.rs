@@ -33,7 +33,12 @@ pub async fn rehearse(
     reason: &str,
 ) -> Result<String, PeopleError> {
     let name = rehearsal_name(&examined.node);
-    let trigger = FenceTrigger { kind: Trigger::Person, reason: reason.to_owned(), by: Some(by.to_owned()) };
+    let trigger = FenceTrigger {
+        kind: Trigger::Person,
+        reason: reason.to_owned(),
+        by: Some(by.to_owned()),
+        condition: None,
+    };
     let spec = asked_for(connection, examined, trigger, true).await?;
     match create(connection, "NodeFence", "nodefences", json!({ "name": name }), &spec).await {
         Ok(_) | Err(PeopleError::There { .. }) => Ok(name),

@@ -72,6 +72,14 @@ pub async fn pause(connection: &Connection, scope: &Scope, pause: &Pause) -> Res
     write(connection, scope, &scope.patch(&object, Some(pause), None)).await
 }
 
+/// Why it pauses; `None`: it does not.
+///
+/// # Errors
+/// It is not there, or could not be read.
+pub async fn paused(connection: &Connection, scope: &Scope) -> Result<Option<String>, PeopleError> {
+    Ok(scope.text(&read(connection, scope).await?))
+}
+
 /// Has it fenced again, and keeps who wants that and why. Gives back what it paused for.
 ///
 /// # Errors

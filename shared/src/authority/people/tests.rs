@@ -1,6 +1,7 @@
 //! What people may say, and when they are refused.
 
 mod acts;
+mod maintain;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -252,6 +252,7 @@ impl Authority {
         };
         let (event, kind, reason) = match &fencing.step {
             Step::Open(_) => (LogEvent::FencingBegan, EventType::Warning, "FencingBegins"),
+            Step::Drain(..) => (LogEvent::NodeDraining, EventType::Warning, "DrainBegins"),
             Step::Attempt(_) => (LogEvent::FenceOrdered, EventType::Warning, "FenceAttempted"),
             Step::Prove(_) => (LogEvent::NodeFenced, EventType::Normal, "Fenced"),
             Step::ProveStorage(_) => (LogEvent::StorageFenced, EventType::Normal, "StorageFenced"),
@@ -267,7 +268,13 @@ impl Authority {
             Step::Look(_) => (LogEvent::PowerChecked, EventType::Normal, "Looked"),
         };
         let uid = Uid::new(&spec.node.uid);
-        if let (Some(uid), false) = (uid.clone(), matches!(fencing.step, Step::Look(_) | Step::Write(_))) {
+        let is_for_the_log = match &fencing.step {
+            Step::Look(_) | Step::Write(_) => true,
+            // Its rounds are told by the status.
+            Step::Drain(target, _) => target.status.drain.is_some(),
+            _ => false,
+        };
+        if let (Some(uid), false) = (uid.clone(), is_for_the_log) {
             let about = About::Node(NodeKey { name: Arc::clone(&fencing.node), uid });
             self.events.record(Event {
                 speaker: Speaker::Ours,

@@ -3,12 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod apart;
+mod batch;
 mod cloud;
 mod drill;
 mod drivers;
 mod elsewhere;
 mod killed;
 mod machine;
+mod maintain;
+mod sick;
 mod storm;
 mod traced;
 mod whole;

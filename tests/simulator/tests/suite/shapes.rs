@@ -159,13 +159,15 @@ fn looked() -> NodeFenceStatus {
 
 /// Hands the authority every step of an incident, one after another, and what is asked of devices and remediations.
 async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>, node: Incarnation) {
-    let trigger = FenceTrigger { kind: Trigger::Detected, reason: "silent".to_owned(), by: None };
+    let trigger =
+        FenceTrigger { kind: Trigger::Detected, reason: "silent".to_owned(), by: None, condition: None };
     let spec = NodeFenceSpec {
         node: node.clone(),
         policy: "all".to_owned(),
         trigger,
         dry_run: false,
         cancelled: false,
+        keep_off: false,
     };
     let submit = async |step: Step| {
         let fencing = Fencing { node: "lost".into(), step };

@@ -9,10 +9,16 @@ use crate::api::{
 use crate::authority::{FenceKey, Fencing, Step, Target};
 
 fn target(node: &str, status: NodeFenceStatus) -> Target {
-    let trigger = FenceTrigger { kind: Trigger::Person, reason: "r".to_owned(), by: None };
+    let trigger = FenceTrigger { kind: Trigger::Person, reason: "r".to_owned(), by: None, condition: None };
     let life = Incarnation { name: node.to_owned(), uid: format!("uid-{node}"), boot_id: "boot".to_owned() };
-    let spec =
-        NodeFenceSpec { node: life, policy: "p".to_owned(), trigger, dry_run: false, cancelled: false };
+    let spec = NodeFenceSpec {
+        node: life,
+        policy: "p".to_owned(),
+        trigger,
+        dry_run: false,
+        cancelled: false,
+        keep_off: false,
+    };
     let uid = Uid::new(&format!("uid-fence-{node}")).unwrap();
     let fence = FenceKey { name: node.into(), uid, rv: "1".parse().unwrap() };
     Target { fence, spec: Box::new(spec), status: Box::new(status) }

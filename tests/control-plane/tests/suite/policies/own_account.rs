@@ -163,7 +163,9 @@ async fn nodes(scene: &Scene) {
                 Value::Null,
                 false,
             ),
-            ("a cordon", of("", r#"{"spec":{"unschedulable":true}}"#), Value::Null, false),
+            ("another machine", of("", r#"{"spec":{"providerID":"x"}}"#), Value::Null, false),
+            ("a cordon while it is Ready", of("", r#"{"spec":{"unschedulable":true}}"#), Value::Null, true),
+            ("its end", of("", r#"{"spec":{"unschedulable":null}}"#), Value::Null, true),
             ("a deletion", vec!["delete", "node", "prey", "--wait=false"], Value::Null, false),
         ],
     )

@@ -1,0 +1,332 @@
+//! Nodes that report, and are unhealthy by their policy.
+
+use pod_safety_shared::api::{ConditionStatus, Flapping, Shown, UnhealthyCondition};
+use pod_safety_shared::testing::at;
+use pod_safety_shared::testing::objects::{BEGINS, stamp};
+
+use super::*;
+
+const DEADLOCK: &str = "KernelDeadlock";
+
+fn deadlock() -> Shown {
+    Shown { r#type: DEADLOCK.to_owned(), status: ConditionStatus::True }
+}
+
+/// Of five nodes that report, with a policy that names the condition, and no drain.
+fn named() -> Stage {
+    let mut stage = Stage::new(&["n", "m", "k", "l", "o"]);
+    stage.world.wall(BEGINS, at(0));
+    stage.policy(|policy| {
+        let (r#type, status) = (DEADLOCK.to_owned(), ConditionStatus::True);
+        policy.unhealthy.conditions = vec![UnhealthyCondition { r#type, status, seconds: 60 }];
+        policy.unhealthy.drain_seconds = 0;
+    });
+    stage
+}
+
+fn trigger() -> FenceTrigger {
+    let reason = "it shows it".to_owned();
+    FenceTrigger { kind: Trigger::Unhealthy, reason, by: None, condition: Some(deadlock()) }
+}
+
+/// With an incident of `n` that shows it.
+fn pending() -> Stage {
+    let mut stage = named();
+    stage.shows("n", DEADLOCK, Some("True"));
+    stage.fence_for("n", trigger(), NodeFenceStatus::default());
+    stage
+}
+
+/// With a drain of five minutes, and a pod of a StatefulSet there.
+fn draining() -> Stage {
+    let mut stage = pending();
+    stage.policy(|policy| policy.unhealthy.drain_seconds = 300);
+    stage.pod("db-0", "n", |_| ());
+    stage
+}
+
+#[test]
+fn a_condition_that_the_policy_names_begins_an_incident_to_the_second_and_says_so() {
+    let mut stage = named();
+    stage.until(20);
+    stage.shows("n", DEADLOCK, Some("True"));
+    stage.until(79);
+    let early = stage.decided("n");
+    assert_eq!((words(&early), early.recheck_at), (vec![], Some(at(80))));
+    stage.until(80);
+    let decision = stage.decided("n");
+    let Some(Step::Open(spec)) = step(&decision) else { panic!("{decision:?}") };
+    assert_eq!((spec.trigger.kind, &spec.trigger.condition), (Trigger::Unhealthy, &Some(deadlock())));
+    assert_eq!(
+        spec.trigger.reason,
+        "it has reported KernelDeadlock=True for 60 s (unhealthy.conditions: 60 s)"
+    );
+    assert!(stage.words("m").is_empty(), "the others show nothing");
+}
+
+#[test]
+fn only_what_the_policy_names_counts_with_its_status_without_a_break_and_within_one_boot() {
+    type Change = fn(&mut Stage);
+    let rows: [(&str, Change, bool); 7] = [
+        ("another condition", |stage| stage.shows("n", "ReadonlyFilesystem", Some("True")), false),
+        ("another status", |stage| stage.shows("n", DEADLOCK, Some("Unknown")), false),
+        ("it went", |stage| stage.shows("n", DEADLOCK, None), false),
+        (
+            "it went and came again",
+            |stage| {
+                stage.shows("n", DEADLOCK, Some("False"));
+                stage.wait(1);
+                stage.shows("n", DEADLOCK, Some("True"));
+            },
+            false,
+        ),
+        (
+            "it booted, and its old condition is still written there",
+            |stage| stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2")),
+            false,
+        ),
+        (
+            "it beats",
+            |stage| {
+                stage.change("n", |node| {
+                    node["status"]["conditions"][0]["lastHeartbeatTime"] = json!(stamp(50));
+                })
+            },
+            true,
+        ),
+        ("nothing", |_| (), true),
+    ];
+    for (says, change, begins) in rows {
+        let mut stage = named();
+        if says != "another condition" {
+            stage.shows("n", DEADLOCK, Some("True"));
+        }
+        stage.until(50);
+        change(&mut stage);
+        stage.until(70);
+        let wanted: &[&str] = if begins { &["open by p"] } else { &[] };
+        assert_eq!(stage.words("n"), wanted, "{says}");
+    }
+}
+
+#[test]
+fn a_node_that_flaps_is_unhealthy_and_one_whose_changes_are_old_is_not() {
+    let mut stage = named();
+    stage.policy(|policy| policy.unhealthy.flapping = Some(Flapping { changes: 4, within_seconds: 100 }));
+    for ready in ["False", "True", "Unknown"] {
+        stage.wait(10);
+        stage.says("n", ready);
+        assert!(stage.words("n").is_empty(), "{ready}");
+    }
+    stage.wait(10);
+    stage.says("n", "True");
+    let decision = stage.decided("n");
+    let Some(Step::Open(spec)) = step(&decision) else { panic!("{decision:?}") };
+    assert_eq!(
+        spec.trigger.reason,
+        "its condition Ready changed 4 times within 100 s (unhealthy.flapping.changes: 4)"
+    );
+    assert_eq!(spec.trigger.condition, None);
+    stage.act("n");
+    assert_eq!(stage.words("n"), ["off 1 by bmc"]);
+    stage.until(111);
+    assert_eq!(stage.words("n"), ["write Cancelled"], "the first change is too old");
+    let mut stage = named();
+    stage.policy(|policy| policy.unhealthy.flapping = Some(Flapping { changes: 3, within_seconds: 100 }));
+    for ready in ["False", "True"] {
+        stage.says("n", ready);
+    }
+    stage.comes_back("n", "boot-2");
+    stage.says("n", "False");
+    assert!(stage.words("n").is_empty(), "a boot is no flapping");
+}
+
+#[test]
+fn who_needs_it_is_asked_as_for_a_node_that_is_lost() {
+    let mut stage = named();
+    stage.policy(|policy| policy.when = When::Needed);
+    stage.shows("n", DEADLOCK, Some("True"));
+    stage.until(60);
+    assert_eq!(stage.words("n"), ["?FenceNotNeeded"]);
+    stage.pod("db-0", "n", Stage::terminating);
+    assert_eq!(stage.words("n"), ["open by p"], "its kubelet does not end it");
+}
+
+/// A kubelet that is alive does not speak against it: that the node runs is why it is switched off, and only what devices
+/// show becomes evidence.
+#[test]
+fn a_node_that_reports_is_switched_off_by_policy_and_nothing_but_devices_proves_it() {
+    let mut stage = pending();
+    stage.pod("db-0", "n", Stage::terminating);
+    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+    assert!(stage.proofs.is_empty());
+    stage.wait(30);
+    stage.answered("done");
+    assert_eq!(stage.words("n"), ["look"], "it reports, and that changes nothing");
+    stage.seen("On");
+    assert_eq!(stage.words("n"), ["?RetryBackoff"]);
+    stage.seen("Off");
+    stage.alive.remove("n");
+    assert_eq!(stage.act("n"), ["prove"]);
+    assert_eq!(stage.words("n"), ["?NodeStillReady"], "no taint while it is called Ready");
+}
+
+#[test]
+fn a_condition_that_clears_in_time_calls_the_incident_off_and_another_one_does_not() {
+    let mut stage = pending();
+    stage.shows("n", DEADLOCK, Some("False"));
+    assert_eq!(stage.act("n"), ["write Cancelled"]);
+    let (_, status) = stage.only();
+    assert_eq!(status.message, "the node no longer shows what its policy calls unhealthy");
+    assert!(stage.words("n").is_empty());
+    let mut stage = pending();
+    stage.policy(|policy| policy.unhealthy.conditions.clear());
+    assert_eq!(stage.words("n"), ["write Cancelled"], "the policy no longer names it");
+    let mut stage = pending();
+    stage.says("n", "Unknown");
+    stage.shows("n", DEADLOCK, Some("True"));
+    assert_eq!(stage.words("n"), ["off 1 by bmc"], "it fell silent, and its condition stands");
+}
+
+/// Its trigger is checked by a live read before each attempt. An incident that was called off for one reason and begun
+/// again for another would be checked for the wrong one, and wait for ever.
+#[test]
+fn bug_an_incident_that_was_called_off_is_not_begun_again_for_another_reason() {
+    let mut stage = pending();
+    stage.shows("n", DEADLOCK, None);
+    stage.act("n");
+    stage.loses("n");
+    stage.wait(70);
+    assert_eq!(stage.words("n"), ["forget"]);
+    let mut stage = named();
+    stage.fence("n", Trigger::Detected, NodeFenceStatus { phase: Phase::Cancelled, ..Default::default() });
+    stage.shows("n", DEADLOCK, Some("True"));
+    stage.wait(60);
+    assert_eq!(stage.words("n"), ["forget"]);
+    let mut stage = pending();
+    stage.edit(|_, status| status.phase = Phase::Cancelled);
+    stage.wait(60);
+    assert_eq!(stage.words("n"), ["write Pending"], "for the same reason it is");
+    stage.edit(|spec, _| spec.cancelled = true);
+    assert_eq!(stage.words("n"), ["?FenceOver"], "a person called it off");
+}
+
+#[test]
+fn it_is_cordoned_and_drained_first_in_rounds_and_then_switched_off() {
+    let mut stage = draining();
+    stage.pod("agent", "n", |pod| pod["metadata"]["ownerReferences"][0]["kind"] = json!("DaemonSet"));
+    stage.pod("static", "n", |pod| {
+        pod["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "x" });
+    });
+    stage.pod("elsewhere", "m", |_| ());
+    assert_eq!(stage.act("n"), ["drain db-0", "?Drain"]);
+    assert!(
+        stage.sentence("n").contains("1 are left. It is powered off in 300s (unhealthy.drainSeconds)"),
+        "{}",
+        stage.sentence("n")
+    );
+    stage.wait(9);
+    assert_eq!(stage.words("n"), ["?Drain"], "a budget is not asked without end");
+    stage.wait(1);
+    assert_eq!(stage.act("n"), ["drain db-0", "?Drain"]);
+    stage.pod("db-0", "n", Stage::terminating);
+    stage.wait(10);
+    assert_eq!(stage.act("n"), ["drain ", "?Drain"], "it ends by its own grace");
+    stage.gone(Kind::Pods, "db-0");
+    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+    let (_, status) = stage.only();
+    assert_eq!(status.drain.unwrap().rounds, 3, "what was done is kept: the node is uncordoned at the end");
+}
+
+#[test]
+fn a_drain_that_does_not_end_is_ended_and_so_is_one_of_a_node_that_falls_silent() {
+    let mut stage = draining();
+    stage.act("n");
+    stage.wait(299);
+    assert_eq!(stage.words("n"), ["drain db-0", "?Drain"]);
+    stage.wait(1);
+    assert_eq!(stage.words("n"), ["off 1 by bmc"], "what is left is fenced with the machine");
+    let mut stage = draining();
+    stage.act("n");
+    stage.says("n", "Unknown");
+    stage.shows("n", DEADLOCK, Some("True"));
+    assert_eq!(stage.words("n"), ["off 1 by bmc"], "nobody is there to end pods");
+    let mut stage = draining();
+    stage.act("n");
+    stage.policy(|policy| policy.mode = PolicyMode::DryRun);
+    assert_eq!(stage.words("n")[1..], ["?DryRun"], "a dry run drains nothing");
+}
+
+#[test]
+fn nothing_is_drained_while_another_gate_is_closed_and_one_after_the_other() {
+    let mut stage = draining();
+    stage.policy(|policy| policy.paused = Some("upgrade".to_owned()));
+    assert_eq!(stage.words("n"), ["write Pending", "?Paused", "?Drain"]);
+    let mut stage = draining();
+    stage.policy(|policy| policy.brakes.max_concurrent = 1);
+    stage.shows("m", DEADLOCK, Some("True"));
+    stage.wait(1);
+    stage.fence_for("m", trigger(), NodeFenceStatus::default());
+    assert_eq!(stage.words("m"), ["write Pending", "?Drain", "?Concurrency"], "n came first");
+    assert_eq!(stage.act("n"), ["drain db-0", "?Drain"]);
+    assert_eq!(stage.words("m"), ["write Pending", "?Drain", "?Concurrency"], "n is being drained");
+    stage.loses("k");
+    stage.wait(60);
+    stage.fence("k", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!(stage.words("k"), ["off 1 by bmc"], "who is lost does not wait for who reports");
+}
+
+/// Where many nodes show a condition, it is more likely wrong than each of them is broken. Those that are lost are fenced
+/// all the same.
+#[test]
+fn a_detector_that_calls_most_nodes_unhealthy_has_none_of_them_fenced() {
+    let mut stage = pending();
+    for name in ["m", "k"] {
+        stage.shows(name, DEADLOCK, Some("True"));
+    }
+    assert_eq!(stage.words("n"), ["write Pending", "?LargeOutage"]);
+    stage.loses("l");
+    stage.wait(60);
+    stage.fence("l", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!(stage.words("l"), ["off 1 by bmc"]);
+    let mut stage = pending();
+    stage.policy(|policy| policy.brakes.max_unhealthy_percent = 100);
+    stage.policy(|policy| policy.brakes.max_unhealthy_zone_percent = 55);
+    for name in ["m", "k"] {
+        stage.shows(name, DEADLOCK, Some("True"));
+    }
+    assert_eq!(stage.words("n"), ["write Pending", "?ZoneInTrouble"]);
+    let mut stage = pending();
+    stage.control_plane(&["n", "m", "k"]);
+    stage.shows("m", DEADLOCK, Some("True"));
+    assert_eq!(stage.words("n"), ["write Pending", "?ControlPlane"], "it is not counted on");
+}
+
+/// A kubelet may write its own conditions, its own boot ID and its own readiness as it likes.
+#[test]
+fn attack_a_kubelet_that_plays_sick_in_each_boot_is_fenced_once_in_a_time_and_holds_up_nobody_who_is_lost() {
+    let mut stage = pending();
+    stage.policy(|policy| policy.brakes.max_concurrent = 1);
+    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+    stage.edit(|_, status| {
+        status.phase = Phase::Done;
+        status.attempts[0].at = stamp(0);
+    });
+    for boot in 2..12 {
+        stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!(format!("boot-{boot}")));
+        stage.wait(60);
+        // The incident of the boot before is superseded, and another one begins.
+        let acts: Vec<String> = (0..3).flat_map(|_| stage.act("n")).collect();
+        assert!(acts.contains(&"?Repeated".to_owned()), "boot {boot}: {acts:?}");
+        assert!(!acts.iter().any(|act| act.starts_with("off")), "boot {boot}: {acts:?}");
+    }
+    let sentence = stage.sentence("n");
+    assert!(sentence.contains("powering it off and on did not cure it. Repair or replace it"), "{sentence}");
+    stage.loses("m");
+    stage.wait(60);
+    stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!(stage.act("m"), ["off 1 by bmc"]);
+    stage.until(3_600);
+    let last = stage.words("n");
+    assert_eq!(last, ["write Pending", "?Concurrency"], "an hour later it may be fenced again, in its turn");
+}

@@ -1,0 +1,49 @@
+//! What is said of a node while a person works on it, and what keeps its machine off.
+
+use serde_json::Value;
+
+use super::*;
+use crate::authority::people::{DRAINED, Lifecycle, MAINTENANCE_IN_PROGRESS, kept_off, report};
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_says_since_when_it_is_so_and_not_when_it_was_said_again() {
+    let (env, _wall) = env();
+    let api = Api::says(&env, |asked| match asked.method.as_str() {
+        "GET" => {
+            let drained = json!({ "type": DRAINED, "status": "True" });
+            Answer::json(&node("n").boot("b").set("/status/conditions", json!([drained])).0)
+        }
+        _ => Answer::json(&json!({ "metadata": {} })),
+    });
+    let life = Incarnation { name: "n".to_owned(), uid: "uid-n".to_owned(), boot_id: "b".to_owned() };
+    let says =
+        |kind: &'static str| Lifecycle { kind, holds: true, reason: "AdminRequested", message: "disks" };
+    let said = [says(DRAINED), says(MAINTENANCE_IN_PROGRESS)];
+    report(&api.connection(), &life, env.clock.wall(), &said).await.unwrap();
+    assert_eq!(api.writes(), ["PATCH /api/v1/nodes/n/status"]);
+    let body = api.heard().pop().unwrap().json();
+    assert_eq!(body["metadata"], json!({ "uid": "uid-n" }), "no other Node of that name");
+    let conditions = &body["status"]["conditions"];
+    assert_eq!(conditions[0].get("lastTransitionTime"), None, "it goes on");
+    assert_eq!(conditions[1]["lastTransitionTime"], "2026-11-21T12:00:00Z");
+    assert_eq!(conditions[1]["status"], "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_open_incident_of_the_node_keeps_its_machine_off() {
+    let fence = |name: &str, node: &str, keep: bool, phase: &str| -> Value {
+        let life = json!({ "name": node, "uid": "u", "bootID": "b" });
+        json!({ "metadata": { "name": name }, "status": { "phase": phase },
+            "spec": { "node": life, "policy": "p", "keepOff": keep,
+                "trigger": { "kind": "Person", "reason": "r" } } })
+    };
+    let items = json!([
+        fence("ours", "n", true, "Fenced"),
+        fence("over", "n", true, "Done"),
+        fence("of-another", "m", true, "Fenced"),
+        fence("not-kept", "n", false, "Fenced"),
+    ]);
+    let (env, _wall) = env();
+    let api = Api::says(&env, move |_| Answer::json(&json!({ "metadata": {}, "items": items })));
+    assert_eq!(kept_off(&api.connection(), "n").await.unwrap(), ["ours"]);
+}

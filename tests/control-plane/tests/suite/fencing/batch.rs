@@ -1,0 +1,160 @@
+//! Jobs on lost nodes, with the real Job controller: a pod is replaced when evidence shows that it has ended, not before,
+//! and that costs the Job none of its retries.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::ListParams;
+use pod_safety_control_plane::rigs::Rigs;
+use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, seen, until};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::machine::Machine;
+use super::sick::device;
+use super::{CONTROLLERS, NAMESPACE, apply, policy, until_phase};
+
+/// Whose machine can be switched off, and whose cannot.
+const SWITCHED: &str = "switched";
+const NOBODY: &str = "nobody";
+
+struct Scene {
+    plane: ControlPlane,
+    _ours: PodSafety,
+    switched: Arc<Machine>,
+    nobody: Arc<Machine>,
+    _theirs: [Component; 2],
+    _kubelets: JoinSet<()>,
+    /// It has the files that are switched.
+    _rigs: Rigs,
+}
+
+/// As docs/batch.md has it: one pod at a time, and a disruption is no failure. One failure would end the Job.
+fn job(name: &str, node: &str) -> Value {
+    let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1 });
+    let here = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": [node] });
+    let preferred = json!([{ "weight": 100, "preference": { "matchExpressions": [here] } }]);
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": { "namespace": NAMESPACE, "name": name },
+        "spec": {
+            "backoffLimit": 0, "podReplacementPolicy": "Failed",
+            "podFailurePolicy": { "rules": [
+                { "action": "Ignore", "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }] },
+            ] },
+            "template": { "spec": {
+                "restartPolicy": "Never",
+                "containers": [{ "name": "main", "image": "registry.example/main:1" }],
+                "tolerations": [bears("node.kubernetes.io/unreachable"), bears("node.kubernetes.io/not-ready")],
+                "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": preferred } },
+            } },
+        },
+    })
+}
+
+async fn scene() -> Scene {
+    let rigs = Rigs::new().await.unwrap();
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    plane.namespace(NAMESPACE).await.unwrap();
+    let file = rigs.file("switched.power");
+    std::fs::write(&file, "on").unwrap();
+    apply(&plane, &device(SWITCHED, &file)).await;
+    let mut needed = policy(SWITCHED, SWITCHED, SWITCHED);
+    needed["spec"]["neededByKinds"] = json!(["Job"]);
+    apply(&plane, &needed).await;
+    let switched = Machine::of_file(SWITCHED, file, "on");
+    let nobody = Machine::new(NOBODY, || true);
+    let spares = ["spare-1", "spare-2", "spare-3"].map(|name| Machine::new(name, || true));
+    let mut kubelets = JoinSet::new();
+    for machine in [Arc::clone(&switched), Arc::clone(&nobody)].into_iter().chain(spares) {
+        kubelets.spawn(machine.live(plane.admin()));
+    }
+    let theirs = [
+        plane.kube_controller_manager("job-controller", &[]).await.unwrap(),
+        plane.kube_scheduler(&[]).await.unwrap(),
+    ];
+    let agents = format!("--fence-agents-path={}", rigs.agents().display());
+    let args =
+        ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents, "--allow-fence-dummy"];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    ours.leads().await.unwrap();
+    Scene { plane, _ours: ours, switched, nobody, _theirs: theirs, _kubelets: kubelets, _rigs: rigs }
+}
+
+impl Scene {
+    /// All pods of a Job that are there, with those that terminate.
+    async fn pods(&self, job: &str) -> Vec<Pod> {
+        let of_it = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}"));
+        Api::<Pod>::namespaced(self.plane.admin(), NAMESPACE).list(&of_it).await.unwrap().items
+    }
+
+    async fn job(&self, name: &str) -> Job {
+        Api::<Job>::namespaced(self.plane.admin(), NAMESPACE).get(name).await.unwrap()
+    }
+
+    /// The UID of its only pod, which runs on this node.
+    async fn until_runs(&self, name: &str, fits: impl Fn(&str) -> bool) -> String {
+        until(&format!("the pod of {name} runs where it should"), async || {
+            let pods = self.pods(name).await;
+            let runs = |pod: &&Pod| {
+                let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+                let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+                node.is_some_and(&fits)
+                    && phase == Some("Running")
+                    && pod.metadata.deletion_timestamp.is_none()
+            };
+            let found = pods.iter().find(runs).and_then(|pod| pod.metadata.uid.clone());
+            found.ok_or_else(|| {
+                format!("{:?}", pods.iter().map(|pod| (&pod.spec, &pod.status)).collect::<Vec<_>>())
+            })
+        })
+        .await
+        .unwrap()
+    }
+
+    async fn until_terminates(&self, name: &str) {
+        until(&format!("the pod of {name} was deleted"), async || {
+            let pods = self.pods(name).await;
+            seen(pods.iter().any(|pod| pod.metadata.deletion_timestamp.is_some()), format!("{}", pods.len()))
+        })
+        .await
+        .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_pod_of_a_job_on_a_lost_node_is_replaced_by_evidence_and_costs_no_retry() {
+    let scene = scene().await;
+    for (name, node) in [("train", SWITCHED), ("stuck", NOBODY)] {
+        apply(&scene.plane, &job(name, node)).await;
+    }
+    let first = scene.until_runs("train", |node| node == SWITCHED).await;
+    let stuck = scene.until_runs("stuck", |node| node == NOBODY).await;
+    scene.switched.cut_off().await;
+    scene.nobody.cut_off().await;
+    until("its node is proved off, and until then there is no second pod", async || {
+        let proofs = scene.plane.list("fenceevidences").await.unwrap();
+        let pods = scene.pods("train").await;
+        let proved = proofs.iter().any(|proof| proof["spec"]["node"]["name"] == SWITCHED);
+        assert!(proved || (pods.len() == 1 && pods[0].metadata.uid.as_ref() == Some(&first)), "{pods:?}");
+        seen(proved, format!("{proofs:?}"))
+    })
+    .await
+    .unwrap();
+    let second = scene.until_runs("train", |node| node != SWITCHED).await;
+    assert_ne!(first, second);
+    let status = scene.job("train").await.status.unwrap();
+    assert_eq!((status.failed.unwrap_or(0), status.active), (0, Some(1)), "{status:?}");
+    assert_eq!(status.conditions.unwrap_or_default(), [], "one failure would have ended it");
+    until_phase(&scene.plane, SWITCHED, "Done").await;
+
+    // Without evidence it waits: nobody can tell whether it runs.
+    scene.until_terminates("stuck").await;
+    let pods = scene.pods("stuck").await;
+    assert_eq!(pods.len(), 1, "no second one beside it");
+    assert_eq!(pods[0].metadata.uid.as_ref(), Some(&stuck));
+    let status = scene.job("stuck").await.status.unwrap();
+    assert_eq!((status.failed.unwrap_or(0), status.terminating), (0, Some(1)), "{status:?}");
+}

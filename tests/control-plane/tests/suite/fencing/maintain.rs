@@ -1,0 +1,179 @@
+//! `pod-safety maintain`, the whole way, killed again and again: how far it is stands in the cluster.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use pod_safety_control_plane::rigs::Rigs;
+use pod_safety_control_plane::{Component, ControlPlane, Options, Output, PodSafety, observe, seen, until};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::machine::Machine;
+use super::sick::{database, device};
+use super::{CONTROLLERS, NAMESPACE, apply, fence_of, policy, until_phase};
+
+const NODE: &str = "sick";
+const PAUSE: &str = "pod-safety.dev/pause-fencing";
+
+struct Scene {
+    plane: ControlPlane,
+    _ours: PodSafety,
+    machine: Arc<Machine>,
+    _theirs: [Component; 2],
+    _kubelets: JoinSet<()>,
+    /// It has the files that are switched.
+    _rigs: Rigs,
+}
+
+async fn scene() -> Scene {
+    let rigs = Rigs::new().await.unwrap();
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    plane.namespace(NAMESPACE).await.unwrap();
+    let file = rigs.file("power");
+    std::fs::write(&file, "on").unwrap();
+    apply(&plane, &device(NODE, &file)).await;
+    let mut all = policy(NODE, NODE, NODE);
+    (all["spec"]["when"], all["spec"]["brakes"]["collateralSeconds"]) = (json!("Always"), json!(0));
+    apply(&plane, &all).await;
+    let machine = Machine::of_file(NODE, file, "on");
+    let spares = ["spare-1", "spare-2", "spare-3"].map(|name| Machine::new(name, || true));
+    let mut kubelets = JoinSet::new();
+    for machine in [Arc::clone(&machine)].into_iter().chain(spares) {
+        kubelets.spawn(machine.live(plane.admin()));
+    }
+    let theirs = [
+        plane.kube_controller_manager("statefulset-controller,disruption-controller", &[]).await.unwrap(),
+        plane.kube_scheduler(&[]).await.unwrap(),
+    ];
+    let agents = format!("--fence-agents-path={}", rigs.agents().display());
+    let args =
+        ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents, "--allow-fence-dummy"];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    ours.leads().await.unwrap();
+    Scene { plane, _ours: ours, machine, _theirs: theirs, _kubelets: kubelets, _rigs: rigs }
+}
+
+const POWER_OFF: [&str; 3] = ["--power-off", "--confirm=switch off sick", "--reason=new disks"];
+const FINISH: [&str; 2] = ["--finish", "--reason=new disks are in"];
+
+impl Scene {
+    async fn maintain(&self, flags: &[&str]) -> Output {
+        let args = [&["maintain", NODE, "--timeout=3m"], flags].concat();
+        self.plane.pod_safety_once(&self.plane.admin_kubeconfig(), &args).await.unwrap()
+    }
+
+    /// It is killed (SIGKILL) as soon as this is so.
+    async fn killed_when(&self, flags: &[&str], what: &str, so: impl AsyncFn(&Node) -> bool) {
+        let so = until(what, async || {
+            let node = self.node().await;
+            seen(so(&node).await, format!("{node:?}"))
+        });
+        tokio::select! {
+            biased;
+            seen = so => seen.unwrap(),
+            output = self.maintain(flags) => panic!("it ended before {what}: {output:?}"),
+        }
+    }
+
+    async fn finalizers(&self, finalizers: &Value) {
+        let patch = json!({ "metadata": { "finalizers": finalizers } }).to_string();
+        let args = ["patch", "pod", "-n", NAMESPACE, "db-0", "--type=merge", "-p", &patch];
+        self.plane.kubectl(&args).await.unwrap().text().unwrap();
+    }
+
+    async fn node(&self) -> Node {
+        Api::<Node>::all(self.plane.admin()).get(NODE).await.unwrap()
+    }
+}
+
+fn is_cordoned(node: &Node) -> bool {
+    node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true))
+}
+
+fn is_paused(node: &Node) -> bool {
+    node.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PAUSE))
+}
+
+/// The status of a condition; empty: it is not there.
+fn says(node: &Node, kind: &str) -> String {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let found = conditions.into_iter().flatten().find(|one| one.type_ == kind);
+    found.map(|one| one.status.clone()).unwrap_or_default()
+}
+
+/// DrainInProgress, Drained, MaintenanceInProgress.
+fn lifecycle(node: &Node) -> [String; 3] {
+    ["DrainInProgress", "Drained", "MaintenanceInProgress"].map(|kind| says(node, kind))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_maintained_the_whole_way_however_often_the_command_is_killed() {
+    let scene = scene().await;
+    apply(&scene.plane, &database("db")).await;
+    until("the database runs there", async || {
+        let pod = observe::find_pod(&scene.plane.admin(), NAMESPACE, "db-0").await.unwrap();
+        let running = pod.as_ref().and_then(|pod| pod.status.as_ref()?.phase.clone());
+        seen(running.as_deref() == Some("Running"), format!("{pod:?}"))
+    })
+    .await
+    .unwrap();
+    a_dry_run_changes_nothing(&scene).await;
+    // Its end takes as long as somebody else wants.
+    scene.finalizers(&json!(["example.com/backup"])).await;
+
+    scene.killed_when(&POWER_OFF, "it is cordoned", async |node| is_cordoned(node)).await;
+    assert_eq!(lifecycle(&scene.node().await), ["True", "False", ""], "what it was doing");
+    assert!(scene.machine.has_power() && fence_of(&scene.plane, NODE).await.is_none());
+
+    scene.finalizers(&Value::Null).await;
+    let asked = async |_: &Node| fence_of(&scene.plane, NODE).await.is_some();
+    scene.killed_when(&POWER_OFF, "it is to be switched off", asked).await;
+    assert_eq!(lifecycle(&scene.node().await)[..2], ["False", "True"]);
+    it_is_switched_off_and_stays_off(&scene).await;
+
+    let output = scene.maintain(&POWER_OFF).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let node = scene.node().await;
+    assert_eq!(lifecycle(&node), ["False", "True", "True"]);
+    assert!(is_paused(&node) && is_cordoned(&node) && !scene.machine.has_power());
+
+    scene.killed_when(&FINISH, "the pause is over", async |node| !is_paused(node)).await;
+    let output = scene.maintain(&FINISH).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let node = scene.node().await;
+    assert_eq!(lifecycle(&node), ["False", "False", "False"]);
+    assert!(!is_cordoned(&node) && !is_paused(&node));
+    assert_eq!((scene.machine.boots(), scene.machine.has_power()), (2, true));
+    until_phase(&scene.plane, NODE, "Done").await;
+    assert_eq!(
+        scene.plane.list("nodefences").await.unwrap().len(),
+        1,
+        "one incident, however often it was asked for"
+    );
+}
+
+async fn a_dry_run_changes_nothing(scene: &Scene) {
+    let output = scene.maintain(&["--power-off", "--dry-run"]).await;
+    assert!(
+        output.stdout.contains("shop/db-0") && output.stdout.contains("Nothing was changed"),
+        "{output:?}"
+    );
+    let node = scene.node().await;
+    assert_eq!((lifecycle(&node), is_cordoned(&node)), (<[String; 3]>::default(), false));
+    assert_eq!(scene.plane.list("nodefences").await.unwrap(), Vec::<Value>::new());
+    let refused = scene.maintain(&["--power-off", "--confirm=switch off other", "--reason=x"]).await;
+    assert_eq!(refused.status.code(), Some(4), "{refused:?}");
+    assert!(!is_cordoned(&scene.node().await));
+}
+
+/// No command runs meanwhile, and the policy would switch it on.
+async fn it_is_switched_off_and_stays_off(scene: &Scene) {
+    until_phase(&scene.plane, NODE, "Fenced").await;
+    let said = observe::event(&scene.plane.admin(), "default", NODE, "MachinePoweredOff").await.unwrap();
+    assert!(!scene.machine.has_power(), "{said}");
+    let fence = fence_of(&scene.plane, NODE).await.unwrap();
+    assert_eq!(fence["spec"]["keepOff"], true, "{fence:#}");
+    assert_eq!(scene.plane.list("fenceevidences").await.unwrap().len(), 1);
+}
