@@ -8,9 +8,11 @@ mod drill;
 mod drivers;
 mod elsewhere;
 mod killed;
+mod libvirt;
 mod machine;
 mod storm;
 mod traced;
+mod vcenter;
 mod whole;
 
 use std::collections::BTreeSet;
