@@ -89,7 +89,7 @@ impl FenceEvidenceSpec {
 pub enum KindOfEvidence {
     /// All its power supplies were off in two status checks.
     PowerOff,
-    /// Its Cluster API Machine is gone: the provider reports that the machine does not exist any more.
+    /// Its Machine, or its NodeClaim, is gone: the provider reports that the machine does not exist any more.
     Decommissioned,
     /// Another remediator reports that it is fenced.
     Remediated,
@@ -128,7 +128,9 @@ impl KindOfEvidence {
             Self::StorageFenced
         } else if drivers.contains(&Some(DeviceDriver::External)) {
             Self::Remediated
-        } else if !drivers.is_empty() && drivers.iter().all(|driver| *driver == Some(DeviceDriver::Machine)) {
+        } else if !drivers.is_empty()
+            && drivers.iter().all(|driver| driver.is_some_and(DeviceDriver::removes))
+        {
             Self::Decommissioned
         } else {
             Self::PowerOff

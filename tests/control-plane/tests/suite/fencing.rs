@@ -7,6 +7,7 @@ mod cloud;
 mod drill;
 mod drivers;
 mod elsewhere;
+mod foreign;
 mod killed;
 mod libvirt;
 mod machine;
