@@ -50,7 +50,9 @@ LABEL org.opencontainers.image.title="pod-safety with fence agents" \
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates fence-agents ipmitool openssh-client snmp python3-novaclient python3-keystoneclient python3-kubernetes python3-openshift ${PACKAGES} \
-    && rm -rf /var/lib/apt/lists/*
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --uid 65531 --user-group --no-create-home --home-dir /tmp --shell /usr/sbin/nologin agents
+# ssh does nothing for a user without a name, and keeps the keys of hosts in the home of its user.
 COPY --from=build /src/image/pod-safety /pod-safety
 USER 65531:65531
 ENTRYPOINT ["/pod-safety"]

@@ -18,7 +18,7 @@ esac
 # Each with the package that has it.
 programs="git:git make:make cc:gcc python3:python3 pip3:python3-pip flock:util-linux setpriv:util-linux unshare:util-linux
     nsenter:util-linux script:bsdutils mount:mount ip:iproute2 ss:iproute2 pgrep:procps modprobe:kmod hostname:hostname
-    awk:mawk openssl:openssl chroot:coreutils sha256sum:coreutils xargs:findutils tar:tar"
+    awk:mawk openssl:openssl ssh:openssh-client ssh-keygen:openssh-client chroot:coreutils sha256sum:coreutils xargs:findutils tar:tar"
 missing=()
 for one in $programs; do
     command -v "${one%%:*}" >/dev/null || missing+=("${one##*:}")
@@ -104,3 +104,4 @@ tests/control-plane/tools/build.sh >/dev/null
 
 # Real fence agents, and controllers for them to switch.
 tests/control-plane/tools/fence-agents.sh >/dev/null
+[ "$(id -u)" != 0 ] || tests/control-plane/tools/hypervisor.sh unpacked >/dev/null

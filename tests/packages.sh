@@ -20,6 +20,11 @@ packages_of() { # what for
             printf '%s\n' 'docker.io+docker-cli|docker.io' containerd runc tini libdevmapper1.02.1 debootstrap
             packages_of iptables
             ;;
+        # A libvirtd, and an sshd by which it is reached.
+        hypervisor)
+            printf '%s\n' libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients openssh-server
+            case $(uname -m) in aarch64) echo qemu-system-arm ;; *) echo qemu-system-x86 ;; esac
+            ;;
         iptables)
             printf '%s\n' iptables 'libip4tc2t64|libip4tc2' 'libip6tc2t64|libip6tc2' 'libxtables12t64|libxtables12' libmnl0 \
                 libnftnl11 libnfnetlink0 'libnetfilter-conntrack3t64|libnetfilter-conntrack3'
@@ -95,6 +100,19 @@ install_packages() { # specification…
     names=$(resolved_packages "$@")
     # shellcheck disable=SC2086 # names have no blanks
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $names >/dev/null
+}
+
+# These packages and all that they depend on, without what this machine has: for a folder that is laid over its /usr.
+missing_packages() { # specification…
+    local names
+    update_packages
+    names=$(resolved_packages "$@")
+    # shellcheck disable=SC2086
+    names=$(apt-cache depends --recurse --no-{recommends,suggests,conflicts,breaks,replaces,enhances} $names |
+        grep '^[a-z0-9]' | LC_ALL=C sort -u | LC_ALL=C comm -23 - <(dpkg-query -W -f '${Package}\n' | LC_ALL=C sort -u))
+    # An alternative that is never needed beside systemd and a merged /usr, and would disturb them.
+    # shellcheck disable=SC2086
+    known_packages $names | grep -vE 'elogind|usrmerge|cdebconf'
 }
 
 # Packages whose installing would start servers, or bring half a desktop.

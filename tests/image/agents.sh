@@ -37,4 +37,6 @@ for agent in "${agents[@]}"; do
     metadata=$(echo action=metadata | env -i PATH=/usr/sbin:/usr/bin:/bin chroot --userspec="$user" "$root" "/usr/sbin/$agent") || die "$agent does not run"
     [[ $metadata == *"<resource-agent"* ]] || die "$agent prints no metadata"
 done
+# Some agents start ssh, which does nothing for a user without a name.
+chroot --userspec="$user" "$root" ssh -G localhost >/dev/null || die "ssh does not run as $user"
 printf 'agents that run as %s: %s\n' "$user" "${agents[*]}"

@@ -105,8 +105,20 @@ pub(super) fn storage_alone(policy: &Policy, incident: &Incident<'_>) -> Option<
 /// Those of an attempt by which a machine can be switched on: a Machine that was deleted is no more.
 pub(super) fn that_switch_on(devices: &[DeviceRef], view: &View<'_>) -> Vec<DeviceRef> {
     let can = |named: &&DeviceRef| match driver(named, view) {
-        Some(DeviceDriver::Machine | DeviceDriver::NetworkFence | DeviceDriver::Manual) => false,
-        Some(DeviceDriver::Agent | DeviceDriver::Redfish | DeviceDriver::External) | None => true,
+        Some(
+            DeviceDriver::Machine
+            | DeviceDriver::OpenShiftMachine
+            | DeviceDriver::NodeClaim
+            | DeviceDriver::NetworkFence
+            | DeviceDriver::Manual,
+        ) => false,
+        Some(
+            DeviceDriver::Agent
+            | DeviceDriver::Redfish
+            | DeviceDriver::BareMetalHost
+            | DeviceDriver::External,
+        )
+        | None => true,
     };
     devices.iter().filter(can).cloned().collect()
 }

@@ -11,6 +11,7 @@ use Expect::{Allowed, NotAsked, Refused};
 
 const DEV: &str = "dev";
 const KUBELET: &str = "system:node:w1";
+const KARPENTER: &str = "system:serviceaccount:kube-system:karpenter";
 const DOWN: &str = "nodes confirm-down";
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -143,6 +144,14 @@ fn mounts() -> Vec<Row> {
     ]
 }
 
+fn kept(object: Value) -> Value {
+    patched(object, json!({ "metadata": { "finalizers": ["karpenter.sh/termination"] } }))
+}
+
+fn going(object: Value) -> Value {
+    patched(kept(object), json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }))
+}
+
 fn deletions() -> Vec<Row> {
     let deleted = |user: &str, old: Value| Request::new(user, "DELETE nodes").old(old);
     let cordoned = |object| patched(object, json!({ "spec": { "unschedulable": true } }));
@@ -176,6 +185,25 @@ fn deletions() -> Vec<Row> {
             Allowed,
         ),
         row("one that never said anything", deleted(DEV, unreported()), Allowed),
+        row(
+            "bypass: Karpenter's finalizer of a silent one that goes",
+            changed(DEV, going(w1("Unknown")), w1("Unknown")),
+            Refused("and there is no proof that it is off"),
+        ),
+        row(
+            "bypass: Karpenter's finalizer of a Ready one that goes",
+            changed(DEV, going(w1("True")), w1("True")),
+            Refused("pods run on node w1"),
+        ),
+        row("by Karpenter, a silent one", changed(KARPENTER, going(w1("Unknown")), w1("Unknown")), Allowed),
+        row("by Karpenter, a Ready one", changed(KARPENTER, going(w1("True")), w1("True")), Allowed),
+        row(
+            "a drained one that goes",
+            changed(DEV, going(cordoned(w1("True"))), cordoned(w1("True"))),
+            Allowed,
+        ),
+        row("another finalizer stays", changed(DEV, going(w1("Unknown")), kept(w1("Unknown"))), Allowed),
+        row("a finalizer of one that stays", changed(DEV, kept(w1("Unknown")), w1("Unknown")), Allowed),
         row("by who may", deleted(DEV, burnt(w1("True"))).may(DOWN), Allowed),
         row("a silent one, by who may", deleted(DEV, burnt(w1("Unknown"))).may(DOWN), Allowed),
     ]

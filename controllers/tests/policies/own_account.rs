@@ -3,7 +3,9 @@
 use pod_safety_shared::model::{
     NODE_UNREACHABLE_CONDITION, OUT_OF_SERVICE_TAINT, SUSPECT_TAINT, UNREACHABLE_TAINT,
 };
-use pod_safety_shared::testing::objects::{budget, evidence, lease, named, node, volume_lease, workload};
+use pod_safety_shared::testing::objects::{
+    Obj, budget, evidence, lease, named, node, volume_lease, workload,
+};
 use serde_json::{Value, json};
 
 use crate::engine::{Request, patched};
@@ -277,6 +279,13 @@ fn own_kinds() -> Vec<Row> {
     ]
 }
 
+const HOSTS: &str = "metal3.io/baremetalhosts";
+const HOLD: &str = "reboot.metal3.io/pod-safety";
+
+fn host(annotations: Value) -> Obj {
+    named("w1").set("/metadata/annotations", annotations).set("/spec/online", json!(true))
+}
+
 fn foreign_kinds() -> Vec<Row> {
     let ours = || named("w1").labels(json!({ "app.kubernetes.io/part-of": "pod-safety" }));
     let theirs = || named("w1").labels(json!({ "app.kubernetes.io/part-of": "shop" }));
@@ -294,6 +303,31 @@ fn foreign_kinds() -> Vec<Row> {
             "bypass: a MachineSet",
             deleted("cluster.x-k8s.io/machinesets", named("w1")),
             Refused("never does this"),
+        ),
+        row("its OpenShift Machine goes", deleted("machine.openshift.io/machines", named("w1")), Allowed),
+        row("its NodeClaim goes", deleted("karpenter.sh/nodeclaims", named("w1")), Allowed),
+        row("bypass: a NodePool", deleted("karpenter.sh/nodepools", named("w1")), Refused("never does this")),
+        row("its host is kept off", update(HOSTS, host(json!({})), host(json!({ HOLD: "{}" }))), Allowed),
+        row("its host may run", update(HOSTS, host(json!({ HOLD: "{}" })), host(json!({}))), Allowed),
+        row(
+            "bypass: a host is detached",
+            update(HOSTS, host(json!({})), host(json!({ "baremetalhost.metal3.io/detached": "" }))),
+            Refused("changes nothing in a BareMetalHost but"),
+        ),
+        row(
+            "bypass: a host is managed again",
+            update(HOSTS, host(json!({ "baremetalhost.metal3.io/paused": "" })), host(json!({}))),
+            Refused("changes nothing in a BareMetalHost but"),
+        ),
+        row(
+            "bypass: a host of another owner is switched by its spec",
+            update(HOSTS, host(json!({})), host(json!({})).set("/spec/online", json!(false))),
+            Refused("changes nothing in a BareMetalHost but"),
+        ),
+        row(
+            "bypass: a host loses its finalizer",
+            update(HOSTS, host(json!({})).set("/metadata/finalizers", json!(["f"])), host(json!({}))),
+            Refused("changes nothing in a BareMetalHost but"),
         ),
         row("storage is fenced", created(storage, ours()), Allowed),
         row("storage is lifted", update(storage, ours(), lifted), Allowed),

@@ -94,12 +94,14 @@ fn classify(said: String) -> DeviceError {
         "self-signed certificate",
         "ssl certificate problem",
     ];
-    const LOGIN: [&str; 9] = [
+    const LOGIN: [&str; 11] = [
         "401",
         "unauthorized",
         "authentication fail",
         "login denied",
         "access denied",
+        "login failure",
+        "does not have the correct privileges",
         "permission denied (",
         "invalid user name",
         "hmac is invalid",

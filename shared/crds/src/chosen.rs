@@ -76,6 +76,9 @@ impl FenceDeviceSpec {
             DeviceDriver::Agent | DeviceDriver::Redfish => !self.depends_on(node),
             // Their object is that of the node.
             DeviceDriver::Machine
+            | DeviceDriver::OpenShiftMachine
+            | DeviceDriver::NodeClaim
+            | DeviceDriver::BareMetalHost
             | DeviceDriver::NetworkFence
             | DeviceDriver::External
             | DeviceDriver::Manual => false,

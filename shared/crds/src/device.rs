@@ -116,6 +116,13 @@ pub enum DeviceDriver {
     Redfish,
     /// The Cluster API Machine of the node. It counts as off after it was deleted and is gone.
     Machine,
+    /// The OpenShift Machine of the node. It counts as off after it was deleted and is gone.
+    OpenShiftMachine,
+    /// The Karpenter NodeClaim of the node. It counts as off after it was deleted and is gone.
+    NodeClaim,
+    /// The Metal3 BareMetalHost of the node, found by its Machine. It counts as off while an annotation of pod-safety keeps it
+    /// off and its operator reports so.
+    BareMetalHost,
     /// A NetworkFence of CSI-Addons: the storage accepts no writes from the node any more. Processes there continue to run,
     /// so alone it proves something about volumes, and nothing about pods.
     NetworkFence,
@@ -123,6 +130,22 @@ pub enum DeviceDriver {
     External,
     /// A person: pod-safety contacts no device and waits for `pod-safety confirm-down`.
     Manual,
+}
+
+impl DeviceDriver {
+    /// Whether off is that the object of the machine is gone, and so the machine.
+    #[must_use]
+    pub const fn removes(self) -> bool {
+        match self {
+            Self::Machine | Self::OpenShiftMachine | Self::NodeClaim => true,
+            Self::Agent
+            | Self::Redfish
+            | Self::BareMetalHost
+            | Self::NetworkFence
+            | Self::External
+            | Self::Manual => false,
+        }
+    }
 }
 
 /// The storage that is fenced.

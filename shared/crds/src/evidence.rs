@@ -94,7 +94,7 @@ pub fn proved_by(samples: &[Sample]) -> KindOfEvidence {
         KindOfEvidence::StorageFenced
     } else if drivers.contains(&Some(DeviceDriver::External)) {
         KindOfEvidence::Remediated
-    } else if !drivers.is_empty() && drivers.iter().all(|driver| *driver == Some(DeviceDriver::Machine)) {
+    } else if !drivers.is_empty() && drivers.iter().all(|driver| driver.is_some_and(DeviceDriver::removes)) {
         KindOfEvidence::Decommissioned
     } else {
         KindOfEvidence::PowerOff

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum KindOfEvidence {
     /// All its power supplies were off in two status checks.
     PowerOff,
-    /// Its Cluster API Machine is gone: the provider reports that the machine does not exist any more.
+    /// Its Machine, or its NodeClaim, is gone: the provider reports that the machine does not exist any more.
     Decommissioned,
     /// Another remediator reports that it is fenced.
     Remediated,

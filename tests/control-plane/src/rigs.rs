@@ -13,6 +13,8 @@
 //! They come from `tools/fence-agents.sh`, which unpacks them on the first call.
 
 pub mod ec2;
+pub mod hypervisor;
+pub mod vcenter;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -61,6 +63,23 @@ impl Rigs {
     /// Where the agents are.
     pub fn agents(&self) -> PathBuf {
         self.tools.join("agents")
+    }
+
+    /// A folder with this agent alone, which is started with these variables.
+    fn wrapped(&self, folder: &str, agent: &str, variables: &str) -> Result<PathBuf, Error> {
+        let real = self.agents().join(agent);
+        self.script(folder, agent, &format!("export {variables}\nexec {} \"$@\"", real.display()))
+    }
+
+    /// A folder with this script alone.
+    fn script(&self, folder: &str, name: &str, script: &str) -> Result<PathBuf, Error> {
+        let folder = self.file(folder);
+        std::fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
+        let path = folder.join(name);
+        pki::write(&path, &format!("#!/bin/sh\n{script}\n"))?;
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, executable).map_err(Error::file("make executable", &path))?;
+        Ok(folder)
     }
 
     /// A file of this rig: what fence_dummy switches, for instance.

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use crate::Error;
 
 /// The path of a program of the control plane: `etcd`, `kube-apiserver`, `kube-controller-manager`,
-/// `kube-scheduler`, `kubectl`, `helm` or `loader`. The first call builds what is missing, which takes minutes on a
+/// `kube-scheduler`, `kubectl`, `helm`, `vcenter` or `loader`. The first call builds what is missing, which takes minutes on a
 /// machine that never did.
 pub async fn tool(name: &str) -> Result<PathBuf, Error> {
     // A build blocks, and other tasks of the test may be waiting for answers.

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds the programs of a real control plane (etcd, kube-apiserver, kube-controller-manager,
-# kube-scheduler, kubectl), helm, kube-score and our loader, once, and prints the folder that holds them.
+# kube-scheduler, kubectl), helm, kube-score, a vCenter to be fenced by, and our loader, and keeps definitions of other projects' resources, once, and prints the folder that holds them.
 #
 # Kubernetes has the version that kubernetes/go.mod pins. KUBERNETES=1.32 selects another one of kubernetes/versions, by
-# its minor version or in full; etcd, helm and kube-score are the same for all.
+# its minor version or in full; etcd, helm, kube-score and the vCenter are the same for all.
 #
 # The folder is named by the content of everything that decides what is built, so a change here
 # builds anew and two checkouts do not disturb each other. Cold it takes about ten minutes on two
@@ -30,7 +30,7 @@ is_pinned() { [ "$kubernetes" = "$pinned" ]; }
 
 # The content address: names and contents, in an order that no locale changes.
 address=$({
-    find . -type f \( -name go.mod -o -name go.sum -o -name '*.go' -o -path ./build.sh \) -print0 |
+    find . -type f \( -name go.mod -o -name go.sum -o -name '*.go' -o -name '*.wsdl' -o -path ./build.sh \) -print0 |
         LC_ALL=C sort -z | xargs -0 sha256sum
     is_pinned || { printf '%s\n' "$kubernetes" && cat kubernetes/module.sh; }
 } | sha256sum | cut -c1-16)
@@ -72,6 +72,13 @@ build() { # module folder, linker flags, program, package, more flags
     say "building $3"
     (cd "$1" && GOWORK=off go build "${@:5}" -trimpath -ldflags "$2" -o "$building/bin/$3" "$4" >&2) || die "$3 does not build; see above."
 }
+# As a project publishes them, beside the programs.
+definitions() { # module of sigs.k8s.io, file in it
+    local folder
+    (cd crds && GOWORK=off go mod download "sigs.k8s.io/$1") >&2 || die "sigs.k8s.io/$1 cannot be fetched; see above."
+    folder=$(cd crds && GOWORK=off go list -m -f '{{.Dir}}' "sigs.k8s.io/$1")
+    install -m 644 "$folder/$2" "$building/bin/"
+}
 of_kubernetes() { # linker flags, program, package
     build kubernetes "$@" "-modfile=$module/go.mod"
 }
@@ -82,8 +89,11 @@ if is_pinned; then
     helm=$(sed -n 's|^require helm.sh/helm/v4 v|v|p' helm/go.mod)
     build helm "-s -w -X helm.sh/helm/v4/internal/version.version=$helm" helm helm.sh/helm/v4/cmd/helm
     build kube-score "-s -w" kube-score github.com/zegl/kube-score/cmd/kube-score
+    build vcenter "-s -w" vcenter .
+    definitions cluster-api core/config/crd/bases/cluster.x-k8s.io_machines.yaml
+    definitions karpenter pkg/apis/crds/karpenter.sh_nodeclaims.yaml
 else
-    ln "$common"/{etcd,helm,kube-score} "$building/bin"
+    ln "$common"/{etcd,helm,kube-score,vcenter,*.yaml} "$building/bin"
     module=$building/module
     mkdir "$module"
     kubernetes/module.sh "$kubernetes" "$module"

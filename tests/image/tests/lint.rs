@@ -84,6 +84,18 @@ fn the_image_of_the_sidecar_has_the_binary_and_another_user() -> Result<()> {
     Ok(())
 }
 
+/// fence_virsh and all others that use ssh failed: "No user exists for uid 65531".
+#[test]
+fn bug_agents_that_use_ssh_had_a_user_without_a_name() -> Result<()> {
+    let file = dockerfile()?;
+    let agents = file.stages.iter().find(|stage| stage.name.as_deref() == Some("agents"));
+    let agents = agents.context("no stage agents")?;
+    let user = agents.only("USER")?.rest.split(':').next().unwrap_or_default().to_owned();
+    let adds = format!("useradd --uid {user} --user-group --no-create-home --home-dir /tmp ");
+    assert!(agents.only("RUN")?.rest.contains(&adds), "no {adds}");
+    Ok(())
+}
+
 #[test]
 fn no_argument_or_variable_holds_a_secret() -> Result<()> {
     let file = dockerfile()?;

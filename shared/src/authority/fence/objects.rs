@@ -2,7 +2,8 @@
 //!
 //! | driver | off | looks |
 //! |---|---|---|
-//! | `Machine` | its Machine is deleted | off: it is gone, finalizers and all, which its provider drops last |
+//! | `Machine`, `OpenShiftMachine`, `NodeClaim` | it is deleted | off: it is gone, finalizers and all, which its provider drops last |
+//! | `BareMetalHost` | it gets an annotation that keeps it off | off: its operator says so while that annotation is there |
 //! | `NetworkFence` | one is made of its addresses | off: it is in force |
 //! | `External` | another remediator's object is made from its template | off: its condition of success |
 //!
@@ -12,6 +13,7 @@
 //! that is being deleted counts as nothing until it is gone.
 
 mod external;
+mod host;
 mod machine;
 mod network;
 mod path;
@@ -56,7 +58,8 @@ pub(super) struct Clients {
 /// By which kind of object.
 #[derive(Clone, Debug)]
 pub(super) enum By {
-    Machine,
+    Machine(&'static machine::Kind),
+    Host,
     External(Box<External>),
     NetworkFence(Box<NetworkFence>),
 }
@@ -64,7 +67,8 @@ pub(super) enum By {
 impl By {
     const fn driver(&self) -> DeviceDriver {
         match self {
-            Self::Machine => DeviceDriver::Machine,
+            Self::Machine(kind) => kind.driver,
+            Self::Host => DeviceDriver::BareMetalHost,
             Self::External(_) => DeviceDriver::External,
             Self::NetworkFence(_) => DeviceDriver::NetworkFence,
         }
@@ -74,7 +78,10 @@ impl By {
 /// `None`: the device is reached by a transport, or by nobody.
 pub(super) fn by(spec: &FenceDeviceSpec) -> Option<By> {
     match spec.driver {
-        DeviceDriver::Machine => Some(By::Machine),
+        DeviceDriver::Machine => Some(By::Machine(&machine::CLUSTER_API)),
+        DeviceDriver::OpenShiftMachine => Some(By::Machine(&machine::OPENSHIFT)),
+        DeviceDriver::NodeClaim => Some(By::Machine(&machine::KARPENTER)),
+        DeviceDriver::BareMetalHost => Some(By::Host),
         DeviceDriver::External => spec.external.clone().map(|external| By::External(Box::new(external))),
         DeviceDriver::NetworkFence => {
             spec.network_fence.clone().map(|class| By::NetworkFence(Box::new(class)))
@@ -168,7 +175,8 @@ pub(super) async fn resolve(
 ) -> Result<ActedOn, OrderError> {
     let fence = &*target.fence.uid.to_string();
     let found = match &order.by {
-        By::Machine => machine::resolve(connection, order).await,
+        By::Machine(kind) => Box::pin(machine::resolve(connection, order, kind)).await,
+        By::Host => Box::pin(host::resolve(connection, order)).await,
         By::External(external) => external::resolve(connection, order, external, fence).await,
         By::NetworkFence(class) => {
             network::resolve(connection, order, class, fence, &target.spec.node.boot_id).await
@@ -187,13 +195,15 @@ pub(super) async fn carry_out(
 ) -> Result<Answer, DeviceError> {
     let ends = acting.env.now() + order.within;
     let begun = match (&order.by, order.act) {
-        (By::Machine, Act::Off) => machine::off(acting, object).await,
+        (By::Machine(_), Act::Off) => machine::off(acting, object).await,
+        (By::Host, Act::Off) => Box::pin(host::off(acting, target, object)).await?,
+        (By::Host, Act::On) => Box::pin(host::lift(acting, target, object)).await,
         (By::External(external), Act::Off) => external::off(acting, target, order, external, object).await,
         (By::External(_), Act::On) => external::lift(acting, object).await,
         (By::NetworkFence(class), Act::Off) => network::off(acting, target, class, object).await,
-        (By::Machine, Act::On) => return Err(failed("a Machine that was deleted cannot be switched on")),
+        (By::Machine(_), Act::On) => return Err(failed("a machine that was deleted cannot be switched on")),
         (By::NetworkFence(_), Act::On) => return Err(failed("it is lifted when the node is back")),
-        (By::Machine | By::External(_) | By::NetworkFence(_), Act::Look) => Ok(()),
+        (By::Machine(_) | By::Host | By::External(_) | By::NetworkFence(_), Act::Look) => Ok(()),
     };
     begun.map_err(said)?;
     let wanted = if order.act == Act::Off { Power::Off } else { Power::On };
@@ -229,7 +239,8 @@ pub(super) async fn look(
         checked(order, object)?;
     }
     match (&order.by, object) {
-        (By::Machine, Some(object)) => machine::look(connection, object).await,
+        (By::Machine(_), Some(object)) => machine::look(connection, object).await,
+        (By::Host, object) => Box::pin(host::look(connection, order, object)).await,
         (By::External(external), Some(object)) => external::look(connection, external, object).await,
         (By::NetworkFence(_), Some(object)) => network::look(connection, object).await,
         (By::NetworkFence(class), None) => {
@@ -237,8 +248,8 @@ pub(super) async fn look(
             let said = format!("it would fence {}", clients.cidrs.join(", "));
             Ok(Answer { power: Power::On, identity: Identity::Unknown, said })
         }
-        (By::Machine, None) => {
-            let found = machine::resolve(connection, order).await?;
+        (By::Machine(kind), None) => {
+            let found = Box::pin(machine::resolve(connection, order, kind)).await?;
             let identity = if found.matched { Identity::Match } else { Identity::Unknown };
             Ok(Answer { power: Power::On, identity, said: format!("{} exists", found.path) })
         }
@@ -257,7 +268,7 @@ pub(super) async fn clients(connection: &Connection, order: &ObjectOrder) -> Cli
         By::NetworkFence(class) => {
             network::clients(connection, order, class).await.unwrap_or_else(|_| order.clients.clone())
         }
-        By::Machine | By::External(_) => Clients::default(),
+        By::Machine(_) | By::Host | By::External(_) => Clients::default(),
     }
 }
 
@@ -275,9 +286,15 @@ pub(super) async fn lift(acting: &Acting<'_>, target: &Target) -> Result<(), Out
         match object.driver {
             DeviceDriver::External if done.insert(&object.path) => external::lift(acting, object).await?,
             DeviceDriver::NetworkFence if done.insert(&object.path) => network::lift(acting, object).await?,
+            DeviceDriver::BareMetalHost if done.insert(&object.path) => {
+                Box::pin(host::lift(acting, target, object)).await?;
+            }
             DeviceDriver::External
             | DeviceDriver::NetworkFence
+            | DeviceDriver::BareMetalHost
             | DeviceDriver::Machine
+            | DeviceDriver::OpenShiftMachine
+            | DeviceDriver::NodeClaim
             | DeviceDriver::Agent
             | DeviceDriver::Redfish
             | DeviceDriver::Manual => {}

@@ -314,6 +314,9 @@ fn reached_by(spec: &FenceDeviceSpec) -> Option<Driver> {
         DeviceDriver::Agent => Some(Driver::Agent(spec.agent.as_deref().unwrap_or_default().into())),
         DeviceDriver::Redfish => Some(Driver::Redfish),
         DeviceDriver::Machine
+        | DeviceDriver::OpenShiftMachine
+        | DeviceDriver::NodeClaim
+        | DeviceDriver::BareMetalHost
         | DeviceDriver::External
         | DeviceDriver::NetworkFence
         | DeviceDriver::Manual => None,

@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 
 use super::Rigs;
 use crate::port::Port;
-use crate::{Error, Program, pki};
+use crate::{Error, Program};
 
 /// The region of its instances.
 pub const REGION: &str = "eu-central-1";
@@ -42,18 +42,9 @@ impl Rigs {
             .map_err(|error| Error::Tools(format!("a client of {url}: {error}")))?;
         let own = launch(&client).await?;
         let (address, metadata) = metadata(own).await?;
-        let agents = self.file("ec2-agents");
-        std::fs::create_dir_all(&agents).map_err(Error::file("create", &agents))?;
-        let agent = agents.join("fence_aws");
-        let real = self.agents().join("fence_aws");
         // A proxy stands in for the metadata service, whose address a test cannot take. The cloud itself is not behind it.
-        let script = format!(
-            "#!/bin/sh\nexport AWS_ENDPOINT_URL={url} http_proxy=http://{address} no_proxy=127.0.0.1\nexec {} \"$@\"\n",
-            real.display()
-        );
-        pki::write(&agent, &script)?;
-        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&agent, executable).map_err(Error::file("make executable", &agent))?;
+        let variables = format!("AWS_ENDPOINT_URL={url} http_proxy=http://{address} no_proxy=127.0.0.1");
+        let agents = self.wrapped("ec2-agents", "fence_aws", &variables)?;
         Ok(Ec2 { _program: program, client, agents, metadata })
     }
 }

@@ -8,12 +8,15 @@ mod cloud;
 mod drill;
 mod drivers;
 mod elsewhere;
+mod foreign;
 mod killed;
+mod libvirt;
 mod machine;
 mod maintain;
 mod sick;
 mod storm;
 mod traced;
+mod vcenter;
 mod whole;
 
 use std::collections::BTreeSet;

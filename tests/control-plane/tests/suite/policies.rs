@@ -24,6 +24,8 @@ async fn who_would_remove_a_pod_by_force_is_refused_unless_it_is_proved_or_answe
     phases(&scene).await;
     evictions(&scene).await;
     taints_and_deletions_of_nodes(&scene).await;
+    deleters::a_node_goes_with_its_last_finalizer_and_not_before(&scene).await;
+    deleters::a_healthy_scale_down_waits_for_nothing(&scene).await;
     volumes::attachments(&scene).await;
     volumes::held_volumes(&scene).await;
     stateful_sets(&scene).await;
@@ -47,7 +49,7 @@ type Deletion =
 
 async fn deletions(scene: &Scene) {
     let refused = Some("force-delete");
-    let rows: [Deletion; 23] = [
+    let rows: [Deletion; 24] = [
         (DEV, true, 30, None, FORCE, refused),
         (DEV, false, 30, None, FORCE, refused),
         (DEV, true, 30, Some("a reason without the right"), FORCE, refused),
@@ -73,6 +75,8 @@ async fn deletions(scene: &Scene) {
         (KUBELET, true, 30, None, FORCE, None),
         (OTHER_KUBELET, true, 30, None, FORCE, refused),
         (DELETER, true, 30, None, FORCE, refused),
+        // karpenter#3032: pods of a node that is repaired, before its instance is terminated.
+        (KARPENTER, true, 30, None, FORCE, refused),
     ];
     for (number, (who, stateful, grace, reason, how, refusal)) in rows.into_iter().enumerate() {
         let name = format!("force-{number}");

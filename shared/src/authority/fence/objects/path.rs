@@ -3,7 +3,7 @@
 //! Danger note: paths stand in the status of a NodeFence. Whoever can write one there would have any object read, changed or
 //! deleted, with the rights of this process.
 
-use super::network;
+use super::{host, machine, network};
 use crate::api::{ActedOn, DeviceDriver, GROUP};
 use crate::authority::fence::stem_of;
 use crate::model::is_kubernetes_name;
@@ -21,15 +21,14 @@ pub(super) fn is_possible(driver: DeviceDriver, object: &ActedOn, node: &str) ->
         (DeviceDriver::NetworkFence, ["", "apis", _, _, _, name]) => {
             object.path.starts_with(network::FENCES) && is_named_after(name, node)
         }
-        // The Machine that made a node has a name of its own.
-        (
-            DeviceDriver::Machine,
-            ["", "apis", "cluster.x-k8s.io", version, "namespaces", namespace, "machines", name],
-        ) => [version, namespace, name].into_iter().all(|part| is_kubernetes_name(part)),
+        // The object that made a node has a name of its own.
+        (DeviceDriver::Machine, parts) => machine::CLUSTER_API.is_path(parts),
+        (DeviceDriver::OpenShiftMachine, parts) => machine::OPENSHIFT.is_path(parts),
+        (DeviceDriver::NodeClaim, parts) => machine::KARPENTER.is_path(parts),
+        (DeviceDriver::BareMetalHost, parts) => host::is_path(parts),
         (
             DeviceDriver::External
             | DeviceDriver::NetworkFence
-            | DeviceDriver::Machine
             | DeviceDriver::Agent
             | DeviceDriver::Redfish
             | DeviceDriver::Manual,

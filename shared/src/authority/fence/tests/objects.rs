@@ -1,6 +1,8 @@
 //! Devices that are objects of the cluster, and the courtesy of medik8s' Leases, against a scripted API server.
 
 mod found;
+mod hosts;
+mod made;
 mod paths;
 
 use super::*;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::rigs::ec2::{Ec2, REGION};
@@ -39,8 +39,9 @@ fn device() -> Value {
     })
 }
 
-fn policy() -> Value {
-    let mut policy = super::policy("aws", "w1", "aws");
+/// One for all nodes.
+pub(super) fn policy_of_all(device: &str) -> Value {
+    let mut policy = super::policy(device, "w1", device);
     policy["spec"]["nodeSelector"] = json!({});
     policy
 }
@@ -78,7 +79,7 @@ async fn scene() -> Scene {
         kubelets.spawn(Arc::clone(machine).live(plane.admin()));
     }
     plane.namespace(NAMESPACE).await.unwrap();
-    for object in [secret("aws", "wJalrXUtnFEMI"), device(), policy()] {
+    for object in [secret("aws", "wJalrXUtnFEMI"), device(), policy_of_all("aws")] {
         apply(&plane, &object).await;
     }
     let agents = format!("--fence-agents-path={}", cloud.agents().display());
@@ -89,7 +90,7 @@ async fn scene() -> Scene {
 }
 
 /// What the device's status has of a node, once it has something.
-async fn target(plane: &ControlPlane, node: &str) -> Value {
+pub(super) async fn target(plane: &ControlPlane, node: &str) -> Value {
     until(&format!("the device has looked at {node}"), async || {
         let devices = plane.list("fencedevices").await.unwrap();
         let targets = devices[0]["status"]["targets"].as_array().ok_or("no status")?;
@@ -118,7 +119,9 @@ async fn an_instance_of_a_cloud_is_switched_by_the_provider_id_of_its_node() {
     let (lost, id) = &nodes[0];
     stateful_pod(plane, "db", &lost.name).await;
     lost.cut_off().await;
+    let begun = Instant::now();
     until_released(plane, "db-0").await;
+    println!("EC2: released {:.1} s after the loss", begun.elapsed().as_secs_f64());
     until("its instance is started again", async || {
         let state = cloud.state(id).await.map_err(|error| error.to_string())?;
         seen(lost.boots() == 2 && state == "running", format!("{state}, {} boots", lost.boots()))

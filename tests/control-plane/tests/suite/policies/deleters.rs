@@ -3,7 +3,7 @@
 use pod_safety_control_plane::{binary, chart, seen, until};
 use serde_json::{Value, json};
 
-use super::admission::Scene;
+use super::admission::{ADMIN, CLOUD, DEV, EXEMPT, KARPENTER, Scene};
 
 /// As whom a component runs that was installed under another name than usual.
 const REMOVER: &str = "system:serviceaccount:infra:remover";
@@ -61,4 +61,63 @@ pub(crate) async fn bug_the_doctor_prints_the_value_that_allows_a_component(scen
     })
     .await
     .unwrap();
+}
+
+const LOOSE: &str = r#"{"metadata":{"finalizers":null}}"#;
+
+/// As Karpenter registers it.
+async fn kept_node(scene: &Scene, name: &str, ready: &str) {
+    scene.node(name, Some(ready), None).await;
+    let finalizer = r#"{"metadata":{"finalizers":["karpenter.sh/termination"]}}"#;
+    scene.must(&["patch", "node", name, "--type=merge", "-p", finalizer]).await;
+}
+
+/// karpenter#3032, and whoever helps a Node that does not go.
+pub(super) async fn a_node_goes_with_its_last_finalizer_and_not_before(scene: &Scene) {
+    for (number, (who, ready, refusal)) in [
+        (DEV, "Unknown", Some("node")),
+        (DEV, "True", Some("node")),
+        (KARPENTER, "Unknown", None),
+        (KARPENTER, "True", None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("kept-{number}");
+        kept_node(scene, &name, ready).await;
+        let deleted = scene.run(KARPENTER, &["delete", "node", &name, "--wait=false"], &Value::Null).await;
+        deleted.text().unwrap();
+        let loosed =
+            scene.run(who, &["patch", "node", &name, "--type=merge", "-p", LOOSE], &Value::Null).await;
+        Scene::judge(
+            &format!("{who} removes the finalizer of {name}, which is Ready {ready}"),
+            &loosed,
+            refusal,
+        );
+        let left =
+            scene.run(ADMIN, &["get", "node", &name, "--ignore-not-found", "-o", "name"], &Value::Null).await;
+        assert_eq!(left.text().unwrap().is_empty(), refusal.is_none(), "{name}");
+    }
+}
+
+/// A node without pods, or with pods that have ended, is drained, its instance is terminated, and its Node goes: each request is
+/// allowed the first time, with nothing waited for in between.
+pub(super) async fn a_healthy_scale_down_waits_for_nothing(scene: &Scene) {
+    let begun = std::time::Instant::now();
+    kept_node(scene, "spare", "True").await;
+    let allowed = async |who: &str, args: &[&str]| scene.run(who, args, &Value::Null).await.text().unwrap();
+    allowed(KARPENTER, &["taint", "node", "spare", "karpenter.sh/disrupted:NoSchedule"]).await;
+    allowed(KARPENTER, &["delete", "node", "spare", "--wait=false"]).await;
+    // Its instance is terminated: it reports no more.
+    scene.calls(EXEMPT, "spare", "Unknown").await.text().unwrap();
+    allowed(KARPENTER, &["patch", "node", "spare", "--type=merge", "-p", LOOSE]).await;
+    // An autoscaler with a cloud controller: the machine goes first, then its Node.
+    scene.node("spot", Some("True"), None).await;
+    allowed(KARPENTER, &["cordon", "spot"]).await;
+    scene.calls(EXEMPT, "spot", "Unknown").await.text().unwrap();
+    allowed(CLOUD, &["delete", "node", "spot", "--wait=false"]).await;
+    for name in ["spare", "spot"] {
+        assert_eq!(allowed(ADMIN, &["get", "node", name, "--ignore-not-found", "-o", "name"]).await, "");
+    }
+    println!("two nodes were removed, with ten requests, in {:.1} s", begun.elapsed().as_secs_f64());
 }

@@ -48,6 +48,15 @@ const MACHINES: [&str; 3] = [
     "/apis/example.com/v1/namespaces/capi/machines/m",
 ];
 
+const HOSTS: [&str; 3] = [
+    "/apis/metal3.io/v1alpha1/namespaces/capi/hostfirmwaresettings/h",
+    "/apis/metal3.io/v1alpha1/namespaces/capi/baremetalhosts/h/status",
+    "/apis/metal3.io/v1alpha1/namespaces/capi/baremetalhosts/..",
+];
+
+const CLAIMS: [&str; 2] =
+    ["/apis/karpenter.sh/v1/nodepools/n", "/apis/karpenter.sh/v1/nodeclaims/../nodes/n"];
+
 fn rows() -> Vec<(DeviceDriver, Value, &'static str)> {
     let (_, external) = external();
     let (_, network) = network(&["10.0.0.1/32"]);
@@ -58,6 +67,10 @@ fn rows() -> Vec<(DeviceDriver, Value, &'static str)> {
     let mut rows = of(DeviceDriver::External, &external, &EXTERNAL);
     rows.extend(of(DeviceDriver::NetworkFence, &network, &NETWORK));
     rows.extend(of(DeviceDriver::Machine, &machine, &MACHINES));
+    let spec = |driver: &str| json!({ "spec": { "driver": driver } });
+    rows.extend(of(DeviceDriver::OpenShiftMachine, &spec("OpenShiftMachine"), &MACHINES));
+    rows.extend(of(DeviceDriver::BareMetalHost, &spec("BareMetalHost"), &HOSTS));
+    rows.extend(of(DeviceDriver::NodeClaim, &spec("NodeClaim"), &CLAIMS));
     rows
 }
 

@@ -1,12 +1,14 @@
 //! Fence agents as Debian ships them, and controllers that they were written for.
 #![expect(clippy::unwrap_used, reason = "tests: a failure should be loud, also in what they share")]
 
+mod machines;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use pod_safety_clock::Env;
-use pod_safety_control_plane::rigs::{PASSWORD, Rigs, USER, ec2};
+use pod_safety_control_plane::rigs::{PASSWORD, Rigs, USER};
 use pod_safety_devices::{AgentOptions, Devices, RunAgents};
 use pod_safety_locks::documents::blocks;
 use pod_safety_transport::{
@@ -290,36 +292,6 @@ fn filled(template: &str) -> String {
         .split("{{")
         .map(|part| part.split_once("}}").map_or(part.to_owned(), |(_, rest)| format!("{UUID}{rest}")))
         .collect()
-}
-
-/// An instance of EC2 as moto plays it. What is terminated, or was never there, is never off.
-#[tokio::test]
-async fn fence_aws() {
-    let rigs = Rigs::new().await.unwrap();
-    let cloud = rigs.ec2().await.unwrap();
-    let (mine, neighbour) = (cloud.launch().await.unwrap(), cloud.launch().await.unwrap());
-    let device = |id: &str| {
-        let driver = Driver::Agent("fence_aws".into());
-        let parameters = [("region", ec2::REGION), ("plug", id), ("access_key", USER)];
-        let mut device = Device::in_folder(cloud.agents().to_owned(), driver, &parameters);
-        let key = Value::Secret(Secret::new("wJalrXUtnFEMI".to_owned()));
-        device.parameters.insert("secret_key".to_owned(), key);
-        device
-    };
-    let ours = device(&mine);
-    assert_eq!(ours.power().await, Power::On);
-    ours.act(Act::Off).await.unwrap();
-    assert_eq!(cloud.state(&mine).await.unwrap(), "stopped");
-    assert_eq!(ours.power().await, Power::Off);
-    assert_eq!(cloud.state(&neighbour).await.unwrap(), "running", "the other one is left alone");
-    ours.act(Act::On).await.unwrap();
-    assert_eq!(ours.power().await, Power::On);
-
-    cloud.terminate(&neighbour).await.unwrap();
-    for id in [&*neighbour, "i-0123456789abcdef0"] {
-        let answer = device(id).act(Act::Look).await;
-        assert!(answer.as_ref().map_or(true, |answer| answer.power == Power::Unknown), "{id}: {answer:?}");
-    }
 }
 
 /// The first of the service's messages that has `text` in it. Each is answered, for the service waits for that.

@@ -1,0 +1,172 @@
+//! BareMetalHosts of Metal3, whose operator is scripted.
+
+use super::*;
+
+const MACHINES: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/capi/machines/m";
+const HOSTS: &str = "/apis/metal3.io/v1alpha1/baremetalhosts";
+const HOST: &str = "/apis/metal3.io/v1alpha1/namespaces/capi/baremetalhosts/rack-7";
+const HOLD: &str = "reboot.metal3.io/pod-safety";
+
+fn host(name: &str, consumer: &str) -> Value {
+    let consumer = json!({ "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Metal3Machine",
+        "namespace": "capi", "name": consumer });
+    json!({
+        "metadata": { "namespace": "capi", "name": name, "uid": format!("uid-{name}"), "annotations": {} },
+        "spec": { "online": true, "consumerRef": consumer },
+        "status": { "poweredOn": true, "operationalStatus": "OK", "provisioning": { "state": "provisioned" } },
+    })
+}
+
+fn rack(hosts: &[Value]) -> Store {
+    let store = Store::default();
+    for (group, version) in [("metal3.io", "v1alpha1"), ("cluster.x-k8s.io", "v1beta2")] {
+        let version = json!({ "preferredVersion": { "groupVersion": format!("{group}/{version}") } });
+        store.put(&format!("/apis/{group}"), version);
+    }
+    let machine = json!({
+        "metadata": { "namespace": "capi", "name": "m", "uid": "uid-m" },
+        "spec": { "providerID": "cloud:///n", "infrastructureRef": { "kind": "Metal3Machine", "name": "m3m-1" } },
+        "status": { "nodeRef": { "name": "n" } },
+    });
+    store.put(MACHINES, machine).put(HOSTS, json!({ "items": hosts }));
+    for one in hosts {
+        let name = one["metadata"]["name"].as_str().unwrap();
+        store.put(&format!("/apis/metal3.io/v1alpha1/namespaces/capi/baremetalhosts/{name}"), one.clone());
+    }
+    store
+}
+
+fn two() -> Store {
+    rack(&[host("rack-7", "m3m-1"), host("rack-8", "m3m-2")])
+}
+
+fn held(store: &Store) -> Option<Value> {
+    store.get(HOST).unwrap()["metadata"]["annotations"].get(HOLD).filter(|hold| !hold.is_null()).cloned()
+}
+
+fn scene_of(store: &Store) -> Scene {
+    with(store, json!({ "spec": { "driver": "BareMetalHost", "identityCheck": "Required" } }))
+}
+
+/// Its operator switches it as the annotation says, after some seconds.
+async fn operator(scene: &Scene, store: &Store) {
+    while held(store).is_none() {
+        scene.env.sleep(Duration::from_secs(1)).await;
+    }
+    scene.env.sleep(Duration::from_secs(9)).await;
+    store.change(HOST, |host| host["status"]["poweredOn"] = json!(false));
+}
+
+/// It was switched off by its operator.
+async fn fenced() -> (Store, Scene, crate::api::Attempt) {
+    let store = two();
+    let scene = scene_of(&store);
+    futures::future::join(scene.tries(), operator(&scene, &store)).await;
+    let attempt = attempted(&scene);
+    (store, scene, attempt)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_is_kept_off_by_an_annotation_until_the_incident_is_over() {
+    let (store, scene, attempt) = fenced().await;
+    assert_eq!(attempt.objects[0].path, HOST);
+    let hold: Value = serde_json::from_str(held(&store).unwrap().as_str().unwrap()).unwrap();
+    assert_eq!(hold, json!({ "mode": "hard", "fence": "uid-nf" }), "not softly, and by this incident");
+    assert_eq!(store.get(HOST).unwrap()["spec"]["online"], true, "that field is its owner's");
+    assert!(attempt.outcome.as_deref().unwrap().contains("poweredOn false"), "{attempt:?}");
+    let off = seen(&scene, attempt.clone()).await;
+    assert_eq!((off.power.as_str(), KindOfEvidence::of(&off.samples)), ("Off", KindOfEvidence::PowerOff));
+    assert_eq!(off.samples[0].identity, "Match");
+
+    let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });
+    scene.ends(Step::Write(done), "written").await;
+    assert_eq!(held(&store), None);
+    let other = store.get(HOST.replace("7", "8").as_str()).unwrap();
+    assert_eq!(other["metadata"]["annotations"], json!({}), "the neighbour's host");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_annotation_of_another_incident_stays() {
+    let (store, scene, attempt) = fenced().await;
+    let of_another = json!("{\"mode\":\"hard\",\"fence\":\"uid-other\"}");
+    store.change(HOST, |host| host["metadata"]["annotations"][HOLD] = of_another.clone());
+    let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });
+    scene.ends(Step::Write(done), "written").await;
+    assert_eq!(held(&store), Some(of_another));
+}
+
+/// Each is a way, in the operator's own documentation, in which `poweredOn: false` is not that the machine is off and stays so.
+#[tokio::test(start_paused = true)]
+async fn attack_a_status_that_says_off_where_its_operator_does_not_look_is_no_evidence() {
+    type Change = fn(&mut Value);
+    let rows: [(&str, Change); 9] = [
+        ("paused", |host| host["metadata"]["annotations"]["baremetalhost.metal3.io/paused"] = json!("")),
+        ("detached", |host| {
+            host["metadata"]["annotations"]["baremetalhost.metal3.io/detached"] = json!("true")
+        }),
+        ("disablePowerOff", |host| host["spec"]["disablePowerOff"] = json!(true)),
+        ("\"deprovisioning\"", |host| host["status"]["provisioning"]["state"] = json!("deprovisioning")),
+        ("\"error\"", |host| host["status"]["operationalStatus"] = json!("error")),
+        ("is missing", |host| host["metadata"]["annotations"] = json!({})),
+        ("poweredOn null", |host| host["status"]["poweredOn"] = Value::Null),
+        ("poweredOn true", |host| host["status"]["poweredOn"] = json!(true)),
+        ("is gone", |host| host["metadata"]["uid"] = json!("another")),
+    ];
+    for (says, change) in rows {
+        let (store, scene, attempt) = fenced().await;
+        store.change(HOST, change);
+        let looked = seen(&scene, attempt).await;
+        assert_ne!(looked.power, "Off", "{says}");
+        assert!(looked.samples[0].said.contains(says), "{says}: {:?}", looked.samples);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_its_operator_would_not_keep_off_is_not_asked() {
+    for (field, value, says) in [
+        ("/spec/disablePowerOff", json!(true), "would reboot it instead"),
+        ("/status/provisioning/state", json!("provisioning"), "does not switch it"),
+        ("/metadata/annotations", json!({ "baremetalhost.metal3.io/paused": "" }), "does not manage it"),
+    ] {
+        let store = two();
+        store.change(HOST, |host| {
+            let (parent, key) = field.rsplit_once('/').unwrap();
+            host.pointer_mut(parent).unwrap()[key] = value;
+        });
+        let scene = scene_of(&store);
+        scene.tries().await;
+        let outcome = attempted(&scene).outcome.unwrap();
+        assert!(outcome.contains(says), "{outcome}");
+        assert_eq!(held(&store), None, "{field}");
+    }
+}
+
+/// The Machine names the node, and the host names the Machine: a kubelet writes neither.
+#[tokio::test(start_paused = true)]
+async fn attack_a_host_that_is_not_plainly_this_nodes_is_not_switched() {
+    let mut foreign = host("rack-7", "m3m-1");
+    foreign["spec"]["consumerRef"]["apiVersion"] = json!("evil.example.com/v1");
+    for (what, hosts, says) in [
+        ("of another machine", vec![host("rack-7", "m3m-2")], "0 BareMetalHosts are consumed"),
+        (
+            "two of them",
+            vec![host("rack-7", "m3m-1"), host("evil", "m3m-1")],
+            "2 BareMetalHosts are consumed",
+        ),
+        ("of another project", vec![foreign], "0 BareMetalHosts are consumed"),
+    ] {
+        let store = rack(&hosts);
+        let scene = scene_of(&store);
+        scene.tries().await;
+        let outcome = attempted(&scene).outcome.unwrap();
+        assert!(outcome.contains(says), "{what}: {outcome}");
+        assert_eq!(held(&store), None, "{what}");
+    }
+    let store = two();
+    store.change(MACHINES, |machine| machine["status"]["nodeRef"]["name"] = json!("m"));
+    let scene = scene_of(&store);
+    scene.tries().await;
+    let outcome = attempted(&scene).outcome.unwrap();
+    assert!(outcome.contains("does not belong to node n"), "{outcome}");
+    assert_eq!(held(&store), None);
+}

@@ -1,0 +1,261 @@
+//! Objects of other projects as devices, with the definitions that these projects publish, and controllers that do what their
+//! documentation says.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pod_safety_control_plane::workloads::{Kind, define};
+use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, observe, seen, tool, until};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::machine::Machine;
+use super::{
+    ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, granted_and_used, stateful_pod, until_phase,
+    until_released,
+};
+
+const OPS: &str = "pod-safety";
+const CLAIMS: &str = "nodeclaims.karpenter.sh";
+const MACHINES: &str = "machines.cluster.x-k8s.io";
+const OPENSHIFT: &str = "machines.machine.openshift.io";
+const HOSTS: &str = "baremetalhosts.metal3.io";
+const ROLES: [&str; 3] = [
+    "pod-safety-fencing-nodeclaims",
+    "pod-safety-fencing-openshift-machines",
+    "pod-safety-fencing-baremetalhosts",
+];
+
+/// Their definitions are in no Go module that has them apart: what of them a device reads and writes, by their reference.
+const OTHERS: [Kind; 2] = [
+    Kind::of("machine.openshift.io/v1beta1", "Machine", "machines"),
+    Kind::of("metal3.io/v1alpha1", "BareMetalHost", "baremetalhosts"),
+];
+
+struct Scene {
+    plane: ControlPlane,
+    audit: AuditLog,
+    _ours: PodSafety,
+    nodes: Vec<Arc<Machine>>,
+    _kubelets: JoinSet<()>,
+}
+
+async fn published(plane: &ControlPlane, file: &str) {
+    let path = tool(file).await.unwrap();
+    let path = path.to_str().unwrap();
+    plane.kubectl(&["create", "-f", path]).await.unwrap().text().unwrap();
+}
+
+async fn scene() -> Scene {
+    let audit = AuditLog::of(ACCOUNT).unwrap();
+    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
+    let plane = ControlPlane::start(options).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    published(&plane, "karpenter.sh_nodeclaims.yaml").await;
+    published(&plane, "cluster.x-k8s.io_machines.yaml").await;
+    for kind in OTHERS {
+        define(&plane.admin(), kind, "Namespaced", &json!({ "status": {} })).await.unwrap();
+    }
+    for role in ROLES {
+        plane.bind_pod_safety(role).await.unwrap();
+    }
+    let nodes = ["w1", "w2", "w3"].map(|name| Machine::new(name, || true)).to_vec();
+    let mut kubelets = JoinSet::new();
+    for node in &nodes {
+        kubelets.spawn(Arc::clone(node).live(plane.admin()));
+    }
+    plane.namespace(NAMESPACE).await.unwrap();
+    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s"];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    ours.leads().await.unwrap();
+    Scene { plane, audit, _ours: ours, nodes, _kubelets: kubelets }
+}
+
+impl Scene {
+    async fn create(&self, object: &Value) {
+        until("its kind is served", async || {
+            self.plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().text()
+        })
+        .await
+        .unwrap();
+    }
+
+    /// What a controller of the other project writes.
+    async fn patch(&self, kind: &str, name: &str, status: bool, patch: &Value) {
+        let patch = patch.to_string();
+        let mut args = vec!["patch", kind, name, "--type=merge", "-p", &patch];
+        if kind != CLAIMS {
+            args.extend(["-n", OPS]);
+        }
+        if status {
+            args.push("--subresource=status");
+        }
+        self.plane.kubectl(&args).await.unwrap().text().unwrap();
+    }
+
+    async fn find(&self, kind: &str, name: &str) -> Option<Value> {
+        let namespace = if kind == CLAIMS { "" } else { OPS };
+        self.plane.find(kind, namespace, name).await.unwrap()
+    }
+
+    /// The node is lost, and its pod waits for the device of this driver.
+    async fn lose(&self, number: usize, driver: &str) -> Instant {
+        let node = &self.nodes[number].name;
+        apply(
+            &self.plane,
+            &json!({
+                "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+                "metadata": { "namespace": OPS, "name": node },
+                "spec": { "driver": driver, "identityCheck": "Required", "monitorSeconds": 5, "timeouts": { "powerOff": "5m" },
+                    "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": node } } },
+            }),
+        )
+        .await;
+        until("the device is ready", async || {
+            let device = self.plane.find("fencedevices", OPS, node).await.unwrap().ok_or("none")?;
+            let power = device["status"]["targets"][0]["power"].clone();
+            seen(power == "On", device["status"].to_string())
+        })
+        .await
+        .unwrap();
+        stateful_pod(&self.plane, node, node).await;
+        let mut policy = super::policy(node, node, node);
+        policy["spec"]["recovery"] = json!("Hold");
+        policy["spec"]["brakes"] =
+            json!({ "cooldownSeconds": 0, "maxConcurrent": 9, "maxUnhealthyPercent": 100 });
+        apply(&self.plane, &policy).await;
+        self.nodes[number].cut_off().await;
+        Instant::now()
+    }
+
+    async fn released(&self, node: &str, begun: Instant, what: &str) -> Value {
+        until_phase(&self.plane, node, "Fenced").await;
+        until_released(&self.plane, &format!("{node}-0")).await;
+        println!("{what}: released {:.1} s after the loss", begun.elapsed().as_secs_f64());
+        let all = self.plane.list("fenceevidences").await.unwrap();
+        all.into_iter().find(|one| one["spec"]["node"]["name"] == node).unwrap()["spec"].clone()
+    }
+
+    /// It is being deleted, and its pod stays: its finalizer goes when its provider has no such machine any more.
+    async fn deleted(&self, kind: &str, name: &str, node: &str) {
+        until(&format!("{name} is being deleted"), async || {
+            let found = self.find(kind, name).await.ok_or("it is gone")?;
+            let fence = fence_of(&self.plane, node).await.map(|fence| fence["status"].clone());
+            seen(found["metadata"]["deletionTimestamp"].is_string(), format!("{fence:#?}"))
+        })
+        .await
+        .unwrap();
+        assert!(
+            observe::find_pod(&self.plane.admin(), NAMESPACE, &format!("{node}-0")).await.unwrap().is_some()
+        );
+        self.patch(kind, name, false, &json!({ "metadata": { "finalizers": null } })).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_is_released_when_its_node_claim_machine_or_host_says_that_the_machine_is_gone_or_off() {
+    let scene = scene().await;
+    a_node_claim(&scene).await;
+    a_machine_of_openshift(&scene).await;
+    a_bare_metal_host(&scene).await;
+    each_right_was_used(&scene).await;
+}
+
+async fn a_node_claim(scene: &Scene) {
+    let requirements = json!([{ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }]);
+    let class = json!({ "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default" });
+    scene
+        .create(&json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": { "name": "default-x7", "finalizers": ["karpenter.sh/termination"] },
+            "spec": { "nodeClassRef": class, "requirements": requirements },
+        }))
+        .await;
+    let status = json!({ "status": { "nodeName": "w1", "providerID": "cloud:///w1" } });
+    scene.patch(CLAIMS, "default-x7", true, &status).await;
+    let begun = scene.lose(0, "NodeClaim").await;
+    scene.deleted(CLAIMS, "default-x7", "w1").await;
+    let evidence = scene.released("w1", begun, "NodeClaim").await;
+    assert_eq!(
+        (&evidence["kind"], &evidence["samples"][0]["identity"]),
+        (&json!("Decommissioned"), &json!("Match"))
+    );
+}
+
+async fn a_machine_of_openshift(scene: &Scene) {
+    scene
+        .create(&json!({
+            "apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine",
+            "metadata": { "namespace": OPS, "name": "worker-a", "finalizers": ["machine.machine.openshift.io"] },
+            "spec": { "providerID": "cloud:///w2" },
+        }))
+        .await;
+    scene
+        .patch(
+            OPENSHIFT,
+            "worker-a",
+            true,
+            &json!({ "status": { "nodeRef": { "kind": "Node", "name": "w2" } } }),
+        )
+        .await;
+    let named = "machine.openshift.io/machine=pod-safety/worker-a";
+    scene.plane.kubectl(&["annotate", "node", "w2", named]).await.unwrap().text().unwrap();
+    let begun = scene.lose(1, "OpenShiftMachine").await;
+    scene.deleted(OPENSHIFT, "worker-a", "w2").await;
+    let evidence = scene.released("w2", begun, "OpenShift Machine").await;
+    assert_eq!(evidence["kind"], "Decommissioned");
+}
+
+async fn a_bare_metal_host(scene: &Scene) {
+    let reference =
+        json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Metal3Machine", "name": "m3m-3" });
+    let bootstrap = json!({ "dataSecretName": "unused" });
+    scene
+        .create(&json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+            "metadata": { "namespace": OPS, "name": "machine-w3" },
+            "spec": { "clusterName": "c", "providerID": "cloud:///w3", "bootstrap": bootstrap, "infrastructureRef": reference },
+        }))
+        .await;
+    scene.patch(MACHINES, "machine-w3", true, &json!({ "status": { "nodeRef": { "name": "w3" } } })).await;
+    let consumer = json!({ "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Metal3Machine",
+        "namespace": OPS, "name": "m3m-3" });
+    scene
+        .create(&json!({
+            "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+            "metadata": { "namespace": OPS, "name": "rack-7" }, "spec": { "online": true, "consumerRef": consumer },
+        }))
+        .await;
+    let operator = async |on: bool| {
+        let status = json!({ "status": { "poweredOn": on, "operationalStatus": "OK", "provisioning": { "state": "provisioned" } } });
+        scene.patch(HOSTS, "rack-7", true, &status).await;
+    };
+    operator(true).await;
+    let begun = scene.lose(2, "BareMetalHost").await;
+    until("its operator is told", async || {
+        let host = scene.find(HOSTS, "rack-7").await.ok_or("none")?;
+        let hold = host["metadata"]["annotations"]["reboot.metal3.io/pod-safety"].clone();
+        let fence = fence_of(&scene.plane, "w3").await.map(|fence| fence["status"].clone());
+        seen(hold.as_str().is_some_and(|hold| hold.contains("\"hard\"")), format!("{fence:#?}"))
+    })
+    .await
+    .unwrap();
+    operator(false).await;
+    let evidence = scene.released("w3", begun, "BareMetalHost").await;
+    assert_eq!(
+        (&evidence["kind"], &evidence["samples"][0]["identity"]),
+        (&json!("PowerOff"), &json!("Match"))
+    );
+    let host = scene.find(HOSTS, "rack-7").await.unwrap();
+    assert_eq!(host["spec"]["online"], true, "that field is its owner's");
+    assert!(host["metadata"]["annotations"]["reboot.metal3.io/pod-safety"].is_string(), "recovery is Hold");
+}
+
+async fn each_right_was_used(scene: &Scene) {
+    let roles = ROLES.map(|role| ["clusterrole", role]);
+    let roles: Vec<&[&str]> = roles.iter().map(|role| &role[..]).collect();
+    let (granted, used) = granted_and_used(&scene.plane, &scene.audit, &roles).await;
+    // Machines are listed only where nodes do not name theirs.
+    let unused: Vec<_> = granted.difference(&used).collect();
+    assert_eq!(unused, [&("machines".to_owned(), "list".to_owned())]);
+}

@@ -1,0 +1,82 @@
+//! Nodes that are machines of libvirt: QEMU's processes, which are there or not.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pod_safety_control_plane::rigs::hypervisor::{self, Hypervisor};
+use pod_safety_control_plane::rigs::{PASSWORD, Rigs};
+use pod_safety_control_plane::{ControlPlane, Options, seen, until};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::cloud::{policy_of_all, target};
+use super::machine::Machine;
+use super::{CONTROLLERS, NAMESPACE, apply, secret, stateful_pod, until_released};
+
+const ONE: &str = "5a0f3a52-0c7e-4cb2-9c0e-6d9f0b1f3c01";
+const TWO: &str = "5a0f3a52-0c7e-4cb2-9c0e-6d9f0b1f3c02";
+const NONE: &str = "5a0f3a52-0c7e-4cb2-9c0e-6d9f0b1f3c03";
+
+/// What docs/quickstart-cloud.md shows.
+fn device(hypervisor: &Hypervisor) -> Value {
+    json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+        "metadata": { "namespace": "pod-safety", "name": "kvm-1" },
+        "spec": {
+            "driver": "Agent", "agent": "fence_virsh",
+            "parameters": { "plug": "{{.Instance.ID}}", "ip": "127.0.0.1", "ipport": hypervisor.port().to_string(), "username": hypervisor::USER },
+            "secretParameters": [{ "parameter": "password", "secret": "kvm-1", "key": "password" }],
+            "timeouts": { "powerOff": "60s", "powerOn": "60s", "status": "20s" },
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_is_released_when_the_process_of_its_machine_is_gone() {
+    let rigs = Rigs::new().await.unwrap();
+    let machines = [("w1", ONE), ("w2", TWO)];
+    let Some(hypervisor) = rigs.hypervisor(&machines).await.unwrap() else { return };
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let machine =
+        |name, uuid| Machine::in_cloud(name, &format!("libvirt:///{uuid}"), move || hypervisor::runs(uuid));
+    let (lost, neighbour) = (machine("w1", ONE), machine("w2", TWO));
+    let unknown = Machine::in_cloud("w3", &format!("libvirt:///{NONE}"), || true);
+    let mut kubelets = JoinSet::new();
+    for machine in [&lost, &neighbour, &unknown] {
+        kubelets.spawn(Arc::clone(machine).live(plane.admin()));
+    }
+    plane.namespace(NAMESPACE).await.unwrap();
+    for object in [secret("kvm-1", PASSWORD), device(&hypervisor), policy_of_all("kvm-1")] {
+        apply(&plane, &object).await;
+    }
+    let agents = format!("--fence-agents-path={}", hypervisor.agents().display());
+    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    ours.leads().await.unwrap();
+    for name in ["w1", "w2"] {
+        let target = target(&plane, name).await;
+        assert_eq!((&target["power"], &target["problem"]), (&json!("On"), &Value::Null), "{target}");
+    }
+    let refused = target(&plane, "w3").await;
+    assert!(
+        refused["problem"] == "Failed" && refused.to_string().contains("existing name/UUID"),
+        "{refused}"
+    );
+
+    stateful_pod(&plane, "db", "w1").await;
+    lost.cut_off().await;
+    let begun = Instant::now();
+    // Its kubelet no longer reports, and its process runs: the pod stays until that is gone.
+    until("the process of its machine is gone", async || seen(!hypervisor::runs(ONE), "it runs"))
+        .await
+        .unwrap();
+    until_released(&plane, "db-0").await;
+    println!("libvirt: released {:.1} s after the loss", begun.elapsed().as_secs_f64());
+    until("its machine is started again", async || {
+        seen(lost.boots() == 2 && hypervisor::runs(ONE), format!("{} boots", lost.boots()))
+    })
+    .await
+    .unwrap();
+    assert_eq!((hypervisor::runs(TWO), neighbour.boots()), (true, 1));
+}
