@@ -13,7 +13,7 @@ use crate::{Expect, OURS, Row};
 use Expect::{Allowed, Refused};
 
 pub(crate) fn rows() -> Vec<Row> {
-    [taints(), stolen_nodes(), node_status(), leases(), own_kinds(), foreign_kinds(), the_rest()]
+    [taints(), stolen_nodes(), node_status(), leases(), own_kinds(), foreign_kinds(), hosts(), the_rest()]
         .into_iter()
         .flatten()
         .collect()
@@ -286,27 +286,8 @@ fn host(annotations: Value) -> Obj {
     named("w1").set("/metadata/annotations", annotations).set("/spec/online", json!(true))
 }
 
-fn foreign_kinds() -> Vec<Row> {
-    let ours = || named("w1").labels(json!({ "app.kubernetes.io/part-of": "pod-safety" }));
-    let theirs = || named("w1").labels(json!({ "app.kubernetes.io/part-of": "shop" }));
-    let (storage, healer) =
-        ("csiaddons.openshift.io/networkfences", "self-node-remediation.medik8s.io/selfnoderemediations");
-    let lifted = ours().set("/spec/fenceState", json!("Unfenced"));
+fn hosts() -> Vec<Row> {
     vec![
-        row("its Machine goes", deleted("cluster.x-k8s.io/machines", named("w1")), Allowed),
-        row(
-            "bypass: its Machine is changed",
-            update("cluster.x-k8s.io/machines", named("w1"), ours()),
-            Refused("never does this"),
-        ),
-        row(
-            "bypass: a MachineSet",
-            deleted("cluster.x-k8s.io/machinesets", named("w1")),
-            Refused("never does this"),
-        ),
-        row("its OpenShift Machine goes", deleted("machine.openshift.io/machines", named("w1")), Allowed),
-        row("its NodeClaim goes", deleted("karpenter.sh/nodeclaims", named("w1")), Allowed),
-        row("bypass: a NodePool", deleted("karpenter.sh/nodepools", named("w1")), Refused("never does this")),
         row("its host is kept off", update(HOSTS, host(json!({})), host(json!({ HOLD: "{}" }))), Allowed),
         row("its host may run", update(HOSTS, host(json!({ HOLD: "{}" })), host(json!({}))), Allowed),
         row(
@@ -329,6 +310,30 @@ fn foreign_kinds() -> Vec<Row> {
             update(HOSTS, host(json!({})).set("/metadata/finalizers", json!(["f"])), host(json!({}))),
             Refused("changes nothing in a BareMetalHost but"),
         ),
+    ]
+}
+
+fn foreign_kinds() -> Vec<Row> {
+    let ours = || named("w1").labels(json!({ "app.kubernetes.io/part-of": "pod-safety" }));
+    let theirs = || named("w1").labels(json!({ "app.kubernetes.io/part-of": "shop" }));
+    let (storage, healer) =
+        ("csiaddons.openshift.io/networkfences", "self-node-remediation.medik8s.io/selfnoderemediations");
+    let lifted = ours().set("/spec/fenceState", json!("Unfenced"));
+    vec![
+        row("its Machine goes", deleted("cluster.x-k8s.io/machines", named("w1")), Allowed),
+        row(
+            "bypass: its Machine is changed",
+            update("cluster.x-k8s.io/machines", named("w1"), ours()),
+            Refused("never does this"),
+        ),
+        row(
+            "bypass: a MachineSet",
+            deleted("cluster.x-k8s.io/machinesets", named("w1")),
+            Refused("never does this"),
+        ),
+        row("its OpenShift Machine goes", deleted("machine.openshift.io/machines", named("w1")), Allowed),
+        row("its NodeClaim goes", deleted("karpenter.sh/nodeclaims", named("w1")), Allowed),
+        row("bypass: a NodePool", deleted("karpenter.sh/nodepools", named("w1")), Refused("never does this")),
         row("storage is fenced", created(storage, ours()), Allowed),
         row("storage is lifted", update(storage, ours(), lifted), Allowed),
         row(

@@ -73,7 +73,7 @@ pub fn pod(
             let found =
                 found.ok_or(Refusal::EvidenceInvalid("what was read of the node answers another claim"))?;
             if let (Claim::NodeGone { .. }, Some(pod)) = (claim, pod) {
-                had_time_to_end(pod, name, cache, now)?;
+                had_time_to_end(pod, name, found, cache, now)?;
             }
             Ok(Evidence::new(found.kind().clone(), version, found.expires()))
         }
@@ -99,11 +99,23 @@ const fn answers(kind: &EvidenceKind, claim: &Claim) -> bool {
     }
 }
 
-/// A kubelet that was active until its Node was deleted may run the pod, unless it had the time to terminate it. Reads of the
-/// node serve many pods; what the watch brings is asked again for each.
-fn had_time_to_end(pod: &Pod, node: &str, cache: &dyn Liveness, now: Mono) -> Result<(), Refusal> {
+/// A kubelet that was active until its Node was deleted may run the pod, unless it had the time to terminate it. That counts from
+/// the first read on which `found` rests: a later one has no quarantine behind it. Reads of the node serve many pods; what the
+/// watch brings is asked again for each.
+fn had_time_to_end(
+    pod: &Pod,
+    node: &str,
+    found: &NodeEvidence,
+    cache: &dyn Liveness,
+    now: Mono,
+) -> Result<(), Refusal> {
     let witness = unrefuted(node, cache, now)?;
     silent_since(witness, node, cache)?;
+    let rests_on_it = matches!(found.kind(), EvidenceKind::NodeGone { apart, .. }
+        if witness.answered_at() + *apart + VALID_FOR == found.expires());
+    if !rests_on_it {
+        return Err(Refusal::NoWitness);
+    }
     if silence_is_proof(pod, node, witness, cache) { Ok(()) } else { Err(Refusal::KubeletNotAsked) }
 }
 

@@ -103,7 +103,7 @@ pub(super) async fn a_node_goes_with_its_last_finalizer_and_not_before(scene: &S
 /// A node without pods, or with pods that have ended, is drained, its instance is terminated, and its Node goes: each request is
 /// allowed the first time, with nothing waited for in between.
 pub(super) async fn a_healthy_scale_down_waits_for_nothing(scene: &Scene) {
-    let begun = std::time::Instant::now();
+    let begun = tokio::time::Instant::now();
     kept_node(scene, "spare", "True").await;
     let allowed = async |who: &str, args: &[&str]| scene.run(who, args, &Value::Null).await.text().unwrap();
     allowed(KARPENTER, &["taint", "node", "spare", "karpenter.sh/disrupted:NoSchedule"]).await;

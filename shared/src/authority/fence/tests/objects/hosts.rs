@@ -1,6 +1,7 @@
 //! BareMetalHosts of Metal3, whose operator is scripted.
 
 use super::*;
+use crate::api::proved_by;
 
 const MACHINES: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/capi/machines/m";
 const HOSTS: &str = "/apis/metal3.io/v1alpha1/baremetalhosts";
@@ -75,7 +76,7 @@ async fn a_host_is_kept_off_by_an_annotation_until_the_incident_is_over() {
     assert_eq!(store.get(HOST).unwrap()["spec"]["online"], true, "that field is its owner's");
     assert!(attempt.outcome.as_deref().unwrap().contains("poweredOn false"), "{attempt:?}");
     let off = seen(&scene, attempt.clone()).await;
-    assert_eq!((off.power.as_str(), KindOfEvidence::of(&off.samples)), ("Off", KindOfEvidence::PowerOff));
+    assert_eq!((off.power.as_str(), proved_by(&off.samples)), ("Off", KindOfEvidence::PowerOff));
     assert_eq!(off.samples[0].identity, "Match");
 
     let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });

@@ -1,6 +1,7 @@
 //! Machines of OpenShift, and NodeClaims of Karpenter.
 
 use super::*;
+use crate::api::proved_by;
 
 const OPENSHIFT: &str = "/apis/machine.openshift.io/v1beta1/namespaces/openshift-machine-api/machines/m";
 const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
@@ -69,7 +70,7 @@ async fn a_machine_or_a_claim_is_evidence_when_it_is_gone_and_not_while_it_is_be
         assert_eq!(seen(&scene, attempt.clone()).await.power, "Unknown", "{driver}: it may still run");
         store.0.lock().remove(path);
         let gone = seen(&scene, attempt).await;
-        let kind = KindOfEvidence::of(&gone.samples);
+        let kind = proved_by(&gone.samples);
         assert_eq!((gone.power.as_str(), kind), ("Off", KindOfEvidence::Decommissioned), "{driver}");
     }
     assert!(karpenter(&claims).get(&format!("{CLAIMS}/default-y8")).is_some());
